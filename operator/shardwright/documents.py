@@ -1,7 +1,7 @@
-"""A plan as data: what was asked, and what the operator writes to ``status.plan``; the names are
-those of the wire.
+"""A plan as data: the question, and the plan as the operator writes it to ``status.plan``. The
+names are those of the API.
 
-What only a cluster knows (conditions, groups and their pods) is not in it.
+It has nothing that only a cluster knows: no conditions, groups or pods.
 """
 
 from collections.abc import Mapping
@@ -149,7 +149,9 @@ def _workload(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
 
 
 def _speculation(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
-    """Return how tokens are drafted; ``tokens`` stand in the plan where it chooses them."""
+    """Return how tokens are drafted; without ``tokens`` if the planner chooses them: the plan has
+    them then.
+    """
     method = drafter.method if drafter else DraftMethod.PROMPT_LOOKUP
     apart = method in (DraftMethod.DRAFT_MODEL, DraftMethod.EAGLE3)
     stated = {} if load.draft_choices else {"tokens": load.draft_tokens}

@@ -1,4 +1,4 @@
-"""Problems: what is wrong, the limit, the gap and the way out, said the same way everywhere.
+"""Problems: the fault, the limit, the gap and the way out, said the same way everywhere.
 
 A problem is a value. Only bad input is raised (:class:`InputError`); that nothing fits is an
 answer.
@@ -26,7 +26,7 @@ class Problem:
     path: str = ""
 
     def sentence(self) -> str:
-        """Return the problem as one sentence: what, limit, gap; way out.
+        """Return the problem as one sentence: fact, limit, gap; way out.
 
         >>> Problem(
         ...     code="HeadsNotDivisible",

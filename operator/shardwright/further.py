@@ -1,4 +1,4 @@
-"""Where further groups of a plan would be: its cut, its pool, and pods as they are rendered for
+"""Places for further groups of a plan: of its cut, in its pool, with pods as they are rendered for
 it.
 
 Nodes that need other pods are no place, however free they are.
@@ -61,7 +61,7 @@ def _more(
     """Return the request for further replicas alone; limits on latency hold for all of them, not
     for a part.
 
-    ``standing`` says where those are that there are, as far as replicas are to be spread.
+    ``standing`` counts the existing replicas by label value, if replicas are to be spread.
     """
     objective = replace(request.objective, ttft_seconds=None, tpot_seconds=None)
     return replace(
@@ -87,8 +87,8 @@ def _standing(
 
 
 def most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:
-    """Return where as many as possible of ``most`` further groups of a plan would be, or why not
-    one has a place.
+    """Return places for as many as possible of ``most`` further groups of a plan, or why not one
+    has a place.
     """
     whole = further(subject, plan, room, most)
     if not isinstance(whole.outcome, NoPlan):
@@ -105,8 +105,8 @@ def most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Re
 
 
 def further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
-    """Return where further groups of a plan would be in a room, or why not: one template is for all
-    of its groups.
+    """Return places for further groups of a plan in a room, or why there are none: one template is
+    for all of its groups.
 
     They are spread beside the groups that the plan has.
     """
@@ -145,7 +145,7 @@ def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
 
 
 def differences(found: Plan, plan: Plan) -> Iterator[str]:
-    """Yield why pods as they are rendered for a plan do not run where another was found."""
+    """Yield why pods as they are rendered for a plan do not run on the nodes of another."""
     if (found.nodes_per_replica, found.gpus_per_node) != (
         plan.nodes_per_replica,
         plan.gpus_per_node,
@@ -197,8 +197,8 @@ def _unlike(found: Plan, unlike: str) -> NoPlan:
 
 
 def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
-    """Return the pool of the plan alone; where none has its name now, those of the same product
-    that hold its nodes.
+    """Return the pool of the plan alone; if none has its name now, those of the same product that
+    hold its nodes.
     """
     planned = {node for group in plan.groups for node in group}
     named = [pool for pool in inventory.pools if pool.name == plan.pool]

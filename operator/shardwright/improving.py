@@ -46,18 +46,18 @@ def improve(
     *,
     take: bool,
 ) -> Replanned:
-    """Return the record with a better plan where there is one that is worth a restart; else as it
-    is, and what would be better.
+    """Return the record with a better plan if one is worth a restart; else the record as it is,
+    with the plan that would be better.
 
-    Both plans are predicted on the same inventory: what was predicted of the one that stands when
-    it was made counts for nothing. If it cannot be predicted any more, nothing is said of it.
+    Both plans are predicted on the same inventory; the earlier prediction of the standing plan is
+    not used. If the standing plan cannot be predicted any more, no plan counts as better.
 
     Args:
-        subject: What was asked.
+        subject: The question.
         record: The plan of record, which serves.
-        inventory: What there is; what the groups hold counts as free for them.
-        planned: What plans anew.
-        worst: The numbers of the groups, in the order in which they go where there are to be fewer.
+        inventory: The GPUs of the cluster; those that the groups hold count as free for them.
+        planned: Makes the new plan.
+        worst: The numbers of the groups, in the order in which they go if there are to be fewer.
         take: Whether the better plan may take the place of the one that stands.
     """
     stands = Replanned(record=record, report=record.report())
@@ -89,8 +89,8 @@ def improve(
 def _scales(
     subject: Subject, counted: GpuPrice | None, inventory: Inventory, pool: Pool
 ) -> tuple[Scale, ...]:
-    """Return by what another plan must be better: that of today, and GPUs' data sheets where they
-    had not this price then.
+    """Return the scales on which another plan must be better: the prices of today, and the data
+    sheets of the GPUs if the plan was made without this price.
 
     Else a release with other lists would move groups though nothing has changed for them.
     """

@@ -1,11 +1,11 @@
-"""Subject and inventory to a report, a record and a bundle: what the CLI and the operator both
-call.
+"""Subject and inventory to a report, a record and a bundle: the functions that both the CLI and the
+operator call.
 
 Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock`` → ``plan_serving``
-(or what ``replanning`` does) → ``record_of`` → ``bundle_for``.
+(or ``replanning``) → ``record_of`` → ``bundle_for``.
 
-What keeps, shows and renders a plan is imported where that is done: who only plans, as most do who
-type ``plan``, does not wait for it.
+The modules that keep, show and render a plan are imported by the functions that use them. So
+``plan``, which only plans, does not wait for them.
 """
 
 from dataclasses import asdict, replace
@@ -115,7 +115,7 @@ def bundle_for(
     """Return the objects that a plan turns into.
 
     Args:
-        subject: What was asked.
+        subject: The question.
         plan: The plan that stands.
         ready_pods: Pods of the groups that have been ready at some time, for the disruption budget
             (None: all).

@@ -1,5 +1,5 @@
-"""What becomes of a plan when the number of replicas or the cluster changes: groups come, go or
-move, the cut stays.
+"""The plan after a change of the number of replicas or of the cluster: groups come, go or move, and
+the cut stays.
 
 A group that can stay is never moved to a better place.
 """
@@ -42,11 +42,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replanned:
-    """The record that stands now and what to show; ``short`` is why not all that is asked for has a
-    place (None: all has).
+    """The record that stands now and the report to show. ``short`` is why there is no place for all
+    that is asked for (None: there is).
 
-    ``better`` is a plan that would be better than that of the record, ``anew`` what a plan would be
-    that were made now.
+    ``better`` is a plan that would be better than that of the record, ``anew`` the layout and the
+    pool of a plan that were made now.
     """
 
     record: PlanRecord | None
@@ -66,9 +66,9 @@ def plan_anew(
 ) -> Replanned:
     """Return a new plan, as it is ``planned``; if there is none, the current plan is kept.
 
-    Groups that stand keep their nodes as far as the new plan can run there: ``held`` says which
-    those are where there is no plan of record, and where groups below the partition are, which a
-    plan of record need not know. If the new plan has fewer, those that are ``worst`` go, by number.
+    Groups that stand keep their nodes as far as the new plan can run there: ``held`` has these
+    nodes if there is no plan of record, and the nodes of groups below the partition, which a plan
+    of record need not know. If the new plan has fewer, those that are ``worst`` go, by number.
     """
     report = planned(subject, inventory)
     if isinstance(report.outcome, Plan):
@@ -179,8 +179,8 @@ def _numbered(
     """Return a plan with these groups, of which the first ones have the numbers that are ``kept``;
     others get free ones.
 
-    The lowest free number is taken: a name of a group has three digits, and what watches a model by
-    these names finds them again.
+    The lowest free number is taken: a name of a group has three digits, and a monitor that watches
+    a model by these names finds them again.
     """
     free = (number for number in count() if number not in kept)
     numbers = (*kept, *islice(free, len(groups) - len(kept)))
@@ -204,9 +204,9 @@ def settled(
     new plan can run.
 
     Args:
-        subject: What was asked.
+        subject: The question.
         plan: The new plan, whose groups may be anywhere in its pool.
-        inventory: What there is; what the groups hold counts as free for them.
+        inventory: The GPUs of the cluster; those that the groups hold count as free for them.
         held: The nodes that the groups have now, by index.
         before: The plan that put them there, None if it is not known.
     """
@@ -276,7 +276,7 @@ def _matched(
     places: Sequence[tuple[str, ...]], held: Sequence[tuple[str, ...]]
 ) -> tuple[tuple[str, ...], ...]:
     """Return the places in such an order that each group gets the one that shares most nodes with
-    what it has.
+    its own.
 
     >>> _matched((("a",), ("b",), ("c",)), (("b",), ("c",), ("d",)))
     (('b',), ('c',), ('a',))
@@ -313,8 +313,8 @@ def rescaled(
     inventory: Inventory,
     worst: Sequence[int] = (),
 ) -> Replanned:
-    """Return the plan with the number of replicas that is wanted now; where they have no room, as
-    it is.
+    """Return the plan with the number of replicas that is wanted now; if they have no room, as it
+    is.
     """
     return _recorded(subject, record, rescale(subject, record.plan, inventory, worst))
 
@@ -373,10 +373,10 @@ def mend(
     """Return the plan with the ``leaving`` groups elsewhere, and then with the number of replicas
     that is wanted now.
 
-    Groups that there are come before groups that are to come: as long as some wait for a place, and
-    where there is none for more, the record goes on answering the question that it answered. If not
-    all have room of this kind, and no group stays or ``spec.replan`` lets those that stay move too,
-    the model is planned anew.
+    Groups that there are come before groups that are to come: as long as some wait for a place, or
+    if there is no place for more, the record goes on answering the question that it answered. If
+    not all have room of this kind, and no group stays or ``spec.replan`` lets those that stay move
+    too, the model is planned anew.
     """
     plan, short = rehouse(subject, record.plan, inventory, leaving)
     if short and (
@@ -446,7 +446,7 @@ def rescale(
     none moves.
 
     A replica stays as it is, its engine's limits included: groups that run are not started anew for
-    a new number. Only the predictions and reasons are those of the new number; where a part of the
+    a new number. Only the predictions and reasons are those of the new number; if a part of the
     nodes is away and nothing can be predicted, groups are dropped all the same: those that are
     ``worst``, by number. A group that is added takes the lowest number that is free.
     """
@@ -480,7 +480,7 @@ def rehouse(
     """Return ``plan`` with as many as possible of the ``leaving`` groups on other nodes of their
     kind, and why not all.
 
-    Every group keeps its index, and the others stay where they are.
+    Every group keeps its index, and the others stay on their nodes.
     """
     kept = tuple(
         group for index, group in enumerate(plan.groups) if index not in leaving
@@ -508,8 +508,8 @@ def rehouse(
 def place_beside(
     subject: Subject, plan: Plan, inventory: Inventory
 ) -> tuple[str, ...] | None:
-    """Return nodes for a second of one of the plan's groups in what ``take_stock(beside=…)`` found,
-    None if there are none.
+    """Return nodes for a second of one of the plan's groups in the inventory that
+    ``take_stock(beside=…)`` found, None if there are none.
 
     A claim that only one node has mounted so far may be one that no second node can mount.
     """

@@ -1,10 +1,10 @@
-r"""What people read, made harmless: one function for each place into which text goes that somebody
-else may have written.
+r"""Text of others, made harmless for its reader: one function for each place into which such text
+goes.
 
 Signs that do nothing but steer (ESC and other controls, line ends, direction of text, zero width,
-halves of surrogate pairs) are shown as their escape, ``\x1b``; what is too long for its place is
-cut, and ends in an ellipsis. Structured documents are not in here: JSON and YAML have escapes of
-their own.
+halves of surrogate pairs) are shown as their escape, ``\x1b``; a text that is too long for its
+place is cut, and ends in an ellipsis. Structured documents are not in here: JSON and YAML have
+escapes of their own.
 """
 
 import json
@@ -60,10 +60,10 @@ def in_log_field(text: str) -> str:
 
 
 def in_traceback(text: str) -> str:
-    """Return a traceback for the log: its lines, and of a long one the last ones, which say what
-    happened.
+    """Return the lines of a traceback for the log; of a long one the last lines, which name the
+    error.
     """
-    # Reversed, so that what is cut is the start; a sign takes as many bytes wherever it stands.
+    # Reversed, so that the start is cut; the position of a sign does not change its bytes.
     return _cut_as_json(in_lines(text)[::-1], LOG_MAX_BYTES)[::-1]
 
 
@@ -87,7 +87,7 @@ def in_status(text: str, longest: int) -> str:
 
 
 def in_status_lines(text: str, longest: int) -> str:
-    """Return the end of what somebody else has printed, for a field of the status of at most
+    """Return the end of the output of another program, for a field of the status of at most
     ``longest`` characters.
     """
     return _end(in_lines(text), longest)
@@ -110,7 +110,7 @@ def in_markdown(text: str) -> str:
 
 
 def in_page(text: str) -> str:
-    r"""Return text for a page of HTML, whose template escapes what is markup.
+    r"""Return text for a page of HTML; its template escapes the markup.
 
     >>> in_page("a\u202eb")
     'a\\u202eb'
@@ -162,7 +162,7 @@ def _cut_as_json(text: str, max_bytes: int) -> str:
     """
     if _json_bytes(text) <= max_bytes:
         return text
-    # No sign takes less than a byte, so what is beyond cannot fit.
+    # No sign takes less than a byte, so signs after the limit cannot fit.
     ends = list(accumulate(_json_bytes(sign) for sign in text[:max_bytes]))
     return f"{text[: bisect_right(ends, max_bytes - _json_bytes('…'))]}…"
 

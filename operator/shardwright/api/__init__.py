@@ -6,8 +6,8 @@ CustomResourceDefinition (``schema``), the reference page (``reference``) and th
 parser (``violations``). A rule between fields is written once, as CEL for the API server and as a
 predicate for the command line and the operator (``rule``, ``rules``).
 
-What goes out is here, too: the status (``published``), its conditions, and the plan of record that
-is kept in a ConfigMap (``record``). A record of any released form can be read, so its versions only
+The output is here, too: the status (``published``), its conditions, and the plan of record that is
+kept in a ConfigMap (``record``). A record of any released form can be read, so its versions only
 grow.
 
 No module asks a cluster or makes a decision. Above ``resolving/`` nothing reads these types.

@@ -1,5 +1,5 @@
-"""What the administrator lets users name: variables, images, models of the hub, networks of other
-namespaces, locked memory.
+"""The administrator's admissions: variables, images, models of the hub and networks of other
+namespaces that users may name, and locked memory.
 
 No list admits a variable that the operator sets itself.
 """
@@ -58,8 +58,8 @@ _Variable = Annotated[
 
 
 class Admission(Part):
-    """What users may name in their resources beside what is open to everybody; what the defaults
-    name needs no admission.
+    """Names that users may use in their resources beside those that are open to everybody; names in
+    the defaults need no admission.
     """
 
     admitted_environment: list[_Variable] = Field(
@@ -80,7 +80,7 @@ class Admission(Part):
     )
     require_revision: Literal["Off", "Warn", "Deny"] = Field(
         default="Off",
-        description="Off, Warn or Deny: what to do about a model of the hub without a commit.",
+        description="Off, Warn or Deny, for a model of the hub without a commit.",
     )
     admitted_attachment_namespaces: list[_Namespace] = Field(
         default_factory=list,
@@ -113,7 +113,7 @@ NAMES: Final = tuple(str(field.alias) for field in Admission.model_fields.values
 
 
 def read_admission(content: Mapping[str, Any]) -> Admission:
-    """Return what is admitted of all settings.
+    """Return the admissions among all settings.
 
     Raises:
         InputError: every violation, with its path.
@@ -145,7 +145,7 @@ def check_sources(
     own: Spec, image: str | None, admission: Admission
 ) -> Iterator[Problem]:
     """Yield why a resource may not run this image (None: that of the defaults), or take weights
-    from where it says.
+    from its source.
     """
     if image is not None:
         yield from check_image(image, admission)
@@ -313,7 +313,7 @@ def _check_keys(
 def _is_named(
     name: str, namespace: str, admitted: Mapping[str, Collection[str]]
 ) -> bool:
-    """Return whether a namespace, or where nothing is said of it any namespace, may use a name."""
+    """Return whether a namespace may use a name; one without a list has that of all namespaces."""
     return _names(name, admitted.get(namespace, admitted.get(EVERYTHING, ())))
 
 

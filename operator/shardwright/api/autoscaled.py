@@ -39,7 +39,7 @@ class PoolTaint(Part):
     )
     value: LabelValue = Field(default="", description="Its value.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(
-        description="What it does."
+        description="Its effect."
     )
 
 
@@ -84,8 +84,8 @@ class DescribedPools(Part):
 
 
 def read_pools(described: object, stated: Stated) -> tuple[AutoscaledPool, ...]:
-    """Return the pools of the setting ``autoscaledPools``; ``stated`` is what he states of GPUs and
-    nodes.
+    """Return the pools of the setting ``autoscaledPools``; ``stated`` is the administrator's
+    statement on GPUs and nodes.
 
     Raises:
         InputError: every violation, with its path; a pool on whose nodes nothing could be planned

@@ -16,7 +16,7 @@ from shardwright.sinks import in_status
 
 
 class Word(StrEnum):
-    """A word of the wire format with what it means, for the reference."""
+    """A word of the wire format with its meaning, for the reference."""
 
     meaning: str
 
@@ -69,7 +69,7 @@ class ConditionType(Word):
     )
     ROLLED_BACK = (
         "RolledBack",
-        "an earlier revision runs in place of what the spec says",
+        "an earlier revision runs in place of the spec",
     )
 
 
@@ -82,7 +82,7 @@ class Reason(Word):
     PLANNED = ("Planned", "a plan was chosen")
     OPTIONS_NOT_COUNTED = (
         "OptionsNotCounted",
-        "a plan was chosen, and the engine is told what no plan counts",
+        "a plan was chosen, and the engine has options that no plan counts",
     )
     GROUPS_OF_ALPHA_API = (
         "GroupsOfAlphaApi",
@@ -146,7 +146,7 @@ class Reason(Word):
     )
     CONFIG_NOT_HANDED_OVER = (
         "ConfigNotHandedOver",
-        "the model's config is larger than what a pod can hand over",
+        "the model's config is larger than a pod can hand over",
     )
     HUB_ACCESS_DENIED = (
         "HubAccessDenied",
@@ -159,7 +159,7 @@ class Reason(Word):
     HUB_UNAVAILABLE = ("HubUnavailable", "the hub does not answer; it is asked again")
     HUB_ANSWER_INVALID = (
         "HubAnswerInvalid",
-        "what answers in place of the hub is none",
+        "something else than a hub answers in its place",
     )
     HUB_SETTING_INVALID = (
         "HubSettingInvalid",
@@ -187,7 +187,7 @@ class Reason(Word):
     )
     NOT_PERMITTED = (
         "NotPermitted",
-        "the operator may not read what it must know of the model's namespace",
+        "the operator may not read objects of the model's namespace that it needs",
     )
     INTERNAL_ERROR = (
         "InternalError",
@@ -228,7 +228,7 @@ class Reason(Word):
         "ObjectOverfull",
         (
             "somebody has made an object of ours larger than anything "
-            "that the operator writes: of it counts what is ours"
+            "that the operator writes: only our part of it counts"
         ),
     )
     FOREIGN_PODS = (
@@ -278,7 +278,7 @@ class Reason(Word):
     REVISION_REFUSED = (
         "RevisionRefused",
         (
-            "the API server does not take what is to be kept as a revision, or does not let one go "
+            "the API server does not take a revision that is to be kept, or does not let one go "
             "that is kept no more"
         ),
     )

@@ -1,5 +1,5 @@
-"""What is asked of what drafts before any layout is looked at: that the engine takes it, and that
-the planner can count it.
+"""Checks of a drafter before any layout is looked at: that the engine takes it, and that the
+planner can count it.
 
 Refuses a draft model of another vocabulary, and one whose K/V would share blocks with its target's
 in a way that is not known.
@@ -45,13 +45,14 @@ def draft_model_of(
 
     Args:
         head: The field.
-        path: Where it stands.
+        path: Its path in the resource.
         stored: The draft model as its config has it.
         model: Its target, as the engine holds it.
         traits: The engine.
 
     Raises:
-        InputError: The engine does not take it, or what it takes beside this target is not known.
+        InputError: The engine does not take it, or it is not known how its K/V shares blocks with
+            that of its target.
     """
     problems = (
         *_draft_model_problems(head, path, stored, model, traits),
@@ -68,7 +69,8 @@ def eagle_of(
     """Return an EAGLE-3 head as the engine holds it; arguments as in :func:`draft_model_of`.
 
     Raises:
-        InputError: The engine does not take it, or what it takes beside this target is not known.
+        InputError: The engine does not take it, or it is not known how its K/V shares blocks with
+            that of its target.
     """
     problems = (
         *_eagle_problems(path, stored, model, traits),
@@ -123,7 +125,7 @@ def predictor_of(
 
 
 def _output_head(model: ModelSpec) -> tuple[Weight, ...]:
-    """Return the matrix that makes logits of hidden states: the embedding where there is one for
+    """Return the matrix that makes logits of hidden states: the embedding if one matrix is for
     both.
     """
     wide = [weight for weight in model.weights if weight.inputs > 1]

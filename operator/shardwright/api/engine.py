@@ -1,4 +1,4 @@
-"""``spec.engine``: the inference engine, how it is told what, and who joins its ranks.
+"""``spec.engine``: the inference engine, its options and environment, and who joins its ranks.
 
 Which options an engine has, and who may set them, is not asked here: ``engines.options`` does.
 """
@@ -83,7 +83,7 @@ class Engine(Part):
         default=None,
         description="With vLLM: whether it is told the parsers of tool calls and of reasoning that "
         "the model's family wants, "
-        "where args do not say them. Auto: it is, where the family is known; None: it is not. "
+        "if args do not set them. Auto: it is, if the family is known; None: it is not. "
         "Default: Auto.",
     )
     executor: Executor | None = Field(

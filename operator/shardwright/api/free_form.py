@@ -43,7 +43,7 @@ def without_free_form(spec: Any) -> Any:
 
 
 def free_form_problems(spec: object) -> tuple[Problem, ...]:
-    """Return why what is in these fields is not even handed on; depth first, for without bounds
+    """Return why the contents of these fields are not handed on; depth first, for without bounds
     nothing else may be asked.
     """
     deep = nesting_problem(spec)
@@ -51,9 +51,7 @@ def free_form_problems(spec: object) -> tuple[Problem, ...]:
 
 
 def nesting_problem(spec: object) -> Problem | None:
-    """Return what is wrong with a spec that is nested so deeply that it may not even be handed on,
-    None if it is not.
-    """
+    """Return the problem of a spec that is nested too deeply to be handed on, None if it is not."""
     if not _is_deep(spec):
         return None
     path = next((path for path in FREE_FORM if _is_deep(_at(spec, path))), "spec")
@@ -91,8 +89,8 @@ def _too_large(path: str, size: int) -> Problem:
 
 
 def _is_deep(value: object) -> bool:
-    """Return whether something is nested too deeply; without recursion, which is what it would
-    end.
+    """Return whether something is nested too deeply; without recursion, which such a value would
+    exhaust.
     """
     level = [value]
     for _ in range(DEPTH_MAX):

@@ -32,14 +32,16 @@ Words = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 
 class DenseRates(Part):
-    """Dense rates of matrix products by number format; what is left out the GPU has no unit for."""
+    """Dense rates of matrix products by number format; the GPU has no unit for a format that is
+    left out.
+    """
 
     bf16: Teraflops | None = Field(
         default=None, description="BF16, TFLOP/s without sparsity."
     )
     fp16: Teraflops | None = Field(
         default=None,
-        description="FP16, TFLOP/s without sparsity; that of BF16 where it is left out.",
+        description="FP16, TFLOP/s without sparsity; that of BF16 if it is left out.",
     )
     fp8: Teraflops | None = Field(
         default=None, description="FP8, TFLOP/s without sparsity."
@@ -101,7 +103,7 @@ class StatedGpu(Part):
         default=None,
         description="Compute capability, as 10.0, in quotes; of NVIDIA's it is needed.",
     )
-    source: Words = Field(description="Where the figures are from.")
+    source: Words = Field(description="Source of the figures.")
 
 
 class StatedGpus(Part):

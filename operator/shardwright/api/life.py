@@ -71,7 +71,7 @@ class Rollout(Part):
     max_surge: Annotated[int, Field(ge=0, le=1)] = Field(
         default=0,
         description="Groups that may exist beside the wanted ones while pods change. 0: a "
-        "group stops before it starts anew. 1: where GPUs of the same kind are free and "
+        "group stops before it starts anew. 1: if GPUs of the same kind are free and "
         "the budget allows it, it starts anew on them and takes over when it is ready.",
     )
     min_ready_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
@@ -90,22 +90,22 @@ class Rollout(Part):
     )
     partition: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=0,
-        description="Groups with a number below it keep the pods that they have, also where they "
+        description="Groups with a number below it keep the pods that they have, also when they "
         "restart, until it is lowered: "
-        "a canary. Groups that are added get what the spec says now.",
+        "a canary. Groups that are added get the pods of the present spec.",
     )
     on_failure: Literal["Pause", "RollBack"] = Field(
         default="Pause",
-        description="What follows when a group does not come up with the changed pods. Pause: "
+        description="Reaction to a group that does not come up with the changed pods. Pause: "
         "the others keep theirs, and it is tried on. RollBack: when its deadline is over, or "
         "its engine has failed three times in a row, all groups go back to the last revision "
         "with which all of them served; the spec is not tried again before it changes.",
     )
     on_upgrade: Literal["Keep", "Roll"] | None = Field(
         default=None,
-        description="What a release of the operator does to groups whose pods it would render "
+        description="How a release of the operator treats groups whose pods it would render "
         "otherwise, or whose default engine version is another. Keep: nothing, their next "
-        "restart takes it on. Roll: restart them one after another. Default: what the operator's "
+        "restart takes it on. Roll: restart them one after another. Default: as the operator's "
         "rollout.onUpgrade says, which is Keep unless the administrator says otherwise.",
     )
 

@@ -1,8 +1,8 @@
 """YAML as kubectl reads it: YAML 1.1 by the rules of Go's yaml.v2, then JSON; nothing may be said
 twice.
 
-PyYAML's own rules differ where it matters: ``1e3`` is a number, ``12:30`` and dates are text,
-``0o17`` is fifteen. Anchors may not blow a file up, and a number that JSON cannot hold is refused.
+PyYAML's own rules differ. By Go's, ``1e3`` is a number, ``12:30`` and dates are text, ``0o17`` is
+fifteen. Anchors may not blow a file up, and a number that JSON cannot hold is refused.
 """
 
 import json
@@ -121,8 +121,8 @@ def _whole(digits: str) -> int:
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse what is nested too deeply before anything recurses into it: libyaml's composer would
-    end the process.
+    """Refuse a document that is nested too deeply before anything recurses into it: libyaml's
+    composer would end the process.
     """
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):

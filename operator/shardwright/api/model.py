@@ -1,4 +1,4 @@
-"""``spec.model``: what is served, and where its weights come from.
+"""``spec.model``: the model to serve, and the source of its weights.
 
 Whether a model, a file or a Secret is there at all is not asked here.
 """
@@ -48,8 +48,8 @@ class SecretReference(Part):
 
 
 class WeightCache(Part):
-    """A PersistentVolumeClaim that keeps what was downloaded, and the engine's compiled kernels:
-    exactly one of two kinds.
+    """A PersistentVolumeClaim that keeps the downloads and the engine's compiled kernels: exactly
+    one of two kinds.
     """
 
     claim_name: ObjectName | None = Field(
@@ -81,8 +81,8 @@ class HuggingFaceWeights(Part):
     )
     cache: WeightCache | None = Field(
         default=None,
-        description="Where downloads are kept. The pod downloads before its engine starts, the "
-        "engine then runs offline. Default: nowhere, every start of a group downloads anew.",
+        description="A claim that keeps downloads. The pod downloads before its engine starts, the "
+        "engine then runs offline. Default: none, every start of a group downloads anew.",
     )
 
 
@@ -123,7 +123,7 @@ class ImageWeights(Part):
 
 
 class Weights(Part):
-    """Where the weights come from: exactly one of the fields."""
+    """Source of the weights: exactly one of the fields."""
 
     hugging_face: HuggingFaceWeights | None = Field(
         default=None,
@@ -169,12 +169,12 @@ class Adapter(Part):
     hugging_face: HubAdapter | None = Field(
         default=None,
         description="Downloaded from the hub before the engine starts, with the token of "
-        "weights.huggingFace where there is one.",
+        "weights.huggingFace if there is one.",
     )
 
 
 class Model(Part):
-    """What is served."""
+    """The model to serve."""
 
     id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
         description="Hugging Face id of the model; also the name under which it "
@@ -202,7 +202,7 @@ class Model(Part):
     )
     weights: Weights | None = Field(
         default=None,
-        description="Where the weights come from. Default: the Hugging Face hub, without a token.",
+        description="Source of the weights. Default: the Hugging Face hub, without a token.",
     )
     load_format: Literal[
         "Auto", "Safetensors", "FastSafetensors", "RunAIStreamer", "ShardedState"
@@ -264,13 +264,13 @@ def class_is_of_own_claims(cache: WeightCache) -> bool:
 
 
 def shards_lie_where_they_can(model: Model) -> bool:
-    """Return whether files of single ranks are read from where they can be."""
+    """Return whether files of single ranks come from a claim or an image: nothing else has them."""
     weights = model.weights or unsaid(Weights)
     return model.load_format != "ShardedState" or bool(weights.pvc or weights.image)
 
 
 def store_is_streamed(model: Model) -> bool:
-    """Return whether an object store is read by what can read one."""
+    """Return whether an object store is read by a loader that can read one."""
     stored = model.weights is not None and model.weights.object_store is not None
     return not stored or model.load_format in ("Auto", "RunAIStreamer")
 
@@ -292,5 +292,5 @@ def adapters_have_names_of_their_own(model: Model) -> bool:
 
 
 def rank_is_of_adapters(model: Model) -> bool:
-    """Return whether a rank is given where there are adapters alone."""
+    """Return whether a rank is given only beside adapters."""
     return model.max_adapter_rank is None or bool(model.adapters)

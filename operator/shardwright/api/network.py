@@ -1,7 +1,7 @@
 """``spec.pod.network``: how the pods of a group over several nodes reach the network between
 them.
 
-GPUs are none of what pods request by it: those come from the plan.
+It requests no GPUs: those come from the plan.
 """
 
 import re
@@ -36,7 +36,7 @@ class Network(Part):
 
     rdma: Literal["Auto", "None", "Explicit"] = Field(
         default="Auto",
-        description="RDMA devices that pods request. Auto: what the planned "
+        description="RDMA devices that pods request. Auto: those that the planned "
         "nodes offer. None: none, the engine uses TCP. Explicit: those of "
         "resources. A network that is not reached by RDMA is planned as TCP.",
     )
@@ -79,7 +79,7 @@ _GPU_NAME: Final = re.compile(r"gpu|mig-")
 
 
 def resources_come_with_explicit(network: Network) -> bool:
-    """Return whether resources are named just where they are to be requested."""
+    """Return whether resources are named with ``rdma: Explicit``, and only with it."""
     return (network.rdma == "Explicit") == bool(network.resources)
 
 

@@ -26,7 +26,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class LabelRule(Part):
-    """What the value of a label must or must not be."""
+    """A condition on the value of a label."""
 
     key: LabelKey = Field(description="The label's key.")
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(
@@ -38,7 +38,7 @@ class LabelRule(Part):
 
 
 class LabelSelector(Part):
-    """Labels that are asked for; everything where it is empty."""
+    """Labels to select by; an empty selector selects everything."""
 
     match_labels: dict[str, LabelValue] = Field(
         default_factory=dict, max_length=ENTRIES_MAX, description="Labels by key."
@@ -229,7 +229,7 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
 
 
 def _is_part(part: IPv4Network | IPv6Network, whole: IPv4Network | IPv6Network) -> bool:
-    # The API server takes no exception that is as large as what it is excepted from.
+    # The API server takes no exception that is as large as its network.
     same = part.version == whole.version and part.prefixlen > whole.prefixlen
     return same and part.network_address in whole
 

@@ -1,5 +1,5 @@
-"""What the administrator says of nodes, whatever they say of themselves: prices, and where labels
-begin that are believed.
+"""The administrator's settings for nodes: prices, the prefix of labels that are believed, and the
+nodes to plan on.
 
 Refuses a price of a GPU that neither the catalogue nor ``gpus`` has.
 """
@@ -37,14 +37,14 @@ class NodeSettings(Part):
     gpu_hour_prices: dict[str, _Price] = Field(
         default_factory=dict,
         max_length=256,
-        description="What one GPU costs for an hour, by the id of the GPU.",
+        description="Price of one GPU for an hour, by the id of the GPU.",
     )
     node_set: Annotated[
         str,
         StringConstraints(max_length=40, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"),
     ] = Field(
         default="",
-        description=f"What the label {NODE_SET} says of the "
+        description=f"Value of the label {NODE_SET} of the "
         "nodes that are planned on; empty: those without it.",
     )
 
@@ -54,7 +54,7 @@ NAMES: Final = tuple(str(field.alias) for field in NodeSettings.model_fields.val
 
 
 def read_stated(content: Mapping[str, Any], gpus: tuple[Gpu, ...]) -> Stated:
-    """Return what all settings say of nodes; ``gpus`` are those that the catalogue lacks.
+    """Return the statement of all settings on nodes; ``gpus`` are those that the catalogue lacks.
 
     Raises:
         InputError: every violation, with its path.

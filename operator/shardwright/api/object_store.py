@@ -1,6 +1,6 @@
 """``spec.model.weights.objectStore``: weights that the engine streams from a bucket.
 
-Knows S3 and what speaks it, Google's and Azure's stores, and no other.
+Knows S3 and stores with its API, Google's and Azure's stores, and no other.
 """
 
 import re
@@ -113,7 +113,7 @@ class ObjectStoreWeights(Part):
 
 
 def is_of_s3_alone(store: ObjectStoreWeights) -> bool:
-    """Return whether what only S3 has is said of S3 alone."""
+    """Return whether the fields that only S3 has are set for S3 alone."""
     said = (store.endpoint, store.region, store.addressing, store.ca_config_map_ref)
     return store.uri.startswith(S3) or not any(said)
 
@@ -129,8 +129,8 @@ def keys_are_of_no_gcs(store: ObjectStoreWeights) -> bool:
 
 
 def address_of(store: ObjectStoreWeights) -> str:
-    """Return where the weights really are: with the host where one is named, or a region that has
-    buckets of its own (as those of China have).
+    """Return the full address of the weights: with the host of the endpoint, of the account, or of
+    a region that has buckets of its own (as those of China have).
 
     >>> address_of(ObjectStoreWeights(uri="s3://models/llama"))
     's3://models/llama'

@@ -1,4 +1,4 @@
-"""A report as ``status.plan``; computes nothing but totals, and cuts what would not fit the
+"""A report as ``status.plan``; computes nothing but totals, and cuts values that would not fit the
 schema.
 """
 
@@ -32,7 +32,7 @@ MICROSECONDS: Final = 10**6  #: of a second
 
 
 def plan_status(report: Report) -> dict[str, Any]:
-    """Return ``status.plan``: the plan, or only what was ruled out when nothing fits.
+    """Return ``status.plan``: the plan, or only the exclusions if nothing fits.
 
     A kept plan gives the same: ``plan_status(record.report())``.
     """

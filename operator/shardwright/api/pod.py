@@ -1,5 +1,5 @@
-"""What a user says of the engine's pods: what they take of a node, who they are, what a company
-wants on them.
+"""A user's settings of the engine's pods: their share of a node, their identity, and the marks that
+a company wants on them.
 
 Keys and folders that are the operator's, Kubernetes' or a scheduler's are nobody else's to set.
 """
@@ -293,8 +293,8 @@ def keys_are_open(entries: Mapping[str, str]) -> bool:
 
 
 def domain_of(key: str) -> str:
-    """Return whose a label or an annotation is: what is before the slash, without one the key if it
-    has a dot, else nobody's.
+    """Return the domain of a label or an annotation: the part before the slash, without one the key
+    if it has a dot, else none.
 
     >>> [
     ...     domain_of(key)
@@ -314,13 +314,13 @@ def keys_are_label_keys(entries: Mapping[str, str]) -> bool:
 
 
 def has_one_kind(volume: PodVolume) -> bool:
-    """Return whether a volume says exactly once where it comes from."""
+    """Return whether a volume has exactly one source."""
     kinds = (volume.config_map, volume.secret, volume.pvc, volume.empty_dir)
     return sum(kind is not None for kind in kinds) == 1
 
 
 def is_mounted_aside(volume: PodVolume) -> bool:
-    """Return whether a volume hides nothing of the image, or of what the operator mounts."""
+    """Return whether a volume hides nothing of the image, and no mount of the operator."""
     return _MOUNTABLE.match(volume.mount_path) is not None
 
 
@@ -332,7 +332,7 @@ def folders_differ(pod: Pod) -> bool:
 
 def lie_together(one: str, other: str) -> bool:
     """Return whether two folders are the same, or one is inside the other: no runtime makes a
-    folder in what is only read.
+    folder in a read-only one.
 
     >>> (
     ...     lie_together("/data/a", "/data/a/b"),

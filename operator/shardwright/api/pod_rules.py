@@ -1,6 +1,6 @@
 """Rules between fields of ``spec.pod``.
 
-What an administrator admits is none of them: the API server does not know it.
+The admissions of an administrator are none of them: the API server does not know them.
 """
 
 from typing import Final
@@ -74,7 +74,7 @@ POD_RULES: Final = (
         path="spec.pod.network.resources[]",
         field=".name",
         cel="!self.name.matches('^([^/]*[.])?kubernetes[.]io/|^(nvidia|amd)[.]com/(gpu|mig-)')",
-        message="resources must name what a device plugin of the network offers (rdma/..., "
+        message="resources must name those that a network's device plugin offers (rdma/..., "
         "vpc.amazonaws.com/efa); remove GPUs, "
         "which come from the plan, and names of Kubernetes",
         holds=is_no_gpu,
@@ -107,7 +107,7 @@ POD_RULES: Final = (
         cel=f"self.mountPath.matches('{MOUNT_PATTERN}')",
         message=f"mountPath must be a folder below {', '.join(VOLUME_ROOTS)}: elsewhere the image "
         "has its programs and the "
-        "operator mounts what is its own; use a folder below one of these",
+        "operator mounts its own files; use a folder below one of these",
         holds=is_mounted_aside,
     ),
     Rule(

@@ -109,7 +109,7 @@ class ShownLayout(Shown):
     partition: list[Count] | None = Field(
         default=None,
         max_length=STAGES_MAX_ITEMS,
-        description="Layers of every pipeline stage, where they are not the engine's own cut.",
+        description="Layers of every pipeline stage, if they are not the engine's own cut.",
         json_schema_extra=_LIST,
     )
     replicas: Count = Field(description="Groups, each a copy of the model.")
@@ -118,7 +118,7 @@ class ShownLayout(Shown):
 
 
 class ShownPlacement(Shown):
-    """Where the plan puts it."""
+    """Nodes and links of the plan."""
 
     nodes: list[Name] = Field(
         max_length=NODES_MAX_ITEMS,
@@ -153,9 +153,9 @@ class ShownStage(Shown):
     overhead_bytes: Bytes = Field(
         description="Context, communication buffers and CUDA graphs."
     )
-    kv_cache_bytes: Bytes = Field(description="What is left for the K/V cache.")
+    kv_cache_bytes: Bytes = Field(description="Memory left for the K/V cache.")
     budget_bytes: Bytes = Field(
-        description="What the engine may take of the GPU's memory."
+        description="Memory of the GPU that the engine may take."
     )
 
 
@@ -170,7 +170,9 @@ class ShownMemory(Shown):
     kv_cache_tokens: Annotated[int, Field(ge=0, le=2**53)] = Field(
         description="Tokens that one replica's K/V cache holds."
     )
-    load_bytes_per_node: Bytes = Field(description="What each node reads at start.")
+    load_bytes_per_node: Bytes = Field(
+        description="Bytes that each node reads at start."
+    )
 
 
 class ShownLimits(Shown):
@@ -188,7 +190,7 @@ class ShownTime(Shown):
     """A part of the time of an output token."""
 
     part: ShortWord = Field(
-        description="What takes it: Weights, KvCache, Compute, "
+        description="The part: Weights, KvCache, Compute, "
         "...Communication, Bubble, Prefill, Overhead."
     )
     microseconds: Count = Field(description="How long.")
@@ -208,18 +210,16 @@ class ShownPrediction(Shown):
     high: Count = Field(
         description="Upper end of the 80% band of the output tokens per second."
     )
-    basis: ShortWord = Field(
-        description="What the figures rest on: fitted or modelled."
-    )
+    basis: ShortWord = Field(description="Basis of the figures: fitted or modelled.")
     token_time: list[ShownTime] | None = Field(
         default=None,
         max_length=16,
-        description="Where the time of an output token goes.",
+        description="Parts of the time of an output token.",
         json_schema_extra=_LIST,
     )
     million_output_tokens_price: ShortWord | None = Field(
         default=None,
-        description="What a million output tokens cost, in the currency of the nodes' "
+        description="Cost of a million output tokens, in the currency of the nodes' "
         "gpu-hour-price.",
     )
 
@@ -241,13 +241,13 @@ class ShownAlternative(Shown):
         description="Output tokens per second of all replicas."
     )
     million_output_tokens_price: ShortWord | None = Field(
-        default=None, description="What a million output tokens cost."
+        default=None, description="Cost of a million output tokens."
     )
-    loses: Sentence = Field(description="What it loses against the chosen one.")
+    loses: Sentence = Field(description="Its loss against the chosen one.")
 
 
 class ShownExclusion(Shown):
-    """What one reason ruled out."""
+    """One reason, with the layouts or nodes that it ruled out."""
 
     code: ShortWord = Field(
         description="The reason, in one word; explained in the reference."
@@ -258,18 +258,18 @@ class ShownExclusion(Shown):
 
 
 class ShownPrice(Shown):
-    """What one GPU of the plan counted for an hour when layouts were compared."""
+    """The price of one GPU of the plan for an hour, as layouts were compared by it."""
 
     gpu_hour: ShortWord = Field(
-        description="What it counted: hours of an H100, or "
-        "the owner's currency where the price is stated."
+        description="The price: hours of an H100, or "
+        "the owner's currency if the price is stated."
     )
     basis: ShortWord = Field(
         description="Stated (gpuHourPrices, gpu-hour-price), "
         "Listed (public price lists) or Assumed (data sheet)."
     )
     source: Sentence = Field(
-        default="", description="Where it was read; empty where it is stated."
+        default="", description="Where it was read; empty if it is stated."
     )
 
 
@@ -290,7 +290,7 @@ class ShownPlan(Shown):
         default=None, description="Extended resource that the pods request."
     )
     placement: ShownPlacement | None = Field(
-        default=None, description="Where the plan puts it."
+        default=None, description="Nodes and links of the plan."
     )
     memory: ShownMemory | None = Field(default=None, description="Memory per stage.")
     limits: ShownLimits | None = Field(
@@ -301,7 +301,7 @@ class ShownPlan(Shown):
     )
     price: ShownPrice | None = Field(
         default=None,
-        description="What its GPUs counted; left out where "
+        description="Price of its GPUs; left out if "
         "there was one kind of GPU, without a price.",
     )
     carries_load: bool | None = Field(
@@ -322,19 +322,19 @@ class ShownPlan(Shown):
     warnings: list[Sentence] | None = Field(
         default=None,
         max_length=REASONS_MAX_ITEMS,
-        description="What to know before relying on it.",
+        description="Things to know before relying on it.",
         json_schema_extra=_LIST,
     )
     alternatives: list[ShownAlternative] | None = Field(
         default=None,
         max_length=ALTERNATIVES_MAX_ITEMS,
-        description="The best others, and what they lose.",
+        description="The best others, and their losses.",
         json_schema_extra=_LIST,
     )
     excluded: list[ShownExclusion] | None = Field(
         default=None,
         max_length=EXCLUSIONS_MAX_ITEMS,
-        description="What was ruled out, by reason.",
+        description="The ruled-out layouts and nodes, by reason.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["code"],
@@ -350,15 +350,15 @@ class ShownFailure(Shown):
 
     rank: Count = Field(description="Rank of the pod that failed.")
     container: Name = Field(
-        default="", description="Container that failed; empty where it was the pod."
+        default="", description="Container that failed; empty if it was the pod."
     )
     exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = Field(
-        default=None, description="Its exit code, where it exited."
+        default=None, description="Its exit code, if it exited."
     )
     reason: Sentence = Field(description="Why, as the kubelet says it.")
     message: Quotation | None = Field(
         default=None,
-        description="The end of what it printed, or of what was said of it.",
+        description="The end of its output, or of the message on its failure.",
     )
 
 
@@ -367,16 +367,16 @@ class ShownGroup(Shown):
 
     name: Name = Field(description="Name of its StatefulSet.")
     ready: bool = Field(
-        description="Whether all its pods are ready, and of what is asked for."
+        description="Whether all its pods are ready, and as the spec wants them."
     )
     nodes: list[Name] | None = Field(
         default=None,
         max_length=GROUP_NODES_MAX_ITEMS,
-        description="Node of each rank's pod, in order; empty where a pod is not bound yet.",
+        description="Node of each rank's pod, in order; empty if the pod is not bound yet.",
         json_schema_extra=_LIST,
     )
     waiting: Sentence | None = Field(
-        default=None, description="What it waits for, where it is not ready."
+        default=None, description="What it waits for, if it is not ready."
     )
     restarts: Count | None = Field(default=None, description="Restarts of the group.")
     last_failure: ShownFailure | None = Field(
@@ -419,28 +419,28 @@ class ShownEngine(Shown):
     start_budget: ShownStartBudget | None = Field(
         default=None,
         description="How long an engine may take until it "
-        "serves, or it starts anew; where the plan is deployed.",
+        "serves, or it starts anew; if the plan is deployed.",
     )
 
 
 class ShownRevision(Shown):
-    """What the model ran when all of its groups served: the spec, its config, the engine's version
-    and the plan.
+    """One set of spec, config, engine version and plan that all groups of the model have served
+    with.
     """
 
     revision: Count = Field(
-        description="Its number: what the annotation shardwright.io/rollback-to names."
+        description="Its number, for the annotation shardwright.io/rollback-to."
     )
-    hash: ShortWord = Field(description="What tells one revision from another.")
+    hash: ShortWord = Field(description="Tells one revision from another.")
     digest: ShortWord = Field(
-        description="SHA-256 of what its ControllerRevision says: one that says anything else is "
+        description="SHA-256 of the contents of its ControllerRevision: one with other contents is "
         "not believed."
     )
     image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(
         description="Container image of its pods."
     )
     kept_at: ShortWord = Field(description="When all groups served with it.")
-    runs: bool = Field(description="Whether it is what groups run, or are to run, now.")
+    runs: bool = Field(description="Whether groups run it, or are to run it, now.")
     pods: ShortWord | None = Field(
         default=None,
         description="Hash of its pods as this release of the operator renders them.",
@@ -448,7 +448,7 @@ class ShownRevision(Shown):
 
 
 class Status(Shown):
-    """What was planned and what runs."""
+    """The plan, and the state of its groups."""
 
     observed_generation: Annotated[int, Field(ge=-1, le=2**53)] | None = Field(
         default=None,
@@ -458,7 +458,7 @@ class Status(Shown):
     conditions: list[ShownCondition] | None = Field(
         default=None,
         max_length=16,
-        description="Ready is the summary; the others say what is going on.",
+        description="Ready is the summary; the others are the details.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
@@ -466,10 +466,11 @@ class Status(Shown):
     )
     engine: ShownEngine | None = Field(
         default=None,
-        description="The engine as it was resolved, with what the operator's defaults added.",
+        description="The engine as it was resolved, with the operator's defaults.",
     )
     plan: ShownPlan | None = Field(
-        default=None, description="The plan, why it was chosen and what was ruled out."
+        default=None,
+        description="The plan, its reasons and the ruled-out layouts and nodes.",
     )
     record_serial: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
         default=None,
@@ -479,7 +480,7 @@ class Status(Shown):
     revisions: list[ShownRevision] | None = Field(
         default=None,
         max_length=3,
-        description="With what all groups served, newest last: what can be gone back to.",
+        description="Revisions that all groups served with, newest last: each can be gone back to.",
         json_schema_extra=_LIST,
     )
     surplus_revisions: list[ShortWord] | None = Field(
@@ -492,7 +493,7 @@ class Status(Shown):
     groups: list[ShownGroup] | None = Field(
         default=None,
         max_length=GROUPS_MAX_ITEMS,
-        description="The groups that exist. Where they would take more than 256 KiB, those "
+        description="The groups that exist. If they would take more than 256 KiB, those "
         "that are not ready are shown whole first; of the rest only whether they are ready.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
@@ -502,7 +503,7 @@ class Status(Shown):
     summary: list[Sentence] | None = Field(
         default=None,
         max_length=3,
-        description="What there is to know at a glance: what "
+        description="The status at a glance: what "
         "is planned, how it stands, and where it is served.",
         json_schema_extra=_LIST,
     )

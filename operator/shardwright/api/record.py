@@ -1,12 +1,12 @@
 """The plan of record: the chosen plan as it is kept in a ConfigMap, to be read back to the last
 bit.
 
-It is the reservation of its nodes and what is shown; it is never input to scoring.
+It reserves its nodes and is shown to users; it is never input to scoring.
 
-Whatever a release has written is read for ever. A field that comes new has a default, or a step of
+A record of any release is read for ever. A field that comes new has a default, or a step of
 :data:`UPGRADES` works it out of the others; one that goes or gets another name or meaning takes
-such a step and a new version. What a later release has written beside the fields that are known
-here is kept, and written again with the record.
+such a step and a new version. Fields of a later release that are not known here are kept, and
+written again with the record.
 """
 
 import json
@@ -47,12 +47,12 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback:
-    """What a model has gone back to: which revision (``to``) runs in place of which spec, by their
-    hashes, and why.
+    """The revision that a model has gone back to (``to``), the spec in whose place it runs
+    (``instead_of``), both by hash, and why.
 
-    ``group`` did not come up with the spec, and ``said`` is what its engine said last; both empty
-    if somebody asked. ``engine_version`` is that of the engine where the spec leaves it open: the
-    record has the one of what runs.
+    ``group`` did not come up with the spec, and ``said`` is the last output of its engine; both are
+    empty if somebody asked. ``engine_version`` is that of the spec, if it leaves the version open:
+    the record has the one of the revision that runs.
     """
 
     to: str
@@ -71,15 +71,15 @@ class PlanRecord:
     the same without the number of replicas: while it stays, scaling adds or drops groups and moves
     none. ``generations`` say of which generation each group is at least: a later one starts beside
     the one that serves. ``sought`` say how groups ask for nodes that were still to come, also when
-    they stand on real ones by now. ``engine_version`` is that of the engine where the spec leaves
-    it open (empty: it does not; None: the release that made the plan did not say). ``serial`` goes
-    up with every record that is written of a resource: an earlier one that comes back is told by
-    it. ``rejected`` is the hash of what the spec says of pods that a group did not come up with
-    which is gone since (empty: there is none). ``improved_at`` is when a plan last took the place
-    of one that served because it was better (None: none has). ``rollback`` is what is run instead
-    of what the spec says (None: that is run), ``answered`` the request to go back that was answered
-    last, ``unknown``: it named no revision that there was. ``beyond`` are fields that are not known
-    here, each at its place: a later release wrote them.
+    they stand on real ones by now. ``engine_version`` is that of the engine if the spec leaves it
+    open (empty: it does not; None: the release that made the plan did not say). ``serial`` goes up
+    with every record that is written of a resource: an earlier one that comes back is told by it.
+    ``rejected`` is the hash of the spec's pods with which a group did not come up that is gone
+    since (empty: there is none). ``improved_at`` is when a plan last took the place of one that
+    served because it was better (None: none has). ``rollback`` is the revision that is run instead
+    of the spec (None: the spec is run), ``answered`` the request to go back that was answered last,
+    ``unknown``: it named no revision that there was. ``beyond`` are fields that are not known here,
+    each at its place: a later release wrote them.
     """
 
     version: int = RECORD_VERSION
@@ -117,8 +117,8 @@ class PlanRecord:
 
     @property
     def default_of_spec(self) -> str | None:
-        """Return the engine's version by default of what the spec says, whether that is run or not;
-        as ``engine_version``.
+        """Return the default engine version of the spec, whether the spec is run or not; as
+        ``engine_version``.
         """
         return self.rollback.engine_version if self.rollback else self.engine_version
 
@@ -136,7 +136,8 @@ def encode(record: PlanRecord) -> str:
     """Return the record as JSON: same record, same bytes.
 
     Its version is the lowest that reads it right: a release that knows nothing of numbers would
-    take other groups for its own, so it is to leave alone what has some, and only that.
+    take other groups for its own, so it is to leave alone the records that have some, and only
+    those.
     """
     plain = {
         **_known(record),
@@ -168,7 +169,7 @@ def decode(text: str) -> PlanRecord | Problem:
         plain = UPGRADES[step](plain)
     try:
         record = _adapter().validate_python(
-            # What is beyond is worked out below, and never believed.
+            # The fields beyond are worked out below, and never believed.
             {**plain, "version": RECORD_VERSION, "beyond": {}}
         )
     except ValidationError as error:
@@ -189,8 +190,8 @@ def _can_be_numbers(plan: Plan) -> bool:
 
 
 def _undeployable(plain: Plain) -> Plain:
-    """Return a record of version 1 as one of version 2: why a plan cannot be run is named for what
-    it says.
+    """Return a record of version 1 as one of version 2: ``deployable``, which says why a plan
+    cannot be run, becomes ``undeployable``.
     """
     plan = plain.get("plan")
     if not isinstance(plan, dict) or "deployable" not in plan:
@@ -232,7 +233,9 @@ def _beyond(plain: Plain, known: Plain) -> dict[str, Any]:
 
 
 def _joined(known: Plain, beyond: Plain) -> dict[str, Any]:
-    """Return both; where an object of ``beyond`` has lost its place, it goes with it."""
+    """Return both, merged; an object of ``beyond`` is dropped if ``known`` has another value in its
+    place.
+    """
     both = {name: value for name, value in beyond.items() if name not in known}
     return both | {
         name: _joined(value, beyond[name])

@@ -54,7 +54,7 @@ _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 
 
 def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> Request:
-    """Return what is wanted of the planner, of a model and what drafts for it.
+    """Return the request to the planner, for a model and its drafter.
 
     With ``replicas: 0`` the question is about one replica: its plan is shown, nothing is deployed.
 
@@ -142,7 +142,9 @@ def _acceptance(speculation: Speculation) -> tuple[float, float]:
 
 
 def _choices(speculation: Speculation, drafter: Drafter | None) -> tuple[int, ...]:
-    """Return how many tokens may be drafted: what is stated, else what the plan may choose from."""
+    """Return the numbers of tokens that may be drafted: the stated one, else those that the plan
+    may choose from.
+    """
     if speculation.tokens is not None:
         return (speculation.tokens,)
     offered = range(1, MOST_PLANNED_DRAFTS + 1)
@@ -214,9 +216,7 @@ def _read_bytes_per_second(spec: Spec) -> float | None:
 
 
 def _cache_bytes(spec: Spec) -> int | None:
-    """Return the size of the claim that every pod is given for what it downloads, None if it gets
-    none.
-    """
+    """Return the size of the claim that every pod gets for its downloads, None if it gets none."""
     hub = (spec.model.weights or unsaid(Weights)).hugging_face
     return quantity(hub.cache.storage) if hub and hub.cache else None
 

@@ -1,5 +1,5 @@
-"""The ShardedModel as it comes from a manifest or from the API server; refuses what the schema
-refuses.
+"""The ShardedModel as it comes from a manifest or from the API server; refuses the same values as
+the schema.
 
 ``parse_manifest`` is strict (the API server with ``--validate=strict``); ``read_stored`` drops
 fields that it does not know, because an object may have been stored by a newer version.
@@ -40,7 +40,7 @@ ObjectMeta, Kubernetes API.
 
 
 class Metadata(BaseModel):
-    """What the operator needs of ``metadata``; the API server checks the rest."""
+    """The fields of ``metadata`` that the operator needs; the API server checks the rest."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_name=True, extra="ignore", frozen=True
@@ -57,7 +57,7 @@ class Metadata(BaseModel):
 
 
 class ShardedModel(BaseModel):
-    """One resource: who it is and what it wants. Status is output only and is never read."""
+    """One resource: its metadata and its spec. Status is output only and is never read."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True

@@ -1,7 +1,7 @@
 """A rule between fields, as the API server (CEL) and the CLI and the operator (a predicate) hold
 it.
 
-It looks at nothing beside what is in that object: CEL sees no more.
+It looks at the fields of one object alone: CEL sees no more.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What must hold of the objects at ``path`` (``[]``: of every item of a list).
+    """A condition on the objects at ``path`` (``[]``: on every item of a list).
 
     ``field`` is the field under it that the user would change, as the API server's ``fieldPath``
     names it. ``figures`` says the same of the objects at hand in their numbers, which CEL cannot.

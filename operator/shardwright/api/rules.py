@@ -222,8 +222,8 @@ RULES: Final = (
         field=".name",
         cel=f"!self.name.matches('^(?:{NEVER_PATTERN})$') && !(self.name in "
         f"[{', '.join(map(repr, sorted(NEVER)))}])",
-        message="env must not name what the operator sets itself, what opens the server, or what "
-        "changes how programs start "
+        message="env must not name a variable that the operator sets, that opens the server, "
+        "or that changes how programs start "
         "(LD_..., PYTHON...); remove it, a token goes to "
         "spec.model.weights.huggingFace.tokenSecretRef, an API key to "
         "spec.engine.apiKeySecretRef",
@@ -263,8 +263,8 @@ RULES: Final = (
         field=".draftModel",
         cel="[has(self.speculation), has(self.promptLookup), has(self.draftModel)]"
         ".filter(way, way).size() <= 1",
-        message="speculation, draftModel and promptLookup must not be set together: each says "
-        "where drafts come from; keep one of them",
+        message="speculation, draftModel and promptLookup must not be set together: each names "
+        "a source of drafts; keep one of them",
         holds=workload.one_way_of_drafting,
     ),
     Rule(
@@ -304,7 +304,7 @@ RULES: Final = (
         "self.workload.speculation.method == 'PromptLookup'))",
         message="workload.draftModel and workload.speculation must not be set with "
         "model.loadFormat ShardedState, but for looking up the prompt: the engine would read "
-        "what drafts that way, too; use another loadFormat",
+        "the drafter that way, too; use another loadFormat",
         holds=_draft_is_read_whole,
     ),
     Rule(
@@ -320,8 +320,8 @@ RULES: Final = (
         "self.parallelism.expert == self.parallelism.tensor * self.parallelism.attentionData : "
         "self.parallelism.expert % ((has(self.parallelism.tensor) ? self.parallelism.tensor : 1) "
         "* (has(self.parallelism.attentionData) ? self.parallelism.attentionData : 1)) == 0))",
-        message="expert must be 1 or equal to tensor x attentionData, with TensorRTLLM also what "
-        "divides that; set one of these, "
+        message="expert must be 1 or equal to tensor x attentionData, with TensorRTLLM also a "
+        "divisor of that; set one of these, "
         "or remove expert to have it planned",
         holds=experts_are_cut_as_the_engine_can,
     ),
@@ -348,8 +348,8 @@ RULES: Final = (
         path="spec.budget",
         field=".fill",
         cel="!self.fill || has(self.gpus) || has(self.nodes)",
-        message="fill must come with gpus or nodes: they are "
-        "what is used up; set one of them, or remove fill",
+        message="fill must come with gpus or nodes: it uses "
+        "them up; set one of them, or remove fill",
         holds=_fill_has_a_budget,
     ),
     Rule(
@@ -390,7 +390,7 @@ RULES: Final = (
         path="spec.placement",
         field=".queue",
         cel="!has(self.scheduler) || self.scheduler != 'Kueue' || has(self.queue)",
-        message="queue must be set with scheduler Kueue: it admits what is in a queue and nothing "
+        message="queue must be set with scheduler Kueue: it admits pods in a queue and nothing "
         "else; set queue to a "
         "LocalQueue of this namespace",
         holds=kueue_has_a_queue,

@@ -1,8 +1,8 @@
-"""What the administrator of the operator says for all resources: defaults for engine and pods, and
-what users may ask for.
+"""The administrator's settings for all resources: defaults for engine and pods, and limits on the
+requests of users.
 
-A resource is never changed by it: its spec is merged with the defaults before anything is planned,
-what it says itself wins, and its status says what came from where.
+They never change a resource: its spec is merged with the defaults before anything is planned, its
+own fields win, and its status names the fields that came from the defaults.
 """
 
 import json
@@ -92,7 +92,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceLimits:
-    """What the models of one namespace may have together; None: any number.
+    """Limits on the models of one namespace together; None: any number.
 
     ``models`` are ShardedModels that are planned, ``gpus`` those that their plans keep, ``waiting``
     plans that wait for GPUs.
@@ -105,16 +105,16 @@ class NamespaceLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous options,
-    executors, classes of pods.
+    """Defaults for ``spec.engine`` and ``spec.pod``, and the settings that users may use: dangerous
+    options, executors, classes of pods.
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not
-    named); all but those of the system where nothing is said of a namespace. ``admission`` is what
-    else they may name. ``limits`` are by namespace in the same way. ``stated`` is what holds for
-    all nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet. ``network_policy``
-    says who reaches pods. ``keeps_templates``: groups stay as another release of the operator has
-    made them, where their spec does not say. ``config_fetch``: whether configs are read from the
-    hub that nobody has given.
+    named); all but those of the system if a namespace has no list. ``admission`` are the other
+    names that they may use. ``limits`` are by namespace in the same way. ``stated`` holds for all
+    nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet. ``network_policy`` says
+    who reaches pods. ``keeps_templates``: groups stay as another release of the operator has made
+    them, if their spec does not say. ``config_fetch``: whether configs that nobody has given are
+    read from the hub.
     """
 
     engine: Engine | None = None
@@ -194,7 +194,7 @@ def _settings(content: Mapping[str, Any], said: Mapping[str, Any]) -> Settings:
 
 
 def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
-    """Yield why a resource may not name its RuntimeClass: such a class decides what a container
+    """Yield why a resource may not name its RuntimeClass: such a class decides how much a container
     sees of its node.
     """
     name = own.pod.runtime_class_name if own.pod else None
@@ -241,7 +241,7 @@ def check_priority_class(
     if name is None or name == default:
         return
     by_namespace = settings.priority_classes
-    # A namespace that is named has its own list alone, also where that is the shorter one.
+    # A namespace that is named has its own list alone, even if that is the shorter one.
     admitted = by_namespace.get(namespace, by_namespace.get(EVERY_NAMESPACE))
     if name in admitted if admitted is not None else not name.startswith(SYSTEM):
         return
@@ -284,9 +284,7 @@ def check_default_version(own: Spec, settings: Settings) -> Iterator[Problem]:
 
 
 def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]]:
-    """Return the spec with what it leaves open filled in, and the paths of what was filled in,
-    sorted.
-    """
+    """Return the spec with its open fields filled in, and the sorted paths of those that were."""
     applied: list[str] = []
     # Options are an engine's own.
     same = settings.engine is not None and settings.engine.name == spec.engine.name
@@ -380,7 +378,7 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
     if volumes := [
         given
         for given in default.volumes or ()
-        # Two volumes cannot share a folder, and what the resource says itself wins.
+        # Two volumes cannot share a folder, and the resource's own volume wins.
         if not any(lie_together(given.mount_path, path) for path in taken)
     ]:
         update["volumes"] = _added(

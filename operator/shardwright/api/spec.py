@@ -1,8 +1,8 @@
 """The spec of a ShardedModel, field by field: type, bound, default, description.
 
-What is written here is what ``kubectl explain`` prints and what the API server enforces: ``schema``
-turns these models into the CRD. Rules between fields stand in ``rules``; nothing here reads a
-cluster.
+``kubectl explain`` prints these descriptions, and the API server enforces these types and bounds:
+``schema`` turns the models into the CRD. Rules between fields stand in ``rules``; nothing here
+reads a cluster.
 """
 
 from functools import partial
@@ -28,7 +28,7 @@ from shardwright.api.workload import Workload
 
 
 class Objective(Part):
-    """What the plan is chosen for."""
+    """The objective that the plan is chosen for."""
 
     optimize_for: Literal["Balanced", "Latency", "Throughput"] = Field(
         default="Balanced",
@@ -46,14 +46,14 @@ class Objective(Part):
     )
     statistic: Literal["Mean", "P95"] = Field(
         default="Mean",
-        description="What the limits speak of. Mean: the predicted means. P95: 95th percentiles, "
+        description="Statistic of the limits. Mean: the predicted means. P95: 95th percentiles, "
         "derived from the means by an "
         "assumption about waiting times, not predicted.",
     )
 
 
 class Budget(Part):
-    """Upper limits of what the plan may use, over all replicas."""
+    """Upper limits of the GPUs and nodes of the plan, over all replicas."""
 
     gpus: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None, description="Most GPUs, over all replicas. Default: no limit."
@@ -69,7 +69,7 @@ class Budget(Part):
 
 
 class Parallelism(Part):
-    """Pinned degrees of one replica: validated, never trusted. What is not pinned is planned."""
+    """Pinned degrees of one replica: validated, never trusted. Other degrees are planned."""
 
     tensor: Degree | None = Field(default=None, description="Tensor-parallel degree.")
     pipeline: Degree | None = Field(
@@ -154,7 +154,7 @@ class Toleration(Part):
 
 
 def exists_has_no_value(toleration: Toleration) -> bool:
-    """Return whether no value is given where none is compared."""
+    """Return whether no value is given if none is compared."""
     return toleration.operator != "Exists" or toleration.value is None
 
 
@@ -220,7 +220,7 @@ def queue_has_a_scheduler(placement: PlacementRules) -> bool:
 
 
 def scheduler_is_a_plugin(placement: PlacementRules) -> bool:
-    """Return whether a scheduler is named where its name is open."""
+    """Return whether a scheduler is named only if its name is open."""
     return placement.scheduler_name is None or placement.scheduler == "Coscheduling"
 
 
@@ -230,13 +230,13 @@ def scheduler_is_not_kai(placement: PlacementRules) -> bool:
 
 
 class Spec(Part):
-    """What is wanted."""
+    """The desired state."""
 
     model_config = ConfigDict(
         defer_build=False  # built once: as part of a resource and by itself it is the same
     )
 
-    model: Model = Field(description="What is served.")
+    model: Model = Field(description="The model to serve.")
     engine: Engine = Field(
         default_factory=partial(unsaid, Engine), description="The inference engine."
     )
@@ -246,7 +246,7 @@ class Spec(Part):
     )
     objective: Objective = Field(
         default_factory=partial(unsaid, Objective),
-        description="What the plan is chosen for.",
+        description="The objective that the plan is chosen for.",
     )
     replicas: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=1,
@@ -255,11 +255,11 @@ class Spec(Part):
     )
     budget: Budget | None = Field(
         default=None,
-        description="Upper limits of what the plan may use, over all replicas.",
+        description="Upper limits of the GPUs and nodes of the plan, over all replicas.",
     )
     parallelism: Parallelism | None = Field(
         default=None,
-        description="Pinned degrees of one replica; what is not pinned is planned.",
+        description="Pinned degrees of one replica; the others are planned.",
     )
     placement: PlacementRules | None = Field(
         default=None,
@@ -282,7 +282,7 @@ class Spec(Part):
     )
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",
-        description="What a change of the cluster may do. Never: the plan stands. "
+        description="Effect of a change of the cluster. Never: the plan stands. "
         "WhenInvalid: a new plan when the old one cannot run any more. Always: "
         "also when another is better by 10 percent of the objective, while all "
         "groups serve, and at most once an hour. A changed spec always plans anew.",

@@ -21,7 +21,7 @@ def structural(model: type[BaseModel]) -> Schema:
 
 
 def _inlined(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
-    """Replace references by what they refer to; what stands beside the reference wins."""
+    """Replace references by their definitions; a key beside the reference wins."""
     if "$ref" in schema:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         schema = {**definitions[schema["$ref"].rsplit("/", 1)[1]], **beside}

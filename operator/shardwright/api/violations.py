@@ -1,5 +1,5 @@
-"""What the parser refused, said as problems: the path in the manifest, the value, the limit, the
-way out.
+"""Refusals of the parser, said as problems: the path in the manifest, the value, the limit, the way
+out.
 """
 
 import json
@@ -42,7 +42,7 @@ def without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def read_part(part: type[P], content: Mapping[str, Any]) -> P:
-    """Return a part of the settings; what is null in it is not there.
+    """Return a part of the settings; a null value counts as absent.
 
     Raises:
         InputError: every violation, with its path.
@@ -54,9 +54,7 @@ def read_part(part: type[P], content: Mapping[str, Any]) -> P:
 
 
 def explain(error: ValidationError, schema: Schema) -> tuple[Problem, ...]:
-    """Return one problem per violation, sorted by path, in the words of the schema of what was
-    read.
-    """
+    """Return one problem per violation, sorted by path, in the words of the schema of the input."""
     problems = {_problem(detail, schema) for detail in error.errors(include_url=False)}
     return tuple(sorted(problems, key=lambda problem: (problem.path, problem.code)))
 
@@ -93,7 +91,7 @@ def _repeated_in(items: Sequence[BaseModel], key: str, path: str) -> Iterator[Pr
 
 
 def path_of(location: Location) -> str:
-    """Return where something stands in the manifest.
+    """Return the path of a location in the manifest.
 
     >>> path_of(("spec", "engine", "env", 0, "name"))
     'spec.engine.env[0].name'

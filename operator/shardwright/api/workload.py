@@ -1,4 +1,4 @@
-"""``spec.workload``: the load that the plan is made for, and what the engine drafts ahead of it.
+"""``spec.workload``: the load that the plan is made for, and the tokens that the engine drafts.
 
 A load is made of means: how lengths and arrivals vary is not said.
 """
@@ -14,7 +14,7 @@ Percent = Annotated[int, Field(ge=0, le=100)]
 
 
 class Drafting(Part):
-    """What every way to draft tokens has."""
+    """The fields of every way to draft tokens."""
 
     draft_tokens: Annotated[int, Field(ge=1, le=16)] = Field(
         description="Tokens that are drafted and verified in every step."
@@ -32,7 +32,7 @@ class PromptLookup(Drafting):
 
 
 class DraftHead(Part):
-    """A model or a head beside the model that is served: its config, and where its weights are."""
+    """A model or a head beside the served model: its config, and the source of its weights."""
 
     id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
         description="Hugging Face id of the draft model or head. The architecture of a draft "
@@ -83,13 +83,14 @@ class Speculation(Part):
         "with, measure it. Default: assumed by method, with a wider band.",
     )
     head: DraftHead | None = Field(
-        default=None, description="What drafts, of EAGLE3 and DraftModel."
+        default=None,
+        description="The head or model that drafts, of EAGLE3 and DraftModel.",
     )
 
 
 class KvOffload(Part):
-    """K/V of prompts that were computed before, kept in the memory of the node beside what the GPUs
-    keep.
+    """K/V of prompts that were computed before, kept in the memory of the node beside the K/V cache
+    of the GPUs.
     """
 
     host_memory: Annotated[
@@ -238,12 +239,12 @@ def one_way_of_drafting(workload: Workload) -> bool:
 
 
 def has_one_source_of_draft(draft: DraftHead) -> bool:
-    """Return whether what drafts comes from exactly one place."""
+    """Return whether a draft model or head has exactly one source."""
     return (draft.revision is None) != (draft.pvc is None)
 
 
 def has_a_head_where_one_drafts(speculation: Speculation) -> bool:
-    """Return whether a head is given where the method has one, and none if it has not."""
+    """Return whether a head is given if the method has one, and none if it has not."""
     return (speculation.head is not None) == (
         speculation.method in ("EAGLE3", "DraftModel")
     )

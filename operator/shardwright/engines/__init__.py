@@ -1,10 +1,10 @@
 """How does an engine say it? Traits, guard rails and arguments; sizes nothing, decides nothing.
 
-Planning asks an engine for values and never imports one: ``EngineTraits`` says what it can cut and
-what it keeps (``vllm``, ``trtllm``), each figure with its source. Afterwards a plan is said in the
-engine's words (``arguments``), and what a user adds is checked: ``option_tables`` are the engine's
-own parser's lists, and ``policy`` puts every option into one class (planned, free, counted,
-admitted, refused), with the reason and the way out.
+Planning asks an engine for values and never imports one: ``EngineTraits`` has the cuts that it
+takes and the memory that it keeps (``vllm``, ``trtllm``), each figure with its source. Afterwards a
+plan is said in the engine's words (``arguments``), and the options that a user adds are checked:
+``option_tables`` are the engine's own parser's lists, and ``policy`` puts every option into one
+class (planned, free, counted, admitted, refused), with the reason and the way out.
 
 A new version of an engine is a new table and the traits that differ.
 """

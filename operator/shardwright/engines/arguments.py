@@ -1,7 +1,7 @@
 """Says a plan in vLLM's words: the arguments that are the same on every rank of a group.
 
-Refuses nothing: what users say has been checked by then. Number, address and role of a rank are the
-launch script's to add.
+Refuses nothing: the options of users have been checked by then. Number, address and role of a rank
+are the launch script's to add.
 """
 
 import json
@@ -37,17 +37,17 @@ the default of vLLM 0.32 and 0.33, said all the same: a default may change, and 
 PLAN_SAYS: Final = frozenset(
     {"gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs"}
 )
-"""Options of users that every plan says, theirs where they do."""
+"""Options that every plan sets, with the value of the user if there is one."""
 
 
 DEFAULT_ADAPTER_RANK: Final = 16
-"""Largest rank of an adapter where nobody says one; vLLM's own default."""
+"""Largest rank of an adapter if nobody names one; vLLM's own default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What the environment of an engine says of its start: a folder of the pod's own, and limits in
-    seconds.
+    """The settings of an engine's start that its environment carries: a folder of the pod's own,
+    and limits in seconds.
     """
 
     own_dir: str
@@ -57,19 +57,18 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What to serve and how, beside the plan.
+    """The model to serve and how to serve it, beside the plan.
 
-    ``model`` is a hub id or a folder, ``served_name`` what clients ask for. ``load_format`` is how
-    weights are read (None: as the engine sees fit). ``quantization`` is what the
-    engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
-    start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running
-    requests. ``adapters`` are served beside the model: the name that clients ask for and the folder
-    of each; ``adapter_rank`` is the largest rank of one. ``drafts_by`` is
-    how tokens are drafted (None: they are not), ``draft_tokens`` in every step, by the model or
-    head in ``draft_model`` where there is one.
-    ``arguments`` are the user's, already checked. ``files_dir`` is where the files are
-    mounted that an engine reads. ``over_ray`` says that a Ray cluster joins the ranks of several
-    pods.
+    ``model`` is a hub id or a folder, ``served_name`` the name that clients ask for.
+    ``load_format`` is how weights are read (None: as the engine sees fit). ``quantization`` is the
+    format into which the engine turns the weights while loading (None: as stored).
+    ``rendezvous_seconds`` bounds the start-up of the ranks among each other, ``drain_seconds`` is
+    the time that running requests have after SIGTERM. ``adapters`` are served beside the model: the
+    name that clients ask for and the folder of each; ``adapter_rank`` is the largest rank of one.
+    ``drafts_by`` is how tokens are drafted (None: they are not), ``draft_tokens`` in every step, by
+    the model or head in ``draft_model`` if there is one. ``arguments`` are the user's, already
+    checked. ``files_dir`` is the folder with the files that an engine reads. ``over_ray`` says that
+    a Ray cluster joins the ranks of several pods.
     """
 
     model: str
@@ -93,10 +92,10 @@ class Serving:
 
 
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
-    """Return argv after ``vllm serve``, without what differs between ranks.
+    """Return argv after ``vllm serve``, without the arguments that differ between ranks.
 
     The launch script adds ``--node-rank``, ``--master-addr`` and the role of the rank; over Ray
-    followers are not told at all, and the leader only where to listen. Batch limits are
+    followers are not told at all, and the leader only the address to listen on. Batch limits are
     always explicit: vLLM's defaults depend on the GPU's memory.
     """
     return (
@@ -178,7 +177,7 @@ def _beside_the_gpus(plan: Plan) -> tuple[str, ...]:
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:
-    """Return the attention replicas of one pod where a group has them on several; 0: all ranks of a
+    """Return the attention replicas of one pod if a group has them on several; 0: all ranks of a
     group are one world.
 
     Each is a world of its own, so that the engine must not be told of other nodes.
@@ -274,7 +273,9 @@ _METHODS: Final = {
     DraftMethod.EAGLE3: "eagle3",
     DraftMethod.MTP: "mtp",
 }
-"""What vLLM 0.32 and 0.33 call the ways to draft (``config/speculative.py:SpeculativeMethod``)."""
+"""The names of the ways to draft in vLLM 0.32 and 0.33
+(``config/speculative.py:SpeculativeMethod``).
+"""
 
 
 def _speculation(serving: Serving) -> str | None:

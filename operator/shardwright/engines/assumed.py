@@ -1,4 +1,4 @@
-"""What is assumed alike of the engines that nothing here has measured, each figure with its basis.
+"""The assumptions that the engines without measurements share, each figure with its basis.
 
 An engine's traits take it over and say the rest themselves. A figure that was read or measured of
 one engine does not stand here.

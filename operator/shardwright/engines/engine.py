@@ -22,11 +22,12 @@ class EngineDefinition:
     """One engine.
 
     ``name`` is how a resource names it, ``label`` how labels and script folders do. ``arguments``
-    is argv after the engine's command and the same on every rank, ``files`` what is mounted beside
-    the scripts, ``environment`` what only variables say, ``variables`` the names of those that
-    users may set. ``peer_port`` is the name and number of the port at which ranks on other nodes
-    are met, ``address_variable`` the variable that holds the pod's address. ``over_ssh`` says that
-    the leader starts the ranks of its followers, over ssh with a key of the resource's own.
+    is argv after the engine's command and the same on every rank, ``files`` are mounted beside the
+    scripts, ``environment`` has the settings that only variables carry, and ``variables`` the names
+    of those that users may set. ``peer_port`` is the name and number of the port at which ranks on
+    other nodes are met, ``address_variable`` the variable that holds the pod's address.
+    ``over_ssh`` says that the leader starts the ranks of its followers, over ssh with a key of the
+    resource's own.
     """
 
     name: str

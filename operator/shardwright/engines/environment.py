@@ -1,6 +1,6 @@
 """Which environment variables a user may give the engine, and why not the others.
 
-What is on no list is refused, as it is with options: a library cannot smuggle a setting in. The
+A name that is on no list is refused, as with options: a library cannot smuggle a setting in. The
 administrator of the operator can admit further names, never those that the operator sets itself,
 that hold secrets, or that change how programs start.
 """
@@ -118,8 +118,8 @@ COMMON: Final = frozenset(
         "UCX_TLS",
     }
 )
-"""What may be set for every engine: settings of the GPU libraries, the network and the hub client,
-none of which takes a path, a host or the name of code.
+"""Variables that may be set for every engine: settings of the GPU libraries, the network and the
+hub client, none of which takes a path, a host or the name of code.
 """
 
 VLLM: Final = COMMON | {
@@ -177,8 +177,8 @@ VLLM: Final = COMMON | {
     "VLLM_VIDEO_FETCH_TIMEOUT",
     "VLLM_XGRAMMAR_CACHE_MB",
 }
-"""What may be set for vLLM: logs, time-outs and the choice of kernels, as far as memory and limits
-stay as planned.
+"""Variables that may be set for vLLM: logs, time-outs and the choice of kernels, as far as memory
+and limits stay as planned.
 """
 
 TENSORRT_LLM: Final = COMMON | {
@@ -186,7 +186,7 @@ TENSORRT_LLM: Final = COMMON | {
     "TLLM_LOG_LEVEL",
     "TRTLLM_ENABLE_PDL",
 }
-"""What may be set for TensorRT-LLM."""
+"""Variables that may be set for TensorRT-LLM."""
 
 NEVER: Final[Mapping[str, str]] = {
     "CUDA_CACHE_PATH": "is set by shardwright",
@@ -266,8 +266,8 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "VLLM_PLUGINS": "loads code",
     "VLLM_USE_MODELSCOPE": "takes weights from another hub",
 }
-"""Names whose form does not say what they can do, and what that is; refused unless the
-administrator admits them.
+"""Names whose form does not tell their danger, each with it; refused unless the administrator
+admits them.
 """
 
 CLASSES: Final[tuple[tuple[str, str], ...]] = (
@@ -284,8 +284,8 @@ CLASSES: Final[tuple[tuple[str, str], ...]] = (
         "sends data to, or takes it from, another host",
     ),
 )
-"""Forms of names that are refused unless the administrator admits them, and what such settings can
-do.
+"""Forms of names that are refused unless the administrator admits them, each with the danger of
+such settings.
 """
 
 UNLISTED: Final = (

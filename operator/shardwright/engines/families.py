@@ -1,9 +1,9 @@
-"""What vLLM is told of a model's family beside a plan: the parsers of its tool calls and of its
+"""The options of vLLM that depend on a model's family: the parsers of its tool calls and of its
 reasoning.
 
-Answers are the same text with and without; what differs is where clients find tool calls and
-reasoning in them. So these are defaults: a user who says one of the options himself, or nothing of
-the kind, has it so.
+The text of answers is the same with and without them; only the fields of tool calls and of
+reasoning differ. So these are defaults: a user can set each option himself, or turn all of them
+off.
 
 Which family wants which parser: vllm-project/recipes of August 2026 (``recipes``), docs.vllm.ai,
 features/tool_calling and reasoning_outputs of 0.32 (``docs``). Families whose tool calls need a
@@ -27,7 +27,7 @@ _TEMPLATE_FORMAT: Final = "chat-template-content-format"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParserFamily:
     """Models whose name, behind the slash and in lower case, begins with a pattern, and the parsers
-    of what they answer.
+    of their answers.
     """
 
     name: str
@@ -169,7 +169,7 @@ _BASE: Final = re.compile(r"(^|[-_])base([-_]|$)")
 
 
 def family_of(model_id: str) -> ParserFamily | None:
-    """Return the family of a model's id, None if none is known, or where the model is not made to
+    """Return the family of a model's id, None if none is known, or if the model is not made to
     answer.
 
     >>> [

@@ -1,10 +1,10 @@
-"""Where engines write: folders of the pod's own alone, so that no file of an image needs to be
+"""The folders that engines write to: only the pod's own, so that no file of an image needs to be
 writable.
 
-What is told here is where each library writes by itself once ``HOME`` is a folder of the pod's; it
-is told all the same, because an image can have a variable of its own that names a folder in it.
-Read in vLLM 0.32.0 and 0.33.0 and in what they install; TensorRT-LLM stands on the same libraries.
-Beside these both write to /tmp and /dev/shm, which are volumes, too.
+Each library would write to the same folder by itself once ``HOME`` is a folder of the pod's. The
+variables are set all the same, because a variable of the image may name a folder in it. Read in
+vLLM 0.32.0 and 0.33.0 and in the packages that they install; TensorRT-LLM stands on the same
+libraries. Beside these both write to /tmp and /dev/shm, which are volumes, too.
 """
 
 from collections.abc import Collection, Mapping
@@ -39,8 +39,8 @@ BELOW_OWN: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def written_folders(own_dir: str, chosen: Collection[str] = ()) -> Mapping[str, str]:
-    """Return the variables that say where is written, without those that somebody has ``chosen``
-    whom the administrator lets.
+    """Return the variables that name the folders to write to, without those that are ``chosen`` and
+    that an administrator may admit.
     """
     folders = {name: f"{own_dir}/{folder}" for name, folder in BELOW_OWN.items()} | {
         "TMPDIR": TMP_DIR

@@ -17,8 +17,8 @@ VERSIONS: Final = ("0.32.0", "0.33.0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The tables of one engine: what people call it, how its data files begin, the versions that
-    have one.
+    """The tables of one engine: its name, the prefix of its data files, the versions that have
+    one.
     """
 
     engine: str
@@ -53,8 +53,8 @@ _INNER_TYPES: Final[Mapping[str, str]] = {
     "video-pruning-rate": "float",
     "watermark-config": "loads",
 }
-"""What the parser's ``_optional_type`` wraps where it is no text, for options that are rendered or
-may be set (read from the parsers of 0.32.0 and 0.33.0).
+"""The type that the parser's ``_optional_type`` wraps, if it is no text, for options that are
+rendered or may be set (read from the parsers of 0.32.0 and 0.33.0).
 """
 
 

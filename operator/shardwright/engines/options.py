@@ -43,7 +43,7 @@ _JSON_TYPES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What an engine's parser takes, and what of it a user may say."""
+    """The options that an engine's parser takes, and the policy on those that a user may set."""
 
     tables: Tables
     policy: Policy
@@ -141,7 +141,7 @@ def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
 
 
 def _not_admissible(name: str) -> Problem:
-    """Return why nobody can admit an option: what vLLM's policy says, else TensorRT-LLM's."""
+    """Return why nobody can admit an option: by vLLM's policy, else by TensorRT-LLM's."""
     reason = next(
         (
             why
@@ -175,7 +175,7 @@ def check_value(
     """Return why the engine's own parser would refuse ``--name value`` in ``version``, or None;
     asks no policy.
 
-    ``value`` is a bool for switches, a string as argv holds it, or what YAML makes of it.
+    ``value`` is a bool for switches, a string as argv holds it, or its value as YAML reads it.
     """
     table = option_table(version, rules.tables)
     if table is None:
@@ -245,7 +245,7 @@ def _words(name: str, value: object, option: Option | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What arguments are held against."""
+    """The table, the rules and the admitted names that arguments are checked against."""
 
     table: Mapping[str, Option]
     rules: Rules

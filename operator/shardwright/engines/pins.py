@@ -1,8 +1,8 @@
-"""Engine arguments that the planner counts with: what they say is a pin, in the plan as on the
+"""Engine arguments that the planner counts with: their value is a pin, in the plan as on the
 command line.
 
-Refuses what the engine's parser takes and no plan can count: ``1G``, chunked prefill that is turned
-off, keys of a compilation config that are on no list.
+Refuses values that the engine's parser takes and no plan can count: ``1G``, chunked prefill that is
+turned off, keys of a compilation config that are on no list.
 """
 
 import json
@@ -37,8 +37,8 @@ _COUNTED_KEYS: Final = frozenset(
     {"cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size"}
 )
 _UNCOUNTED_KEYS: Final = frozenset({"custom_ops", "mode", "pass_config"})
-"""Keys of ``--compilation-config`` that a user may say: those that change what is captured, and
-those that change how fast kernels are. The others name code or files.
+"""Keys of ``--compilation-config`` that a user may set: those that change the captured graphs, and
+those that change the speed of kernels. The others name code or files.
 """
 
 _MODES: Final = (
@@ -60,13 +60,13 @@ _LEAST_UTILIZATION: Final = 0.1  # assumed: less is a slip of the pen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """What a user's arguments fix of a plan; None: as the planner finds it.
+    """The values of a plan that a user's arguments fix; None: as the planner finds it.
 
-    ``dtype`` (bf16, fp16, fp32) is what the model computes in, ``state_bits`` an element of a
-    recurrent state, ``kv_cache_bytes`` what every rank keeps for K/V, ``block_tokens`` a block of
-    it, ``memory_utilization`` the share of a GPU that the engine takes. ``language_only`` leaves
-    the towers for images and sound out, ``whole_towers`` has all of them on every rank. ``told`` is
-    what the engine is told of batches and graphs, and what nobody counts.
+    ``dtype`` (bf16, fp16, fp32) is the type that the model computes in, ``state_bits`` the size of
+    an element of a recurrent state, ``kv_cache_bytes`` the memory that every rank keeps for K/V,
+    ``block_tokens`` a block of it, ``memory_utilization`` the share of a GPU that the engine takes.
+    ``language_only`` leaves the towers for images and sound out, ``whole_towers`` has all of them
+    on every rank. ``told`` has the settings of batches and graphs, and those that nobody counts.
     """
 
     dtype: str | None = None
@@ -171,7 +171,7 @@ def check_pins(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
     """Return which pins the planner cannot count with, each problem's path being the argument's
     name.
 
-    The engine's parser takes more: ``1G``, or 0 for what is free. The plan wants the number.
+    The engine's parser takes more: ``1G``, or 0 for all that is free. The plan wants the number.
     """
     named = {canonical(name): value for name, value in arguments.items()}
     wrong = [_wrong(name, value) for name, value in arguments.items()]
@@ -248,7 +248,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str, str]]] = (
         }
     )
 )
-"""By option: what the planner takes, how that is said, and the way out."""
+"""By option: the check of a value, the values that pass it in words, and the way out."""
 
 
 def _too_few_tokens(named: Mapping[str, object]) -> tuple[Problem, ...]:

@@ -1,8 +1,8 @@
 """Which engine arguments a user may set, and why not the others: every option is of one class.
 
-What is on no list is refused: a new engine version cannot smuggle an option in. The administrator
-of the operator can admit what is dangerous and what nobody has counted, never what would contradict
-the plan or replace what the operator relies on.
+An option that is on no list is refused: a new engine version cannot smuggle one in. The
+administrator of the operator can admit dangerous options and those that nobody has counted. He can
+never admit one that contradicts the plan, or replaces something that the operator relies on.
 """
 
 from collections.abc import Mapping
@@ -12,28 +12,28 @@ from typing import Final
 
 
 class OptionClass(StrEnum):
-    """What an option is to a plan, and so who may set it."""
+    """The effect of an option on a plan, and so who may set it."""
 
     FREE = "Free"  #: changes nothing of a plan: everybody
     COUNTED = (
         "Counted"  #: changes memory or speed, and the plan is made with it: everybody
     )
-    #: nobody knows what it does to a plan: who has it admitted, and the plan says so
+    #: its effect on a plan is not known: who has it admitted, and the plan says so
     UNCOUNTED = "Uncounted"
     DANGEROUS = "Dangerous"  #: can do more than serve a model: who has it admitted
     PLANNED = "Planned"  #: the plan or a field of the spec says it: nobody beside them
-    INCOMPATIBLE = "Incompatible"  #: would break what plan or operator rest on: nobody
+    INCOMPATIBLE = "Incompatible"  #: would break the plan or the operator: nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What a user may say to an engine, by the options' names with dashes.
+    """The options of an engine by class, named with dashes.
 
     ``missing`` are options that fields of the spec turn into elsewhere and that this engine cannot
     be told, each with why. ``counted`` are options that a user may set because the planner counts
-    with them, and what the plan takes from them, ``uncounted`` those that an administrator may
-    admit although nobody has, and what of a plan they may change. ``harmless`` are the values of
-    dangerous options that everybody may set.
+    with them, each with the part of the plan that it settles. ``uncounted`` are those that an
+    administrator may admit although nobody has counted them, each with the part of a plan that it
+    may change. ``harmless`` are the values of dangerous options that everybody may set.
     """
 
     allowed: frozenset[str]

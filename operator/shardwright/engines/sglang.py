@@ -1,8 +1,8 @@
-"""SGLang's traits: what predicting its speed must know of it, each figure with its source or the
+"""SGLang's traits: the figures that a prediction of its speed needs, each with its source or the
 word ``assumed``.
 
-It is predicted, not deployed: nothing here says how it is started, and what no published case needs
-is not known.
+It is predicted, not deployed: nothing here says how it is started, and a figure that no published
+case needs is not known.
 """
 
 from collections.abc import Mapping

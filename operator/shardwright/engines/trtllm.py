@@ -1,8 +1,8 @@
-"""TensorRT-LLM: what the planner must know of it, and a plan in its words.
+"""TensorRT-LLM: its traits for the planner, and a plan in its words.
 
 Degrees and limits are told on the command line, everything else in a configuration file, whose keys
-override it; what 1.2 does not take on the command line is told in the file. Sources: engines.md
-section 10; the lists in ``tests/data/engines``.
+override it; settings that 1.2 does not take on the command line are in the file. Sources:
+engines.md section 10; the lists in ``tests/data/engines``.
 """
 
 import json
@@ -31,7 +31,7 @@ _UNPROVEN: Final = (
 
 def traits(version: str) -> EngineTraits:
     """Return the traits of TensorRT-LLM ``version`` (``major.minor.patch``) that planning must
-    know: those that speed is predicted with, and what every plan says of them.
+    know: those that speed is predicted with, and a warning for every plan.
     """
     return replace(known.traits_of(trtllm_traits.NAME, version), warnings=(_UNPROVEN,))
 
@@ -96,11 +96,12 @@ def environment(plan: Plan, start: Start) -> Mapping[str, str]:
 
 
 def cache_fraction(plan: Plan) -> float:
-    """Return the share of what weights and buffers leave free that K/V takes, in thousandths
+    """Return the share of the memory beside weights and buffers that K/V takes, in thousandths
     rounded down.
 
-    The plan's cache is a share of the whole GPU, the engine's of what is free after loading; the
-    stage that holds the fewest tokens decides, as the smallest rank does in the engine.
+    The plan's cache is a share of the whole GPU, the engine's a share of the memory that is free
+    after loading; the stage that holds the fewest tokens decides, as the smallest rank does in the
+    engine.
     """
     stage = min(
         plan.stages,

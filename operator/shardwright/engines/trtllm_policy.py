@@ -63,7 +63,7 @@ OWNED: Final[Mapping[str, str]] = {
     ),
     "tensor-parallel-size": "set it through spec.parallelism.tensor",
 }
-"""Arguments that shardwright renders itself, and where to say it instead."""
+"""Arguments that shardwright renders itself, each with the remedy."""
 
 DANGEROUS: Final[Mapping[str, str]] = {
     "allow-request-chat-template": "runs templates out of requests",
@@ -82,9 +82,7 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "tokenizer-revision": "loads another repository",
     "trust-remote-code": "runs code of the model's publisher",
 }
-"""Arguments that are refused for what they could do unless the administrator admits them, and what
-that is.
-"""
+"""Dangerous arguments, each with its danger; refused unless the administrator admits them."""
 
 INCOMPATIBLE: Final[Mapping[str, str]] = {
     "cache-transceiver-config": (
@@ -106,7 +104,7 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "report-addr": "opens connections to other hosts; disaggregated prefill is out of scope",
     "server-role": "opens connections to other hosts; disaggregated prefill is out of scope",
 }
-"""Arguments that nobody can admit, and what they would break."""
+"""Arguments that nobody can admit, each with the reason."""
 
 MISSING: Final[Mapping[str, str]] = {
     "api-key": "trtllm-serve has no option for it: it serves everybody who reaches it",
@@ -134,7 +132,7 @@ MISSING: Final[Mapping[str, str]] = {
         "release knows"
     ),
 }
-"""What fields of the spec ask of vLLM and TensorRT-LLM cannot be told."""
+"""Options that fields of the spec turn into for vLLM, and that TensorRT-LLM cannot be told."""
 
 TENSORRT_LLM: Final = Policy(
     allowed=ALLOWED,

@@ -1,8 +1,7 @@
-"""TensorRT-LLM's traits: what the planner must know of it, each figure with its source or the word
-``assumed``.
+"""TensorRT-LLM's traits for the planner, each figure with its source or the word ``assumed``.
 
 Nothing of it could be run: rules are those of its documents and source, as of 1.2; figures of its
-memory are assumed. What it refuses of options and how it is started is in ``trtllm``.
+memory are assumed. The options that it refuses and how it is started are in ``trtllm``.
 """
 
 from collections.abc import Mapping
@@ -52,8 +51,8 @@ _SOURCES: Final[Mapping[str, str]] = {
     "adapters": _ASKED_ALONE,
     "adapter_vocabulary": "no figure: adapters are refused beside it",
     "drafter": _ASKED_ALONE,
-    "becomes_predictor": "no figure: what drafts is refused beside it",
-    "takes_eagle3": "no figure: what drafts is refused beside it",
+    "becomes_predictor": "no figure: drafters are refused beside it",
+    "takes_eagle3": "no figure: drafters are refused beside it",
     "least_capability": NOT_READ,
     "widens_fp8_from": "assumed: nothing is widened, FP8 weights need a unit",
     "told": _ASKED_ALONE,

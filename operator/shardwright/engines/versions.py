@@ -1,4 +1,4 @@
-"""Which engine version an image holds; read from the tag where the tag tells it, else the user says
+"""Which engine version an image holds; read from the tag if the tag tells it, else the user says
 it.
 
 Refuses an image whose version nobody tells, a tag and a stated version that contradict each other,
@@ -41,9 +41,9 @@ class Releases:
     """The releases of an engine and their images.
 
     ``repository`` matches names of images whose tags are its versions, ``oldest`` is the first
-    version that is supported, ``example`` one to name in messages. ``default_images`` are taken
-    where a resource names none, by the resource of the GPUs that they are built for (none: it
-    must). ``runs_on`` are the resources that the engine runs on at all.
+    version that is supported, ``example`` one to name in messages. ``default_images`` are taken if
+    a resource names none, by the resource of the GPUs that they are built for (none: it must).
+    ``runs_on`` are the resources that the engine runs on at all.
     """
 
     engine: str
@@ -86,9 +86,10 @@ _BUILT_FOR: Final = (
     (re.compile(r"(^|[/:._-])rocm"), AMD),
     (re.compile(r"^vllm/vllm-openai([:@]|$)|(^|[/:._-])cuda|[:-]cu\d{3}\b"), NVIDIA),
 )
-"""What the names of images say of the GPUs that they are built for, first match first: names on
-Docker Hub without their registry, others with a slash in its place, for what another registry has
-under vLLM's own name may be anything. Source: the names that vLLM, AMD and NVIDIA publish under.
+"""Patterns in the names of images, and the GPUs that such an image is built for, first match first:
+names on Docker Hub without their registry, others with a slash in its place, for an image under
+vLLM's own name in another registry may be anything. Source: the names that vLLM, AMD and NVIDIA
+publish under.
 """
 
 _DOCKER_HUB: Final = re.compile(r"^(index\.)?docker\.io/")
@@ -107,11 +108,11 @@ _VERSION: Final = re.compile(
 def engine_version(
     image: str, version: str | None, releases: Releases = VLLM
 ) -> str | Problem:
-    """Return the version of an engine that ``image`` holds, as ``major.minor.patch``, or what to do
-    about it.
+    """Return the version of an engine that ``image`` holds, as ``major.minor.patch``, or the
+    problem.
 
-    A tag is believed only if the image's own name is the engine's; ``version`` (what the user
-    states) decides everywhere else and must not contradict such a tag.
+    A tag is believed only if the image's own name is the engine's; ``version`` (stated by the user)
+    decides everywhere else and must not contradict such a tag.
 
     >>> engine_version("vllm/vllm-openai:v0.33.0-cu130", None)
     '0.33.0'
@@ -244,8 +245,8 @@ def kept_default(said: str | None) -> str | None:
     """Return the version by default that a plan of record keeps the engine at, None if that is the
     newest that is known.
 
-    ``said`` is what it says of it: empty if its spec left none open, None if its release did not
-    say.
+    ``said`` is the version that it names: empty if its spec left none open, None if its release did
+    not say.
 
     >>> kept_default("0.32.0"), kept_default(NEWEST_DEFAULT), kept_default("")
     ('0.32.0', None, None)

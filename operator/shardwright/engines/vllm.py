@@ -1,4 +1,4 @@
-"""vLLM's traits: what the planner must know of it, each figure with its source."""
+"""vLLM's traits for the planner, each figure with its source."""
 
 import json
 from collections.abc import Mapping
@@ -383,9 +383,9 @@ _DROPPED_VOLTA_IN: Final = (0, 23)
 
 
 _LISTED: Final = ((0, 32), (0, 33))
-"""Minor versions with lists of architectures and of what takes adapters. Older ones are read by the
-oldest list, which knows more than they do; newer ones by the newest, and nothing is refused for
-being on none.
+"""Minor versions with lists of the architectures and of those that take adapters. Older ones are
+read by the oldest list, which knows more than they do; newer ones by the newest, and nothing is
+refused for being on none.
 """
 
 

@@ -1,8 +1,8 @@
-"""What a user may say to ``vllm serve``, by options.
+"""Options that a user may set of ``vllm serve``.
 
 Every option of 0.32 and 0.33 is in one of these lists or in those of
-:mod:`shardwright.engines.vllm_refusals`. What a later version adds is on none of them, and so
-refused.
+:mod:`shardwright.engines.vllm_refusals`. An option that a later version adds is on none of them,
+and so refused.
 """
 
 from collections.abc import Mapping
@@ -140,8 +140,8 @@ COUNTED: Final[Mapping[str, str]] = {
     ),
     "mm-encoder-tp-mode": "`data`: every rank holds the whole tower for images",
 }
-"""Options that a user may set because the planner counts with them, and what the plan takes from
-them.
+"""Options that a user may set because the planner counts with them, each with the part of the plan
+that it settles.
 """
 
 OWNED: Final[Mapping[str, str]] = {
@@ -206,7 +206,7 @@ OWNED: Final[Mapping[str, str]] = {
     "speculative-config": "set it through spec.workload.speculation",
     "tensor-parallel-size": "set it through spec.parallelism.tensor",
 }
-"""Options that shardwright renders itself, and where to say it instead."""
+"""Options that shardwright renders itself, each with the remedy."""
 
 _HELD: Final = "what a rank holds"
 _SPEED: Final = "how long a step takes"
@@ -293,7 +293,7 @@ UNCOUNTED: Final[Mapping[str, str]] = {
     "watermark": _SPEED,
     "watermark-config": _SPEED,
 }
-"""Options of which nobody has worked out what they do to a plan, and what of it they may change: an
+"""Options whose effect on a plan nobody has worked out, each with the part that it may change: an
 administrator may admit them, and a plan beside one says so.
 """
 

@@ -1,5 +1,4 @@
-"""Options of ``vllm serve`` that can do more than serve a model, and those that would break what a
-plan rests on.
+"""Options of ``vllm serve`` that can do more than serve a model, and those that would break a plan.
 
 An administrator may admit the former, and nobody the latter.
 """
@@ -57,9 +56,7 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "worker-cls": "loads code",
     "worker-extension-cls": "loads code",
 }
-"""Options that are refused for what they could do unless the administrator admits them, and what
-that is.
-"""
+"""Dangerous options, each with its danger; refused unless the administrator admits them."""
 
 HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "chat-template": frozenset(
@@ -83,8 +80,8 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
 }
-"""Values of them that everybody may set: they name what the engine brings itself, no path and no
-plugin.
+"""Values of them that everybody may set: they name files and modes of the engine itself, no path
+and no plugin.
 """
 
 INCOMPATIBLE: Final[Mapping[str, str]] = {
@@ -156,4 +153,4 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "uds": "replaces the HTTP server that probes and clients use",
     "watchdog-config": "writes files of its own and watches what readiness watches",
 }
-"""Options that nobody can admit, and what they would break."""
+"""Options that nobody can admit, each with the reason."""

@@ -1,6 +1,4 @@
-"""Nodes that offer no GPUs by a device plugin: what is kept until slices say whether they have
-any.
-"""
+"""Nodes that offer no GPUs by a device plugin, kept until slices say whether they have any."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -39,8 +37,8 @@ _OF_READINESS: Final = ("type", "status", "lastTransitionTime")
 class BareNode:
     """A node without allocatable GPUs; a heartbeat does not change it.
 
-    ``entry`` is what it is without slices: why its GPUs cannot be planned, None for a node without
-    any.
+    ``entry`` is its facts without slices, or why its GPUs cannot be planned; None for a node
+    without any.
     """
 
     raw: RawNode
@@ -50,16 +48,16 @@ class BareNode:
     def having(
         self, devices: NodeDevices | Problem | None
     ) -> NodeFacts | NodeExclusion | None:
-        """Return what the node is with the devices of its slices (None: they have none)."""
+        """Return the facts of the node with the devices of its slices (None: they have none)."""
         if devices is None:
             return self.entry
         return read_raw(self.raw, self.stated, devices)
 
 
 def bare_node(raw: RawNode, stated: Stated) -> BareNode | None:
-    """Return what is kept of a node, None if a device plugin offers GPUs: slices say nothing then,
-    also while it is away and none is allocatable. The kubelet leaves its GPUs in the capacity for
-    five minutes (``endpointStopGracePeriod``).
+    """Return the kept parts of a node, None if a device plugin offers GPUs: slices say nothing
+    then, also while it is away and none is allocatable. The kubelet leaves its GPUs in the capacity
+    for five minutes (``endpointStopGracePeriod``).
     """
     offered = (raw.allocatable, raw.capacity)
     if any(
@@ -73,7 +71,7 @@ def bare_node(raw: RawNode, stated: Stated) -> BareNode | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedDevices:
-    """What drivers publish: slices by node, and the DeviceClasses by name."""
+    """The objects that drivers publish: slices by node, and the DeviceClasses by name."""
 
     slices: Mapping[str, tuple[DeviceSlice, ...]] = field(default_factory=dict)
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
@@ -81,7 +79,9 @@ class PublishedDevices:
     def read(
         self, node: object, stated: Stated = NONE
     ) -> NodeFacts | NodeExclusion | None:
-        """Return what ``read_node`` does, with the devices of a node that offers no GPUs itself."""
+        """Return the same as ``read_node``, with the devices of a node that offers no GPUs
+        itself.
+        """
         raw = raw_node(node, stated.label_prefix)
         bare = bare_node(raw, stated)
         if bare is None:
@@ -111,7 +111,7 @@ def read_published(
 
 
 def _kept(raw: RawNode) -> RawNode:
-    """Return the parts of a node that are looked at, without what a heartbeat changes."""
+    """Return the parts of a node that are looked at, without those that a heartbeat changes."""
     spec = {
         key: raw.spec[key] for key in ("taints", "unschedulable") if key in raw.spec
     }

@@ -1,7 +1,7 @@
 """GPUs that a DRA driver publishes in ResourceSlices, for nodes that offer none by a device plugin.
 
-What slices say is read to the same values as labels give. Source: attributes, capacity and taints
-as kubernetes-sigs/dra-driver-nvidia-gpu publishes them (cmd/gpu-kubelet-plugin deviceinfo.go,
+Slices are read to the same values as labels. Source: attributes, capacity and taints as
+kubernetes-sigs/dra-driver-nvidia-gpu publishes them (cmd/gpu-kubelet-plugin deviceinfo.go,
 partitions.go, device_health.go); the rules of pools, generations and taints are those of
 resource.k8s.io/v1 types.go.
 """
@@ -30,7 +30,7 @@ installs.
 """
 
 RESOURCE: Final = "nvidia.com/gpu"
-"""What pods request where a DeviceClass stands for it, and what these GPUs are to engines."""
+"""The resource that pods request if a DeviceClass stands for it; to engines, that of these GPUs."""
 
 DEVICES_MOST: Final = 128
 """NodeDevices of one ResourceSlice. Source: ``ResourceSliceMaxDevices``."""
@@ -41,7 +41,7 @@ GPU and one more.
 """
 
 PRODUCT: Final = "productName of its ResourceSlice"
-"""Where the name of the GPU stands, in words."""
+"""The place of the GPU's name, in words."""
 
 _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 """Effects of device taints that count; unknown ones are to be treated like None."""
@@ -55,7 +55,7 @@ _VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.\d{1,3}", re.ASCII)
 
 
 class DeviceKind(StrEnum):
-    """What a device is, by its attribute ``type``."""
+    """The kind of a device, by its attribute ``type``."""
 
     GPU = "gpu"  #: a whole one
     MIG = "mig"  #: a slice of one
@@ -65,7 +65,7 @@ class DeviceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDevice:
-    """One device; ``taint`` is the key of what keeps pods off it, empty if nothing does.
+    """One device; ``taint`` is the key of the taint that keeps pods off it, empty if none does.
 
     ``shared``: several claims may have it at once.
     """
@@ -81,7 +81,7 @@ class GpuDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSlice:
-    """What is kept of a ResourceSlice: the devices of one node, of a pool that has ``slices``
+    """The kept parts of a ResourceSlice: the devices of one node, of a pool that has ``slices``
     such slices.
     """
 
@@ -94,7 +94,7 @@ class DeviceSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceClass:
-    """What is kept of a DeviceClass: the extended resource that it stands for, empty for none."""
+    """The kept part of a DeviceClass: the extended resource that it stands for, empty for none."""
 
     resource: str = ""
 

@@ -79,7 +79,7 @@ _VIRTUAL: Final = re.compile(
 
 
 class DomainKind(StrEnum):
-    """What bounds the scale-up link."""
+    """The bounds of the scale-up link."""
 
     CLIQUE = "Clique"  #: several nodes of one rack
     NODE = "Node"  #: all GPUs of the node

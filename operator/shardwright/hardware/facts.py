@@ -1,4 +1,4 @@
-"""What is kept of a Node: small, comparable, and equal as long as nothing that matters has
+"""The kept facts of a Node: small, comparable, and equal as long as nothing that matters has
 changed.
 """
 
@@ -19,12 +19,12 @@ class NodeFacts:
 
     ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row
     with the memory of this node's labels, ``host_bytes`` the memory of the node that pods may
-    request (None: it does not say), ``gpu_hour_price`` what one GPU costs for an hour, ``rdma`` the
-    RDMA devices that pods may request. ``unready_since`` is since when it is not ready, None if
+    request (None: it does not say), ``gpu_hour_price`` the price of one GPU for an hour, ``rdma``
+    the RDMA devices that pods may request. ``unready_since`` is since when it is not ready, None if
     nothing says, ``created`` since when there is a Node of that name, as the API server wrote it.
-    ``taints`` leave out what ``schedulable``, ``ready`` and ``deleting`` say already. ``claimed``
-    is what pods claim for its GPUs (None: they request ``resource``). ``published``: ResourceSlices
-    have its GPUs, so that claims alone hold them.
+    ``taints`` leave out those that ``schedulable``, ``ready`` and ``deleting`` stand for.
+    ``claimed`` are the devices that pods claim for its GPUs (None: they request ``resource``).
+    ``published``: ResourceSlices have its GPUs, so that claims alone hold them.
     """
 
     name: str

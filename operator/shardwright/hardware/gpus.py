@@ -1,4 +1,4 @@
-"""The GPU catalogue: what data sheets and node labels say about each product, with basis and
+"""The GPU catalogue: the figures of each product by data sheets and node labels, with basis and
 source.
 
 An unknown product is reported, never guessed. The rows are data (``gpus.csv``), read once.
@@ -29,7 +29,7 @@ systems/data/{l40s,rtx_pro_6000_server}/comm/nccl.
 """
 
 UNKNOWN_PCIE_BYTES_PER_SECOND: Final = 16 * GIGA
-"""PCIe where the catalogue names none (TPU), bytes/s one way. Basis: assumed, PCIe 3 x16 as the
+"""PCIe if the catalogue names none (TPU), bytes/s one way. Basis: assumed, PCIe 3 x16 as the
 slowest in use.
 """
 
@@ -46,13 +46,13 @@ more.
 
 
 WORTH_EXPONENT: Final = 0.35
-"""By what power of its memory bandwidth and of its FLOP/s a GPU is worth more than another. Basis:
-assumed; it gives an A100 half of an H100, an L4 a fifth and a GB200 twice as much, about what
-clouds ask for them (``hardware/prices.csv``).
+"""The power of memory bandwidth and of FLOP/s in the worth of a GPU beside another. Basis: assumed;
+it gives an A100 half of an H100, an L4 a fifth and a GB200 twice as much, about as clouds charge
+for them (``hardware/prices.csv``).
 """
 
 NODE_GPUS_MOST: Final = 16
-"""GPUs that one node holds at most: what joins more is a rack. Basis: the largest instance type
+"""GPUs that one node holds at most: a domain of more is a rack. Basis: the largest instance type
 (a2-megagpu-16g).
 """
 
@@ -72,7 +72,9 @@ class Link:
     source: str
 
     def __hash__(self) -> int:
-        """Hash what tells links apart: they are keys of everything that is priced once."""
+        """Hash the fields that tell links apart: they are keys of everything that is priced
+        once.
+        """
         return hash((self.name, self.bytes_per_second))
 
 
@@ -97,11 +99,11 @@ class Gpu:
     ``flops`` maps bf16, fp16, fp8, int8, fp4 to FLOP/s; a missing key means that the GPU has no
     such unit (no BF16 before compute capability 8.0, no FP8 before 8.9). ``scale_up_gpus`` is how
     many GPUs the scale-up link joins at most (1: none). ``basis`` and ``source`` are those of
-    bandwidth and FLOP/s, each link has its own, and ``memory_basis`` says where the memory comes
-    from; ``cross_checked`` how many sources agree on the row (yes, partly, no). ``stated`` says
-    that it is none of the catalogue's: an administrator has read it off a data sheet.
-    Of a slice ``mig_profile`` is its profile (``3g.40gb``), ``whole`` the GPU that it is cut from
-    and ``slices`` the number of them that this is cut into; else empty, None and 1.
+    bandwidth and FLOP/s, each link has its own, and ``memory_basis`` is the origin of the memory;
+    ``cross_checked`` how many sources agree on the row (yes, partly, no). ``stated`` says that it
+    is none of the catalogue's: an administrator has read it off a data sheet. Of a slice
+    ``mig_profile`` is its profile (``3g.40gb``), ``whole`` the GPU that it is cut from and
+    ``slices`` the number of them that this is cut into; else empty, None and 1.
     """
 
     id: str
@@ -111,7 +113,7 @@ class Gpu:
     flops: Mapping[str, float]
     scale_up: Link | None
     scale_up_gpus: int
-    # PCIe: what two GPUs of a node use where the scale-up link does not reach.
+    # PCIe: between two GPUs of a node that no scale-up link joins.
     host: Link
     compute_capability: ComputeCapability | None
     basis: str
@@ -142,7 +144,7 @@ class Gpu:
         )
 
     def __hash__(self) -> int:
-        """Hash what tells rows apart, like a link's."""
+        """Hash the fields that tell rows apart, like a link's."""
         return hash((self.id, self.memory_bytes))
 
 
@@ -283,8 +285,8 @@ def _flops(
 def _matmul_flops(
     row: Mapping[str, str], capability: ComputeCapability | None, devices: int
 ) -> Mapping[str, float]:
-    """Return the FLOP/s of large matrix products: as measured, else what the vendor's other GPUs
-    reach of the data sheet.
+    """Return the FLOP/s of large matrix products: as measured, else by the share of the data sheet
+    that the vendor's other GPUs reach.
     """
     flops = dict(reached_flops(row["vendor"], _flops(row, capability, devices)))
     for kind, name in _MEASURED.items():
@@ -303,8 +305,8 @@ def reached_flops(vendor: str, flops: Mapping[str, float]) -> Mapping[str, float
 
 @cache
 def _matmul_share(vendor: str) -> float:
-    """Return the middle of what a vendor's GPUs were measured to reach; of all GPUs where none of
-    it was measured.
+    """Return the median of the measured shares of a vendor's GPUs; of all GPUs if none of the
+    vendor's was measured.
     """
     shares = [
         (row["vendor"], float(row[name]) / float(row[f"{kind}_dense_tflops"]))

@@ -1,7 +1,7 @@
 """Which GPU does a node have, and with how much memory? The chain of labels, from the most exact to
 the vaguest.
 
-What the user states, the vendor's own label (NVIDIA product; AMD product or device id, in their old
+The user's statement, the vendor's own label (NVIDIA product; AMD product or device id, in their old
 and new spelling), the cloud's label (GKE, CoreWeave), the instance type, Karpenter's name. The
 first that is there decides: a name that the catalogue lacks is reported, never replaced by a vaguer
 one.
@@ -34,9 +34,9 @@ from shardwright.hardware.untrusted import RawNode, quantity
 from shardwright.units import GIB, MIB
 
 MEMORY_BOUNDS: Final = (0.75, 1.25)
-"""What a memory label may be, as a share of the catalogue's. Basis: assumed, variants of one
-product name differ by up to 20% (H100 with 96 GB), ECC and drivers by up to 7%; less means a
-slice, more a forged label.
+"""The range of a memory label, as a share of the catalogue's. Basis: assumed, variants of one
+product name differ by up to 20% (H100 with 96 GB), ECC and drivers by up to 7%; less means a slice,
+more a forged label.
 """
 
 BYTES_NOT_MEBIBYTES: Final = 10**7
@@ -71,8 +71,8 @@ def identify(
 ) -> tuple[Gpu, str] | Problem:
     """Return the GPU with this node's memory and the product string, or why it is not known.
 
-    What the catalogue lacks may be among the GPUs that the administrator states (``stated``). If a
-    node has ``devices`` of ResourceSlices, these name the product.
+    A GPU that the catalogue lacks may be among those that the administrator states (``stated``). If
+    a node has ``devices`` of ResourceSlices, these name the product.
     """
     key, product = _product(raw, resource, devices)
     certain = names_form(key, product) and _PRODUCT.fullmatch(product)

@@ -1,4 +1,4 @@
-"""Cloud instance types: what labels never say about a node, its network and its NVLink domain.
+"""Cloud instance types: the network and the NVLink domain of a node, which labels never name.
 
 The rows are data (``instances.csv``, each with confidence and source), read once. Labels win over
 the table.

@@ -1,7 +1,7 @@
-"""The inventory: what the cluster has and what of it is free, collapsed into pools of alike
-nodes.
+"""The inventory: the GPUs of the cluster and those of them that are free, collapsed into pools of
+alike nodes.
 
-What pods take of a node's CPU and memory is not counted.
+The CPU and memory that pods take of a node are not counted.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,12 +27,13 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One usable node: ``gpus`` are healthy (allocatable), ``free`` what no pod and no plan holds.
+    """One usable node: ``gpus`` are healthy (allocatable), ``free`` those that no pod and no plan
+    holds.
 
-    ``domain`` names the scale-up domain (the full clique label on NVL72, the node's own name where
-    the link ends at the node, ``""`` where GPUs are joined by PCIe only). ``path`` is the topology
-    above it, closest first, as (label key, value). ``host_bytes`` is its memory for pods (None: it
-    does not say).
+    ``domain`` names the scale-up domain (the full clique label on NVL72, the node's own name if the
+    link ends at the node, ``""`` if GPUs are joined by PCIe only). ``path`` is the topology above
+    it, closest first, as (label key, value). ``host_bytes`` is its memory for pods (None: it does
+    not say).
     """
 
     name: str
@@ -53,15 +54,14 @@ class Node:
 class Pool:
     """Nodes that are alike in everything that the planner looks at.
 
-    ``gpu`` is the catalogue row with ``memory_bytes`` replaced by what the nodes' labels say.
-    ``domain_gpus`` is how many GPUs of one node (or, across nodes, of one clique) the scale-up link
-    joins: 1 for PCIe only, 2 for bridged pairs, 8 for HGX, 72 for a full NVL72 rack. ``network`` is
-    the link between nodes per GPU as pods reach it, ``reach`` how they do. ``resource`` is what
-    pods request for GPUs, ``architecture`` amd64 or arm64.
-    ``nodes`` are sorted by name, ``joins_pods`` says that a ComputeDomain can join pods on several
-    of them. ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in
-    a currency of their choice (None: not stated). ``claimed`` is what pods claim for GPUs (None:
-    they request ``resource``).
+    ``gpu`` is the catalogue row with the ``memory_bytes`` of the nodes' labels. ``domain_gpus`` is
+    how many GPUs of one node (or, across nodes, of one clique) the scale-up link joins: 1 for PCIe
+    only, 2 for bridged pairs, 8 for HGX, 72 for a full NVL72 rack. ``network`` is the link between
+    nodes per GPU as pods reach it, ``reach`` how they do. ``resource`` is the one that pods request
+    for GPUs, ``architecture`` amd64 or arm64. ``nodes`` are sorted by name, ``joins_pods`` says
+    that a ComputeDomain can join pods on several of them. ``gpu_hour_price`` is the price of one
+    GPU for an hour, as the nodes' owner states it in a currency of their choice (None: not stated).
+    ``claimed`` are the devices that pods claim for GPUs (None: they request ``resource``).
     """
 
     name: str
@@ -80,8 +80,8 @@ class Pool:
     claimed: ClaimedDevices | None = None
 
     def without(self, taken: Mapping[str, int]) -> "Pool":
-        """Return the pool with what is left of it, never below zero; nodes of which nothing is
-        taken stay as they are.
+        """Return the pool with the GPUs that are left of it, never below zero; nodes of which
+        nothing is taken stay as they are.
         """
         left = tuple(
             node if not taken.get(node.name) else node.less(taken[node.name])
@@ -90,7 +90,7 @@ class Pool:
         return replace(self, nodes=left)
 
     def without_nodes(self, names: Collection[str]) -> "Pool":
-        """Return the pool where nothing of these nodes is free."""
+        """Return the pool with no GPU of these nodes free."""
         return self.without(
             {node.name: node.gpus for node in self.nodes if node.name in names}
         )
@@ -140,7 +140,7 @@ class NodeExclusion:
 
 
 class KnownPods(StrEnum):
-    """Whose pods are known: what others hold counts as free."""
+    """Whose pods are known: the GPUs that others hold count as free."""
 
     ALL = "All"
     WATCHED = "Watched"  #: those of the namespaces that the operator watches
@@ -149,7 +149,7 @@ class KnownPods(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What there is, as far as the pods that hold GPUs are known."""
+    """The GPUs of the cluster, as far as the pods that hold them are known."""
 
     pools: tuple[Pool, ...]
     excluded: tuple[NodeExclusion, ...] = ()

@@ -49,7 +49,7 @@ _RDMA_RESOURCES: Final = (
 
 
 def read_network(node: RawNode, gpu: Gpu, gpus: int, instance: Instance | None) -> Link:
-    """Return the link between nodes as one GPU sees it; basis ``assumed`` where nothing tells."""
+    """Return the link between nodes as one GPU sees it; basis ``assumed`` if nothing tells."""
     if stated := positive_number(node.stated("network-gbps-per-gpu")):
         rdma = stated >= NODE_GBPS_WITHOUT_EVIDENCE or _offers_rdma(node)
         return _link(stated, rdma, "stated", "shardwright.io/network-gbps-per-gpu")

@@ -76,7 +76,7 @@ def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion 
     GPUs.
 
     Cordoned, not ready and leaving nodes are facts, not exclusions: their running pods count on
-    them. ``stated`` is what the administrator states of GPUs and nodes.
+    them. ``stated`` is the administrator's statement on GPUs and nodes.
     """
     return read_raw(raw_node(node, stated.label_prefix), stated)
 
@@ -84,8 +84,8 @@ def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion 
 def read_raw(
     raw: RawNode, stated: Stated = NONE, devices: NodeDevices | Problem | None = None
 ) -> NodeFacts | NodeExclusion | None:
-    """Return the same of the parts of a Node; ``devices`` are its GPUs where it offers none, or
-    why they cannot be planned.
+    """Return the same of the parts of a Node; ``devices`` are its GPUs if it offers none, or why
+    they cannot be planned.
     """
     if devices is None and not has_accelerator(raw):
         return None
@@ -119,7 +119,7 @@ def read_raw(
 
 
 def _offering(raw: RawNode, devices: NodeDevices) -> RawNode:
-    """Return a node as if a device plugin offered the devices; its labels stay what pods can
+    """Return a node as if a device plugin offered the devices; its labels stay those that pods can
     select by.
     """
     allocatable = {**raw.allocatable, RESOURCE: devices.usable}
@@ -129,7 +129,7 @@ def _offering(raw: RawNode, devices: NodeDevices) -> RawNode:
 
 
 def _published(facts: NodeFacts, devices: NodeDevices) -> NodeFacts:
-    """Return facts with what only slices say."""
+    """Return facts with the parts that only slices have."""
     warnings = facts.warnings
     if facts.domain.kind is DomainKind.NONE and devices.pcie_roots > 1:
         warnings += (

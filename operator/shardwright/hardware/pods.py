@@ -41,8 +41,8 @@ class GpuUsage:
 def is_held(usage: GpuUsage, node: object) -> bool:
     """Return whether a usage holds GPUs of its node (anything but facts: it cannot be planned).
 
-    Whoever names the node of a pod himself can request there what it does not offer: the kubelet
-    then passes over the request (``removeMissingExtendedResources``), and so does this.
+    Whoever names the node of a pod himself can request a resource that it does not offer: the
+    kubelet then passes over the request (``removeMissingExtendedResources``), and so does this.
     """
     if not usage.resource or not isinstance(node, NodeFacts):
         return True

@@ -1,4 +1,4 @@
-"""Facts and usage to the inventory: what is free, and nodes that are alike collapsed into pools.
+"""Facts and usage to the inventory: the free GPUs, and nodes that are alike collapsed into pools.
 
 No node has less than nothing free, whatever pods and plans claim of it.
 """
@@ -68,11 +68,11 @@ def build_inventory(
 ) -> Inventory:
     """Build the inventory for one model. It is the same for any order of the input.
 
-    Free is allocatable minus what pods of others hold minus what plans of others keep and have not
-    bound yet, never below zero. ``own`` names the model that is planned: its own pods and plan do
-    not count against it. ``usage`` is None if pods cannot be listed: then everything allocatable is
-    called free. ``terms`` say which nodes its pods may use and which RDMA devices they request:
-    links are those that they then reach.
+    Free GPUs are the allocatable ones minus those that pods of others hold, minus those that plans
+    of others keep and have not bound yet, never below zero. ``own`` names the model that is
+    planned: its own pods and plan do not count against it. ``usage`` is None if pods cannot be
+    listed: then everything allocatable is called free. ``terms`` say which nodes its pods may use
+    and which RDMA devices they request: links are those that they then reach.
     """
     known = KnownPods.NONE if usage is None else KnownPods.ALL
     usable, excluded = _divide(facts, terms)
@@ -89,8 +89,8 @@ def _taken(
     reservations: Sequence[Reservation],
     own: tuple[str, str] | None,
 ) -> Counter[str]:
-    """Return the GPUs per node that are not free for ``own``; a pod binds what is kept for its own
-    group alone.
+    """Return the GPUs per node that are not free for ``own``; a pod binds the GPUs that are kept
+    for its own group alone.
     """
     taken: Counter[str] = Counter()
     bound: Counter[_Place] = Counter()
@@ -105,7 +105,7 @@ def _taken(
             planned[reservation.owner, reservation.group, reservation.node] += max(
                 0, reservation.gpus
             )
-    # A Counter's difference drops what is below zero: pods beyond a plan free nothing of another.
+    # A Counter's difference drops counts below zero: pods beyond a plan free nothing of another.
     for (_, _, node), gpus in (planned - bound).items():
         taken[node] += gpus
     return taken
@@ -172,8 +172,8 @@ def _name(node: NodeFacts, rdma: RdmaRequest) -> str:
 
 
 def _distinct(pool: Pool, key: _PoolKey) -> str:
-    """Return a name for a pool that shares its own with another: with a digest of what sets it
-    apart.
+    """Return a name for a pool that shares its own with another: with a digest of its key and
+    memory.
     """
     own = "/".join(map(str, (*key, pool.gpu.memory_bytes // GIGA)))
     return f"{pool.name}-{sha256(own.encode()).hexdigest()[:6]}"
@@ -211,7 +211,7 @@ def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
     runs: list[list[NodeFacts]] = []
     floor = 0
     for memory_bytes in sorted(by_bytes):
-        # Beside the smallest of the run, not the last: many small steps would join what is not
+        # Beside the smallest of the run, not the last: many small steps would join memories not
         # alike.
         if memory_bytes > floor * MEMORY_SPREAD:
             runs.append([])
@@ -245,8 +245,7 @@ def _believable_racks(
 
 
 def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
-    """Yield the nodes that a clique has no room for, each with what is said of it: those that
-    joined last.
+    """Yield the nodes that a clique has no room for, each with a sentence: those that joined last.
 
     A node that copies the label of a full rack takes nothing from it: when a Node came, the API
     server alone writes.
@@ -331,7 +330,7 @@ def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
 
 
 def _warnings(nodes: Sequence[NodeFacts]) -> tuple[str, ...]:
-    """Return each warning once, with the number of nodes where it does not hold for all."""
+    """Return each warning once, with the number of its nodes if it does not hold for all."""
     counts = Counter(warning for node in nodes for warning in node.warnings)
     every = len(nodes)
     return tuple(

@@ -1,4 +1,4 @@
-"""What one GPU counts for an hour: what its owner states, or beside an H100, by public lists of
+"""The price of one GPU for an hour: as its owner states it, or beside an H100, by public lists of
 clouds or by its data sheet.
 
 Only prices of one list are compared, so that neither currency nor discounts are in them. The rows
@@ -19,7 +19,7 @@ from shardwright.hardware.gpus import Gpu, load_gpus
 
 
 class PriceBasis(StrEnum):
-    """Where a price comes from. A stated one is in the owner's currency, the others in hours of an
+    """The origin of a price. A stated one is in the owner's currency, the others in hours of an
     H100.
     """
 
@@ -30,7 +30,7 @@ class PriceBasis(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPrice:
-    """What one GPU counts for an hour, on what that rests, and where it was read."""
+    """The price of one GPU for an hour, its basis, and the source."""
 
     per_hour: float
     basis: PriceBasis

@@ -106,7 +106,9 @@ the NVL of NC.
 """
 
 NAMELESS: Final = "nvidia-graphics-device"
-"""What NVIDIA's driver calls every GPU that is newer than itself, as :func:`plain_name` has it."""
+"""The name by NVIDIA's driver of every GPU that is newer than itself, as :func:`plain_name` has
+it.
+"""
 
 
 def names_form(key: str, name: str) -> bool:

@@ -1,8 +1,8 @@
 """How do the pods of a group reach the network between their nodes? By RDMA devices that they
 request, else over TCP.
 
-A pod sees only what it requests: a node with the fastest network is reached over TCP by a pod
-without its devices.
+A pod sees only the devices that it requests: a node with the fastest network is reached over TCP by
+a pod without its devices.
 """
 
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ plugins.
 
 
 class RdmaMode(StrEnum):
-    """What pods of groups over several nodes request of the network."""
+    """The devices that pods of groups over several nodes request of the network."""
 
     NONE = "None"  #: nothing: TCP
-    AUTO = "Auto"  #: what the planned nodes offer
-    EXPLICIT = "Explicit"  #: what is named
+    AUTO = "Auto"  #: those that the planned nodes offer
+    EXPLICIT = "Explicit"  #: the named ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdmaRequest:
-    """What the user says about it; ``devices`` are those of every pod, with EXPLICIT."""
+    """The user's choice; ``devices`` are those of every pod, with EXPLICIT."""
 
     mode: RdmaMode = RdmaMode.AUTO
     devices: Devices = ()
@@ -43,9 +43,9 @@ class RdmaRequest:
 class Reach:
     """How pods reach the network of nodes that are alike.
 
-    ``devices`` are what every node offers (AUTO) or what every pod requests (EXPLICIT). ``missed``
-    is the RDMA network that is there and not reached (None: none is missed). ``lacking`` is the
-    named resource that the nodes do not offer.
+    ``devices`` are those that every node offers (AUTO) or that every pod requests (EXPLICIT).
+    ``missed`` is the RDMA network that is there and not reached (None: none is missed). ``lacking``
+    is the named resource that the nodes do not offer.
     """
 
     mode: RdmaMode = RdmaMode.AUTO
@@ -86,10 +86,10 @@ def reach(
     """Return the link between nodes that pods really use, and how they reach it.
 
     Args:
-        network: What the node's own network is, per GPU.
+        network: The node's own network, per GPU.
         offered: RDMA devices that the node offers.
-        gpus: GPUs of the node, which share what TCP brings.
-        wanted: What the user says.
+        gpus: GPUs of the node, which share the rate of TCP.
+        wanted: The user's choice.
     """
     lacking = _lacking(offered, wanted)
     reached = wanted.mode is not RdmaMode.NONE and not lacking

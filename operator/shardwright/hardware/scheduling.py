@@ -1,7 +1,7 @@
 """Would the scheduler put a pod of the model on this node? State, node selector, taints and
 tolerations.
 
-Affinity, priority, and what is left of CPU and memory are not asked about.
+Affinity, priority, and free CPU and memory are not asked about.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,7 @@ Source: gpu-operator, GKE, AKS and GB200 node pools as recorded in tests/data/no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTerms:
-    """What the pods of one model ask of nodes beside GPUs: labels, what they tolerate, RDMA
-    devices.
+    """The terms of one model's pods for nodes beside GPUs: labels, tolerations, RDMA devices.
 
     Without ``compute_domains`` pods of several nodes share no NVLink: every domain ends at its
     node. ``mig_profile`` is that of the slices that pods use instead of whole GPUs (empty: they use
@@ -57,8 +56,8 @@ _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 class NodeFilter:
-    """What keeps new pods of one model off a node; nodes with the same taints are looked at
-    once.
+    """The checks that keep new pods of one model off a node; nodes with the same taints are looked
+    at once.
     """
 
     def __init__(self, terms: PodTerms) -> None:

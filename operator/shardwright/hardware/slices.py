@@ -52,7 +52,7 @@ NVIDIA's MIG guide.
 
 _WHOLE: Final = 1e-9  # what rounding leaves of a whole number
 _ROUNDING: Final = 0.1
-"""By what part of a memory slice a profile's gigabytes may be rounded up. Basis: assumed."""
+"""The part of a memory slice by which a profile's gigabytes may be rounded up. Basis: assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ def slice_of(gpu: Gpu, profile: str, memory_bytes: int | None = None) -> Gpu:
     Args:
         gpu: The whole one.
         profile: As :data:`PROFILE_PATTERN` has it.
-        memory_bytes: What a label says, None: the share of the GPU's.
+        memory_bytes: As a label says; None: the share of the GPU's.
 
     >>> from shardwright.hardware.gpus import load_gpus
     >>> part = slice_of(load_gpus()["H100-SXM-80GB"], "3g.40gb")

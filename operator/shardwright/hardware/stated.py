@@ -1,5 +1,5 @@
-"""What an administrator states of nodes: GPUs from their data sheets, prices, and which labels are
-believed.
+"""An administrator's statement on nodes: GPUs from their data sheets, prices, and the labels that
+are believed.
 
 No GPU of the catalogue is among them.
 """
@@ -20,14 +20,13 @@ it, or none, so no two installations with different ones ever plan on the same n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """What holds for all nodes, whatever they say of themselves.
+    """Facts that hold for all nodes, whatever their labels say.
 
     ``gpus`` are those that the catalogue lacks, by the plain name of their product. ``prices`` are
-    what one GPU costs for an hour, by the id of the GPU. ``label_prefix`` is where labels begin
+    those of one GPU for an hour, by the id of the GPU. ``label_prefix`` is the prefix of labels
     that no kubelet can write: the price and the NVLink domain of a node are believed under it alone
-    (empty: as any label or annotation of ours says, and the node's clique). ``node_set`` is what a
-    node's label :data:`NODE_SET` has to say for the node to be planned on; empty: it must have
-    none.
+    (empty: as any label or annotation of ours says, and the node's clique). ``node_set`` is the
+    value of :data:`NODE_SET` on nodes that are planned on; empty: they must have none.
     """
 
     gpus: Mapping[str, Gpu] = field(default_factory=dict)

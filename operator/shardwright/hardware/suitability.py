@@ -1,8 +1,8 @@
 """Why a node with GPUs cannot be planned: sliced, shared, virtual, in change, mixed, or not
 believable.
 
-Each check looks at one node and returns a problem or None. What a node will be again soon
-(cordoned, not ready) is no business of this module: it is part of the facts.
+Each check looks at one node and returns a problem or None. A state that may soon pass (cordoned,
+not ready) is no business of this module: it is part of the facts.
 """
 
 import re
@@ -17,7 +17,7 @@ from shardwright.hardware.slices import (
 from shardwright.hardware.untrusted import RawNode, is_node_name, quantity
 
 RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
-"""What pods request for a whole GPU."""
+"""The resources that pods request for a whole GPU."""
 
 MAX_GPUS_PER_NODE: Final = 16
 """Basis: datasheet, the largest node in instances.csv (a2-megagpu-16g); more is a mistake or a
@@ -323,7 +323,7 @@ def _mixed(node: RawNode, resource: str) -> Problem | None:
         )
         for spelled in _BY_VALUE
     )
-    if models < 2:  # noqa: PLR2004 - one model is what is wanted
+    if models < 2:  # noqa: PLR2004 - a node has GPUs of one model
         return None
     return Problem(
         code="MixedGpus",

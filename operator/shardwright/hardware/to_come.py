@@ -104,8 +104,8 @@ class AutoscaledPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turnout:
-    """What there is of one pool: the nodes that exist by name, those of them that somebody holds
-    GPUs of, and what is booked.
+    """The state of one pool: the nodes that exist, by name, those of them that somebody holds GPUs
+    of, and the booked ones.
 
     ``booked`` are the nodes to come of which GPUs are kept for somebody.
     """

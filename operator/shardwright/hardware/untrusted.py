@@ -33,8 +33,8 @@ class RawNode:
     no more.
 
     Labels that describe the CPU (dozens per node with NFD) and the timestamp that changes every
-    minute are left out. ``label_prefix`` is where labels begin that no kubelet can write, empty if
-    nobody has said.
+    minute are left out. ``label_prefix`` is the prefix of labels that no kubelet can write, empty
+    if nobody has named one.
     """
 
     name: str
@@ -58,8 +58,8 @@ class RawNode:
         )
 
     def vouched(self, key: str) -> str | None:
-        """Return what is said about this node where no kubelet can write, if there is such a place,
-        else what is stated.
+        """Return the statement about this node under the prefix that no kubelet can write, if there
+        is one, else any statement.
         """
         return (
             self.labels.get(self.label_prefix + key) or None

@@ -1,12 +1,12 @@
-"""Reads what a checkpoint is in a pod that has the token, and leaves it where the kubelet picks it
-up: as termination message.
+"""Reads the small files of a checkpoint in a pod that has the token, and leaves them to the
+kubelet: as termination message.
 
     python -m shardwright.hub MODEL [REVISION]     reads, leaves as much as one container may, and keeps the rest in FOLDER
     python -m shardwright.hub --rest               leaves the rest, in the container after it
 
 The pod has no rights in the cluster, and needs none: the operator reads its status.
-``SHARDWRIGHT_MESSAGE_FILE`` and ``SHARDWRIGHT_FOLDER`` say where to write; which hub, and as whom,
-say the variables of Hugging Face's own client.
+``SHARDWRIGHT_MESSAGE_FILE`` and ``SHARDWRIGHT_FOLDER`` are the places to write to; the variables of
+Hugging Face's own client name the hub and the token.
 """  # noqa: E501 - a command line and its meaning
 
 import os

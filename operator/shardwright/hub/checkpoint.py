@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself: its config, its quantization file and the size of its tensors,
+"""The description of a checkpoint: its config, its quantization file and the size of its tensors,
 pinned to a commit.
 
 Never reads weights, and refuses a file that is larger than those of any model are.
@@ -59,8 +59,7 @@ class Checkpoint:
 
     ``files`` are the texts by name that make the model
     (:func:`shardwright.modelspec.parse.folder_text` joins them). ``commit`` is None for a folder
-    that does not tell. ``tensor_bytes`` is what its index says that all tensors have, None without
-    one.
+    that does not tell. ``tensor_bytes`` is the size of all tensors by its index, None without one.
     """
 
     files: Mapping[str, str]
@@ -74,7 +73,7 @@ class Checkpoint:
 
 
 def fetch(hub: Hub, model: str, revision: str | None) -> Checkpoint:
-    """Return the checkpoint of a model on the hub, or of the hub's cache where the hub may not be
+    """Return the checkpoint of a model on the hub, or of the hub's cache if the hub may not be
     asked.
 
     Args:
@@ -232,7 +231,7 @@ def _decoded(raw: bytes, file: str, source: str) -> str:
 def _made(
     texts: Mapping[str, str | None], commit: str | None, source: str
 ) -> Checkpoint:
-    """Return the checkpoint of texts that can be read; what they mean is asked later."""
+    """Return the checkpoint of texts that can be read; their meaning is checked later."""
     files = {
         name: text
         for name, text in texts.items()

@@ -1,5 +1,5 @@
-"""Which hub is asked, as whom, and where its cache lies: what Hugging Face's own client reads from
-the environment.
+"""The hub to ask, its token, and the folder of its cache: from the variables that Hugging Face's
+own client reads.
 
 Source: huggingface_hub 2.4 ``constants.py`` and ``utils/_auth.py``. The older names of its
 variables are not read.
@@ -26,7 +26,7 @@ _YES: Final = frozenset(
 )
 
 _TOKEN: Final = re.compile(r"[!-~]{1,1024}")
-"""What a header can carry; the hub's own tokens have 37 letters and digits."""
+"""Tokens that a header can carry; the hub's own tokens have 37 letters and digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def _token(environment: Mapping[str, str], home: Path) -> str | None:
 def _kept(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):  # as without one: the hub says what it misses
+    except (OSError, UnicodeDecodeError):  # as without one: the hub asks for it
         return ""
 
 

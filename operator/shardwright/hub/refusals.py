@@ -1,5 +1,5 @@
-"""What a hub did not give, said with the way out. Nothing that a server wrote is quoted but numbers
-and the names of hosts.
+"""The refusals and failures of a hub, said with the way out. Nothing that a server wrote is quoted
+but numbers and the names of hosts.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class HubRefusal(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was asked for: a file of a model at a revision, of a hub, with a token or without."""
+    """A question to a hub: a file of a model at a revision, with a token or without."""
 
     endpoint: str
     model: str

@@ -50,11 +50,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubResponse:
-    """What came at the end of the redirects.
+    """The response at the end of the redirects.
 
-    ``commit`` is what the hub itself says that the file is of, empty if it does not. ``of_hub`` is
-    whether the hub has given the answer, and not a host that it named. ``body`` is empty but for
-    status 200.
+    ``commit`` is that of the file by the hub itself, empty if it names none. ``of_hub`` is whether
+    the hub has given the answer, and not a host that it named. ``body`` is empty but for status
+    200.
     """
 
     status: int
@@ -98,7 +98,7 @@ def within(seconds: float, host: str, work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - it is raised by the thread that waits
             outcome.set_exception(error)
 
     Thread(target=run, daemon=True).start()
@@ -165,7 +165,7 @@ def _body(response: HTTPResponse, here: SplitResult, max_bytes: int) -> bytes:
         raise unreachable(_host(here), _reason(error)) from None
     if len(body) > max_bytes or (expected or 0) > max_bytes:
         raise too_large(_host(here), file, max_bytes)
-    # A read of so many bytes raises nothing where the answer ends too early.
+    # A read of so many bytes raises nothing if the answer ends too early.
     if expected is not None and len(body) != expected:
         raise unreachable(
             _host(here), f"it ended after {len(body)} of {expected} bytes"
@@ -174,13 +174,13 @@ def _body(response: HTTPResponse, here: SplitResult, max_bytes: int) -> bytes:
 
 
 def _next(url: str, here: SplitResult, location: str) -> str:
-    """Return where a redirect leads: to https, or from http to http."""
+    """Return the target of a redirect: to https, or from http to http."""
     try:
         target = urljoin(url, location)
         there = urlsplit(target)
         usable = bool(there.hostname) and "@" not in there.netloc and there.port != 0
     except ValueError:
-        raise odd_answer(_host(here), "redirects to what is no address") from None
+        raise odd_answer(_host(here), "redirects to an invalid address") from None
     if (
         not location
         or not usable
@@ -188,7 +188,7 @@ def _next(url: str, here: SplitResult, location: str) -> str:
         or not target.isprintable()
         or " " in target
     ):
-        raise odd_answer(_host(here), "redirects to what is no address")
+        raise odd_answer(_host(here), "redirects to an invalid address")
     if there.scheme not in ("https", here.scheme):
         raise odd_answer(_host(here), "redirects to another protocol than HTTPS")
     return target
@@ -203,7 +203,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def _reason(error: object) -> str:
-    """Return what the operating system or TLS says; what a server wrote is not in it."""
+    """Return the error's reason by the operating system or TLS; no text of a server is in it."""
     if isinstance(error, TimeoutError):
         return f"it was silent for {SILENCE_SECONDS:.0f} s"
     if isinstance(error, OSError):

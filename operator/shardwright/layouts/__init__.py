@@ -5,6 +5,6 @@ which free GPUs its ranks sit, and both together are a ``Candidate``. ``enumerat
 candidate worth a look, lazily and always in the same order; ``stages`` deals the layers out,
 ``placing`` puts ranks that talk most into the same fast domain.
 
-What an engine can cut arrives as values (``traits``). No layout is preferred here: that comes from
-the prices in ``costs``.
+The cuts that an engine can make arrive as values (``traits``). No layout is preferred here: that
+comes from the prices in ``costs``.
 """

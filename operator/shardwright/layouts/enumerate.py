@@ -53,7 +53,7 @@ Degrees = tuple[int, int, int]
 """Tensor, pipeline and attention-data degree."""
 
 Barred = Callable[[Pool, Layout], frozenset[str]]
-"""The nodes of a pool that lack what pods of a layout need beside GPUs, by name."""
+"""The nodes of a pool that lack something that pods of a layout need beside GPUs, by name."""
 
 
 def none_barred(_pool: Pool, _layout: Layout) -> frozenset[str]:
@@ -70,12 +70,12 @@ def enumerate_candidates(
     barred: Barred = none_barred,
     beyond: bool = False,
 ) -> Iterator[Candidate]:
-    """Yield each layout on each pool, pools by name, placed on what is free.
+    """Yield each layout on each pool, pools by name, placed on free GPUs.
 
     Degrees that do not divide anything are among them, so that a check can say why not. A group
-    that spans nodes takes whole nodes unless a degree is pinned. No node that is ``barred`` to
-    a layout is used. ``beyond`` goes on to a few nodes more than a pool has, so that what is
-    missing can be said.
+    that spans nodes takes whole nodes unless a degree is pinned. No node that is ``barred`` to a
+    layout is used. ``beyond`` goes on to a few nodes more than a pool has, so that the missing
+    nodes can be counted.
     """
     # Pools with alike nodes are cut alike.
     cuts: dict[tuple[int, int, bool], tuple[Layout, ...]] = {}
@@ -184,7 +184,7 @@ def _degrees(
 def _split_groups(
     groups: int, pin: int | None, *, whole: bool
 ) -> Iterator[tuple[int, int]]:
-    """Yield what tensor groups may be: stages, or replicas of the attention; both only by a pin.
+    """Yield the roles of tensor groups: stages, or replicas of the attention; both only by a pin.
 
     ``whole`` says that there are experts, and that the groups fill a node, several, or an even
     share of one.
@@ -230,8 +230,8 @@ def _whole_nodes(pool: Pool, most_nodes: int) -> Iterator[tuple[int, int]]:
 
 
 def _pinned(pool: Pool, space: SearchSpace) -> Iterator[tuple[int, int]]:
-    """Yield what pins allow beyond whole nodes: one pin leaves the other degree free up to a few
-    nodes.
+    """Yield the degrees that pins allow beyond whole nodes: one pin leaves the other degree free up
+    to a few nodes.
     """
     if space.tensor is None and space.pipeline is None:
         return
@@ -253,7 +253,7 @@ def _expert_degrees(
     """Return 1 (experts sliced over all ranks) and, for experts on several ranks, all of them
     (whole experts).
 
-    If an engine has both at once also what lies between: experts are dealt to sets of ranks that
+    If an engine has both at once, also the degrees between: experts are dealt to sets of ranks that
     slice them. ``beside`` attention replicas experts are whole, unless a pin says otherwise.
     """
     if pin is not None:
@@ -312,7 +312,7 @@ def _copies(layer: Layer, tensor: int) -> int:
 def _partitions(
     model: ModelSpec, pipeline: int, space: SearchSpace, traits: EngineTraits
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the engine's own cut, and a balanced one where it is noticeably better."""
+    """Return the engine's own cut, and a balanced one if it is noticeably better."""
     if space.partition:
         return (space.partition,) if len(space.partition) == pipeline else ()
     balanced = balanced_partition(model, pipeline, traits.cuts.remainder)

@@ -1,4 +1,4 @@
-"""A layout (the degrees), where it sits (the placement), and both together: a candidate.
+"""A layout (the degrees), its nodes (the placement), and both together: a candidate.
 
 Nothing is checked here: degrees that divide no model construct, and ``planning.checks`` refuses
 them.
@@ -42,7 +42,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where the groups of a layout sit: one tuple of node names per replica, rank order.
+    """The nodes of the groups of a layout: one tuple of node names per replica, in rank order.
 
     ``groups`` may hold fewer replicas than the layout asks for when not enough is free:
     ``missing_nodes`` says how many nodes are short. ``leftover_gpus`` stay free on the nodes used.
@@ -96,7 +96,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """What enumeration may use: pins (None or empty: free), upper limits (None: unlimited),
+    """The space of enumeration: pins (None or empty: free), upper limits (None: unlimited),
     replicas wanted.
 
     With ``fill`` a layout gets as many replicas as the upper limits and the free nodes allow,

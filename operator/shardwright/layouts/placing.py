@@ -1,5 +1,4 @@
-"""Where the groups of a layout would sit: best fit on the free nodes of a pool, stages close
-together.
+"""Places for the groups of a layout: best fit on the free nodes of a pool, stages close together.
 
 Too little room is no error: fewer groups are placed, and the missing nodes are counted.
 """
@@ -19,7 +18,8 @@ from shardwright.layouts.layout import Layout, Placement, SearchSpace
 Groups = tuple[tuple[Node, ...], ...]
 
 NodeKeys = Callable[[Sequence[Node]], Sequence[Any]]
-"""What each node has in common with those that are near at one level; comparable among themselves.
+"""The key that each node shares with those that are near at one level; comparable among
+themselves.
 """
 
 Level = tuple[list[tuple[Any, Node]], ...]
@@ -52,7 +52,9 @@ def _spread(ranks: int, tensor: int, gpus_per_node: int) -> Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seats:
-    """The nodes of all groups of a layout, by rank, and what is missing and left over."""
+    """The nodes of all groups of a layout, by rank, and the counts of missing nodes and left-over
+    GPUs.
+    """
 
     groups: Groups
     names: tuple[tuple[str, ...], ...]
@@ -61,7 +63,7 @@ class Seats:
 
 
 def place(pool: Pool, layout: Layout) -> Placement:
-    """Return where the replicas of a layout would sit on what is free in the pool now."""
+    """Return the placement of a layout's replicas on the GPUs that are free in the pool now."""
     return Shelf(pool).place(layout)
 
 
@@ -137,7 +139,7 @@ class Shelf:
         return self._seats[key]
 
     def _offers(self, spread: Spread) -> Iterator[tuple[Node, ...]]:
-        """Yield places for replicas, each on what those before it have left."""
+        """Yield places for replicas, each on the GPUs that those before it have left."""
         if self._over is not None:
             return self._over.spread(
                 self.eligible(spread.gpus), partial(self._among, spread)
@@ -259,8 +261,7 @@ class Over:
 
 
 class Levels:
-    """Nodes grouped by what is near, nearest level first: scale-up domain, topology path,
-    everything.
+    """Nodes grouped by nearness, nearest level first: scale-up domain, topology path, everything.
 
     A level is made when it is looked at: few replicas leave the nearest ones.
     """
@@ -316,7 +317,9 @@ def _domains(nodes: Sequence[Node]) -> list[str]:
 def _outer_paths(
     nodes: Sequence[Node], steps: int
 ) -> list[tuple[tuple[str, str], ...]]:
-    """Return the outer steps of each node's topology path (0: what all nodes share)."""
+    """Return the outer steps of each node's topology path (0: the empty path, which all nodes
+    share).
+    """
     return [node.path[-steps:] for node in nodes] if steps else [()] * len(nodes)
 
 
@@ -386,7 +389,7 @@ def _inside(pool: Pool, groups: Groups, spread: Spread) -> bool:
 
 
 def _in_node_link(pool: Pool, ranks: int) -> Link:
-    """Return the link among ``ranks`` GPUs of one node: scale-up where it reaches all of them, else
+    """Return the link among ``ranks`` GPUs of one node: scale-up if it reaches all of them, else
     PCIe.
     """
     reaches = pool.gpu.scale_up is not None and pool.domain_gpus >= ranks

@@ -58,11 +58,11 @@ def split_layers(
 def balanced_partition(
     model: ModelSpec, pipeline: int, remainder: Remainder
 ) -> tuple[int, ...]:
-    """Return the layers of every stage where that balances them noticeably better than the engine's
+    """Return the layers of every stage if that balances them noticeably better than the engine's
     own cut, else ().
 
-    The bits of weights are balanced, embedding and output head on their stages included: they are
-    what a rank must hold, and what it reads for every token.
+    The bits of weights are balanced, embedding and output head on their stages included: a rank
+    must hold them, and reads them for every token.
     """
     if not 1 < pipeline <= len(model.layers):
         return ()
@@ -82,7 +82,7 @@ def balanced_partition(
 def _running_bits(model: ModelSpec) -> tuple[int, ...]:
     """Return the bits of weights before each layer, and of all.
 
-    What stands before the first layer is in every sum, what follows the last one in the last sum.
+    Weights before the first layer are in every sum, those after the last one in the last sum.
     """
     layers, before, after = [0] * len(model.layers), 0, 0
     for weight in model.weights:
@@ -110,5 +110,5 @@ def _nearest(sums: Sequence[int], target: float) -> int:
 
 
 def _heaviest(sums: Sequence[int], stages: Iterable[tuple[int, int]]) -> int:
-    # The first stage also holds what stands before the layers: the embedding.
+    # The first stage also holds the weights before the layers: the embedding.
     return max(sums[end] - (sums[first] if first else 0) for first, end in stages)

@@ -1,4 +1,4 @@
-"""What the planner must know of an engine, handed down as values; planning never imports an
+"""The facts on an engine that the planner needs, handed down as values; planning never imports an
 engine.
 """
 
@@ -33,12 +33,11 @@ class BatchDefault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOverrides:
-    """What a user has told an engine that it would settle by itself; None: it does.
+    """A user's settings of an engine that it would else settle by itself; None: it does.
 
     ``batched_tokens`` and ``sequences`` are the limits of a batch, ``captured`` the sizes that
-    graphs are captured for (empty: none are), ``largest_captured`` the largest of them where only
-    that is said. ``uncounted`` are options that were told and of which no plan knows what they
-    change.
+    graphs are captured for (empty: none are), ``largest_captured`` the largest of them if only that
+    is set. ``uncounted`` are options that are set and whose effect no plan knows.
     """
 
     batched_tokens: int | None = None
@@ -68,15 +67,15 @@ class AdapterSlots:
 class DraftMethod(StrEnum):
     """How tokens are drafted ahead of the model that verifies them."""
 
-    PROMPT_LOOKUP = "PromptLookup"  #: what followed the same tokens in the prompt
+    PROMPT_LOOKUP = "PromptLookup"  #: tokens that followed the same ones in the prompt
     DRAFT_MODEL = "DraftModel"  #: a second model of the same vocabulary
-    EAGLE3 = "EAGLE3"  #: a head that reads what layers of the model have computed
+    EAGLE3 = "EAGLE3"  #: a head that reads the states of some layers of the model
     MTP = "MTP"  #: layers for multi-token prediction in the model's own checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafter:
-    """What drafts beside the weights of the model that verifies, as the engine holds it.
+    """The weights that draft, beside those of the model that verifies, as the engine holds them.
 
     ``borrowed`` are weights of its target that its passes read: it has none of its own.
     """
@@ -118,7 +117,7 @@ class Drafter:
         """Return the engine's layout for the drafter: MTP layers are cut as their target's, all
         else over tensor ranks.
 
-        A draft model with experts deals them out whole where its target does. Source: vLLM 0.33
+        A draft model with experts deals them out whole if its target does. Source: vLLM 0.33
         ``v1/spec_decode/draft_model.py`` (one tensor degree for both), ``config/speculative.py``
         (``create_draft_parallel_config``).
         """
@@ -191,7 +190,7 @@ class Repeats:
 
     ends_on_every_stage: frozenset[str] = frozenset()  # embedding, final norm and head
     embedding_on_every_stage: frozenset[str] = frozenset()  # the embedding alone
-    # where whole experts are spread over tensor and attention-data ranks:
+    # if whole experts are spread over tensor and attention-data ranks:
     repeats_shared_experts: frozenset[str] = frozenset()
     repeats_dense_layers: frozenset[str] = frozenset()
     pads_shared_experts: frozenset[str] = frozenset()  # up to whole quantization blocks
@@ -242,7 +241,7 @@ class EngineOptions:
 
     image: str = ""  # the one that the user named; empty: none
     over_ray: bool = False  # ranks on several nodes are joined by Ray
-    kv_cache_bytes: int | None = None  # on every rank; None: what the budget leaves
+    kv_cache_bytes: int | None = None  # on every rank; None: the rest of the budget
     adapters: AdapterSlots | None = None
     drafter: Drafter | None = None
     told: EngineOverrides = field(default_factory=EngineOverrides)
@@ -253,8 +252,8 @@ class EngineTraits:
     """An engine in one software version, as far as planning is concerned.
 
     ``released`` is the month of the version (``2026-02``; empty: not known, taken as the newest).
-    ``warnings`` are what every plan for the engine says of what is not known of it. ``sources``
-    says where each figure of the parts comes from, by the name of its field.
+    ``warnings`` of every plan for the engine name the facts that are not known of it. ``sources``
+    has the source of each figure of the parts, by the name of its field.
     """
 
     name: str  # vLLM

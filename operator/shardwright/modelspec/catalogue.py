@@ -1,9 +1,9 @@
 """The built-in catalogue of models: exact ids and aliases, each with the config that it stands for;
 never fuzzy.
 
-The rows are data (``configs/index.json`` and the config files beside it, ``listed.json`` of what
-others list), read once. An alias is listed only if the repository has the architecture and sizes of
-the config it shares; fields that differ stand in ``overrides``.
+The rows are data (``configs/index.json`` and the config files beside it, ``listed.json`` of the
+lists of others), read once. An alias is listed only if the repository has the architecture and
+sizes of the config it shares; fields that differ stand in ``overrides``.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""What a pod that has read a checkpoint from the hub hands over: text that its containers leave
+"""The handover of a pod that has read a checkpoint from the hub: text that its containers leave
 when they end.
 
-A pod that has no rights in the cluster can still say something: the kubelet puts what a container
-leaves as its termination message into the pod's status, 4096 bytes of each. Configs are JSON that
-repeats itself: compressed, nearly all fit in one.
+A pod that has no rights in the cluster can still say something: the kubelet puts the termination
+message of each container into the pod's status, 4096 bytes at most. Configs are JSON that repeats
+itself: compressed, nearly all fit in one.
 """
 
 import json
@@ -50,8 +50,8 @@ _LZMA: Final = [
     }
 ]
 """Both ends agree on it, so nothing that is read says how much memory to take. Measured on the
-largest of these configs: half of what the usual preset leaves, for it looks for longer repetitions;
-``lc`` and ``pb`` bring 2 to 3% more.
+largest of these configs: half of the bytes that the usual preset leaves, for it looks for longer
+repetitions; ``lc`` and ``pb`` bring 2 to 3% more.
 """
 
 _TEXT_MAX: Final = 512
@@ -86,7 +86,7 @@ def index_of(tensor_bytes: int | None) -> dict[str, str]:
 
 
 def handed_over(checkpoint: CheckpointFiles) -> str:
-    """Return what is to be left of a checkpoint, at most :data:`MESSAGES` times
+    """Return the text to leave of a checkpoint, at most :data:`MESSAGES` times
     :data:`MESSAGE_BYTES` characters of ASCII.
 
     Raises:
@@ -111,7 +111,7 @@ def handed_over(checkpoint: CheckpointFiles) -> str:
 
 
 def problem_handed_over(problem: Problem) -> str:
-    """Return what is to be left where there is no checkpoint; the way out is for him to say who
+    """Return the text to leave if there is no checkpoint; the remedy is left to the reader, who
     knows the resource.
     """
     return _PROBLEM + json.dumps(
@@ -120,8 +120,8 @@ def problem_handed_over(problem: Problem) -> str:
 
 
 def read_handover(text: str) -> CheckpointFiles | Problem:
-    """Return what was left; text of any kind is taken, for whoever may write pods may have written
-    it.
+    """Return the content of a text that was left; text of any kind is taken, for whoever may write
+    pods may have written it.
     """
     if text.startswith(_PROBLEM):
         return _read_problem(text.removeprefix(_PROBLEM))
@@ -155,9 +155,7 @@ def _read_problem(text: str) -> Problem:
 
 
 def _read(text: str) -> CheckpointFiles:
-    """Return what was packed, as far as it is within the bounds of configs; anything else
-    raises.
-    """
+    """Return the packed files if they are within the bounds of configs; anything else raises."""
     decoder = lzma.LZMADecompressor(format=lzma.FORMAT_RAW, filters=_LZMA)
     # Bounded while it is unpacked: a few kilobytes can hold gigabytes of zeros.
     raw = decoder.decompress(b85decode(text), max_length=MAX_CONFIG_BYTES)
@@ -180,7 +178,7 @@ def _files(value: Any) -> dict[str, str]:
 
 
 def _readable(value: object) -> str:
-    """Return a file as a person may edit it, or compact where that would be too large."""
+    """Return a file as a person may edit it, or compact if that would be too large."""
     text = json.dumps(value, indent=1)
     return text if len(text) <= MAX_CONFIG_BYTES // 2 else _compact(value)
 

@@ -1,5 +1,5 @@
-"""A model as the engine holds it where it is told to: the type to compute in, bits of states, more
-or less of its towers.
+"""A model as the engine holds it by its options: the type to compute in, bits of states, more or
+less of its towers.
 
 Refuses to compute quantized weights in FP32.
 """

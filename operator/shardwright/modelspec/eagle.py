@@ -1,4 +1,4 @@
-"""EAGLE-3 heads: few layers that draft from what some layers of their target have computed.
+"""EAGLE-3 heads: few layers that draft from the states of some layers of their target.
 
 As vLLM 0.33 makes them (``models/llama_eagle3.py``, ``models/deepseek_eagle3.py``): the first layer
 reads the embedding of a token beside the combined states of its target, twice the hidden size.
@@ -70,7 +70,7 @@ def read_eagle(
 
     Args:
         config: The content of its ``config.json``.
-        source: Where it comes from, for messages.
+        source: Its origin, for messages.
         vocabulary: Tokens of its target's vocabulary; a head with fewer holds a map to them.
 
     Raises:
@@ -189,7 +189,7 @@ def _combining(fields: Fields, shape: Shape) -> Tensors:
 def _ends(
     hidden: int, embedded: int, drafted: int, vocabulary: int
 ) -> tuple[Weight, ...]:
-    """Return embedding, final norm and head, and where a drafted token stands in the target's
+    """Return embedding, final norm and head, and the map of drafted tokens to the target's
     vocabulary.
     """
 

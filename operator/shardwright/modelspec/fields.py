@@ -1,7 +1,7 @@
 """Path-precise reading of a config: every field checked for presence, type and bounds, all problems
 collected.
 
-What is wrong is refused and read as something harmless, so that nothing behind it raises.
+A wrong value is refused and read as a harmless one, so that nothing behind it raises.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Which repositories of the hub are gated: whoever has not accepted their terms, or
 brings no token, gets no file of them.
 
-The rows are data (``gating.csv``), read once: an id, or how the ids of an organisation
-or a family begin, whether they are gated, and where and when that was read.
+The rows are data (``gating.csv``), read once: an id, or how the ids of an organisation or a family
+begin, whether they are gated, and the source and the day of that.
 """
 
 import csv
@@ -25,8 +25,8 @@ class Gating(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryGate:
-    """Whether a repository is gated, the day on which that was read (as ``2026-11-25``), and where;
-    both empty if it is unknown.
+    """Whether a repository is gated, the day on which that was read (as ``2026-11-25``), and the
+    source; both empty if it is unknown.
     """
 
     gating: Gating

@@ -1,5 +1,5 @@
-"""What the readers of quantization configs share: the method as a value, integers in groups, rules
-for single modules.
+"""The shared parts of the readers of quantization configs: the method as a value, integers in
+groups, rules for single modules.
 
 Rules that are more than globs are not followed, and warned of.
 """
@@ -27,11 +27,11 @@ Stores = Callable[[Weight], WeightFormat | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """A method by name, how it stores a weight (None: leaves it alone), and what could not be
-    followed.
+    """A method by name, how it stores a weight (None: leaves it alone), and warnings of rules that
+    could not be followed.
 
-    ``head`` is whether it quantizes the output head too, ``cache_dtype`` what it asks the K/V cache
-    to be stored as.
+    ``head`` is whether it quantizes the output head too, ``cache_dtype`` the type that it asks for
+    the K/V cache.
     """
 
     method: str
@@ -64,7 +64,7 @@ def by_rules(
     the first pattern that matches.
 
     Args:
-        base: What it does with all others; what it leaves alone stays alone.
+        base: The method for all others; a module that it leaves alone stays alone.
         stored: The storage by name or pattern, in order (None: left alone).
         names_of: The names that rules may have for a weight's module, the one that patterns speak
             of first.

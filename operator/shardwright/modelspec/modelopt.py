@@ -30,11 +30,12 @@ _GROUPS: Final = {(8, None): MODELOPT["FP8"], (4, 16): MODELOPT["NVFP4"]}
 def with_quantization_file(
     config: Mapping[str, object], quantization: Mapping[str, object]
 ) -> Mapping[str, object]:
-    """Return a config with what its ``hf_quant_config.json`` says, as the engine joins the two;
-    itself if that adds nothing.
+    """Return a config joined with its ``hf_quant_config.json`` as the engine joins the two; itself
+    if that adds nothing.
 
     The config's own section goes first; only how each module of a mixture is stored comes from the
-    file where that leaves it out. A file that names no algorithm stands beside unquantized weights.
+    file, if that section leaves it out. A file that names no algorithm stands beside unquantized
+    weights.
 
     Args:
         config: The content of the ``config.json``.
@@ -112,7 +113,7 @@ def _storage(fields: Fields, algorithm: str) -> WeightFormat:
 
 
 def _mixed(fields: Fields) -> Quantization:
-    """Read the algorithm of each module: what is not named is left alone; the first expert that is
+    """Read the algorithm of each named module: the others are left alone; the first expert that is
     named speaks for its layer.
     """
     stored = _by_module(fields) or _by_group(fields)
@@ -158,7 +159,7 @@ def _by_module(fields: Fields) -> dict[str, WeightFormat]:
 
 
 def _by_group(fields: Fields) -> dict[str, WeightFormat]:
-    """Return the same where groups say it of the modules that they name."""
+    """Return the same from groups, each of which names its modules."""
     section = fields.section("config_groups")
     groups = (
         [group for name in section.values if (group := section.section(name))]

@@ -84,8 +84,8 @@ def engine_name(weight: Weight) -> str:
 
 
 def is_named_in_part(weight: Weight, listed: frozenset[str]) -> bool:
-    """Return whether an entry is part of a module's name, its own or that of what the engine merges
-    it into.
+    """Return whether an entry is part of a module's name, its own or that of the module that the
+    engine merges it into.
 
     Source: vLLM 0.32 ``quantization/utils/quant_utils.py:is_layer_skipped``, match mode substring.
     """
@@ -97,8 +97,8 @@ def is_named_in_part(weight: Weight, listed: frozenset[str]) -> bool:
 
 
 def names_of(weight: Weight) -> tuple[str, ...]:
-    """Return the names that a checkpoint may have for a weight's module, its own first, that of
-    what it is merged into last.
+    """Return the names that a checkpoint may have for a weight's module, its own first, that of the
+    module that it is merged into last.
     """
     name = full_name(weight)
     above, _, last = name.rpartition(".")
@@ -149,7 +149,7 @@ class Modules:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a warning where patterns are more than globs."""
+        """Return a warning if patterns are more than globs."""
         if not self.odd:
             return ()
         return (

@@ -56,8 +56,8 @@ def parse_config(text: str, *, source: str) -> dict[str, object]:
 
 
 def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | None:
-    """Return the text of a model's config, with that of the quantization file where one stands
-    beside it; None without a config.
+    """Return the text of a model's config, with that of the quantization file if one stands beside
+    it; None without a config.
 
     The two become one JSON object of file name to content, unread:
     :func:`shardwright.modelspec.read.read_model` takes either.
@@ -65,7 +65,7 @@ def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | N
     Args:
         files: Texts by file name, as a folder or a ConfigMap has them.
         name: The name that the config has among them. Under another name than :data:`CONFIG_FILE`
-            it stands alone: whose the file beside it is, nothing says.
+            it stands alone: nothing tells whose file is beside it.
     """
     config, quantization = files.get(name), files.get(QUANTIZATION_FILE)
     if not isinstance(config, str):
@@ -76,7 +76,7 @@ def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | N
 
 
 def check_depth(config: Mapping[str, object], *, source: str) -> None:
-    """Refuse what is nested deeper than any real config.
+    """Refuse a config that is nested deeper than any real one.
 
     Raises:
         InputError: deeper than :data:`MAX_CONFIG_DEPTH`.

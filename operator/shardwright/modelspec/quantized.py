@@ -86,7 +86,7 @@ def apply_quantization(model: ModelSpec, name: str) -> ModelSpec:
     """Return the model as the engine makes it of unquantized weights while loading.
 
     With FP8, linear layers and experts get one scale per matrix; embeddings, the head, norms and
-    most routers stay. What is stored that way already is returned as it is.
+    most routers stay. A model that is stored that way already is returned as it is.
 
     Args:
         model: The model as its config has it.

@@ -68,7 +68,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     Args:
         config: The content of the ``config.json``; or the contents of the files of a model by name,
             if there is one beside it.
-        source: Where it comes from, for messages: a catalogue id, a file, a manifest field.
+        source: Its origin, for messages: a catalogue id, a file, a manifest field.
 
     Raises:
         InputError: an architecture that cannot be read, or fields that are missing, of the wrong
@@ -128,15 +128,15 @@ def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | 
     """Read the layers for multi-token prediction of a model, as a model of these layers alone.
 
     It has no embedding and no output head: those are the model's own. Layers of a checkpoint whose
-    quantization leaves them out by name are taken as quantized like the others where the name is
-    one that only this part has.
+    quantization leaves them out by name are taken as quantized like the others if the name is one
+    that only this part has.
 
     Args:
         config: As in :func:`read_model`.
-        source: Where it comes from.
+        source: Its origin.
 
     Returns:
-        The layers; None if the model has none, or where it is not known how they are made.
+        The layers; None if the model has none, or if it is not known how they are made.
 
     Raises:
         InputError: As :func:`read_model`.
@@ -181,9 +181,7 @@ def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | 
 def _files(
     config: Mapping[str, object], source: str
 ) -> tuple[Mapping[str, object], Mapping[str, object]]:
-    """Return the content of the ``config.json``, and the same with what stands in the file beside
-    it.
-    """
+    """Return the content of the ``config.json``, and the same joined with the file beside it."""
     if CONFIG_FILE not in config:
         return config, config
     own, quantization = config[CONFIG_FILE], config.get(QUANTIZATION_FILE, {})
@@ -265,8 +263,8 @@ def _language_model(top: Fields) -> tuple[Family, str] | None:
 
 
 def _outer(top: Fields) -> Fields:
-    """Return what has the sections of language model and towers: of models that speak too the part
-    that thinks.
+    """Return the fields with the sections of language model and towers: of models that speak, too,
+    those of the part that thinks.
     """
     return top.section("thinker_config") or top
 
@@ -311,7 +309,7 @@ def _unknown(architecture: str | None) -> Problem:
 
 
 def _text_fields(top: Fields, family: Family) -> Fields:
-    """Return the fields of the language model: its own section where the config wraps one."""
+    """Return the fields of the language model: its own section if the config wraps one."""
     section = _text_section(top) or top
     present = {
         name: value

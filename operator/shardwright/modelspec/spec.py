@@ -66,8 +66,8 @@ class Weight:
 
     ``inputs`` is 1 for vectors (norms, biases). ``experts`` is True for routed experts, of which an
     expert-parallel rank holds whole ones and a tensor-parallel rank a slice of each.
-    ``quantizable`` matrices are what a quantization method converts unless a config leaves them
-    out.
+    ``quantizable`` matrices are those that a quantization method converts unless a config leaves
+    them out.
     """
 
     name: str
@@ -92,7 +92,7 @@ class GroupedAttention:
     """Multi-head, grouped-query or single-K/V-head attention; ``window`` tokens when it slides.
 
     With ``chunked`` the window does not slide: a token sees its own chunk of ``window`` tokens. If
-    an indexer selects what is attended, ``selected_tokens`` is how many of the context, and
+    an indexer selects the tokens to attend to, ``selected_tokens`` is their number, and
     ``index_dim`` the width of the key that the cache holds per token for the indexer of this layer.
     """
 
@@ -186,12 +186,12 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """What is served, as its ``config.json`` states it.
+    """The served model, as its ``config.json`` states it.
 
-    ``config_hash`` is the SHA-256 of the canonical config, with what its quantization file adds: it
+    ``config_hash`` is the SHA-256 of the canonical config, joined with its quantization file: it
     goes into every plan. ``config_file_hash`` is that of the ``config.json`` alone: pods read the
-    quantization file from the weights. ``dtype`` is what the engine computes with (bf16, fp16,
-    fp32). ``quantization`` is the method name as the config has it (fp8, awq, gptq, mxfp4,
+    quantization file from the weights. ``dtype`` is the type that the engine computes with (bf16,
+    fp16, fp32). ``quantization`` is the method name as the config has it (fp8, awq, gptq, mxfp4,
     compressed-tensors, ...) or None. ``max_context_tokens`` is the longest context the engine
     accepts for it. ``residual_streams`` are rows of the hidden size that run side by side through
     the layers. ``warnings`` are facts that widen the band of the prediction.

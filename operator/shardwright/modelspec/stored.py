@@ -51,7 +51,7 @@ STORED: Final = (*_PLAIN, *_QUANTIZED)
 
 
 def stored_as(model: ModelSpec, name: str) -> ModelSpec:
-    """Return the model with its weights stored as ``name`` says; as it is where they are already.
+    """Return the model with its weights stored as ``name`` says; as it is if they are already.
 
     >>> from shardwright.modelspec.catalogue import find_model
     >>> from shardwright.modelspec.read import read_model

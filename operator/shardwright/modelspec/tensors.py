@@ -19,8 +19,8 @@ FP32 = WeightFormat(name="fp32", bits=32)
 class Tensor:
     """A weight before it is known in which layer it stands and how it is stored.
 
-    ``quantizable`` matrices are what quantization methods convert unless a config leaves them out.
-    ``storage`` is set where it does not follow the model's dtype.
+    ``quantizable`` matrices are those that quantization methods convert unless a config leaves them
+    out. ``storage`` is set if it does not follow the model's dtype.
     """
 
     name: str
@@ -54,7 +54,7 @@ Tensors = tuple[Tensor, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One decoder layer: what it computes, and the tensors that it needs for it."""
+    """One decoder layer: its computation, and the tensors that it needs for it."""
 
     layer: Layer
     tensors: Tensors

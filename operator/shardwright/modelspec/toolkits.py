@@ -1,8 +1,8 @@
 """Checkpoints of AMD Quark, TorchAO and Intel's AutoRound, which write down how they quantized in
 forms of their own.
 
-What is read is what vLLM 0.32 loads (``quantization/quark``, ``torchao.py``, ``inc``); all else is
-refused with its field.
+It reads all that vLLM 0.32 loads (``quantization/quark``, ``torchao.py``, ``inc``), and refuses the
+rest with its field.
 """
 
 from dataclasses import replace
@@ -197,8 +197,8 @@ def _ends(weight: Weight) -> tuple[str, ...]:
 
 
 def _own(storage: WeightFormat, rule: Fields) -> WeightFormat | None:
-    """Return what a rule makes of a module: 16 bits leave it alone, integers may have other bits
-    and groups.
+    """Return the storage of a module by a rule: 16 bits leave it alone, integers may have other
+    bits and groups.
     """
     bits = rule.integer("bits", BITS, default=storage.bits)
     if bits == BITS[1]:

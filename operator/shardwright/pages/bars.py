@@ -1,6 +1,6 @@
-"""Stacked bars: the memory of a GPU by what fills it, the time of a token by what takes it.
+"""Stacked bars: the parts of a GPU's memory, and the parts of a token's time.
 
-A part below nothing has no length, and its figure all the same.
+A negative part has no length, but its figure is shown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ TIMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of a bar: from where and how far, of 1000, its colour, its words."""
+    """A part of a bar: its start and its width in thousandths of the bar, its colour, its words."""
 
     x: float
     width: float
@@ -85,7 +85,7 @@ class Legend:
 
 
 def memory_rows(document: Document) -> tuple[MemoryRow, ...]:
-    """Return a bar for every stage, of what the engine may take of a GPU."""
+    """Return a bar for every stage: the memory of a GPU that the engine may take."""
     bars = at(document, "explanation.memory")
     return tuple(
         _memory_row(document, f"explanation.memory.{index}", bar)
@@ -172,7 +172,7 @@ def time_legend(document: Document) -> tuple[Legend, ...]:
 def _stacked(
     parts: Sequence[tuple[str, str, float]], *, whole: float
 ) -> Iterator[Piece]:
-    """Yield one piece after the other; what is nothing has none."""
+    """Yield one piece after the other, none for a part without a length."""
     x = 0.0
     for title, colour, value in parts:
         width = LENGTH * value / whole if whole > 0 else 0.0

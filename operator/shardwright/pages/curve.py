@@ -1,5 +1,5 @@
-"""The trade-off: what a GPU gives against what a user gets, every layout a point, both axes
-logarithmic.
+"""The trade-off: tokens per second for each GPU against those for each user. Every layout is a
+point, and both axes are logarithmic.
 
 A layout without a speed is not on it.
 """
@@ -31,7 +31,7 @@ class Axis:
         """Return the axis that has room for all values above zero."""
         logs = [math.log10(value) for value in values if value > 0] or [0.0]
         low, high = min(logs), max(logs)
-        # Where all values are one the axis would have no length.
+        # If all values are equal, the axis would have no length.
         room = max(high - low, 0.3) * MARGIN
         low, high = low - room, high + room
         ends = cls(low=low, high=high, marks=())
@@ -42,15 +42,13 @@ class Axis:
         return cls(low=low, high=high, marks=marks)
 
     def place(self, value: float) -> float:
-        """Return where a value is, in percent of the axis."""
+        """Return the position of a value, in percent of the axis."""
         return 100 * (math.log10(value) - self.low) / (self.high - self.low)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A layout on the curve, in percent from the left and from the top; ``kind`` says what becomes
-    of it.
-    """
+    """A layout on the curve, in percent from the left and from the top; ``kind`` is its verdict."""
 
     x: float
     y: float
@@ -60,7 +58,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """All points, the chosen one last, the steps of what nothing beats in both, and the axes."""
+    """All points, the chosen one last; the steps of the Pareto frontier; and the axes."""
 
     x: Axis
     y: Axis
@@ -155,7 +153,7 @@ def _steps(
 
 
 def _round_values(low: float, high: float) -> Iterator[float]:
-    """Yield 1, 2, 5, 10, … between two logarithms; powers of ten alone where those are many."""
+    """Yield 1, 2, 5, 10, … between two logarithms; of a long axis only the powers of ten."""
     steps = _STEPS if high - low < 2.5 else (1,)  # noqa: PLR2004 - more than eight marks are a crowd
     for power in range(math.floor(low), math.ceil(high) + 1):
         for step in steps:

@@ -1,5 +1,4 @@
-"""Numbers of a document with where they stand in it, so that whoever reads the page can find each
-of them there.
+"""Numbers of a document, each with its path, so that a reader of the page can find it there.
 
 A number that is not in the document cannot be shown.
 """
@@ -14,12 +13,12 @@ from shardwright.units import GIB
 Document = Mapping[str, Any]
 
 NONE: Final = "\N{EN DASH}"
-"""What stands where there is no number."""
+"""Stands in the place of a missing number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A number: its path in the document, what stands there, and how it is shown."""
+    """A number: its path in the document, the value at that path, and the text that shows it."""
 
     path: str
     value: Any
@@ -59,7 +58,7 @@ def gib(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share; what is there is never shown as nothing.
+    """Return a share as text; a small one is never rounded to 0%.
 
     >>> percent(0.17), percent(0.036), percent(0.0007)
     ('17%', '3.6%', '< 0.1%')

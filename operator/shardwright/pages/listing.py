@@ -10,7 +10,7 @@ from shardwright.pages.page import rendered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A ShardedModel as a row: what its plan says in a line, empty if it has none."""
+    """A ShardedModel as a row; ``plan`` is its plan in one line, empty if it has none."""
 
     namespace: str
     name: str

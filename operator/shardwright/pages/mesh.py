@@ -1,5 +1,5 @@
-"""The device mesh as a drawing: the GPUs of every node, what the rank on each holds, and the links
-among them.
+"""The device mesh as a drawing: the GPUs of every node, the share of the model that the rank on
+each holds, and the links among them.
 
 Of many nodes the first are drawn, the others named alone.
 """
@@ -38,8 +38,8 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTile:
-    """One GPU: where it is drawn, in pixels, its words, and the colour of its stage (empty: not of
-    this model).
+    """One GPU: its position in pixels, its words, and the colour of its stage (empty: not of this
+    model).
     """
 
     x: int
@@ -64,7 +64,7 @@ class Bus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One node: its GPUs, the links below them, and in words what stages it holds."""
+    """One node: its GPUs, the links below them, and its stages, in words."""
 
     name: str
     holds: str
@@ -98,7 +98,7 @@ class LinkRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRow:
-    """What one rank holds, in words."""
+    """One rank in words: its node, its stage, and the layers, heads and experts that it holds."""
 
     rank: int
     node: str

@@ -1,8 +1,8 @@
-"""The explanation of a plan as one HTML file: nothing is computed here but where a line is drawn,
-and nothing is fetched.
+"""The explanation of a plan as one HTML file: only positions of lines are computed here, and
+nothing is fetched.
 
-The page is made of the document that ``explain -o json`` prints and holds it; every number of it
-says where it stands there. The styles and the script are named by their hashes, so that a browser
+The page is made of the document that ``explain -o json`` prints and holds it; every number names
+its path in the document. The styles and the script are named by their hashes, so that a browser
 runs nothing else, whatever a text may hold.
 """
 
@@ -54,7 +54,7 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureTile:
-    """One of the figures at the top; ``note`` says what goes with it."""
+    """One of the figures at the top, with a remark on it in ``note``."""
 
     label: str
     figure: Figure
@@ -81,7 +81,7 @@ def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str
     """Return a page of ASCII that shows a document of ``explain -o json``.
 
     Args:
-        document: What the page shows.
+        document: The document to show.
         loads: The same question under other loads, as the command ``report`` makes them; None: no
             sliders.
     """
@@ -138,8 +138,8 @@ def _curve(document: Document, loads: Mapping[str, Any] | None) -> dict[str, Any
 
 
 def _moving(loads: Mapping[str, Any], drawn: Curve) -> dict[str, Any]:
-    """Return what the script moves: the loads, with the words of what is planned, and the ends of
-    the axes.
+    """Return the data of the script: the loads, with the predicted figures in words, and the ends
+    of the axes.
     """
     ends = [drawn.x.low, drawn.x.high, drawn.y.low, drawn.y.high]
     return {
@@ -222,8 +222,9 @@ def _exclusions(document: Document) -> Iterator[ExclusionBar]:
 
 
 def _rows(document: Document) -> Iterator[CandidateRow]:
-    """Yield the plan, what can run, what queues, what was ruled out: what gives most for a GPU
-    first, what has no speed last.
+    """Yield the plan, then the layouts that can run, that queue and that were ruled out. Within
+    each kind the one with the most tokens per second for each GPU is first, and one without a speed
+    last.
     """
     for index, one in sorted(
         enumerate(document["explanation"]["candidates"]),
@@ -296,7 +297,7 @@ def _load(name: str) -> str:
 
 
 def _harmless(value: object) -> object:
-    # What is marked as safe is ours.
+    # Text that is marked as safe is ours.
     return in_page(value) if type(value) is str else value
 
 

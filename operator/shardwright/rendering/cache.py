@@ -20,7 +20,9 @@ this and its engine's.
 
 
 def own_dir(deployment: Deployment) -> str:
-    """Return where a pod keeps its files: a claim may be shared, and names of pods are stable."""
+    """Return the folder of a pod's own files: a claim may be shared, and names of pods are
+    stable.
+    """
     return (
         CACHE_DIR
         if deployment.weights.cache is None

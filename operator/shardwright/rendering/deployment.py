@@ -33,7 +33,7 @@ class ClaimPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePath:
-    """A folder in an image that the kubelet mounts; ``pull_policy`` is Kubernetes' own where it is
+    """A folder in an image that the kubelet mounts; ``pull_policy`` is Kubernetes' own if it is
     None.
     """
 
@@ -87,7 +87,7 @@ class HubCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedAdapter:
-    """An adapter that is served under ``name``, and where it comes from."""
+    """An adapter that is served under ``name``, and its source."""
 
     name: str
     source: ClaimPath | HubCommit
@@ -128,7 +128,7 @@ class PodNetwork:
 
 
 class VolumeKind(StrEnum):
-    """Where a volume of a user comes from."""
+    """Source of a user's volume."""
 
     CONFIG_MAP = "ConfigMap"
     SECRET = "Secret"  # noqa: S105 - a kind
@@ -138,7 +138,7 @@ class VolumeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnVolume:
-    """A volume of a user, and where the engine's container has it.
+    """A volume of a user, and its mount in the engine's container.
 
     ``source`` is the name of a ConfigMap, a Secret or a claim, or the quantity that an empty folder
     may hold.
@@ -235,7 +235,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightSource:
-    """Where the weights come from, and how the engine reads them.
+    """Source of the weights, and how the engine reads them.
 
     With ``claim``, ``weights_image`` or ``object_store`` they are read from there, with ``cache``
     they are downloaded to there before the engine starts; in all these cases it runs offline.
@@ -341,7 +341,7 @@ class RecordedGroups:
 class Deployment:
     """How to run one model, in values that are already checked.
 
-    ``image`` is the engine's; where the user names none, ``images`` are the default ones, by the
+    ``image`` is the engine's; if the user names none, ``images`` are the default ones, by the
     resource of the GPUs that they are built for.
     """
 

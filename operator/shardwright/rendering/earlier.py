@@ -3,7 +3,7 @@
 The pods of one release and those of another for the same differ in some fields. Differences of
 today for other reasons (nodes, names of groups and Secrets, limits of a namespace) are in others.
 So the pods of the earlier release are those of the running one with the former fields changed, and
-where one field would be both, nobody can tell its value.
+if one field would be both, nobody can tell its value.
 """
 
 import json
@@ -99,7 +99,7 @@ def with_earlier(template: Mapping[str, Any], earlier: Earlier) -> dict[str, Any
     """Return the template of a group with the fields that the earlier release had.
 
     Raises:
-        ClashError: a field of theirs depends on where the pods run.
+        ClashError: a field of theirs depends on the cluster or on the nodes of the pods.
     """
     # As it would be read back: a tuple against a list would count as a change.
     here = json.loads(json.dumps(template))

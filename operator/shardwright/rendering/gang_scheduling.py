@@ -61,9 +61,7 @@ class SchedulerIntegration:
 
 
 def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
-    """Return the bundle with its groups told to their scheduler; as it is where none was asked
-    for.
-    """
+    """Return the bundle with its groups told to their scheduler; as it is if none was asked for."""
     if scheduling is None:
         return bundle
     one = SCHEDULER_INTEGRATIONS[scheduling.integration].adapt
@@ -143,8 +141,8 @@ def _kueue(group: Stateful, scheduling: Scheduling) -> Objects:
 def _pod_group(
     group: Stateful, scheduling: Scheduling, name: str, spec: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a PodGroup that is labelled and owned as the StatefulSet is: what creates, repairs and
-    prunes it is the same.
+    """Return a PodGroup that is labelled and owned as the StatefulSet is: the same code creates,
+    repairs and prunes it.
     """
     own = {
         key: value

@@ -45,7 +45,7 @@ def volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def mounts(plan: Plan) -> list[dict[str, Any]]:
-    """Return where the engine's container has the token."""
+    """Return the mounts of the token in the engine's container."""
     return (
         [{"name": "group", "mountPath": FOLDER, "readOnly": True}]
         if joins(plan)

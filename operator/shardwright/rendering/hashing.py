@@ -82,7 +82,7 @@ def with_content_hash(item: KubernetesObject) -> dict[str, Any]:
 
 def plan_hash(plan: Plan) -> str:
     """Return the hash of a plan, predictions and reasons included; fields that came later are left
-    out where they say nothing.
+    out if they say nothing.
     """
     said = {
         name: value

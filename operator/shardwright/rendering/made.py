@@ -49,7 +49,7 @@ def _made(plan: Plan, deployment: Deployment) -> MadePods:
 
 
 def _anywhere(deployment: Deployment) -> Deployment:
-    """Return it without facts that are found out where and when the pods are made."""
+    """Return it without facts that are found out when the pods are made."""
     marks = replace(deployment.pods.marks, pull_policy=OwnMarks().pull_policy)
     return replace(
         deployment,
@@ -62,9 +62,9 @@ def _anywhere(deployment: Deployment) -> Deployment:
 
 
 def pods_hash(made: MadePods) -> str:
-    """Return what tells apart what two releases make of the same.
+    """Return a hash that differs if two releases render other pods for the same.
 
-    The name of the scripts follows from what they say.
+    The name of the scripts follows from their text.
     """
     return digest([made.template, made.scripts_name, made.claims])[:_DIGITS]
 
@@ -85,10 +85,10 @@ def earlier_pods(
 ) -> Earlier | None:
     """Return how to make the pods of a plan as another release has made them.
 
-    ``then`` is the plan that they were ``made`` for, ``deployment`` says where and when they are
-    made again. None if this release makes the same, and where it cannot: the plan cuts the model in
-    another way by now, volume claims are others, or a field of the former pods depends on where
-    they run.
+    ``then`` is the plan that they were ``made`` for, ``deployment`` has the facts of the cluster in
+    which they are made again. None if this release makes the same, or if it cannot: the plan cuts
+    the model in another way by now, volume claims are others, or a field of the former pods depends
+    on where they run.
     """
     if asked_hash("", then, ()) != asked_hash("", plan, ()):
         return None

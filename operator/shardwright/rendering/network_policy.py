@@ -32,8 +32,8 @@ def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any
 
 
 def _from_clients(rules: NetworkRules) -> dict[str, Any]:
-    """Return who may ask the engine: metrics are read at the port of requests, so everybody may
-    where clients are everybody.
+    """Return who may ask the engine: metrics are read at the port of requests, so everybody may if
+    clients are everybody.
     """
     return {"from": [*rules.clients, *rules.metrics]} if rules.clients else {}
 

@@ -67,7 +67,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return where they are mounted."""
+    """Return their mounts."""
     return [
         {"name": volume["name"], "mountPath": CA_DIR, "readOnly": True}
         for volume in volumes(deployment)

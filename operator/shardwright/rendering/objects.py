@@ -213,9 +213,9 @@ def claim_template(
 
 
 def asked_of(plan: Plan, deployment: Deployment, group: int) -> str:
-    """Return the hash of what the pods of a group are asked for, empty if nobody asks.
+    """Return the hash of the request for a group's pods, empty if nobody asks.
 
-    A group that had sought nodes stays what it was when it has found them.
+    A group that had sought nodes stays as it was when it has found them.
     """
     if not deployment.groups.asked:
         return ""

@@ -21,7 +21,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return where the engine's container has them."""
+    """Return their mounts in the engine's container."""
     return [
         {
             "name": f"{PREFIX}{item.name}",

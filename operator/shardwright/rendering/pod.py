@@ -507,7 +507,7 @@ def _container_security(
 
 
 def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the name of the pod, where folders are named after it: it must stand before its
+    """Return the name of the pod, if folders are named after it: it must stand before its
     references.
     """
     return (

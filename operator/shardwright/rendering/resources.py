@@ -124,7 +124,7 @@ def _disk_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
 
 def _more(stated: str | None, kept: int) -> str | None:
     """Return memory that a user states for a pod with the K/V that is kept beside it; as it is
-    written where none is.
+    written if none is.
 
     >>> _more("64Gi", 2 * GIB), _more("1.5Gi", GIB), _more("500M", 0), _more(None, GIB)
     ('66Gi', '2560Mi', '500M', None)

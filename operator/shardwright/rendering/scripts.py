@@ -125,7 +125,7 @@ class RankNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptPaths:
-    """Where a pod has the files that its scripts read and write; each is a volume or a file of a
+    """The paths of the files that a pod's scripts read and write; each is a volume or a file of a
     volume.
     """
 
@@ -184,7 +184,7 @@ class TokenWatch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings:
     """The knowledge of the scripts of one resource: ranks of a group (nodes) and their workers, and
-    by topic how they meet, where their files are, and how long they wait.
+    by topic how they meet, the paths of their files, and how long they wait.
 
     ``engine`` is the folder of its own parts of the scripts, ``api_key_variable`` holds the key
     that clients must send, if the resource ``demands_key``. Of a group that has attention replicas

@@ -1,5 +1,5 @@
-"""Where the engine finds weights, adapters and a draft model: volumes, mounts, folders, downloads
-before it starts.
+"""The engine's weights, adapters and draft model: volumes, mounts, folders, downloads before it
+starts.
 
 That there is room and a right to read is not checked here.
 """
@@ -74,7 +74,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return where they are mounted."""
+    """Return their mounts."""
     names = [
         *(() if deployment.weights.weights_image is None else (_MODELS,)),
         *_claims(deployment).values(),

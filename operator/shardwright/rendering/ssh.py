@@ -64,7 +64,7 @@ def volumes(plan: Plan, deployment: Deployment, scripts: str) -> list[dict[str, 
 
 
 def mounts(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    """Return where the engine's container has the key and the entry of its user."""
+    """Return the mounts of the key and of its user's entry in the engine's container."""
     if not joins(plan, deployment):
         return []
     return [

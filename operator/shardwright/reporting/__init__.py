@@ -2,7 +2,8 @@
 
 ``explanation`` sorts a report into the questions that people ask, as values. ``text``, ``markdown``
 and the page of ``pages/`` are forms of that one value, so they cannot disagree. Every figure is
-rounded to what it is worth and carries its band and its basis (``figures``, ``confidence``).
+rounded to the digits that it is worth and carries its band and its basis (``figures``,
+``confidence``).
 
 ``lines`` wraps words with roles to a width; colours belong to whoever prints.
 """

@@ -1,5 +1,5 @@
-"""All layouts that were considered, as points of the trade-off between what a GPU gives and what a
-user gets.
+"""All layouts that were considered, as points of the trade-off between tokens per second of a GPU
+and of a user.
 
 None is left out for being ruled out: it is there with the reasons.
 """

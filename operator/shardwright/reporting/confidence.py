@@ -1,4 +1,4 @@
-"""How sure the figures of a plan are: each with its band and what it rests on.
+"""How sure the figures of a plan are: each with its band and its basis.
 
 No band is made here: the plan brings each.
 """

@@ -1,5 +1,5 @@
-"""A report, sorted into what a person asks: what, where, does it fit, how fast, why, what else, why
-not.
+"""A report, sorted into a person's questions: what, where, does it fit, how fast, why, what else,
+why not.
 
 Text, terminal and later HTML show this value; none of them looks into the report again.
 """
@@ -40,7 +40,7 @@ from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
 from shardwright.reporting.times import TimeSplit, time_split
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
-MOST_FACTS: Final = 3  #: what is said of the nodes for one reason; the rest is counted
+MOST_FACTS: Final = 3  #: facts on the nodes for one reason; the rest is counted
 _ALL_OF_IT: Final = (
     1 - 1e-6
 )  #: share of an offered rate that is all of it but for rounding
@@ -98,7 +98,7 @@ class OtherLayout:
     output: str
     per_token: str
     loses: str
-    cost: str = ""  # of a million output tokens; empty where the nodes state no price
+    cost: str = ""  # of a million output tokens; empty if the nodes state no price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +107,10 @@ class Explanation:
 
     ``fits`` says whether there is a plan. ``ruled_out`` counts all candidates that cannot run,
     ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes
-    cannot be used. ``times`` compares where time goes, ``sure`` says how sure each figure is.
-    ``pool`` is the plan's own, empty if there is none. ``ranks`` are what each rank of a replica
-    holds, ``links`` what they say to each other, ``candidates`` all that was considered: they are
-    for pictures and programs, text leaves them out.
+    cannot be used. ``times`` compares the parts of a token's time, ``sure`` says how sure each
+    figure is. ``pool`` is the plan's own, empty if there is none. ``ranks`` are the shares of the
+    model on each rank of a replica, ``links`` the traffic among them, ``candidates`` all that was
+    considered: they are for pictures and programs, text leaves them out.
     """
 
     fits: bool
@@ -152,7 +152,7 @@ def with_drawings(
     inventory: Inventory,
     surveyed: tuple[Surveyed, ...],
 ) -> Explanation:
-    """Return an explanation with what pictures and programs want beside it: ranks, links and all
+    """Return an explanation with the parts for pictures and programs: ranks, links and all
     candidates.
     """
     plan, candidates = report.outcome, draw_candidates(surveyed, report)
@@ -221,7 +221,7 @@ def _explain_no_plan(
 
 
 def _outlook(outcome: NoPlan) -> str:
-    """Say whether waiting helps, and for what."""
+    """Say whether it helps to wait, and for which event."""
     if outcome.awaits_nodes:
         return "waiting helps once GPU nodes are added, by an autoscaler too"
     if outcome.heals_by_itself:
@@ -281,7 +281,7 @@ def _arrivals(load: Workload) -> str:
 
 
 def _shortcuts(load: Workload) -> str:
-    """Say what is not computed anew or guessed ahead."""
+    """Say the share of the input that is cached, and the tokens that are drafted."""
     cached = (
         f", {load.prefix_cache_hit_rate:.0%} of the input cached"
         if load.prefix_cache_hit_rate
@@ -342,7 +342,7 @@ def _latency(plan: Plan, request: Request | None) -> str:
 
 
 def _percentiles(speed: Performance, request: Request | None) -> str:
-    """Say the percentiles where a limit speaks of them."""
+    """Say the percentiles if a limit is on them."""
     if (
         request is None
         or request.objective.statistic is Statistic.MEAN
@@ -369,8 +369,8 @@ def _cost(plan: Plan) -> Iterator[Fact]:
 
 
 def _stages(plan: Plan) -> Iterator[Fact]:
-    """Say how many micro-batches keep the stages of a pipeline busy, and what of a token's time
-    they wait for each other.
+    """Say how many micro-batches keep the stages of a pipeline busy, and the share of a token's
+    time in which they wait for each other.
     """
     stages, speed = plan.layout.pipeline, plan.performance
     if stages > 1:
@@ -427,7 +427,7 @@ def _links(plan: Plan, pool: Pool | None) -> str:
 
 
 def _expert_link(plan: Plan, pool: Pool | None) -> str:
-    """Say over what the attention replicas of a group send tokens to their experts."""
+    """Say over which link the attention replicas of a group send tokens to their experts."""
     if pool is not None:
         return f"over {expert_link(plan, pool)}"
     return (

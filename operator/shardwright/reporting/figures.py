@@ -1,6 +1,7 @@
-"""Figures as a person reads them: rounded to what they are worth, with their band and their basis.
+"""Figures as a person reads them: rounded to the digits that they are worth, with their band and
+their basis.
 
-For people alone: what a program reads is not rounded by it.
+For people alone: figures for programs are not rounded by it.
 """
 
 from math import floor, log10
@@ -51,13 +52,13 @@ def format_seconds(seconds: float) -> str:
         return f"{format_count(seconds * 1000, digits=2)} ms"
     return (
         f"{seconds:,.0f} s"
-        if seconds >= 100  # noqa: PLR2004 - where two digits are no longer enough
+        if seconds >= 100  # noqa: PLR2004 - from here two digits are not enough
         else f"{format_count(seconds, digits=2)} s"
     )
 
 
 def format_output(performance: Performance) -> str:
-    """Return the output tokens per second with the 80% band and what it rests on."""
+    """Return the output tokens per second with the 80% band and its basis."""
     band = f"{format_count(performance.low, digits=2)}\N{EN DASH}{format_count(performance.high, digits=2)}"  # noqa: E501 - a format in one piece
     return (
         f"about {format_count(performance.output_tokens_per_second)} tok/s ({band}, {performance.basis}"  # noqa: E501 - a format in one piece

@@ -36,13 +36,13 @@ ASCII: Final = str.maketrans(
         "\N{HORIZONTAL ELLIPSIS}": "...",
     }
 )
-"""What a stream that cannot encode the signs of this package gets instead:
+"""The substitutes for a stream that cannot encode the signs of this package:
 ``text.translate(ASCII)``.
 """
 
 
 class Role(StrEnum):
-    """What a word is for; a terminal gives each role a colour, plain text drops it."""
+    """The role of a word; a terminal gives each role a colour, plain text drops it."""
 
     PLAIN = "plain"
     HEADLINE = "headline"
@@ -108,7 +108,7 @@ def paragraph(
     text: str, *, width: int, first: Sequence[Span] = (), role: Role = Role.PLAIN
 ) -> list[Line]:
     """Return text wrapped behind ``first``, with the following lines under its start; under
-    ``first`` where that is long.
+    ``first`` if that is long.
 
     >>> [
     ...     one.plain()
@@ -177,7 +177,7 @@ def _continued(command: str, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Return text in rows of so many columns at most; where signs take two, each row has half as
+    """Return text in rows of so many columns at most; if signs take two, each row has half as
     many.
     """
     return wrap(
@@ -188,8 +188,8 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def clipped(one: Line, width: int) -> Line:
-    """Return a line that is no wider than that; what is cut off ends in an ellipsis. A command and
-    a line of a listing stay whole: a terminal wraps them.
+    """Return a line that is no wider than that; a line that is cut ends in an ellipsis. A command
+    and a line of a listing stay whole: a terminal wraps them.
 
     >>> (
     ...     clipped(line("tensor ", "eight"), 9).plain(),

@@ -1,4 +1,5 @@
-"""What every rank of a replica holds, and the links among them with how busy they are.
+"""The share of the model on every rank of a replica, and the links among them with how busy they
+are.
 
 One replica stands for all, which are alike; nothing is timed here.
 """
@@ -51,9 +52,9 @@ class DrawnRank:
 class DrawnLink:
     """Traffic of one kind among the ranks of a replica.
 
-    ``name`` is the slowest link that it crosses, ``bytes_per_second`` what that link carries for
-    one GPU in one direction (None: not known). ``seconds`` of a token's time it is busy, which is
-    ``busy`` as a share.
+    ``name`` is the slowest link that it crosses, ``bytes_per_second`` its rate for one GPU in one
+    direction (None: not known). ``seconds`` of a token's time it is busy, which is ``busy`` as a
+    share.
     """
 
     kind: str  # tensor, context, experts, pipeline
@@ -124,8 +125,7 @@ def _kv_heads(
 
 
 def _dealt(count: int, ranks: int, rank: int) -> tuple[int, int] | None:
-    """Return the first and the last of what a rank gets where the first ranks take what does not
-    divide.
+    """Return the first and the last item of a rank, if the first ranks take the remainder.
 
     >>> [_dealt(10, 4, rank) for rank in range(4)], _dealt(1, 2, 1)
     ([(0, 2), (3, 5), (6, 7), (8, 9)], None)

@@ -1,4 +1,4 @@
-"""What ruled layouts and nodes out, as the verb of a sentence: "31 exceed GPU memory".
+"""The reasons that ruled layouts and nodes out, as the verb of a sentence: "31 exceed GPU memory".
 
 A code without a phrase is one of nodes, and spelled out word by word.
 """
@@ -22,9 +22,9 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "BudgetExceeded": "exceed the budget",
         "ContextDegreeImpossible": "cannot share the K/V cache among the ranks",
         "DraftExcludesAttentionData": "use attention data parallelism beside a draft model",
-        "DraftExcludesContext": "share the K/V cache among the ranks beside what drafts",
-        "DraftExcludesPipeline": "use pipeline stages beside what drafts",
-        "DraftNotDivisible": "do not divide what drafts",
+        "DraftExcludesContext": "share the K/V cache among the ranks beside a drafter",
+        "DraftExcludesPipeline": "use pipeline stages beside a drafter",
+        "DraftNotDivisible": "do not divide the drafter",
         "DtypeNotSupported": "need a number format that the GPU does not have",
         "EngineImageMissing": "need an engine image for other GPUs",
         "ExpertDegreeImpossible": "have an impossible expert degree",

@@ -1,5 +1,4 @@
-"""An explanation as lines of text: overview, drawing, memory bars, why, what else, what was ruled
-out.
+"""An explanation as lines of text: overview, drawing, memory bars, reasons, runners-up, exclusions.
 
 A section that has nothing to say is left out.
 """
@@ -59,7 +58,7 @@ def to_lines(
 ) -> list[Line]:
     """Return the explanation, ready to print; sections that have nothing to say are left out.
 
-    ``full`` adds where time goes and how sure the figures are.
+    ``full`` adds the parts of a token's time and how sure the figures are.
     """
     sections = (
         _headline(explanation, title, width),
@@ -132,8 +131,8 @@ def _bullets(
 
 
 def _drawing(nodes: tuple[DrawnNode, ...], width: int) -> list[Line]:
-    """Draw each node as its GPUs, one sign per GPU: the number of its stage, a cross where it is
-    somebody else's, a dot.
+    """Draw each node as its GPUs, one sign per GPU: the number of its stage (a square if there is
+    one stage), a cross if it is somebody else's, else a dot.
     """
     if not nodes:
         return []
@@ -220,8 +219,8 @@ def _elide(name: str, room: int) -> str:
 
 
 def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
-    """Draw a bar for each stage beside its figures: under the names of the parts where they have
-    room, or under their signs.
+    """Draw a bar for each stage beside its figures: under the names of the parts if they have room,
+    else under their signs.
     """
     if not bars:
         return []
@@ -257,7 +256,7 @@ def _memory_rows(
 
 
 def _legend() -> Line:
-    """Return what each sign of a bar stands for."""
+    """Return the meanings of the signs of a bar."""
     said = (
         (Span(f"{', ' if index else ''}{name} "), Span(BLOCKS[role], role))
         for index, (name, role) in enumerate(PARTS)
@@ -282,7 +281,7 @@ def _bar(bar: MemoryBar, cells: int) -> tuple[Span, ...]:
     """Return the bar of a stage: as many signs as cells, at least one for each part that holds
     anything.
 
-    The part with the most signs gives up what the smallest ones are given.
+    The part with the most signs gives up those that the smallest ones are given.
     """
     parts = [(role, max(count, 0)) for role, count in _parts(bar)]
     total = sum(count for _, count in parts) or 1
@@ -295,7 +294,7 @@ def _bar(bar: MemoryBar, cells: int) -> tuple[Span, ...]:
 
 
 def _alternatives(explanation: Explanation, width: int) -> list[Line]:
-    """List the runners-up; pools and prices have a column where they tell layouts apart."""
+    """List the runners-up; pools and prices have a column if they tell layouts apart."""
     others = explanation.alternatives
     if not others:
         return []

@@ -1,4 +1,4 @@
-"""Where the time of an output token goes, side by side for the chosen layout and the runners-up.
+"""The parts of the time of an output token, side by side for the chosen layout and the runners-up.
 
 No time is worked out here: the plan and its runners-up bring theirs.
 """
@@ -54,8 +54,8 @@ def time_split(plan: Plan, report: Report) -> TimeSplit:
 
 
 def _named(other: Alternative, plan: Plan) -> str:
-    """Return the layout, with its pool where that is not the plan's: the same layout may run on
-    other GPUs.
+    """Return the layout, with its pool if that is not the plan's: the same layout may run on other
+    GPUs.
     """
     elsewhere = f" on {other.pool}" if other.pool != plan.pool else ""
     return f"{format_layout(other.layout)}{elsewhere}"

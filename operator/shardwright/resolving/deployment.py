@@ -66,7 +66,7 @@ def to_deployment(
     newest that is known.
 
     ``stored_quantization`` is how the config says that the weights are stored (None: not
-    quantized): what is stored quantized is not quantized again.
+    quantized): quantized weights are not quantized again.
     """
     spec, metadata = resource.spec, resource.metadata
     return Deployment(
@@ -330,7 +330,7 @@ def _adapters(model: Model) -> Adapters:
 
 
 def _source_of(adapter: WireAdapter) -> ClaimPath | HubCommit:
-    """Return where an adapter comes from; a rule has seen to it that it comes from somewhere."""
+    """Return the source of an adapter; a rule has seen to it that it has one."""
     if adapter.pvc is not None:
         return _folder_of(adapter.pvc)
     assert adapter.hugging_face is not None  # noqa: S101 - for the type checker
@@ -338,7 +338,7 @@ def _source_of(adapter: WireAdapter) -> ClaimPath | HubCommit:
 
 
 def _draft_source(draft: DraftHead) -> ClaimPath | HubCommit:
-    """Return where a draft model comes from; a rule has seen to it that it comes from somewhere."""
+    """Return the source of a draft model; a rule has seen to it that it has one."""
     if draft.pvc is not None:
         return _folder_of(draft.pvc)
     assert draft.revision is not None  # noqa: S101 - for the type checker

@@ -1,4 +1,5 @@
-"""Which engine, in which version, and does it take what is asked of it beside a plan.
+"""Which engine, in which version, and does it take the options that a resource asks for beside a
+plan.
 
 Raises an ``InputError`` with everything that is refused, not the first of it alone.
 """
@@ -171,8 +172,8 @@ def leaves_version_open(engine: wire.Engine) -> bool:
 
 
 def version_of(spec: Spec, question: Question, kept_version: str | None = None) -> str:
-    """Return the version, once it is known to take what the resource and the administrator's
-    defaults ask of it.
+    """Return the version, once it is known to take the options of the resource and of the
+    administrator's defaults.
 
     ``spec`` is that of the question with the administrator's defaults in it, ``kept_version`` the
     version to keep.
@@ -220,7 +221,7 @@ def engine_text_max_bytes(spec: Spec) -> int:
 
 
 def _check_text(spec: Spec) -> Iterator[Problem]:
-    """Yield that what all groups have in their templates is more than the operator can hold."""
+    """Yield that the text in the templates of all groups is more than the operator can hold."""
     variables = ((variable.name, variable.value) for variable in spec.engine.env)
     arguments = ((name, str(value)) for name, value in spec.engine.args.items())
     pod = spec.pod or unsaid(Pod)
@@ -280,8 +281,8 @@ def unadmitted_images(
 
 
 def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
-    """Yield what a resource names and the administrator does not admit; what his defaults name, he
-    has admitted.
+    """Yield the names in a resource that the administrator does not admit; he has admitted those in
+    his defaults.
     """
     own, namespace, settings = (
         question.resource.spec,

@@ -1,5 +1,5 @@
-"""Which config is to be read from the hub for a resource whose model nobody has given one of, and
-where it is kept then.
+"""The config to read from the hub for a resource whose model has none, and the ConfigMap that keeps
+it then.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ class Unread(Problem):
 
 
 def source_of(resource: ShardedModel) -> ConfigMapSource | None:
-    """Return where the config of a resource is, or would be kept that was read from the hub; None
-    if its spec has it.
+    """Return the ConfigMap and the key of a resource's config, or of the one that would keep a
+    config from the hub; None if its spec has it.
     """
     model = resource.spec.model
     reference = model.config_map_ref
@@ -46,7 +46,7 @@ def source_of(resource: ShardedModel) -> ConfigMapSource | None:
 
 
 def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapSource | None:
-    """Return the same for ``spec.model`` as the API server holds it: what is wrong with it is said
+    """Return the same for ``spec.model`` as the API server holds it: its faults are reported
     elsewhere.
     """
     if reference := model.get("configMapRef"):
@@ -58,8 +58,8 @@ def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapSource | None
 
 
 def unknown(question: Question, spec: Spec) -> Problem:
-    """Return the problem of a model that is in no catalogue: with what to read, if that is wanted
-    and the hub has its weights.
+    """Return the problem of a model that is in no catalogue: with the files to read, if that is
+    wanted and the hub has its weights.
 
     ``spec`` is that of the question with the administrator's defaults in it.
     """
@@ -96,8 +96,8 @@ def unknown(question: Question, spec: Spec) -> Problem:
 
 
 def unread(problems: object) -> Unread | None:
-    """Return the model that can be read from the hub, of what a resource resolves to; None if that
-    is not what it lacks.
+    """Return the problem of a model that can be read from the hub, if it is the only one of a
+    resource; else None.
     """
     if not isinstance(problems, tuple) or len(problems) != 1:
         return None

@@ -1,4 +1,6 @@
-"""Hashes of a question: they change with what makes a new plan necessary, and with nothing else."""
+"""Hashes of a question: they change with all that makes a new plan necessary, and with nothing
+else.
+"""
 
 import hashlib
 import json

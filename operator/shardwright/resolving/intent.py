@@ -1,5 +1,5 @@
-"""What the user wants done with a plan, beside what it is made from: whether and how its groups
-run, change and start again.
+"""The user's intent for a plan: whether and how its groups run, change and start again. The plan is
+made from other fields.
 
 Values that make no sense have been refused by the schema, and are not looked at again.
 """
@@ -15,7 +15,7 @@ from shardwright.api.spec import Budget, PlacementRules, Spec
 
 
 class Replan(StrEnum):
-    """What a change of the cluster may do (``spec.replan``)."""
+    """The permitted effect of a change of the cluster (``spec.replan``)."""
 
     NEVER = "Never"
     WHEN_INVALID = "WhenInvalid"
@@ -42,17 +42,17 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What is wanted of a plan once there is one.
+    """The user's intent for a plan once there is one.
 
     ``plan_only``: it is shown, no pod is made and no GPU is held. ``paused``: nothing that exists
-    is changed. ``replicas`` is the number of groups that the user names; where the plan ``fills`` a
+    is changed. ``replicas`` is the number of groups that the user names; if the plan ``fills`` a
     budget, it says how many. ``scheduler`` is who is told that the pods of a group belong together
     (None: nobody). ``shares_claim``: pods mount a claim that there is (weights, adapters, a user's
     own volume), which may be one that a single node mounts. ``max_unavailable`` and ``max_surge``
     are how many groups may be without service at once, and beside their former selves, in a
     rollout. ``keeps_templates``: groups stay as another release of the operator has made them until
     they restart. ``min_ready_seconds`` is how long a group serves before the next one is stopped,
-    ``progress_deadline_seconds`` how long a start may take (None: what follows from the bytes to
+    ``progress_deadline_seconds`` how long a start may take (None: as follows from the bytes to
     load). Groups below the index ``partition`` keep the pods that they have. ``rolls_back``: a
     change with which a group does not come up is taken back.
     """

@@ -45,7 +45,7 @@ def stored_model(question: Question, spec: Spec) -> ModelSpec:
     catalogue.
 
     ``spec`` is that of the question with the administrator's defaults in it. A config that was read
-    from the hub before, as its signature proves, goes on counting where the catalogue of a later
+    from the hub before, as its signature proves, goes on counting if the catalogue of a later
     release has the model, too.
 
     Raises:
@@ -72,7 +72,7 @@ def held_model(stored: ModelSpec, model: Model, pins: Pins) -> ModelSpec:
     """Return a model as the engine holds it: quantized as the spec says, computed in a type, with
     as much of its towers.
 
-    ``pins`` are what the engine's arguments say; ``spec.model.quantization`` goes before the type
+    ``pins`` are those of the engine's arguments; ``spec.model.quantization`` goes before the type
     to compute in.
 
     Raises:
@@ -95,8 +95,8 @@ def held_model(stored: ModelSpec, model: Model, pins: Pins) -> ModelSpec:
 def drafter_for(
     spec: Spec, question: Question, model: ModelSpec, traits: EngineTraits, pins: Pins
 ) -> Drafter | None:
-    """Return what drafts, once it is known that it can draft for ``model``; None if nothing does,
-    or where drafts are looked up in the prompt.
+    """Return the drafter, once it is known that it can draft for ``model``; None if there is none,
+    or if drafts are looked up in the prompt.
 
     Raises:
         InputError: An id is unknown, a config cannot be used, or it cannot draft for this model in
@@ -174,7 +174,7 @@ def _read_known(
     assert entry is not None  # noqa: S101 - it was found before
     return (
         _read(entry.config, model_id, f"{path}.id")
-        # Only what is built in is kept: in a catalogue of the administrator an id may change its
+        # Only built-in models are kept: in a catalogue of the administrator an id may change its
         # config.
         if model_id in catalogue
         else _built_in(model_id, f"{path}.id")

@@ -15,12 +15,12 @@ from shardwright.rendering.fetch_job import Fetcher
 class Question:
     """A resource and the texts that it refers to.
 
-    ``config_text`` is what stands in the ConfigMap that ``configMapRef`` names, or in the one in
-    which a config is kept that was read from the hub; None if it is not there. ``kept_version`` is
-    the engine's version that its plan of record has where the spec leaves it open (None: the newest
-    known). ``catalogue`` are the administrator's own models by id, beside the built-in ones:
-    config.json contents; ``settings`` what the administrator says for all resources. ``fetcher`` is
-    what reads configs from the hub (None: nothing).
+    ``config_text`` is the text in the ConfigMap that ``configMapRef`` names, or in the one that
+    keeps a config from the hub; None if it is not there. ``kept_version`` is the engine's version
+    in its plan of record, if the spec leaves it open (None: the newest known). ``catalogue`` are
+    the administrator's own models by id, beside the built-in ones: config.json contents;
+    ``settings`` are his for all resources. ``fetcher`` reads configs from the hub (None: nothing
+    does).
     """
 
     resource: ShardedModel

@@ -1,5 +1,5 @@
-"""What there is for a subject, and what its plan keeps: the GPUs of the cluster, told apart by
-group and generation.
+"""The GPUs of the cluster for a subject, and those that its plan keeps, told apart by group and
+generation.
 
 Pods that cannot be listed are no error: their GPUs count as free.
 """
@@ -41,10 +41,10 @@ def take_stock(
         reservations: GPUs that plans of record keep, its own among them.
         beside: The number of a group that is to have a second place: then all pods of its own hold
             their GPUs, too.
-        vacated: Whether former generations of its own groups count as gone; they hold what they
-            hold until they are.
+        vacated: Whether former generations of its own groups count as gone; else they hold their
+            GPUs.
     """
-    # What pods are labelled with.
+    # As in the labels of pods.
     own = (
         subject.owner.namespace,
         base_name(subject.owner.name),
@@ -74,7 +74,7 @@ def reservations_of(
     generations: Sequence[int] = (),
     released: Collection[int] = (),
 ) -> Iterator[Reservation]:
-    """Yield what a plan keeps for ``owner`` (namespace, base name): its GPUs on every node of every
+    """Yield the GPUs that a plan keeps for ``owner`` (namespace, base name) on every node of every
     group.
 
     ``generations`` are those that its groups are of at least (empty: the first), ``released`` the
@@ -102,7 +102,7 @@ def _by_generation(
     """Return both with generations told apart: a plan keeps GPUs for the latest of a group, earlier
     ones have their own.
 
-    Pods of earlier generations of ``own`` count as anybody's: what they hold is not free for it.
+    Pods of earlier generations of ``own`` count as anybody's: their GPUs are not free for it.
     """
     latest: dict[tuple[tuple[str, str] | None, str], int] = {}
     for owner, group in (

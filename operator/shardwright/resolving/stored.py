@@ -16,8 +16,8 @@ from shardwright.resolving.subject import Subject, resolve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administration:
-    """What holds for all resources: models by id beside the built-in ones, settings, and what can
-    read configs from the hub.
+    """The administrator's part for all resources: models by id beside the built-in ones, settings,
+    and the fetcher of configs from the hub.
     """
 
     catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -31,10 +31,10 @@ def resolve_stored(
     administration: Administration,
     kept_version: str | None = None,
 ) -> Subject | tuple[Problem, ...]:
-    """Return the subject of a resource, or what its user must correct.
+    """Return the subject of a resource, or the problems that its user must correct.
 
-    ``config_text`` is what the ConfigMap of its config holds, ``kept_version`` the engine's version
-    that it has had by default so far.
+    ``config_text`` is the text in the ConfigMap of its config, ``kept_version`` the engine's
+    version that it has had by default so far.
     """
     try:
         question = Question(

@@ -37,15 +37,15 @@ class Subject:
     """All that planning, rendering and reconciling need of a resource.
 
     ``owner`` is the resource at its ``generation``. ``model`` is as the engine holds it.
-    ``request``, ``traits`` and ``terms`` are what the planner is asked, ``deployment`` is how to
-    run what it answers, and ``intent`` what to do with it. ``defaulted`` are the paths of what came
+    ``request``, ``traits`` and ``terms`` are the question to the planner, ``deployment`` is how to
+    run its plan, and ``intent`` what to do with it. ``defaulted`` are the paths of fields that came
     from the administrator's defaults.
 
     ``input_hash`` changes with everything that makes a new plan necessary (the spec but for
     :data:`~shardwright.resolving.hashes.NOT_PLANNED_WITH`, the model's config, the engine version),
     ``cut_hash`` with all of it but the number of replicas. ``default_version`` is the engine's
-    version where the spec leaves it open (empty: it does not). ``unadmitted`` says by the resource
-    of GPUs why the engine's image for them must not be run.
+    version if the spec leaves it open (empty: it does not). ``unadmitted`` says by the resource of
+    GPUs why the engine's image for them must not be run.
     """
 
     owner: Owner

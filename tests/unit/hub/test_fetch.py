@@ -382,14 +382,14 @@ def test_what_is_not_http_is_no_answer(hub: LoopbackHub) -> None:
 @pytest.mark.parametrize(
     ("location", "limit"),
     [
-        ("file:///etc/passwd", "redirects to what is no address"),
+        ("file:///etc/passwd", "redirects to an invalid address"),
         ("ftp://127.0.0.1/config.json", "redirects to another protocol than HTTPS"),
         ("gopher://127.0.0.1/", "redirects to another protocol than HTTPS"),
-        ("http://user:word@127.0.0.1/", "redirects to what is no address"),
-        ("http://127.0.0.1:99999/", "redirects to what is no address"),
-        ("http://[::1/", "redirects to what is no address"),
-        ("/a b", "redirects to what is no address"),
-        ("", "redirects to what is no address"),
+        ("http://user:word@127.0.0.1/", "redirects to an invalid address"),
+        ("http://127.0.0.1:99999/", "redirects to an invalid address"),
+        ("http://[::1/", "redirects to an invalid address"),
+        ("/a b", "redirects to an invalid address"),
+        ("", "redirects to an invalid address"),
         (RESOLVED, "redirects more than 5 times"),
     ],
 )

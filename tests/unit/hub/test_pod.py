@@ -186,7 +186,7 @@ ODD = {
     ),
     "a redirect to a file": (
         giving(b"", 302, Location="file:///etc/passwd"),
-        "HubAnswerInvalid: HUB redirects to what is no address",
+        "HubAnswerInvalid: HUB redirects to an invalid address",
     ),
     "no JSON": (
         giving(b"<html>\x1b[31m", X_Repo_Commit=COMMIT),

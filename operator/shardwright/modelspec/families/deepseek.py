@@ -1,7 +1,7 @@
 """DeepSeek-V2 to V3.2, Kimi-K2 and GLM-5: latent attention, shared experts, the first layers dense.
 
-From V3.2 on an indexer in (most) layers selects what is attended; its keys stand in the cache
-beside the latent vectors.
+From V3.2 on an indexer in (most) layers selects the tokens to attend to; its keys stand in the
+cache beside the latent vectors.
 """
 
 from collections.abc import Callable
@@ -67,7 +67,9 @@ def _queries(shape: Shape, attention: LatentAttention) -> Tensors:
 
 
 def latent_tensors(shape: Shape, attention: LatentAttention) -> Tensors:
-    """Return queries, the latent vector, what it is expanded to, and the output projection."""
+    """Return queries, the latent vector, its expansion to keys and values, and the output
+    projection.
+    """
     latent, heads = attention.kv_lora_rank, attention.heads
     key_values = heads * (attention.nope_dim + attention.value_head_dim)
     return (

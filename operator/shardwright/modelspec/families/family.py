@@ -1,4 +1,4 @@
-"""What a family is, and the fields that nearly all of them share.
+"""The type of a family, and the fields that nearly all of them share.
 
 Refuses K/V heads that do not divide the heads, and a Qwen whose window holds for some layers only.
 """
@@ -20,15 +20,15 @@ class Family:
     """How the configs of one architecture are read.
 
     ``blocks`` reads the family's own fields and returns the layer at an index. ``tied`` is whether
-    embedding and head are one matrix where the config does not say. ``defaults`` are the values
-    that the architecture's own config class (transformers 5) fills in for fields that a config
-    leaves out, not for those that it sets to null. ``names`` are what the architecture's configs
-    call the fields that most others name alike, the first one that is there counts; a dot leads
-    into a section. ``ignores`` are fields that the engine's class does not read. ``ends`` are
-    tensors before the first or after the last layer beside embedding, final norm and head.
-    ``predictor`` is how layers for multi-token prediction are read (None: they are not).
-    ``warnings`` say what was read in the generic way or is not known; they widen the band of a
-    prediction, and may name the ``{architecture}``.
+    embedding and head are one matrix if the config does not say. ``defaults`` are the values that
+    the architecture's own config class (transformers 5) fills in for fields that a config leaves
+    out, not for those that it sets to null. ``names`` are the architecture's names of fields that
+    most others name alike, and the first one that is there counts; a dot leads into a section.
+    ``ignores`` are fields that the engine's class does not read. ``ends`` are tensors before the
+    first or after the last layer beside embedding, final norm and head. ``predictor`` is how layers
+    for multi-token prediction are read (None: they are not). ``warnings`` name the parts that were
+    read in the generic way or are not known; they widen the band of a prediction, and may name the
+    ``{architecture}``.
     """
 
     blocks: Callable[[Fields, "Shape"], Blocks]
@@ -66,8 +66,8 @@ class Predictor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tower:
-    """The vision tower of a multimodal family: 3 ``matrices`` where its feed-forward blocks are
-    gated, else 2.
+    """The vision tower of a multimodal family: 3 ``matrices`` if its feed-forward blocks are gated,
+    else 2.
 
     ``split`` is whether tensor parallelism cuts it or every rank holds it whole.
     """
@@ -78,9 +78,7 @@ class Tower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The fields that every decoder has; values are as wide as keys where ``value_head_dim`` is
-    0.
-    """
+    """The fields that every decoder has; values are as wide as keys if ``value_head_dim`` is 0."""
 
     hidden: int
     layers: int

@@ -27,8 +27,9 @@ from shardwright.modelspec.tensors import (
 )
 
 _FULL_EVERY = 4
-"""Layers without positions (and with full attention) where the config lists none: every fourth.
-Source: transformers ``Llama4TextConfig.no_rope_layer_interval``."""
+"""Layers without positions (and with full attention) if the config lists none: every fourth.
+Source: transformers ``Llama4TextConfig.no_rope_layer_interval``.
+"""
 
 
 def _experts(fields: Fields) -> ExpertFeedForward:

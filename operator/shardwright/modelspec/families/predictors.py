@@ -1,5 +1,5 @@
-"""Layers for multi-token prediction (MTP): which decoder layer they repeat, and what stands beside
-it.
+"""Layers for multi-token prediction (MTP): the decoder layer that they repeat, and the tensors
+beside it.
 
 As vLLM 0.33 makes them. Embedding and output head are those of the model: the engine makes both and
 gives them back when the weights are loaded
@@ -32,7 +32,9 @@ def _deepseek(shape: Shape) -> Tensors:
 
 
 def _first_whole(blocks: Blocks, layers: int) -> Block:
-    """Return the first layer that keeps keys and values: what predicts has no recurrent state."""
+    """Return the first layer that keeps keys and values: layers that predict have no recurrent
+    state.
+    """
     stack = (blocks(layer) for layer in range(layers))
     return next(
         (

@@ -24,7 +24,7 @@ def tower_weights(
     """Return the tower as one matrix; nothing if no size is stated.
 
     Attention and feed-forward blocks, position table and the projector to the language model:
-    within 2% of what vLLM 0.32 builds for Qwen3.5, Kimi-K2.5 and Gemma 4.
+    within 2% of the towers that vLLM 0.32 builds for Qwen3.5, Kimi-K2.5 and Gemma 4.
     """
     layers = _first(config, _LAYERS, LAYERS)
     hidden = _first(config, _HIDDEN, WIDTH)
