@@ -41,6 +41,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "KvCacheTooSmall": "leave too little for the K/V cache",
         "KvHeadsNotDivisible": "do not divide the K/V heads",
         "MaxModelLenTooLong": "exceed the model's context",
+        "MigSlicesJoined": "join slices of a GPU (MIG)",
         "MoreStagesThanLayers": "have more stages than layers",
         "NetworkResourceMissing": "need network devices that the nodes do not offer",
         "PartitionImpossible": "split other layers than the model's over the stages",
