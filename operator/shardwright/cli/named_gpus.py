@@ -24,6 +24,7 @@ from shardwright.hardware.slices import (
     named_profile,
     slice_of,
     slices_of_gpu,
+    unknown_slices,
 )
 
 if TYPE_CHECKING:
@@ -222,7 +223,8 @@ def _not_planned(gpu: Gpu, profile: str, example: str) -> Problem | None:
             limit=f"cannot be planned, only GPUs of {' and '.join(VENDORS.values())}",
             remedy="'shardwright gpus' lists those that can",
         )
-    return None
+    problem = unknown_slices(gpu) if profile else None
+    return replace(problem, path=GPUS) if problem else None
 
 
 def _sliced(named: NamedGpus, profile: str) -> NamedGpus:
@@ -321,20 +323,28 @@ def _part_of_board(gpu: Gpu, gpus: int) -> bool:
     )
 
 
-def profile_of(named: Iterable[NamedGpus]) -> str | None:
-    """Return the MIG profile of GPUs, empty if they are whole, None if they are not all alike."""
+def on_named_slices(subject: Subject, named: Iterable[NamedGpus]) -> Subject:
+    """Return the same on slices (MIG) of the profile that all named GPUs have, or on whole GPUs if
+    all are whole.
+    """
     profiles = {gpus.gpu.mig_profile for gpus in named}
-    return profiles.pop() if len(profiles) == 1 else None
+    if len(profiles) != 1:
+        return subject
+    return replace(subject, terms=replace(subject.terms, mig_profile=profiles.pop()))
 
 
 def on_named_gpus(subject: Subject, named: Sequence[NamedGpus]) -> Subject:
-    """Return the same without labels that GPUs which are named cannot have, and on their slices:
-    whoever names them has chosen already.
+    """Return the same on GPUs that are named, without labels, which they cannot have: whoever names
+    them has chosen already.
     """
-    profile = profile_of(named)
-    if profile is not None:
-        terms = replace(subject.terms, mig_profile=profile)
-        subject = replace(subject, terms=terms)
+    written = subject.terms.mig_profile
+    subject = on_named_slices(subject, named)
+    if subject.terms.mig_profile != written:
+        print_note(
+            f"{subject.owner.name}: spec.placement.migProfile is "
+            f"{written or 'not set'}, and --gpus names "
+            f"{subject.terms.mig_profile or 'whole GPUs'}: these are planned on"
+        )
     if not subject.terms.selector:
         return subject
     dropped = ", ".join(sorted(subject.terms.selector))

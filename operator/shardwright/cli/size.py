@@ -19,7 +19,7 @@ from shardwright.cli.inputs import name_the_file, read_text
 from shardwright.cli.named_gpus import (
     NamedGpus,
     nodes_of,
-    on_named_gpus,
+    on_named_slices,
     read_named_gpus,
 )
 from shardwright.cli.output import (
@@ -231,7 +231,7 @@ def _size(
     ``prices`` are of this model and load: a price for one number of GPUs or for one product is not
     worked out again for the next.
     """
-    asked = on_named_gpus(subject, [named])
+    asked = on_named_slices(subject, [named])
 
     def ask(gpus: int) -> Plan | NoPlan:
         tell(f"{gpus} x {named.gpu.id}")

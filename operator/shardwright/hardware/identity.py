@@ -27,6 +27,7 @@ from shardwright.hardware.slices import (
     WHOLE_GPU,
     NodeSlices,
     slice_of,
+    unknown_slices,
 )
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.suitability import RESOURCES, implausible, printable
@@ -116,8 +117,9 @@ def identify_slice(
     gpu = find_gpu(product) or stated.gpus.get(plain_name(product))
     if gpu is None or not _PRODUCT.fullmatch(product):
         return _unknown(key, product)
-    share = slice_of(gpu, slices.profile)
-    memory = slices.memory_bytes
+    if problem := unknown_slices(gpu):
+        return problem
+    share, memory = slice_of(gpu, slices.profile), slices.memory_bytes
     if memory is None:
         return share, slices.product
     low, high = MEMORY_BOUNDS

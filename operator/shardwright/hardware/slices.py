@@ -13,6 +13,7 @@ from math import ceil
 from types import MappingProxyType
 from typing import Final
 
+from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu
 from shardwright.hardware.untrusted import RawNode, quantity
 from shardwright.units import GIGA, MIB
@@ -38,11 +39,13 @@ _PROFILE: Final = re.compile(
     rf"(?={PROFILE_PATTERN}$)(?P<compute>[0-9])g\.(?P<gigabytes>[0-9]+)gb", re.ASCII
 )
 
-COMPUTE_SLICES: Final[Mapping[str, int]] = MappingProxyType(
-    {"A30-24GB": 4, "RTX-PRO-6000-BSE-96GB": 4, "RTX-PRO-6000-WS-96GB": 4}
+COMPUTE_SLICES: Final[tuple[tuple[re.Pattern[str], int], ...]] = (
+    (re.compile(r"A100-|H100-|H200-|H20-|GH200-|G?B200-|G?B300-"), SLICES_PER_GPU),
+    (re.compile(r"A30-|RTX-PRO-6000-"), 4),
 )
-"""Compute slices of the GPUs that have another number than seven. Source: NVIDIA's MIG guide,
-supported profiles (A30: 1g.6gb, 2g.12gb, 4g.24gb; RTX PRO 6000: 1g.24gb, 2g.48gb, 4g.96gb).
+"""Beginnings of catalogue ids, and the compute slices of these GPUs; the slices of others are not
+known. Source: NVIDIA's MIG guide, supported profiles (A30: 1g.6gb, 2g.12gb, 4g.24gb; RTX PRO 6000:
+1g.24gb, 2g.48gb, 4g.96gb).
 """
 
 MEMORY_SLICES: Final = 8
@@ -69,39 +72,37 @@ class NodeSlices:
 
 def read_slices(node: RawNode) -> NodeSlices | None:
     """Return the slices of a node, None if its GPUs are whole, or cut into unequal slices."""
-    product = node.labels.get(PRODUCT_LABEL, "")
-    name, _, profile = product.partition(_MARK)
-    if not product and (profile := node.labels.get(_GKE_PROFILE, "")):
-        product = f"{node.labels.get(_GKE_PRODUCT, '')}{_MARK}{profile}"
-    if profile:
-        if not _PROFILE.match(profile):
-            return None
-        memory = quantity(node.labels.get("nvidia.com/gpu.memory"))
-        return NodeSlices(
-            profile=profile,
-            resource=WHOLE_GPU,
-            product=product,
-            memory_bytes=memory * MIB if memory else None,
-        )
-    offered = {
-        key.removeprefix(_RESOURCE)
-        for of in (node.allocatable, node.capacity)
-        for key, value in of.items()
-        if key.startswith(_RESOURCE) and quantity(value)
-    }
-    if len(offered) != 1 or quantity(node.allocatable.get(WHOLE_GPU)):
+    name, _, profile = node.labels.get(PRODUCT_LABEL, "").partition(_MARK)
+    resource = WHOLE_GPU
+    if not name:
+        profile = node.labels.get(_GKE_PROFILE, "")
+        name = node.labels.get(_GKE_PRODUCT, "")
+    if not profile:
+        profile = _only_profile_offered(node)
+        resource = f"{_RESOURCE}{profile}"
+    if not is_profile(profile):
         return None
-    (profile,) = offered
-    if not _PROFILE.match(profile):
-        return None
-    resource = f"{_RESOURCE}{profile}"
     memory = quantity(node.labels.get(f"{resource}.memory"))
     return NodeSlices(
         profile=profile,
         resource=resource,
-        product=node.labels.get(f"{resource}.product", "") or f"{name}{_MARK}{profile}",
+        product=f"{name}{_MARK}{profile}",
         memory_bytes=memory * MIB if memory else None,
     )
+
+
+def _only_profile_offered(node: RawNode) -> str:
+    """Return the profile of all slices that a node offers as resources of their own, empty if there
+    are several, or whole GPUs beside them.
+    """
+    offered = {
+        key.removeprefix(_RESOURCE)
+        for of in (node.allocatable, node.capacity)
+        for key, value in of.items()
+        if is_slice(key) and quantity(value)
+    }
+    alone = len(offered) == 1 and not quantity(node.allocatable.get(WHOLE_GPU))
+    return offered.pop() if alone else ""
 
 
 def whole_resource(resource: str) -> str:
@@ -132,6 +133,18 @@ def is_profile(text: str) -> bool:
     return _PROFILE.match(text) is not None
 
 
+def unknown_slices(gpu: Gpu) -> Problem | None:
+    """Return that nobody has said how a GPU is cut, None if it is known."""
+    if _compute_slices(gpu):
+        return None
+    return Problem(
+        code="MigSlicesUnknown",
+        what=f"slices of {gpu.id}",
+        limit="cannot be planned: their share of the GPU is not known",
+        remedy="use whole GPUs of it: label the node nvidia.com/mig.config=all-disabled",
+    )
+
+
 def slices_of_gpu(gpu: Gpu, profile: str) -> int:
     """Return the number of slices of a profile that a whole GPU is cut into.
 
@@ -152,7 +165,7 @@ def slice_of(gpu: Gpu, profile: str, memory_bytes: int | None = None) -> Gpu:
     to 18% too high or 6% too low. Nothing was measured on a slice.
 
     Args:
-        gpu: The whole one.
+        gpu: The whole one, whose slices are known (:func:`unknown_slices`).
         profile: As :data:`PROFILE_PATTERN` has it.
         memory_bytes: As a label says; None: the share of the GPU's.
 
@@ -183,13 +196,18 @@ def _shares(gpu: Gpu, profile: str) -> tuple[float, float]:
     """Return the shares of compute and of memory that a profile has of its GPU."""
     match = _PROFILE.match(profile)
     assert match, profile  # noqa: S101 - whoever names one has looked at it
-    compute = COMPUTE_SLICES.get(gpu.id, SLICES_PER_GPU)
+    compute = _compute_slices(gpu)
     parts = MEMORY_SLICES if compute == SLICES_PER_GPU else compute
     # Profiles have fewer gigabytes than their parts: 40gb is half of an H100's 85.5 GB.
     wanted = ceil(int(match["gigabytes"]) * GIGA / gpu.memory_bytes * parts - _ROUNDING)
     return min(int(match["compute"]), compute) / compute, min(
         max(wanted, 1), parts
     ) / parts
+
+
+def _compute_slices(gpu: Gpu) -> int:
+    """Return the compute slices of a GPU, 0 if they are not known."""
+    return next((count for ids, count in COMPUTE_SLICES if ids.match(gpu.id)), 0)
 
 
 def _of(flops: Mapping[str, float], share: float) -> Mapping[str, float]:

@@ -96,6 +96,24 @@ def test_slices_that_are_named_are_planned_on_and_stand_in_the_manifest(
     assert manifest["spec"]["placement"] == {"migProfile": "3g.40gb"}
 
 
+def test_who_names_other_gpus_than_the_manifest_asks_for_is_told(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    words = ["plan", LLAMA, "--gpus", "16xH100-MIG-3g.40gb"]
+    main([*words, "-o", "manifest"])
+    manifest = tmp_path / "model.yaml"
+    manifest.write_text(capsys.readouterr().out)
+
+    assert main(["plan", "-f", str(manifest), "--gpus", "8xH100"]) == 0
+
+    out, err = capsys.readouterr()
+    assert out.startswith("llama-3-1-8b-instruct: one GPU of 1 node (H100-SXM-80GB)\n")
+    assert " ".join(err.split()) == (
+        "note: llama-3-1-8b-instruct: spec.placement.migProfile is 3g.40gb, and --gpus names "
+        "whole GPUs: these are planned on"
+    )
+
+
 def test_slices_stand_in_the_nodes_of_their_gpus() -> None:
     nodes = _facts("60xH100-MIG-1g.10gb")
 
@@ -184,6 +202,13 @@ def test_the_network_is_what_was_typed() -> None:
             (
                 "TPU-v5e of Google cannot be planned, only GPUs of NVIDIA and AMD; "
                 "'shardwright gpus' lists those that can"
+            ),
+        ),
+        (
+            "8xL40S-MIG-1g.6gb",
+            (
+                "slices of L40S-48GB cannot be planned: their share of the GPU is not known; use "
+                "whole GPUs of it: label the node nvidia.com/mig.config=all-disabled"
             ),
         ),
         (

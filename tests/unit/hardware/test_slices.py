@@ -219,6 +219,17 @@ def test_unequal_slices_and_parts_of_slices_are_for_nobody(node: Any) -> None:
     assert found.problem.code == "MigEnabled"
 
 
+def test_slices_of_a_gpu_that_nobody_has_described_are_not_guessed() -> None:
+    node = a_node("x", labels={"nvidia.com/gpu.product": "NVIDIA-L40S-MIG-1g.6gb"})
+    found = read_node(node)
+
+    assert isinstance(found, NodeExclusion)
+    assert found.problem.sentence() == (
+        "slices of L40S-48GB cannot be planned: their share of the GPU is not known; use whole "
+        "GPUs of it: label the node nvidia.com/mig.config=all-disabled"
+    )
+
+
 def test_a_slice_that_has_more_memory_than_its_profile_is_not_believed() -> None:
     found = read_node(a_single_node(**{"nvidia.com/gpu.memory": "81559"}))
 
