@@ -5,6 +5,7 @@ on.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +20,11 @@ pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
 NATIVE = {"scheduler": "Native"}
-POD_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
+GANG_OF_TWO = {
+    "schedulingPolicy": {"gang": {"minCount": 2}},
+    "disruptionMode": {"all": {}},
+}
+POD_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/{}/podgroups"
 
 
 def pod_groups(gated: ControlPlane, namespace: str) -> list[Manifest]:
@@ -44,12 +49,11 @@ def test_a_group_has_its_pod_group_before_its_pods_and_restarts_through_zero_wit
     gangs.create("large", LARGE, placement=NATIVE)
     gangs.wait_ready("large")
     (group,) = pod_groups(gated, gangs.namespace)
-    assert (group["metadata"]["name"], group["spec"]["schedulingPolicy"]) == (
-        "large-0-2",
-        {"gang": {"minCount": 2}},
-    )
+    name = group["metadata"]["name"]
+    assert name.startswith("large-0-2-")
+    assert group["spec"] | GANG_OF_TWO == group["spec"]
     assert [pod["spec"]["schedulingGroup"] for pod in gangs.pods()] == [
-        {"podGroupName": "large-0-2"}
+        {"podGroupName": name}
     ] * 2
     before = gangs.uids()
 
@@ -64,20 +68,26 @@ def test_a_group_has_its_pod_group_before_its_pods_and_restarts_through_zero_wit
     assert after["metadata"]["uid"] == group["metadata"]["uid"]
 
 
-def a_pod_on(node: str) -> Manifest:
+def a_pod_on(node: str, priority: str = "") -> Manifest:
     """Return a pod of somebody else that holds most CPUs of a node: the planner knows GPUs only."""
     container = {
         "name": "theirs",
         "image": "theirs",
         "resources": {"requests": {"cpu": "150"}},
     }  # of 192
-    spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container]}
+    spec: Manifest = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+    }
+    if priority:
+        spec["priorityClassName"] = priority
     return {"metadata": {"name": "theirs"}, "spec": spec}
 
 
-def a_copy_of(group: Manifest) -> Manifest:
+def a_copy_of(group: Manifest, pod_group: str) -> Manifest:
     """Return a second group for the same nodes, as another tenant would have it."""
-    spec = json.loads(json.dumps(group["spec"]).replace("first-0", "second-0"))
+    text = json.dumps(group["spec"]).replace(pod_group, "second-0-2")
+    spec = json.loads(text.replace("first-0", "second-0"))
     return {
         "metadata": {"name": "second-0", "namespace": group["metadata"]["namespace"]},
         "spec": spec,
@@ -112,18 +122,60 @@ def test_a_group_of_which_one_node_is_taken_waits_as_a_whole_and_holds_nothing(
     assert bound(gangs) == {"large-0": 2}
 
 
+@pytest.fixture
+def classes(gated: ControlPlane) -> Iterator[tuple[str, str]]:
+    """Return the names of two priority classes, the lower one first."""
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    for name, value in (("low", 10), ("high", 1000)):
+        gated.api.create(path, {"metadata": {"name": name}, "value": value})
+    yield "low", "high"
+    for name in ("low", "high"):
+        gated.api.delete(f"{path}/{name}")
+
+
+def test_a_group_is_preempted_as_a_whole_and_comes_back_as_a_whole(
+    gated: ControlPlane, gangs: Models, nodes: Fleet, classes: tuple[str, str]
+) -> None:
+    """Somebody else's pod needs the CPUs of one node; the pod on the other must go, too."""
+    low, high = classes
+    first, _ = nodes(H100, 2)
+    pod = {"resources": {"cpu": "100"}, "priorityClassName": low}
+    gangs.create("large", LARGE, placement=NATIVE, pod=pod)
+    gangs.wait_ready("large")
+    (group,) = pod_groups(gated, gangs.namespace)
+    assert group["spec"]["priorityClassName"] == low
+    before = gangs.uids()
+
+    gangs.post("Pod", a_pod_on(first, high))
+    wait_for(
+        lambda: gangs.get("Pod", "theirs")["spec"].get("nodeName") == first,
+        60,
+        "somebody else's pod to be placed",
+    )
+    wait_for(lambda: before.isdisjoint(gangs.uids()), 60, "both pods to be preempted")
+    gangs.wait_reason("large", "Unschedulable", timeout=60)
+    assert bound(gangs) == {"large-0": 0}
+
+    gangs.delete("Pod", "theirs")
+    gangs.wait_ready("large", timeout=90)
+    assert bound(gangs) == {"large-0": 2}
+
+
 def test_of_two_groups_that_fit_one_at_a_time_none_is_ever_half_placed(
     gated: ControlPlane, gangs: Models, nodes: Fleet
 ) -> None:
     nodes(H100, 2)
     gangs.create("first", LARGE, placement=NATIVE)
     gangs.wait_ready("first")
-    policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    (first,) = pod_groups(gated, gangs.namespace)
     gated.api.create(
         POD_GROUPS.format(gangs.namespace),
-        {"metadata": {"name": "second-0-2"}, "spec": policy},
+        {"metadata": {"name": "second-0-2"}, "spec": GANG_OF_TWO},
     )
-    gangs.post("StatefulSet", a_copy_of(gangs.get("StatefulSet", "first-0")))
+    gangs.post(
+        "StatefulSet",
+        a_copy_of(gangs.get("StatefulSet", "first-0"), first["metadata"]["name"]),
+    )
     wait_for(
         lambda: bound(gangs) == {"first-0": 2, "second-0": 0},
         30,

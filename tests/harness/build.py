@@ -111,7 +111,7 @@ def _flags(version: str = KUBERNETES_VERSION) -> tuple[str, ...]:
 _PLAIN = ("-trimpath", "-buildvcs=false", "-ldflags", "-s -w")
 
 # Beside that of TOOLS, which is the newest on the module proxy.
-OTHER_VERSIONS = ("1.31", "1.34")
+OTHER_VERSIONS = ("1.34", "1.35", "1.36")
 
 # Go's own module and build cache are used as they are; the pinned sums must hold.
 _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}

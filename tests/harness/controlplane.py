@@ -40,16 +40,19 @@ _FEATURES: dict[str, tuple[dict[str, tuple[str, ...]], str]] = {
         {
             "kube-apiserver": (
                 "GenericWorkload",
-                "GangScheduling",
                 "TopologyAwareWorkloadScheduling",
             ),
             "kube-scheduler": (
                 "GenericWorkload",
-                "GangScheduling",
                 "TopologyAwareWorkloadScheduling",
             ),
             "kube-controller-manager": ("GenericWorkload",),
         },
+        "scheduling.k8s.io/v1beta1=true",
+    ),
+    # For an API server of 1.36 alone: the scheduler of a newer release knows another version.
+    "gang-scheduling-1.36": (
+        {"kube-apiserver": ("GenericWorkload", "GangScheduling")},
         "scheduling.k8s.io/v1alpha2=true",
     ),
 }
@@ -231,6 +234,19 @@ class ControlPlane:
         self._processes.start(_known(name), self._arguments(name))
         if name in ("etcd", "kube-apiserver"):
             self._wait_until("the API server is ready again", self._is_serving)
+
+    def upgrade(self, features: Iterable[str] = ()) -> None:
+        """Put the pinned API server in the place of the older one, on the same data and port, and
+        start every component anew with these features.
+        """
+        stopped = [
+            name for name in COMPONENTS if name in self.running() and name != "etcd"
+        ]
+        for name in reversed(stopped):
+            self.stop_component(name, grace=10)
+        self._api_server, self._features = None, tuple(features)
+        for name in stopped:
+            self.start_component(name)
 
     @contextmanager
     def without_api_server(self) -> Iterator[None]:

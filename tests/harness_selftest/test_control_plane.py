@@ -257,7 +257,7 @@ def test_all_feature_sets_are_known_gates() -> None:
             "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
         }
         created = gated.api.create(
-            "/apis/scheduling.k8s.io/v1alpha2/namespaces/gangs/podgroups", group
+            "/apis/scheduling.k8s.io/v1beta1/namespaces/gangs/podgroups", group
         )
         assert created["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}
         assert sorted(gated.running()) == sorted(COMPONENTS)
@@ -268,7 +268,7 @@ def test_an_unknown_feature_set_is_refused_by_name() -> None:
         ControlPlane.start(features=["warp-drive"])
     assert (
         str(failure.value)
-        == "unknown features ['warp-drive']; there are ['gang-scheduling']"
+        == "unknown features ['warp-drive']; there are ['gang-scheduling', 'gang-scheduling-1.36']"
     )
 
 
