@@ -23,7 +23,7 @@ def hooks(control_plane: ControlPlane) -> list[Manifest]:
 
 def test_they_are_valid_and_made_for_a_test_alone(hooks: list[Manifest]) -> None:
     for item in hooks:
-        kubernetes_validate.validate(item, "1.31.0", strict=True)
+        kubernetes_validate.validate(item, "1.34.0", strict=True)
 
     assert {item["metadata"]["annotations"]["helm.sh/hook"] for item in hooks} == {
         "test"

@@ -18,7 +18,7 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.support.builders_chart import CHART, POLICIES, ROOT, named, render
 
-OLDEST, NEWEST = "1.31.0", kubernetes_validate.latest_version()
+OLDEST, NEWEST = "1.34.0", kubernetes_validate.latest_version()
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +57,10 @@ def test_chart_and_program_are_of_one_version() -> None:
 
 def test_a_kubernetes_that_is_too_old_is_refused(control_plane: ControlPlane) -> None:
     said = control_plane.helm(
-        "template", "x", str(CHART), "--kube-version", "1.30", check=False
+        "template", "x", str(CHART), "--kube-version", "1.33", check=False
     )
     assert (
-        "requires kubeVersion: >=1.31.0-0 which is incompatible with Kubernetes v1.30"
+        "requires kubeVersion: >=1.34.0-0 which is incompatible with Kubernetes v1.33"
         in said
     )
 

@@ -128,8 +128,8 @@ def a_report(outcome: Plan | NoPlan | None = None, **changes: object) -> Report:
 def a_refusal() -> NoPlan:
     problem = Problem(
         code="WeightsExceedMemory",
-        what="the weights need 96.2 GiB per GPU",
-        limit="must fit 40.5 GiB",
+        what="93.9 GiB of weights and 2.3 GiB of buffers per GPU",
+        limit="must be less than 40.5 GiB",
         gap="55.7 GiB short",
         remedy="add nodes, or take a quantized model",
     )

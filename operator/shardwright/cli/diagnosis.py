@@ -30,7 +30,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.scheduling import WHOLE, cut_otherwise
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty, time
 
-LEAST_KUBERNETES: Final = (1, 31)
+LEAST_KUBERNETES: Final = (1, 34)
 """Oldest minor release that is served. Source: kubeVersion of the chart."""
 
 STUCK_MINUTES: Final = 60

@@ -43,8 +43,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "GangScheduling, too), "
     "or choose another "
     "spec.placement.scheduler",
-    "image": _IMAGE_VOLUMES,  # of a volume, before 1.31: no image of a container is ever dropped
-    "volumes[models]": _IMAGE_VOLUMES,  # from 1.31, with its mounts
+    "volumes[models]": _IMAGE_VOLUMES,  # with its mounts
 }
 """Field to what brings it back."""
 

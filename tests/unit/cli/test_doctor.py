@@ -169,9 +169,9 @@ def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
 
 
 def test_a_cluster_that_is_older_than_the_chart_takes_is_wrong() -> None:
-    assert found(a_chart(kubernetes=(1, 31)), Check.KUBERNETES).result is Result.FINE
-    assert said(a_chart(kubernetes=(1, 30)), Check.KUBERNETES) == [
-        ("Kubernetes 1.30 must be at least 1.31", "kubectl version"),
+    assert found(a_chart(kubernetes=(1, 34)), Check.KUBERNETES).result is Result.FINE
+    assert said(a_chart(kubernetes=(1, 33)), Check.KUBERNETES) == [
+        ("Kubernetes 1.33 must be at least 1.34", "kubectl version"),
     ]
 
 

@@ -128,16 +128,12 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kubernetes", ["1.31", "1.37"])
+@pytest.mark.parametrize("kubernetes", ["1.34", "1.37"])
 def test_every_object_has_the_shape_that_kubernetes_publishes(
     case: str, kubernetes: str
 ) -> None:
     for item in render(*CASES[case]).objects:
-        if item["kind"] == "ComputeDomain" or (
-            kubernetes == "1.31"
-            and item["kind"] == "StatefulSet"
-            and CASES[case][0].compute_domain
-        ):
+        if item["kind"] == "ComputeDomain":
             continue
         kubernetes_validate.validate(dict(item), kubernetes, strict=True)
 

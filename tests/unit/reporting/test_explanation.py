@@ -171,8 +171,8 @@ def test_nothing_fits_is_said_with_limit_gap_and_way_out() -> None:
 
     assert not explanation.fits
     assert explanation.headline == (
-        "nothing fits. the weights need 96.2 GiB per GPU must fit 40.5 GiB, 55.7 GiB short; add "
-        "nodes, or take a quantized model"
+        "nothing fits. 93.9 GiB of weights and 2.3 GiB of buffers per GPU must be less than "
+        "40.5 GiB, 55.7 GiB short; add nodes, or take a quantized model"
     )
     assert _fact(explanation.facts, "Reason") == "WeightsExceedMemory"
     assert _fact(explanation.facts, "Outlook") == "waiting does not help"
@@ -370,7 +370,7 @@ def test_what_waiting_helps_against_is_not_called_impossible() -> None:
     busy = replace(a_refusal(), heals_by_itself=True)
 
     assert explain(a_report(busy, alternatives=())).headline.startswith(
-        "no room now. the weights need"
+        "no room now. 93.9 GiB of weights"
     )
 
 

@@ -1,0 +1,79 @@
+"""The upgrade of a cluster from Kubernetes 1.36 to 1.37 under a model whose groups are all or none,
+as docs/howto/kubernetes-1.37.md has it: on one etcd, with the API servers of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness import build
+from tests.harness.api import ApiError, Manifest
+from tests.harness.controlplane import ControlPlane
+from tests.harness.plugin import Fleet
+from tests.harness.waiting import wait_for
+from tests.support.models import LARGE, Models
+from tests.support.operator import OperatorProcess, install_chart
+
+H100 = "h100-8x-dell-xe9680"
+OLD, NEW = "scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1beta1"
+
+
+@pytest.fixture
+def cluster() -> Iterator[ControlPlane]:
+    """A cluster whose API server is of 1.36. Its controllers are of 1.37, and know no PodGroups:
+    pods are placed one by one.
+    """
+    with ControlPlane.start(
+        features=["gang-scheduling-1.36"], api_server=build.api_server("1.36")
+    ) as running:
+        for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
+            running.start_component(name)
+        install_chart(running, "--set", "schedulers={Native}")
+        yield running
+
+
+def pod_groups(cluster: ControlPlane, version: str) -> list[Manifest]:
+    return list(cluster.api.get(f"/apis/{version}/podgroups")["items"])
+
+
+def test_a_model_with_pod_groups_goes_through_the_upgrade_as_the_page_says(
+    cluster: ControlPlane,
+) -> None:
+    Fleet(cluster)(H100, 2)
+    models = Models(cluster, cluster.create_namespace("served"))
+    with OperatorProcess(cluster):
+        models.create("large", LARGE, placement={"scheduler": "Native"})
+        models.wait_ready("large", timeout=90)
+        assert models.condition("large", "Planned")["reason"] == "GroupsOfAlphaApi"
+        assert len(pod_groups(cluster, OLD)) == 1
+
+        models.change("large", placement={"scheduler": "None"})
+        wait_for(
+            lambda: pod_groups(cluster, OLD) == [], 120, "the old PodGroups to be gone"
+        )
+        models.wait_ready("large", timeout=90)
+        unharmed = models.uids()
+
+        cluster.upgrade(["gang-scheduling"])
+        assert cluster.api.get("/version")["gitVersion"] == build.KUBERNETES_VERSION
+        with pytest.raises(ApiError):
+            pod_groups(cluster, OLD)
+        models.wait_ready("large", timeout=90)
+        assert models.uids() == unharmed
+
+        models.change("large", placement={"scheduler": "Native"})
+        (group,) = wait_for(
+            lambda: pod_groups(cluster, NEW), 120, "a PodGroup of the new version"
+        )
+        assert group["spec"]["disruptionMode"] == {"all": {}}
+        wait_for(
+            lambda: unharmed.isdisjoint(models.uids()) and len(models.pods()) == 2,
+            90,
+            "the pods of the group to be made anew",
+        )
+        models.wait_ready("large", timeout=90)
+        assert {
+            pod["spec"]["schedulingGroup"]["podGroupName"] for pod in models.pods()
+        } == {group["metadata"]["name"]}
