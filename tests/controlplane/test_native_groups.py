@@ -154,7 +154,7 @@ def test_a_group_is_preempted_as_a_whole_and_comes_back_as_a_whole(
     )
     wait_for(lambda: before.isdisjoint(gangs.uids()), 60, "both pods to be preempted")
     gangs.wait_reason("large", "Unschedulable", timeout=60)
-    assert bound(gangs) == {"large-0": 0}
+    wait_for(lambda: bound(gangs) == {"large-0": 0}, 60, "the whole group to wait")
 
     gangs.delete("Pod", "theirs")
     gangs.wait_ready("large", timeout=90)
