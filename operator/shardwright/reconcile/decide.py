@@ -22,6 +22,7 @@ from shardwright.reconcile.groups import GroupStep, next_step
 from shardwright.reconcile.holds import Rejection, held_back, rejected
 from shardwright.reconcile.immutable import as_it_can_be, is_in_the_way
 from shardwright.reconcile.members import (
+    claim_templates,
     mounted_config_maps,
     mounted_secrets,
     peers_service_of,
@@ -51,8 +52,13 @@ from shardwright.reconcile.writes import (
     written_name,
 )
 from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.gang_scheduling import pod_group_of
 from shardwright.rendering.labels import GROUP
-from shardwright.rendering.names import generation_name, generation_of
+from shardwright.rendering.names import (
+    channel_template,
+    generation_name,
+    generation_of,
+)
 
 _ANY_RULES: Final = LifeRules()
 
@@ -321,25 +327,38 @@ def _kept_sets(
 
 def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
     """Yield the objects that pods still need, whatever is wanted: their scripts, Services,
-    ComputeDomains, notes to schedulers.
+    ComputeDomains, claims, notes to schedulers. So do the pods that a live template will make.
     """
     # A pod that nobody waits for any more, on a dead node for example, keeps nothing.
     members = [member for member in observed.members if not overdue(member, now)]
     there = {member.group for member in members}
+    named: set[str] = set()
     for key, live in observed.objects.items():
         if key[0] == STATEFUL_SET:
-            # A group that keeps its template may be one of several pods where new ones have one.
-            if peers := peers_service_of(live["spec"]):
-                yield SERVICE, peers
-            yield from (
-                (CONFIG_MAP, name)
-                for name in mounted_config_maps(
-                    live["spec"].get("template", {}).get("spec", {})
-                )
-            )
-        elif (live["metadata"].get("labels") or {}).get(GROUP) in there:
+            yield from _named_by(live)
+            named |= _beside_pods_of(live["spec"].get("template") or {})
+    for key, live in observed.objects.items():
+        group = (live["metadata"].get("labels") or {}).get(GROUP)
+        names = {key[1], channel_template(key[1])}
+        if group and key[0] != STATEFUL_SET and (group in there or names & named):
             yield key
     yield from ((CONFIG_MAP, name) for member in members for name in member.config_maps)
+
+
+def _named_by(live: KubernetesObject) -> Iterator[ObjectKey]:
+    """Yield the Service and the ConfigMaps that a StatefulSet names."""
+    # A group that keeps its template may be one of several pods where new ones have one.
+    if peers := peers_service_of(live["spec"]):
+        yield SERVICE, peers
+    pod = (live["spec"].get("template") or {}).get("spec") or {}
+    yield from ((CONFIG_MAP, name) for name in mounted_config_maps(pod))
+
+
+def _beside_pods_of(template: KubernetesObject) -> frozenset[str]:
+    """Return the names of the PodGroup and the claim templates without which no pod of a template
+    is placed.
+    """
+    return claim_templates(template.get("spec") or {}) | {pod_group_of(template)}
 
 
 def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:

@@ -192,6 +192,15 @@ def peers_service_of(spec: Mapping[str, Any]) -> str | None:
     return spec.get("serviceName") if LEADER_VARIABLE in named else None
 
 
+def claim_templates(pod_spec: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the ResourceClaimTemplates that the pods of a template claim by."""
+    named = {
+        claim.get("resourceClaimTemplateName") or ""
+        for claim in pod_spec.get("resourceClaims") or ()
+    }
+    return frozenset(named - {""})
+
+
 def mounted_secrets(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the Secrets that the pods of a template mount as volumes."""
     mounted = {

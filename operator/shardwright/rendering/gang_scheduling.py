@@ -30,6 +30,12 @@ COSCHEDULING_SECONDS: Final = 60
 scheduler-plugins.
 """
 
+_VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
+"""Annotation by which pods name their PodGroup to Volcano."""
+
+_COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+"""Label by which pods name their PodGroup to scheduler-plugins."""
+
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 QUEUE: Final = "shardwright.io/queue"
 
@@ -106,7 +112,7 @@ def _volcano(group: Stateful, scheduling: Scheduling) -> Objects:
         "minMember": group["spec"]["replicas"],
         "queue": scheduling.queue or "default",
     }
-    annotations = {"scheduling.k8s.io/group-name": name}
+    annotations = {_VOLCANO_GROUP: name}
     pods = _with_pods(group, annotations=annotations, spec={"schedulerName": "volcano"})
     return _pod_group(group, scheduling, name, spec), pods
 
@@ -117,7 +123,7 @@ def _coscheduling(group: Stateful, scheduling: Scheduling) -> Objects:
         "minMember": group["spec"]["replicas"],
         "scheduleTimeoutSeconds": COSCHEDULING_SECONDS,
     }
-    labels = {"scheduling.x-k8s.io/pod-group": name}
+    labels = {_COSCHEDULING_GROUP: name}
     pods = _with_pods(
         group,
         labels=labels,
@@ -136,6 +142,24 @@ def _kueue(group: Stateful, scheduling: Scheduling) -> Objects:
         "labels": {**pods["metadata"]["labels"], KUEUE_QUEUE: scheduling.queue},
     }
     return ({**pods, "metadata": metadata},)
+
+
+def pod_group_of(template: Mapping[str, Any]) -> str:
+    """Return the name of the PodGroup that the pods of a template belong to, empty for none.
+
+    >>> pod_group_of({"spec": {"schedulingGroup": {"podGroupName": "llama-0-2"}}})
+    'llama-0-2'
+    >>> pod_group_of({"spec": {}})
+    ''
+    """
+    metadata = template.get("metadata") or {}
+    pod = template.get("spec") or {}
+    return str(
+        (pod.get("schedulingGroup") or {}).get("podGroupName")
+        or (metadata.get("annotations") or {}).get(_VOLCANO_GROUP)
+        or (metadata.get("labels") or {}).get(_COSCHEDULING_GROUP)
+        or ""
+    )
 
 
 def _pod_group(

@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import Desired, decide, placed
 from shardwright.reconcile.generations import LOST_SECONDS
@@ -216,6 +218,49 @@ def test_scripts_stay_for_the_pods_that_a_former_generation_makes_again() -> Non
     world.pods.clear()  # evicted: their StatefulSet replaces them
 
     assert decide(with_scripts("r2", "llama-0-g1"), world.observed(), NOON).writes == ()
+
+
+BESIDE = {
+    "a PodGroup": (
+        "PodGroup",
+        "llama-0-2",
+        {"schedulingGroup": {"podGroupName": "llama-0-2"}},
+    ),
+    "a template of claims": (
+        "ResourceClaimTemplate",
+        "llama-0-gpus-1",
+        {"resourceClaims": [{"resourceClaimTemplateName": "llama-0-gpus-1"}]},
+    ),
+    "a ComputeDomain, by its channel": (
+        "ComputeDomain",
+        "llama-0",
+        {"resourceClaims": [{"resourceClaimTemplateName": "llama-0-channel"}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_what_the_pods_of_a_standing_template_are_placed_by_stays_also_without_pods(
+    case: str,
+) -> None:
+    """Or a group that keeps its template over a release could never come back."""
+    kind, name, spec = BESIDE[case]
+    beside = rendered(kind, name)
+    beside["metadata"]["labels"]["shardwright.io/group"] = "llama-0"
+    standing = stateful_set("llama-0")
+    standing["spec"]["template"]["spec"] |= spec
+    world = World()
+    world.run(desired(beside, standing))
+    former = desired(stateful_set("llama-0-g1"))
+    world.write(decide(former, world.observed(), NOON).writes)
+    world.pods.clear()  # evicted: their StatefulSet replaces them
+
+    assert decide(former, world.observed(), NOON).writes == ()
+
+    del world.objects["StatefulSet", "llama-0"]
+    assert [type(write) for write in decide(former, world.observed(), NOON).writes] == [
+        Delete
+    ]
 
 
 def test_a_pod_that_nobody_can_end_keeps_no_scripts_for_ever() -> None:
