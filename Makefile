@@ -38,7 +38,7 @@ test-engine: setup ## Argument lists before vLLM's own parser and classes (7 GB 
 	$(BIN)/python -m tests.engine install
 	$(BIN)/python -m pytest tests/engine --engine
 
-test-versions: setup ## What API servers of 1.34 to 1.36 make of every object, and an upgrade (15 minutes once)
+test-versions: setup ## Every object on API servers of 1.34 to 1.36 (15 minutes once)
 	$(BIN)/python -m tests.harness build --older
 	$(BIN)/python -m pytest tests/versions --versions
 
