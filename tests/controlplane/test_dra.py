@@ -19,6 +19,7 @@ from tests.harness.gpu_devices import (
     H100,
     a_device,
     a_device_class,
+    a_mig_device,
     a_slice,
     gpu_devices,
     without_plugin,
@@ -29,7 +30,12 @@ from tests.support.models import LARGE, SMALL, Models
 
 pytestmark = pytest.mark.controlplane
 
-RESOURCE = "nvidia.com/gpu"
+RESOURCE, MIG_CLASS = "nvidia.com/gpu", "mig.nvidia.com"
+SMALLEST = "Qwen/Qwen3-0.6B"
+A_SLICE: dict[str, Any] = {
+    "placement": {"migProfile": "1g.10gb"},
+    "workload": {"inputTokens": 512, "outputTokens": 256, "maxModelLen": 2048},
+}
 ONE_GPU: dict[str, Any] = {"parallelism": {"tensor": 1, "pipeline": 1}}
 TWO_GPUS: dict[str, Any] = {"parallelism": {"tensor": 2, "pipeline": 1}}
 
@@ -250,6 +256,34 @@ def test_a_device_with_a_taint_and_a_node_of_two_products_are_left_out(
         ((node, devices),) = allocated(models).items()
         assert (node, len(devices), "gpu-0" in devices) == (nodes[1], 1, False)
         models.delete("ShardedModel", "small")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_slices_of_one_profile_are_claimed_one_by_one_and_whole_gpus_by_others(
+    models: Models, control_plane: ControlPlane, nodes: list[str]
+) -> None:
+    cut, whole = nodes
+    slices = a_slice(cut, map(a_mig_device, range(14)))
+    sliced = a_device_class(name=MIG_CLASS, kind="mig")
+    with (
+        gpu_devices(control_plane, [slices], sliced),
+        gpu_devices(control_plane, [a_slice(whole)], a_device_class()),
+    ):
+        models.create("many", SMALLEST, replicas=14, **A_SLICE)
+        models.create("whole", SMALL, **ONE_GPU)
+        models.wait_ready("many")
+        models.wait_ready("whole")
+        assert {node: len(devices) for node, devices in allocated(models).items()} == {
+            cut: 14,
+            whole: 1,
+        }
+        assert all("nvidia.com" not in str(engine(pod)) for pod in models.pods())
+
+        models.create("late", SMALLEST, **A_SLICE)
+        models.wait_reason("late", "InsufficientCapacity")
+        models.delete("ShardedModel", "many")
+        models.wait_ready("late")
+        models.delete_all("ShardedModel")
 
 
 @pytest.mark.usefixtures("extended")

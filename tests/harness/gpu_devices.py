@@ -1,4 +1,4 @@
-"""NVIDIA's DRA driver for whole GPUs, as far as the API server and the scheduler see it.
+"""NVIDIA's DRA driver for GPUs and slices of them, as far as the API server and the scheduler see it.
 
 Slices are as kubernetes-sigs/dra-driver-nvidia-gpu writes them (cmd/gpu-kubelet-plugin
 deviceinfo.go): one pool for each node, one slice of it, device `gpu-<minor>`. The DeviceClass is
@@ -8,8 +8,9 @@ and allocated by the real scheduler; nobody prepares devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
@@ -55,6 +56,26 @@ def a_device(minor: int = 0, product: str = H100, **more: object) -> Manifest:
     }
 
 
+def a_mig_device(
+    number: int = 0, profile: str = "1g.10gb", memory: str = "9984Mi", **more: Any
+) -> Manifest:
+    """A slice of an H100, one of seven of its GPU; `more` as `a_device` takes it.
+
+    Source: names, attributes and memory as `CommonAttributesMig` and `CommonCapacitiesMig` of
+    mig.go write them.
+    """
+    minor, start = divmod(number, 7)
+    device = a_device(minor, kind="mig", memory=memory, **more)
+    name = profile.replace(".", "").replace("+", "-")
+    device["name"] = f"gpu-{minor}-mig-{name}-19-{start}"
+    device["attributes"] |= {
+        "profile": {"string": profile},
+        "parentUUID": device["attributes"]["uuid"],
+        "uuid": {"string": f"MIG-00000000-0000-0000-0000-{number:012d}"},
+    }
+    return device
+
+
 def a_slice(
     node: str,
     devices: Iterable[Manifest] = (),
@@ -84,10 +105,14 @@ def a_slice(
     }
 
 
-def a_device_class(resource: str = "", name: str = DRIVER) -> Manifest:
-    """The DeviceClass of whole GPUs; `resource` is the extended resource that it stands for."""
+def a_device_class(
+    resource: str = "", name: str = DRIVER, kind: str = "gpu"
+) -> Manifest:
+    """The DeviceClass of whole GPUs, or of another `kind`; `resource` is the extended resource
+    that it stands for.
+    """
     expression = (
-        f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'gpu'"
+        f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == '{kind}'"
     )
     named = {"extendedResourceName": resource} if resource else {}
     return {
@@ -124,18 +149,20 @@ def without_plugin(node: Manifest) -> Manifest:
 def gpu_devices(
     control_plane: ControlPlane,
     slices: Iterable[Manifest],
-    device_class: Mapping[str, object],
+    device_class: Manifest,
 ) -> Iterator[None]:
     """With it the cluster has the DeviceClass and these slices."""
     api, written = control_plane.api, tuple(slices)
-    api.create(f"{DRA}/deviceclasses", dict(device_class))
+    api.create(f"{DRA}/deviceclasses", device_class)
     for item in written:
         api.create(f"{DRA}/resourceslices", item)
     try:
         yield
     finally:
         for item in written:
-            api.delete(
-                f"{DRA}/resourceslices/{item['metadata']['name']}", missing_ok=True
-            )
-        api.delete(f"{DRA}/deviceclasses/{DRIVER}", missing_ok=True)
+            api.delete(f"{DRA}/resourceslices/{_name(item)}", missing_ok=True)
+        api.delete(f"{DRA}/deviceclasses/{_name(device_class)}", missing_ok=True)
+
+
+def _name(item: Manifest) -> str:
+    return str(item["metadata"]["name"])

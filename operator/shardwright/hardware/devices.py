@@ -1,20 +1,22 @@
 """GPUs that a DRA driver publishes in ResourceSlices, for nodes that offer none by a device plugin.
 
-Slices are read to the same values as labels. Source: attributes, capacity and taints as
-kubernetes-sigs/dra-driver-nvidia-gpu publishes them (cmd/gpu-kubelet-plugin deviceinfo.go,
-partitions.go, device_health.go); the rules of pools, generations and taints are those of
-resource.k8s.io/v1 types.go.
+ResourceSlices are read to the same values as labels. GPUs that are all cut into MIG slices of one
+profile are read as these. Those of MIG on demand are not: they overlap. Source: attributes,
+capacity and taints as kubernetes-sigs/dra-driver-nvidia-gpu publishes them (cmd/gpu-kubelet-plugin
+deviceinfo.go, mig.go, partitions.go, device_health.go); the rules of pools, generations and taints
+are those of resource.k8s.io/v1 types.go.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import ComputeCapability, Gpu
+from shardwright.hardware.slices import is_profile, resource_of
 from shardwright.hardware.suitability import implausible, printable
 from shardwright.hardware.untrusted import (
     is_node_name,
@@ -27,6 +29,11 @@ from shardwright.hardware.untrusted import (
 DRIVER: Final = "gpu.nvidia.com"
 """The driver whose devices are read, and the name of the DeviceClass of whole GPUs that it
 installs.
+"""
+
+MIG_CLASS: Final = "mig.nvidia.com"
+"""Name of the DeviceClass of slices that the driver installs. Source: its values.yaml,
+``resources.gpus`` and the DeviceClasses of its chart.
 """
 
 RESOURCE: Final = "nvidia.com/gpu"
@@ -50,7 +57,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9 ._()/+-]{1,64}", re.ASCII)
 """Names that stand in a selector as they are: nothing in them ends a text of CEL."""
 
 _PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
-_GPU_OF_DEVICE: Final = re.compile(r"(gpu-\d+)-mig-.+", re.ASCII)
 _VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.\d{1,3}", re.ASCII)
 
 
@@ -67,11 +73,14 @@ class DeviceKind(StrEnum):
 class GpuDevice:
     """One device; ``taint`` is the key of the taint that keeps pods off it, empty if none does.
 
-    ``shared``: several claims may have it at once.
+    ``shared``: several claims may have it at once. ``profile`` is that of a slice, as the driver
+    spells it (``1g.10gb+me``); ``overlapping``: others have parts of it, too.
     """
 
     kind: DeviceKind
     product: str = ""
+    profile: str = ""
+    overlapping: bool = False
     memory_bytes: int | None = None
     capability: ComputeCapability | None = None
     pcie_root: str = ""
@@ -101,15 +110,20 @@ class DeviceClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedDevices:
-    """The claim of pods without an extended resource for it: devices of a class, of one product."""
+    """The claim of pods without an extended resource for it: devices of a class, of one product.
+
+    ``mig_profile`` is that of slices, as the driver spells it; empty for whole GPUs.
+    """
 
     device_class: str
     product: str
+    mig_profile: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDevices:
-    """The whole GPUs of a node, all of one product, as its slices say.
+    """The GPUs of a node, all of one product, as its slices say: whole ones, or MIG slices of the
+    profile ``mig_profile`` (as the driver spells it).
 
     ``usable`` of the ``gpus`` have no taint. ``memory_bytes`` is that of the smallest (None: not
     said). ``claimed`` is how pods ask for them, None: by the extended resource.
@@ -122,6 +136,12 @@ class NodeDevices:
     capability: ComputeCapability | None = None
     pcie_roots: int = 0
     claimed: ClaimedDevices | None = None
+    mig_profile: str = ""
+
+    @property
+    def resource(self) -> str:
+        """Return the resource by which a device plugin would offer them."""
+        return resource_of(_spelled(self.mig_profile)) if self.mig_profile else RESOURCE
 
     def contradicts(self, gpu: Gpu) -> bool:
         """Return whether the devices say another compute capability than the catalogue has."""
@@ -131,7 +151,7 @@ class NodeDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUsage:
-    """Whole GPUs that an allocated ResourceClaim holds on a node.
+    """Devices that an allocated ResourceClaim holds on a node, slices counted as GPUs.
 
     ``pod`` and ``pod_uid`` are those of the first pod that it is reserved for (empty: for none).
     """
@@ -165,9 +185,10 @@ def read_device_class(content: object) -> DeviceClass:
 
 
 def read_claim(content: object) -> DeviceUsage | None:
-    """Return the whole GPUs that a ResourceClaim holds, None if it holds none.
+    """Return the devices that a ResourceClaim holds, None if it holds none.
 
-    A slice of a GPU holds all of it: nobody else can have the whole one. Who looks only (admin
+    Of a GPU that is cut on demand a slice counts as all of it, each time: nobody else can have the
+    whole one. Who looks only (admin
     access) holds nothing. Nothing but the status is believed: whoever may make claims may write
     their labels, annotations and owners, and only the scheduler and its controllers the status.
     """
@@ -185,8 +206,7 @@ def read_claim(content: object) -> DeviceUsage | None:
     pod = next((item for item in consumers if item.get("resource") == "pods"), {})
     return DeviceUsage(
         node=_node_of(allocation) or text_or_empty(held[0].get("pool")),
-        # Two slices of one GPU hold it once.
-        gpus=len({(item.get("pool"), _whole(item.get("device"))) for item in held}),
+        gpus=len(held),
         pod=text_or_empty(pod.get("name")),
         pod_uid=text_or_empty(pod.get("uid")),
     )
@@ -207,25 +227,47 @@ def read_devices(
         return _incomplete(len(found))
     devices = [device for item in current for device in item.devices]
     whole = [device for device in devices if device.kind is DeviceKind.GPU]
-    if not whole:
+    alike = whole or _cut_alike(devices)
+    if not alike:
         return _none_whole(devices)
-    if problem := _unsuitable(whole):
+    if problem := _unsuitable(alike):
         return problem
-    claimed = _claimed(whole[0].product, classes)
-    if isinstance(claimed, Problem):
-        return claimed
-    sizes = [device.memory_bytes for device in whole]
+    return _asked_for(_counted(alike), classes)
+
+
+def _counted(alike: Sequence[GpuDevice]) -> NodeDevices:
+    """Return the devices of a node, which are alike, without how pods ask for them."""
+    sizes = [device.memory_bytes for device in alike]
     known = [size for size in sizes if size]
+    roots = {device.pcie_root for device in alike} - {""}
     return NodeDevices(
-        product=whole[0].product,
-        gpus=len(whole),
-        usable=sum(not device.taint for device in whole),
+        product=alike[0].product,
+        gpus=len(alike),
+        usable=sum(not device.taint for device in alike),
         # One that does not say may have less than the others.
         memory_bytes=min(known) if len(known) == len(sizes) else None,
-        capability=whole[0].capability,
-        pcie_roots=len({device.pcie_root for device in whole} - {""}),
-        claimed=claimed,
+        capability=alike[0].capability,
+        # Between slices there is no traffic.
+        pcie_roots=0 if alike[0].profile else len(roots),
+        mig_profile=alike[0].profile,
     )
+
+
+def _cut_alike(devices: Iterable[GpuDevice]) -> list[GpuDevice]:
+    """Return the slices of a node, none unless all are of one profile and of no other's parts."""
+    slices = [device for device in devices if device.kind is DeviceKind.MIG]
+    profiles = {device.profile for device in slices}
+    alone = len(profiles) == 1 and is_profile(_spelled(*profiles))
+    return slices if alone and not any(one.overlapping for one in slices) else []
+
+
+def _spelled(profile: str) -> str:
+    """Return a profile as labels and resources spell it.
+
+    >>> _spelled("1g.10gb+me")
+    '1g.10gb.me'
+    """
+    return profile.replace("+", ".")
 
 
 def _device(content: Mapping[str, Any]) -> GpuDevice:
@@ -237,6 +279,8 @@ def _device(content: Mapping[str, Any]) -> GpuDevice:
     return GpuDevice(
         kind=DeviceKind(kind) if kind in set(DeviceKind) else DeviceKind.OTHER,
         product=_said(attributes, "productName"),
+        profile=_said(attributes, "profile") if kind == DeviceKind.MIG else "",
+        overlapping=bool(content.get("consumesCounters")),
         memory_bytes=quantity(memory.get("value")) or None,
         capability=(int(version[1]), int(version[2])) if version else None,
         pcie_root=text_or_empty(mapping(attributes.get(_PCIE_ROOT)).get("string")),
@@ -272,13 +316,6 @@ def _node_of(allocation: Mapping[str, Any]) -> str:
     )
 
 
-def _whole(device: object) -> str:
-    """Return the name of the GPU that a device is, or is a slice of."""
-    name = text_or_empty(device)
-    of = _GPU_OF_DEVICE.fullmatch(name)
-    return of[1] if of else name
-
-
 def _current(slices: Iterable[DeviceSlice]) -> list[DeviceSlice] | None:
     """Return the slices of the latest generation of each pool, None if one of them is missing."""
     pools: defaultdict[str, list[DeviceSlice]] = defaultdict(list)
@@ -308,9 +345,9 @@ def _none_whole(devices: Iterable[GpuDevice]) -> Problem | None:
     if DeviceKind.MIG in kinds:
         return Problem(
             code="MigEnabled",
-            what="GPUs cut into slices (MIG), by its ResourceSlices",
-            limit="cannot be planned, only whole ones",
-            remedy="turn MIG off on the node",
+            what="GPUs cut into MIG slices of several profiles, by its ResourceSlices",
+            limit="cannot be planned, only whole ones and slices of one profile",
+            remedy="cut all GPUs of the node alike, or turn MIG off on it",
         )
     if DeviceKind.VFIO in kinds:
         return Problem(
@@ -350,21 +387,28 @@ def _unsuitable(whole: Iterable[GpuDevice]) -> Problem | None:
     return None
 
 
-def _claimed(
-    product: str, classes: Mapping[str, DeviceClass]
-) -> ClaimedDevices | Problem | None:
-    """Return the devices that pods claim. None means that a DeviceClass stands for the extended
-    resource, so pods request that.
+def _asked_for(
+    devices: NodeDevices, classes: Mapping[str, DeviceClass]
+) -> NodeDevices | Problem:
+    """Return the devices with how pods ask for them: by the extended resource if a DeviceClass
+    stands for it, else by a claim.
     """
-    if any(item.resource == RESOURCE for item in classes.values()):
-        return None
-    if DRIVER in classes and not _NAME.fullmatch(product):
-        return implausible(f"{PRODUCT} {printable(product)}", "must be a name of a GPU")
-    if DRIVER in classes:
-        return ClaimedDevices(device_class=DRIVER, product=product)
-    return Problem(
-        code="NoDeviceClass",
-        what="DeviceClasses for the GPUs of its ResourceSlices",
-        limit=f"must have one that stands for {RESOURCE}, or one named {DRIVER}",
-        remedy="install the DRA driver's DeviceClasses, or make one with extendedResourceName",
+    if any(item.resource == devices.resource for item in classes.values()):
+        return devices
+    named = MIG_CLASS if devices.mig_profile else DRIVER
+    if named not in classes:
+        return Problem(
+            code="NoDeviceClass",
+            what="DeviceClasses for the GPUs of its ResourceSlices",
+            limit=f"must have one that stands for {devices.resource}, or one named {named}",
+            remedy="install the DRA driver's DeviceClasses, or make one with "
+            "extendedResourceName",
+        )
+    if not _NAME.fullmatch(devices.product):
+        return implausible(
+            f"{PRODUCT} {printable(devices.product)}", "must be a name of a GPU"
+        )
+    claimed = ClaimedDevices(
+        device_class=named, product=devices.product, mig_profile=devices.mig_profile
     )
+    return replace(devices, claimed=claimed)

@@ -92,11 +92,8 @@ def identify(
             f"{printable(product)} on a node with {resource}",
             f"must be a GPU of {VENDORS[resource]}",
         )
-    if devices and devices.contradicts(gpu):
-        return implausible(
-            f"compute capability {_version(devices.capability)}",
-            f"must be {_version(gpu.compute_capability)} of {gpu.id}",
-        )
+    if problem := _contradiction(gpu, devices):
+        return problem
     memory = _memory_bytes(raw, resource, devices)
     if memory is None:
         return gpu, product
@@ -108,16 +105,19 @@ def identify(
 
 
 def identify_slice(
-    raw: RawNode, slices: NodeSlices, stated: Stated
+    raw: RawNode,
+    slices: NodeSlices,
+    stated: Stated,
+    devices: NodeDevices | None = None,
 ) -> tuple[Gpu, str] | Problem:
-    """Return a slice of the node's GPUs, with the memory that a label says it has, and the product
-    string, or why it is not known.
+    """Return a slice of the node's GPUs, with the memory that a label or its ResourceSlice says it
+    has, and the product string, or why it is not known.
     """
-    key, product = _product(raw, WHOLE_GPU, None)
+    key, product = _product(raw, WHOLE_GPU, devices)
     gpu = find_gpu(product) or stated.gpus.get(plain_name(product))
     if gpu is None or not _PRODUCT.fullmatch(product):
         return _unknown(key, product)
-    if problem := unknown_slices(gpu):
+    if problem := unknown_slices(gpu) or _contradiction(gpu, devices):
         return problem
     share, memory = slice_of(gpu, slices.profile), slices.memory_bytes
     if memory is None:
@@ -132,6 +132,16 @@ def identify_slice(
 @lru_cache(maxsize=256)
 def _cached_slice(gpu: Gpu, profile: str, memory_bytes: int) -> Gpu:
     return slice_of(gpu, profile, memory_bytes)
+
+
+def _contradiction(gpu: Gpu, devices: NodeDevices | None) -> Problem | None:
+    """Return that the devices say another compute capability, None if they do not."""
+    if devices is None or not devices.contradicts(gpu):
+        return None
+    return implausible(
+        f"compute capability {_version(devices.capability)}",
+        f"must be {_version(gpu.compute_capability)} of {gpu.id}",
+    )
 
 
 def _version(capability: ComputeCapability | None) -> str:

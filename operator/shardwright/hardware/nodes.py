@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.devices import RESOURCE, NodeDevices
+from shardwright.hardware.devices import NodeDevices
 from shardwright.hardware.domains import DomainKind, read_domain, read_path, stated_path
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Gpu
@@ -21,7 +21,7 @@ from shardwright.hardware.inventory import NodeExclusion, Taint
 from shardwright.hardware.networks import offered_rdma, read_network
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
-from shardwright.hardware.slices import read_slices
+from shardwright.hardware.slices import NodeSlices, product_of, read_slices
 from shardwright.hardware.stated import NODE_SET, NONE, Stated
 from shardwright.hardware.suitability import (
     gpu_resource,
@@ -93,12 +93,12 @@ def read_raw(
     raw = _offering(raw, published) if published else raw
     resource = gpu_resource(raw)
     against = devices if isinstance(devices, Problem) else unsuitable(raw, resource)
-    slices = read_slices(raw) if devices is None else None
+    slices = _slices(raw, published) if published or devices is None else None
     found = (
         against
         or _of_others(raw, stated.node_set)
         or (
-            identify_slice(raw, slices, stated)
+            identify_slice(raw, slices, stated, published)
             if slices
             else identify(raw, resource, stated, published)
         )
@@ -122,9 +122,23 @@ def _offering(raw: RawNode, devices: NodeDevices) -> RawNode:
     """Return a node as if a device plugin offered the devices; its labels stay those that pods can
     select by.
     """
-    allocatable = {**raw.allocatable, RESOURCE: devices.usable}
+    resource = devices.resource
     return replace(
-        raw, allocatable=allocatable, capacity={**raw.capacity, RESOURCE: devices.gpus}
+        raw,
+        allocatable={**raw.allocatable, resource: devices.usable},
+        capacity={**raw.capacity, resource: devices.gpus},
+    )
+
+
+def _slices(raw: RawNode, devices: NodeDevices | None) -> NodeSlices | None:
+    """Return the MIG slices of a node, by its labels or its devices; None if its GPUs are whole."""
+    if devices is None:
+        return read_slices(raw)
+    found = read_slices(raw) if devices.mig_profile else None
+    return found and replace(
+        found,
+        product=product_of(devices.product, found.profile),
+        memory_bytes=devices.memory_bytes,
     )
 
 

@@ -79,14 +79,14 @@ def read_slices(node: RawNode) -> NodeSlices | None:
         name = node.labels.get(_GKE_PRODUCT, "")
     if not profile:
         profile = _only_profile_offered(node)
-        resource = f"{_RESOURCE}{profile}"
+        resource = resource_of(profile)
     if not is_profile(profile):
         return None
     memory = quantity(node.labels.get(f"{resource}.memory"))
     return NodeSlices(
         profile=profile,
         resource=resource,
-        product=f"{name}{_MARK}{profile}",
+        product=product_of(name, profile),
         memory_bytes=memory * MIB if memory else None,
     )
 
@@ -112,6 +112,16 @@ def whole_resource(resource: str) -> str:
     ('nvidia.com/gpu', 'amd.com/gpu')
     """
     return WHOLE_GPU if is_slice(resource) else resource
+
+
+def resource_of(profile: str) -> str:
+    """Return the resource of slices of a profile under the strategy ``mixed``."""
+    return f"{_RESOURCE}{profile}"
+
+
+def product_of(product: str, profile: str) -> str:
+    """Return the name of slices of a product, as GPU feature discovery has it."""
+    return f"{product}{_MARK}{profile}"
 
 
 def is_slice(resource: str) -> bool:
@@ -177,7 +187,7 @@ def slice_of(gpu: Gpu, profile: str, memory_bytes: int | None = None) -> Gpu:
     compute, memory = _shares(gpu, profile)
     return replace(
         gpu,
-        id=f"{gpu.id}{_MARK}{profile}",
+        id=product_of(gpu.id, profile),
         memory_bytes=memory_bytes or int(gpu.memory_bytes * memory),
         memory_bytes_per_second=gpu.memory_bytes_per_second * memory,
         flops=_of(gpu.flops, compute),

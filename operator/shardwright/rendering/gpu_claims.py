@@ -50,7 +50,10 @@ def claim_spec(claimed: ClaimedDevices, gpus: int) -> dict[str, Any]:
     Source: ``ResourceClaimSpec`` of resource.k8s.io/v1; the product is a name that needs no escape
     in CEL (``devices._NAME``).
     """
-    expression = f"device.attributes['{DRIVER}'].productName == '{claimed.product}'"
+    of = f"device.attributes['{DRIVER}']"
+    expression = f"{of}.productName == '{claimed.product}'"
+    if claimed.mig_profile:
+        expression += f" && {of}.profile == '{claimed.mig_profile}'"
     exactly = {
         "deviceClassName": claimed.device_class,
         "allocationMode": "ExactCount",

@@ -72,6 +72,29 @@ def test_a_node_is_what_its_labels_would_make_of_it() -> None:
     )
 
 
+def test_a_node_of_slices_is_what_a_plugin_would_make_of_it() -> None:
+    slices = NodeDevices(
+        product=H100,
+        gpus=14,
+        usable=13,
+        memory_bytes=9984 * MIB,
+        capability=(9, 0),
+        claimed=replace(CLAIMED, mig_profile="1g.10gb"),
+        mig_profile="1g.10gb",
+    )
+    found = facts(slices)
+    assert (found.resource, found.gpus, found.product, found.gpu.id) == (
+        "nvidia.com/mig-1g.10gb",
+        13,
+        f"{H100}-MIG-1g.10gb",
+        "H100-SXM-80GB-MIG-1g.10gb",
+    )
+    assert found.gpu.memory_bytes == 9984 * MIB
+    assert (found.claimed, found.domain.gpus) == (slices.claimed, 1)
+    assert reason(replace(slices, capability=(8, 0))) == "LabelsImplausible"
+    assert reason(replace(slices, product="NVIDIA L4")) == "MigSlicesUnknown"
+
+
 def test_pods_that_claim_are_another_pool_than_pods_that_request() -> None:
     requested, claimed = (
         facts(replace(EIGHT, claimed=item), a_bare_node(name))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shardwright.errors import Problem
 from shardwright.hardware.devices import (
+    MIG_CLASS,
     SLICES_MOST,
     ClaimedDevices,
     DeviceClass,
@@ -23,7 +24,14 @@ from shardwright.hardware.devices import (
     read_slice,
 )
 from shardwright.units import MIB
-from tests.harness.gpu_devices import DRIVER, H100, a_device, a_device_class, a_slice
+from tests.harness.gpu_devices import (
+    DRIVER,
+    H100,
+    a_device,
+    a_device_class,
+    a_mig_device,
+    a_slice,
+)
 
 CLASSES = {DRIVER: read_device_class(a_device_class("nvidia.com/gpu"))}
 EIGHT = NodeDevices(
@@ -149,11 +157,21 @@ class TestReasons:
     def test_two_products_in_a_node(self) -> None:
         assert reason(of(a_device(0), a_device(1, "NVIDIA L4"))) == "MixedGpus"
 
-    def test_only_slices_of_gpus(self) -> None:
-        assert reason(of(a_device(kind="mig"))) == "MigEnabled"
+    @pytest.mark.parametrize(
+        "devices",
+        [
+            [a_mig_device(0), a_mig_device(7, "3g.40gb")],
+            [a_mig_device(0, "1c.3g.40gb")],
+            [a_mig_device(0, "")],
+            [a_mig_device(0), a_mig_device(1, consumesCounters=[{"counterSet": "a"}])],
+        ],
+        ids=["of two profiles", "parts of a slice", "unnamed", "cut on demand"],
+    )
+    def test_slices_that_are_not_all_alike(self, devices: list[dict[str, Any]]) -> None:
+        assert reason(of(*devices)) == "MigEnabled"
 
     def test_slices_beside_whole_gpus_are_passed_over(self) -> None:
-        assert of(a_device(0), a_device(1, kind="mig")) == replace(
+        assert of(a_device(0), a_mig_device(7)) == replace(
             EIGHT, gpus=1, usable=1, pcie_roots=1
         )
 
@@ -172,6 +190,40 @@ class TestReasons:
             for number in range(SLICES_MOST + 1)
         )
         assert reason(read(*many)) == "NoAllocatableGpus"
+
+
+SEVEN = NodeDevices(
+    product=H100,
+    gpus=7,
+    usable=7,
+    memory_bytes=9984 * MIB,
+    capability=(9, 0),
+    claimed=ClaimedDevices(device_class=MIG_CLASS, product=H100, mig_profile="1g.10gb"),
+    mig_profile="1g.10gb",
+)
+MIG_CLASSES = {MIG_CLASS: read_device_class(a_device_class(name=MIG_CLASS, kind="mig"))}
+
+
+class TestSlicesOfGpus:
+    def test_slices_of_one_profile_are_the_gpus_of_their_node(self) -> None:
+        seven = a_slice("a", map(a_mig_device, range(7)))
+        assert read(seven, classes=MIG_CLASSES) == SEVEN
+
+    def test_a_slice_with_a_taint_is_there_and_not_usable(self) -> None:
+        taint = ("gpu.nvidia.com/xid", "NoSchedule")
+        devices = [a_mig_device(0, taint=taint), *map(a_mig_device, range(1, 7))]
+        found = read(a_slice("a", devices), classes=MIG_CLASSES)
+        assert found == replace(SEVEN, usable=6)
+
+    def test_a_class_may_stand_for_the_resource_of_their_profile(self) -> None:
+        resource = "nvidia.com/mig-1g.10gb.me"
+        mine = {"mine": read_device_class(a_device_class(resource, name="mine"))}
+        found = read(a_slice("a", [a_mig_device(0, "1g.10gb+me")]), classes=mine)
+        assert isinstance(found, NodeDevices)
+        assert (found.resource, found.claimed) == (resource, None)
+
+    def test_the_class_of_whole_gpus_gives_out_no_slice(self) -> None:
+        assert reason(of(a_mig_device())) == "NoDeviceClass"
 
 
 class TestClasses:
@@ -235,11 +287,11 @@ class TestClaims:
         }
         assert read_claim(a_claim("gpu-0", **forged)) == read_claim(a_claim("gpu-0"))
 
-    def test_slices_of_one_gpu_hold_it_once(self) -> None:
+    def test_each_slice_counts_as_a_gpu(self) -> None:
         found = read_claim(
             a_claim("gpu-0-mig-1g24gb-0", "gpu-0-mig-1g24gb-1", "gpu-10-mig-1g24gb-0")
         )
-        assert found == DeviceUsage(node="a", gpus=2, pod="llama-0-0", pod_uid="uid-0")
+        assert found == DeviceUsage(node="a", gpus=3, pod="llama-0-0", pod_uid="uid-0")
 
     def test_where_the_allocation_names_no_node_its_pool_does(self) -> None:
         claim = a_claim("gpu-0")

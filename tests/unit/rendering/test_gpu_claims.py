@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from shardwright.hardware.devices import ClaimedDevices
 from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.hashing import asked_hash, plan_hash
+from shardwright.rendering.gpu_claims import claim_spec
+from shardwright.rendering.hashing import asked_hash, digest, plan_hash
 from shardwright.rendering.names import group_name
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan
@@ -70,6 +72,35 @@ def test_each_group_claims_by_a_template_of_its_own_that_asks_for_the_planned_pr
         assert RESOURCE not in {**engine(pod)["limits"], **engine(pod)["requests"]}
 
 
+def test_slices_are_claimed_by_product_and_profile() -> None:
+    sliced = ClaimedDevices(
+        device_class="mig.nvidia.com", product="NVIDIA A30", mig_profile="1g.6gb+me"
+    )
+    of = "device.attributes['gpu.nvidia.com']"
+    assert claim_spec(sliced, 1)["devices"]["requests"][0]["exactly"] == {
+        "deviceClassName": "mig.nvidia.com",
+        "allocationMode": "ExactCount",
+        "count": 1,
+        "selectors": [
+            {
+                "cel": {
+                    "expression": f"{of}.productName == 'NVIDIA A30' && "
+                    f"{of}.profile == '1g.6gb+me'"
+                }
+            }
+        ],
+    }
+
+
+def test_claims_of_whole_gpus_have_the_hash_that_they_had_before_slices_were_claimed() -> (
+    None
+):
+    """Or a release would restart the groups that claim."""
+    assert digest(CLAIMED) == digest(
+        {"device_class": CLAIMED.device_class, "product": CLAIMED.product}
+    )
+
+
 def test_a_channel_of_a_compute_domain_stands_beside_the_claim() -> None:
     bundle = render(a_plan(claimed=CLAIMED, compute_domain=True), a_deployment())
     for pod in pods(bundle):
@@ -85,7 +116,11 @@ def test_a_channel_of_a_compute_domain_stands_beside_the_claim() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"gpus_per_node": 2}, {"claimed": ClaimedDevices(device_class="a", product="b")}],
+    [
+        {"gpus_per_node": 2},
+        {"claimed": ClaimedDevices(device_class="a", product="b")},
+        {"claimed": replace(CLAIMED, mig_profile="1g.10gb")},
+    ],
 )
 def test_a_template_that_asks_for_anything_else_has_another_name(
     other: dict[str, Any],
