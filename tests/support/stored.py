@@ -118,7 +118,7 @@ NATIVE = _launch(
     "Native",
     a_deployment(
         scheduling=Scheduling(
-            integration="Native", api_version="scheduling.k8s.io/v1alpha2"
+            integration="Native", api_version="scheduling.k8s.io/v1beta1"
         )
     ),
 )
