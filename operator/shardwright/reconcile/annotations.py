@@ -138,6 +138,15 @@ class GroupAnnotations:
             size=size,
         )
 
+    def held_back(self, now: datetime) -> "GroupAnnotations":
+        """Return the annotations of a group all of whose pods a queue holds back: it has no others
+        any more.
+        """
+        if not self.members:
+            return self
+        began = self.stopped_at or _whole(now)
+        return replace(self, members="", ready_since=None, stopped_at=began)
+
     def begun_anew(self, *, beside: bool) -> "GroupAnnotations":
         """Return that of a next generation, which starts ``beside`` one that serves or in place of
         one that has stopped.

@@ -33,12 +33,18 @@ from shardwright.reconcile.members import (
     Member,
     nodes_of,
 )
+from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.refusals import asked_first
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.reconcile.templates import asked_by, template_hash
 from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
+QUEUE_TAKES: Final = "WorkloadEvicted"
+"""Reason of the condition TerminationTarget of a pod whose whole group gives its quota back.
+Source: Kueue 0.17 ``pkg/controller/jobframework/interface.go``.
+"""
+
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
 """Why a group is stopped that could have gone on."""
 
@@ -90,12 +96,62 @@ def next_step(group: Group, now: datetime) -> GroupStep:
     # of the new ones.
     change = Why.ROLLOUT if group.must_roll else Why.REQUESTED if group.asked else None
     if change:
-        return _go_to_zero(group, change, group.remembered.forgiven(), now)
+        return (
+            _go_at_once(group, change)
+            if _held_back(group)
+            else _go_to_zero(group, change, group.remembered.forgiven(), now)
+        )
+    failure = _failure(group, now)
+    return _fail(group, failure, now) if failure else _keep(group, now)
+
+
+def _failure(group: Group, now: datetime) -> Failure | None:
+    """Return why a group is to restart, None if nothing is broken."""
+    if _held_back(group) or _is_taken_whole(group, now):
+        return None
     # The kubelet restarts a single pod in place. It needs no restart as a group.
-    failure = _refused(group, now) or (
+    return _refused(group, now) or (
         _find_failure(group, now) if group.size > 1 else None
     )
-    return _fail(group, failure, now) if failure else _keep(group, now)
+
+
+def _held_back(group: Group) -> bool:
+    """Return whether a queue holds all pods of a group back: none has begun, and none is missed."""
+    return bool(group.members) and all(map(_is_gated, group.members))
+
+
+def _is_gated(member: Member) -> bool:
+    return any(gate.startswith(QUEUE_GATES) for gate in member.gates)
+
+
+def _is_taken_whole(group: Group, now: datetime) -> bool:
+    """Return whether the queue is ending all pods of a group, one after another, for a dearer one:
+    they come back held back.
+    """
+    return any(
+        member.deleting
+        and member.taken_by == QUEUE_TAKES
+        and not (member.gone_by and now > member.gone_by)
+        for member in group.members
+    )
+
+
+def _go_at_once(group: Group, why: Why) -> GroupStep:
+    """Delete the StatefulSet of a group that waits in a queue: it is created again as it is wanted.
+
+    Its pods would be gone with the write that takes it to zero, and Kueue 0.17 loses sight of a
+    group whose pods go that fast: its place in the queue would stay, and keep it from starting.
+    """
+    metadata = (group.live or {})["metadata"]
+    gone = Delete(
+        kind=STATEFUL_SET,
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        why=why,
+    )
+    state = _state(group, Situation.STOPPING, Wait(what=Awaited.DELETION))
+    return GroupStep(state=state, writes=(gone,))
 
 
 def _fail(group: Group, failure: Failure, now: datetime) -> GroupStep:
@@ -315,11 +371,11 @@ def _go_to_zero(
 
 def _keep(group: Group, now: datetime) -> GroupStep:
     """Repair drift that disturbs no pod, and note the pods that are ready together."""
-    remembered = (
-        group.remembered.ready(group.members, now)
-        if group.complete
-        else group.remembered
-    )
+    remembered = group.remembered
+    if group.complete:
+        remembered = remembered.ready(group.members, now)
+    elif _held_back(group):
+        remembered = remembered.held_back(now)
     state = _standing(group, remembered, now)
     if group.outdated and len(group.members) < group.size == (group.live or {})[
         "spec"
@@ -414,11 +470,7 @@ def _queued(group: Group) -> bool:
     """Return whether a queue holds pods of the group back; they wait for it indefinitely, and hold
     nothing.
     """
-    return any(
-        gate.startswith(QUEUE_GATES)
-        for member in group.members
-        for gate in member.gates
-    )
+    return any(map(_is_gated, group.members))
 
 
 def _waits(group: Group) -> Iterator[Wait]:

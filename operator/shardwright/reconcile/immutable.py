@@ -7,7 +7,7 @@ deleted and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1
 and the schema of NVIDIA's ComputeDomain. Of the rendered objects, disruption budgets,
 NetworkPolicies and the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of
 Kubernetes has its size in its name, a Secret the kind of its content, and neither is ever written
-again.
+again. Kueue fixes more of a StatefulSet that is in one of its queues.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,6 +16,7 @@ from typing import Any, Final
 from shardwright.reconcile.drift import amount, drifted_fields
 from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.gang_scheduling import KUEUE_QUEUE
 
 CLAIMS: Final = "volumeClaimTemplates"
 OF_A_SET: Final = (
@@ -25,6 +26,21 @@ OF_A_SET: Final = (
     CLAIMS,
 )
 """Fields of the spec of a StatefulSet that never change."""
+
+QUEUE: Final = "queue"
+OF_QUEUED_PODS: Final = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "runtimeClassName",
+    "topologySpreadConstraints",
+    "overhead",
+    "resourceClaims",
+)
+"""Fields of the pods of a StatefulSet that never change while it is in a queue of Kueue, beside
+requests and ports. Source: Kueue 0.17 ``pkg/util/pod`` (``SpecShape``) and
+``pkg/controller/jobs/statefulset``, also at zero replicas.
+"""
 
 _SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "Service": ("spec.clusterIP",),
@@ -41,7 +57,9 @@ def made_anew(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, 
     :func:`as_it_can_be`.
     """
     asked = asked_by(live)
-    return () if asked and asked == asked_by(rendered) else _differing(rendered, live)
+    if asked and asked == asked_by(rendered):
+        return ()
+    return (*_differing(rendered, live), *_queued(rendered, live))
 
 
 def as_it_can_be(
@@ -97,15 +115,54 @@ def _differing(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str,
     return (*plain, *claims)
 
 
+def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]:
+    """Yield what a queue of Kueue lets nobody change of a StatefulSet, its own name among it: it
+    would only take another one while no pod is ready.
+    """
+    queues = _queue_of(rendered), _queue_of(live)
+    if queues == ("", ""):
+        return
+    if queues[0] != queues[1]:
+        yield QUEUE
+    wanted, there = (item["spec"]["template"]["spec"] for item in (rendered, live))
+    for name in OF_QUEUED_PODS:
+        if drifted_fields(wanted.get(name), there.get(name)):
+            yield name
+    for name in ("initContainers", "containers"):
+        if tuple(_asks(wanted.get(name))) != tuple(_asks(there.get(name))):
+            yield name
+
+
+def _queue_of(stateful_set: KubernetesObject) -> str:
+    labels = stateful_set.get("metadata", {}).get("labels") or {}
+    return str(labels.get(KUEUE_QUEUE, ""))
+
+
+def _asks(containers: Collection[Mapping[str, Any]] | None) -> Iterator[object]:
+    """Yield the requests and the ports of each container of a pod."""
+    for container in containers or ():
+        requests = (container.get("resources") or {}).get("requests") or {}
+        ports = container.get("ports") or ()
+        yield (
+            _amounts(requests),
+            tuple((port.get("name"), port.get("containerPort")) for port in ports),
+        )
+
+
+def _amounts(requests: Mapping[str, Any]) -> tuple[tuple[str, object], ...]:
+    """Return requests as amounts: 1Ti and 1024Gi are one, and the server keeps what was written
+    first.
+    """
+    return tuple(sorted((name, amount(size)) for name, size in requests.items()))
+
+
 def _claims(spec: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
     """Yield what is said of each claim of a pod: also one that is said no more is a change."""
     for claim in spec.get(CLAIMS) or ():
         asks = claim["spec"].get("resources", {}).get("requests", {})
-        # As amounts: 1Ti and 1024Gi are one claim, and the server keeps what was written first.
-        sizes = tuple(sorted((name, amount(size)) for name, size in asks.items()))
         yield (
             claim["metadata"]["name"],
             tuple(claim["spec"].get("accessModes") or ()),
             claim["spec"].get("storageClassName"),
-            sizes,
+            _amounts(asks),
         )

@@ -62,7 +62,8 @@ class Member:
 
     ``runs``: its containers do. ``started``: its startup probe has passed, whether it is ready or
     not. ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who
-    takes the pod away (eviction, preemption, a taint), as its condition DisruptionTarget says.
+    takes the pod away (eviction, preemption, a taint), as its condition DisruptionTarget says, or
+    TerminationTarget, which is Kueue's.
     ``gone_by`` is when the grace of a pod that is being deleted ends. ``gates`` keep it from being
     scheduled at all: somebody else will lift them. ``config_maps`` are those that it mounts.
     ``own_hash`` is the template hash that it would have without LimitRanges. ``node_answers`` is
@@ -280,11 +281,14 @@ def _time(stamp: str | None) -> datetime | None:
 
 
 def _taken_by(pod: KubernetesObject) -> str:
-    taken = _condition(pod, "DisruptionTarget")
-    return (
-        str(taken.get("reason") or "")[:LONGEST_REASON]
-        if taken.get("status") == "True"
-        else ""
+    said = (_condition(pod, kind) for kind in ("DisruptionTarget", "TerminationTarget"))
+    return next(
+        (
+            str(taken.get("reason") or "")[:LONGEST_REASON]
+            for taken in said
+            if taken.get("status") == "True"
+        ),
+        "",
     )
 
 

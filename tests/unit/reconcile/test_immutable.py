@@ -88,6 +88,62 @@ def test_what_another_release_renders_otherwise_for_the_same_question_stays_as_i
     assert as_it_can_be(asked_anew, live) == asked_anew
 
 
+def in_a_queue(
+    queue: str | None, asked: str = "before", *, cpu: str = "8", **pods: Any
+) -> dict[str, Any]:
+    engine = {
+        "name": "engine",
+        "resources": {"requests": {"cpu": cpu, "memory": "1Ti"}},
+        "ports": [{"name": "http", "containerPort": 8000}],
+    }
+    made = a_set(
+        asked=asked, template={"spec": {"containers": [engine], **pods}}, replicas=2
+    )
+    made["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+    return made
+
+
+ELSEWHERE = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
+
+
+@pytest.mark.parametrize(
+    ("live", "fields"),
+    [
+        (in_a_queue("serving"), ()),
+        (in_a_queue("serving", cpu="8000m"), ()),
+        (in_a_queue("serving", priorityClassName="low"), ()),
+        (in_a_queue("serving", cpu="9"), ("containers",)),
+        (in_a_queue("serving", affinity=ELSEWHERE), ("affinity",)),
+        (in_a_queue("serving", tolerations=[{"key": "gpu"}]), ("tolerations",)),
+        (in_a_queue("serving", initContainers=[{"name": "a"}]), ("initContainers",)),
+        (in_a_queue("other"), ("queue",)),
+        (in_a_queue(None), ("queue",)),
+    ],
+    ids=[
+        "the same",
+        "said otherwise",
+        "class",
+        "requests",
+        "nodes",
+        "tolerations",
+        "a container less",
+        "another queue",
+        "no queue before",
+    ],
+)
+def test_a_group_in_a_queue_of_kueue_is_made_anew_for_what_kueue_fixes(
+    live: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    assert made_anew(in_a_queue("serving", asked="now"), live) == fields
+    assert made_anew(in_a_queue("serving"), live) == ()  # the same is asked
+
+
+def test_out_of_queues_nodes_and_requests_may_change() -> None:
+    wanted = in_a_queue(None, asked="now", cpu="9", affinity=ELSEWHERE)
+    assert made_anew(wanted, in_a_queue(None)) == ()
+    assert made_anew(wanted, in_a_queue("serving"))[0] == "queue"
+
+
 def model(cache: dict[str, str] | None) -> dict[str, Any]:
     return {"id": MODEL, "weights": {"huggingFace": {"cache": cache} if cache else {}}}
 

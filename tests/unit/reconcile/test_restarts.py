@@ -22,7 +22,14 @@ from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
 from shardwright.reconcile.status import group_status
-from shardwright.reconcile.writes import Apply, DryRunPod, Patch, Why
+from shardwright.reconcile.writes import (
+    Apply,
+    Create,
+    Delete,
+    DryRunPod,
+    Patch,
+    Why,
+)
 from shardwright.resolving.intent import RestartPolicy
 from tests.support.builders_reconcile import (
     NOON,
@@ -462,6 +469,68 @@ def test_pods_that_a_queue_holds_back_have_not_failed_however_long_it_takes() ->
         "ranks 0, 1: held back by kueue.x-k8s.io/admission, example.com/other"
     )
     assert look(world, seconds(86_400)).wake_at is None
+
+
+def taken_by_the_queue(world: World, *names: str) -> None:
+    """Let Kueue end pods of a group whose quota somebody else needs; their grace is 60 s."""
+    for name in names:
+        item = world.pods[name]
+        item["metadata"] |= {
+            "deletionTimestamp": seconds(60).isoformat(),
+            "deletionGracePeriodSeconds": 60,
+        }
+        item["status"]["conditions"].append(
+            {
+                "type": "TerminationTarget",
+                "status": "True",
+                "reason": "WorkloadEvicted",
+                "message": "Preempted to accommodate a workload",
+            }
+        )
+
+
+def test_a_group_that_its_queue_preempts_is_no_failure_and_waits_for_quota() -> None:
+    world = running()
+    taken_by_the_queue(world, "llama-0-0")
+    assert look(world, seconds(1)).writes == ()  # the other one follows at once
+    for name in ("llama-0-0", "llama-0-1"):
+        world.put(gated(name, "kueue.x-k8s.io/admission"))
+    waiting = state(world, seconds(2))
+    assert (waiting.situation, waiting.last_failure) == ("WaitingForQuota", None)
+    world.write(look(world, seconds(2)).writes)
+    assert (memory(world).members, memory(world).stopped_at) == ("", seconds(2))
+    assert look(world, seconds(3)).writes == ()
+
+    world.put(pod("llama-0-0", uid="new-0"))
+    world.put(pod("llama-0-1", uid="new-1"))
+    assert world.run(WANTED, now=seconds(62)) == 1  # it is noted that they are ready
+    assert (state(world).restarts, memory(world).outage_seconds) == (0, 60)
+
+
+def test_a_pod_that_its_queue_takes_and_that_stays_is_a_failure_after_its_grace() -> (
+    None
+):
+    world = running()
+    taken_by_the_queue(world, "llama-0-0", "llama-0-1")
+    assert look(world, seconds(60)).writes == ()
+    (write,) = look(world, seconds(61)).writes
+    assert isinstance(write, Patch)
+    assert (write.why, write.replicas) == (Why.FAILURE, 0)
+
+
+def test_a_group_that_waits_in_a_queue_is_created_again_for_a_change_and_never_stopped() -> (
+    None
+):
+    world = held_back_by("kueue.x-k8s.io/admission")
+    changed = desired(stateful_set(revision="r2"))
+    (gone,) = decide(changed, world.observed(), NOON).writes
+    assert isinstance(gone, Delete)
+    assert (gone.kind, gone.name, gone.why) == ("StatefulSet", "llama-0", Why.ROLLOUT)
+    world.write((gone,))
+    assert decide(changed, world.observed(), NOON).writes == ()  # its pods still are
+    world.settle()
+    (made,) = decide(changed, world.observed(), NOON).writes
+    assert isinstance(made, Create)
 
 
 def test_pods_with_gates_of_somebody_else_just_wait() -> None:
