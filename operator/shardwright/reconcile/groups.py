@@ -3,7 +3,8 @@
 
 A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when
 every pod is gone, so that no rank meets a peer of another revision or of an earlier start, wherever
-we are killed. Memory stands in annotations of the StatefulSet (``remembered``).
+we are killed. Only in a queue of Kueue a StatefulSet is deleted for a change, and created again once
+every pod is gone. Memory stands in annotations of the StatefulSet (``remembered``).
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from shardwright.reconcile.annotations import (
 )
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.group import Group
+from shardwright.reconcile.immutable import queue_of
 from shardwright.reconcile.incidents import (
     TAKEN_GRACEFULLY,
     Incident,
@@ -98,7 +100,7 @@ def next_step(group: Group, now: datetime) -> GroupStep:
     if change:
         return (
             _go_at_once(group, change)
-            if _held_back(group)
+            if _held_back(group) or _is_fixed(group)
             else _go_to_zero(group, change, group.remembered.forgiven(), now)
         )
     failure = _failure(group, now)
@@ -136,11 +138,18 @@ def _is_taken_whole(group: Group, now: datetime) -> bool:
     )
 
 
-def _go_at_once(group: Group, why: Why) -> GroupStep:
-    """Delete the StatefulSet of a group that waits in a queue: it is created again as it is wanted.
+def _is_fixed(group: Group) -> bool:
+    """Return whether a group is in a queue that does not let its StatefulSet become the wanted
+    one.
+    """
+    return group.is_made_anew and queue_of(group.live or {}) != ""
 
-    Its pods would be gone with the write that takes it to zero, and Kueue 0.17 loses sight of a
-    group whose pods go that fast: its place in the queue would stay, and keep it from starting.
+
+def _go_at_once(group: Group, why: Why) -> GroupStep:
+    """Delete the StatefulSet of a group in a queue: it is created again as it is wanted.
+
+    By way of zero, Kueue 0.17 loses sight of a group whose pods go fast, as those do that were held
+    back: its place in the queue, or its quota, would stay, and nobody would have it.
     """
     metadata = (group.live or {})["metadata"]
     gone = Delete(
@@ -151,7 +160,7 @@ def _go_at_once(group: Group, why: Why) -> GroupStep:
         why=why,
     )
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.DELETION))
-    return GroupStep(state=state, writes=(gone,))
+    return GroupStep(state=state, writes=(gone,), planned=group.complete)
 
 
 def _fail(group: Group, failure: Failure, now: datetime) -> GroupStep:

@@ -119,7 +119,7 @@ def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]
     """Yield what a queue of Kueue lets nobody change of a StatefulSet, its own name among it: it
     would only take another one while no pod is ready.
     """
-    queues = _queue_of(rendered), _queue_of(live)
+    queues = queue_of(rendered), queue_of(live)
     if queues == ("", ""):
         return
     if queues[0] != queues[1]:
@@ -133,7 +133,8 @@ def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]
             yield name
 
 
-def _queue_of(stateful_set: KubernetesObject) -> str:
+def queue_of(stateful_set: KubernetesObject) -> str:
+    """Return the queue of Kueue that a StatefulSet is in, empty if it is in none."""
     labels = stateful_set.get("metadata", {}).get("labels") or {}
     return str(labels.get(KUEUE_QUEUE, ""))
 

@@ -117,7 +117,7 @@ def names(models: Models) -> set[str]:
     return {item["metadata"]["name"] for item in models.all("StatefulSet")}
 
 
-def test_requests_that_kueue_fixes_make_the_group_anew_as_its_next_generation(
+def test_requests_that_kueue_fixes_make_the_group_anew(
     quotas: Quotas, models: Models, fleet: Fleet
 ) -> None:
     quotas.queue("serving", gpus=ONE_GROUP)
@@ -131,7 +131,7 @@ def test_requests_that_kueue_fixes_make_the_group_anew_as_its_next_generation(
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
         for pod in models.pods()
     }
-    assert (requests, names(models)) == ({"20"}, {"large-0-g1"})
+    assert (requests, names(models)) == ({"20"}, {"large-0"})
     wait_for(lambda: len(quotas.workloads()) == 1, 30, "one workload to be left")
 
 
@@ -158,7 +158,7 @@ def test_a_group_takes_another_queue_whether_it_serves_or_waits(
         30,
         "the quota to be that of the other queue",
     )
-    assert names(models) == {"first-0-g1", "second-0"}
+    assert names(models) == {"first-0", "second-0"}
 
 
 def test_a_group_leaves_kueue_and_comes_to_it(

@@ -30,6 +30,7 @@ from shardwright.reconcile.writes import (
     Patch,
     Why,
 )
+from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.resolving.intent import RestartPolicy
 from tests.support.builders_reconcile import (
     NOON,
@@ -531,6 +532,21 @@ def test_a_group_that_waits_in_a_queue_is_created_again_for_a_change_and_never_s
     world.settle()
     (made,) = decide(changed, world.observed(), NOON).writes
     assert isinstance(made, Create)
+
+
+def test_what_a_queue_fixes_of_a_group_that_serves_makes_it_anew_at_once() -> None:
+    before, after = stateful_set(nodes=["a", "b"]), stateful_set(nodes=["a", "c"])
+    for item in (before, after):
+        item["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "serving"
+    after["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH] = "r2"
+    world = World()
+    world.run(desired(before))
+    (gone,) = decide(desired(after), world.observed(), NOON).writes
+    assert isinstance(gone, Delete)
+    assert (gone.name, gone.why) == ("llama-0", Why.ROLLOUT)
+    world.run(desired(after))
+    (group,) = decide(desired(after), world.observed(), NOON).groups
+    assert (group.ready, world.mixed) == (True, False)
 
 
 def test_pods_with_gates_of_somebody_else_just_wait() -> None:
