@@ -144,8 +144,12 @@ class GroupAnnotations:
         """
         if not self.members:
             return self
-        began = self.stopped_at or _whole(now)
-        return replace(self, members="", ready_since=None, stopped_at=began)
+        return replace(
+            self,
+            members="",
+            ready_since=None,
+            stopped_at=self.stopped_at or _whole(now),
+        )
 
     def begun_anew(self, *, beside: bool) -> "GroupAnnotations":
         """Return that of a next generation, which starts ``beside`` one that serves or in place of

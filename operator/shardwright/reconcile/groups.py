@@ -3,8 +3,8 @@
 
 A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when
 every pod is gone, so that no rank meets a peer of another revision or of an earlier start, wherever
-we are killed. Only in a queue of Kueue a StatefulSet is deleted for a change, and created again once
-every pod is gone. Memory stands in annotations of the StatefulSet (``remembered``).
+we are killed. In a queue of Kueue, a StatefulSet is deleted for a change instead, and created again
+when every pod is gone. Memory stands in annotations of the StatefulSet (``remembered``).
 """
 
 from collections.abc import Iterator
@@ -159,8 +159,15 @@ def _go_at_once(group: Group, why: Why) -> GroupStep:
         uid=metadata["uid"],
         why=why,
     )
-    state = _state(group, Situation.STOPPING, Wait(what=Awaited.DELETION))
-    return GroupStep(state=state, writes=(gone,), planned=group.complete)
+    return GroupStep(
+        state=_state(
+            group,
+            Situation.STOPPING,
+            Wait(what=Awaited.DELETION),
+        ),
+        writes=(gone,),
+        planned=group.complete,
+    )
 
 
 def _fail(group: Group, failure: Failure, now: datetime) -> GroupStep:

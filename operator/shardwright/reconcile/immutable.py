@@ -119,17 +119,21 @@ def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]
     """Yield what a queue of Kueue lets nobody change of a StatefulSet, its own name among it: it
     would only take another one while no pod is ready.
     """
-    queues = queue_of(rendered), queue_of(live)
-    if queues == ("", ""):
-        return
-    if queues[0] != queues[1]:
+    before, after = queue_of(live), queue_of(rendered)
+    if before != after:
         yield QUEUE
-    wanted, there = (item["spec"]["template"]["spec"] for item in (rendered, live))
+    if not before:
+        return
+    there = live["spec"]["template"]["spec"]
+    wanted = rendered["spec"]["template"]["spec"]
     for name in OF_QUEUED_PODS:
         if drifted_fields(wanted.get(name), there.get(name)):
             yield name
-    for name in ("initContainers", "containers"):
-        if tuple(_asks(wanted.get(name))) != tuple(_asks(there.get(name))):
+    for name in (
+        "initContainers",
+        "containers",
+    ):
+        if _asks(wanted.get(name)) != _asks(there.get(name)):
             yield name
 
 
@@ -139,15 +143,15 @@ def queue_of(stateful_set: KubernetesObject) -> str:
     return str(labels.get(KUEUE_QUEUE, ""))
 
 
-def _asks(containers: Collection[Mapping[str, Any]] | None) -> Iterator[object]:
-    """Yield the requests and the ports of each container of a pod."""
-    for container in containers or ():
-        requests = (container.get("resources") or {}).get("requests") or {}
-        ports = container.get("ports") or ()
-        yield (
-            _amounts(requests),
-            tuple((port.get("name"), port.get("containerPort")) for port in ports),
+def _asks(containers: Collection[Mapping[str, Any]] | None) -> list[object]:
+    """Return the requests and the ports of each container of a pod."""
+    return [
+        (
+            _amounts(container.get("resources", {}).get("requests", {})),
+            [port["containerPort"] for port in container.get("ports", ())],
         )
+        for container in containers or ()
+    ]
 
 
 def _amounts(requests: Mapping[str, Any]) -> tuple[tuple[str, object], ...]:

@@ -281,15 +281,14 @@ def _time(stamp: str | None) -> datetime | None:
 
 
 def _taken_by(pod: KubernetesObject) -> str:
-    said = (_condition(pod, kind) for kind in ("DisruptionTarget", "TerminationTarget"))
-    return next(
-        (
-            str(taken.get("reason") or "")[:LONGEST_REASON]
-            for taken in said
-            if taken.get("status") == "True"
-        ),
-        "",
-    )
+    for kind in (
+        "DisruptionTarget",
+        "TerminationTarget",
+    ):
+        taken = _condition(pod, kind)
+        if taken.get("status") == "True":
+            return str(taken.get("reason") or "")[:LONGEST_REASON]
+    return ""
 
 
 def _failure(pod: KubernetesObject, rank: int) -> Failure | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
+from tests.harness.stages import STOP_AFTER
 from tests.harness.waiting import wait_for
 from tests.support.models import LARGE, Models
 from tests.support.quotas import Quotas
@@ -15,6 +16,14 @@ H100 = "h100-8x-dell-xe9680"
 SERVING = {"scheduler": "Kueue", "queue": "serving"}
 ONE_GROUP = 16
 """GPUs of a group of two pods."""
+
+
+def last(models: Models, name: str) -> None:
+    """Let the pods of a model take a moment to end, as engines do: they are gone at once else."""
+    for rank in (0, 1):
+        models.patch(
+            "Pod", f"{name}-0-{rank}", {"metadata": {"annotations": {STOP_AFTER: "3s"}}}
+        )
 
 
 def placed(models: Models, name: str) -> int:
@@ -75,6 +84,7 @@ def test_a_broken_group_gives_its_quota_back_and_takes_it_again(
     fleet(H100, 2)
     models.create("large", LARGE, placement=SERVING)
     models.wait_ready("large", timeout=90)
+    last(models, "large")
     before, (workload,) = models.uids(), quotas.workloads()
 
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
@@ -100,6 +110,7 @@ def test_a_model_of_a_higher_class_preempts_a_whole_group_which_comes_back_after
     fleet(H100, 4)
     models.create("cheap", LARGE, placement=SERVING, pod={"priorityClassName": low})
     models.wait_ready("cheap", timeout=90)
+    last(models, "cheap")
     before = uids_of(models, "cheap")
 
     models.create("dear", LARGE, placement=SERVING, pod={"priorityClassName": high})
@@ -110,7 +121,8 @@ def test_a_model_of_a_higher_class_preempts_a_whole_group_which_comes_back_after
     assert quotas.gpus_used("serving") == ONE_GROUP
 
     models.delete("ShardedModel", "dear")
-    models.wait_ready("cheap", timeout=120)
+    (group,) = models.wait_ready("cheap", timeout=120)["status"]["groups"]
+    assert group["restarts"] == 0
 
 
 def names(models: Models) -> set[str]:
@@ -184,6 +196,7 @@ def test_a_group_whose_node_is_gone_starts_on_another_one(
     fleet(H100, 3)
     models.create("large", LARGE, placement=SERVING)
     models.wait_ready("large", timeout=90)
+    last(models, "large")
     node = models.pods()[1]["spec"]["nodeName"]
     control_plane.nodes.delete(node)
     wait_for(

@@ -103,7 +103,9 @@ def in_a_queue(
     return made
 
 
-ELSEWHERE = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
+ELSEWHERE: dict[str, Any] = {
+    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}
+}
 
 
 @pytest.mark.parametrize(
