@@ -43,7 +43,8 @@ from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Writ
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 QUEUE_TAKES: Final = "WorkloadEvicted"
-"""Reason of the condition TerminationTarget of a pod whose whole group gives its quota back.
+"""How the reason begins of the condition TerminationTarget of a pod whose whole group gives its
+quota back: WorkloadEvictedDueToPreempted.
 Source: Kueue 0.17 ``pkg/controller/jobframework/interface.go``.
 """
 
@@ -132,7 +133,7 @@ def _is_taken_whole(group: Group, now: datetime) -> bool:
     """
     return any(
         member.deleting
-        and member.taken_by == QUEUE_TAKES
+        and member.taken_by.startswith(QUEUE_TAKES)
         and not (member.gone_by and now > member.gone_by)
         for member in group.members
     )

@@ -122,7 +122,7 @@ def test_a_model_of_a_higher_class_preempts_a_whole_group_which_comes_back_after
 
     models.delete("ShardedModel", "dear")
     (group,) = models.wait_ready("cheap", timeout=120)["status"]["groups"]
-    assert group["restarts"] == 0
+    assert group["restarts"] == 0, group
 
 
 def names(models: Models) -> set[str]:

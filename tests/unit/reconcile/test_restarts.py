@@ -484,7 +484,7 @@ def taken_by_the_queue(world: World, *names: str) -> None:
             {
                 "type": "TerminationTarget",
                 "status": "True",
-                "reason": "WorkloadEvicted",
+                "reason": "WorkloadEvictedDueToPreempted",
                 "message": "Preempted to accommodate a workload",
             }
         )
