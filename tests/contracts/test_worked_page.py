@@ -24,5 +24,5 @@ def test_the_step_that_a_page_works_out_is_the_one_of_the_planner() -> None:
     (kind,) = task.replica.kinds
     batch = Batch(sequences=64, sampled=64, context_tokens=2304)
     fitted = coefficients_of("vLLM", "")
-    predicted = step_time(kind.floor, task.replica.links, 0.0, batch, fitted).total
+    predicted = step_time(kind.floor, task.replica.links, batch, fitted).total_seconds
     assert examples.globs["step"] == pytest.approx(predicted, rel=0.002)

@@ -3,7 +3,7 @@ its releases.
 
 They are data (``coefficients.json``), written by ``benchmarks/fit.py`` from published measurements.
 None is keyed by a model, a GPU or a version: an era is all that was released up to a date.
-docs/planner.md has the errors.
+docs/benchmarks/accuracy.md has the errors.
 """
 
 import json

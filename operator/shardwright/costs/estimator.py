@@ -324,7 +324,6 @@ class Estimator:
         return Replica(
             kinds=self._stage_kinds(candidate.layout, gpu),
             links=links,
-            hot_share=self._work.hot_share,
             tensor=candidate.layout.tensor,
             stage_link=link,
             stage_link_is_network=link is not None

@@ -55,7 +55,6 @@ class Replica:
 
     kinds: tuple[StageKind, ...]
     links: Links
-    hot_share: float
     tensor: int
     stage_link: Link | None
     stage_link_is_network: bool
@@ -107,7 +106,7 @@ class Passage:
         """Return the time from the first stage to the end of the last."""
         return (
             sum(
-                stage.total * count
+                stage.total_seconds * count
                 for stage, count in zip(self.stages, self.counts, strict=True)
             )
             + self.send_seconds
@@ -116,7 +115,7 @@ class Passage:
     @property
     def slowest_seconds(self) -> float:
         """Return the time of the stage that sets the pace."""
-        return max(stage.total for stage in self.stages)
+        return max(stage.total_seconds for stage in self.stages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +186,7 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     )
     prompts = _prompts(replica, load, chunk)
     alone, prefill = _prefill(replica, load, fitted, prompts)
-    others = _others(replica, load, fitted, decode.slowest_seconds, chunk, prompts)
+    others = _others(replica, load, fitted, decode, prompts)
     stay, held = _held_back(load, prefill, others, steps * cycle)
     waiting = (
         held
@@ -214,15 +213,16 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prompts:
-    """The prompts of the other requests during the stay of one: ``steps`` with one of them, on
-    ``beside`` ranks in the mean.
+    """The prompts of the other requests during the stay of one: ``steps`` with a chunk of
+    ``chunk_tokens`` of one of them, on ``beside`` ranks in the mean.
     """
 
+    chunk_tokens: float
     steps: float
     beside: float
 
 
-def _prompts(replica: Replica, load: Load, chunk: float) -> _Prompts:
+def _prompts(replica: Replica, load: Load, chunk_tokens: float) -> _Prompts:
     """Return the number of steps that the prompts of others take.
 
     Attention ranks step together, so a prompt on any of them holds them all: steps with one are as
@@ -230,10 +230,10 @@ def _prompts(replica: Replica, load: Load, chunk: float) -> _Prompts:
     the other.
     """
     work, others = load.workload, load.ranks - 1
-    each = _uncached(work) / chunk
+    each = _uncached(work) / chunk_tokens
     own = (load.running - 1) * each
     if others <= 0:
-        return _Prompts(steps=own, beside=1.0)
+        return _Prompts(chunk_tokens=chunk_tokens, steps=own, beside=1.0)
     theirs = load.running * each
     slots = max(
         work.output_tokens / work.tokens_per_step * min(replica.stages, load.running),
@@ -242,6 +242,7 @@ def _prompts(replica: Replica, load: Load, chunk: float) -> _Prompts:
     free = (1 - own / slots) * math.pow(1 - theirs / slots, OUT_OF_STEP * others)
     steps = (1 - free) * slots
     return _Prompts(
+        chunk_tokens=chunk_tokens,
         steps=steps,
         beside=max(1.0, (own + others * theirs) / steps) if steps > 0 else 1.0,
     )
@@ -253,12 +254,7 @@ def _prefill(
     """Return the pass of one chunk of a prompt, and the seconds of all of its chunks."""
     inputs = _uncached(load.workload)
     chunks = max(1.0, inputs / load.chunk_tokens)
-    alone = _pass(
-        replica,
-        _batch(load, 0.0, inputs / chunks, prompts.beside),
-        fitted,
-        load.workload.expert_imbalance,
-    )
+    alone = _pass(replica, _batch(load, 0.0, inputs / chunks, prompts.beside), fitted)
     return alone, (
         alone.latency_seconds
         + (chunks - 1) * alone.slowest_seconds
@@ -271,16 +267,15 @@ def _others(
     replica: Replica,
     load: Load,
     fitted: Coefficients,
-    decode: float,
-    chunk: float,
+    decode: Passage,
     prompts: _Prompts,
 ) -> float:
     """Return the time that the prompts of the other requests add to the stay of one.
 
-    They share the steps that decode (``decode`` seconds each without them) as long as there are
-    any; the rest has steps of its own, as all of it has where an engine does not mix.
+    They share the steps that decode (as ``decode`` without them) as long as there are any; the rest
+    has steps of its own, as all of it has where an engine does not mix.
     """
-    work, needed = load.workload, prompts.steps
+    work, needed, chunk = load.workload, prompts.steps, prompts.chunk_tokens
     in_flight = min(replica.stages, load.running)
     shared = (
         min(needed, work.output_tokens / work.tokens_per_step * in_flight)
@@ -293,16 +288,10 @@ def _others(
             replica,
             _batch(load, load.running / in_flight, chunk, prompts.beside),
             fitted,
-            work.expert_imbalance,
         )
-        added = shared * (mixed.slowest_seconds - decode)
+        added = shared * (mixed.slowest_seconds - decode.slowest_seconds)
     if needed > shared:
-        alone = _pass(
-            replica,
-            _batch(load, 0.0, chunk, prompts.beside),
-            fitted,
-            work.expert_imbalance,
-        )
+        alone = _pass(replica, _batch(load, 0.0, chunk, prompts.beside), fitted)
         added += (needed - shared) * (alone.slowest_seconds + fitted.step_seconds)
     return added
 
@@ -316,12 +305,7 @@ def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     decode, cycle = _decode(replica, load, fitted)
     tokens = load.running * inputs
     chunks = max(1.0, tokens / load.chunk_tokens)
-    alone = _pass(
-        replica,
-        _batch(load, 0.0, tokens / chunks, load.ranks),
-        fitted,
-        work.expert_imbalance,
-    )
+    alone = _pass(replica, _batch(load, 0.0, tokens / chunks, load.ranks), fitted)
     prefill = (
         alone.latency_seconds
         + (chunks - 1) * alone.slowest_seconds
@@ -386,6 +370,7 @@ def _batch(
         prompt_context_tokens=work.input_tokens * (1 + work.prefix_cache_hit_rate) / 2,
         sampled=sequences * (1.0 + work.draft_tokens) + prompts,
         prompting=prompting,
+        expert_imbalance=work.expert_imbalance,
     )
 
 
@@ -402,12 +387,7 @@ def _decode(
     # One batch, which no two stages work on at once.
     together = load.workload.arrival is Arrival.STATIC_BATCH
     in_flight = 1.0 if together else min(replica.stages, load.running)
-    passage = _pass(
-        replica,
-        _batch(load, load.running / in_flight, 0.0),
-        fitted,
-        load.workload.expert_imbalance,
-    )
+    passage = _pass(replica, _batch(load, load.running / in_flight, 0.0), fitted)
     pace = (
         in_flight
         * max(passage.slowest_seconds, fitted.step_seconds)
@@ -416,17 +396,12 @@ def _decode(
     return passage, max(passage.latency_seconds + fitted.step_seconds, pace)
 
 
-def _pass(
-    replica: Replica, batch: Batch, fitted: Coefficients, imbalance: float | None
-) -> Passage:
+def _pass(replica: Replica, batch: Batch, fitted: Coefficients) -> Passage:
     times = tuple(
-        step_time(
-            kind.floor, replica.links, replica.hot_share, batch, fitted, imbalance
-        )
-        for kind in replica.kinds
+        step_time(kind.floor, replica.links, batch, fitted) for kind in replica.kinds
     )
     if replica.drafting is not None and batch.verified > 1:
-        drafting = with_drafting(times[-1], replica.drafting, batch, fitted, imbalance)
+        drafting = with_drafting(times[-1], replica.drafting, batch, fitted)
         times = (*times[:-1], drafting)
     if replica.eager:
         times = tuple(
@@ -444,7 +419,8 @@ def _launched(time: StepTime, layers: int) -> StepTime:
     """Return a step that takes no less than launching its kernels one by one does."""
     return replace(
         time,
-        overhead=time.overhead + max(0.0, EAGER_LAYER_SECONDS * layers - time.total),
+        overhead_seconds=time.overhead_seconds
+        + max(0.0, EAGER_LAYER_SECONDS * layers - time.total_seconds),
     )
 
 
@@ -495,12 +471,12 @@ def performance(
 
 
 _PARTS: Final = (
-    ("Weights", "weights"),
-    ("KvCache", "kv_cache"),
-    ("Compute", "compute"),
-    ("TensorCommunication", "communication"),
-    ("ExpertCommunication", "expert_communication"),
-    ("ContextCommunication", "context_communication"),
+    ("Weights", "weights_seconds"),
+    ("KvCache", "kv_cache_seconds"),
+    ("Compute", "compute_seconds"),
+    ("TensorCommunication", "communication_seconds"),
+    ("ExpertCommunication", "expert_communication_seconds"),
+    ("ContextCommunication", "context_communication_seconds"),
 )
 
 
@@ -545,7 +521,7 @@ def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
     ]
     sent = sum(share.seconds for share in prompts if share.name in _MOVED)
     counted = (speed.decode.latency_seconds + speed.between_seconds) * scale
-    overhead = (speed.decode.total("overhead") + speed.between_seconds) * scale
+    overhead = (speed.decode.total("overhead_seconds") + speed.between_seconds) * scale
     rest = (
         ("Bubble", max(0.0, step - counted)),
         ("Prefill", others - sent),
@@ -568,7 +544,9 @@ def _prefill_shares(speed: Speed) -> tuple[TimeShare, ...]:
     counted = speed.alone.latency_seconds
     # Chunks overlap in a pipeline.
     scale = speed.prefill_seconds / counted if counted > 0 else 0.0
-    overhead = TimeShare(name="Overhead", seconds=speed.alone.total("overhead") * scale)
+    overhead = TimeShare(
+        name="Overhead", seconds=speed.alone.total("overhead_seconds") * scale
+    )
     return _present(
         [
             *_work_shares(speed.alone, scale),
