@@ -120,7 +120,9 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """The speed of one replica: seconds of a request by phase, and where they go."""
+    """The speed of one replica: seconds of a request by phase, and where they go
+    (docs/planner-request-worked.md).
+    """
 
     prefill_seconds: float  # a prompt alone
     waiting_seconds: float  # for other prompts, and for the step that runs
@@ -155,8 +157,8 @@ class Speed:
 def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     """Return the speed at which one replica serves a load.
 
-    Formula: requests per second = running / stay; stay = prefill + waiting + steps x time of a
-        step, where waiting is what the prompts of others take.
+    Formula: requests per second = running / stay; stay = prefill + steps x time of a step + what
+        the prompts of others add (docs/planner-request-worked.md).
     Unit: seconds, requests per second.
     Error: output tokens per second 10.0%, TPOT 10.7%, TTFT 29.8%, medians in sample
         (docs/benchmarks/accuracy.md).
@@ -165,8 +167,12 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 
     >>> from shardwright.costs.coefficients import coefficients_of
     >>> speed = serve(task.replica, task.load, coefficients_of("vLLM", ""))
-    >>> round(speed.requests_per_second * speed.stay_seconds, 6)  # of 64 in flight
-    64.0
+    >>> round(speed.prefill_seconds, 3), round(512 * speed.cycle_seconds, 2)
+    (0.158, 8.45)
+    >>> round(speed.stay_seconds, 2)  # the prompts of the others add 7.46 seconds
+    16.06
+    >>> round(speed.requests_per_second, 3), round(64 / 16.06, 3)
+    (3.985, 3.985)
     """
     return (
         _static(replica, load, fitted)
@@ -187,10 +193,9 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     prompts = _prompts(replica, load, chunk)
     alone, prefill = _prefill(replica, load, fitted, prompts)
     others = _others(replica, load, fitted, decode, prompts)
-    stay, held = _held_back(load, prefill, others, steps * cycle)
+    stay = prefill + steps * cycle + others
     waiting = (
-        held
-        + max(fitted.bunching, min(1.0, 1 / steps)) * others
+        max(fitted.bunching, min(1.0, 1 / steps)) * others
         + fitted.admission_seconds * (load.running - 1)
         + min(fitted.answer_steps, steps) * cycle
     )
@@ -335,24 +340,6 @@ def _uncached(work: Workload) -> float:
     return max(1.0, work.input_tokens * (1 - work.prefix_cache_hit_rate))
 
 
-def _held_back(
-    load: Load, prefill: float, others: float, decoding: float
-) -> tuple[float, float]:
-    """Return the stay of a request, and its wait because prompts may take no more than a share of
-    the time.
-
-    If the prompts of the others want more than their share, they get it and no more: prompts set
-    the pace, decoding is slowed by the share alone, and requests wait before their prompt is
-    computed.
-    """
-    free, share = prefill + decoding + others, load.workload.prefill_share
-    if share >= 1 or others <= (others + decoding) * share:
-        return free, 0.0
-    slowed = decoding / (1 - share)
-    stay = max(prefill + slowed, prefill + others / share)
-    return stay, stay - prefill - slowed
-
-
 def _batch(
     load: Load, sequences: float, prompt_tokens: float, prompting: float = 1.0
 ) -> Batch:
@@ -438,8 +425,8 @@ def performance(
     """Return the performance that users see of ``groups`` replicas (or attention ranks) that are
     alike, with ``running`` requests in a replica.
 
-    Formula: TPOT = time after the first token / output tokens; tokens per second = replicas x
-        requests per second x output tokens; the band multiplies them.
+    Formula: TPOT = time after the first token / output tokens; TTFT = the rest of the stay + the
+        queue; tokens per second = replicas x requests per second x output tokens, times the band.
     Unit: seconds, tokens and requests per second.
     Error: as :func:`serve`.
     Source: derived.
@@ -448,10 +435,12 @@ def performance(
     >>> speed = serve(task.replica, task.load, coefficients_of("vLLM", ""))
     >>> band = Band(low=0.5, high=2.0, basis="modelled")
     >>> seen = performance(speed, task.load, 2, running=64, band=band)
-    >>> seen.output_tokens_per_second == 2 * speed.requests_per_second * 512
-    True
-    >>> seen.high == 2 * seen.output_tokens_per_second
-    True
+    >>> round(1000 * seen.tpot_seconds, 1), round(seen.ttft_seconds, 2)  # ms, seconds
+    (30.1, 0.65)
+    >>> round(seen.output_tokens_per_second), round(2 * 64 * 512 / 16.06)
+    (4081, 4081)
+    >>> round(seen.low), round(seen.high)
+    (2040, 8162)
     """
     outputs = load.workload.output_tokens
     rate = groups * speed.requests_per_second
