@@ -32,7 +32,7 @@ from shardwright.modelspec.spec import ModelSpec
 def draft_weight_bytes(layout: Layout, traits: EngineTraits) -> int:
     """Return the bytes of the draft model on a rank that samples, 0 without one.
 
-    Formula: as :func:`~shardwright.costs.weights.stage_weight_bytes`, of the draft model in one
+    Formula: as :func:`~shardwright.costs.weights.stage_weight_parts`, of the draft model in one
         stage.
     Unit: bytes, on one rank of the last stage.
     Error: as that of weights; no published row has a draft model.

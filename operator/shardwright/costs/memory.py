@@ -100,16 +100,11 @@ def stage_holds(
     )
 
 
-def replica_memory(
-    model: ModelSpec,
-    layout: Layout,
-    holds: tuple[StageHold, ...],
-    device: Device,
-    workload: Workload,
-    traits: EngineTraits,
+def memory_under(
+    frame: "Frame", workload: Workload, seen: dict[Limits, ReplicaMemory]
 ) -> ReplicaMemory:
     """Return the memory with the highest limits that carry the load, else that start, else that
-    come closest.
+    come closest. ``seen`` are earlier trials for other numbers in flight; the new ones are added.
 
     Formula: K/V bytes = budget - weights - activations - overhead, at the first limits of
         :func:`~shardwright.costs.limits.limits_to_try` that carry the load.
@@ -118,39 +113,12 @@ def replica_memory(
         (docs/benchmarks/memory.md).
     Source: derived; docs/memory.md.
 
-    >>> layout, device = Layout(tensor=4), Device.of(on_h100s(Layout(tensor=4)))
-    >>> holds = stage_holds(llama, layout, "auto", vllm)
-    >>> found = replica_memory(llama, layout, holds, device, load, vllm)
+    >>> found = memory_under(frame, load, {})
     >>> (stage,) = found.stages
     >>> stage.budget_bytes - stage.weights_bytes - stage.activations_bytes
     40701698376
     >>> stage.kv_cache_bytes == 40701698376 - stage.overhead_bytes, found.kv_tokens
     (True, 450272)
-    """
-    frame = Frame(
-        model=model,
-        layout=layout,
-        holds=holds,
-        device=device,
-        traits=traits,
-        mean_tokens=workload.input_tokens + workload.output_tokens,
-    )
-    return memory_under(frame, workload, {})
-
-
-def memory_under(
-    frame: "Frame", workload: Workload, seen: dict[Limits, ReplicaMemory]
-) -> ReplicaMemory:
-    """Return the same in a frame. ``seen`` are earlier trials for other numbers in flight; the new
-    ones are added.
-
-    Formula: as of :func:`replica_memory`.
-    Unit: bytes, tokens, requests.
-    Error: that of :func:`replica_memory`, which asks it.
-    Source: derived; docs/memory.md.
-
-    >>> memory_under(frame, load, {}).kv_tokens
-    450272
     """
     share = requests_per_rank(workload, frame.layout)
     tried = []
@@ -201,7 +169,7 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
     Formula: K/V bytes = budget - weights - activations - overhead; tokens = what the worst stage
         holds.
     Unit: bytes, tokens, requests.
-    Error: as :func:`replica_memory`.
+    Error: as :func:`memory_under`.
     Source: derived; docs/memory.md.
 
     >>> limits = Limits(batched_tokens=2048, sequences=256, model_len=3072)

@@ -169,25 +169,6 @@ def _not_admissible(name: str) -> Problem:
     )
 
 
-def check_value(
-    name: str, value: object, version: str, rules: Rules = VLLM
-) -> Problem | None:
-    """Return why the engine's own parser would refuse ``--name value`` in ``version``, or None;
-    asks no policy.
-
-    ``value`` is a bool for switches, a string as argv holds it, or its value as YAML reads it.
-    """
-    table = option_table(version, rules.tables)
-    if table is None:
-        return _no_table(name, version, rules.tables)
-    option = _find(name, table)
-    return (
-        _unknown(name, table, rules.tables)
-        if option is None
-        else _check_option(name, option, value)
-    )
-
-
 def argument_list(
     arguments: Mapping[str, object], version: str, rules: Rules = VLLM
 ) -> tuple[str, ...]:

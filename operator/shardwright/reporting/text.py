@@ -80,16 +80,6 @@ def to_lines(
     ]
 
 
-def to_text(
-    explanation: Explanation, *, title: str, width: int, full: bool = False
-) -> str:
-    """Return the explanation as plain text that ends with a line end."""
-    return "".join(
-        f"{one.plain()}\n"
-        for one in to_lines(explanation, title=title, width=width, full=full)
-    )
-
-
 def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
     role = Role.HEADLINE if explanation.fits else Role.REFUSAL
     lines = paragraph(
