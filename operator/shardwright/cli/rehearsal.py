@@ -56,7 +56,7 @@ from shardwright.rendering.names import (
     made_secret,
 )
 from shardwright.replanning import Replanned, place_beside
-from shardwright.resolving.stock import take_stock
+from shardwright.resolving.stock import OwnGpus, take_stock
 from shardwright.resolving.subject import Subject
 
 _HASHES: Final = (CONTENT_HASH, OWN_HASH, TEMPLATE_HASH)
@@ -243,9 +243,8 @@ def _answer(subject: Subject, ask: Ask, around: Surroundings) -> Replanned:
     autoscaler could add.
     """
     number = ask.on.plan.group_numbers[ask.beside[0]] if ask.on and ask.beside else None
-    stock = take_stock(
-        subject, around.nodes, around.usage, around.reservations, beside=number
-    )
+    own = OwnGpus(beside=number)
+    stock = take_stock(subject, around.nodes, around.usage, around.reservations, own)
     inventory = stock.without_nodes(ask.lost)
     if ask.beside is None or ask.on is None:
         return answer(subject, ask, inventory)

@@ -52,6 +52,7 @@ from shardwright.reconcile.work import (
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned
+from shardwright.resolving.stock import AS_THEY_STAND, OwnGpus
 from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
 
@@ -73,6 +74,17 @@ whether nodes are to come.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """The administrator's files; None: there is none."""
+
+    catalogue: Path | None = None
+    settings: Path | None = None
+
+
+NO_FILES: Final = Files()
+
+
 @dataclass(frozen=True, slots=True)
 class _Refused:
     until: float
@@ -88,8 +100,7 @@ class Planner:
         self,
         view: View,
         worker: Answerer,
-        catalogue_file: Path | None = None,
-        settings_file: Path | None = None,
+        files: Files = NO_FILES,
         metrics: Metrics | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -98,8 +109,8 @@ class Planner:
         self._metrics = metrics or Metrics()
         self._turns = Turns(self._metrics.turn_waits("planner"))
         self._view = view
-        self._catalogue = Watched(catalogue_file, "the catalogue file", catalogue_of)
-        self._settings = Watched(settings_file, "the settings file", read_settings)
+        self._catalogue = Watched(files.catalogue, "the catalogue file", catalogue_of)
+        self._settings = Watched(files.settings, "the settings file", read_settings)
         self._plans = PlanCache()
         self.files_version = 0
         self.administration = Administration()
@@ -359,12 +370,12 @@ class Planner:
     async def _answer(
         self, key: Key, subject: Subject, ask: Ask
     ) -> Replanned | Problem:
-        if ask.beside is not None and ask.on is not None:
-            return await self._beside(key, subject, ask, ask.on, *ask.beside)
+        if (found := await self._beside(key, subject, ask)) is not None:
+            return found
         stock = self._stock(key, subject, ask)
         made = await self._make(key, subject, ask, stock)
         if isinstance(made, Replanned) and answering.waits_for_itself(ask, made):
-            vacated = self._stock(key, subject, ask, vacated=True)
+            vacated = self._stock(key, subject, ask, OwnGpus(vacated=True))
             # The same stock has the same answer, which costs as much again.
             if vacated.inventory() != stock.inventory():
                 made = await self._make(key, subject, ask, vacated)
@@ -455,22 +466,18 @@ class Planner:
         return plan_too_costly(outcome) if isinstance(outcome, Failed) else outcome
 
     async def _beside(
-        self,
-        key: Key,
-        subject: Subject,
-        ask: Ask,
-        record: PlanRecord,
-        group: int,
-        generation: int,
-    ) -> Replanned | Problem:
+        self, key: Key, subject: Subject, ask: Ask
+    ) -> Replanned | Problem | None:
         """Return the record with a group as a later generation on free GPUs, without a record where
-        there are none.
+        there are none; None if no second place is asked for.
         """
+        if ask.beside is None or ask.on is None:
+            return None
+        record, (group, generation) = ask.on, ask.beside
         nodes: tuple[str, ...] | None = None
         if self._view.known_pods is not KnownPods.NONE:
-            stock = self._stock(
-                key, subject, ask, beside=record.plan.group_numbers[group]
-            )
+            own = OwnGpus(beside=record.plan.group_numbers[group])
+            stock = self._stock(key, subject, ask, own)
             work = FindPlaceBeside(subject=subject, plan=record.plan, stock=stock)
             found = await self._ask(key, _form(subject, ask), work)
             if isinstance(found, Problem):
@@ -486,9 +493,8 @@ class Planner:
         key: Key,
         subject: Subject,
         ask: Ask,
+        own_gpus: OwnGpus = AS_THEY_STAND,
         *,
-        beside: int | None = None,
-        vacated: bool = False,
         to_come: bool = False,
     ) -> Stock:
         """Return the stock for a model: nodes that it selects and tolerates, without the GPUs that
@@ -501,8 +507,9 @@ class Planner:
         if view.known_pods is KnownPods.NONE:
             return Stock(whole=whole, lost=ask.lost, taken={})
         own = base_key(key)
+        beside = own_gpus.beside
         root = None if beside is None else group_name(own[1], beside)
-        taken = view.ledger.taken(own, beside=root, vacated=vacated)
+        taken = view.ledger.taken(own, beside=root, vacated=own_gpus.vacated)
         rank = view.rank(key, subject.deployment.pods.priority_class)
         claimed = view.claimed_before(
             first_of(rank) if ask.choice is PlanChoice.REHOUSE else rank

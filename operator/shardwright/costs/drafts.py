@@ -125,14 +125,9 @@ class DraftPasses:
 
 
 def draft_passes(
-    drafter: Drafter,
-    target: Layout,
-    links: Links,
-    gpu: Gpu,
-    kv_bits: int,
-    traits: EngineTraits,
-) -> DraftPasses:
-    """Return the passes beside a target that is cut so and has these links.
+    target: Layout, links: Links, gpu: Gpu, kv_bits: int, traits: EngineTraits
+) -> DraftPasses | None:
+    """Return the passes beside a target that is cut so and has these links, None without a drafter.
 
     Formula: none: the floor of one pass of the draft model, as
         :func:`~shardwright.costs.roofline.stage_floor` has it for a stage.
@@ -140,11 +135,16 @@ def draft_passes(
     Error: as that of a step; no measurement has drafts (docs/planner-speed.md).
     Source: derived: a draft model is priced as a stage of its size.
 
-    >>> drafter, links = Drafter(model=qwen), task.replica.links
-    >>> passes = draft_passes(drafter, Layout(tensor=8), links, h100, 16, vllm)
+    >>> from dataclasses import replace
+    >>> drafts = replace(vllm.options, drafter=Drafter(model=qwen))
+    >>> drafting, links = replace(vllm, options=drafts), task.replica.links
+    >>> passes = draft_passes(Layout(tensor=8), links, h100, 16, drafting)
     >>> passes.floor.layers, passes.floor.hot_share, passes.further_tokens
     (48, 0.0625, 1)
     """
+    drafter = traits.options.drafter
+    if drafter is None:
+        return None
     layout, passing = drafter.layout(target), _passing(drafter)
     work = ModelWork.of(passing)
     (held,) = stage_weight_parts(passing, layout, traits)

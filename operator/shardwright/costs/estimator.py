@@ -312,11 +312,7 @@ class Estimator:
         return self._replicas[key]
 
     def _made(self, candidate: Candidate) -> Replica:
-        link, gpu, drafter = (
-            candidate.placement.pipeline_link,
-            candidate.pool.gpu,
-            self._traits.options.drafter,
-        )
+        link, gpu = candidate.placement.pipeline_link, candidate.pool.gpu
         links, bits = (
             _links(candidate, hidden_bytes(self._work)),
             kv_bits(self._model, self._workload.kv_cache_dtype),
@@ -328,11 +324,7 @@ class Estimator:
             stage_link=link,
             stage_link_is_network=link is not None
             and link not in (gpu.scale_up, gpu.host),
-            drafting=draft_passes(
-                drafter, candidate.layout, links, gpu, bits, self._traits
-            )
-            if drafter
-            else None,
+            drafting=draft_passes(candidate.layout, links, gpu, bits, self._traits),
             eager=self._traits.options.told.eager,
         )
 

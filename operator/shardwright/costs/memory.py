@@ -16,7 +16,7 @@ from shardwright.costs.drafts import draft_activation_bytes, draft_weight_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES, KvCache, kv_cache
 from shardwright.costs.limits import Limits, limits_to_try, requests_per_rank
-from shardwright.costs.overheads import Device, band_bytes, overhead_bytes
+from shardwright.costs.overheads import Device, Loaded, band_bytes, overhead_bytes
 from shardwright.costs.weights import WeightBytes, stage_weight_parts
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Layout
@@ -31,12 +31,22 @@ class StageHold:
     draft model, kind of K/V cache.
     """
 
+    stage: int
     layers: tuple[int, int]
     weights: WeightBytes
     adapter_bytes: int
     draft_bytes: int
     kv: KvCache
     last: bool
+
+    @property
+    def loaded(self) -> Loaded:
+        """Return the part of it that is read from files."""
+        first, end = self.layers
+        return Loaded(
+            layers=end - first,
+            weights_bytes=self.weights.total_bytes + self.draft_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +97,7 @@ def stage_holds(
     )
     return tuple(
         StageHold(
+            stage=stage,
             layers=span,
             weights=weights[stage],
             adapter_bytes=adapters[stage],
@@ -185,10 +196,9 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
         end, draft_activation_bytes(frame.model, frame.layout, limits, frame.traits)
     )
     caches = [_in_flight(hold.kv, frame.layout, limits) for hold in frame.holds]
-    held = zip(frame.holds, caches, strict=True)
     stages = tuple(
-        _stage(index, hold, kv, frame, limits, end if hold.last else middle)
-        for index, (hold, kv) in enumerate(held)
+        _stage(hold, kv, frame, limits, end if hold.last else middle)
+        for hold, kv in zip(frame.holds, caches, strict=True)
     )
     # A set: most stages are alike, and their room is dealt out once.
     room = {
@@ -215,21 +225,13 @@ def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
 
 
 def _stage(
-    index: int,
-    hold: StageHold,
-    kv: KvCache,
-    frame: Frame,
-    limits: Limits,
-    activations: int,
+    hold: StageHold, kv: KvCache, frame: Frame, limits: Limits, activations: int
 ) -> StageMemory:
-    weights = hold.weights.total_bytes + hold.draft_bytes
-    layers = hold.layers[1] - hold.layers[0]
-    overhead = overhead_bytes(
-        frame.layout, frame.device, frame.traits, limits, layers, weights
-    )
-    held = weights + hold.adapter_bytes
+    loaded = hold.loaded
+    overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, loaded)
+    held = loaded.weights_bytes + hold.adapter_bytes
     stage = StageMemory(
-        stage=index,
+        stage=hold.stage,
         layers=hold.layers,
         weights_bytes=held,
         adapter_bytes=hold.adapter_bytes,
@@ -241,7 +243,7 @@ def _stage(
         kv_bytes_per_token=kv.bytes_per_token,
         request_bytes=kv.bytes_for_request(limits.model_len),
         band_bytes=band_bytes(
-            weights,
+            loaded.weights_bytes,
             activations,
             overhead,
             uncounted=bool(frame.traits.options.told.uncounted),
