@@ -163,7 +163,8 @@ def _clear_of(
         inventory, replace(before or plan, groups=tuple(item.nodes for item in holding))
     )
     room = {node.name: node.free for pool in left.pools for node in pool.nodes}
-    places, crowded = list(plan.groups), set[int]()
+    places = list(plan.groups)
+    crowded = set[int]()
     later = [
         index
         for index, number in enumerate(plan.group_numbers)
@@ -495,7 +496,8 @@ def rehouse(
     kept = tuple(
         group for index, group in enumerate(plan.groups) if index not in leaving
     )
-    pools, missing = pools_of(inventory, plan), len(plan.groups) - len(kept)
+    pools = pools_of(inventory, plan)
+    missing = len(plan.groups) - len(kept)
     places: tuple[tuple[str, ...], ...] = ()
     short: NoPlan | None = None
     # Until a round finds no further place: that round says why.

@@ -223,7 +223,8 @@ class Store:
         hurt: set[Key] = set()
         freed: set[str] = set()
         for key, change in changes.items():
-            before, now = self._pods.get(key), change.value
+            before = self._pods.get(key)
+            now = change.value
             if before == now:
                 continue
             self._index_pod(key, before, now)
@@ -260,7 +261,8 @@ class Store:
         freed: set[str] = set()
         for (namespace, name), change in changes.items():
             key = (kind, namespace, name)
-            before, now = self._children.get(key), change.value
+            before = self._children.get(key)
+            now = change.value
             if before and _is_older(change.version, before.version):
                 continue
             self._put_child(key, before, now)
@@ -282,7 +284,8 @@ class Store:
         models: set[Key] = set()
         changed: set[Key] = set()
         for key, change in changes.items():
-            before, now = self._config_maps.get(key), change.value
+            before = self._config_maps.get(key)
+            now = change.value
             if before == now or (
                 before and _is_older(change.version, _number(before.version))
             ):
@@ -330,7 +333,8 @@ class Store:
         """Take over an object as the API server has answered that it is stored: the next look sees
         it, and no event is news.
         """
-        kind, metadata = kind_of(content), content["metadata"]
+        kind = kind_of(content)
+        metadata = content["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if kind == CONFIG_MAP:
             facts = project_config_map(dict(content))

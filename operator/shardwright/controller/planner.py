@@ -290,7 +290,8 @@ class Planner:
         the question or the inventory has changed.
         """
         stock = self._stock(key, subject, ask)
-        inventory, known = stock.inventory(), self._advice.get(key)
+        inventory = stock.inventory()
+        known = self._advice.get(key)
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
             work = FindWaysOut(
@@ -314,7 +315,8 @@ class Planner:
 
         Those of other namespaces are not named: who may not see them must not learn of them.
         """
-        view, found = self._view, []
+        view = self._view
+        found = []
         values, nodes = (
             view.store.priorities,
             {node.name for pool in inventory.pools for node in pool.nodes},
@@ -351,7 +353,8 @@ class Planner:
         ).carried_on(self._view.line.get(key))
         if not waiting.may_claim(now):
             return waiting
-        whole, taken = self._whole(subject), self._view.ledger.taken(base_key(key))
+        whole = self._whole(subject)
+        taken = self._view.ledger.taken(base_key(key))
         claimed = self._view.claimed_before(waiting.rank)
         if holds(
             waiting.claim,
@@ -414,7 +417,8 @@ class Planner:
 
     def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
         """Answer by a plan that was made before, and tell how many seconds of CPU that took."""
-        began, inventory = thread_time(), stock.inventory()
+        began = thread_time()
+        inventory = stock.inventory()
         report = self._plans.recall(subject, inventory)
         answer = (
             answering.answer(subject, ask, inventory, lambda *_: report)
@@ -503,7 +507,8 @@ class Planner:
         Of nodes that do not give its pods back nothing is free, whatever they say. With ``to_come``
         there are the nodes, too, that an autoscaler may add.
         """
-        whole, view = self._whole(subject, to_come=to_come), self._view
+        whole = self._whole(subject, to_come=to_come)
+        view = self._view
         if view.known_pods is KnownPods.NONE:
             return Stock(whole=whole, lost=ask.lost, taken={})
         own = base_key(key)
@@ -531,7 +536,8 @@ class Planner:
         """Return all nodes in pools as pods of these terms see them; collapsed anew only when a
         node has changed.
         """
-        terms, version = f"{subject.terms!r} {to_come}", self._view.store.node_version
+        terms = f"{subject.terms!r} {to_come}"
+        version = self._view.store.node_version
         known = self._pooled.get(terms)
         if known and known[0] == version:
             return known[1]

@@ -149,7 +149,8 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
     >>> round(0.55**2, 4) == round(band_of("vLLM", "", ["bf16"], known=False).low, 4)
     True
     """
-    rows, seen = _data()["bands"].get(engine, {}), _data()["formats"].get(engine, {})
+    rows = _data()["bands"].get(engine, {})
+    seen = _data()["formats"].get(engine, {})
     measured = kind in rows and all(
         seen.get(name, 0) >= ENOUGH_ROWS for name in formats
     )

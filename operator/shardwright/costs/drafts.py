@@ -145,7 +145,8 @@ def draft_passes(
     drafter = traits.options.drafter
     if drafter is None:
         return None
-    layout, passing = drafter.layout(target), _passing(drafter)
+    layout = drafter.layout(target)
+    passing = _passing(drafter)
     work = ModelWork.of(passing)
     (held,) = stage_weight_parts(passing, layout, traits)
     stage = work.stage(layout, (0, work.layers), held, last=True)

@@ -301,12 +301,14 @@ def _longest(
     found = memory_at(frame, replace(limits, model_len=shortest))
     if not fits(found):
         return None
-    fitting, longest = shortest, limits.model_len
+    fitting = shortest
+    longest = limits.model_len
     while fitting < longest:
         middle = (fitting + longest + 1) // 2
         tried = memory_at(frame, replace(limits, model_len=middle))
         if fits(tried):
-            found, fitting = tried, middle
+            found = tried
+            fitting = middle
         else:
             longest = middle - 1
     return found

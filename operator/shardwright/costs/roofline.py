@@ -247,8 +247,10 @@ def stage_floor(
     >>> (hold.weights.total_bytes - hold.weights.embedding_bytes) / 3.35e12
     0.0414...
     """
-    bandwidth, plain = gpu.memory_bytes_per_second, matmul_flops(gpu, "bf16")
-    dense, experts = _mostly(stage.matmul_flops), _mostly(stage.expert_flops)
+    bandwidth = gpu.memory_bytes_per_second
+    plain = matmul_flops(gpu, "bf16")
+    dense = _mostly(stage.matmul_flops)
+    experts = _mostly(stage.expert_flops)
     return StageFloor(
         layers=stage.layers,
         products=stage.products,
@@ -283,7 +285,8 @@ def stage_floor(
 
 
 def _attention_floor(work: AttentionWork, gpu: Gpu, kv_bits: int) -> AttentionFloor:
-    bandwidth, plain = gpu.memory_bytes_per_second, matmul_flops(gpu, "bf16")
+    bandwidth = gpu.memory_bytes_per_second
+    plain = matmul_flops(gpu, "bf16")
     return AttentionFloor(
         window_tokens=work.window,
         kv_seconds=work.kv_values * kv_bits / 8 / bandwidth,
@@ -333,7 +336,8 @@ def step_time(
     dense_weights = floor.weights_seconds / fitted.memory_efficiency
     kv, scores = _attention(floor, batch, fitted)
     expert_compute, expert_weights = _experts(floor, links, batch, fitted)
-    compute, weights = 0.0, 0.0
+    compute = 0.0
+    weights = 0.0
     thin = 1 + fitted.thin_columns / max(1.0, floor.expert_columns)
     for busy, read, factor in (
         (dense_compute, dense_weights, 1.0),
@@ -420,7 +424,8 @@ def _experts(
     """
     if not floor.expert_weights_seconds or not floor.hot_share:
         return 0.0, 0.0
-    stated, met = batch.expert_imbalance, batch.met(links.peers)
+    stated = batch.expert_imbalance
+    met = batch.met(links.peers)
     factor = (
         (fitted.expert_imbalance if stated is None else stated)
         if links.whole_experts

@@ -184,7 +184,8 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     """Requests come and go: the prompts of some share the steps of the others."""
     work = load.workload
-    inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
+    inputs = _uncached(work)
+    steps = work.output_tokens / work.tokens_per_step
     decode, cycle = _decode(replica, load, fitted)
     chunk = min(
         load.chunk_tokens,
@@ -234,7 +235,8 @@ def _prompts(replica: Replica, load: Load, chunk_tokens: float) -> _Prompts:
     many as ranks that go their own ways have at least one of them in, and no more than one after
     the other.
     """
-    work, others = load.workload, load.ranks - 1
+    work = load.workload
+    others = load.ranks - 1
     each = _uncached(work) / chunk_tokens
     own = (load.running - 1) * each
     if others <= 0:
@@ -280,7 +282,9 @@ def _others(
     They share the steps that decode (as ``decode`` without them) as long as there are any; the rest
     has steps of its own, as all of it has where an engine does not mix.
     """
-    work, needed, chunk = load.workload, prompts.steps, prompts.chunk_tokens
+    work = load.workload
+    needed = prompts.steps
+    chunk = prompts.chunk_tokens
     in_flight = min(replica.stages, load.running)
     shared = (
         min(needed, work.output_tokens / work.tokens_per_step * in_flight)
@@ -306,7 +310,8 @@ def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     rounds.
     """
     work = load.workload
-    inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
+    inputs = _uncached(work)
+    steps = work.output_tokens / work.tokens_per_step
     decode, cycle = _decode(replica, load, fitted)
     tokens = load.running * inputs
     chunks = max(1.0, tokens / load.chunk_tokens)

@@ -100,7 +100,9 @@ class Workload:
         """
         if not self.draft_acceptance_band:
             return 1.0, 1.0
-        mean, band = self.draft_acceptance, self.draft_acceptance_band
-        low, high = max(0.0, mean - band), min(1.0, mean + band)
+        mean = self.draft_acceptance
+        band = self.draft_acceptance_band
+        low = max(0.0, mean - band)
+        high = min(1.0, mean + band)
         each = self.tokens_per_step
         return self.tokens_per_step_at(low) / each, self.tokens_per_step_at(high) / each

@@ -253,7 +253,8 @@ def _find(name: str, table: Mapping[str, Option]) -> Option | None:
 def _forbidden(
     name: str, value: object, option: Option, known: _Known
 ) -> Problem | None:
-    own, listed = option.name, known.rules.policy
+    own = option.name
+    listed = known.rules.policy
     admissible = listed.admissible
     harmless = _spelled(value) in listed.harmless.get(own, frozenset())
     admitted = own in admissible and own in known.admitted

@@ -76,7 +76,8 @@ def _by_network(verdict: Verdict) -> tuple[object, ...]:
 
 
 def _beats(one: Verdict, other: Verdict) -> bool:
-    mine, its = one.candidate.pool.network, other.candidate.pool.network
+    mine = one.candidate.pool.network
+    its = other.candidate.pool.network
     if _slower(mine, its):
         return False
     faster = _crosses_network(one) and mine.bytes_per_second > its.bytes_per_second * (
