@@ -34,7 +34,7 @@ from shardwright.controller.intake import FREED_SECONDS, Intake
 from shardwright.controller.leadership import Leadership, Pulse
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
-from shardwright.controller.planner import Files, Planner
+from shardwright.controller.planner import AdministratorFiles, Planner
 from shardwright.controller.plans import Plans, Sources, listed
 from shardwright.controller.queue import Again, Key, Priority, Queue
 from shardwright.controller.reading import Reading, SetForAll
@@ -115,7 +115,7 @@ class Operator:
         return Planner(
             self._view,
             self._worker,
-            Files(
+            AdministratorFiles(
                 catalogue=self._options.catalogue_file,
                 settings=self._options.settings_file,
             ),

@@ -75,14 +75,14 @@ whether nodes are to come.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
+class AdministratorFiles:
     """The administrator's files; None: there is none."""
 
     catalogue: Path | None = None
     settings: Path | None = None
 
 
-NO_FILES: Final = Files()
+NO_FILES: Final = AdministratorFiles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Planner:
         self,
         view: View,
         worker: Answerer,
-        files: Files = NO_FILES,
+        files: AdministratorFiles = NO_FILES,
         metrics: Metrics | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:

@@ -16,7 +16,7 @@ from shardwright.costs.drafts import draft_activation_bytes, draft_weight_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES, KvCache, kv_cache
 from shardwright.costs.limits import Limits, limits_to_try, requests_per_rank
-from shardwright.costs.overheads import Device, Loaded, band_bytes, overhead_bytes
+from shardwright.costs.overheads import Device, LoadedStage, band_bytes, overhead_bytes
 from shardwright.costs.weights import WeightBytes, stage_weight_parts
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Layout
@@ -40,10 +40,10 @@ class StageHold:
     last: bool
 
     @property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedStage:
         """Return the part of it that is read from files."""
         first, end = self.layers
-        return Loaded(
+        return LoadedStage(
             layers=end - first,
             weights_bytes=self.weights.total_bytes + self.draft_bytes,
         )

@@ -85,7 +85,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedStage:
     """The layers and the bytes of weights that a rank has loaded, a draft model's included."""
 
     layers: int
@@ -93,7 +93,11 @@ class Loaded:
 
 
 def overhead_bytes(
-    layout: Layout, device: Device, traits: EngineTraits, limits: Limits, loaded: Loaded
+    layout: Layout,
+    device: Device,
+    traits: EngineTraits,
+    limits: Limits,
+    loaded: LoadedStage,
 ) -> int:
     """Return libraries, communication buffers and the remains of loading on a rank.
 
@@ -108,7 +112,7 @@ def overhead_bytes(
 
     >>> limits = Limits(batched_tokens=8192, sequences=256, model_len=3072)
     >>> device = Device.of(on_h100s(Layout(tensor=4)))
-    >>> loaded = Loaded(layers=80, weights_bytes=35 * 2**30)
+    >>> loaded = LoadedStage(layers=80, weights_bytes=35 * 2**30)
     >>> overhead_bytes(Layout(tensor=4), device, vllm, limits, loaded) / MIB
     3651.97...
     >>> 300 + 1850 + 314 / 1024 * 80 * 51 + 0.007 * 35 * 1024

@@ -62,7 +62,7 @@ def none_barred(_pool: Pool, _layout: Layout) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class SearchScope:
     """How far candidates reach: to no node that is ``barred`` to a layout; ``beyond`` goes on to a
     few nodes more than a pool has, so that the missing nodes can be counted.
     """
@@ -71,7 +71,7 @@ class Reach:
     beyond: bool = False
 
 
-ALL_THERE_IS: Final = Reach()
+ALL_THERE_IS: Final = SearchScope()
 
 
 def enumerate_candidates(
@@ -79,7 +79,7 @@ def enumerate_candidates(
     inventory: Inventory,
     space: SearchSpace,
     traits: EngineTraits,
-    reach: Reach = ALL_THERE_IS,
+    scope: SearchScope = ALL_THERE_IS,
 ) -> Iterator[Candidate]:
     """Yield each layout on each pool, pools by name, placed on free GPUs.
 
@@ -91,13 +91,13 @@ def enumerate_candidates(
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
         shelves = _Shelves(pool, Over.of(space))
         most = min(
-            max(len(pool.nodes), _LOOK_BEYOND_NODES if reach.beyond else 1),
+            max(len(pool.nodes), _LOOK_BEYOND_NODES if scope.beyond else 1),
             _NODE_COUNTS[-1],
         )
         key = (pool.gpus_per_node, most, bool(pool.gpu.mig_profile))
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
         for layout in cuts[key]:
-            without = reach.barred(pool, layout)
+            without = scope.barred(pool, layout)
             shelf = shelves.without(without)
             filled = _filled(layout, shelf, space) if space.fill else layout
             yield Candidate(

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory
-from shardwright.layouts.enumerate import Reach, enumerate_candidates
+from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices
@@ -75,12 +75,14 @@ def consider(
     judge = Judge(model, request, traits, prices)
     wanted = request.workload.kv_offload
     candidates = partial(enumerate_candidates, model, inventory, request.space, traits)
-    reach = Reach(barred=too_small(wanted, model, over_ray=traits.options.over_ray))
-    verdicts = [judge.verdict(candidate) for candidate in candidates(reach)]
+    scope = SearchScope(
+        barred=too_small(wanted, model, over_ray=traits.options.over_ray)
+    )
+    verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
     # Only now: most questions have an answer, and what is beyond what is free would cost as much
     # again.
     if all(verdict.violations for verdict in verdicts):
-        larger = candidates(replace(reach, beyond=True))
+        larger = candidates(replace(scope, beyond=True))
         verdicts = [judge.verdict(candidate) for candidate in larger]
     return Considered(
         model=model,

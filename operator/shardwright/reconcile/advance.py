@@ -27,7 +27,7 @@ from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.course_choice import course_of, former_of, given_up
 from shardwright.reconcile.decide import (
     Desired,
-    Remembered,
+    KnownGroups,
     decide,
     is_leftover,
     keep_alive,
@@ -536,12 +536,12 @@ def _kept(
     if seen.resource.paused:
         return Deployed(problems=problems, refused=refused)
     most_moving = (seen.cluster or Cluster()).most_moving
-    remembered = Remembered(
+    groups = KnownGroups(
         owner_uid=seen.resource.owner.uid,
         rules=known.rules,
         size=known.record.plan.nodes_per_replica if known.record else None,
     )
-    decision = keep_alive(known.observed, remembered, now, most_moving)
+    decision = keep_alive(known.observed, groups, now, most_moving)
     return Deployed(decision=decision, problems=problems, refused=refused)
 
 

@@ -115,8 +115,8 @@ def decide(
     model say (None: any number).
     """
     if foreign := _foreign(desired, observed):
-        remembered = Remembered(owner_uid=desired.owner_uid, rules=desired.rules)
-        alive = keep_alive(observed, remembered, now, most_moving)
+        known = KnownGroups(owner_uid=desired.owner_uid, rules=desired.rules)
+        alive = keep_alive(observed, known, now, most_moving)
         return _beside(alive, foreign)
     wanted = [
         _group(content, observed, desired.rules)
@@ -193,7 +193,7 @@ def _to_begin_beside(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class KnownGroups:
     """All that is known of a model's groups while nobody knows the wanted ones: their owner, and
     the rules by which they live.
 
@@ -208,7 +208,7 @@ class Remembered:
 
 def keep_alive(
     observed: Observed,
-    remembered: Remembered,
+    known: KnownGroups,
     now: datetime,
     most_moving: int | None = None,
 ) -> Decision:
@@ -223,9 +223,9 @@ def keep_alive(
         live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET
     ]
     ours = [
-        _as_it_is(live, observed, remembered)
+        _as_it_is(live, observed, known)
         for live in lives
-        if controller_uid(live) == remembered.owner_uid
+        if controller_uid(live) == known.owner_uid
     ]
     wanted = [
         next_step(group, now)
@@ -235,7 +235,7 @@ def keep_alive(
         for group in ours
     ]
     steps = one_after_another(
-        ours, wanted, now, remembered.rules.max_unavailable, most_moving
+        ours, wanted, now, known.rules.max_unavailable, most_moving
     )
     return Decision(
         writes=tuple(write for step in steps for write in step.writes),
@@ -243,11 +243,9 @@ def keep_alive(
     )
 
 
-def _as_it_is(
-    live: KubernetesObject, observed: Observed, remembered: Remembered
-) -> Group:
-    stands = as_it_stands(live, remembered.size or 0)
-    return replace(_group(stands, observed, remembered.rules), as_it_is=True)
+def _as_it_is(live: KubernetesObject, observed: Observed, known: KnownGroups) -> Group:
+    stands = as_it_stands(live, known.size or 0)
+    return replace(_group(stands, observed, known.rules), as_it_is=True)
 
 
 def _ends_what_is_broken(write: Write) -> bool:

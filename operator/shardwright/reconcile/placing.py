@@ -19,7 +19,7 @@ from shardwright.reconcile.events import Event, plan_event
 from shardwright.reconcile.holds import is_against
 from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
-from shardwright.reconcile.plan_choice import PlanChoice, Stand, Wanted, choose
+from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
 from shardwright.reconcile.rights import barred, outgrown, too_many
 from shardwright.reconcile.rollout import planned_nodes
@@ -76,8 +76,8 @@ def plan_that_stands(
         and (why := too_many(seen.cluster or Cluster()))
     ):
         return StandingPlan(record=None, barred=why)
-    stand = _stand(seen, known, now)
-    choice = _choice(seen, record, subject, stand, stale=stale is not None)
+    state = _state_of_record(seen, known, now)
+    choice = _choice(seen, record, subject, state, stale=stale is not None)
     if choice is PlanChoice.KEEP and record:
         stands = StandingPlan(record=record, report=record.report(), stale=stale)
         return _let_in(seen, known, subject, stands)
@@ -92,7 +92,7 @@ def plan_that_stands(
             record=record, report=planned.report, barred=why, stale=stale
         )
     # A new plan was made on GPUs that are free: only the one that stands can lack them.
-    unplaced = not stand.has_its_gpus and planned.record == record
+    unplaced = not state.has_its_gpus and planned.record == record
     return _let_in(seen, known, subject, replace(planned, unplaced=unplaced))
 
 
@@ -147,9 +147,9 @@ def _let_in(
     )
 
 
-def _stand(seen: Seen, known: Known, now: datetime) -> Stand:
+def _state_of_record(seen: Seen, known: Known, now: datetime) -> RecordState:
     record = known.record
-    return Stand(
+    return RecordState(
         leaving=bool(known.leaving),
         has_its_gpus=_has_its_gpus(seen, known, record),
         serves=_serves(known, record),
@@ -161,7 +161,7 @@ def _choice(
     seen: Seen,
     record: PlanRecord | None,
     subject: Subject,
-    stand: Stand,
+    state: RecordState,
     *,
     stale: bool,
 ) -> PlanChoice:
@@ -176,10 +176,10 @@ def _choice(
         replicas=intent.replicas,
         deploy=subject.request.deploy,
     )
-    choice = choose(record, wanted, stand)
+    choice = choose(record, wanted, state)
     if choice is PlanChoice.REPLAN and _is_former(seen, subject):
         return PlanChoice.RESTORE
-    compares = choice is PlanChoice.KEEP and stale and stand.serves
+    compares = choice is PlanChoice.KEEP and stale and state.serves
     return PlanChoice.COMPARE if compares else choice
 
 

@@ -35,7 +35,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
+class RecordState:
     """How the plan of record stands.
 
     ``leaving``: some of its groups must leave their nodes. ``has_its_gpus``: they are reserved, or
@@ -49,7 +49,7 @@ class Stand:
     due: bool = False
 
 
-def choose(record: PlanRecord | None, wanted: Wanted, stand: Stand) -> PlanChoice:
+def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> PlanChoice:
     """Choose the fate of the plan of record; None: there is none that can be read."""
     if (
         record is None
@@ -57,7 +57,7 @@ def choose(record: PlanRecord | None, wanted: Wanted, stand: Stand) -> PlanChoic
         or (wanted.deploy and not record.plan.deployable)
     ):
         return PlanChoice.REPLAN
-    if wanted.deploy and not stand.has_its_gpus:
+    if wanted.deploy and not state.has_its_gpus:
         return PlanChoice.REPLAN
     if wanted.replan is Replan.ALWAYS and not wanted.deploy:
         return PlanChoice.REPLAN  # nothing restarts for it
@@ -67,13 +67,13 @@ def choose(record: PlanRecord | None, wanted: Wanted, stand: Stand) -> PlanChoic
         else PlanChoice.RESCALE
     )
     if (
-        not stand.leaving
+        not state.leaving
         and same is PlanChoice.KEEP
-        and stand.serves
+        and state.serves
         and wanted.replan is Replan.ALWAYS
     ):
-        return PlanChoice.IMPROVE if stand.due else PlanChoice.COMPARE
-    if not stand.leaving or wanted.replan is Replan.NEVER:
+        return PlanChoice.IMPROVE if state.due else PlanChoice.COMPARE
+    if not state.leaving or wanted.replan is Replan.NEVER:
         return same
     # Groups that are not wanted any more go before others move.
     fewer = wanted.replicas < len(record.plan.groups)

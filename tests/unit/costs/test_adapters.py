@@ -7,7 +7,7 @@ import pytest
 from shardwright.costs.adapters import stage_adapter_bytes
 from shardwright.costs.limits import limits_to_try
 from shardwright.costs.memory import ReplicaMemory
-from shardwright.costs.overheads import Device, Loaded, overhead_bytes
+from shardwright.costs.overheads import Device, LoadedStage, overhead_bytes
 from shardwright.costs.weights import load_bytes_per_node
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
@@ -106,7 +106,7 @@ def test_graphs_are_captured_with_adapters_and_without() -> None:
     limits = next(limits_to_try(LOAD, vllm_traits(), H100, 64))
     device, loaded = (
         Device(gpu=H100, joined_gpus=8),
-        Loaded(layers=32, weights_bytes=0),
+        LoadedStage(layers=32, weights_bytes=0),
     )
     bare, adapted = (
         overhead_bytes(Layout(), device, traits, limits, loaded)

@@ -6,7 +6,7 @@ from shardwright.costs.limits import Limits
 from shardwright.costs.overheads import (
     LOADING_RESIDUE,
     Device,
-    Loaded,
+    LoadedStage,
     band_bytes,
     captured_batches,
     overhead_bytes,
@@ -63,7 +63,7 @@ def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_b
     traits, device = vllm_traits(), a_device("H100-SXM-80GB")
     limits = Limits(batched_tokens=8192, sequences=1024, model_len=1024)
     left_behind = round(LOADING_RESIDUE * 10**10)
-    loaded = Loaded(layers=32, weights_bytes=10**10)
+    loaded = LoadedStage(layers=32, weights_bytes=10**10)
     least = traits.memory.fixed_overhead_bytes + left_behind
 
     uncounted = with_parts(traits, counts_graphs=False)
