@@ -159,7 +159,6 @@ def rows(
     columns: Sequence[str],
     *,
     value: str = "",
-    span: int = 12,
 ) -> Panel:
     """Return a table with these labels as its columns, and the value where it has a name."""
     query = (
@@ -182,7 +181,7 @@ def rows(
     )
     panel = (
         table.Panel()
-        .span(span)
+        .span(12)
         .height(8)
         .with_target(query)
         .with_transformation(only)

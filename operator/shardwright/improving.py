@@ -3,7 +3,7 @@
 No group moves for the sake of a price list that has changed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,7 +17,7 @@ from shardwright.planning.gain import Better, Prospect, better, pool_of
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.select import Scale
-from shardwright.replanning import Replanned, plan_anew
+from shardwright.replanning import Ground, Replanned, plan_anew
 from shardwright.resolving.subject import Subject
 
 GAIN_MIN: Final = 0.10
@@ -40,9 +40,8 @@ def is_due(record: PlanRecord, now: datetime) -> bool:
 def improve(
     subject: Subject,
     record: PlanRecord,
-    inventory: Inventory,
+    ground: Ground,
     planned: Callable[[Subject, Inventory], Report] = plan_serving,
-    worst: Sequence[int] = (),
     *,
     take: bool,
 ) -> Replanned:
@@ -55,13 +54,12 @@ def improve(
     Args:
         subject: The question.
         record: The plan of record, which serves.
-        inventory: The GPUs of the cluster; those that the groups hold count as free for them.
+        ground: The GPUs of the cluster, and the groups that go first if there are to be fewer.
         planned: Makes the new plan.
-        worst: The numbers of the groups, in the order in which they go if there are to be fewer.
         take: Whether the better plan may take the place of the one that stands.
     """
     stands = Replanned(record=record, report=record.report())
-    made = plan_anew(subject, record, inventory, planned=planned, worst=worst)
+    made = plan_anew(subject, record, ground, planned)
     if made.record is None or made.short or not made.record.plan.deployable:
         return stands
     stands = replace(
@@ -70,6 +68,7 @@ def improve(
     )
     if _is_alike(made.record.plan, record.plan):
         return stands
+    inventory = ground.inventory
     predicted = _predicted(subject, record.plan, inventory)
     if predicted is None:
         return stands

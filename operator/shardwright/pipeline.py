@@ -8,8 +8,8 @@ The modules that keep, show and render a plan are imported by the functions that
 ``plan``, which only plans, does not wait for them.
 """
 
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
@@ -103,26 +103,36 @@ def record_of(subject: Subject, report: Report) -> "PlanRecord | None":
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnCluster:
+    """The part of a cluster that shows in the objects of a plan: its DNS domain, and the version of
+    the scheduler's API that it has (None: the newest that is known).
+    """
+
+    domain: str = "cluster.local"
+    scheduling_api: str | None = None
+
+
+ANY_CLUSTER: Final = OnCluster()
+
+
 def bundle_for(
     subject: Subject,
     plan: Plan,
+    cluster: OnCluster = ANY_CLUSTER,
     *,
     ready_pods: int | None = None,
-    cluster_domain: str = "cluster.local",
     generations: tuple[int, ...] = (),
-    scheduling_api: str | None = None,
 ) -> "Bundle":
     """Return the objects that a plan turns into.
 
     Args:
         subject: The question.
         plan: The plan that stands.
+        cluster: The cluster that they are for.
         ready_pods: Pods of the groups that have been ready at some time, for the disruption budget
             (None: all).
-        cluster_domain: DNS domain of the cluster.
         generations: Under which generation each group exists (empty: the first).
-        scheduling_api: Version of the scheduler's API that the cluster has (None: the newest that
-            is known).
 
     Raises:
         InputError: The plan can be shown but not run, or the image for its GPUs is not admitted any
@@ -133,13 +143,13 @@ def bundle_for(
     if plan.resource in subject.unadmitted:
         raise InputError([subject.unadmitted[plan.resource]])
     scheduling = subject.deployment.cluster.scheduling
-    if scheduling and scheduling_api:
-        scheduling = replace(scheduling, api_version=scheduling_api)
+    if scheduling and cluster.scheduling_api:
+        scheduling = replace(scheduling, api_version=cluster.scheduling_api)
     on = subject.deployment.on(plan.resource)
     here = replace(
         on,
         cluster=replace(
-            on.cluster, cluster_domain=cluster_domain, scheduling=scheduling
+            on.cluster, cluster_domain=cluster.domain, scheduling=scheduling
         ),
         groups=replace(on.groups, generations=generations, numbers=plan.numbers),
     )

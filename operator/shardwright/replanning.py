@@ -41,6 +41,21 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """The ground that a model is planned on anew: the GPUs of the cluster, of which those that its
+    groups hold count as free for them.
+
+    ``held`` are groups that stand, by their nodes, as far as no plan of record says so: those of a
+    model without one, and those below the partition. If there are to be fewer, those that are
+    ``worst`` go first, by number.
+    """
+
+    inventory: Inventory
+    held: tuple[Held, ...] = ()
+    worst: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replanned:
     """The record that stands now and the report to show. ``short`` is why there is no place for all
     that is asked for (None: there is).
@@ -59,21 +74,18 @@ class Replanned:
 def plan_anew(
     subject: Subject,
     record: PlanRecord | None,
-    inventory: Inventory,
-    held: Sequence[Held] = (),
+    ground: Ground,
     planned: Callable[[Subject, Inventory], Report] = plan_serving,
-    worst: Sequence[int] = (),
 ) -> Replanned:
     """Return a new plan, as it is ``planned``; if there is none, the current plan is kept.
 
-    Groups that stand keep their nodes as far as the new plan can run there: ``held`` has these
-    nodes if there is no plan of record, and the nodes of groups below the partition, which a plan
-    of record need not know. If the new plan has fewer, those that are ``worst`` go, by number.
+    Groups that stand keep their nodes as far as the new plan can run there.
     """
+    inventory = ground.inventory
     report = planned(subject, inventory)
     if isinstance(report.outcome, Plan):
-        stood = _standing(record.plan) if record else tuple(held)
-        stay = _staying(stood, worst, len(report.outcome.groups))
+        stood = _standing(record.plan) if record else ground.held
+        stay = _staying(stood, ground.worst, len(report.outcome.groups))
         nodes, before = (
             tuple(item.nodes for item in stay),
             record.plan if record else None,
@@ -83,7 +95,7 @@ def plan_anew(
         report = replace(
             report,
             outcome=_clear_of(
-                subject, made, inventory, _holding(subject, stood, held), before
+                subject, made, inventory, _holding(subject, stood, ground.held), before
             ),
         )
     return _recorded(subject, record, report)
@@ -151,7 +163,8 @@ def _clear_of(
         inventory, replace(before or plan, groups=tuple(item.nodes for item in holding))
     )
     room = {node.name: node.free for pool in left.pools for node in pool.nodes}
-    places, crowded = list(plan.groups), set[int]()
+    places = list(plan.groups)
+    crowded = set[int]()
     later = [
         index
         for index, number in enumerate(plan.group_numbers)
@@ -320,12 +333,7 @@ def rescaled(
 
 
 def restore(
-    subject: Subject,
-    record: PlanRecord | None,
-    plan: Plan,
-    inventory: Inventory,
-    held: Sequence[Held],
-    worst: Sequence[int],
+    subject: Subject, record: PlanRecord | None, plan: Plan, ground: Ground
 ) -> Replanned:
     """Return an earlier plan in place of the one that there is: its cut, on its pool, for the
     groups that are wanted now.
@@ -337,14 +345,17 @@ def restore(
     if wanted == 0:  # as of any plan: the next group has a new one
         said = Report(outcome=plan, alternatives=(), excluded=(), considered=0)
         return _recorded(subject, record, without_groups(said))
-    report = _restored(
-        subject, plan, pools_of(inventory, plan), _staying(held, worst, wanted), wanted
-    )
+    own = pools_of(ground.inventory, plan)
+    stay = _staying(ground.held, ground.worst, wanted)
+    report = _restored(subject, plan, own, stay, wanted)
     if isinstance(report.outcome, Plan):
-        holding, before = _holding(subject, (), held), record.plan if record else None
+        holding = _holding(subject, (), ground.held)
+        before = record.plan if record else None
         report = replace(
             report,
-            outcome=_clear_of(subject, report.outcome, inventory, holding, before),
+            outcome=_clear_of(
+                subject, report.outcome, ground.inventory, holding, before
+            ),
         )
     return _recorded(subject, record, report)
 
@@ -383,7 +394,7 @@ def mend(
         len(leaving) == len(record.plan.groups)
         or subject.intent.replan is Replan.ALWAYS
     ):
-        anew = plan_anew(subject, record, inventory)
+        anew = plan_anew(subject, record, Ground(inventory=inventory))
         if anew.short is None:
             return anew
     moved = replace(record, plan=plan)
@@ -485,7 +496,8 @@ def rehouse(
     kept = tuple(
         group for index, group in enumerate(plan.groups) if index not in leaving
     )
-    pools, missing = pools_of(inventory, plan), len(plan.groups) - len(kept)
+    pools = pools_of(inventory, plan)
+    missing = len(plan.groups) - len(kept)
     places: tuple[tuple[str, ...], ...] = ()
     short: NoPlan | None = None
     # Until a round finds no further place: that round says why.
@@ -509,7 +521,7 @@ def place_beside(
     subject: Subject, plan: Plan, inventory: Inventory
 ) -> tuple[str, ...] | None:
     """Return nodes for a second of one of the plan's groups in the inventory that
-    ``take_stock(beside=…)`` found, None if there are none.
+    ``take_stock`` with ``OwnGpus(beside=…)`` found, None if there are none.
 
     A claim that only one node has mounted so far may be one that no second node can mount.
     """

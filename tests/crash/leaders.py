@@ -110,7 +110,6 @@ class Door(Client):
         body: Any,
         content_type: str,
         *,
-        force: bool = False,
         dry_run: bool = False,
     ) -> dict[str, Any]:
         send = partial(
@@ -119,7 +118,6 @@ class Door(Client):
             path,
             body,
             content_type,
-            force=force,
             dry_run=dry_run,
         )
         return await self._write(send, counted=not dry_run)

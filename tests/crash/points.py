@@ -92,7 +92,6 @@ class StrikingCluster(MemoryCluster):
         body: Any,
         content_type: str,
         *,
-        force: bool = False,
         dry_run: bool = False,
     ) -> dict[str, Any]:
         send = partial(
@@ -101,7 +100,6 @@ class StrikingCluster(MemoryCluster):
             path,
             body,
             content_type,
-            force=force,
             dry_run=dry_run,
         )
         below = path.rpartition(f"/{resource.plural}/")[2]

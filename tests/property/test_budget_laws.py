@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from shardwright.costs.activations import activation_bytes
 from shardwright.costs.limits import Limits
-from shardwright.costs.memory import ReplicaMemory, replica_memory, stage_holds
+from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.overheads import Device
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Layout
 from shardwright.units import GIB
 from tests.support.builders_plan import a_model, vllm_traits
+from tests.support.held_memory import replica_memory
 
 models = st.sampled_from(("llama-8b", "llama-70b-fp8", "qwen2.5-7b", "qwen3-30b-a3b"))
 degrees = st.sampled_from((1, 2, 4))
@@ -38,10 +39,8 @@ loads = st.builds(
 def memory(model: str, layout: Layout, gib: int, load: Workload) -> ReplicaMemory:
     spec = a_model(model)
     gpu = replace(load_gpus()["H100-SXM-80GB"], memory_bytes=gib * GIB)
-    holds = stage_holds(spec, layout, load.kv_cache_dtype, vllm_traits())
-    return replica_memory(
-        spec, layout, holds, Device(gpu=gpu, joined_gpus=8), load, vllm_traits()
-    )
+    device = Device(gpu=gpu, joined_gpus=8)
+    return replica_memory(spec, layout, device, load, vllm_traits())
 
 
 @given(models, degrees, degrees, memories, st.integers(0, 100), loads)

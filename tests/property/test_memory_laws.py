@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from shardwright.costs.kvcache import kv_bytes_per_token, kv_cache
 from shardwright.costs.weights import (
     load_bytes_per_node,
-    stage_weight_bytes,
     stage_weight_parts,
 )
 from shardwright.layouts.layout import Layout
@@ -17,6 +16,7 @@ from shardwright.layouts.traits import Remainder
 from shardwright.modelspec.spec import GroupedAttention, ModelSpec
 from shardwright.planning.shapes import shape_problems
 from tests.support.builders_model import catalogued, oracle_traits
+from tests.support.held_memory import stage_weight_bytes
 
 MODELS = [
     catalogued(model_id)

@@ -10,7 +10,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardwright.engines.options import check_value
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import ClaimPath, Deployment, SecretKey
@@ -23,6 +22,7 @@ from shardwright.rendering.names import (
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan_of, an_owner
 from tests.support.command_lines import read_arguments
+from tests.support.option_values import check_value
 from tests.support.ranks import expanded, free_port, ranks_of
 from tests.support.rendered import by_name, engine_of, environment_of, scalars, shape
 

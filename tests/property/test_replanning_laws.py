@@ -12,7 +12,7 @@ from shardwright.api.resource import parse_manifest
 from shardwright.hardware.nodes import GpuUsage, read_node
 from shardwright.pipeline import plan_serving, record_of
 from shardwright.planning.report import Plan
-from shardwright.replanning import plan_anew, rehouse
+from shardwright.replanning import Ground, plan_anew, rehouse
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -121,7 +121,7 @@ def test_of_a_new_plan_only_the_groups_move_that_cannot_have_their_nodes_and_no_
         ),
     )
 
-    found = plan_anew(subject, record, inventory)
+    found = plan_anew(subject, record, Ground(inventory=inventory))
 
     room = {node: GPUS - taken.get(node, 0) for node in NODES}
     if sum(gpus // tensor for gpus in room.values()) < wanted:

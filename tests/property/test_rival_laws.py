@@ -60,12 +60,9 @@ def requests(draw: st.DrawFn) -> Request:
         tpot_seconds=draw(st.none() | st.floats(0.005, 0.1)),
     )
     rate = draw(st.none() | st.sampled_from([0.5, 5.0]))
-    share = draw(st.sampled_from([1.0, 1.0, 0.5]))
     return replace(
         request,
-        workload=replace(
-            request.workload, requests_per_second=rate, prefill_share=share
-        ),
+        workload=replace(request.workload, requests_per_second=rate),
     )
 
 

@@ -18,7 +18,14 @@ from shardwright.costs.communication import (
 )
 from shardwright.costs.estimates import Performance
 from shardwright.costs.estimator import estimate
-from shardwright.costs.roofline import Batch, Links, StageFloor, step_time, widened
+from shardwright.costs.roofline import (
+    AttentionFloor,
+    Batch,
+    Links,
+    StageFloor,
+    step_time,
+    widened,
+)
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.gpus import Link, load_gpus
 from shardwright.hardware.inventory import Pool
@@ -116,21 +123,34 @@ def test_longer_prompts_never_bring_more_tokens(
     assert long.output_tokens_per_second <= short.output_tokens_per_second * (1 + 1e-9)
 
 
+SLIDING = AttentionFloor(
+    window_tokens=1024.0,
+    kv_seconds=1e-10,
+    decode_seconds=1e-11,
+    prefill_seconds=1e-11,
+    state_seconds=0.0,
+)
+WHOLE = AttentionFloor(
+    window_tokens=float("inf"),
+    kv_seconds=1e-9,
+    decode_seconds=1e-10,
+    prefill_seconds=1e-10,
+    state_seconds=1e-8,
+)
 floors = st.builds(
     StageFloor,
     layers=st.integers(1, 80),
     products=st.integers(1, 1000),
     expert_layers=st.integers(0, 60),
     experts=st.floats(1, 256),
-    weights=st.floats(1e-6, 0.1),
-    expert_weights=st.floats(0, 0.1),
-    token=st.floats(1e-8, 1e-3),
-    expert_token=st.floats(0, 1e-4),
-    head_token=st.floats(0, 1e-5),
-    hidden_token=st.floats(0, 1e-5),
-    attention=st.just(
-        ((1024.0, 1e-10, 1e-11, 1e-11, 0.0), (float("inf"), 1e-9, 1e-10, 1e-10, 1e-8))
-    ),
+    hot_share=st.just(0.03),
+    weights_seconds=st.floats(1e-6, 0.1),
+    expert_weights_seconds=st.floats(0, 0.1),
+    token_seconds=st.floats(1e-8, 1e-3),
+    expert_token_seconds=st.floats(0, 1e-4),
+    head_token_seconds=st.floats(0, 1e-5),
+    hidden_token_seconds=st.floats(0, 1e-5),
+    attention=st.just((SLIDING, WHOLE)),
     widened=st.booleans(),
     expert_widened=st.booleans(),
     expert_columns=st.floats(64, 8192),
@@ -179,7 +199,7 @@ def test_a_step_takes_no_less_for_more(
     more = replace(batch, **{name: getattr(batch, name) * 1.5 + 1})
 
     less, greater = (
-        step_time(floor, links, 0.03, each, fitted).total for each in (batch, more)
+        step_time(floor, links, each, fitted).total_seconds for each in (batch, more)
     )
 
     assert greater >= less * (1 - 1e-9)
@@ -197,7 +217,7 @@ def test_beside_attention_replicas_the_experts_sums_are_not_summed_again_over_th
     alone, beside = (replace(NOBODY, tensor=tensor, peers=peers) for peers in (1, 8))
 
     spent, saved = (
-        step_time(floor, links, 0.03, batch, fitted).communication
+        step_time(floor, links, batch, fitted).communication_seconds
         for links in (alone, beside)
     )
     assert saved == pytest.approx(
@@ -279,17 +299,15 @@ def test_what_overlaps_takes_no_less_than_the_longer_and_no_more_than_both(
     floor: StageFloor, tokens: float
 ) -> None:
     fitted = coefficients_of("vLLM", "")
-    dense = replace(floor, expert_weights=0.0, attention=())
+    dense = replace(floor, expert_weights_seconds=0.0, attention=())
 
     def kernels(one: StageFloor) -> float:
-        taken = step_time(
-            one, NOBODY, 0.0, Batch(sequences=tokens, sampled=tokens), fitted
-        )
-        return taken.weights + taken.compute
+        taken = step_time(one, NOBODY, Batch(sequences=tokens, sampled=tokens), fitted)
+        return taken.weights_seconds + taken.compute_seconds
 
     reading, computing = (
-        kernels(replace(dense, token=0.0, head_token=0.0)),
-        kernels(replace(dense, weights=0.0)),
+        kernels(replace(dense, token_seconds=0.0, head_token_seconds=0.0)),
+        kernels(replace(dense, weights_seconds=0.0)),
     )
     assert (
         max(reading, computing) * (1 - 1e-9)
@@ -305,21 +323,26 @@ def test_weights_without_a_unit_of_their_own_are_widened_for_nothing_up_to_32_ro
     """A fifth more of what goes beyond; never less for more tokens."""
     fitted, computing = (
         coefficients_of("vLLM", ""),
-        replace(floor, weights=0.0, expert_weights=0.0, attention=(), widened=True),
+        replace(
+            floor,
+            weights_seconds=0.0,
+            expert_weights_seconds=0.0,
+            attention=(),
+            widened=True,
+        ),
     )
     few, many = (
         step_time(
-            replace(computing, head_token=0.0),
+            replace(computing, head_token_seconds=0.0),
             NOBODY,
-            0.0,
             Batch(sequences=count),
             fitted,
-        ).compute
+        ).compute_seconds
         for count in (tokens, tokens * more)
     )
 
     assert few == pytest.approx(
-        computing.token
+        computing.token_seconds
         * (tokens + 0.2 * max(0.0, tokens - 32))
         / fitted.compute_efficiency
     )

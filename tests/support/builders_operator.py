@@ -38,7 +38,7 @@ from shardwright.controller.intake import Intake
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, Queue
-from shardwright.controller.reading import Reading
+from shardwright.controller.reading import Reading, SetForAll
 from shardwright.controller.reconciler import Parts as ReconcilerParts
 from shardwright.controller.reconciler import Reconciler
 from shardwright.controller.resync import Resync
@@ -134,8 +134,7 @@ class Parts:
             client,
             self.view,
             self.planner,
-            self.most_moving,
-            "cluster.local",
+            SetForAll(most_moving=self.most_moving),
             lambda: self.keys,
         )
         self.resync = Resync(

@@ -42,7 +42,12 @@ from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.replanning import Replanned, place_beside
 from shardwright.resolving.question import Question
-from shardwright.resolving.stock import reservations_of, take_stock
+from shardwright.resolving.stock import (
+    AS_THEY_STAND,
+    OwnGpus,
+    reservations_of,
+    take_stock,
+)
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_reconcile import OWNER_UID
 from tests.support.builders_resource import a_sharded_model
@@ -322,16 +327,20 @@ class Operator:
         subject, record = seen.subject, ask.on
         if ask.beside and record:
             group, generation = ask.beside
-            place = self.stock(subject, ask, beside=record.plan.group_numbers[group])
+            place = self.stock(
+                subject, ask, OwnGpus(beside=record.plan.group_numbers[group])
+            )
             nodes = place_beside(subject, record.plan, place)
             moved = record.moved(group, nodes, generation) if nodes else None
             return Replanned(record=moved, report=record.report())
         made = answer(subject, ask, self.stock(subject, ask))
         if waits_for_itself(ask, made):
-            made = answer(subject, ask, self.stock(subject, ask, vacated=True))
+            made = answer(subject, ask, self.stock(subject, ask, OwnGpus(vacated=True)))
         return dated(made, ask, self.cluster.now)
 
-    def stock(self, subject: Subject, ask: Ask, **options: Any) -> Inventory:
+    def stock(
+        self, subject: Subject, ask: Ask, own_gpus: OwnGpus = AS_THEY_STAND
+    ) -> Inventory:
         """Return what there is for the model beside what pods and its own plan hold."""
         others = [
             GpuUsage(node=node, resource=GPU, gpus=gpus)
@@ -347,7 +356,7 @@ class Operator:
         facts = [
             found for name, found in self.cluster.facts.items() if name not in ask.lost
         ]
-        return take_stock(subject, facts, [*own, *others], tuple(kept), **options)
+        return take_stock(subject, facts, [*own, *others], tuple(kept), own_gpus)
 
     def run(self, seconds: float, step: float = 10.0) -> Published:
         """Let time pass, and look when the operator would: when something has changed, and when a

@@ -11,6 +11,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage, read_node
 from shardwright.planning.report import Plan, Report
+from shardwright.replanning import Ground, Held
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -52,6 +53,15 @@ def stock(subject: Subject, nodes: list[dict[str, Any]]) -> Inventory:
     return take_stock(
         subject, [fact for node in nodes if (fact := read_node(node))], ()
     )
+
+
+def ground(
+    subject: Subject,
+    nodes: list[dict[str, Any]],
+    held: tuple[Held, ...] = (),
+    worst: tuple[int, ...] = (),
+) -> Ground:
+    return Ground(inventory=stock(subject, nodes), held=held, worst=worst)
 
 
 def plan_of(report: Report) -> Plan:

@@ -182,10 +182,8 @@ class MemoryApi(Client):
         body: Any,
         content_type: str,
         *,
-        force: bool = False,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        del force
         _, _, below = path.partition("/namespaces/")
         namespace, _, name, *subresource = below.split("/")
         if dry_run:

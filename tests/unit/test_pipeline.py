@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from shardwright.layouts.layout import Layout
-from shardwright.pipeline import bundle_for, plan_serving, record_of
+from shardwright.pipeline import OnCluster, bundle_for, plan_serving, record_of
 from shardwright.resolving.question import Question
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import (
@@ -203,7 +203,9 @@ def test_what_only_the_cluster_knows_is_in_the_objects() -> None:
     subject = a_subject(**LARGE)
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
 
-    here = bundle_for(subject, plan, cluster_domain="models.internal", generations=(3,))
+    here = bundle_for(
+        subject, plan, OnCluster(domain="models.internal"), generations=(3,)
+    )
 
     (group,) = here.of_kind("StatefulSet")
     assert group["metadata"]["name"] == "llama-0-g3"
@@ -217,7 +219,7 @@ def test_a_scheduler_is_told_of_groups_in_the_version_that_the_cluster_has() -> 
     versions = [
         {
             item["apiVersion"]
-            for item in bundle_for(subject, plan, scheduling_api=api).objects
+            for item in bundle_for(subject, plan, OnCluster(scheduling_api=api)).objects
             if item["kind"] == "PodGroup"
         }
         for api in (None, "scheduling.volcano.sh/v9")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum
 from functools import partial
@@ -95,7 +95,8 @@ def _wanted(arguments: Namespace, cluster: Target) -> Iterator[WantedModel]:
         if source.kind == "ShardedModel"
     ]
     if not sources:
-        what, remedy = "no ShardedModel is in it", "give a file with one"
+        what = "no ShardedModel is in it"
+        remedy = "give a file with one"
         raise InputError(
             [
                 Problem(
@@ -145,15 +146,14 @@ async def _difference(
     if after is None:
         raise InputError([_not_there(wanted.name)])
     fields = tuple(changed_fields(before[0], after[0])) if before else ()
-    now, generation = (
-        datetime.now(UTC),
-        model.content["metadata"].get("generation", 1) + bool(fields),
-    )
+    now = datetime.now(UTC)
+    generation = model.content["metadata"].get("generation", 1) + bool(fields)
     spec = (wanted.content or model.content).get("spec") or {}
     formers = await read_formers(client, model, spec, settings)
-    rehearsed = rehearse(model, after[1], around, generation, now, formers)
+    model = replace(model, formers=formers)
+    rehearsed = rehearse(model, after[1], around, generation, now)
     anyway = (
-        rehearse(model, before[1], around, generation, now, formers)
+        rehearse(model, before[1], around, generation, now)
         if before and fields
         else None
     )

@@ -28,6 +28,7 @@ from shardwright.hardware.untrusted import mapping, mappings
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.record_object import read_record
+from shardwright.reconcile.revisions import Former
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.deployment import Owner
@@ -42,7 +43,7 @@ Content = Mapping[str, Any]
 @dataclass(frozen=True, kw_only=True)
 class LiveModel:
     """A ShardedModel as the API server holds it, with its present objects; None is for a forbidden
-    part.
+    part. ``formers`` are the revisions by their hash that it may go back to.
     """
 
     content: Content
@@ -50,6 +51,7 @@ class LiveModel:
     objects: Mapping[ObjectKey, Content] = field(default_factory=dict)
     pods: tuple[Content, ...] | None = ()
     absent_kinds: frozenset[str] = frozenset()
+    formers: Mapping[str, Former] = field(default_factory=dict)
 
     @property
     def owner(self) -> Owner:
@@ -114,7 +116,9 @@ async def read_model(client: Client, namespace: str, name: str) -> LiveModel:
 
 async def with_objects(client: Client, model: LiveModel) -> LiveModel:
     """Return the same with its objects and pods, as far as they may be read."""
-    owner, objects, absent = model.owner, dict[ObjectKey, Content](), set[str]()
+    owner = model.owner
+    objects = dict[ObjectKey, Content]()
+    absent = set[str]()
     for resource in (*CHILDREN, *OPTIONAL_CHILDREN, *POD_GROUPS):
         found = await _listed(client, resource, owner)
         if found is None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
@@ -56,7 +55,7 @@ from shardwright.rendering.names import (
     made_secret,
 )
 from shardwright.replanning import Replanned, place_beside
-from shardwright.resolving.stock import take_stock
+from shardwright.resolving.stock import OwnGpus, take_stock
 from shardwright.resolving.subject import Subject
 
 _HASHES: Final = (CONTENT_HASH, OWN_HASH, TEMPLATE_HASH)
@@ -181,18 +180,15 @@ def rehearse(
     around: Surroundings,
     generation: int,
     now: datetime,
-    formers: Mapping[str, Former] = MappingProxyType({}),
 ) -> Rehearsed:
-    """Return the outcome for a model if a subject were its spec. ``formers`` are the revisions that
-    it may go back to.
-    """
+    """Return the outcome for a model if a subject were its spec."""
     seen = _seen(model, subject, around, generation)
     while True:
         step = advance(seen, now)
         if step.tell:
             seen = replace(seen, told=_UNSAID)
         elif step.recalls is not None:
-            former = formers.get(step.recalls.hash) or Former(
+            former = model.formers.get(step.recalls.hash) or Former(
                 hash=step.recalls.hash, subject=(_unread(step.recalls),)
             )
             subject = former.subject if isinstance(former.subject, Subject) else subject
@@ -243,9 +239,8 @@ def _answer(subject: Subject, ask: Ask, around: Surroundings) -> Replanned:
     autoscaler could add.
     """
     number = ask.on.plan.group_numbers[ask.beside[0]] if ask.on and ask.beside else None
-    stock = take_stock(
-        subject, around.nodes, around.usage, around.reservations, beside=number
-    )
+    own = OwnGpus(beside=number)
+    stock = take_stock(subject, around.nodes, around.usage, around.reservations, own)
     inventory = stock.without_nodes(ask.lost)
     if ask.beside is None or ask.on is None:
         return answer(subject, ask, inventory)
@@ -394,7 +389,8 @@ def removed_of_pods(
 
 
 def _with_plain_names(template: Mapping[str, Any], owner: Owner) -> Any:
-    base, text = base_name(owner.name), json.dumps(template)
+    base = base_name(owner.name)
+    text = json.dumps(template)
     for content in MADE_SECRETS:
         text = re.sub(
             rf"{re.escape(base)}-{content}-[0-9a-f]{{32}}",
@@ -406,7 +402,8 @@ def _with_plain_names(template: Mapping[str, Any], owner: Owner) -> Any:
 
 def _change(write: Write, model: LiveModel) -> Iterator[ObjectChange]:
     """Yield the changes by a write to an object that is no group."""
-    kind, name = written_kind(write), written_name(write)
+    kind = written_kind(write)
+    name = written_name(write)
     if kind == STATEFUL_SET or (kind, name) == record_key(model.owner):
         return
     if isinstance(write, Create):

@@ -37,11 +37,12 @@ Take = Callable[[Mapping[Key, Change[Any]]], Concern]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """The part of a cluster that is read: ``namespaces`` (none named: all), and whose ``pods`` (of
-    those of nobody nothing is known).
+    those of nobody nothing is known), with the administrator's statements about nodes.
     """
 
     namespaces: tuple[str, ...] = ()
     pods: KnownPods = KnownPods.ALL
+    stated: Stated = NONE
 
 
 EVERYTHING: Final = Scope()
@@ -51,8 +52,7 @@ class Caches:
     """Fills :attr:`store` from :meth:`start` on; ``on_concern`` is called on the event loop after
     each batch that matters.
 
-    ``scope`` is the part of the cluster that is read, ``stated`` are the administrator's statements
-    about nodes.
+    ``scope`` is the part of the cluster that is read.
     """
 
     def __init__(
@@ -63,14 +63,12 @@ class Caches:
         *,
         scope: Scope = EVERYTHING,
         timing: Timing | None = None,
-        stated: Stated = NONE,
     ) -> None:
         self.store = store
         self._client = client
         self._on_concern = on_concern
         self._scope = scope
         self._timing = timing
-        self._stated = stated
         self._readers: dict[str, Reader[Any]] = {}
         self._kinds: dict[str, list[Reader[Any]]] = {}
         # Those that are not optional.
@@ -80,7 +78,7 @@ class Caches:
 
     def start(self) -> None:
         """Begin to read; called on the event loop."""
-        self._read(node_source(self._stated), self.store.take_nodes)
+        self._read(node_source(self._scope.stated), self.store.take_nodes)
         self._read(PRIORITY_CLASS_SOURCE, self.store.take_priority_classes)
         self._read(SLICE_SOURCE, self.store.take_slices)
         self._read(DEVICE_CLASS_SOURCE, self.store.take_device_classes)

@@ -66,10 +66,10 @@ Projection = Callable[[dict[str, Any]], dict[str, Any]]
 class Client:
     """The API server as seen by one user; blocking requests run on ``threads`` threads.
 
-    Requests pass a gate (``limits``) in the order of their urgency: ``urgency``, or that of each by
-    itself. ``may_write`` is asked of the namespace (empty: none) immediately before each write, and
-    once more on the thread that sends it. A reply that got lost is handled by repeating the
-    request: reads, applies, patches and deletes are idempotent, and a repeated create answers 409.
+    Requests pass a gate (``limits``) in the order of their urgency. ``may_write`` is asked of the
+    namespace (empty: none) immediately before each write, and once more on the thread that sends
+    it. A reply that got lost is handled by repeating the request: reads, applies, patches and
+    deletes are idempotent, and a repeated create answers 409.
     """
 
     def __init__(
@@ -80,7 +80,6 @@ class Client:
         may_write: Callable[[str], bool] = lambda _: True,
         *,
         limits: RequestLimits | None = None,
-        urgency: Urgency | None = None,
     ) -> None:
         self._may_write = may_write
         self._patient = True
@@ -90,7 +89,7 @@ class Client:
             max_workers=threads, thread_name_prefix="api"
         )
         self._gate = Gate(limits or RequestLimits(), threads)
-        self._urgency = urgency
+        self._urgency: Urgency | None = None
         self._deadline = inf
 
     def at(self, urgency: Urgency) -> Self:
@@ -232,11 +231,12 @@ class Client:
         body: Any,
         content_type: str,
         *,
-        force: bool = False,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Patch an object at ``path``, or only ask for the outcome."""
-        forced = (("force", "true"),) if force else ()
+        """Patch an object at ``path``, or only ask for the outcome. An apply takes over the fields
+        that others have set.
+        """
+        forced = (("force", "true"),) if content_type == APPLY_PATCH else ()
         query = (
             ("fieldManager", FIELD_MANAGER),
             *forced,

@@ -18,7 +18,8 @@ from sys import intern
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
-from shardwright.cluster.client import CHUNK, Client
+from shardwright.cluster.calls import JSON
+from shardwright.cluster.client import CHUNK, Call, Client
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.json_stream import (
     BrokenError,
@@ -30,6 +31,7 @@ from shardwright.cluster.json_stream import (
 )
 from shardwright.cluster.resources import Collection, Resource
 from shardwright.cluster.streams import (
+    METADATA,
     ReadError,
     Stream,
     Trouble,
@@ -167,7 +169,8 @@ class Reader(threading.Thread, Generic[V]):
         """Return the health of the reader. A stream that has stood for a while is trusted: a quiet
         collection sends nothing for a minute.
         """
-        health, opened_at = self._health, self._opened_at
+        health = self._health
+        opened_at = self._opened_at
         stands = opened_at is not None and monotonic() - opened_at >= self._timing.proof
         return (
             _well(health) if stands and health.trouble is not Trouble.SILENT else health
@@ -206,7 +209,8 @@ class Reader(threading.Thread, Generic[V]):
     def _list(self) -> None:
         """Take over all objects there are, page by page."""
         found: dict[Key, Change[V]] = {}
-        version, cursor = "", ""
+        version = ""
+        cursor = ""
         while True:
             fields = self._page(cursor, found)
             metadata = metadata_of(fields)
@@ -430,16 +434,15 @@ class Reader(threading.Thread, Generic[V]):
     ) -> Iterator[Iterator[bytes]]:
         """Give the answer to a request as it arrives, until told to stop."""
         source = self._source
-        asked = (*source.query, *query)
-        opened = open_stream(
-            self._client,
-            source.objects,
-            verb,
-            asked,
-            self._timing.silence,
-            metadata_only=source.metadata_only,
+        call = Call(
+            verb=verb,
+            resource=source.objects.resource,
+            path=source.objects.path,
+            method="GET",
+            query=(*source.query, *query),
+            accept=METADATA[verb] if source.metadata_only else JSON,
         )
-        with opened as stream:
+        with open_stream(self._client, call, self._timing.silence) as stream:
             self._stream = stream
             try:
                 yield self._until_stopped(stream)

@@ -4,6 +4,7 @@ No answer is kept here: who may no longer read is refused at the next request.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from time import monotonic
 from typing import Any, Final
@@ -82,25 +83,26 @@ def who_brings(
     }
 
 
-def may(
-    verb: str,
-    client: Client,
-    who: User,
-    resource: Resource,
-    namespace: str,
-    seconds: float,
-) -> bool:
-    """Return whether somebody may get, list, ... objects of a kind in a namespace (empty: in all).
-    Blocking.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """To get, list, ... (``verb``) objects of a kind in a namespace (empty: in all)."""
+
+    verb: str
+    resource: Resource
+    namespace: str
+
+
+def may(client: Client, who: User, deed: Deed, seconds: float) -> bool:
+    """Return whether somebody may do something. Blocking.
 
     Raises:
         ApiError: the API server did not say.
     """
     asked = {
-        "group": resource.group,
-        "resource": resource.plural,
-        "verb": verb,
-        "namespace": namespace,
+        "group": deed.resource.group,
+        "resource": deed.resource.plural,
+        "verb": deed.verb,
+        "namespace": deed.namespace,
     }
     said = _asked(
         client,

@@ -7,7 +7,6 @@ also the value of the label on their pods.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -93,7 +92,6 @@ class Store:
         self._versions: dict[Key, int] = {}  # of the models that there are
         self._nodes: dict[str, NodeEntry] = {}
         self._devices = DeviceStock()
-        self._unready: dict[str, datetime | None] = {}
         self._claims = HeldClaims(ledger, self._holder)
         self._pods: dict[Key, PodFacts] = {}
         self._by_set: Index[Ref, Key] = Index()
@@ -112,13 +110,6 @@ class Store:
     def nodes(self) -> Mapping[str, NodeEntry]:
         """Return the nodes with GPUs by name: facts, or why they cannot be planned."""
         return MappingProxyType(self._nodes)
-
-    @property
-    def unready(self) -> Mapping[str, datetime | None]:
-        """Return those whose kubelet does not answer or says that it cannot run pods: since when,
-        None if nothing says.
-        """
-        return MappingProxyType(self._unready)
 
     def members(self, stateful_set: Ref) -> tuple[Member, ...]:
         """Return the pods that a StatefulSet controls, in rank order."""
@@ -205,14 +196,10 @@ class Store:
             if self._nodes.get(name) != node
         }
         for name, node in changed.items():
-            # Taken out first, as a node that is ready now must not stay among those that are not.
-            self._unready.pop(name, None)
             if node is None:
                 del self._nodes[name]
                 continue
             self._nodes[name] = node
-            if not node.ready:
-                self._unready[name] = node.unready_since
         self.node_version += bool(changed)
         freed = self._bind_pods_on(changed)
         usable = {name for name, node in changed.items() if isinstance(node, NodeFacts)}
@@ -236,7 +223,8 @@ class Store:
         hurt: set[Key] = set()
         freed: set[str] = set()
         for key, change in changes.items():
-            before, now = self._pods.get(key), change.value
+            before = self._pods.get(key)
+            now = change.value
             if before == now:
                 continue
             self._index_pod(key, before, now)
@@ -273,7 +261,8 @@ class Store:
         freed: set[str] = set()
         for (namespace, name), change in changes.items():
             key = (kind, namespace, name)
-            before, now = self._children.get(key), change.value
+            before = self._children.get(key)
+            now = change.value
             if before and _is_older(change.version, before.version):
                 continue
             self._put_child(key, before, now)
@@ -295,7 +284,8 @@ class Store:
         models: set[Key] = set()
         changed: set[Key] = set()
         for key, change in changes.items():
-            before, now = self._config_maps.get(key), change.value
+            before = self._config_maps.get(key)
+            now = change.value
             if before == now or (
                 before and _is_older(change.version, _number(before.version))
             ):
@@ -343,7 +333,8 @@ class Store:
         """Take over an object as the API server has answered that it is stored: the next look sees
         it, and no event is news.
         """
-        kind, metadata = kind_of(content), content["metadata"]
+        kind = kind_of(content)
+        metadata = content["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if kind == CONFIG_MAP:
             facts = project_config_map(dict(content))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import urllib3
 
-from shardwright.cluster.calls import JSON, METADATA_ONLY
+from shardwright.cluster.calls import METADATA_ONLY
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.json_stream import BrokenError, SilentError
 from shardwright.cluster.permissions import may_now
@@ -62,31 +62,15 @@ class ReadError(Exception):
 
 @contextmanager
 def open_stream(
-    client: Client,
-    objects: Collection,
-    verb: str,
-    query: tuple[tuple[str, str], ...],
-    silence_seconds: float,
-    *,
-    metadata_only: bool = False,
+    client: Client, call: Call, silence_seconds: float
 ) -> Iterator["Stream"]:
-    """Ask for objects (``verb`` list or watch) and give the answer as it arrives; closed at the
-    end.
+    """Make a request (a list or a watch) and give the answer as it arrives; closed at the end.
 
     Raises:
         ReadError: there is no answer, or it refuses.
         BrokenError: the answer breaks off; raised where it is read.
         SilentError: nothing comes for ``silence_seconds``; raised where it is read.
     """
-    accept = METADATA[verb] if metadata_only else JSON
-    call = Call(
-        verb=verb,
-        resource=objects.resource,
-        path=objects.path,
-        method="GET",
-        query=query,
-        accept=accept,
-    )
     try:
         response = client.open(call, silence_seconds).response
     except (ApiError, OSError) as error:  # the token's file may be out of reach
@@ -139,7 +123,8 @@ def event_of(event: object) -> tuple[str, dict[str, Any]]:
         BrokenError: It is none.
     """
     whole = event if isinstance(event, dict) else {}
-    kind, content = whole.get("type"), whole.get("object")
+    kind = whole.get("type")
+    content = whole.get("object")
     if not isinstance(kind, str) or not isinstance(content, dict):
         raise BrokenError("a line is no event")
     return kind, content

@@ -180,7 +180,8 @@ class Writer:
                 )
 
     async def _create(self, client: Client, write: Create) -> None:
-        resource, content = BY_KIND[kind_of(write.content)], write.content
+        resource = BY_KIND[kind_of(write.content)]
+        content = write.content
 
         async def send(*, dry_run: bool) -> KubernetesObject:
             return await client.create(
@@ -203,7 +204,7 @@ class Writer:
 
         async def send(*, dry_run: bool) -> KubernetesObject:
             return await client.patch(
-                resource, path, content, APPLY_PATCH, force=True, dry_run=dry_run
+                resource, path, content, APPLY_PATCH, dry_run=dry_run
             )
 
         await self._keeping_all(

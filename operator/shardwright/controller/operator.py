@@ -34,10 +34,10 @@ from shardwright.controller.intake import FREED_SECONDS, Intake
 from shardwright.controller.leadership import Leadership, Pulse
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
-from shardwright.controller.planner import Planner
+from shardwright.controller.planner import AdministratorFiles, Planner
 from shardwright.controller.plans import Plans, Sources, listed
 from shardwright.controller.queue import Again, Key, Priority, Queue
-from shardwright.controller.reading import Reading
+from shardwright.controller.reading import Reading, SetForAll
 from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.scrapers import REVIEW_SECONDS, Scrapers
@@ -73,9 +73,7 @@ class Operator:
         self._view = View(namespaces=options.watch_namespaces)
         meters = Meters(call=self._metrics.count_call, wait=self._metrics.count_wait)
         # A client of its own: the Lease is renewed over connections that no other request holds.
-        self._lease_client = Client(
-            access, threads=2, meters=meters, urgency=Urgency.LEASE
-        )
+        self._lease_client = Client(access, threads=2, meters=meters).at(Urgency.LEASE)
         self._elector = Elector(
             self._lease_client, _identity(options), timings=options.lease_timings
         )
@@ -117,8 +115,10 @@ class Operator:
         return Planner(
             self._view,
             self._worker,
-            self._options.catalogue_file,
-            self._options.settings_file,
+            AdministratorFiles(
+                catalogue=self._options.catalogue_file,
+                settings=self._options.settings_file,
+            ),
             self._metrics,
         )
 
@@ -128,8 +128,10 @@ class Operator:
             self._client,
             self._view,
             self._planner,
-            options.max_moving_groups,
-            options.cluster_domain,
+            SetForAll(
+                most_moving=options.max_moving_groups,
+                cluster_domain=options.cluster_domain,
+            ),
             keys=lambda: self._keys.content,
         )
 
@@ -267,8 +269,11 @@ class Operator:
             self._client,
             view.store,
             self._on_concern,
-            scope=Scope(namespaces=view.namespaces, pods=view.known_pods),
-            stated=self._planner.stated,
+            scope=Scope(
+                namespaces=view.namespaces,
+                pods=view.known_pods,
+                stated=self._planner.stated,
+            ),
         )
         caches.start()
         self._caches = caches

@@ -52,6 +52,7 @@ from shardwright.reconcile.work import (
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned
+from shardwright.resolving.stock import AS_THEY_STAND, OwnGpus
 from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
 
@@ -73,6 +74,17 @@ whether nodes are to come.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdministratorFiles:
+    """The administrator's files; None: there is none."""
+
+    catalogue: Path | None = None
+    settings: Path | None = None
+
+
+NO_FILES: Final = AdministratorFiles()
+
+
 @dataclass(frozen=True, slots=True)
 class _Refused:
     until: float
@@ -88,8 +100,7 @@ class Planner:
         self,
         view: View,
         worker: Answerer,
-        catalogue_file: Path | None = None,
-        settings_file: Path | None = None,
+        files: AdministratorFiles = NO_FILES,
         metrics: Metrics | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -98,8 +109,8 @@ class Planner:
         self._metrics = metrics or Metrics()
         self._turns = Turns(self._metrics.turn_waits("planner"))
         self._view = view
-        self._catalogue = Watched(catalogue_file, "the catalogue file", catalogue_of)
-        self._settings = Watched(settings_file, "the settings file", read_settings)
+        self._catalogue = Watched(files.catalogue, "the catalogue file", catalogue_of)
+        self._settings = Watched(files.settings, "the settings file", read_settings)
         self._plans = PlanCache()
         self.files_version = 0
         self.administration = Administration()
@@ -279,7 +290,8 @@ class Planner:
         the question or the inventory has changed.
         """
         stock = self._stock(key, subject, ask)
-        inventory, known = stock.inventory(), self._advice.get(key)
+        inventory = stock.inventory()
+        known = self._advice.get(key)
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
             work = FindWaysOut(
@@ -303,7 +315,8 @@ class Planner:
 
         Those of other namespaces are not named: who may not see them must not learn of them.
         """
-        view, found = self._view, []
+        view = self._view
+        found = []
         values, nodes = (
             view.store.priorities,
             {node.name for pool in inventory.pools for node in pool.nodes},
@@ -340,7 +353,8 @@ class Planner:
         ).carried_on(self._view.line.get(key))
         if not waiting.may_claim(now):
             return waiting
-        whole, taken = self._whole(subject), self._view.ledger.taken(base_key(key))
+        whole = self._whole(subject)
+        taken = self._view.ledger.taken(base_key(key))
         claimed = self._view.claimed_before(waiting.rank)
         if holds(
             waiting.claim,
@@ -359,12 +373,12 @@ class Planner:
     async def _answer(
         self, key: Key, subject: Subject, ask: Ask
     ) -> Replanned | Problem:
-        if ask.beside is not None and ask.on is not None:
-            return await self._beside(key, subject, ask, ask.on, *ask.beside)
+        if (found := await self._beside(key, subject, ask)) is not None:
+            return found
         stock = self._stock(key, subject, ask)
         made = await self._make(key, subject, ask, stock)
         if isinstance(made, Replanned) and answering.waits_for_itself(ask, made):
-            vacated = self._stock(key, subject, ask, vacated=True)
+            vacated = self._stock(key, subject, ask, OwnGpus(vacated=True))
             # The same stock has the same answer, which costs as much again.
             if vacated.inventory() != stock.inventory():
                 made = await self._make(key, subject, ask, vacated)
@@ -403,7 +417,8 @@ class Planner:
 
     def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
         """Answer by a plan that was made before, and tell how many seconds of CPU that took."""
-        began, inventory = thread_time(), stock.inventory()
+        began = thread_time()
+        inventory = stock.inventory()
         report = self._plans.recall(subject, inventory)
         answer = (
             answering.answer(subject, ask, inventory, lambda *_: report)
@@ -455,22 +470,18 @@ class Planner:
         return plan_too_costly(outcome) if isinstance(outcome, Failed) else outcome
 
     async def _beside(
-        self,
-        key: Key,
-        subject: Subject,
-        ask: Ask,
-        record: PlanRecord,
-        group: int,
-        generation: int,
-    ) -> Replanned | Problem:
+        self, key: Key, subject: Subject, ask: Ask
+    ) -> Replanned | Problem | None:
         """Return the record with a group as a later generation on free GPUs, without a record where
-        there are none.
+        there are none; None if no second place is asked for.
         """
+        if ask.beside is None or ask.on is None:
+            return None
+        record, (group, generation) = ask.on, ask.beside
         nodes: tuple[str, ...] | None = None
         if self._view.known_pods is not KnownPods.NONE:
-            stock = self._stock(
-                key, subject, ask, beside=record.plan.group_numbers[group]
-            )
+            own = OwnGpus(beside=record.plan.group_numbers[group])
+            stock = self._stock(key, subject, ask, own)
             work = FindPlaceBeside(subject=subject, plan=record.plan, stock=stock)
             found = await self._ask(key, _form(subject, ask), work)
             if isinstance(found, Problem):
@@ -486,9 +497,8 @@ class Planner:
         key: Key,
         subject: Subject,
         ask: Ask,
+        own_gpus: OwnGpus = AS_THEY_STAND,
         *,
-        beside: int | None = None,
-        vacated: bool = False,
         to_come: bool = False,
     ) -> Stock:
         """Return the stock for a model: nodes that it selects and tolerates, without the GPUs that
@@ -497,12 +507,14 @@ class Planner:
         Of nodes that do not give its pods back nothing is free, whatever they say. With ``to_come``
         there are the nodes, too, that an autoscaler may add.
         """
-        whole, view = self._whole(subject, to_come=to_come), self._view
+        whole = self._whole(subject, to_come=to_come)
+        view = self._view
         if view.known_pods is KnownPods.NONE:
             return Stock(whole=whole, lost=ask.lost, taken={})
         own = base_key(key)
+        beside = own_gpus.beside
         root = None if beside is None else group_name(own[1], beside)
-        taken = view.ledger.taken(own, beside=root, vacated=vacated)
+        taken = view.ledger.taken(own, beside=root, vacated=own_gpus.vacated)
         rank = view.rank(key, subject.deployment.pods.priority_class)
         claimed = view.claimed_before(
             first_of(rank) if ask.choice is PlanChoice.REHOUSE else rank
@@ -524,7 +536,8 @@ class Planner:
         """Return all nodes in pools as pods of these terms see them; collapsed anew only when a
         node has changed.
         """
-        terms, version = f"{subject.terms!r} {to_come}", self._view.store.node_version
+        terms = f"{subject.terms!r} {to_come}"
+        version = self._view.store.node_version
         known = self._pooled.get(terms)
         if known and known[0] == version:
             return known[1]

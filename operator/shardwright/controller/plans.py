@@ -24,7 +24,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.cluster.calls import ApiError
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import SHARDED_MODELS
-from shardwright.cluster.reviews import PLANS_AUDIENCE, User, may, who_brings
+from shardwright.cluster.reviews import PLANS_AUDIENCE, Deed, User, may, who_brings
 from shardwright.controller.http_server import HttpReply, HttpRequest
 from shardwright.controller.queue import Key
 from shardwright.controller.whole import ChangedError
@@ -193,10 +193,11 @@ class Plans:
         return _page(page_of(*found))
 
     def _may(self, verb: str, who: User, namespace: str, until: float) -> bool:
-        ask = partial(may, verb, self._client, who, SHARDED_MODELS, namespace)
+        deed = Deed(verb=verb, resource=SHARDED_MODELS, namespace=namespace)
         return bool(
             self._remembered(
-                (verb, repr(sorted(who.items())), namespace), lambda: ask(_left(until))
+                (verb, repr(sorted(who.items())), namespace),
+                lambda: may(self._client, who, deed, _left(until)),
             )
         )
 
@@ -256,7 +257,8 @@ def page_of(subject: Subject, record: PlanRecord) -> str:
 
 def listed(content: KubernetesObject) -> Listed:
     """Return a row of the list from a resource as the caches have it."""
-    metadata, status = content["metadata"], content.get("status") or {}
+    metadata = content["metadata"]
+    status = content.get("status") or {}
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
     ready = next(
         (

@@ -4,7 +4,7 @@ it or if it must be certain.
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from time import monotonic
 from typing import Any, Final
@@ -82,6 +82,16 @@ somebody has written that they are of.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetForAll:
+    """The settings of the operator that hold for all models together: how many groups may be down
+    on purpose at once (None: any number), and the DNS domain of the cluster.
+    """
+
+    most_moving: int | None = None
+    cluster_domain: str = "cluster.local"
+
+
 class Reading:
     """Makes one frozen value of the content of the caches; ``keys`` returns the keys that plans of
     record are signed with.
@@ -92,16 +102,14 @@ class Reading:
         client: Client,
         view: View,
         planner: Planner,
-        most_moving: int | None,
-        cluster_domain: str,
+        set_for_all: SetForAll,
         keys: Callable[[], SigningKeys] = SigningKeys,
     ) -> None:
         self.keys = keys
         self._client = client
         self._view = view
         self._planner = planner
-        self._most_moving = most_moving
-        self._cluster_domain = cluster_domain
+        self._set_for_all = set_for_all
         self._schedulers = Schedulers(client, view.namespaces)
         self.config_maps = ConfigMaps(client, view.store)
         self.whole = WholeModels(client)
@@ -150,7 +158,8 @@ class Reading:
         if isinstance(observed, Observed) and self._is_doubtful(trusted, live, note):
             observed, stored = await self._with_fresh_record(owner, observed)
             trusted = self._believed(live, subject, observed, stored, note)
-        record, cluster, fetching = trusted.record, None, None
+        record = trusted.record
+        cluster, fetching = None, None
         if not (isinstance(observed, Problem) or resource.paused):
             fetching = await read_fetching(self._client, owner, subject, taken)
         if self._view.synced and not isinstance(observed, Problem):
@@ -269,7 +278,8 @@ class Reading:
         """Return what :meth:`kept_record` goes by, None where there is no plan of record, or no key
         to sign it.
         """
-        owner, keys = owner_of(live), self.keys()
+        owner = owner_of(live)
+        keys = self.keys()
         facts = self._view.store.config_map((owner.namespace, record_key(owner)[1]))
         if facts is None or not keys:
             return None
@@ -285,7 +295,9 @@ class Reading:
         Raises:
             ApiError: it could not be read.
         """
-        owner, keys, form = owner_of(live), self.keys(), self.record_form(live)
+        owner = owner_of(live)
+        keys = self.keys()
+        form = self.record_form(live)
         where = owner.namespace, record_key(owner)[1]
         _, stored = await self.config_maps.record(where, owner.uid, keys)
         trusted = await self._judged(live, stored)
@@ -293,7 +305,8 @@ class Reading:
             _, stored = await self.config_maps.record(
                 where, owner.uid, keys, fresh=True
             )
-            trusted, form = await self._judged(live, stored), None
+            trusted = await self._judged(live, stored)
+            form = None
         record = trusted.record if isinstance(trusted.record, PlanRecord) else None
         return record, form if record and stored and stored.signed else None
 
@@ -336,7 +349,8 @@ class Reading:
     async def _observed(
         self, owner: Owner, unseen: Iterable[ObjectKey]
     ) -> tuple[Observed, StoredRecord | None]:
-        store, namespace = self._view.store, owner.namespace
+        store = self._view.store
+        namespace = owner.namespace
         kept, stored = await self.config_maps.record(
             (namespace, record_key(owner)[1]), owner.uid, self.keys()
         )
@@ -452,8 +466,10 @@ class Reading:
         """
         return (
             None
-            if self._most_moving is None
-            else turns_left(self._most_moving, *self._view.moving_beside(key))
+            if self._set_for_all.most_moving is None
+            else turns_left(
+                self._set_for_all.most_moving, *self._view.moving_beside(key)
+            )
         )
 
     async def around(
@@ -475,7 +491,7 @@ class Reading:
             scheduling_api=scheduler.api,
             scheduler_problem=scheduler.problem,
             most_moving=self.most_moving(key),
-            domain=self._cluster_domain,
+            domain=self._set_for_all.cluster_domain,
             priorities=self._view.store.priorities,
             allowance=(allowance := self._view.store.allowance(key[0])),
             promised=self._view.promised(key) if allowance else (),
@@ -489,7 +505,9 @@ class Reading:
         """Return the engine's version that a model has had by default so far, None for the newest
         known.
         """
-        owner, remembered, stored = owner_of(live), self._remembered(live, note), None
+        owner = owner_of(live)
+        remembered = self._remembered(live, note)
+        stored = None
         if remembered is None:
             try:
                 where = owner.namespace, record_key(owner)[1]
@@ -540,7 +558,8 @@ class Reading:
         Raises:
             ApiError: something could not be read.
         """
-        owner, urgent = seen.resource.owner, self._client.at(Urgency.REPAIR)
+        owner = seen.resource.owner
+        urgent = self._client.at(Urgency.REPAIR)
         assert isinstance(seen.observed, Observed)  # noqa: S101 - nothing is written of what cannot be read
         ranks: dict[str, set[int]] = {name: set() for name in sorted(groups)}
         for member in seen.observed.members:

@@ -3,7 +3,7 @@ its releases.
 
 They are data (``coefficients.json``), written by ``benchmarks/fit.py`` from published measurements.
 None is keyed by a model, a GPU or a version: an era is all that was released up to a date.
-docs/planner.md has the errors.
+docs/benchmarks/accuracy.md has the errors.
 """
 
 import json
@@ -149,7 +149,8 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
     >>> round(0.55**2, 4) == round(band_of("vLLM", "", ["bf16"], known=False).low, 4)
     True
     """
-    rows, seen = _data()["bands"].get(engine, {}), _data()["formats"].get(engine, {})
+    rows = _data()["bands"].get(engine, {})
+    seen = _data()["formats"].get(engine, {})
     measured = kind in rows and all(
         seen.get(name, 0) >= ENOUGH_ROWS for name in formats
     )

@@ -108,7 +108,8 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
     >>> fabric.ranks, fabric.inner.name, fabric.own_kernel
     (4, 'NVLink4 NVSwitch', True)
     """
-    pool, placement = candidate.pool, candidate.placement
+    pool = candidate.pool
+    placement = candidate.placement
     if ranks == 1:
         return Fabric()
     in_node = (
@@ -225,7 +226,8 @@ def send_seconds(size_bytes: float, link: Link | None, *, network: bool) -> floa
 
 
 def _inner_seconds(size_bytes: float, fabric: Fabric) -> float:
-    ranks, link = fabric.inner_ranks, fabric.inner
+    ranks = fabric.inner_ranks
+    link = fabric.inner
     if link is None or ranks == 1:
         return 0.0
     wire = size_bytes / (link.bytes_per_second * _reached(fabric))
@@ -248,7 +250,8 @@ def _reached(fabric: Fabric) -> float:
 
 
 def _outer_seconds(share_bytes: float, fabric: Fabric) -> float:
-    ranks, link = fabric.outer_ranks, fabric.outer
+    ranks = fabric.outer_ranks
+    link = fabric.outer
     if link is None or ranks == 1:
         return 0.0
     wire = share_bytes / (link.bytes_per_second * NETWORK_EFFICIENCY)

@@ -32,7 +32,7 @@ from shardwright.modelspec.spec import ModelSpec
 def draft_weight_bytes(layout: Layout, traits: EngineTraits) -> int:
     """Return the bytes of the draft model on a rank that samples, 0 without one.
 
-    Formula: as :func:`~shardwright.costs.weights.stage_weight_bytes`, of the draft model in one
+    Formula: as :func:`~shardwright.costs.weights.stage_weight_parts`, of the draft model in one
         stage.
     Unit: bytes, on one rank of the last stage.
     Error: as that of weights; no published row has a draft model.
@@ -115,26 +115,19 @@ def draft_activation_bytes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftPasses:
-    """The passes of the drafter, on a rank: the least time of one, the traffic among its ranks, the
-    share of its experts that a token uses, and by how many tokens of a request the first has more
-    than the step before it.
+    """The passes of the drafter, on a rank: the least time of one, the traffic among its ranks, and
+    by how many tokens of a request the first has more than the step before it.
     """
 
     floor: StageFloor
     links: Links
-    hot_share: float = 0.0
     further_tokens: int = 1
 
 
 def draft_passes(
-    drafter: Drafter,
-    target: Layout,
-    links: Links,
-    gpu: Gpu,
-    kv_bits: int,
-    traits: EngineTraits,
-) -> DraftPasses:
-    """Return the passes beside a target that is cut so and has these links.
+    target: Layout, links: Links, gpu: Gpu, kv_bits: int, traits: EngineTraits
+) -> DraftPasses | None:
+    """Return the passes beside a target that is cut so and has these links, None without a drafter.
 
     Formula: none: the floor of one pass of the draft model, as
         :func:`~shardwright.costs.roofline.stage_floor` has it for a stage.
@@ -142,12 +135,18 @@ def draft_passes(
     Error: as that of a step; no measurement has drafts (docs/planner-speed.md).
     Source: derived: a draft model is priced as a stage of its size.
 
-    >>> drafter, links = Drafter(model=qwen), task.replica.links
-    >>> passes = draft_passes(drafter, Layout(tensor=8), links, h100, 16, vllm)
-    >>> passes.floor.layers, passes.hot_share, passes.further_tokens
+    >>> from dataclasses import replace
+    >>> drafts = replace(vllm.options, drafter=Drafter(model=qwen))
+    >>> drafting, links = replace(vllm, options=drafts), task.replica.links
+    >>> passes = draft_passes(Layout(tensor=8), links, h100, 16, drafting)
+    >>> passes.floor.layers, passes.floor.hot_share, passes.further_tokens
     (48, 0.0625, 1)
     """
-    layout, passing = drafter.layout(target), _passing(drafter)
+    drafter = traits.options.drafter
+    if drafter is None:
+        return None
+    layout = drafter.layout(target)
+    passing = _passing(drafter)
     work = ModelWork.of(passing)
     (held,) = stage_weight_parts(passing, layout, traits)
     stage = work.stage(layout, (0, work.layers), held, last=True)
@@ -160,7 +159,6 @@ def draft_passes(
     return DraftPasses(
         floor=stage_floor(stage, work, gpu, kv_bits),
         links=own,
-        hot_share=work.hot_share,
         further_tokens=drafter.further_tokens,
     )
 
@@ -177,17 +175,12 @@ def _passing(drafter: Drafter) -> ModelSpec:
 
 
 def with_drafting(
-    step: StepTime,
-    passes: DraftPasses,
-    batch: Batch,
-    fitted: Coefficients,
-    imbalance: float | None = None,
+    step: StepTime, passes: DraftPasses, batch: Batch, fitted: Coefficients
 ) -> StepTime:
     """Return the time of a step with the drafting after it: the first pass has what the step had,
     the others a token each.
 
-    As many tokens are drafted as the step verifies beside the newest one. ``imbalance`` as in
-    :func:`~shardwright.costs.roofline.step_time`.
+    As many tokens are drafted as the step verifies beside the newest one.
 
     Formula: the step + one pass over its tokens + (drafts - 1) passes over one token a request,
         part by part.
@@ -199,10 +192,11 @@ def with_drafting(
     >>> from shardwright.costs.coefficients import coefficients_of
     >>> fitted, floor = coefficients_of("vLLM", ""), task.replica.kinds[0].floor
     >>> batch = Batch(sequences=1, verified=3, context_tokens=2304, sampled=3)
-    >>> step = step_time(floor, task.replica.links, 0.0, batch, fitted)
+    >>> step = step_time(floor, task.replica.links, batch, fitted)
     >>> itself = DraftPasses(floor=floor, links=task.replica.links)
-    >>> 2.9 < with_drafting(step, itself, batch, fitted).total / step.total < 3.1
-    True
+    >>> drafting = with_drafting(step, itself, batch, fitted)
+    >>> round(1000 * step.total_seconds, 2), round(1000 * drafting.total_seconds, 2)
+    (11.21, 33.54)
     """
     prompts = max(0.0, batch.sampled - batch.sequences * batch.verified)
     requests = batch.sequences + prompts
@@ -217,9 +211,7 @@ def with_drafting(
     times = [
         step,
         *(
-            step_time(
-                passes.floor, passes.links, passes.hot_share, one, fitted, imbalance
-            )
+            step_time(passes.floor, passes.links, one, fitted)
             for one in (first, *[other] * (drafted - 1))
         ),
     ]

@@ -145,7 +145,8 @@ class Estimator:
         """Return the memory of a candidate whose degrees divide the model, without a price for its
         speed.
         """
-        layout, pool = candidate.layout, candidate.pool
+        layout = candidate.layout
+        pool = candidate.pool
         share = requests_per_rank(self._workload, layout)
         place = (_degrees(layout), pool.gpu, pool.domain_gpus)
         key = (*place, share)
@@ -166,7 +167,8 @@ class Estimator:
     def task(self, candidate: Candidate, memory: ReplicaMemory | None = None) -> Task:
         """Return the task of pricing a candidate."""
         memory = memory or self.memory(candidate)
-        layout, requests = candidate.layout, self._workload.concurrency
+        layout = candidate.layout
+        requests = self._workload.concurrency
         groups, busy = (
             min(layout.replicas * layout.attention_data, requests),
             min(layout.replicas, requests),
@@ -204,7 +206,8 @@ class Estimator:
         )
 
     def _estimate(self, candidate: Candidate) -> Estimate:
-        memory, placement = self.memory(candidate), candidate.placement
+        memory = self.memory(candidate)
+        placement = candidate.placement
         load_bytes = self._load_bytes(candidate.layout, placement.gpus_per_node)
         drafted, speed = self._performance(candidate, memory)
         return Estimate(
@@ -312,11 +315,8 @@ class Estimator:
         return self._replicas[key]
 
     def _made(self, candidate: Candidate) -> Replica:
-        link, gpu, drafter = (
-            candidate.placement.pipeline_link,
-            candidate.pool.gpu,
-            self._traits.options.drafter,
-        )
+        link = candidate.placement.pipeline_link
+        gpu = candidate.pool.gpu
         links, bits = (
             _links(candidate, hidden_bytes(self._work)),
             kv_bits(self._model, self._workload.kv_cache_dtype),
@@ -324,16 +324,11 @@ class Estimator:
         return Replica(
             kinds=self._stage_kinds(candidate.layout, gpu),
             links=links,
-            hot_share=self._work.hot_share,
             tensor=candidate.layout.tensor,
             stage_link=link,
             stage_link_is_network=link is not None
             and link not in (gpu.scale_up, gpu.host),
-            drafting=draft_passes(
-                drafter, candidate.layout, links, gpu, bits, self._traits
-            )
-            if drafter
-            else None,
+            drafting=draft_passes(candidate.layout, links, gpu, bits, self._traits),
             eager=self._traits.options.told.eager,
         )
 
@@ -417,7 +412,8 @@ def _hardware(candidate: Candidate) -> tuple[object, ...]:
     """Return all of a candidate's hardware that its price depends on: the network only if it is
     crossed.
     """
-    pool, placement = candidate.pool, candidate.placement
+    pool = candidate.pool
+    placement = candidate.placement
     network = pool.network if placement.nodes_per_replica > 1 else None
     links = (
         placement.tensor_link,

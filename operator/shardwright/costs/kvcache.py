@@ -194,7 +194,8 @@ class _Pages:
 
 @lru_cache(maxsize=256)
 def _pages(model: ModelSpec, tensor: int, form: CacheFormat) -> _Pages:
-    groups, layers = cache_groups(model, tensor, form), len(model.layers)
+    groups = cache_groups(model, tensor, form)
+    layers = len(model.layers)
     entries = cache_entries(model, tensor, form)
     kept = [
         entry for entry in entries if not entry.kind.states and not entry.kind.transient

@@ -260,7 +260,8 @@ def _grouped_entries(
 def _latent_entries(
     index: int, attention: LatentAttention, form: CacheFormat
 ) -> tuple[Entry, ...]:
-    selected, block = attention.selected_tokens is not None, form.block_tokens
+    selected = attention.selected_tokens is not None
+    block = form.block_tokens
     vector = (attention.kv_lora_rank + attention.rope_dim) * form.bits // 8
     vector = _SELECTED_FP8 if selected and form.bits < form.model_bits else vector
     own = Entry(layer=index, kind=Kind(), block_tokens=block, page_bytes=vector * block)

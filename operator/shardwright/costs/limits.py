@@ -90,7 +90,8 @@ def limits_to_try(
     1024 16
     """
     tokens, sequences = default_batch(traits, gpu)
-    needed, fewest = _power_of_two(share), _fewest_tokens(workload, traits)
+    needed = _power_of_two(share)
+    fewest = _fewest_tokens(workload, traits)
     each = workload.draft_tokens + 1 if traits.options.adapters else 1
     tokens, sequences = max(tokens, fewest), max(sequences, needed)
     while True:

@@ -16,7 +16,7 @@ from shardwright.costs.drafts import draft_activation_bytes, draft_weight_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES, KvCache, kv_cache
 from shardwright.costs.limits import Limits, limits_to_try, requests_per_rank
-from shardwright.costs.overheads import Device, band_bytes, overhead_bytes
+from shardwright.costs.overheads import Device, LoadedStage, band_bytes, overhead_bytes
 from shardwright.costs.weights import WeightBytes, stage_weight_parts
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Layout
@@ -31,12 +31,22 @@ class StageHold:
     draft model, kind of K/V cache.
     """
 
+    stage: int
     layers: tuple[int, int]
     weights: WeightBytes
     adapter_bytes: int
     draft_bytes: int
     kv: KvCache
     last: bool
+
+    @property
+    def loaded(self) -> LoadedStage:
+        """Return the part of it that is read from files."""
+        first, end = self.layers
+        return LoadedStage(
+            layers=end - first,
+            weights_bytes=self.weights.total_bytes + self.draft_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +97,7 @@ def stage_holds(
     )
     return tuple(
         StageHold(
+            stage=stage,
             layers=span,
             weights=weights[stage],
             adapter_bytes=adapters[stage],
@@ -100,16 +111,11 @@ def stage_holds(
     )
 
 
-def replica_memory(
-    model: ModelSpec,
-    layout: Layout,
-    holds: tuple[StageHold, ...],
-    device: Device,
-    workload: Workload,
-    traits: EngineTraits,
+def memory_under(
+    frame: "Frame", workload: Workload, seen: dict[Limits, ReplicaMemory]
 ) -> ReplicaMemory:
     """Return the memory with the highest limits that carry the load, else that start, else that
-    come closest.
+    come closest. ``seen`` are earlier trials for other numbers in flight; the new ones are added.
 
     Formula: K/V bytes = budget - weights - activations - overhead, at the first limits of
         :func:`~shardwright.costs.limits.limits_to_try` that carry the load.
@@ -118,39 +124,12 @@ def replica_memory(
         (docs/benchmarks/memory.md).
     Source: derived; docs/memory.md.
 
-    >>> layout, device = Layout(tensor=4), Device.of(on_h100s(Layout(tensor=4)))
-    >>> holds = stage_holds(llama, layout, "auto", vllm)
-    >>> found = replica_memory(llama, layout, holds, device, load, vllm)
+    >>> found = memory_under(frame, load, {})
     >>> (stage,) = found.stages
     >>> stage.budget_bytes - stage.weights_bytes - stage.activations_bytes
     40701698376
     >>> stage.kv_cache_bytes == 40701698376 - stage.overhead_bytes, found.kv_tokens
     (True, 450272)
-    """
-    frame = Frame(
-        model=model,
-        layout=layout,
-        holds=holds,
-        device=device,
-        traits=traits,
-        mean_tokens=workload.input_tokens + workload.output_tokens,
-    )
-    return memory_under(frame, workload, {})
-
-
-def memory_under(
-    frame: "Frame", workload: Workload, seen: dict[Limits, ReplicaMemory]
-) -> ReplicaMemory:
-    """Return the same in a frame. ``seen`` are earlier trials for other numbers in flight; the new
-    ones are added.
-
-    Formula: as of :func:`replica_memory`.
-    Unit: bytes, tokens, requests.
-    Error: that of :func:`replica_memory`, which asks it.
-    Source: derived; docs/memory.md.
-
-    >>> memory_under(frame, load, {}).kv_tokens
-    450272
     """
     share = requests_per_rank(workload, frame.layout)
     tried = []
@@ -201,7 +180,7 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
     Formula: K/V bytes = budget - weights - activations - overhead; tokens = what the worst stage
         holds.
     Unit: bytes, tokens, requests.
-    Error: as :func:`replica_memory`.
+    Error: as :func:`memory_under`.
     Source: derived; docs/memory.md.
 
     >>> limits = Limits(batched_tokens=2048, sequences=256, model_len=3072)
@@ -217,10 +196,9 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
         end, draft_activation_bytes(frame.model, frame.layout, limits, frame.traits)
     )
     caches = [_in_flight(hold.kv, frame.layout, limits) for hold in frame.holds]
-    held = zip(frame.holds, caches, strict=True)
     stages = tuple(
-        _stage(index, hold, kv, frame, limits, end if hold.last else middle)
-        for index, (hold, kv) in enumerate(held)
+        _stage(hold, kv, frame, limits, end if hold.last else middle)
+        for hold, kv in zip(frame.holds, caches, strict=True)
     )
     # A set: most stages are alike, and their room is dealt out once.
     room = {
@@ -247,21 +225,13 @@ def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
 
 
 def _stage(
-    index: int,
-    hold: StageHold,
-    kv: KvCache,
-    frame: Frame,
-    limits: Limits,
-    activations: int,
+    hold: StageHold, kv: KvCache, frame: Frame, limits: Limits, activations: int
 ) -> StageMemory:
-    weights = hold.weights.total_bytes + hold.draft_bytes
-    layers = hold.layers[1] - hold.layers[0]
-    overhead = overhead_bytes(
-        frame.layout, frame.device, frame.traits, limits, layers, weights
-    )
-    held = weights + hold.adapter_bytes
+    loaded = hold.loaded
+    overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, loaded)
+    held = loaded.weights_bytes + hold.adapter_bytes
     stage = StageMemory(
-        stage=index,
+        stage=hold.stage,
         layers=hold.layers,
         weights_bytes=held,
         adapter_bytes=hold.adapter_bytes,
@@ -273,7 +243,7 @@ def _stage(
         kv_bytes_per_token=kv.bytes_per_token,
         request_bytes=kv.bytes_for_request(limits.model_len),
         band_bytes=band_bytes(
-            weights,
+            loaded.weights_bytes,
             activations,
             overhead,
             uncounted=bool(frame.traits.options.told.uncounted),
@@ -331,12 +301,14 @@ def _longest(
     found = memory_at(frame, replace(limits, model_len=shortest))
     if not fits(found):
         return None
-    fitting, longest = shortest, limits.model_len
+    fitting = shortest
+    longest = limits.model_len
     while fitting < longest:
         middle = (fitting + longest + 1) // 2
         tried = memory_at(frame, replace(limits, model_len=middle))
         if fits(tried):
-            found, fitting = tried, middle
+            found = tried
+            fitting = middle
         else:
             longest = middle - 1
     return found

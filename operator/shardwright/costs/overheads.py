@@ -84,16 +84,22 @@ class Device:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedStage:
+    """The layers and the bytes of weights that a rank has loaded, a draft model's included."""
+
+    layers: int
+    weights_bytes: int
+
+
 def overhead_bytes(
     layout: Layout,
     device: Device,
     traits: EngineTraits,
     limits: Limits,
-    layers: int,
-    weights: int,
+    loaded: LoadedStage,
 ) -> int:
-    """Return libraries, communication buffers and the remains of ``weights`` bytes and ``layers``
-    on a rank.
+    """Return libraries, communication buffers and the remains of loading on a rank.
 
     Graphs of the layers are among them where the engine takes them from its budget.
 
@@ -106,7 +112,8 @@ def overhead_bytes(
 
     >>> limits = Limits(batched_tokens=8192, sequences=256, model_len=3072)
     >>> device = Device.of(on_h100s(Layout(tensor=4)))
-    >>> overhead_bytes(Layout(tensor=4), device, vllm, limits, 80, 35 * 2**30) / MIB
+    >>> loaded = LoadedStage(layers=80, weights_bytes=35 * 2**30)
+    >>> overhead_bytes(Layout(tensor=4), device, vllm, limits, loaded) / MIB
     3651.97...
     >>> 300 + 1850 + 314 / 1024 * 80 * 51 + 0.007 * 35 * 1024
     3651.97...
@@ -115,11 +122,11 @@ def overhead_bytes(
         ADAPTER_CAPTURES if traits.options.adapters else 1
     )
     graphs = (
-        traits.memory.graph_bytes * layers * captures
+        traits.memory.graph_bytes * loaded.layers * captures
         if traits.memory.counts_graphs
         else 0
     )
-    residue = math.ceil(LOADING_RESIDUE * weights)
+    residue = math.ceil(LOADING_RESIDUE * loaded.weights_bytes)
     return (
         traits.memory.fixed_overhead_bytes
         + _communication_bytes(layout, device, traits)

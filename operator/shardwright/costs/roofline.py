@@ -68,6 +68,7 @@ class Batch:
     ``context_tokens`` is the mean context of the sequences, ``verified`` the tokens that each has
     in this step, ``sampled`` the sequences that get a token. ``prompting`` is how many of the
     attention ranks have such a prompt in the same step: their tokens meet in the experts.
+    ``expert_imbalance`` is the work of the busiest expert rank over the mean (None: as fitted).
     """
 
     sequences: float = 0.0
@@ -77,6 +78,7 @@ class Batch:
     prompt_context_tokens: float = 0.0
     sampled: float = 0.0
     prompting: float = 1.0
+    expert_imbalance: float | None = None
 
     @property
     def tokens(self) -> float:
@@ -96,28 +98,45 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionFloor:
+    """The least seconds of the attention of alike layers on one rank, ``window_tokens`` of context
+    at most.
+
+    Per token of context: ``kv_seconds`` of reading for one sequence, ``decode_seconds`` and
+    ``prefill_seconds`` of computing for one decoding and one prompt token. ``state_seconds`` are of
+    reading what each sequence keeps whatever its context.
+    """
+
+    window_tokens: float  # infinite: all of the context
+    kv_seconds: float
+    decode_seconds: float
+    prefill_seconds: float
+    state_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageFloor:
     """The least seconds that one rank of a stage can take for its parts, by the data sheet of its
     GPU.
 
-    ``token`` is per token in the matrix products, ``expert_token`` per token in one expert, over
-    all expert layers. ``attention`` has, per kind of layer, the window and the seconds per token of
-    context: K/V read by one sequence, computing of one decoding and one prompt token, and the state
-    that each sequence reads.
+    ``token_seconds`` are per token in the matrix products, ``expert_token_seconds`` per token in
+    one expert, over all expert layers. ``hot_share`` is the share of a layer's experts that one
+    token uses (0 for dense models). ``attention`` has one floor per kind of layer.
     """
 
     layers: int
     products: int
     expert_layers: int
     experts: float
-    weights: float
-    expert_weights: float
-    token: float
-    expert_token: float
-    head_token: float
+    hot_share: float
+    weights_seconds: float
+    expert_weights_seconds: float
+    token_seconds: float
+    expert_token_seconds: float
+    head_token_seconds: float
     # Reading or writing one vector of the hidden size in every layer.
-    hidden_token: float
-    attention: tuple[tuple[float, float, float, float, float], ...]
+    hidden_token_seconds: float
+    attention: tuple[AttentionFloor, ...]
     widened: bool  # most dense weights have no unit of their own
     expert_widened: bool
     expert_columns: float  # of one expert's slice
@@ -145,21 +164,29 @@ class Links:
 class StepTime:
     """Seconds of one step on one stage, by part."""
 
-    weights: float
-    kv_cache: float
-    compute: float
-    communication: float
-    expert_communication: float
-    context_communication: float
-    overhead: float
+    weights_seconds: float
+    kv_cache_seconds: float
+    compute_seconds: float
+    communication_seconds: float
+    expert_communication_seconds: float
+    context_communication_seconds: float
+    overhead_seconds: float
 
     @property
-    def total(self) -> float:
+    def total_seconds(self) -> float:
         """Return the whole step."""
         moved = (
-            self.communication + self.expert_communication + self.context_communication
+            self.communication_seconds
+            + self.expert_communication_seconds
+            + self.context_communication_seconds
         )
-        return self.weights + self.kv_cache + self.compute + moved + self.overhead
+        return (
+            self.weights_seconds
+            + self.kv_cache_seconds
+            + self.compute_seconds
+            + moved
+            + self.overhead_seconds
+        )
 
 
 def _units(storage: str) -> tuple[str, ...]:
@@ -215,28 +242,34 @@ def stage_floor(
     >>> from shardwright.costs.memory import stage_holds
     >>> (hold,), work = stage_holds(llama, Layout(), "auto", vllm), ModelWork.of(llama)
     >>> stage = work.stage(Layout(), (0, 80), hold.weights, last=True)
-    >>> stage_floor(stage, work, h100, 16).weights
+    >>> stage_floor(stage, work, h100, 16).weights_seconds
     0.0414...
     >>> (hold.weights.total_bytes - hold.weights.embedding_bytes) / 3.35e12
     0.0414...
     """
-    bandwidth, plain = gpu.memory_bytes_per_second, matmul_flops(gpu, "bf16")
-    dense, experts = _mostly(stage.matmul_flops), _mostly(stage.expert_flops)
+    bandwidth = gpu.memory_bytes_per_second
+    plain = matmul_flops(gpu, "bf16")
+    dense = _mostly(stage.matmul_flops)
+    experts = _mostly(stage.expert_flops)
     return StageFloor(
         layers=stage.layers,
         products=stage.products,
         expert_layers=stage.expert_layers,
         experts=stage.experts,
-        weights=stage.dense_bytes / bandwidth,
-        expert_weights=stage.expert_bytes / bandwidth,
-        token=sum(
+        hot_share=model.hot_share,
+        weights_seconds=stage.dense_bytes / bandwidth,
+        expert_weights_seconds=stage.expert_bytes / bandwidth,
+        token_seconds=sum(
             flops / matmul_flops(gpu, storage) for storage, flops in stage.matmul_flops
         ),
-        expert_token=sum(
+        expert_token_seconds=sum(
             flops / matmul_flops(gpu, storage) for storage, flops in stage.expert_flops
         ),
-        head_token=stage.head_flops / plain,
-        hidden_token=stage.layers * model.hidden * _ACTIVATION_BYTES / bandwidth,
+        head_token_seconds=stage.head_flops / plain,
+        hidden_token_seconds=stage.layers
+        * model.hidden
+        * _ACTIVATION_BYTES
+        / bandwidth,
         attention=tuple(
             _attention_floor(work, gpu, kv_bits) for work in stage.attention
         ),
@@ -251,17 +284,15 @@ def stage_floor(
     )
 
 
-def _attention_floor(
-    work: AttentionWork, gpu: Gpu, kv_bits: int
-) -> tuple[float, float, float, float, float]:
-    """Return the window, and the least times of its layers as :class:`StageFloor` has them."""
-    bandwidth, plain = gpu.memory_bytes_per_second, matmul_flops(gpu, "bf16")
-    return (
-        work.window,
-        work.kv_values * kv_bits / 8 / bandwidth,
-        work.decode_flops / plain,
-        work.prefill_flops / plain,
-        work.state_bytes / bandwidth,
+def _attention_floor(work: AttentionWork, gpu: Gpu, kv_bits: int) -> AttentionFloor:
+    bandwidth = gpu.memory_bytes_per_second
+    plain = matmul_flops(gpu, "bf16")
+    return AttentionFloor(
+        window_tokens=work.window,
+        kv_seconds=work.kv_values * kv_bits / 8 / bandwidth,
+        decode_seconds=work.decode_flops / plain,
+        prefill_seconds=work.prefill_flops / plain,
+        state_seconds=work.state_bytes / bandwidth,
     )
 
 
@@ -273,17 +304,9 @@ def _mostly(flops: tuple[tuple[str, float], ...]) -> str:
 
 
 def step_time(
-    floor: StageFloor,
-    links: Links,
-    hot_share: float,
-    batch: Batch,
-    fitted: Coefficients,
-    imbalance: float | None = None,
+    floor: StageFloor, links: Links, batch: Batch, fitted: Coefficients
 ) -> StepTime:
     """Return the time of one step of one stage; monotone in every figure of the batch.
-
-    ``hot_share`` is the share of the experts that one token uses, ``imbalance`` the busiest rank's
-    load over the mean (None: the fitted one).
 
     Formula: join(products, reading weights) + join(scores, reading K/V) + collectives + matrices x
         start-up + tokens x activation traffic + requests x request time; join is the norm of power
@@ -296,26 +319,25 @@ def step_time(
     >>> from shardwright.costs.coefficients import coefficients_of
     >>> fitted, floor = coefficients_of("vLLM", ""), task.replica.kinds[0].floor
     >>> one = Batch(sequences=1, sampled=1)
-    >>> step = step_time(floor, task.replica.links, 0.0, one, fitted)
-    >>> busy = (floor.token * (1 + 64) + floor.head_token) / fitted.compute_efficiency
-    >>> read = floor.weights / fitted.memory_efficiency
-    >>> round(1000 * (step.weights + step.compute), 3)  # ms, without context
+    >>> step = step_time(floor, task.replica.links, one, fitted)
+    >>> busy = floor.token_seconds * (1 + 64) + floor.head_token_seconds
+    >>> busy /= fitted.compute_efficiency
+    >>> read = floor.weights_seconds / fitted.memory_efficiency
+    >>> round(1000 * (step.weights_seconds + step.compute_seconds), 3)  # ms, no context
     5.788
     >>> round(1000 * (read**3 + busy**3) ** (1 / 3), 3)
     5.788
     """
     tokens = batch.tokens
-    dense = floor.token * _rows(tokens, fitted, widened=floor.widened)
+    dense = floor.token_seconds * _rows(tokens, fitted, widened=floor.widened)
     dense_compute = (
-        dense + floor.head_token * batch.sampled
+        dense + floor.head_token_seconds * batch.sampled
     ) / fitted.compute_efficiency
-    dense_weights = floor.weights / fitted.memory_efficiency
+    dense_weights = floor.weights_seconds / fitted.memory_efficiency
     kv, scores = _attention(floor, batch, fitted)
-    met = batch.met(links.peers)
-    expert_compute, expert_weights = _experts(
-        floor, links, hot_share, met, fitted, imbalance
-    )
-    compute, weights = 0.0, 0.0
+    expert_compute, expert_weights = _experts(floor, links, batch, fitted)
+    compute = 0.0
+    weights = 0.0
     thin = 1 + fitted.thin_columns / max(1.0, floor.expert_columns)
     for busy, read, factor in (
         (dense_compute, dense_weights, 1.0),
@@ -326,13 +348,15 @@ def step_time(
     scores, kv = _joined(scores, kv)
     compute += scores
     return StepTime(
-        weights=weights,
-        kv_cache=kv,
-        compute=compute,
-        communication=_tensor_seconds(floor, links, tokens, fitted),
-        expert_communication=_expert_seconds(floor, links, met, fitted),
-        context_communication=_context_seconds(floor, links, tokens, fitted),
-        overhead=_overhead_seconds(floor, batch, tokens, fitted),
+        weights_seconds=weights,
+        kv_cache_seconds=kv,
+        compute_seconds=compute,
+        communication_seconds=_tensor_seconds(floor, links, tokens, fitted),
+        expert_communication_seconds=_expert_seconds(
+            floor, links, batch.met(links.peers), fitted
+        ),
+        context_communication_seconds=_context_seconds(floor, links, tokens, fitted),
+        overhead_seconds=_overhead_seconds(floor, batch, tokens, fitted),
     )
 
 
@@ -343,7 +367,7 @@ def _overhead_seconds(
     return (
         floor.products * fitted.product_seconds
         + floor.expert_layers * fitted.expert_layer_seconds
-        + tokens * floor.hidden_token * fitted.activation_copies
+        + tokens * floor.hidden_token_seconds * fitted.activation_copies
         + batch.sequences * fitted.sequence_seconds
     )
 
@@ -379,47 +403,45 @@ def _attention(
 ) -> tuple[float, float]:
     """Return the seconds of reading K/V and of computing scores."""
     read = scores = 0.0
-    for window, kv, decode, prefill, state in floor.attention:
-        context = min(window, batch.context_tokens)
-        read += batch.sequences * (kv * context + state)
-        seen = min(window, batch.prompt_context_tokens)
+    for each in floor.attention:
+        context = min(each.window_tokens, batch.context_tokens)
+        read += batch.sequences * (each.kv_seconds * context + each.state_seconds)
+        seen = min(each.window_tokens, batch.prompt_context_tokens)
         scores += (
-            batch.sequences * batch.verified * context * decode
-            + batch.prompt_tokens * seen * prefill
+            batch.sequences * batch.verified * context * each.decode_seconds
+            + batch.prompt_tokens * seen * each.prefill_seconds
         )
     return read / fitted.kv_efficiency, scores / fitted.attention_efficiency
 
 
 def _experts(
-    floor: StageFloor,
-    links: Links,
-    hot_share: float,
-    met: float,
-    fitted: Coefficients,
-    imbalance: float | None,
+    floor: StageFloor, links: Links, batch: Batch, fitted: Coefficients
 ) -> tuple[float, float]:
     """Return the seconds of computing and of reading the routed experts of the busiest rank.
 
-    All attention-data ranks' tokens meet here (``met``). An expert that is touched at all computes
-    some rows more than it has.
+    All attention-data ranks' tokens meet here. An expert that is touched at all computes some rows
+    more than it has.
     """
-    if not floor.expert_weights or not hot_share:
+    if not floor.expert_weights_seconds or not floor.hot_share:
         return 0.0, 0.0
+    stated = batch.expert_imbalance
+    met = batch.met(links.peers)
     factor = (
-        (fitted.expert_imbalance if imbalance is None else imbalance)
+        (fitted.expert_imbalance if stated is None else stated)
         if links.whole_experts
         else 1.0
     )
-    touched = min(1.0, (1.0 - math.pow(1 - min(hot_share, 1 - 1e-12), met)) * factor)
+    missed = math.pow(1 - min(floor.hot_share, 1 - 1e-12), met)
+    touched = min(1.0, (1.0 - missed) * factor)
     experts = touched * floor.experts
     rows = (
-        met * hot_share * floor.experts * factor
+        met * floor.hot_share * floor.experts * factor
         + experts * fitted.saturation_tokens * fitted.expert_padding
     )
     if floor.expert_widened:
         rows += (fitted.widening - 1) * max(0.0, rows - experts * WIDENED_ROWS)
-    compute = floor.expert_token * rows / fitted.compute_efficiency
-    return compute, floor.expert_weights * touched / fitted.memory_efficiency
+    compute = floor.expert_token_seconds * rows / fitted.compute_efficiency
+    return compute, floor.expert_weights_seconds * touched / fitted.memory_efficiency
 
 
 def _tensor_seconds(

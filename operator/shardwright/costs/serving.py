@@ -55,7 +55,6 @@ class Replica:
 
     kinds: tuple[StageKind, ...]
     links: Links
-    hot_share: float
     tensor: int
     stage_link: Link | None
     stage_link_is_network: bool
@@ -107,7 +106,7 @@ class Passage:
         """Return the time from the first stage to the end of the last."""
         return (
             sum(
-                stage.total * count
+                stage.total_seconds * count
                 for stage, count in zip(self.stages, self.counts, strict=True)
             )
             + self.send_seconds
@@ -116,12 +115,14 @@ class Passage:
     @property
     def slowest_seconds(self) -> float:
         """Return the time of the stage that sets the pace."""
-        return max(stage.total for stage in self.stages)
+        return max(stage.total_seconds for stage in self.stages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """The speed of one replica: seconds of a request by phase, and where they go."""
+    """The speed of one replica: seconds of a request by phase, and where they go
+    (docs/planner-request-worked.md).
+    """
 
     prefill_seconds: float  # a prompt alone
     waiting_seconds: float  # for other prompts, and for the step that runs
@@ -156,8 +157,8 @@ class Speed:
 def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     """Return the speed at which one replica serves a load.
 
-    Formula: requests per second = running / stay; stay = prefill + waiting + steps x time of a
-        step, where waiting is what the prompts of others take.
+    Formula: requests per second = running / stay; stay = prefill + steps x time of a step + what
+        the prompts of others add (docs/planner-request-worked.md).
     Unit: seconds, requests per second.
     Error: output tokens per second 10.0%, TPOT 10.7%, TTFT 29.8%, medians in sample
         (docs/benchmarks/accuracy.md).
@@ -166,8 +167,12 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 
     >>> from shardwright.costs.coefficients import coefficients_of
     >>> speed = serve(task.replica, task.load, coefficients_of("vLLM", ""))
-    >>> round(speed.requests_per_second * speed.stay_seconds, 6)  # of 64 in flight
-    64.0
+    >>> round(speed.prefill_seconds, 3), round(512 * speed.cycle_seconds, 2)
+    (0.158, 8.45)
+    >>> round(speed.stay_seconds, 2)  # the prompts of the others add 7.46 seconds
+    16.06
+    >>> round(speed.requests_per_second, 3), round(64 / 16.06, 3)
+    (3.985, 3.985)
     """
     return (
         _static(replica, load, fitted)
@@ -179,7 +184,8 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     """Requests come and go: the prompts of some share the steps of the others."""
     work = load.workload
-    inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
+    inputs = _uncached(work)
+    steps = work.output_tokens / work.tokens_per_step
     decode, cycle = _decode(replica, load, fitted)
     chunk = min(
         load.chunk_tokens,
@@ -187,11 +193,10 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     )
     prompts = _prompts(replica, load, chunk)
     alone, prefill = _prefill(replica, load, fitted, prompts)
-    others = _others(replica, load, fitted, decode.slowest_seconds, chunk, prompts)
-    stay, held = _held_back(load, prefill, others, steps * cycle)
+    others = _others(replica, load, fitted, decode, prompts)
+    stay = prefill + steps * cycle + others
     waiting = (
-        held
-        + max(fitted.bunching, min(1.0, 1 / steps)) * others
+        max(fitted.bunching, min(1.0, 1 / steps)) * others
         + fitted.admission_seconds * (load.running - 1)
         + min(fitted.answer_steps, steps) * cycle
     )
@@ -214,26 +219,28 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prompts:
-    """The prompts of the other requests during the stay of one: ``steps`` with one of them, on
-    ``beside`` ranks in the mean.
+    """The prompts of the other requests during the stay of one: ``steps`` with a chunk of
+    ``chunk_tokens`` of one of them, on ``beside`` ranks in the mean.
     """
 
+    chunk_tokens: float
     steps: float
     beside: float
 
 
-def _prompts(replica: Replica, load: Load, chunk: float) -> _Prompts:
+def _prompts(replica: Replica, load: Load, chunk_tokens: float) -> _Prompts:
     """Return the number of steps that the prompts of others take.
 
     Attention ranks step together, so a prompt on any of them holds them all: steps with one are as
     many as ranks that go their own ways have at least one of them in, and no more than one after
     the other.
     """
-    work, others = load.workload, load.ranks - 1
-    each = _uncached(work) / chunk
+    work = load.workload
+    others = load.ranks - 1
+    each = _uncached(work) / chunk_tokens
     own = (load.running - 1) * each
     if others <= 0:
-        return _Prompts(steps=own, beside=1.0)
+        return _Prompts(chunk_tokens=chunk_tokens, steps=own, beside=1.0)
     theirs = load.running * each
     slots = max(
         work.output_tokens / work.tokens_per_step * min(replica.stages, load.running),
@@ -242,6 +249,7 @@ def _prompts(replica: Replica, load: Load, chunk: float) -> _Prompts:
     free = (1 - own / slots) * math.pow(1 - theirs / slots, OUT_OF_STEP * others)
     steps = (1 - free) * slots
     return _Prompts(
+        chunk_tokens=chunk_tokens,
         steps=steps,
         beside=max(1.0, (own + others * theirs) / steps) if steps > 0 else 1.0,
     )
@@ -253,12 +261,7 @@ def _prefill(
     """Return the pass of one chunk of a prompt, and the seconds of all of its chunks."""
     inputs = _uncached(load.workload)
     chunks = max(1.0, inputs / load.chunk_tokens)
-    alone = _pass(
-        replica,
-        _batch(load, 0.0, inputs / chunks, prompts.beside),
-        fitted,
-        load.workload.expert_imbalance,
-    )
+    alone = _pass(replica, _batch(load, 0.0, inputs / chunks, prompts.beside), fitted)
     return alone, (
         alone.latency_seconds
         + (chunks - 1) * alone.slowest_seconds
@@ -271,16 +274,17 @@ def _others(
     replica: Replica,
     load: Load,
     fitted: Coefficients,
-    decode: float,
-    chunk: float,
+    decode: Passage,
     prompts: _Prompts,
 ) -> float:
     """Return the time that the prompts of the other requests add to the stay of one.
 
-    They share the steps that decode (``decode`` seconds each without them) as long as there are
-    any; the rest has steps of its own, as all of it has where an engine does not mix.
+    They share the steps that decode (as ``decode`` without them) as long as there are any; the rest
+    has steps of its own, as all of it has where an engine does not mix.
     """
-    work, needed = load.workload, prompts.steps
+    work = load.workload
+    needed = prompts.steps
+    chunk = prompts.chunk_tokens
     in_flight = min(replica.stages, load.running)
     shared = (
         min(needed, work.output_tokens / work.tokens_per_step * in_flight)
@@ -293,16 +297,10 @@ def _others(
             replica,
             _batch(load, load.running / in_flight, chunk, prompts.beside),
             fitted,
-            work.expert_imbalance,
         )
-        added = shared * (mixed.slowest_seconds - decode)
+        added = shared * (mixed.slowest_seconds - decode.slowest_seconds)
     if needed > shared:
-        alone = _pass(
-            replica,
-            _batch(load, 0.0, chunk, prompts.beside),
-            fitted,
-            work.expert_imbalance,
-        )
+        alone = _pass(replica, _batch(load, 0.0, chunk, prompts.beside), fitted)
         added += (needed - shared) * (alone.slowest_seconds + fitted.step_seconds)
     return added
 
@@ -312,16 +310,12 @@ def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     rounds.
     """
     work = load.workload
-    inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
+    inputs = _uncached(work)
+    steps = work.output_tokens / work.tokens_per_step
     decode, cycle = _decode(replica, load, fitted)
     tokens = load.running * inputs
     chunks = max(1.0, tokens / load.chunk_tokens)
-    alone = _pass(
-        replica,
-        _batch(load, 0.0, tokens / chunks, load.ranks),
-        fitted,
-        work.expert_imbalance,
-    )
+    alone = _pass(replica, _batch(load, 0.0, tokens / chunks, load.ranks), fitted)
     prefill = (
         alone.latency_seconds
         + (chunks - 1) * alone.slowest_seconds
@@ -351,24 +345,6 @@ def _uncached(work: Workload) -> float:
     return max(1.0, work.input_tokens * (1 - work.prefix_cache_hit_rate))
 
 
-def _held_back(
-    load: Load, prefill: float, others: float, decoding: float
-) -> tuple[float, float]:
-    """Return the stay of a request, and its wait because prompts may take no more than a share of
-    the time.
-
-    If the prompts of the others want more than their share, they get it and no more: prompts set
-    the pace, decoding is slowed by the share alone, and requests wait before their prompt is
-    computed.
-    """
-    free, share = prefill + decoding + others, load.workload.prefill_share
-    if share >= 1 or others <= (others + decoding) * share:
-        return free, 0.0
-    slowed = decoding / (1 - share)
-    stay = max(prefill + slowed, prefill + others / share)
-    return stay, stay - prefill - slowed
-
-
 def _batch(
     load: Load, sequences: float, prompt_tokens: float, prompting: float = 1.0
 ) -> Batch:
@@ -386,6 +362,7 @@ def _batch(
         prompt_context_tokens=work.input_tokens * (1 + work.prefix_cache_hit_rate) / 2,
         sampled=sequences * (1.0 + work.draft_tokens) + prompts,
         prompting=prompting,
+        expert_imbalance=work.expert_imbalance,
     )
 
 
@@ -402,12 +379,7 @@ def _decode(
     # One batch, which no two stages work on at once.
     together = load.workload.arrival is Arrival.STATIC_BATCH
     in_flight = 1.0 if together else min(replica.stages, load.running)
-    passage = _pass(
-        replica,
-        _batch(load, load.running / in_flight, 0.0),
-        fitted,
-        load.workload.expert_imbalance,
-    )
+    passage = _pass(replica, _batch(load, load.running / in_flight, 0.0), fitted)
     pace = (
         in_flight
         * max(passage.slowest_seconds, fitted.step_seconds)
@@ -416,17 +388,12 @@ def _decode(
     return passage, max(passage.latency_seconds + fitted.step_seconds, pace)
 
 
-def _pass(
-    replica: Replica, batch: Batch, fitted: Coefficients, imbalance: float | None
-) -> Passage:
+def _pass(replica: Replica, batch: Batch, fitted: Coefficients) -> Passage:
     times = tuple(
-        step_time(
-            kind.floor, replica.links, replica.hot_share, batch, fitted, imbalance
-        )
-        for kind in replica.kinds
+        step_time(kind.floor, replica.links, batch, fitted) for kind in replica.kinds
     )
     if replica.drafting is not None and batch.verified > 1:
-        drafting = with_drafting(times[-1], replica.drafting, batch, fitted, imbalance)
+        drafting = with_drafting(times[-1], replica.drafting, batch, fitted)
         times = (*times[:-1], drafting)
     if replica.eager:
         times = tuple(
@@ -444,7 +411,8 @@ def _launched(time: StepTime, layers: int) -> StepTime:
     """Return a step that takes no less than launching its kernels one by one does."""
     return replace(
         time,
-        overhead=time.overhead + max(0.0, EAGER_LAYER_SECONDS * layers - time.total),
+        overhead_seconds=time.overhead_seconds
+        + max(0.0, EAGER_LAYER_SECONDS * layers - time.total_seconds),
     )
 
 
@@ -462,8 +430,8 @@ def performance(
     """Return the performance that users see of ``groups`` replicas (or attention ranks) that are
     alike, with ``running`` requests in a replica.
 
-    Formula: TPOT = time after the first token / output tokens; tokens per second = replicas x
-        requests per second x output tokens; the band multiplies them.
+    Formula: TPOT = time after the first token / output tokens; TTFT = the rest of the stay + the
+        queue; tokens per second = replicas x requests per second x output tokens, times the band.
     Unit: seconds, tokens and requests per second.
     Error: as :func:`serve`.
     Source: derived.
@@ -472,10 +440,12 @@ def performance(
     >>> speed = serve(task.replica, task.load, coefficients_of("vLLM", ""))
     >>> band = Band(low=0.5, high=2.0, basis="modelled")
     >>> seen = performance(speed, task.load, 2, running=64, band=band)
-    >>> seen.output_tokens_per_second == 2 * speed.requests_per_second * 512
-    True
-    >>> seen.high == 2 * seen.output_tokens_per_second
-    True
+    >>> round(1000 * seen.tpot_seconds, 1), round(seen.ttft_seconds, 2)  # ms, seconds
+    (30.1, 0.65)
+    >>> round(seen.output_tokens_per_second), round(2 * 64 * 512 / 16.06)
+    (4081, 4081)
+    >>> round(seen.low), round(seen.high)
+    (2040, 8162)
     """
     outputs = load.workload.output_tokens
     rate = groups * speed.requests_per_second
@@ -495,12 +465,12 @@ def performance(
 
 
 _PARTS: Final = (
-    ("Weights", "weights"),
-    ("KvCache", "kv_cache"),
-    ("Compute", "compute"),
-    ("TensorCommunication", "communication"),
-    ("ExpertCommunication", "expert_communication"),
-    ("ContextCommunication", "context_communication"),
+    ("Weights", "weights_seconds"),
+    ("KvCache", "kv_cache_seconds"),
+    ("Compute", "compute_seconds"),
+    ("TensorCommunication", "communication_seconds"),
+    ("ExpertCommunication", "expert_communication_seconds"),
+    ("ContextCommunication", "context_communication_seconds"),
 )
 
 
@@ -545,7 +515,7 @@ def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
     ]
     sent = sum(share.seconds for share in prompts if share.name in _MOVED)
     counted = (speed.decode.latency_seconds + speed.between_seconds) * scale
-    overhead = (speed.decode.total("overhead") + speed.between_seconds) * scale
+    overhead = (speed.decode.total("overhead_seconds") + speed.between_seconds) * scale
     rest = (
         ("Bubble", max(0.0, step - counted)),
         ("Prefill", others - sent),
@@ -568,7 +538,9 @@ def _prefill_shares(speed: Speed) -> tuple[TimeShare, ...]:
     counted = speed.alone.latency_seconds
     # Chunks overlap in a pipeline.
     scale = speed.prefill_seconds / counted if counted > 0 else 0.0
-    overhead = TimeShare(name="Overhead", seconds=speed.alone.total("overhead") * scale)
+    overhead = TimeShare(
+        name="Overhead", seconds=speed.alone.total("overhead_seconds") * scale
+    )
     return _present(
         [
             *_work_shares(speed.alone, scale),

@@ -140,7 +140,8 @@ class ModelWork:
         self, layout: Layout, layers: tuple[int, int], held: WeightBytes, *, last: bool
     ) -> StageWork:
         """Return the work of one stage whose fullest rank holds the bytes of ``held``."""
-        ranks, expert = layout.tensor, max(1, layout.expert)
+        ranks = layout.tensor
+        expert = max(1, layout.expert)
         slices = max(1, layout.tensor * layout.attention_data // expert)
         of_one = {
             name: 2 * _between(prefix, layers)

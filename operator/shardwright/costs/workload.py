@@ -39,13 +39,12 @@ class Workload:
 
     ``requests_per_second``, where stated, is the offered rate of all replicas: the number in flight
     is derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the share of
-    input tokens whose K/V is there already. ``prefill_share`` is the largest share of the time that
-    chunked prefill may take from decoding (1: no limit). ``expert_imbalance`` is the work of the
-    busiest expert rank over the mean (None: the cost model's own). With speculative decoding a step
-    verifies ``draft_tokens`` drafted tokens, each of which is accepted with the chance
-    ``draft_acceptance``, give or take ``draft_acceptance_band``. If ``draft_choices`` are given,
-    each estimate takes the number of them that serves most. ``kv_offload`` is the K/V that is kept
-    beside the GPUs (None: nothing).
+    input tokens whose K/V is there already. ``expert_imbalance`` is the work of the busiest expert
+    rank over the mean (None: the cost model's own). With speculative decoding a step verifies
+    ``draft_tokens`` drafted tokens, each of which is accepted with the chance ``draft_acceptance``,
+    give or take ``draft_acceptance_band``. If ``draft_choices`` are given, each estimate takes the
+    number of them that serves most. ``kv_offload`` is the K/V that is kept beside the GPUs (None:
+    nothing).
     """
 
     input_tokens: int
@@ -57,7 +56,6 @@ class Workload:
     arrival: Arrival = Arrival.CLOSED_LOOP
     requests_per_second: float | None = None
     prefix_cache_hit_rate: float = 0.0
-    prefill_share: float = 1.0
     expert_imbalance: float | None = None
     draft_tokens: int = 0
     draft_acceptance: float = 0.0
@@ -102,7 +100,9 @@ class Workload:
         """
         if not self.draft_acceptance_band:
             return 1.0, 1.0
-        mean, band = self.draft_acceptance, self.draft_acceptance_band
-        low, high = max(0.0, mean - band), min(1.0, mean + band)
+        mean = self.draft_acceptance
+        band = self.draft_acceptance_band
+        low = max(0.0, mean - band)
+        high = min(1.0, mean + band)
         each = self.tokens_per_step
         return self.tokens_per_step_at(low) / each, self.tokens_per_step_at(high) / each

@@ -169,25 +169,6 @@ def _not_admissible(name: str) -> Problem:
     )
 
 
-def check_value(
-    name: str, value: object, version: str, rules: Rules = VLLM
-) -> Problem | None:
-    """Return why the engine's own parser would refuse ``--name value`` in ``version``, or None;
-    asks no policy.
-
-    ``value`` is a bool for switches, a string as argv holds it, or its value as YAML reads it.
-    """
-    table = option_table(version, rules.tables)
-    if table is None:
-        return _no_table(name, version, rules.tables)
-    option = _find(name, table)
-    return (
-        _unknown(name, table, rules.tables)
-        if option is None
-        else _check_option(name, option, value)
-    )
-
-
 def argument_list(
     arguments: Mapping[str, object], version: str, rules: Rules = VLLM
 ) -> tuple[str, ...]:
@@ -272,7 +253,8 @@ def _find(name: str, table: Mapping[str, Option]) -> Option | None:
 def _forbidden(
     name: str, value: object, option: Option, known: _Known
 ) -> Problem | None:
-    own, listed = option.name, known.rules.policy
+    own = option.name
+    listed = known.rules.policy
     admissible = listed.admissible
     harmless = _spelled(value) in listed.harmless.get(own, frozenset())
     admitted = own in admissible and own in known.admitted

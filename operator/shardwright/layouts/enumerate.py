@@ -4,7 +4,7 @@ price.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -61,33 +61,43 @@ def none_barred(_pool: Pool, _layout: Layout) -> frozenset[str]:
     return frozenset()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchScope:
+    """How far candidates reach: to no node that is ``barred`` to a layout; ``beyond`` goes on to a
+    few nodes more than a pool has, so that the missing nodes can be counted.
+    """
+
+    barred: Barred = none_barred
+    beyond: bool = False
+
+
+ALL_THERE_IS: Final = SearchScope()
+
+
 def enumerate_candidates(
     model: ModelSpec,
     inventory: Inventory,
     space: SearchSpace,
     traits: EngineTraits,
-    *,
-    barred: Barred = none_barred,
-    beyond: bool = False,
+    scope: SearchScope = ALL_THERE_IS,
 ) -> Iterator[Candidate]:
     """Yield each layout on each pool, pools by name, placed on free GPUs.
 
     Degrees that do not divide anything are among them, so that a check can say why not. A group
-    that spans nodes takes whole nodes unless a degree is pinned. No node that is ``barred`` to a
-    layout is used. ``beyond`` goes on to a few nodes more than a pool has, so that the missing
-    nodes can be counted.
+    that spans nodes takes whole nodes unless a degree is pinned.
     """
     # Pools with alike nodes are cut alike.
     cuts: dict[tuple[int, int, bool], tuple[Layout, ...]] = {}
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
         shelves = _Shelves(pool, Over.of(space))
         most = min(
-            max(len(pool.nodes), _LOOK_BEYOND_NODES if beyond else 1), _NODE_COUNTS[-1]
+            max(len(pool.nodes), _LOOK_BEYOND_NODES if scope.beyond else 1),
+            _NODE_COUNTS[-1],
         )
         key = (pool.gpus_per_node, most, bool(pool.gpu.mig_profile))
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
         for layout in cuts[key]:
-            without = barred(pool, layout)
+            without = scope.barred(pool, layout)
             shelf = shelves.without(without)
             filled = _filled(layout, shelf, space) if space.fill else layout
             yield Candidate(

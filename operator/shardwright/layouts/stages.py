@@ -84,7 +84,9 @@ def _running_bits(model: ModelSpec) -> tuple[int, ...]:
 
     Weights before the first layer are in every sum, those after the last one in the last sum.
     """
-    layers, before, after = [0] * len(model.layers), 0, 0
+    layers = [0] * len(model.layers)
+    before = 0
+    after = 0
     for weight in model.weights:
         bits = weight.elements * weight.storage.bits
         if weight.layer is not None and weight.layer < len(layers):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory
-from shardwright.layouts.enumerate import enumerate_candidates
+from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices
@@ -74,19 +74,15 @@ def consider(
     """
     judge = Judge(model, request, traits, prices)
     wanted = request.workload.kv_offload
-    candidates = partial(
-        enumerate_candidates,
-        model,
-        inventory,
-        request.space,
-        traits,
-        barred=too_small(wanted, model, over_ray=traits.options.over_ray),
+    candidates = partial(enumerate_candidates, model, inventory, request.space, traits)
+    scope = SearchScope(
+        barred=too_small(wanted, model, over_ray=traits.options.over_ray)
     )
-    verdicts = [judge.verdict(candidate) for candidate in candidates()]
+    verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
     # Only now: most questions have an answer, and what is beyond what is free would cost as much
     # again.
     if all(verdict.violations for verdict in verdicts):
-        larger = candidates(beyond=True)
+        larger = candidates(replace(scope, beyond=True))
         verdicts = [judge.verdict(candidate) for candidate in larger]
     return Considered(
         model=model,
@@ -116,7 +112,8 @@ def make_plan(
 
 def choose(considered: Considered) -> Report:
     """Return the best candidate, or why there is none."""
-    scale, verdicts = considered.scale, considered.verdicts
+    scale = considered.scale
+    verdicts = considered.verdicts
     ranked = settled(
         best_first(considered.feasible, scale), scale, considered.judge.prices
     )
@@ -132,8 +129,11 @@ def choose(considered: Considered) -> Report:
 
 def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Report:
     """Return the report of the first of these, the best."""
-    best, scale, request = ranked[0], considered.scale, considered.request
-    verdicts, prices = considered.verdicts, considered.judge.prices
+    best = ranked[0]
+    scale = considered.scale
+    request = considered.request
+    verdicts = considered.verdicts
+    prices = considered.judge.prices
     others = runners_up(ranked, ALTERNATIVES)
     why = reasons(
         ranked,
@@ -142,7 +142,8 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
         feasible=_reached(considered.feasible, deploy=request.deploy),
     )
     copies = None if request.space.fill else in_replicas(best, ranked, scale, prices)
-    looked_at, inventory = (best, *others), considered.inventory
+    looked_at = (best, *others)
+    inventory = considered.inventory
     care = (
         *more_replicas(ranked, copies, scale),
         *warnings(inventory, looked_at, request, considered.model, considered.traits),
@@ -189,7 +190,8 @@ def best_first(
     # Nothing was left out, so there is nothing beside the best to look at.
     if len(rivals) == len(feasible):
         return ranked
-    best, looked_at = ranked[0].candidate, {id(verdict) for verdict in rivals}
+    best = ranked[0].candidate
+    looked_at = {id(verdict) for verdict in rivals}
     beside = (
         verdict
         for verdict in feasible

@@ -30,15 +30,11 @@ def without_slower_twins(
 ) -> Sequence[Verdict]:
     """Return the verdicts without those of which a twin with a faster network is there.
 
-    If links may count otherwise all are returned: a rate is looked for in steps, prompts that are
-    held back wait for decoding, and short answers are mostly their first tokens.
+    If links may count otherwise all are returned: a rate is looked for in steps, and short answers
+    are mostly their first tokens.
     """
     steps = load.output_tokens / load.tokens_per_step
-    if (
-        load.requests_per_second is not None
-        or load.prefill_share < 1
-        or steps < LONG_ANSWER_STEPS
-    ):
+    if load.requests_per_second is not None or steps < LONG_ANSWER_STEPS:
         return feasible
     twins: dict[object, list[Verdict]] = defaultdict(list)
     for verdict in feasible:
@@ -80,7 +76,8 @@ def _by_network(verdict: Verdict) -> tuple[object, ...]:
 
 
 def _beats(one: Verdict, other: Verdict) -> bool:
-    mine, its = one.candidate.pool.network, other.candidate.pool.network
+    mine = one.candidate.pool.network
+    its = other.candidate.pool.network
     if _slower(mine, its):
         return False
     faster = _crosses_network(one) and mine.bytes_per_second > its.bytes_per_second * (

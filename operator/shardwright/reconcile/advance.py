@@ -20,13 +20,14 @@ from datetime import datetime, timedelta
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
-from shardwright.pipeline import bundle_for
+from shardwright.pipeline import OnCluster, bundle_for
 from shardwright.reconcile.adoption import adopted, marks
 from shardwright.reconcile.annotations import ready_pods
 from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.course_choice import course_of, former_of, given_up
 from shardwright.reconcile.decide import (
     Desired,
+    KnownGroups,
     decide,
     is_leftover,
     keep_alive,
@@ -111,6 +112,27 @@ class Step:
         group.
         """
         return frozenset() if seen.certain else ended_groups(self.writes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Carried:
+    """The plan that stands, and how it is carried out in this look."""
+
+    planned: StandingPlan
+    deployed: Deployed
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether all groups have served the wanted state for long enough."""
+        decision = self.deployed.decision
+        record = self.deployed.record
+        states = decision.groups if decision and record else ()
+        expected = len(record.plan.groups) if record else 0
+        return (
+            self.planned.short is None
+            and 0 < expected == len(states)
+            and all(state.available and not state.hold for state in states)
+        )
 
 
 def advance(seen: Seen, now: datetime) -> Step:
@@ -225,27 +247,27 @@ def _run(
     """Deploy the plan of record, unless groups do not come up with it and are to go back."""
     deployed = _deploy(seen, known, subject, planned, now)
     if course := given_up(seen, subject, planned.record, deployed.decision):
-        return _taken_back(seen, known, planned, deployed, course, now)
+        carried = _Carried(planned=planned, deployed=deployed)
+        return _taken_back(seen, known, carried, course, now)
     beside = _beside(seen, known, subject, planned, deployed)
     if isinstance(beside, Step):
         return beside
     if isinstance(beside, Problem):
         return _end(seen, known, planned, _kept(seen, known, now, refused=beside), now)
     if beside:
-        planned, deployed = beside, _deploy(seen, known, subject, beside, now)
-    return _good(seen, known, subject, planned, deployed, now)
+        planned = beside
+        deployed = _deploy(seen, known, subject, beside, now)
+    carried = _Carried(planned=planned, deployed=deployed)
+    return _good(seen, known, subject, carried, now)
 
 
 def _good(
-    seen: Seen,
-    known: Known,
-    subject: Subject,
-    planned: StandingPlan,
-    deployed: Deployed,
-    now: datetime,
+    seen: Seen, known: Known, subject: Subject, carried: _Carried, now: datetime
 ) -> Step:
     """Keep the running state as a revision if all groups serve with it, and end."""
-    if planned.record and not seen.resource.paused and _is_good(planned, deployed):
+    planned = carried.planned
+    deployed = carried.deployed
+    if planned.record and not seen.resource.paused and carried.is_good:
         mixed = any(
             group.pending
             for group in (deployed.decision.groups if deployed.decision else ())
@@ -263,16 +285,12 @@ def _good(
 
 
 def _taken_back(
-    seen: Seen,
-    known: Known,
-    planned: StandingPlan,
-    deployed: Deployed,
-    course: Course,
-    now: datetime,
+    seen: Seen, known: Known, carried: _Carried, course: Course, now: datetime
 ) -> Step:
     """Write down that the spec is given up, before anything follows from it; all groups stay as
     they are until the next look.
     """
+    planned = carried.planned
     record = (
         _numbered(seen, known, course.kept_in(planned.record))
         if planned.record
@@ -283,18 +301,7 @@ def _taken_back(
         return placing
     if placing is None:
         seen, planned = replace(seen, course=course), replace(planned, record=record)
-    return _end(seen, known, planned, deployed, now)
-
-
-def _is_good(planned: StandingPlan, deployed: Deployed) -> bool:
-    """Return whether all groups have served the wanted state for long enough."""
-    states = deployed.decision.groups if deployed.decision and deployed.record else ()
-    expected = len(deployed.record.plan.groups) if deployed.record else 0
-    return (
-        planned.short is None
-        and 0 < expected == len(states)
-        and all(state.available and not state.hold for state in states)
-    )
+    return _end(seen, known, planned, carried.deployed, now)
 
 
 def _where_it_is(
@@ -346,7 +353,8 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
     One that is there, but not as it was written, is written again. If that write is refused, the
     plan still counts.
     """
-    owner, stands = seen.resource.owner, record == known.record
+    owner = seen.resource.owner
+    stands = record == known.record
     tried = next(
         (outcome for attempt, outcome in reversed(seen.recorded) if attempt == record),
         None,
@@ -399,7 +407,8 @@ def _deploy(
     """Return the writes for the plan, or those that keep the groups alive while the wanted objects
     are unknown.
     """
-    record, problem = planned.record, (seen.cluster or Cluster()).scheduler_problem
+    record = planned.record
+    problem = (seen.cluster or Cluster()).scheduler_problem
     if record is None or not _may_run(subject, planned, record):
         return _kept(seen, known, now)
     if problem and record.plan.groups and not subject.intent.plan_only:
@@ -454,7 +463,8 @@ def _decided(
         seen.cluster or Cluster(),
     )
     place = record_place(owner)  # what it says has been written by now
-    objects, config = (place, *bundle.objects), seen.resource.config
+    objects = (place, *bundle.objects)
+    config = seen.resource.config
     desired = Desired(
         owner_uid=owner.uid,
         objects=objects,
@@ -525,16 +535,13 @@ def _kept(
     """
     if seen.resource.paused:
         return Deployed(problems=problems, refused=refused)
-    size = known.record.plan.nodes_per_replica if known.record else None
     most_moving = (seen.cluster or Cluster()).most_moving
-    decision = keep_alive(
-        known.observed,
-        seen.resource.owner.uid,
-        known.rules,
-        now,
-        size=size,
-        most_moving=most_moving,
+    groups = KnownGroups(
+        owner_uid=seen.resource.owner.uid,
+        rules=known.rules,
+        size=known.record.plan.nodes_per_replica if known.record else None,
     )
+    decision = keep_alive(known.observed, groups, now, most_moving)
     return Deployed(decision=decision, problems=problems, refused=refused)
 
 
@@ -590,7 +597,8 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     """
     if subject.intent.plan_only:
         return Bundle(objects=())
-    plan, owner, observed = record.plan, seen.resource.owner, known.observed
+    plan = record.plan
+    owner, observed = seen.resource.owner, known.observed
     cluster = seen.cluster or Cluster()
     sets = stateful_sets(observed).values()
     ready = frozenset(group.name for group in known.standing if group.ready)
@@ -608,10 +616,11 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
         return bundle_for(
             replace(subject, deployment=asking),
             plan,
+            OnCluster(
+                domain=cluster.domain, scheduling_api=cluster.scheduling_api or None
+            ),
             ready_pods=ready_pods(sets, len(plan.groups), pods, ready),
-            cluster_domain=cluster.domain,
             generations=of,
-            scheduling_api=cluster.scheduling_api or None,
         )
 
     # Whether a StatefulSet can become what is rendered shows only when it is rendered, so it may be

@@ -19,7 +19,7 @@ from shardwright.planning.ways_out import Holder, ways_out
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
-from shardwright.replanning import Replanned, mend, plan_anew, rescaled, restore
+from shardwright.replanning import Ground, Replanned, mend, plan_anew, rescaled, restore
 from shardwright.resolving.subject import Subject
 
 
@@ -39,23 +39,17 @@ def answer(
     if ask.choice is PlanChoice.REHOUSE and ask.on:
         return mend(subject, ask.on, inventory, ask.leaving)
     if ask.choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE} and ask.on:
-        return improve(
-            subject,
-            ask.on,
-            inventory,
-            planned,
-            ask.worst,
-            take=ask.choice is PlanChoice.IMPROVE,
-        )
+        ground = Ground(inventory=inventory, worst=ask.worst)
+        take = ask.choice is PlanChoice.IMPROVE
+        return improve(subject, ask.on, ground, planned, take=take)
+    ground = Ground(inventory=inventory, held=ask.held, worst=ask.worst)
     if ask.choice is PlanChoice.RESTORE and ask.restored:
-        restored = restore(
-            subject, ask.on, ask.restored, inventory, ask.held, ask.worst
-        )
+        restored = restore(subject, ask.on, ask.restored, ground)
         if restored.short is None or (
             restored.short.heals_by_itself and not restored.short.awaits_nodes
         ):
             return restored
-    return plan_anew(subject, ask.on, inventory, ask.held, planned, ask.worst)
+    return plan_anew(subject, ask.on, ground, planned)
 
 
 def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:

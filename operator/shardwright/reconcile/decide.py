@@ -115,9 +115,8 @@ def decide(
     model say (None: any number).
     """
     if foreign := _foreign(desired, observed):
-        alive = keep_alive(
-            observed, desired.owner_uid, desired.rules, now, most_moving=most_moving
-        )
+        known = KnownGroups(owner_uid=desired.owner_uid, rules=desired.rules)
+        alive = keep_alive(observed, known, now, most_moving)
         return _beside(alive, foreign)
     wanted = [
         _group(content, observed, desired.rules)
@@ -150,7 +149,8 @@ def _beside(
     """Return the same with the foreign objects in our places: those that go by themselves, and
     those that somebody must take away.
     """
-    leftovers, conflicts = [], []
+    leftovers = []
+    conflicts = []
     for live, content in foreign:
         if is_leftover(live, content):
             leftovers.append(" ".join(object_key(live)))
@@ -192,30 +192,40 @@ def _to_begin_beside(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownGroups:
+    """All that is known of a model's groups while nobody knows the wanted ones: their owner, and
+    the rules by which they live.
+
+    ``size`` is how many pods a group has that is at zero and does not remember (None: it stays at
+    zero).
+    """
+
+    owner_uid: str
+    rules: LifeRules
+    size: int | None = None
+
+
 def keep_alive(
     observed: Observed,
-    owner_uid: str,
-    rules: LifeRules,
+    known: KnownGroups,
     now: datetime,
-    *,
-    size: int | None = None,
     most_moving: int | None = None,
 ) -> Decision:
     """Return the decision that keeps the existing groups alive as they are while nobody knows the
     wanted ones.
 
     A group that fails still stops as a whole and comes back as it was, and so do all, one after
-    another, if a restart is asked for; nothing is created, changed or deleted. ``size`` is how many
-    pods a group has that is at zero and does not remember (None: it stays at zero), ``most_moving``
+    another, if a restart is asked for; nothing is created, changed or deleted. ``most_moving`` is
     as in :func:`decide`.
     """
     lives = [
         live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET
     ]
     ours = [
-        _as_it_is(live, observed, rules, size)
+        _as_it_is(live, observed, known)
         for live in lives
-        if controller_uid(live) == owner_uid
+        if controller_uid(live) == known.owner_uid
     ]
     wanted = [
         next_step(group, now)
@@ -224,19 +234,18 @@ def keep_alive(
         else GroupStep(state=next_step(group, now).state)
         for group in ours
     ]
-    steps = one_after_another(ours, wanted, now, rules.max_unavailable, most_moving)
+    steps = one_after_another(
+        ours, wanted, now, known.rules.max_unavailable, most_moving
+    )
     return Decision(
         writes=tuple(write for step in steps for write in step.writes),
         groups=tuple(step.state for step in steps),
     )
 
 
-def _as_it_is(
-    live: KubernetesObject, observed: Observed, rules: LifeRules, size: int | None
-) -> Group:
-    return replace(
-        _group(as_it_stands(live, size or 0), observed, rules), as_it_is=True
-    )
+def _as_it_is(live: KubernetesObject, observed: Observed, known: KnownGroups) -> Group:
+    stands = as_it_stands(live, known.size or 0)
+    return replace(_group(stands, observed, known.rules), as_it_is=True)
 
 
 def _ends_what_is_broken(write: Write) -> bool:
@@ -470,7 +479,8 @@ def is_leftover(live: KubernetesObject, content: KubernetesObject) -> bool:
     """
     if "deletionTimestamp" in live["metadata"]:
         return True
-    theirs, ours = controller(live), controller(content)
+    theirs = controller(live)
+    ours = controller(content)
     return all(
         theirs.get(field) == ours.get(field) for field in ("apiVersion", "kind", "name")
     )

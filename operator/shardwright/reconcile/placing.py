@@ -19,7 +19,7 @@ from shardwright.reconcile.events import Event, plan_event
 from shardwright.reconcile.holds import is_against
 from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
-from shardwright.reconcile.plan_choice import PlanChoice, Wanted, choose
+from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
 from shardwright.reconcile.rights import barred, outgrown, too_many
 from shardwright.reconcile.rollout import planned_nodes
@@ -65,7 +65,8 @@ def plan_that_stands(
     """Return the plan that stands, or the question for the planner first, or why that has no
     answer.
     """
-    record, intent = known.record, subject.intent
+    record = known.record
+    intent = subject.intent
     stale = _fault(known, record) or _no_room(seen, known, subject)
     if record and intent.paused:
         return StandingPlan(record=record, report=record.report(), stale=stale)
@@ -75,10 +76,8 @@ def plan_that_stands(
         and (why := too_many(seen.cluster or Cluster()))
     ):
         return StandingPlan(record=None, barred=why)
-    has_its_gpus = _has_its_gpus(seen, known, record)
-    choice = _choice(
-        seen, known, subject, now, has_its_gpus=has_its_gpus, stale=stale is not None
-    )
+    state = _state_of_record(seen, known, now)
+    choice = _choice(seen, record, subject, state, stale=stale is not None)
     if choice is PlanChoice.KEEP and record:
         stands = StandingPlan(record=record, report=record.report(), stale=stale)
         return _let_in(seen, known, subject, stands)
@@ -93,7 +92,7 @@ def plan_that_stands(
             record=record, report=planned.report, barred=why, stale=stale
         )
     # A new plan was made on GPUs that are free: only the one that stands can lack them.
-    unplaced = not has_its_gpus and planned.record == record
+    unplaced = not state.has_its_gpus and planned.record == record
     return _let_in(seen, known, subject, replace(planned, unplaced=unplaced))
 
 
@@ -102,7 +101,8 @@ def _answered(
 ) -> Replanned | Ask | Problem:
     """Return the planner's answer, or the question itself: then the shell asks it."""
     ask = _ask(seen, known, subject, choice)
-    answer, record = seen.answers.get(ask, ask), known.record
+    answer = seen.answers.get(ask, ask)
+    record = known.record
     if (
         isinstance(answer, Problem)
         and record
@@ -147,19 +147,28 @@ def _let_in(
     )
 
 
+def _state_of_record(seen: Seen, known: Known, now: datetime) -> RecordState:
+    record = known.record
+    return RecordState(
+        leaving=bool(known.leaving),
+        has_its_gpus=_has_its_gpus(seen, known, record),
+        serves=_serves(known, record),
+        due=record is not None and is_due(record, now),
+    )
+
+
 def _choice(
     seen: Seen,
-    known: Known,
+    record: PlanRecord | None,
     subject: Subject,
-    now: datetime,
+    state: RecordState,
     *,
-    has_its_gpus: bool,
     stale: bool,
 ) -> PlanChoice:
     """Choose the fate of the plan of record. For a ``stale`` plan that serves, also describe the
     plan that would be made now.
     """
-    record, intent, serves = known.record, subject.intent, _serves(known, known.record)
+    intent = subject.intent
     wanted = Wanted(
         input_hash=subject.input_hash,
         cut_hash=subject.cut_hash,
@@ -167,20 +176,11 @@ def _choice(
         replicas=intent.replicas,
         deploy=subject.request.deploy,
     )
-    due = record is not None and is_due(record, now)
-    choice = choose(
-        record,
-        wanted,
-        leaving=bool(known.leaving),
-        has_its_gpus=has_its_gpus,
-        serves=serves,
-        due=due,
-    )
+    choice = choose(record, wanted, state)
     if choice is PlanChoice.REPLAN and _is_former(seen, subject):
         return PlanChoice.RESTORE
-    return (
-        PlanChoice.COMPARE if choice is PlanChoice.KEEP and stale and serves else choice
-    )
+    compares = choice is PlanChoice.KEEP and stale and state.serves
+    return PlanChoice.COMPARE if compares else choice
 
 
 def _has_begun(seen: Seen, known: Known) -> bool:
@@ -318,7 +318,8 @@ def _held(seen: Seen, known: Known) -> Iterator[Held]:
 def _of_answer(
     known: Known, subject: Subject, answer: Replanned, stale: Problem | None
 ) -> StandingPlan:
-    record, made = known.record, answer.record
+    record = known.record
+    made = answer.record
     # No group that runs is ended for a plan that cannot be run.
     if made and not made.plan.deployable and known.standing and subject.request.deploy:
         return StandingPlan(
@@ -366,7 +367,9 @@ def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> s
         groups=replace(stated.groups, sought=record.sought),
         cluster=replace(stated.cluster, cluster_domain=domain),
     )
-    base, against, others = base_name(seen.resource.owner.name), False, False
+    base = base_name(seen.resource.owner.name)
+    against = False
+    others = False
     for index, number in enumerate(record.plan.group_numbers):
         for state in known.standing:
             live = known.observed.objects.get((STATEFUL_SET, state.name))

@@ -34,32 +34,30 @@ class Wanted:
     deploy: bool = False  # not only planned
 
 
-def choose(
-    record: PlanRecord | None,
-    wanted: Wanted,
-    *,
-    leaving: bool,
-    has_its_gpus: bool = True,
-    serves: bool = False,
-    due: bool = False,
-) -> PlanChoice:
-    """Choose the fate of the plan of record.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordState:
+    """How the plan of record stands.
 
-    Args:
-        record: The plan of record, None if there is none that can be read.
-        wanted: What is asked now.
-        leaving: Whether some of its groups must leave their nodes.
-        has_its_gpus: Whether its GPUs are reserved, or free: a plan that was only shown holds none.
-        serves: Whether all of its groups serve: only then is a better one looked for.
-        due: Whether it has stood for long enough to give way to a better one.
+    ``leaving``: some of its groups must leave their nodes. ``has_its_gpus``: they are reserved, or
+    free; a plan that was only shown holds none. ``serves``: all of its groups do, and only then is
+    a better one looked for. ``due``: it has stood for long enough to give way to a better one.
     """
+
+    leaving: bool
+    has_its_gpus: bool = True
+    serves: bool = False
+    due: bool = False
+
+
+def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> PlanChoice:
+    """Choose the fate of the plan of record; None: there is none that can be read."""
     if (
         record is None
         or record.cut_hash != wanted.cut_hash
         or (wanted.deploy and not record.plan.deployable)
     ):
         return PlanChoice.REPLAN
-    if wanted.deploy and not has_its_gpus:
+    if wanted.deploy and not state.has_its_gpus:
         return PlanChoice.REPLAN
     if wanted.replan is Replan.ALWAYS and not wanted.deploy:
         return PlanChoice.REPLAN  # nothing restarts for it
@@ -69,13 +67,13 @@ def choose(
         else PlanChoice.RESCALE
     )
     if (
-        not leaving
+        not state.leaving
         and same is PlanChoice.KEEP
-        and serves
+        and state.serves
         and wanted.replan is Replan.ALWAYS
     ):
-        return PlanChoice.IMPROVE if due else PlanChoice.COMPARE
-    if not leaving or wanted.replan is Replan.NEVER:
+        return PlanChoice.IMPROVE if state.due else PlanChoice.COMPARE
+    if not state.leaving or wanted.replan is Replan.NEVER:
         return same
     # Groups that are not wanted any more go before others move.
     fewer = wanted.replicas < len(record.plan.groups)

@@ -80,16 +80,6 @@ def to_lines(
     ]
 
 
-def to_text(
-    explanation: Explanation, *, title: str, width: int, full: bool = False
-) -> str:
-    """Return the explanation as plain text that ends with a line end."""
-    return "".join(
-        f"{one.plain()}\n"
-        for one in to_lines(explanation, title=title, width=width, full=full)
-    )
-
-
 def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
     role = Role.HEADLINE if explanation.fits else Role.REFUSAL
     lines = paragraph(
@@ -226,7 +216,8 @@ def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
         return []
     named = ("stage", "layers", "", *(f"{name} {BLOCKS[role]}" for name, role in PARTS))
     signed = ("stage", "layers", "", *(BLOCKS[role] for _, role in PARTS))
-    wide, narrow = (*named, "GiB"), (*signed, "of")
+    wide = (*named, "GiB")
+    narrow = (*signed, "of")
     if table_width(wide, _memory_rows(bars, BAR_CELLS, "of ")) <= width:
         legend, shown = (
             [],
@@ -356,7 +347,8 @@ def _times(times: TimeSplit | None, width: int) -> list[Line]:
 
 
 def _columns_that_fit(layouts: Sequence[str], first: int, width: int) -> int:
-    room, count = width - first - len(GAP), 0
+    room = width - first - len(GAP)
+    count = 0
     for layout in layouts:
         room -= len(GAP) + len(layout)
         count += room >= 0

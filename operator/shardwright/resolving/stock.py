@@ -5,7 +5,8 @@ Pods that cannot be listed are no error: their GPUs count as free.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Inventory, NodeExclusion
@@ -22,14 +23,28 @@ from shardwright.rendering.names import (
 from shardwright.resolving.subject import Subject
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnGpus:
+    """Which GPUs of a model's own count as free for it: those that its groups hold, but for former
+    generations.
+
+    ``beside`` is the number of a group that is to have a second place: then all pods of its own
+    hold their GPUs, too. ``vacated``: former generations of its groups count as gone.
+    """
+
+    beside: int | None = None
+    vacated: bool = False
+
+
+AS_THEY_STAND: Final = OwnGpus()
+
+
 def take_stock(
     subject: Subject,
     facts: Iterable[NodeFacts | NodeExclusion],
     usage: Iterable[GpuUsage] | None,
     reservations: Iterable[Reservation] = (),
-    *,
-    beside: int | None = None,
-    vacated: bool = False,
+    own_gpus: OwnGpus = AS_THEY_STAND,
 ) -> Inventory:
     """Take stock for a subject: the nodes that it selects and tolerates, without the GPUs that
     others hold.
@@ -39,31 +54,28 @@ def take_stock(
         facts: The nodes of the cluster.
         usage: GPUs that bound pods hold (None: pods are not known).
         reservations: GPUs that plans of record keep, its own among them.
-        beside: The number of a group that is to have a second place: then all pods of its own hold
-            their GPUs, too.
-        vacated: Whether former generations of its own groups count as gone; else they hold their
-            GPUs.
+        own_gpus: Which GPUs of its own count as free.
     """
     # As in the labels of pods.
     own = (
         subject.owner.namespace,
         base_name(subject.owner.name),
     )
-    if beside is not None:
-        group = group_name(own[1], beside)
+    if own_gpus.beside is not None:
+        group = group_name(own[1], own_gpus.beside)
         reservations = [
             item
             for item in reservations
             if (item.owner, generation_of(item.group)[0]) != (own, group)
         ]
     pods, kept = _by_generation(
-        tuple(usage or ()), tuple(reservations), None if vacated else own
+        tuple(usage or ()), tuple(reservations), None if own_gpus.vacated else own
     )
     return build_inventory(
         facts,
         None if usage is None else pods,
         reservations=kept,
-        own=own if beside is None else None,
+        own=own if own_gpus.beside is None else None,
         terms=subject.terms,
     )
 

@@ -10,7 +10,6 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion
 from shardwright.layouts.layout import Layout
 from shardwright.reporting.explanation import Explanation, explain
-from shardwright.reporting.text import to_text
 from tests.support.builders_reporting import (
     a_refusal,
     a_report,
@@ -20,6 +19,7 @@ from tests.support.builders_reporting import (
     a_reported_stage,
     an_exclusion,
 )
+from tests.support.explained import to_text
 
 HERE = Path(__file__).parent
 

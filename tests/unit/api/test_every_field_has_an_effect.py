@@ -18,7 +18,7 @@ from shardwright.hardware.nodes import read_node
 from shardwright.pipeline import bundle_for, plan_serving
 from shardwright.planning.report import Plan
 from shardwright.reconcile.life_rules import life_rules
-from shardwright.reconcile.plan_choice import PlanChoice, Wanted, choose
+from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -545,7 +545,7 @@ def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> PlanChoice:
         generation=1,
         plan=plan,
     )
-    return choose(record, wanted, leaving=False)
+    return choose(record, wanted, RecordState(leaving=False))
 
 
 def _has_fields(schema: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ brought up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,17 +43,10 @@ def _rehearsed(operator: Operator, **edit: Any) -> Rehearsed:
     return _of(edited, model, there)
 
 
-def _of(
-    operator: Operator,
-    model: LiveModel,
-    there: Surroundings,
-    formers: Mapping[str, Former] | None = None,
-) -> Rehearsed:
+def _of(operator: Operator, model: LiveModel, there: Surroundings) -> Rehearsed:
     subject = operator.subject
     assert isinstance(subject, Subject)
-    return rehearse(
-        model, subject, there, operator.generation, operator.cluster.now, formers or {}
-    )
+    return rehearse(model, subject, there, operator.generation, operator.cluster.now)
 
 
 def _fates(found: Rehearsed) -> dict[str, Fate]:
@@ -230,7 +223,8 @@ def test_a_model_that_has_gone_back_stays_as_it_is_and_is_rehearsed_with_its_rev
         subject=ran,
         plan=operator.kept.record.plan if operator.kept else None,
     )
-    found = _of(operator, model, around(operator), {revision.hash: former})
+    knowing = replace(model, formers={revision.hash: former})
+    found = _of(operator, knowing, around(operator))
     assert (_fates(found), found.objects) == (
         {"llama-0": Fate.STAYS, "llama-1": Fate.STAYS},
         (),

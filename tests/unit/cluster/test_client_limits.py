@@ -302,11 +302,11 @@ def test_a_namespace_keeps_its_share_when_callers_give_up() -> None:
 
 
 def test_a_request_of_the_lease_waits_for_nothing() -> None:
-    with serving(
-        Answer(), limits=RequestLimits(qps=0.001, burst=1), urgency=Urgency.LEASE
-    ) as (api, client):
+    limits = RequestLimits(qps=0.001, burst=1)
+    with serving(Answer(), limits=limits) as (api, client):
+        urgent = client.at(Urgency.LEASE)
         for _ in range(3):
-            get(client)
+            get(urgent)
         assert len(api.requests) == 3
 
 

@@ -431,7 +431,7 @@ def test_a_leader_that_was_stopped_between_its_decision_and_its_request_sends_no
 
 def test_a_lease_request_that_hangs_leaves_time_for_another(clock: Clock) -> None:
     api = ScriptedApi(Answer(hang=True))
-    client = Client(api.access(), threads=2, urgency=Urgency.LEASE)
+    client = Client(api.access(), threads=2).at(Urgency.LEASE)
     timings = LeaseTimings(
         duration_seconds=2, renew_deadline_seconds=0.6, retry_seconds=0.3
     )

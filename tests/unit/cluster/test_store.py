@@ -84,9 +84,10 @@ def test_nodes_whose_kubelet_is_silent_are_known_with_since_when(store: Store) -
     silent = a_node("a", ready=False)
     silent["status"]["conditions"][-1]["lastTransitionTime"] = "2026-01-02T12:00:00Z"
     store.take_nodes(nodes(silent))
-    assert store.unready == {"a": datetime(2026, 1, 2, 12, tzinfo=UTC)}
+    since = datetime(2026, 1, 2, 12, tzinfo=UTC)
+    assert (store.nodes["a"].ready, store.nodes["a"].unready_since) == (False, since)
     store.take_nodes(nodes(a_node("a")))
-    assert store.unready == {}
+    assert (store.nodes["a"].ready, store.nodes["a"].unready_since) == (True, None)
 
 
 def test_a_node_that_slices_give_gpus_to_concerns_who_waits_for_some() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, JOBS
-from shardwright.controller.planner import Planner
+from shardwright.controller.planner import AdministratorFiles, Planner
 from shardwright.controller.queue import Key
 from shardwright.modelspec.checkpoint_files import CheckpointFiles
 from shardwright.reconcile.fetched import LATER_SECONDS
@@ -200,7 +200,7 @@ async def that_reads(folder: Path) -> Parts:
     parts = await synced()
     file = folder / "settings.json"
     file.write_text(json.dumps({"configFetch": {"enabled": True}}))
-    parts.planner = Planner(parts.view, parts.worker, settings_file=file)
+    parts.planner = Planner(parts.view, parts.worker, AdministratorFiles(settings=file))
     parts.planner.fetcher = FETCH.fetcher
     parts.planner.reload()
     parts.wire()

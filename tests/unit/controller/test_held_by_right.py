@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from shardwright.cluster.resources import PODS, RESOURCE_QUOTAS, STATEFUL_SETS
-from shardwright.controller.planner import Planner
+from shardwright.controller.planner import AdministratorFiles, Planner
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.worker import Memo
 from shardwright.hardware.inventory import KnownPods
@@ -207,7 +207,7 @@ async def with_limits(
     parts.worker = worker or parts.worker
     file = folder / "settings.json"
     file.write_text(limited(**limits))
-    parts.planner = Planner(parts.view, parts.worker, None, file)
+    parts.planner = Planner(parts.view, parts.worker, AdministratorFiles(settings=file))
     parts.planner.load_settings()
     parts.wire()
     return parts

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.controller.planner import Planner
+from shardwright.controller.planner import AdministratorFiles, Planner
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.view import View
 from shardwright.errors import InputError, Problem
@@ -34,7 +34,7 @@ def a_catalogue(name: str = "us/ours") -> str:
 
 def test_a_catalogue_is_read_when_it_changes_and_only_then(tmp_path: Path) -> None:
     file = tmp_path / "models.json"
-    planner = Planner(View(), Inline(), file)
+    planner = Planner(View(), Inline(), AdministratorFiles(catalogue=file))
     assert not planner.reload()
     file.write_text(a_catalogue())
     assert [planner.reload(), planner.reload()] == [True, False]
@@ -44,7 +44,7 @@ def test_a_catalogue_that_cannot_be_read_changes_nothing_and_ends_nothing(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "models.json"
-    planner = Planner(View(), Inline(), file)
+    planner = Planner(View(), Inline(), AdministratorFiles(catalogue=file))
     for content in (
         b"\xff\xfe no text",
         b"{",
@@ -60,7 +60,7 @@ def test_a_catalogue_that_cannot_be_read_changes_nothing_and_ends_nothing(
 
 def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
-    planner = Planner(View(), Inline(), None, file)
+    planner = Planner(View(), Inline(), AdministratorFiles(settings=file))
     planner.load_settings()  # nothing is there yet
     file.write_text(json.dumps({"engineDefaults": {"engine": {"args": {"seed": 4}}}}))
     assert planner.reload()
@@ -84,7 +84,7 @@ def test_a_resource_may_say_what_is_admitted_as_long_as_it_is(tmp_path: Path) ->
     file = tmp_path / "settings.json"
     file.write_text('{"admittedEnvironment": ["NCCL_NET_PLUGIN"]}')
     planner, live = (
-        Planner(View(), Inline(), None, file),
+        Planner(View(), Inline(), AdministratorFiles(settings=file)),
         a_live_model(engine={"env": [{"name": "NCCL_NET_PLUGIN"}]}),
     )
     planner.load_settings()
@@ -112,7 +112,7 @@ def test_stated_gpus_are_those_of_the_start(tmp_path: Path) -> None:
     }
     gpu |= {"product": "NVIDIA-R200", "computeCapability": "10.7"}
     file.write_text(json.dumps({"gpus": [gpu]}))
-    planner = Planner(View(), Inline(), None, file)
+    planner = Planner(View(), Inline(), AdministratorFiles(settings=file))
     planner.load_settings()
     file.write_text("{}")
 
@@ -128,7 +128,7 @@ def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None
     file.write_text('{"engineDefaults": {"replicas": 1}}')
 
     with pytest.raises(InputError, match=r"engineDefaults\.replicas: is not a setting"):
-        Planner(View(), Inline(), None, file).load_settings()
+        Planner(View(), Inline(), AdministratorFiles(settings=file)).load_settings()
 
 
 LOADS = ((8, "before"), (16, "after"))

@@ -110,12 +110,12 @@ def test_a_dead_node_is_not_ready_whatever_else_is_wrong_with_it(
             "lastTransitionTime": "2026-01-02T12:00:00Z",
         }
     ]
-    listener.view.store.take_nodes(nodes(dead))
-    assert listener.view.store.unready == {
-        "node-0": datetime(2026, 1, 2, 12, tzinfo=UTC)
-    }
-    listener.view.store.take_nodes(nodes(NODE))
-    assert listener.view.store.unready == {}
+    store, since = listener.view.store, datetime(2026, 1, 2, 12, tzinfo=UTC)
+    store.take_nodes(nodes(dead))
+    node = store.nodes["node-0"]
+    assert (node.ready, node.unready_since) == (False, since)
+    store.take_nodes(nodes(NODE))
+    assert store.nodes["node-0"].ready
 
 
 def test_a_gpu_pod_that_ends_concerns_who_waits_and_one_that_starts_nobody(

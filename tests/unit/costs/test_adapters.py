@@ -6,8 +6,8 @@ import pytest
 
 from shardwright.costs.adapters import stage_adapter_bytes
 from shardwright.costs.limits import limits_to_try
-from shardwright.costs.memory import ReplicaMemory, replica_memory, stage_holds
-from shardwright.costs.overheads import Device, overhead_bytes
+from shardwright.costs.memory import ReplicaMemory
+from shardwright.costs.overheads import Device, LoadedStage, overhead_bytes
 from shardwright.costs.weights import load_bytes_per_node
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
@@ -16,6 +16,7 @@ from shardwright.layouts.traits import AdapterSlots, EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from tests.support.builders_model import catalogued
 from tests.support.builders_plan import a_model, vllm_traits
+from tests.support.held_memory import replica_memory
 
 H100 = load_gpus()["H100-SXM-80GB"]
 LOAD = Workload(
@@ -79,10 +80,8 @@ def test_slots_grow_with_their_number_and_their_rank() -> None:
 def memory_of(
     model: ModelSpec, traits: EngineTraits, load: Workload = LOAD
 ) -> ReplicaMemory:
-    holds = stage_holds(model, Layout(), "auto", traits)
-    return replica_memory(
-        model, Layout(), holds, Device(gpu=H100, joined_gpus=8), load, traits
-    )
+    device = Device(gpu=H100, joined_gpus=8)
+    return replica_memory(model, Layout(), device, load, traits)
 
 
 def test_they_are_held_beside_the_weights_and_leave_less_for_requests() -> None:
@@ -105,8 +104,12 @@ def test_they_are_held_beside_the_weights_and_leave_less_for_requests() -> None:
 
 def test_graphs_are_captured_with_adapters_and_without() -> None:
     limits = next(limits_to_try(LOAD, vllm_traits(), H100, 64))
+    device, loaded = (
+        Device(gpu=H100, joined_gpus=8),
+        LoadedStage(layers=32, weights_bytes=0),
+    )
     bare, adapted = (
-        overhead_bytes(Layout(), Device(gpu=H100, joined_gpus=8), traits, limits, 32, 0)
+        overhead_bytes(Layout(), device, traits, limits, loaded)
         for traits in (vllm_traits(), traits_with(1, 8))
     )
 

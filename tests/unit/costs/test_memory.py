@@ -15,7 +15,6 @@ from shardwright.costs.memory import (
     Frame,
     ReplicaMemory,
     memory_at,
-    replica_memory,
     stage_holds,
 )
 from shardwright.costs.overheads import LOADING_RESIDUE, Device
@@ -26,6 +25,7 @@ from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.units import GIB
 from tests.support.builders_plan import CONFIGS, a_model, vllm_traits
+from tests.support.held_memory import replica_memory
 
 DEFAULTS = Limits(batched_tokens=8192, sequences=1024, model_len=4096)
 LOAD = Workload(
@@ -46,15 +46,8 @@ def _memory(
         load_gpus()[gpu],
         vllm_traits(kv_cache_bytes=kv_cache_bytes),
     )
-    holds = stage_holds(spec, layout, load.kv_cache_dtype, traits)
-    return replica_memory(
-        spec,
-        layout,
-        holds,
-        Device(gpu=row, joined_gpus=row.scale_up_gpus),
-        load,
-        traits,
-    )
+    device = Device(gpu=row, joined_gpus=row.scale_up_gpus)
+    return replica_memory(spec, layout, device, load, traits)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +121,8 @@ def test_windows_keep_the_tokens_of_every_batch_in_flight(stages: int) -> None:
         concurrency=1,
         max_model_len=110_000,
     )
-    holds = stage_holds(mistral, layout, "auto", vllm_traits())
     held = replica_memory(
-        mistral, layout, holds, Device(gpu=row, joined_gpus=8), load, vllm_traits()
+        mistral, layout, Device(gpu=row, joined_gpus=8), load, vllm_traits()
     )
 
     kept = (

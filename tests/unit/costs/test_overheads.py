@@ -6,6 +6,7 @@ from shardwright.costs.limits import Limits
 from shardwright.costs.overheads import (
     LOADING_RESIDUE,
     Device,
+    LoadedStage,
     band_bytes,
     captured_batches,
     overhead_bytes,
@@ -62,15 +63,16 @@ def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_b
     traits, device = vllm_traits(), a_device("H100-SXM-80GB")
     limits = Limits(batched_tokens=8192, sequences=1024, model_len=1024)
     left_behind = round(LOADING_RESIDUE * 10**10)
+    loaded = LoadedStage(layers=32, weights_bytes=10**10)
     least = traits.memory.fixed_overhead_bytes + left_behind
 
     uncounted = with_parts(traits, counts_graphs=False)
-    assert overhead_bytes(Layout(), device, uncounted, limits, 32, 10**10) == least
+    assert overhead_bytes(Layout(), device, uncounted, limits, loaded) == least
     assert (
-        overhead_bytes(Layout(), device, traits, limits, 32, 10**10)
+        overhead_bytes(Layout(), device, traits, limits, loaded)
         == least + 32 * 51 * traits.memory.graph_bytes
     )
-    joined = overhead_bytes(Layout(tensor=8), device, uncounted, limits, 32, 10**10)
+    joined = overhead_bytes(Layout(tensor=8), device, uncounted, limits, loaded)
     assert joined == least + traits.memory.communication_overhead_bytes
 
 

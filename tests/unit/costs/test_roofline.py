@@ -8,7 +8,14 @@ import pytest
 
 from shardwright.costs.coefficients import coefficients_of
 from shardwright.costs.communication import Fabric
-from shardwright.costs.roofline import Batch, Links, StageFloor, StepTime, step_time
+from shardwright.costs.roofline import (
+    AttentionFloor,
+    Batch,
+    Links,
+    StageFloor,
+    StepTime,
+    step_time,
+)
 from shardwright.hardware.gpus import load_gpus
 
 FITTED = coefficients_of("vLLM", "")
@@ -21,28 +28,44 @@ ALONE = Links(
     whole_experts=False,
     hidden_bytes=8192,
 )
+HOT_SHARE = 8 / 128
 NOTHING = StageFloor(
     layers=4,
     expert_layers=4,
     products=28,
     experts=128,
-    weights=0.0,
-    expert_weights=0.0,
-    token=0.0,
-    expert_token=0.0,
-    head_token=0.0,
-    hidden_token=0.0,
+    hot_share=HOT_SHARE,
+    weights_seconds=0.0,
+    expert_weights_seconds=0.0,
+    token_seconds=0.0,
+    expert_token_seconds=0.0,
+    head_token_seconds=0.0,
+    hidden_token_seconds=0.0,
     attention=(),
     widened=False,
     expert_widened=False,
     expert_columns=float("inf"),
     formats=("bf16",),
 )
-HOT_SHARE = 8 / 128
+
+SLIDING = AttentionFloor(
+    window_tokens=1024.0,
+    kv_seconds=1e-9,
+    decode_seconds=1e-12,
+    prefill_seconds=1e-10,
+    state_seconds=0.0,
+)
+RECURRENT = AttentionFloor(
+    window_tokens=1.0,
+    kv_seconds=0.0,
+    decode_seconds=0.0,
+    prefill_seconds=0.0,
+    state_seconds=1e-6,
+)
 
 
 def _step(floor: StageFloor, links: Links = ALONE, **batch: float) -> StepTime:
-    return step_time(floor, links, HOT_SHARE, Batch(**batch), FITTED)
+    return step_time(floor, links, Batch(**batch), FITTED)
 
 
 @pytest.mark.parametrize(
@@ -51,54 +74,60 @@ def _step(floor: StageFloor, links: Links = ALONE, **batch: float) -> StepTime:
 def test_of_the_experts_those_are_read_that_a_batch_is_expected_to_touch(
     tokens: int, touched: float
 ) -> None:
-    step = _step(replace(NOTHING, expert_weights=1.0), sequences=tokens)
+    step = _step(replace(NOTHING, expert_weights_seconds=1.0), sequences=tokens)
 
-    assert step.weights == pytest.approx(touched / FITTED.memory_efficiency)
+    assert step.weights_seconds == pytest.approx(touched / FITTED.memory_efficiency)
 
 
 def test_the_tokens_of_all_attention_replicas_meet_in_the_experts() -> None:
-    computing = replace(NOTHING, expert_token=1e-6, expert_weights=1e-12)
+    computing = replace(
+        NOTHING, expert_token_seconds=1e-6, expert_weights_seconds=1e-12
+    )
     alone, together = (
         _step(computing, sequences=80),
         _step(computing, replace(ALONE, peers=8), sequences=10),
     )
 
-    assert together.compute == pytest.approx(alone.compute)
+    assert together.compute_seconds == pytest.approx(alone.compute_seconds)
 
 
 def test_an_expert_that_is_touched_computes_some_rows_more_than_it_has() -> None:
-    computing = replace(NOTHING, expert_token=1e-6, expert_weights=1e-12)
+    computing = replace(
+        NOTHING, expert_token_seconds=1e-6, expert_weights_seconds=1e-12
+    )
     rows = (
         10_000 * HOT_SHARE * 128
         + 128 * FITTED.saturation_tokens * FITTED.expert_padding
     )
 
-    assert _step(computing, sequences=10_000).compute == pytest.approx(
+    assert _step(computing, sequences=10_000).compute_seconds == pytest.approx(
         rows * 1e-6 / FITTED.compute_efficiency
     )
 
 
 def test_a_window_bounds_what_is_read_and_what_is_computed_of_the_context() -> None:
-    sliding = replace(NOTHING, attention=((1024.0, 1e-9, 1e-12, 1e-10, 0.0),))
+    sliding = replace(NOTHING, attention=(SLIDING,))
 
     short, long = (
         _step(sliding, sequences=8, context_tokens=tokens) for tokens in (1024, 100_000)
     )
     assert short == long
-    assert short.kv_cache == pytest.approx(8 * 1024e-9 / FITTED.kv_efficiency, rel=0.01)
+    assert short.kv_cache_seconds == pytest.approx(
+        8 * 1024e-9 / FITTED.kv_efficiency, rel=0.01
+    )
     prompts = [
-        _step(sliding, prompt_tokens=512, prompt_context_tokens=tokens).compute
+        _step(sliding, prompt_tokens=512, prompt_context_tokens=tokens).compute_seconds
         for tokens in (1024, 100_000)
     ]
     assert prompts == pytest.approx([512 * 1024e-10 / FITTED.attention_efficiency] * 2)
 
 
 def test_a_recurrent_state_is_read_once_per_sequence_whatever_its_context() -> None:
-    recurrent = replace(NOTHING, attention=((1.0, 0.0, 0.0, 0.0, 1e-6),))
+    recurrent = replace(NOTHING, attention=(RECURRENT,))
 
-    assert _step(recurrent, sequences=8, context_tokens=9e4).kv_cache == pytest.approx(
-        8e-6 / FITTED.kv_efficiency
-    )
+    assert _step(
+        recurrent, sequences=8, context_tokens=9e4
+    ).kv_cache_seconds == pytest.approx(8e-6 / FITTED.kv_efficiency)
 
 
 def test_every_token_goes_to_every_rank_whether_it_has_an_expert_for_it_or_not() -> (
@@ -117,7 +146,7 @@ def test_every_token_goes_to_every_rank_whether_it_has_an_expert_for_it_or_not()
     whole, sliced = (
         _step(
             spread, replace(wide, whole_experts=so), sequences=10_000
-        ).expert_communication
+        ).expert_communication_seconds
         for so in (True, False)
     )
     assert whole == sliced
@@ -125,15 +154,19 @@ def test_every_token_goes_to_every_rank_whether_it_has_an_expert_for_it_or_not()
     twice = replace(wide, experts=Fabric(inner_ranks=32, inner=NVLINK), peers=32)
     assert _step(
         spread, twice, sequences=10_000
-    ).expert_communication / whole == pytest.approx(2 * (31 / 32) / (15 / 16), rel=0.01)
+    ).expert_communication_seconds / whole == pytest.approx(
+        2 * (31 / 32) / (15 / 16), rel=0.01
+    )
 
 
 def test_ranks_that_share_k_v_pay_for_it_in_every_layer() -> None:
     shared = replace(ALONE, context=Fabric(inner_ranks=4, inner=NVLINK))
 
     one, two = (
-        _step(replace(NOTHING, layers=n), shared, sequences=64).context_communication
+        _step(
+            replace(NOTHING, layers=n), shared, sequences=64
+        ).context_communication_seconds
         for n in (1, 2)
     )
-    assert _step(NOTHING, sequences=64).context_communication == 0
+    assert _step(NOTHING, sequences=64).context_communication_seconds == 0
     assert two == pytest.approx(2 * one)

@@ -32,14 +32,6 @@ def test_cached_prefixes_are_not_computed_again() -> None:
     assert warm.basis == "modelled"
 
 
-def test_a_share_for_prompts_trades_first_tokens_for_the_others() -> None:
-    free, held = (_speed(replace(LOAD, prefill_share=share)) for share in (1.0, 0.1))
-
-    assert held.tpot_seconds < free.tpot_seconds
-    assert held.ttft_seconds > free.ttft_seconds
-    assert held.output_tokens_per_second < free.output_tokens_per_second
-
-
 def test_uneven_experts_slow_the_busiest_rank_and_sliced_ones_not_at_all() -> None:
     load = replace(LOAD, input_tokens=1024)
     for layout, slows in (

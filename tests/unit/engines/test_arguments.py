@@ -8,10 +8,10 @@ import pytest
 from shardwright.api.schema import spec_schema
 from shardwright.engines.arguments import Serving, serve_arguments
 from shardwright.engines.option_tables import VERSIONS
-from shardwright.engines.options import check_value
 from shardwright.layouts.layout import Layout
 from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan
 from tests.support.command_lines import read_arguments
+from tests.support.option_values import check_value
 
 ADAPTER_RANKS = spec_schema()["properties"]["model"]["properties"]["maxAdapterRank"][
     "enum"

@@ -13,9 +13,9 @@ from shardwright.engines.options import (
     check_admission,
     check_arguments,
     check_features,
-    check_value,
 )
 from tests.support.command_lines import read_arguments
+from tests.support.option_values import check_value
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "data/engines/vllm-accept-refuse.json").read_text(

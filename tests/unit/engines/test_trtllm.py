@@ -15,7 +15,6 @@ from shardwright.engines.options import (
     check_admission,
     check_arguments,
     check_features,
-    check_value,
 )
 from shardwright.engines.versions import TENSORRT_LLM as RELEASES
 from shardwright.engines.versions import engine_version
@@ -23,6 +22,7 @@ from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan, a_stage
+from tests.support.option_values import check_value
 
 LISTS = Path(__file__).parents[2] / "data" / "engines"
 OPTIONS = json.loads((LISTS / "trtllm-serve.json").read_text())["options"]

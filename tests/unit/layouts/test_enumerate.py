@@ -8,7 +8,7 @@ import pytest
 
 from shardwright.engines import trtllm
 from shardwright.hardware.inventory import Pool
-from shardwright.layouts.enumerate import enumerate_candidates, layouts
+from shardwright.layouts.enumerate import SearchScope, enumerate_candidates, layouts
 from shardwright.layouts.layout import Layout, SearchSpace
 from tests.support.builders_plan import (
     a_model,
@@ -69,7 +69,7 @@ def test_looking_beyond_the_pool_adds_what_a_few_more_nodes_would_allow() -> Non
     beyond = {
         item.layout
         for item in enumerate_candidates(
-            model, inventory, SearchSpace(), vllm_traits(), beyond=True
+            model, inventory, SearchSpace(), vllm_traits(), SearchScope(beyond=True)
         )
     }
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from shardwright.costs.weights import stage_weight_bytes
 from shardwright.errors import InputError
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.catalogue import find_model
@@ -16,6 +15,7 @@ from shardwright.modelspec.read import read_predictor
 from shardwright.modelspec.spec import GroupedAttention, LatentAttention, ModelSpec
 from tests.support.builders_model import A_HEAD
 from tests.support.builders_plan import vllm_traits
+from tests.support.held_memory import stage_weight_bytes
 
 
 def predictor(model: str) -> ModelSpec | None:

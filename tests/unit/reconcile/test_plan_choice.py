@@ -3,7 +3,7 @@
 import pytest
 
 from shardwright.errors import Problem
-from shardwright.reconcile.plan_choice import PlanChoice, Wanted, choose
+from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
 from shardwright.resolving.intent import Replan
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import a_record
@@ -33,8 +33,14 @@ def test_a_plan_that_can_only_be_shown_is_made_anew_when_it_is_to_run() -> None:
         )
     )
 
-    assert choose(record, wanted(deploy=False), leaving=False) is PlanChoice.KEEP
-    assert choose(record, wanted(deploy=True), leaving=False) is PlanChoice.REPLAN
+    assert (
+        choose(record, wanted(deploy=False), RecordState(leaving=False))
+        is PlanChoice.KEEP
+    )
+    assert (
+        choose(record, wanted(deploy=True), RecordState(leaving=False))
+        is PlanChoice.REPLAN
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,25 +50,31 @@ def test_a_plan_whose_gpus_others_have_taken_is_made_anew_when_it_is_to_run(
     choice: PlanChoice, *, deploy: bool
 ) -> None:
     assert (
-        choose(a_record(), wanted(deploy=deploy), leaving=False, has_its_gpus=False)
+        choose(
+            a_record(),
+            wanted(deploy=deploy),
+            RecordState(leaving=False, has_its_gpus=False),
+        )
         is choice
     )
 
 
 def test_a_plan_of_the_same_question_stands() -> None:
-    assert choose(a_record(), wanted(), leaving=False) is PlanChoice.KEEP
+    assert choose(a_record(), wanted(), RecordState(leaving=False)) is PlanChoice.KEEP
 
 
 @pytest.mark.parametrize("replan", list(Replan))
 def test_without_a_record_a_plan_is_made(replan: Replan) -> None:
-    assert choose(None, wanted(replan), leaving=False) is PlanChoice.REPLAN
+    assert choose(None, wanted(replan), RecordState(leaving=False)) is PlanChoice.REPLAN
 
 
 @pytest.mark.parametrize("replan", list(Replan))
 @pytest.mark.parametrize("leaving", [False, True])
 def test_a_changed_spec_always_plans_anew(replan: Replan, *, leaving: bool) -> None:
     assert (
-        choose(a_record(), wanted(replan, cut_hash="other"), leaving=leaving)
+        choose(
+            a_record(), wanted(replan, cut_hash="other"), RecordState(leaving=leaving)
+        )
         is PlanChoice.REPLAN
     )
 
@@ -70,19 +82,30 @@ def test_a_changed_spec_always_plans_anew(replan: Replan, *, leaving: bool) -> N
 @pytest.mark.parametrize("replicas", [0, 1, 2])
 def test_another_number_of_replicas_moves_no_group(replicas: int) -> None:
     assert (
-        choose(a_record(), wanted(input_hash="other", replicas=replicas), leaving=False)
+        choose(
+            a_record(),
+            wanted(input_hash="other", replicas=replicas),
+            RecordState(leaving=False),
+        )
         is PlanChoice.RESCALE
     )
 
 
 def test_groups_that_must_leave_their_nodes_move_and_no_other() -> None:
-    assert choose(a_record(), wanted(), leaving=True) is PlanChoice.REHOUSE
+    assert choose(a_record(), wanted(), RecordState(leaving=True)) is PlanChoice.REHOUSE
 
 
 def test_no_group_moves_where_the_plan_stands_whatever_happens() -> None:
-    assert choose(a_record(), wanted(Replan.NEVER), leaving=True) is PlanChoice.KEEP
     assert (
-        choose(a_record(), wanted(Replan.NEVER, input_hash="other"), leaving=True)
+        choose(a_record(), wanted(Replan.NEVER), RecordState(leaving=True))
+        is PlanChoice.KEEP
+    )
+    assert (
+        choose(
+            a_record(),
+            wanted(Replan.NEVER, input_hash="other"),
+            RecordState(leaving=True),
+        )
         is PlanChoice.RESCALE
     )
 
@@ -94,7 +117,11 @@ def test_groups_that_must_leave_move_before_others_are_added_and_after_others_ar
     replicas: int, choice: PlanChoice
 ) -> None:
     assert (
-        choose(a_record(), wanted(input_hash="other", replicas=replicas), leaving=True)
+        choose(
+            a_record(),
+            wanted(input_hash="other", replicas=replicas),
+            RecordState(leaving=True),
+        )
         is choice
     )
 
@@ -106,17 +133,24 @@ def test_a_better_plan_is_looked_for_while_all_groups_serve_and_taken_only_when_
     choice: PlanChoice, *, due: bool
 ) -> None:
     always = wanted(Replan.ALWAYS)
-    assert choose(a_record(), always, leaving=False, serves=True, due=due) is choice
     assert (
-        choose(a_record(), always, leaving=False, serves=False, due=due)
+        choose(a_record(), always, RecordState(leaving=False, serves=True, due=due))
+        is choice
+    )
+    assert (
+        choose(a_record(), always, RecordState(leaving=False, serves=False, due=due))
         is PlanChoice.KEEP
     )
     assert (
-        choose(a_record(), wanted(), leaving=False, serves=True, due=due)
+        choose(a_record(), wanted(), RecordState(leaving=False, serves=True, due=due))
         is PlanChoice.KEEP
     )
     assert (
-        choose(a_record(), wanted(Replan.NEVER), leaving=False, serves=True, due=due)
+        choose(
+            a_record(),
+            wanted(Replan.NEVER),
+            RecordState(leaving=False, serves=True, due=due),
+        )
         is PlanChoice.KEEP
     )
 
@@ -126,17 +160,23 @@ def test_neither_another_number_of_replicas_nor_a_lost_node_is_an_occasion_for_a
 ):
     more = wanted(Replan.ALWAYS, input_hash="other", replicas=2)
     assert (
-        choose(a_record(), more, leaving=False, serves=True, due=True)
+        choose(a_record(), more, RecordState(leaving=False, serves=True, due=True))
         is PlanChoice.RESCALE
     )
     assert (
-        choose(a_record(), wanted(Replan.ALWAYS), leaving=True, serves=True, due=True)
+        choose(
+            a_record(),
+            wanted(Replan.ALWAYS),
+            RecordState(leaving=True, serves=True, due=True),
+        )
         is PlanChoice.REHOUSE
     )
 
 
 def test_a_plan_that_is_only_shown_is_always_the_best_one() -> None:
     assert (
-        choose(a_record(), wanted(Replan.ALWAYS, deploy=False), leaving=False)
+        choose(
+            a_record(), wanted(Replan.ALWAYS, deploy=False), RecordState(leaving=False)
+        )
         is PlanChoice.REPLAN
     )

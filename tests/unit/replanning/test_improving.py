@@ -16,10 +16,10 @@ from shardwright.planning.gain import Better, better
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import DOUBLING_GAIN, Scale
-from shardwright.replanning import plan_anew
+from shardwright.replanning import Ground, plan_anew
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import a_node, an_l40s_node, h100_nodes
-from tests.support.builders_subject import a_subject, plan_of, stock
+from tests.support.builders_subject import a_subject, ground, plan_of, stock
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FAST = {"objective": {"optimizeFor": "Latency"}}
@@ -47,9 +47,9 @@ def test_a_plan_that_is_worth_a_restart_takes_the_place_of_the_one_that_stands()
     subject = a_subject(**FAST)
     record = a_record_on_one_gpu(subject)
 
-    found = improve(subject, record, stock(subject, H100S), take=True)
+    found = improve(subject, record, ground(subject, H100S), take=True)
 
-    assert found == plan_anew(subject, record, stock(subject, H100S))
+    assert found == plan_anew(subject, record, ground(subject, H100S))
     assert found.record
     assert (
         found.record.plan.layout == the_best(subject).plan.layout != record.plan.layout
@@ -60,7 +60,7 @@ def test_one_that_is_not_to_be_taken_is_said() -> None:
     subject = a_subject(**FAST)
     record, best = a_record_on_one_gpu(subject), the_best(subject).plan
 
-    found = improve(subject, record, stock(subject, H100S), take=False)
+    found = improve(subject, record, ground(subject, H100S), take=False)
 
     assert (found.record, found.short) == (record, None)
     assert found.better
@@ -78,18 +78,18 @@ def test_one_that_is_not_to_be_taken_is_said() -> None:
 def test_the_best_plan_stands_and_nothing_is_said(*, take: bool) -> None:
     subject = a_subject(**FAST)
     record = the_best(subject)
-    found = improve(subject, record, stock(subject, H100S), take=take)
+    found = improve(subject, record, ground(subject, H100S), take=take)
     assert (found.record, found.better) == (record, None)
 
 
 def test_after_a_better_plan_was_taken_none_is_better_on_the_same_nodes() -> None:
     subject = a_subject(**FAST)
     taken = improve(
-        subject, a_record_on_one_gpu(subject), stock(subject, H100S), take=True
+        subject, a_record_on_one_gpu(subject), ground(subject, H100S), take=True
     ).record
     assert taken
 
-    again = improve(subject, taken, stock(subject, H100S), take=True)
+    again = improve(subject, taken, ground(subject, H100S), take=True)
 
     assert (again.record, again.better) == (taken, None)
 
@@ -113,7 +113,7 @@ def test_what_only_other_list_prices_make_better_is_said_and_not_taken(
     record = the_best(subject)
     record = replace(record, plan=replace(record.plan, gpu_price=price))
 
-    found = improve(subject, record, stock(subject, both), take=True)
+    found = improve(subject, record, ground(subject, both), take=True)
 
     assert found.record
     assert found.record.plan.product == (
@@ -133,7 +133,7 @@ def test_what_data_sheets_make_better_too_is_taken_by_a_plan_whose_gpus_counted_
     assert record.plan.gpu_price is None
 
     found = improve(
-        subject, record, stock(subject, [an_l40s_node(), *H100S]), take=True
+        subject, record, ground(subject, [an_l40s_node(), *H100S]), take=True
     )
 
     assert found.record
@@ -144,12 +144,12 @@ def test_what_was_predicted_when_the_plan_was_made_counts_for_nothing() -> None:
     subject = a_subject(**FAST)
     record = a_record_on_one_gpu(subject)
     slow = replace(record.plan.performance, ttft_seconds=99.0, tpot_seconds=99.0)
-    as_it_was = improve(subject, record, stock(subject, H100S), take=False)
+    as_it_was = improve(subject, record, ground(subject, H100S), take=False)
 
     found = improve(
         subject,
         replace(record, plan=replace(record.plan, performance=slow)),
-        stock(subject, H100S),
+        ground(subject, H100S),
         take=False,
     )
 
@@ -160,7 +160,9 @@ def test_a_plan_whose_layout_has_no_room_any_more_is_left_alone() -> None:
     subject = a_subject(**FAST)
     record = a_record_on_one_gpu(subject)
 
-    found = improve(subject, record, stock(subject, [an_l40s_node("other")]), take=True)
+    found = improve(
+        subject, record, ground(subject, [an_l40s_node("other")]), take=True
+    )
 
     assert (found.record, found.short, found.better) == (record, None, None)
 
@@ -252,7 +254,7 @@ def test_when_a_better_plan_was_taken_is_kept_with_the_record_and_by_every_later
     record: Any = replace(a_record_on_one_gpu(subject), improved_at=NOW)
 
     assert decode(encode(record)) == record
-    anew = plan_anew(after, record, stock(after, H100S)).record
+    anew = plan_anew(after, record, ground(after, H100S)).record
     assert anew
     assert anew.improved_at == NOW
 
@@ -285,7 +287,7 @@ def test_a_plan_that_serves_gives_way_only_to_one_that_is_better_by_a_tenth(
     answer = improve(
         subject,
         record,
-        inventory,
+        Ground(inventory=inventory),
         lambda *_: Report(outcome=found, alternatives=(), excluded=(), considered=1),
         take=True,
     )

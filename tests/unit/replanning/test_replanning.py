@@ -22,13 +22,14 @@ from shardwright.replanning import (
     rescaled,
     restore,
 )
-from shardwright.resolving.stock import reservations_of, take_stock
+from shardwright.resolving.stock import OwnGpus, reservations_of, take_stock
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import a_gb200_rack, a_node, an_l40s_node, h100_nodes
 from tests.support.builders_subject import (
     LARGE,
     OWN,
     a_subject,
+    ground,
     h100_facts,
     plan_of,
     pods_of,
@@ -135,7 +136,7 @@ def test_a_new_plan_with_fewer_groups_drops_the_worst() -> None:
     record, edited = three_groups(), a_subject(**ONE_EACH, **EDITED, replicas=1)
 
     found = plan_anew(
-        edited, record, stock(edited, h100_nodes(3)), worst=(2, 0, 1)
+        edited, record, ground(edited, h100_nodes(3), worst=(2, 0, 1))
     ).record
 
     assert found is not None
@@ -416,7 +417,7 @@ def test_a_new_plan_leaves_the_generation_that_a_group_is_to_have() -> None:
     before, after = a_subject(**LARGE), a_subject(**LARGE, workload={"concurrency": 7})
     record = a_record_of(before, h100_nodes(2))
 
-    found = plan_anew(after, record, stock(after, h100_nodes(2)))
+    found = plan_anew(after, record, ground(after, h100_nodes(2)))
 
     assert found.record is not None
     assert (found.record.input_hash, found.record.generations) == (
@@ -445,7 +446,9 @@ def groups_anew(
     """Return where the groups of a new plan are, on nodes of these names."""
     subject = a_subject(**spec)
     found = plan_anew(
-        subject, record, stock(subject, [a_node(name) for name in names]), **options
+        subject,
+        record,
+        ground(subject, [a_node(name) for name in names], **options),
     )
     assert found.record is not None
     assert found.short is None
@@ -532,7 +535,9 @@ def beside(
     return place_beside(
         subject,
         plan,
-        take_stock(subject, h100_facts(nodes), pods_of(plan), kept, beside=group),
+        take_stock(
+            subject, h100_facts(nodes), pods_of(plan), kept, OwnGpus(beside=group)
+        ),
     )
 
 
@@ -558,7 +563,11 @@ def test_nodes_of_a_plan_that_are_not_bound_yet_are_a_second_place_of_that_group
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
     for group in (0, 1):
         inventory = take_stock(
-            subject, h100_facts(4), (), reservations_of(OWN, plan), beside=group
+            subject,
+            h100_facts(4),
+            (),
+            reservations_of(OWN, plan),
+            OwnGpus(beside=group),
         )
         assert place_beside(subject, plan, inventory) == plan.groups[group]
 
@@ -707,7 +716,7 @@ def test_an_earlier_plan_of_a_model_without_groups_holds_no_node() -> None:
     none, record = a_subject(**ONE_EACH, replicas=0), three_groups()
     plan = replace(record.plan, groups=record.plan.groups[1:], numbers=(1, 2))
 
-    found = restore(none, record, plan, stock(none, h100_nodes(3)), (), ()).record
+    found = restore(none, record, plan, ground(none, h100_nodes(3))).record
 
     assert found is not None
     assert (found.plan.groups, found.plan.group_numbers, found.plan.layout) == (
@@ -728,7 +737,7 @@ def test_an_earlier_plan_keeps_clear_of_what_groups_below_the_partition_have() -
             for number, nodes in enumerate(now.plan.groups)
         )
         found = restore(
-            subject, now, former.plan, stock(subject, h100_nodes(6)), held, ()
+            subject, now, former.plan, ground(subject, h100_nodes(6), held)
         ).record
         assert found is not None
         places.append(found.plan.groups)

@@ -12,7 +12,7 @@ from shardwright.layouts.layout import Layout
 from shardwright.reporting.explanation import MemoryBar, explain
 from shardwright.reporting.lines import ASCII, Role, paragraph, table
 from shardwright.reporting.markdown import to_markdown
-from shardwright.reporting.text import _bar, to_lines, to_text
+from shardwright.reporting.text import _bar, to_lines
 from shardwright.units import GIB
 from tests.support.builders_plan import a_pool, an_inventory
 from tests.support.builders_reporting import (
@@ -23,6 +23,7 @@ from tests.support.builders_reporting import (
     a_reported_request,
     an_alternative,
 )
+from tests.support.explained import to_text
 
 
 @pytest.mark.parametrize("width", [60, 80, 110, 140])

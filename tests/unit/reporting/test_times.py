@@ -10,7 +10,6 @@ from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Objective, Statistic
 from shardwright.reporting.explanation import explain
 from shardwright.reporting.markdown import to_markdown
-from shardwright.reporting.text import to_text
 from shardwright.reporting.times import TimeRow, time_split
 from shardwright.units import GIB
 from tests.support.builders_reporting import (
@@ -22,6 +21,7 @@ from tests.support.builders_reporting import (
     a_reported_stage,
     an_alternative,
 )
+from tests.support.explained import to_text
 
 
 def _shares(**milliseconds: float) -> tuple[TimeShare, ...]:

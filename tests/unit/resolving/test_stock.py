@@ -8,7 +8,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Plan
-from shardwright.resolving.stock import reservations_of, take_stock
+from shardwright.resolving.stock import OwnGpus, reservations_of, take_stock
 from tests.support.builders_nodes import a_node, h100_nodes
 from tests.support.builders_subject import (
     LARGE,
@@ -104,7 +104,9 @@ def test_what_a_former_generation_holds_is_free_for_its_model_only_when_it_is_go
     kept = list(reservations_of(OWN, plan, (1,)))
 
     free = free_of(take_stock(a_subject(), h100_facts(4), pods, kept))
-    vacated = free_of(take_stock(a_subject(), h100_facts(4), pods, kept, vacated=True))
+    vacated = free_of(
+        take_stock(a_subject(), h100_facts(4), pods, kept, OwnGpus(vacated=True))
+    )
 
     assert free == {"h100-00": 0, "h100-01": 0, "h100-02": 8, "h100-03": 8}
     assert set(vacated.values()) == {8}
