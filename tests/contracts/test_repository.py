@@ -193,7 +193,7 @@ def test_ci_calls_the_commands_that_the_page_of_the_tests_lists() -> None:
     commands_of_ci = [
         "make test",
         "make test-browser",
-        "make crash-matrix POINTS=40 SEED=14",
+        "make crash-matrix POINTS=24 SEED=14",
         "make test-engine",
         "make demo DEMO=once",
         "make bench-operator-short",
