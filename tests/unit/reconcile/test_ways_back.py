@@ -139,7 +139,9 @@ class TestRevisionsThatAreRefused:
             operator.run(400)
         return operator
 
-    def test_one_that_is_not_taken_is_said_and_kept_when_it_is(self) -> None:
+    def test_a_revision_that_is_refused_is_said_and_kept_once_it_is_let_in(
+        self,
+    ) -> None:
         cluster = Cluster()
         cluster.add_nodes(1)
         operator = until_it_serves(Operator(cluster, {**ONE_NODE}))
@@ -165,7 +167,7 @@ class TestRevisionsThatAreRefused:
             [(1, False), (2, True)],
         )
 
-    def test_one_that_does_not_go_is_said_and_named_until_it_goes(self) -> None:
+    def test_a_revision_whose_deletion_is_refused_is_named_until_it_goes(self) -> None:
         cluster = Cluster()
         cluster.refuses.append(Refuses(kind=DROPPED, message="denied by policy"))
         operator = self.four_specs(cluster)
@@ -212,7 +214,7 @@ class TestARequestForWhatThereIsNot:
         return operator
 
     @pytest.mark.parametrize("request_", ["2", "7@now", "the one before", "-1"])
-    def test_it_is_answered_once_and_said_as_long_as_it_stands(
+    def test_a_request_for_an_unknown_revision_is_answered_once_and_shown_while_it_stands(
         self, request_: str
     ) -> None:
         operator = self.asked(request_)

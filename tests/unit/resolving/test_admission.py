@@ -31,7 +31,7 @@ def sentences(said: Settings, **spec: Any) -> list[str]:
     return []
 
 
-def test_a_variable_is_refused_where_it_stands_and_admitted_by_name() -> None:
+def test_a_forbidden_variable_is_refused_at_its_path_and_admitted_by_name() -> None:
     env = {
         "env": [
             {"name": "NCCL_DEBUG", "value": "INFO"},
@@ -159,7 +159,7 @@ def test_an_image_is_admitted_by_whole_parts_of_its_name(
     )
 
 
-def test_the_image_that_stands_where_nobody_names_one_must_be_admitted_and_that_of_the_defaults_is() -> (
+def test_our_default_image_must_be_admitted_and_that_of_the_administrators_defaults_is() -> (
     None
 ):
     mirror = {"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}
