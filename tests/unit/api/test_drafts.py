@@ -157,7 +157,7 @@ def test_an_architecture_that_the_engine_makes_mtp_layers_of_is_refused() -> Non
 
     assert problem.code == "DraftNotSupported"
     assert (
-        "Glm4MoeForCausalLM is none to vLLM 0.33.0, which makes MTP layers of it"
+        "Glm4MoeForCausalLM is not loaded as one by vLLM 0.33.0, which makes MTP layers of it"
         in (problem.sentence())
     )
 

@@ -486,7 +486,7 @@ def test_a_namespace_beside_another_one_is_refused(
 
     assert main(words) == 2
     assert (
-        "metadata.namespace: 'theirs' is not the namespace of -n, ours; leave one of both out"
+        "metadata.namespace: 'theirs' is not the namespace of -n, ours; leave one of the two out"
         in capsys.readouterr().err
     )
 

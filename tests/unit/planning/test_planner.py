@@ -833,7 +833,7 @@ def test_a_network_that_pods_do_not_reach_is_said_where_it_would_be_used(
         a_pool(nodes=2, network=slow), reach=Reach(mode=mode, missed=a_network(400))
     )
     said = (
-        f"pods do not reach the nodes' 400 Gb/s RDMA: {why}; TCP is planned with, {slow.name} "
+        f"pods do not reach the nodes' 400 Gb/s RDMA: {why}; planned over TCP, {slow.name} "
         "per GPU assumed"
     )
 

@@ -1,4 +1,4 @@
-"""What is gone back to are the pods that were good, whatever another release makes of them."""
+"""A rollback restores the pods that were good, whatever another release makes of them."""
 
 import copy
 import hashlib

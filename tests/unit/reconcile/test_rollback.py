@@ -1,5 +1,5 @@
-"""What all groups have served with is kept, and gone back to: by itself where it is wanted, and
-where somebody asks for it.
+"""Revisions that all groups have served with are kept and restored: by themselves where that is
+wanted, and on request.
 """
 
 from dataclasses import replace

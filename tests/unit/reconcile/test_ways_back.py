@@ -100,7 +100,7 @@ class TestHardwareThatIsGone:
         ask(operator, "1")
         operator.run(SETTLED)
         way_out = (
-            "what runs goes on; change the spec, or have it run with 'kubectl shardwright "
+            "running groups are kept; change the spec, or retry it with 'kubectl shardwright "
             "rollout retry'"
         )
 
@@ -111,7 +111,7 @@ class TestHardwareThatIsGone:
         assert list(operator.cluster.serving()) == ["llama-0"]
         assert set(variables(operator).values()) == {"INFO"}
         assert condition(operator, "Ready")["message"].endswith(
-            f"; this is asked by revision 1, which is gone back to: {way_out}"
+            f"; revision 1, which is being restored, needs this: {way_out}"
         )
         assert condition(operator, "RolledBack")["message"].endswith(
             f" is to run in place of the spec, as asked, and has no place: {way_out}"
@@ -155,8 +155,7 @@ class TestRevisionsThatAreRefused:
         )
         assert condition(operator, "RolledBack")["message"] == (
             "what all groups serve with cannot be kept as a revision: exceeded quota: objects, "
-            "revision 1 is what would be gone "
-            "back to; it is tried again; mend what is named"
+            "a rollback would restore revision 1; it is tried again; mend what is named"
         )
         assert revisions(operator) == [(1, False)]
 
@@ -227,7 +226,7 @@ class TestARequestForWhatThereIsNot:
         )
         assert condition(operator, "RolledBack")["message"].startswith(
             f"metadata.annotations: shardwright.io/rollback-to: '{request_.partition('@')[0]}' "
-            "names no revision that there was when it was set; there are 1; ask for one"
+            "names no revision that existed when it was set; there are 1; ask for an existing one"
         )
 
     def test_a_later_revision_of_that_number_is_not_what_was_asked_for(self) -> None:
