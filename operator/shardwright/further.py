@@ -105,8 +105,8 @@ def most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Re
 
 
 def further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
-    """Return places for further groups of a plan in a room, or why there are none: one template is
-    for all of its groups.
+    """Return places for further groups of a plan in a room, or why there are none: all of its
+    groups have one template.
 
     They are spread beside the groups that the plan has.
     """
@@ -160,7 +160,7 @@ def differences(found: Plan, plan: Plan) -> Iterator[str]:
             f"{plan.architecture}"
         )
     if found.claimed != plan.claimed:
-        yield "GPUs that pods ask for otherwise"
+        yield "GPUs that pods request in another way"
     if plan.host_cache and (
         found.host_cache is None
         or found.host_cache.pod_bytes < plan.host_cache.pod_bytes

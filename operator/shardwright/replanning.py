@@ -61,7 +61,7 @@ class Replanned:
     that is asked for (None: there is).
 
     ``better`` is a plan that would be better than that of the record, ``anew`` the layout and the
-    pool of a plan that were made now.
+    pool of a plan made now.
     """
 
     record: PlanRecord | None

@@ -61,7 +61,9 @@ def sample(name: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", ["llama-405b", "deepseek-v3-rack", "llama-405b-l40s"])
-def test_it_fits_every_screen_in_light_and_dark(tmp_path: Path, name: str) -> None:
+def test_the_report_fits_every_screen_in_light_and_dark(
+    tmp_path: Path, name: str
+) -> None:
     url = report(tmp_path, *sample(name))
 
     async def look(page: Page) -> list[tuple[int, bool, int]]:

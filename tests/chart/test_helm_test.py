@@ -21,7 +21,9 @@ def hooks(control_plane: ControlPlane) -> list[Manifest]:
     )
 
 
-def test_they_are_valid_and_made_for_a_test_alone(hooks: list[Manifest]) -> None:
+def test_the_hooks_of_helm_test_are_valid_and_made_for_a_test_alone(
+    hooks: list[Manifest],
+) -> None:
     for item in hooks:
         kubernetes_validate.validate(item, "1.34.0", strict=True)
 
@@ -95,7 +97,7 @@ def test_no_service_and_no_budget_takes_them_for_the_operators(
     ] == []
 
 
-def test_they_ask_the_port_of_the_probes(
+def test_the_pod_of_helm_test_asks_the_port_of_the_probes(
     control_plane: ControlPlane, hooks: list[Manifest]
 ) -> None:
     service = named(render(control_plane), "Service")

@@ -87,7 +87,7 @@ def notes(cluster: ControlPlane) -> Iterator[str]:
     _remove_kept(cluster)
 
 
-def test_its_pods_run_where_only_restricted_pods_may(
+def test_the_operators_pods_run_where_only_restricted_pods_may(
     cluster: ControlPlane, notes: str
 ) -> None:
     del notes

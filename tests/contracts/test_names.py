@@ -1,5 +1,5 @@
-"""One word, one thing: names of classes, functions and modules, and the glossary that says what
-they mean.
+"""One word, one thing: names of classes, functions, modules and tests, and the glossary that says
+what they mean.
 """
 
 import ast
@@ -23,6 +23,14 @@ TREES = {
 
 ON_THE_WIRE_AND_BELOW: Final = {"Workload", "KvOffload", "Objective"}
 """One thing in two forms: as a resource has it (``api``), and as the planner reads it."""
+
+OPAQUE: Final = re.compile(
+    r"test_(it|they|this|that|its|those|others|nor|setting_it|one_of|one_(that|whose)|so_(is|does))_"
+)
+"""Beginnings that only a file or the test above explains: a failure is read without them."""
+
+TEST_NAME_MAX: Final = 90
+"""Characters of a test's name; assumed: what stays on one line of a report beside its file."""
 
 CORE: Final = ("planning", "layouts", "costs", "hardware", "reconcile", "resolving")
 
@@ -119,6 +127,25 @@ def test_a_word_stands_in_the_glossary_once() -> None:
     )
 
     assert sorted({word for word in words if words.count(word) > 1} - {"word"}) == []
+
+
+def test_a_tests_name_states_its_fact_without_its_file() -> None:
+    assert [f"{file}: {name}" for file, name in _tests() if OPAQUE.match(name)] == []
+
+
+def test_a_tests_name_is_no_longer_than_a_line() -> None:
+    assert [
+        f"{file}: {name}" for file, name in _tests() if len(name) > TEST_NAME_MAX
+    ] == []
+
+
+def _tests() -> Iterator[tuple[Path, str]]:
+    for module in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(
+                node, ast.FunctionDef | ast.AsyncFunctionDef
+            ) and node.name.startswith("test_"):
+                yield module.relative_to(ROOT), node.name
 
 
 def _classes() -> Iterator[Named]:

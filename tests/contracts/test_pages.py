@@ -153,6 +153,15 @@ def test_no_line_is_wider_than_an_editor() -> None:
     assert wide == []
 
 
+def test_every_decision_says_how_it_stands() -> None:
+    decisions = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    assert [
+        page.name
+        for page in decisions
+        if not page.read_text().splitlines()[2].startswith("Status: ")
+    ] == []
+
+
 def test_every_block_says_what_it_is() -> None:
     """What has no language, or another one, would be looked at by no test."""
     kinds = {

@@ -137,7 +137,7 @@ def planned(models: Models, name: str) -> list[str]:
     )
 
 
-def test_a_group_is_planned_on_nodes_to_come_is_pinned_to_what_comes_and_is_not_restarted_for_it(
+def test_a_group_planned_on_nodes_to_come_is_pinned_to_those_that_come_without_a_restart(
     models: Models, autoscaler: Autoscaler, control_plane: ControlPlane
 ) -> None:
     models.create("large", LARGE)
@@ -194,7 +194,7 @@ def _pins(models: Models, name: str) -> list[str]:
     return sorted(term["matchFields"][0]["values"][0] for term in terms)
 
 
-def test_models_that_wait_book_no_more_nodes_than_the_pool_can_have_and_one_that_is_there_comes_first(
+def test_waiting_models_book_existing_nodes_first_and_no_more_than_the_pool_can_have(
     models: Models, autoscaler: Autoscaler, fleet: Fleet
 ) -> None:
     (there,) = fleet(H100, 1, "fixed")

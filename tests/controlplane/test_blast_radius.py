@@ -313,7 +313,7 @@ def another_namespace(control_plane: ControlPlane, name: str) -> Iterator[Models
         control_plane.api.delete(f"/api/v1/namespaces/{namespace}")
 
 
-def test_a_webhook_that_does_not_answer_shows_in_the_status_and_keeps_no_other_namespace_from_its_repair(
+def test_a_silent_webhook_shows_in_the_status_and_delays_no_repair_in_another_namespace(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
     fleet(H100, 3)

@@ -133,7 +133,7 @@ def a_group(namespace: str, replicas: int) -> Manifest:
     }
 
 
-def test_they_hold_what_there_is_while_a_group_comes_changes_and_goes(
+def test_the_caches_hold_what_there_is_while_a_group_comes_changes_and_goes(
     control_plane: ControlPlane, namespace: str, fleet: Fleet
 ) -> None:
     path, api = f"/apis/apps/v1/namespaces/{namespace}/statefulsets", control_plane.api

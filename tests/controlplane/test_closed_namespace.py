@@ -87,7 +87,7 @@ def _missed(cluster: ControlPlane, capsys: pytest.CaptureFixture[str]) -> set[st
     }
 
 
-def test_it_is_named_while_the_others_are_served_and_read_once_its_role_is_back(
+def test_an_unreadable_namespace_is_named_until_its_role_is_back_while_others_are_served(
     cluster: ControlPlane,
     operator: OperatorProcess,
     capsys: pytest.CaptureFixture[str],

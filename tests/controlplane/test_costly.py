@@ -98,7 +98,7 @@ def wait_serving_anew(models: Models, name: str, before: set[str]) -> None:
     models.wait_ready(name, 120)
 
 
-def test_specs_that_cost_too_much_end_as_their_own_condition_while_others_are_planned_and_repaired(
+def test_too_costly_specs_get_a_condition_while_other_models_are_planned_and_repaired(
     models: Models,
     operator: OperatorProcess,
     control_plane: ControlPlane,

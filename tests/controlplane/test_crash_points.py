@@ -33,7 +33,7 @@ def stage(chart: ControlPlane) -> Iterator[on_cluster.Stage]:
     fleet.delete()
 
 
-def test_acts_of_a_life_end_as_ever_though_one_of_their_writes_was_lost_or_the_last_one_of_an_operator(
+def test_acts_of_a_life_end_as_ever_with_a_lost_write_or_an_operator_that_died_at_one(
     stage: on_cluster.Stage,
 ) -> None:
     rng = random.Random(SEED)  # noqa: S311  # guards nothing

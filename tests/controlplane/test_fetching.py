@@ -96,7 +96,7 @@ def the_job(control_plane: ControlPlane, namespace: str, *others: str) -> str:
     return name
 
 
-def test_a_gated_model_is_read_by_who_has_the_token_planned_and_served_and_an_edit_of_its_config_is_not_believed(
+def test_a_gated_model_is_read_with_a_token_and_served_and_an_edit_of_its_config_is_ignored(
     models: Models, control_plane: ControlPlane, namespace: str, fleet: Fleet
 ) -> None:
     control_plane.api.patch(

@@ -79,7 +79,7 @@ def test_each_hostile_object_is_refused_or_answered_and_hurts_nobody_else(
     assert operator.peak_bytes() < LIMIT_BYTES
 
 
-def test_objects_as_large_as_the_api_server_takes_cost_neither_the_lease_nor_more_memory_than_the_chart_gives(
+def test_objects_of_the_largest_size_cost_neither_the_lease_nor_more_memory_than_the_limit(
     control_plane: ControlPlane,
     models: Models,
     hostile: Models,

@@ -84,7 +84,7 @@ def let_pass(models: Models, incident: Manifest, seconds: int) -> None:
     )
 
 
-def test_the_pauses_between_failures_in_a_row_double_up_to_the_longest_which_is_tried_again_for_ever(
+def test_pauses_between_failures_double_up_to_the_longest_which_is_repeated_for_ever(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
     fleet(H100, 2)

@@ -100,7 +100,7 @@ def test_a_deleted_service_comes_back(serving: Models) -> None:
     )
 
 
-def test_a_damaged_plan_of_record_is_set_right_and_made_anew_around_what_runs_when_it_is_deleted(
+def test_a_damaged_plan_of_record_is_repaired_and_a_deleted_one_made_anew_around_what_runs(
     serving: Models,
 ) -> None:
     before, nodes, kept = (

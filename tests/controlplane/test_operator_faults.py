@@ -148,7 +148,7 @@ def test_a_model_without_room_says_what_is_missing_and_starts_when_nodes_come(
         models.wait_ready("second")
 
 
-def test_a_model_that_serves_keeps_serving_and_its_address_while_there_is_no_room_for_another_replica(
+def test_a_model_keeps_serving_at_its_address_while_there_is_no_room_for_another_replica(
     chart: ControlPlane, namespace: str, fleet: Fleet
 ) -> None:
     fleet(H100, 2)

@@ -43,7 +43,7 @@ def lease(chart: ControlPlane) -> Manifest:
     return cast("Manifest", chart.api.get(LEASE)["spec"])
 
 
-def test_a_leader_that_was_stopped_for_long_ends_itself_when_it_wakes_up_and_leaves_the_next_one_alone(
+def test_a_leader_that_was_stopped_for_long_ends_itself_on_waking_and_leaves_the_next_alone(
     chart: ControlPlane,
 ) -> None:
     with OperatorProcess(chart, *SHORT) as first:

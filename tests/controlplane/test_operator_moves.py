@@ -167,7 +167,7 @@ def incident_of(models: Models) -> Manifest:
     return dict(json.loads(annotations["shardwright.io/incident"]))
 
 
-def test_a_group_of_which_one_pod_finds_no_place_for_five_minutes_gives_its_gpus_back_which_is_not_counted(
+def test_a_group_half_placed_for_five_minutes_gives_its_gpus_back_without_spending_its_budget(
     models: Models, fleet: Fleet
 ) -> None:
     fleet(H100, 2)
@@ -208,7 +208,7 @@ def test_a_group_that_finds_no_place_for_five_minutes_goes_where_gpus_are_free(
     assert spare.get("ShardedModel", "large")["status"]["groups"][0]["restarts"] == 0
 
 
-def test_with_replan_always_a_model_that_serves_goes_over_to_a_better_plan_and_a_second_one_within_the_hour_is_only_named(
+def test_replan_always_takes_one_better_plan_an_hour_and_only_names_the_second(
     models: Models, fleet: Fleet
 ) -> None:
     fleet(H100, 1)

@@ -143,7 +143,7 @@ def test_a_leader_whose_connections_all_break_leads_on_and_misses_nothing(
         assert (operator.running(), operator.leads()) == (process, True)
 
 
-def test_a_leader_that_is_cut_off_for_long_ends_itself_and_mends_what_failed_when_it_starts_again(
+def test_a_leader_cut_off_for_long_ends_itself_and_mends_what_failed_after_its_start(
     chart: ControlPlane, namespace: str, fleet: Fleet, proxy: FaultProxy
 ) -> None:
     fleet(H100, 2)

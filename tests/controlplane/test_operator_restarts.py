@@ -119,7 +119,7 @@ def test_the_restart_annotation_restarts_a_group_once_and_status_says_how_long_i
     assert models.get("ShardedModel", "large")["status"]["groups"][0]["restarts"] == 0
 
 
-def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_it_is_restarted(
+def test_a_spent_budget_stops_the_group_with_its_engines_last_words_until_a_restart(
     models: Models, fleet: Fleet, control_plane: ControlPlane, operator: OperatorProcess
 ) -> None:
     fleet(H100, 2)

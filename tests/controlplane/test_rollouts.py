@@ -32,7 +32,7 @@ def pods(models: Models) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_a_canary_is_alone_until_the_partition_is_lowered_and_a_change_that_does_not_come_up_goes_no_further(
+def test_a_canary_is_alone_until_the_partition_is_lowered_and_stops_a_change_that_fails_on_it(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
     fleet("h100-8x-dell-xe9680", 1)
@@ -109,7 +109,7 @@ def serves_with(models: Models, value: str) -> None:
     )
 
 
-def test_a_change_with_which_the_engine_fails_again_and_again_is_taken_back_and_all_groups_serve(
+def test_a_change_with_which_the_engine_keeps_failing_is_taken_back_and_all_groups_serve(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
     fleet("h100-8x-dell-xe9680", 1)

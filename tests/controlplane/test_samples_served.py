@@ -53,7 +53,7 @@ def test_each_sample_becomes_what_it_states(
 
 
 @pytest.mark.parametrize("sample", DEPLOYED, ids=lambda sample: str(sample.name))
-def test_its_pods_run_on_exactly_the_planned_nodes_with_exactly_the_planned_gpus(
+def test_pods_of_a_sample_run_on_exactly_the_planned_nodes_and_gpus(
     served: Models, sample: demo.Sample
 ) -> None:
     plan = served.wait_ready(sample.name)["status"]["plan"]
@@ -67,7 +67,7 @@ def test_its_pods_run_on_exactly_the_planned_nodes_with_exactly_the_planned_gpus
 
 
 @pytest.mark.parametrize("sample", DEPLOYED, ids=lambda sample: str(sample.name))
-def test_its_ranks_differ_in_their_name_and_node_alone(
+def test_ranks_of_a_sample_differ_in_their_name_and_node_alone(
     served: Models, sample: demo.Sample
 ) -> None:
     """The rank comes from the pod's own index: one template, the same command and the same

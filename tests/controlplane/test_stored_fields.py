@@ -62,7 +62,7 @@ def test_every_field_of_every_object_is_stored_as_it_is_sent(
         assert differences(control_plane.api, namespace, runnable()) == {}
 
 
-def test_the_fields_of_native_groups_are_stored_where_their_gates_are_on_and_dropped_where_they_are_off(
+def test_fields_of_native_groups_are_stored_only_where_their_feature_gates_are_on(
     control_plane: ControlPlane, gated: ControlPlane, namespace: str
 ) -> None:
     assert differences(gated.api, "default", (NATIVE,)) == {}

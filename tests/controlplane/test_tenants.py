@@ -215,7 +215,7 @@ def test_labels_annotations_and_owners_of_a_tenant_move_nothing_of_another_names
     control_plane.api.delete(f"/api/v1/namespaces/{evil.namespace}")
 
 
-def test_a_secret_that_a_tenant_makes_before_the_operator_is_never_mounted_and_no_name_is_told_that_he_could_make(
+def test_a_secret_that_a_tenant_makes_first_is_never_mounted_and_names_are_withheld(
     models: Models, fleet: Fleet
 ) -> None:
     fleet(H100, 2)

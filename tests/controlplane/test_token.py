@@ -565,7 +565,7 @@ def test_the_token_does_all_that_the_operator_does(
         assert stored(stolen, pod, MODELS)["metadata"]["name"], name
 
 
-def test_groups_have_the_account_and_the_secrets_that_are_admitted_in_their_namespace_and_no_others(
+def test_groups_have_only_the_account_and_secrets_that_are_admitted_in_their_namespace(
     cluster: ControlPlane, stolen: Api
 ) -> None:
     policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/shardwright-statefulsets"

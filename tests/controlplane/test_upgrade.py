@@ -61,7 +61,7 @@ def wait_taken_over(models: Models, seconds: int, pending: str) -> None:
         models.wait_ready(name)
 
 
-def test_upgrade_downgrade_and_upgrade_restart_no_pod_and_the_next_restart_takes_the_release_on(
+def test_upgrades_and_downgrades_restart_no_pod_and_the_next_restart_takes_the_release_on(
     chart: ControlPlane, fleet: Fleet, namespace: str, tmp_path: Path
 ) -> None:
     fleet(H100, 4)

@@ -24,7 +24,7 @@ def life_of(engine: str) -> dict[str, Chapter]:
 
 @pytest.mark.parametrize("act", life("vLLM"))
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_write_that_is_lost_or_the_last_one_of_an_operator_changes_nothing_of_how_an_act_ends(
+def test_a_lost_write_or_an_operator_that_died_at_one_changes_nothing_of_how_an_act_ends(
     engine: str, act: str
 ) -> None:
     assert [
@@ -36,7 +36,7 @@ def test_a_write_that_is_lost_or_the_last_one_of_an_operator_changes_nothing_of_
 
 @pytest.mark.parametrize("act", life("vLLM"))
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_leader_that_is_stopped_at_a_write_and_wakes_up_when_another_leads_changes_nothing_of_how_an_act_ends(
+def test_a_leader_stopped_at_a_write_until_another_leads_changes_nothing_of_how_an_act_ends(
     engine: str, act: str
 ) -> None:
     assert [

@@ -53,7 +53,7 @@ async def canary() -> tuple[dict[str, list[str]], dict[str, list[str]], list[str
     return before, nodes_by_group(cluster), broken
 
 
-def test_a_group_above_the_partition_finds_a_place_where_one_below_stands_on_nodes_of_its_new_plan() -> (
+def test_a_group_above_the_partition_finds_a_place_although_one_below_stands_on_its_nodes() -> (
     None
 ):
     before, after, broken = asyncio.run(canary())

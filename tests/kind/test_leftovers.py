@@ -119,7 +119,7 @@ def test_the_processes_of_the_daemon_are_all_that_come_of_it() -> None:
     )
 
 
-def test_a_real_process_is_left_until_it_ends_and_an_ended_one_that_nobody_has_waited_for_is_not(
+def test_a_real_process_is_left_until_it_ends_and_a_zombie_is_not(
     tmp_path: Path,
 ) -> None:
     cleared = []

@@ -11,7 +11,9 @@ from tests.kind.cluster import GPUS_PER_NODE, RUNTIME_CLASS, WORKERS, Cluster
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_its_pods_are_ready_and_have_never_been_restarted(kind: Cluster) -> None:
+def test_the_operators_pods_are_ready_and_have_never_been_restarted(
+    kind: Cluster,
+) -> None:
     statuses = [
         status for pod in _pods(kind) for status in pod["status"]["containerStatuses"]
     ]
@@ -33,7 +35,9 @@ def test_helm_test_passes(kind: Cluster) -> None:
     assert release.tested(kind) == release.TESTED
 
 
-def test_it_plans_on_the_nodes_of_the_cluster(kind: Cluster) -> None:
+def test_the_operator_in_its_pod_plans_on_the_nodes_of_the_cluster(
+    kind: Cluster,
+) -> None:
     kind.apply(release.plan_only("planned", "default"))
     try:
         plan = wait_for(

@@ -65,7 +65,7 @@ def quick(group: Served) -> Served:
 
 
 @pytest.mark.parametrize("rank", [LEADER, FOLLOWER])
-def test_a_rank_that_serves_writes_to_its_volumes_only_and_stays_within_what_it_requests_by_default(
+def test_a_serving_rank_writes_to_its_volumes_only_and_stays_within_its_default_requests(
     group: Served, rank: int
 ) -> None:
     options = group.inside(rank, "grep ' / ' /proc/mounts").split()[3].split(",")

@@ -306,7 +306,7 @@ EDITS: dict[str, Callable[[Operator, int], None]] = {
         max_size=3,
     ),
 )
-def test_no_more_groups_are_down_on_purpose_than_allowed_but_one_where_all_that_are_down_wait_for_it(
+def test_groups_down_on_purpose_pass_the_limit_by_one_only_if_all_of_them_wait_for_that_one(
     *,
     shape: str,
     groups: int,
@@ -332,7 +332,7 @@ def test_no_more_groups_are_down_on_purpose_than_allowed_but_one_where_all_that_
     assert_moves_are_drawn(operator)
 
 
-def test_a_second_self_that_is_up_when_a_model_goes_back_takes_over_and_the_others_get_its_former_place() -> (
+def test_a_next_generation_that_is_up_when_a_model_goes_back_takes_over_and_frees_its_place() -> (
     None
 ):
     rollout = {"maxUnavailable": 1, "maxSurge": 1}

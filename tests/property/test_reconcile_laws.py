@@ -86,7 +86,7 @@ events = st.lists(
 @example(
     1, 1, [("nothing", 3, True), ("roll", 3, False), ("nothing", 3, False)]
 )  # its pods have not ended yet
-def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(
+def test_the_reconciler_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(
     pods: int, groups: int, happened: list[tuple[str, int, bool]]
 ) -> None:
     world, revision = World(), 1

@@ -98,7 +98,7 @@ def test_as_many_groups_as_have_room_leave_lost_nodes_and_nobody_else_moves(
     st.integers(1, 6),
     st.dictionaries(st.sampled_from(NODES), st.sampled_from([0, 4, 8]), max_size=3),
 )
-def test_of_a_new_plan_only_the_groups_move_that_cannot_have_their_nodes_and_no_gpu_is_planned_twice(
+def test_only_groups_that_cannot_have_their_nodes_move_and_no_gpu_is_planned_twice(
     tensor: int, held: list[str], wanted: int, taken: dict[str, int]
 ) -> None:
     held = [

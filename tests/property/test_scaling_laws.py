@@ -45,7 +45,7 @@ def harm(operator: Operator, number: int, *, failed: bool) -> None:
         max_size=3,
     ),
 )
-def test_no_serving_group_ends_while_one_that_does_not_serve_stays_and_who_stays_keeps_his_pods(
+def test_scaling_down_ends_serving_groups_last_and_leaves_the_pods_of_the_others_alone(
     history: list[tuple[dict[int, bool], int]],
 ) -> None:
     operator = _serving().fork()

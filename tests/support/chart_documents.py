@@ -26,7 +26,7 @@ from tests.support.builders_chart import CHART, default_of, defaults, described_
 WIDTH: Final = 120
 BEGIN, END = "<!-- values: written by `make generate` -->\n", "<!-- end of values -->\n"
 HEAD: Final = """\
-# What `helm install` takes: each value with what it does and its default. It refuses values that are not here or not so.
+# All values of the chart, with their defaults. Helm refuses unknown values and wrong types.
 # Comments are written from values.schema.json, like the table in README.md, by `make generate`.
 """
 _KUBERNETES: Final = (

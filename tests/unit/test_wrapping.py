@@ -49,6 +49,6 @@ def test_no_line_begins_like_markup() -> None:
     assert lines[1].startswith("to 1. word")
 
 
-def test_what_is_wrapped_stays_as_it_is() -> None:
+def test_wrapping_twice_is_wrapping_once() -> None:
     once = wrapped(f"- {LONG}\n- {LONG}\n\n{LONG}")
     assert wrapped(once) == once

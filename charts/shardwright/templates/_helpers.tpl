@@ -241,7 +241,7 @@ matchConditions:
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]
-# What a model ran when all of it served: made once, read where it is gone back to, the fourth last deleted.
+# What a model ran when all of it served: made once, read when it is restored, the fourth last deleted.
 - apiGroups: [apps]
   resources: [controllerrevisions]
   verbs: [get, create, delete]

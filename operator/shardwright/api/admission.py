@@ -254,7 +254,7 @@ def _check_account(
             path="spec.pod.serviceAccountName",
             what=account,
             limit=f"is not admitted in namespace {namespace}",
-            gap="what a cloud lets its pods do is for the administrator to give away",
+            gap="as only the administrator may admit accounts, which clouds give rights",
             remedy=f"leave it out, or have {account} added to admittedServiceAccounts of the chart",
         )
 
@@ -303,8 +303,8 @@ def _check_keys(
             what=key,
             limit="must be of a domain that is admitted: "
             f"{', '.join(sorted(admission.admitted_pod_keys)) or 'none'}",
-            gap="what runtimes, networks and clouds do at "
-            "its word is for the administrator to give away",
+            gap="as only the administrator may admit keys that "
+            "runtimes, networks and clouds act on",
             remedy="use a key without a domain, or have "
             f"{domain} added to admittedPodKeys of the chart",
         )
@@ -424,6 +424,6 @@ def _not_admitted(
         path=path,
         what=what,
         limit=f"must be one of, or under, {', '.join(sorted(admitted)) or 'none'}",
-        gap="where code and weights come from is for the administrator to say",
+        gap="as only the administrator may admit sources of code and weights",
         remedy=f"use one of these, or have it added to {setting} of the chart",
     )

@@ -59,7 +59,7 @@ class ConditionType(Word):
     ROLLOUT_PENDING = (
         "RolloutPending",
         (
-            "groups keep pods that are rendered otherwise by now: for "
+            "groups keep pods that would be rendered differently now: for "
             "another release, LimitRange or pull policy, or for a canary"
         ),
     )
@@ -159,7 +159,7 @@ class Reason(Word):
     HUB_UNAVAILABLE = ("HubUnavailable", "the hub does not answer; it is asked again")
     HUB_ANSWER_INVALID = (
         "HubAnswerInvalid",
-        "something else than a hub answers in its place",
+        "something other than a hub answers in its place",
     )
     HUB_SETTING_INVALID = (
         "HubSettingInvalid",
@@ -173,7 +173,7 @@ class Reason(Word):
     )
     PLAN_TOO_COSTLY = (
         "PlanTooCostly",
-        "to plan the model takes more CPU time or memory than it may",
+        "planning the model takes more CPU time or memory than it may",
     )
     NAME_CONFLICT = ("NameConflict", "an object of our name belongs to somebody else")
     OBJECT_REFUSED = ("ObjectRefused", "the API server refused a rendered object")
@@ -198,7 +198,7 @@ class Reason(Word):
         "NodesChanged",
         "a planned node is gone or can no longer hold its part",
     )
-    BETTER_PLAN = ("BetterPlan", "a plan that were made now would be better")
+    BETTER_PLAN = ("BetterPlan", "a plan made now would be better")
     API_UNAVAILABLE = (
         "ApiUnavailable",
         "the API server, or a webhook that it asks, fails; it is tried again",
@@ -265,7 +265,7 @@ class Reason(Word):
     ASKED = ("Asked", "somebody has asked for an earlier revision")
     ROLLED_BACK = (
         "RolledBack",
-        "the spec did not come up and was taken back: correct it, or have it tried again",
+        "the spec did not come up and was taken back: correct it, or retry it",
     )
     REVISION_UNKNOWN = (
         "RevisionUnknown",
@@ -273,13 +273,13 @@ class Reason(Word):
     )
     REVISION_UNUSABLE = (
         "RevisionUnusable",
-        "the revision that is gone back to is gone, is not as it was kept, or may not run now",
+        "the revision to restore is gone, is not as it was kept, or may not run now",
     )
     REVISION_REFUSED = (
         "RevisionRefused",
         (
-            "the API server does not take a revision that is to be kept, or does not let one go "
-            "that is kept no more"
+            "the API server refuses to store a revision, or to delete one that is no "
+            "longer kept"
         ),
     )
     IDLE = ("Idle", "nothing to do")

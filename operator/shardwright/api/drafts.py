@@ -156,7 +156,8 @@ def _draft_model_problems(
             code="DraftOfOtherMethod",
             path=f"{path}.{field}",
             what=f"{folder} with {named!r} in its name",
-            limit=f"is no draft model to {engine}, which tells other methods by that",
+            limit=f"is not loaded as a draft model: {engine} "
+            "takes this word in a path for another method",
             remedy="use workload.speculation with method EAGLE3 if it is such a head, else a "
             "folder with another name",
         )
@@ -165,7 +166,7 @@ def _draft_model_problems(
             code="DraftNotSupported",
             path=f"{path}.id",
             what=f"a draft model of {stored.architecture}",
-            limit=f"is none to {engine}, which makes MTP layers of it",
+            limit=f"is not loaded as one by {engine}, which makes MTP layers of it",
             remedy="use a draft model of another architecture, or promptLookup",
         )
     if stored.vocabulary != model.vocabulary:
@@ -214,7 +215,7 @@ def _cache_problems(
                 what=f"the K/V of {one.source}",
                 limit="must be of one kind: keys and values of "
                 "the whole context, in the model's own type",
-                gap="of others it is not known how they share blocks",
+                gap="how other caches share blocks is not known",
                 remedy="use another draft model"
                 if one is stored
                 else "use promptLookup",

@@ -480,14 +480,14 @@ class Status(Shown):
     revisions: list[ShownRevision] | None = Field(
         default=None,
         max_length=3,
-        description="Revisions that all groups served with, newest last: each can be gone back to.",
+        description="Revisions that all groups served with, newest last: each can be restored.",
         json_schema_extra=_LIST,
     )
     surplus_revisions: list[ShortWord] | None = Field(
         default=None,
         max_length=8,
-        description="Digests of revisions that are kept no "
-        "more and that the API server has not let go yet.",
+        description="Digests of revisions that are no longer kept and that the API server has "
+        "not deleted yet.",
         json_schema_extra=_LIST,
     )
     groups: list[ShownGroup] | None = Field(

@@ -73,7 +73,7 @@ class PlanRecord:
     the one that serves. ``sought`` say how groups ask for nodes that were still to come, also when
     they stand on real ones by now. ``engine_version`` is that of the engine if the spec leaves it
     open (empty: it does not; None: the release that made the plan did not say). ``serial`` goes up
-    with every record that is written of a resource: an earlier one that comes back is told by it.
+    with every record that is written of a resource: it shows an earlier one that comes back.
     ``rejected`` is the hash of the spec's pods with which a group did not come up that is gone
     since (empty: there is none). ``improved_at`` is when a plan last took the place of one that
     served because it was better (None: none has). ``rollback`` is the revision that is run instead

@@ -206,7 +206,7 @@ def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
         path="spec.pod.runtimeClassName",
         what=name,
         limit=f"must be one of {', '.join(sorted(settings.runtime_classes)) or 'none'}",
-        gap="what a container sees of its node is for the administrator to say",
+        gap="as only the administrator may admit what a container sees of its node",
         remedy=f"leave it out, or have {name} added to {RUNTIME_CLASSES} of the chart",
     )
 
@@ -224,8 +224,8 @@ def check_executor(own: Spec, settings: Settings) -> Iterator[Problem]:
         path="spec.engine.executor",
         what=str(name),
         limit=f"must be {' or '.join(sorted({NATIVE, *settings.executors}))}",
-        gap="a Ray cluster runs the code of whoever reaches "
-        "it, which is for the administrator to admit",
+        gap="as only the administrator may admit Ray, whose "
+        "cluster runs the code of whoever reaches it",
         remedy=f"leave it out, or have {name} added to {EXECUTORS} of the chart",
     )
 
@@ -255,7 +255,7 @@ def check_priority_class(
         path="spec.pod.priorityClassName",
         what=name,
         limit=f"{limit} in namespace {namespace}",
-        gap="who goes first is for the administrator to say",
+        gap="as only the administrator may let pods go first",
         remedy=f"leave it out, or have {name} added to {PRIORITY_CLASSES} of the chart",
     )
 
@@ -506,7 +506,7 @@ def _limits(limits: object) -> Iterable[Problem]:
                 yield _wrong(
                     f"{NAMESPACE_LIMITS}.{namespace}.{name}",
                     count,
-                    "must be a whole number from 0 on",
+                    "must be a whole number, 0 or more",
                 )
 
 

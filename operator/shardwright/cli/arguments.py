@@ -142,7 +142,7 @@ class Parser(argparse.ArgumentParser):
         """End the process with a complaint of one line.
 
         Raises:
-            UsageExit: always; who reads documents is told by it as well.
+            UsageExit: always; readers of documents get it as well.
         """
         problem = Problem(
             code="NotAllowed", what=message, remedy=f"see '{self.prog} --help'"
@@ -319,7 +319,7 @@ def _add_size(commands: Commands) -> None:
     there.add_argument(
         "--settings",
         metavar="FILE",
-        help="what holds for all models, prices of GPUs among it",
+        help="settings for all models, prices of GPUs among them",
     )
     _add_output(
         command,

@@ -142,12 +142,12 @@ def _add_diff(commands: Any, add: AddCommand) -> None:
     command.add_argument(
         "--operator-version",
         metavar="VERSION",
-        help="answer only as this release; a program renders as its own",
+        help="fail unless this program is of that release",
     )
     command.add_argument(
         "--settings",
         metavar="FILE",
-        help="what holds for all models, as for plan",
+        help="settings for all models, as for plan",
     )
     _add_output(command, ("text", "json", "yaml"))
     add_namespace(command)

@@ -57,7 +57,7 @@ def _of_model(arguments: Namespace) -> Iterator[Problem]:
             code="NotTogether",
             path="MODEL",
             what=f"the model {model} is named beside -f",
-            remedy="give one of both",
+            remedy="give one of the two",
         )
     elif is_file(model):
         yield Problem(
@@ -211,7 +211,7 @@ def _of_server(arguments: Namespace) -> Iterator[Problem]:
             path=path,
             what=what,
             limit=limit,
-            remedy="leave one of both out",
+            remedy="leave one of the two out",
         )
 
 

@@ -21,7 +21,7 @@ FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "--certificate-authority",
         "FILE",
-        "certificates of who may sign the API server's",
+        "certificates of the authorities that may sign the API server's",
     ),
     ("--client-certificate", "FILE", "certificate to show to the API server"),
     ("--client-key", "FILE", "its key"),
@@ -91,7 +91,7 @@ def _add_conditions(group: ArgumentGroup) -> None:
     group.add_argument(
         "--insecure-skip-tls-verify",
         action="store_true",
-        help="do not check the API server's certificate: anybody may be it",
+        help="do not check the API server's certificate: anybody can pose as it",
     )
     group.add_argument(
         "--request-timeout",
@@ -131,7 +131,7 @@ class PlannedByServer(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Take one of both."""
+        """Take one of the two."""
         if values is None:
             namespace.by_operator = True
         elif isinstance(values, str) and values.startswith(("http://", "https://")):

@@ -35,7 +35,7 @@ SHOWN_VALUE: Final = 60
 FATES: Final[Mapping[Fate, str]] = {
     Fate.STAYS: "stays",
     Fate.RESTARTS: "restarts",
-    Fate.BESIDE: "is made anew beside itself",
+    Fate.BESIDE: "starts anew beside its running pods",
     Fate.KEEPS: "keeps its pods",
     Fate.STARTS: "starts",
     Fate.ENDS: "ends",
@@ -190,12 +190,12 @@ def _notes(difference: ModelDifference) -> Iterator[str]:
     ]
     if waits:
         yield (
-            "Fields of groups that stay are taken on with their next restart, whatever that is for."
+            "Groups that stay take changed fields on with their next restart, whatever its cause."
         )
     if any(group.fate is Fate.BESIDE for group in difference.rehearsed.groups):
         yield (
-            "A group is made anew beside itself where GPUs are free when its turn comes; else "
-            "it restarts."
+            "A group starts anew beside its running pods where GPUs are free when its turn "
+            "comes; else it restarts."
         )
     if difference.rehearsed.restarts:
         yield (

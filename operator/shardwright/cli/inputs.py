@@ -42,7 +42,7 @@ def read_sources(files: Iterable[str]) -> tuple[Given, ...]:
     """Return all objects of files and folders in the order given; ``-`` is stdin.
 
     Raises:
-        InputError: a file cannot be read or holds something else than Kubernetes objects.
+        InputError: a file cannot be read or holds something other than Kubernetes objects.
     """
     with _collector_paused():
         return tuple(

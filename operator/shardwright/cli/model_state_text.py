@@ -1,6 +1,6 @@
 """How models stand, in words and as data.
 
-How far a start is, is told by its time alone: nobody counts bytes.
+A start shows how long it has taken, not how far it is: nobody counts bytes.
 """
 
 from collections.abc import Iterator, Sequence

@@ -28,7 +28,7 @@ def placed_in(
                     code="NotTogether",
                     path="metadata.namespace",
                     what=what,
-                    remedy="leave one of both out",
+                    remedy="leave one of the two out",
                 )
             ]
         )

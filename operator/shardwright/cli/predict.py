@@ -107,7 +107,7 @@ def _parsed(line: str, number: int) -> Mapping[str, Any]:
     except json.JSONDecodeError as error:
         gap = f"and is not valid JSON at character {error.pos + 1:,}"
     except (ValueError, RecursionError):
-        gap = "and has a number too long, or parts too deep in each other"
+        gap = "and has a number too long, or parts nested too deeply"
     if isinstance(found, Mapping):
         return found
     limit = "must be a JSON object"

@@ -220,7 +220,7 @@ def _changes(
         yield "the model's config"
     if before.engine_version != now.engine_version:
         yield "the engine's version"
-    replicas = now.plan.layout.replicas  # how many there are is not gone back to
+    replicas = now.plan.layout.replicas  # going back leaves their number alone
     if replace(before.plan.layout, replicas=replicas) != now.plan.layout:
         yield "the layout"
 

@@ -125,8 +125,8 @@ def _list(call: Call, text: bytes) -> dict[str, Any] | None:
 
 
 def _pieces(text: bytes) -> Iterator[bytes]:
-    """Yield a text piece by piece: as characters a whole page takes four times its bytes where one
-    of them is rare.
+    """Yield a text piece by piece: decoded at once, a whole page takes four bytes a character as
+    soon as one of them lies outside the BMP.
     """
     return (
         text[start : start + PIECE_BYTES] for start in range(0, len(text), PIECE_BYTES)

@@ -229,7 +229,7 @@ class Lines:
             BrokenError: the last line is not complete.
         """
         if self._size:
-            raise BrokenError("it ends in the midst of an event")
+            raise BrokenError("it ends in the middle of an event")
 
     def feed(self, chunk: bytes) -> Iterator[Any]:
         """Yield each line that this completes, decoded or :class:`Unreadable`.

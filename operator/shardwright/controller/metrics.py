@@ -175,7 +175,7 @@ class Metrics:
         )
         self._turn_waits = Histogram(
             "shardwright_turn_wait_seconds",
-            "Time for which a model waited for its turn at what one at a time may have.",
+            "Time for which a model waited for its turn where one is served at a time.",
             ("at",),
             registry=registry,
             buckets=API_BUCKETS,
@@ -228,7 +228,7 @@ class Metrics:
         )
         self._unfinished = Gauge(
             "shardwright_queue_unfinished_seconds",
-            "How long the looks that go on have taken, together.",
+            "How long all looks under way have taken so far, together.",
             registry=registry,
         )
         self._delayed = Gauge(
@@ -328,7 +328,7 @@ class Metrics:
         self._pending = new(
             "model_groups_rollout_pending",
             "Groups whose pods another release rendered, or for another LimitRange, and which "
-            "would be rendered otherwise now.",
+            "would be rendered differently now.",
         )
         self._lives_of_groups()
 

@@ -501,8 +501,8 @@ def _signing_keys(options: Options) -> Watched[SigningKeys]:
     )
     if options.signing_keys_file is None:
         log.warning(
-            "there is no key (--signing-keys-file): plans of record are not signed, and believed "
-            "where they agree with all else"
+            "there is no key (--signing-keys-file): plans of record are not signed, and used "
+            "where they agree with the cluster"
         )
         return keys
     try:

@@ -125,8 +125,8 @@ class Planner:
         """Read the settings for the first time: a model that runs must not lose its defaults to a
         broken file.
 
-        What they state of GPUs, nodes and pools holds as long as this process runs: what it knows
-        of nodes would else be of several makings.
+        What they state of GPUs, nodes and pools holds as long as this process runs: otherwise its
+        nodes would have been read by different settings.
 
         Raises:
             InputError: the file cannot be used.

@@ -253,8 +253,9 @@ class Queue:
         """Ask for a look at a key that is worked on after a pause, which doubles with every
         failure; return it, in seconds.
 
-        A request of meanwhile waits as long, except for a change that no look has seen: a broken
-        model waits no longer for one. ``least_seconds`` is the API server's own demand.
+        Requests that arrived meanwhile wait as long, too, unless they tell of a change that no look
+        has seen. A broken model waits no longer than until its last change is due.
+        ``least_seconds`` is the API server's own demand.
         """
         self._retries += 1
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)

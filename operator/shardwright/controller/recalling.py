@@ -36,8 +36,8 @@ from shardwright.resolving.subject import Subject
 class Recalling:
     """Reads on where a look needs more than the caches have.
 
-    The resolution of a revision is kept as long as it is run, of as many models as there is room
-    for: of others it is read anew.
+    The resolution of a revision is kept as long as it is run, for as many models as there is room;
+    for further ones it is read anew.
     """
 
     def __init__(self, client: Client, planner: Planner, reading: Reading) -> None:

@@ -56,8 +56,8 @@ class Resync:
 
         Raises:
             ApiError: a LIST has failed, or a plan of record could not be read; the former knowledge
-                stands. Of a namespace that is named and not ours to see, too, but the others do not
-                wait for it.
+                stands. That holds for a named namespace that may not be read, too, but the
+                others do not wait for it.
         """
         async with self._listing:
             ending, hidden = 0, []

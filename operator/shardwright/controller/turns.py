@@ -22,12 +22,12 @@ s, of the 30 s that a look may take.
 """
 
 FORGOTTEN_SECONDS: Final = 0.001
-"""Who has had less lately counts as one that had nothing."""
+"""A namespace that has had less lately counts as one that had nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Who waits for a turn: the urgency, whether it is the first of its namespace, and when it
+    """One that waits for a turn: the urgency, whether it is the first of its namespace, and when it
     came.
     """
 

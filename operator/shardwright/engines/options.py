@@ -125,7 +125,7 @@ def _missing(path: str, reason: str, tables: Tables) -> Problem:
         code="EngineFeatureMissing",
         path=path,
         what=path,
-        limit=f"cannot be said to {tables.engine}",
+        limit=f"cannot be passed to {tables.engine}",
         gap=reason,
         remedy="leave it out, or use engine.name: vLLM",
     )
@@ -402,6 +402,6 @@ def _no_table(name: str, version: str, tables: Tables) -> Problem:
         path=name,
         what=f"the options of {tables.engine} {version}",
         limit="are not known to this release",
-        gap="so that only what a plan needs can be said to it",
+        gap="which therefore passes only the options that a plan needs",
         remedy=f"leave it out or use {tables.engine} {' or '.join(tables.versions)}",
     )

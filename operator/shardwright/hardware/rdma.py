@@ -94,7 +94,7 @@ def reach(
     lacking = _lacking(offered, wanted)
     reached = wanted.mode is not RdmaMode.NONE and not lacking
     if wanted.mode is RdmaMode.AUTO:
-        # Who states the rate of a network is believed that pods reach it.
+        # A stated rate of the network implies that pods reach it.
         reached = bool(offered) or network.basis == "stated"
     if reached or not is_rdma(network):
         devices = {RdmaMode.AUTO: offered, RdmaMode.EXPLICIT: wanted.devices}.get(

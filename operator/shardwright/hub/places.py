@@ -105,7 +105,7 @@ def _token(environment: Mapping[str, str], home: Path) -> str | None:
         token, source = _kept(kept), str(kept)
     if token and not _TOKEN.fullmatch(token):
         raise _invalid(
-            source, "holds something else than a token", "put the token alone there"
+            source, "holds something other than a token", "put the token alone there"
         )
     return token or None
 

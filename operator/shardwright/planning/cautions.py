@@ -339,9 +339,9 @@ def _speculation(
     brings = replace(request.workload, draft_tokens=drafted).tokens_per_step
     most = loses_from(best, request, model, traits)
     if most is None:
-        until = "at no load that fits does a token take longer than without"
+        until = "a token takes no longer than without at any load that fits"
     elif most == 1:
-        until = "at every load a token takes longer than without"
+        until = "a token takes longer than without at every load"
     else:
         until = f"from {most:,} requests in flight on a token takes longer than without"
     yield (
@@ -480,7 +480,7 @@ def _missed_network(candidate: Candidate) -> Iterator[str]:
         else "the nodes offer no RDMA resource (docs/howto/network.md)"
     )
     yield (
-        f"pods do not reach the nodes' {missed.name}: {why}; TCP is planned with, "
+        f"pods do not reach the nodes' {missed.name}: {why}; planned over TCP, "
         f"{pool.network.name}"
         " per GPU assumed"
     )

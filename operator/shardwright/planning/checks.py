@@ -341,8 +341,8 @@ def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
     problem = Problem(
         code="KvCachePinTooLarge",
         what=f"{format_bytes(pinned_bytes)} of K/V per GPU",
-        limit=f"must be at most {format_bytes(room)}: weights, buffers and what they may be off "
-        "by take the rest",
+        limit=f"must be at most {format_bytes(room)}: weights, buffers and their margin of "
+        "error take the rest",
         gap=f"{format_bytes(missing)} short",
         remedy=f"lower it to {room:,} or less, or leave "
         "it out: the plan then says how much there is",

@@ -119,8 +119,8 @@ def _paying(
     """Return the rank from the first layout that its nodes pay for; all of it where none that does
     as much for the load does.
 
-    Who wants the least time, or cannot be served at all, gets no layout over several nodes that
-    replicas inside nodes beat: more of them can be had any time.
+    A request for the least time, or one that cannot be served at all, gets no layout over several
+    nodes that replicas inside nodes beat: more of those can be had any time.
     """
     first, goal = ranked[0], scale.request.objective.optimize_for
     if scale.request.space.fill or not (

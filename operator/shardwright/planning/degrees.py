@@ -266,7 +266,7 @@ def _unsayable_problems(
     if layout.context > 1 and not traits.cuts.shares_context:
         yield _context(
             f"context {layout.context}",
-            f"is nothing that {traits.name} can be told",
+            f"is no option of {traits.name}",
             "use context 1",
         )
     if (
@@ -278,8 +278,8 @@ def _unsayable_problems(
             code="AttentionDataExcludesTensor",
             path=_ATTENTION_DATA,
             what=f"attention data {layout.attention_data} beside tensor {layout.tensor}",
-            limit=f"is nothing that {traits.name} can be told: it keeps the attention whole on "
-            "every rank, or on none",
+            limit=f"cannot be combined in {traits.name}: "
+            "attention is whole on every rank or on none",
             remedy="use tensor 1 or attention data 1",
         )
     if (

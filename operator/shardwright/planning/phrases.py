@@ -108,13 +108,12 @@ def uncounted_sentence(names: Sequence[str]) -> str:
     """Return in words that an engine is told what no plan counts.
 
     >>> uncounted_sentence(["enable-eplb"])
-    'spec.engine.args.enable-eplb is not counted: what it changes of memory and speed is not known, and the bands are twice as wide'
+    'spec.engine.args.enable-eplb is not counted: its effect on memory and speed is not known, and the bands are twice as wide'
     """  # noqa: E501 - a sentence as it is said
-    it, are = ("it", "is") if len(names) == 1 else ("they", "are")
-    changes = "changes" if len(names) == 1 else "change"
+    its, are = ("its", "is") if len(names) == 1 else ("their", "are")
     listed = ", ".join(f"spec.engine.args.{name}" for name in names)
     return (
-        f"{listed} {are} not counted: what {it} {changes} of memory and speed is not known, "
+        f"{listed} {are} not counted: {its} effect on memory and speed is not known, "
         "and the bands are twice as wide"
     )
 

@@ -197,8 +197,8 @@ def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[
         )
     else:
         yield (
-            f"{cut} answers sooner, but not than replicas inside nodes would on "
-            "as many GPUs."
+            f"{cut} answers sooner, but on as many GPUs replicas inside nodes would "
+            "answer sooner still."
         )
 
 

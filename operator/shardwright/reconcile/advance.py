@@ -7,8 +7,8 @@ left to do::
                ▲                          │
                └── a second place for a group that serves and is to restart
 
-A model that has gone back to an earlier revision is looked at as if its spec said that, and all
-else follows by itself: which groups change, how they take turns, and the fate of the plan.
+A model that has gone back to an earlier revision is treated as if its spec were that revision;
+everything else follows: which groups change, how they take turns, and the fate of the plan.
 
 Running groups are left alone by anything that is not a valid, placed, deployable plan for the spec
 as it is, and they are kept alive meanwhile: a group that breaks starts again as it was.

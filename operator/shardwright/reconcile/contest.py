@@ -1,5 +1,5 @@
-"""Who keeps setting our objects back? After so many repairs of one object it is repaired now and
-then only.
+"""Objects of ours that somebody keeps setting back: after so many repairs one is repaired only now
+and then.
 """
 
 from collections.abc import Mapping, Sequence

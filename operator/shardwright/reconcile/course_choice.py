@@ -3,7 +3,7 @@
 It follows from the plan of record, which holds the decision, and from an annotation of the
 resource. The decision ends when the spec changes.
 
-How an earlier revision is kept and read is in ``revisions``, and which one may not be gone back to
+How an earlier revision is kept and read is in ``revisions``, and which one may not be restored
 in ``holds``.
 """
 
@@ -119,7 +119,7 @@ def _asked(
 
 
 def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
-    """Return the revision that is gone back to, as it would run; only which one it is where it has
+    """Return the revision to restore, as it would run; only which one it is where it has
     not been read yet.
     """
     if seen.former and seen.former.hash == rollback.to:
@@ -201,15 +201,16 @@ def _unknown(wanted: str, revisions: tuple[Revision, ...]) -> Problem:
     return Problem(
         code="RevisionUnknown",
         what=f"{ROLLBACK_TO}: '{wanted}'",
-        limit=f"names no revision that there was when it was set; there are {there}"
+        limit=f"names no revision that existed when it was set; there are {there}"
         if there
         else _NONE_YET,
-        remedy="ask for one that there is with 'kubectl shardwright rollout undo NAME "
+        remedy="ask for an existing one with 'kubectl shardwright rollout undo NAME "
         f"--to-revision N', or for {SPEC}",
         path="metadata.annotations",
     )
 
 
 _NONE_YET: Final = (
-    "names none; there are none yet, as the model has never served with all groups"
+    "names no revision: there is none yet, as the model has never served with all "
+    "groups"
 )

@@ -259,7 +259,10 @@ def _without_words(job: str, reason: str) -> Problem:
 
 
 def _damaged(job: str) -> Problem:
-    what, limit = f"the pod of Job {job}", "has left what is none of our messages"
+    what, limit = (
+        f"the pod of Job {job}",
+        "has left something that is not one of our messages",
+    )
     return Problem(
         code="ConfigFetchFailed",
         path=PATH,

@@ -68,7 +68,7 @@ class Findings:
     unless a revision is run. ``distrusted`` is why a plan of record was not believed a while ago,
     ``barred`` why the pods of a new plan are not let in. ``most_moving`` is how many groups may be
     down on purpose for the sake of all models. ``rollback`` is the revision that runs instead of
-    the spec, ``rollback_problem`` why a requested one is not gone back to, ``history_problem`` why
+    the spec, ``rollback_problem`` why a requested one is not restored, ``history_problem`` why
     the serving state is not kept as a revision. ``alpha_groups``: its PodGroups are of an API that
     the next release of Kubernetes does not have. ``unread`` are watched namespaces of which
     something was never read.
@@ -114,12 +114,12 @@ class Findings:
 
     @property
     def of_going_back(self) -> tuple[Problem, ...]:
-        """Return why something is not gone back to, or could not be later."""
+        """Return why a revision is not restored, or could not be later."""
         return tuple(filter(None, (self.rollback_problem, self.history_problem)))
 
     @property
     def revision_number(self) -> int | None:
-        """Return the number of the revision that is gone back to, None if none is, or the status
+        """Return the number of the revision to restore, None if none is, or the status
         does not say.
         """
         revision = self.rollback[1] if self.rollback else None

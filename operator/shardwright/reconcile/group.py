@@ -36,7 +36,7 @@ class LifeRules:
     annotation, or empty.
 
     ``keeps_templates``: pods stay as they are where the same is asked for and only another release
-    would render them otherwise. ``makes_earlier``: pods of an earlier release are gone back to,
+    would render them otherwise. ``makes_earlier``: pods of an earlier release are restored,
     which a group with others gets at once where it does not serve. ``min_ready_seconds`` is how
     long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
     may take to become ready on its nodes (None: nobody knows). Groups below the number

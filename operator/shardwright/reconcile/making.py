@@ -1,5 +1,5 @@
 """How the pods of a plan are made here and now: with what is found out where they are made, and as
-another release had made those of a revision that is gone back to.
+another release had made those of a revision that is restored.
 
 Decides nothing: which revision and which record it is about has been found before.
 """
@@ -36,7 +36,7 @@ def earlier_of(
     subject: Subject,
     record: PlanRecord,
 ) -> Earlier | None:
-    """Return the pods of the revision that is gone back to, where another release had made them."""
+    """Return the pods of the revision to restore, where another release had made them."""
     former = seen.former
     if former is None or former.subject is not subject:
         return None

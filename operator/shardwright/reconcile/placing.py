@@ -205,7 +205,7 @@ def _serves(known: Known, record: PlanRecord | None) -> bool:
 
 
 def _is_former(seen: Seen, subject: Subject) -> bool:
-    """Return whether it is a revision that is gone back to, with a plan of its own."""
+    """Return whether it is a revision to restore, with a plan of its own."""
     return (
         seen.former is not None
         and seen.former.subject is subject

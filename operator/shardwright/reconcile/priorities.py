@@ -62,6 +62,6 @@ class Priorities:
             what=f"PriorityClass {name}",
             limit="does not exist in this cluster",
             gap="the API server refuses its pods",
-            remedy="create it, name one that there is "
+            remedy="create it, name an existing one "
             f"(kubectl get priorityclass), or leave {PATH} out",
         )

@@ -450,8 +450,8 @@ def _rollback(seen: Seen) -> tuple[Rollback, Revision | None] | None:
 
 
 def _history_problem(seen: Seen, outcome: Outcome) -> Problem | None:
-    """Return why a revision is not kept, or one that is kept no more does not go; None if all is
-    well.
+    """Return why a revision is not kept, or one that is no longer kept is not deleted; None if
+    all is well.
     """
     revisions = revisions_of(seen.resource.status)
     refused = (

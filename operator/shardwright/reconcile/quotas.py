@@ -328,7 +328,7 @@ def _beyond(limit: Range, item: Amounts) -> Iterator[Problem]:
 
 def _stated(has: Decimal | None) -> str:
     return (
-        "of the pods of the plan none is stated"
+        "the pods of the plan state none"
         if has is None
         else f"the pods of the plan have {_said(has)}"
     )
@@ -367,7 +367,7 @@ def _exceeded(
 ) -> Problem:
     meanwhile = "it holds no GPU"
     if runs:
-        meanwhile = "what runs goes on"
+        meanwhile = "running groups are kept"
     return Problem(
         code="QuotaExceeded",
         what=f"ResourceQuota {quota.name}",

@@ -98,7 +98,7 @@ def not_ours(name: str, limit: str) -> Problem:
         code="PlanRecordRefused",
         what=f"ConfigMap {name}",
         limit=limit,
-        gap="so it is believed only as far as it agrees with all else, and written again",
+        gap="so only what agrees with the cluster is used, and the operator writes it again",
         remedy="leave it to the operator; the audit log of the API server says who wrote it",
     )
 

@@ -207,7 +207,7 @@ def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
     for name in {node for group in plan.groups for node in group} - standing:
         node = known.nodes.get(name)
         if node is None:
-            return f"names node {name}, which there is not"
+            return f"names node {name}, which does not exist"
         if not isinstance(node, NodeFacts):
             continue
         if node.resource != plan.resource or node.gpus < plan.gpus_per_node:
@@ -216,7 +216,7 @@ def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
                 f" {node.resource}"
             )
         if node.claimed != plan.claimed:
-            return f"asks for the GPUs of node {name} otherwise than pods have to"
+            return f"requests the GPUs of node {name} in a way that pods cannot"
     return None
 
 
@@ -241,7 +241,7 @@ def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
             SOUGHT
         )
         if seeking.get(root) != sought:
-            return f"has StatefulSet {live['metadata']['name']} ask for nodes otherwise"
+            return f"has StatefulSet {live['metadata']['name']} ask for nodes in another way"
         if planned_nodes(live) != places.get(root) and sought is None:
             return f"has StatefulSet {live['metadata']['name']} on other nodes"
         if (
@@ -329,7 +329,7 @@ def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:
     try:
         would_show = plan_status(record.report())
     except (ValueError, ArithmeticError):
-        return "says what no plan says"
+        return "has values that no plan has"
     if not known.serial or "layout" not in known.shown:
         return None
     differs = (

@@ -175,7 +175,7 @@ def revision_refused(refusal: Refusal, newest: int | None) -> Problem:
     if isinstance(refusal.write, DropRevision):
         what, limit = (
             f"ControllerRevision {refusal.write.name}",
-            f"is kept no more and cannot be deleted: {refusal.message}",
+            f"is no longer kept and cannot be deleted: {refusal.message}",
         )
         return Problem(
             code="RevisionRefused",
@@ -186,7 +186,7 @@ def revision_refused(refusal: Refusal, newest: int | None) -> Problem:
     gap = (
         "there is nothing to go back to"
         if newest is None
-        else f"revision {newest} is what would be gone back to"
+        else f"a rollback would restore revision {newest}"
     )
     return Problem(
         code="RevisionRefused",
@@ -249,8 +249,8 @@ def internal_error(raised: str) -> Problem:
     return Problem(
         code="InternalError",
         what=f"the operator failed on this model because of a bug of its own ({raised})",
-        remedy="what runs goes on, and the operator tries again; please report it, the log has the "
-        "details",
+        remedy="running groups are kept, and the operator tries again; "
+        "please report it, the log has the details",
     )
 
 

@@ -45,7 +45,7 @@ HISTORY_MAX: Final = 3
 """How many of them are kept. Basis: chosen; the one that runs, and two to go back to."""
 
 SURPLUS: Final = "surplusRevisions"
-"""Field of the status that names, by their digests, those that are kept no more and could not be
+"""Field of the status that names, by their digests, those that are no longer kept and could not be
 deleted yet.
 """
 
@@ -483,7 +483,7 @@ def as_kept(found: Former, revision: Revision) -> Former:
 
 
 def unusable(number: int | None, limit: str) -> Problem:
-    """Return the problem of a revision that cannot be gone back to."""
+    """Return the problem of a revision that cannot be restored."""
     return Problem(
         code="RevisionUnusable",
         what="the revision to go back to" if number is None else f"revision {number}",

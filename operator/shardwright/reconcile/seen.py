@@ -205,7 +205,7 @@ class Seen:
         answers: The planner's answers in this look, or why it has none.
         recorded: Plans of record that were written in this look, and the result of each.
         course: Whether the spec itself is run, as found in this look.
-        former: The revision that is gone back to, if it was asked for.
+        former: The revision to restore, if it was asked for.
         told: The resource's request, word for word, if it was asked for.
         outcome: The outcome of writing everything else.
     """

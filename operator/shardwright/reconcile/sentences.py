@@ -70,8 +70,8 @@ _WORDS: Final = {
 }
 
 NO_PLACE_ASKED: Final = (
-    "what runs goes on; change the spec, or have it "
-    "run with 'kubectl shardwright rollout retry'"
+    "running groups are kept; change the spec, or "
+    "retry it with 'kubectl shardwright rollout retry'"
 )
 """What is done for a revision that has no place, and how that ends."""
 
@@ -178,7 +178,7 @@ def rollback_sentence(
         "" if placed else "; no nodes are free for it, so the groups that run are kept"
     )
     mend = "change the spec" if of_release else "correct the spec"
-    again = f"{mend}, or have it tried again with 'kubectl shardwright rollout retry'"
+    again = f"{mend}, or retry it with 'kubectl shardwright rollout retry'"
     return f"{runs}, with which {rollback.group} {why}{said}{without}; {again}"
 
 
@@ -191,9 +191,9 @@ def no_place_sentence(number: int | None) -> str:
     """Return that it is a revision which has no place, and when that ends.
 
     >>> no_place_sentence(1).partition(":")[0]
-    'this is asked by revision 1, which is gone back to'
+    'revision 1, which is being restored, needs this'
     """
-    return f"this is asked by {revision_named(number)}, which is gone back to: {NO_PLACE_ASKED}"
+    return f"{revision_named(number)}, which is being restored, needs this: {NO_PLACE_ASKED}"
 
 
 def better_sentence(found: Better) -> str:

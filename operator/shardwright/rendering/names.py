@@ -220,9 +220,9 @@ def made_secret(base: str, content: str, uid: str, seed: str = "") -> str:
     name has another one.
 
     A Secret of ours that is still being deleted cannot be told from a new one: nobody reads
-    Secrets. For the same reason nobody else may know the name before it exists: who does not know
-    the ``seed``, and not each other name that follows from it, cannot work it out. Without a seed
-    it follows from the uid, which everybody sees.
+    Secrets. For the same reason nobody else may know the name before it exists: it cannot be
+    derived without the ``seed``, nor from other names made with it. Without a seed it follows from
+    the uid, which everybody sees.
 
     >>> made_secret("llama", "ssh", "9b1f")
     'llama-ssh-08ce5a20d3'

@@ -212,7 +212,7 @@ def test_qwen3_235b_in_fp8_starts_at_tensor_8_with_and_without_whole_experts(
 class TestDeepSeekV3InFp8:
     """671 B parameters, 256 experts, latent attention."""
 
-    def test_16_h200_are_two_replicas_as_every_token_would_cross_the_network_to_one_wide_expert_group(
+    def test_16_h200_are_two_replicas_rather_than_one_wide_expert_group_over_the_network(
         self,
     ) -> None:
         """256 requests in flight, Throughput, the whole of 16 GPUs."""
@@ -268,7 +268,7 @@ class TestDeepSeekV3InFp8:
 class TestLlama8BOnOneL4:
     """BF16, 24 GB: 15 GiB of weights leave little for K/V."""
 
-    def test_it_runs_what_it_holds_says_that_the_rest_queues_and_names_fp8(
+    def test_llama_8b_on_one_l4_runs_what_fits_and_names_fp8(
         self,
     ) -> None:
         plan = _plan(

@@ -95,7 +95,7 @@ def test_latency_takes_no_second_node_for_what_fits_one(
 
     assert plan.nodes_per_replica == 1
     assert any(
-        "replicas inside nodes would on as many GPUs" in reason
+        "on as many GPUs replicas inside nodes would answer" in reason
         for reason in plan.reasons
     )
 

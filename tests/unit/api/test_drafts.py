@@ -59,7 +59,7 @@ def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
     )
 
 
-def test_its_config_may_be_given_instead_of_the_catalogues() -> None:
+def test_the_config_of_a_draft_model_may_be_given_instead_of_the_catalogues() -> None:
     drafter = a_subject(
         {"id": "acme/own"} | config(num_hidden_layers=3)
     ).traits.options.drafter
@@ -68,7 +68,7 @@ def test_its_config_may_be_given_instead_of_the_catalogues() -> None:
     assert (drafter.model.source, len(drafter.model.layers)) == ("acme/own", 3)
 
 
-def test_it_is_computed_in_the_type_of_its_target() -> None:
+def test_a_draft_model_is_computed_in_the_type_of_its_target() -> None:
     drafter = a_subject({}, model={"quantization": "FP16"}).traits.options.drafter
 
     assert drafter is not None
@@ -78,7 +78,7 @@ def test_it_is_computed_in_the_type_of_its_target() -> None:
     ) == ("fp16", {"fp16"})
 
 
-def test_it_is_held_as_it_is_stored_where_its_target_is_quantized_while_loading() -> (
+def test_a_draft_model_keeps_its_stored_type_where_its_target_is_quantized_while_loading() -> (
     None
 ):
     subject = a_subject({}, model={"quantization": "FP8"})
@@ -157,7 +157,7 @@ def test_an_architecture_that_the_engine_makes_mtp_layers_of_is_refused() -> Non
 
     assert problem.code == "DraftNotSupported"
     assert (
-        "Glm4MoeForCausalLM is none to vLLM 0.33.0, which makes MTP layers of it"
+        "Glm4MoeForCausalLM is not loaded as one by vLLM 0.33.0, which makes MTP layers of it"
         in (problem.sentence())
     )
 

@@ -118,7 +118,9 @@ def test_fields_of_a_later_release_change_nothing_and_are_written_again_where_th
     assert json.loads(encode(read.moved(0, ("x", "y"), 1)))["plan"]["colour"] == "green"
 
 
-def test_what_a_later_release_said_of_an_object_goes_with_it() -> None:
+def test_unknown_fields_of_a_later_release_are_dropped_with_the_object_they_stood_in() -> (
+    None
+):
     plain = json.loads(encode(RECORD))
     plain["plan"]["undeployable"]["since"] = "yesterday"
     read = decode(json.dumps(plain))

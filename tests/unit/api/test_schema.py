@@ -72,7 +72,7 @@ def test_a_constant_becomes_an_enum_of_one() -> None:
     }
 
 
-def test_items_are_rewritten_too() -> None:
+def test_fields_inside_list_items_get_their_format_too() -> None:
     assert (
         structural(Whole)["properties"]["parts"]["items"]["properties"]["depth"][
             "format"

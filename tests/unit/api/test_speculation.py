@@ -88,7 +88,7 @@ def test_what_is_left_out_is_assumed_and_planned() -> None:
     assert load.draft_choices == tuple(range(1, 9))
 
 
-def test_what_is_stated_is_taken_as_it_is() -> None:
+def test_a_stated_acceptance_and_number_of_drafts_are_taken_without_a_band() -> None:
     load = speculating(
         "Qwen/Qwen3.5-27B", method="MTP", tokens=2, acceptancePercent=80
     ).request.workload

@@ -28,7 +28,7 @@ def test_a_part_that_is_unsaid_is_one_that_says_nothing(part: type[Part]) -> Non
 
 
 @pytest.mark.parametrize("field", ["engine", "workload", "objective", "restart"])
-def test_a_spec_that_leaves_a_part_out_has_it(field: str) -> None:
+def test_a_part_left_out_of_a_spec_is_the_same_as_an_empty_one(field: str) -> None:
     spec = Spec.model_validate({"model": {"id": "org/name"}})
     said = Spec.model_validate({"model": {"id": "org/name"}, field: {}})
 

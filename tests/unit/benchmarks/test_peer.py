@@ -133,7 +133,7 @@ def test_what_cannot_be_asked_has_a_reason(
     assert question(a_case(**fields)) is reason
 
 
-def test_every_reason_has_its_words() -> None:
+def test_every_reason_why_a_case_is_unmapped_has_its_words() -> None:
     assert set(REASONS) == set(Unmapped)
 
 

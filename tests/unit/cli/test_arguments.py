@@ -148,7 +148,7 @@ def test_the_first_screen_has_every_option_but_those_of_kubectl(
     assert options[1] - options[0] == left_out
 
 
-def test_a_windows_plugin_is_one_too() -> None:
+def test_a_plugin_with_the_ending_of_windows_is_named_kubectl_shardwright_too() -> None:
     assert program_name("kubectl-shardwright.exe") == "kubectl shardwright"
 
 

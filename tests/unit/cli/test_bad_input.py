@@ -32,7 +32,7 @@ def _errors(capsys: Capture, *words: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("files")
-def test_a_file_that_is_not_there(capsys: Capture) -> None:
+def test_a_file_that_is_not_there_is_an_error_that_names_it(capsys: Capture) -> None:
     assert _errors(capsys, "plan", "-f", "no.yaml", "--nodes", "nodes.yaml") == [
         (
             "error[FileUnreadable]: no.yaml: No such file or directory; give a file that exists "
@@ -124,7 +124,9 @@ LONG = "a" * 300
         ("us/ours", "--config", LONG, "--gpus", "8xH100"),
     ],
 )
-def test_a_file_whose_name_is_too_long(capsys: Capture, words: tuple[str, ...]) -> None:
+def test_a_file_whose_name_is_too_long_is_an_error_that_names_it(
+    capsys: Capture, words: tuple[str, ...]
+) -> None:
     assert _errors(capsys, "plan", *words) == [
         (
             f"error[FileUnreadable]: {LONG}: File name too long; give a file that exists and that "
@@ -265,7 +267,9 @@ def test_a_config_map_that_is_not_there(files: Files, capsys: Capture) -> None:
     ]
 
 
-def test_a_config_file_that_is_no_config(files: Files, capsys: Capture) -> None:
+def test_a_config_file_that_is_no_json_is_an_error_that_names_it(
+    files: Files, capsys: Capture
+) -> None:
     files.manifests(a_manifest())
     files.raw("config.json", b"{")
 
@@ -482,7 +486,7 @@ def test_a_namespace_beside_another_one_is_refused(
 
     assert main(words) == 2
     assert (
-        "metadata.namespace: 'theirs' is not the namespace of -n, ours; leave one of both out"
+        "metadata.namespace: 'theirs' is not the namespace of -n, ours; leave one of the two out"
         in capsys.readouterr().err
     )
 

@@ -34,7 +34,7 @@ def test_commands_are_offered() -> None:
     assert {"plan", "status", "diff", "import"} <= set(completions([""]))
 
 
-def test_options_are_offered() -> None:
+def test_the_rest_of_an_option_is_completed() -> None:
     assert completions(["diff", "--operator"]) == ["--operator-version"]
 
 

@@ -65,7 +65,7 @@ def test_degrees_are_kept_where_they_are_pinned(capsys: Capture) -> None:
     assert "parallelism" not in left_out
 
 
-def test_an_llm_inference_service(capsys: Capture) -> None:
+def test_an_llm_inference_service_becomes_a_sharded_model(capsys: Capture) -> None:
     manifest, left_out = _imported(capsys, "llmisvc.yaml")
 
     assert manifest["spec"] == {
@@ -163,7 +163,9 @@ def test_what_is_imported_can_be_planned(
     ) in {0, 1}
 
 
-def test_text_says_on_stderr_what_was_left_out(capsys: Capture) -> None:
+def test_import_prints_manifests_on_stdout_and_left_out_fields_on_stderr(
+    capsys: Capture,
+) -> None:
     assert main(["import", "-f", str(DATA / "kaito.yaml")]) == 0
 
     said = capsys.readouterr()

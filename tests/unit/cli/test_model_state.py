@@ -85,7 +85,7 @@ def _lines(standing: ModelState, operator: Operator, width: int = 110) -> list[s
     ]
 
 
-def test_a_model_that_serves() -> None:
+def test_the_state_of_a_serving_model_is_its_plan_its_address_and_its_groups() -> None:
     operator = _after(600, {**ONE_NODE, "replicas": 2})
 
     assert _lines(_standing(operator), operator) == [
@@ -287,7 +287,7 @@ def test_a_command_to_copy_is_never_cut_off(capsys: pytest.CaptureFixture[str]) 
     )
 
 
-def test_as_data() -> None:
+def test_the_state_of_a_model_as_data_has_what_the_text_says() -> None:
     operator = _after(20)
     item = document(
         _standing(operator, pods=_pods(operator, rank0=NOON.isoformat())), PROGRAM

@@ -315,7 +315,7 @@ def test_a_config_map_may_stand_beside_the_model(files: Files, capsys: Capture) 
     assert document["model"] == {"id": "us/ours", "parameters": 8_030_261_248}
 
 
-def test_the_config_map_in_which_the_operator_keeps_what_was_read_from_the_hub_is_found_by_its_name(
+def test_a_config_that_the_operator_read_from_the_hub_is_found_by_the_name_of_its_config_map(
     files: Files, capsys: Capture
 ) -> None:
     kept = _a_config_map(json.dumps(_config()), config_name("m", "us/ours", None))

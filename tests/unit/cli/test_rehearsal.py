@@ -168,7 +168,7 @@ def test_groups_below_the_partition_keep_their_pods() -> None:
     assert _fates(found) == {"llama-0": Fate.KEEPS, "llama-1": Fate.RESTARTS}
 
 
-def test_with_a_surge_a_group_is_made_anew_beside_itself() -> None:
+def test_with_a_surge_the_next_generation_of_a_group_starts_beside_it() -> None:
     operator = serving(TWO_GROUPS)
     engine = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
     found = _rehearsed(operator, engine=engine, rollout={"maxSurge": 1})

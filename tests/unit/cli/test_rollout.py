@@ -223,7 +223,7 @@ def test_a_revision_that_may_not_be_read_is_shown_without_what_it_says(
     assert row.split()[3:5] == ["-", "-"]
 
 
-def test_the_help_names_all_that_is_typed(
+def test_the_help_of_rollout_lists_every_form_of_the_command(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")

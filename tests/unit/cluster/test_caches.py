@@ -102,7 +102,7 @@ MAY_BE_MISSING = (
 )
 
 
-def test_they_are_complete_when_every_kind_that_is_there_has_been_read_and_tell_what_changes() -> (
+def test_caches_are_filled_once_every_existing_kind_is_read_and_then_report_changes() -> (
     None
 ):
     cluster = Cluster(**{plural: a_list(version=7) for plural in REQUIRED})

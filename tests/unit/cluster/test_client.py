@@ -77,7 +77,7 @@ def test_a_kind_that_the_server_does_not_have_is_an_error_and_asked_for_once() -
     ],
     ids=["HTML", "a gateway's JSON", "nothing", "a login page"],
 )
-def test_what_somebody_between_us_and_the_api_server_says_is_no_evidence_that_an_object_is_gone(
+def test_an_answer_that_is_not_the_api_servers_is_no_evidence_that_an_object_is_gone(
     answer: Answer,
 ) -> None:
     with serving(answer) as (_, client):
@@ -140,7 +140,7 @@ def test_what_is_no_list_is_an_error_and_never_an_empty_list(body: bytes) -> Non
         run(lambda: client.list(NODES))
 
 
-def test_an_answer_that_is_nested_beyond_all_bounds_is_read_without_its_depths_at_the_first_try() -> (
+def test_a_too_deeply_nested_answer_is_read_without_its_depths_at_the_first_try() -> (
     None
 ):
     with serving(
@@ -253,9 +253,7 @@ def changed(**live: Any) -> Answer:
     )
 
 
-def test_a_status_that_meets_a_change_of_the_same_resource_is_written_again_on_what_is_there_now() -> (
-    None
-):
+def test_a_status_write_that_conflicts_is_made_again_on_what_is_there_now() -> None:
     live = {
         "metadata": {"namespace": "models", "name": "a", "uid": "u"},
         "status": {"replicas": 1},

@@ -191,7 +191,7 @@ def test_of_two_that_reach_for_a_free_lease_one_gets_it(
     assert not run(first.tick())
 
 
-def test_a_lease_that_is_made_leads_only_when_a_leader_under_whom_it_was_deleted_must_have_noticed(
+def test_who_makes_a_lease_leads_only_after_a_former_leader_must_have_noticed_its_deletion(
     empty: LeaseServer, clock: Clock
 ) -> None:
     first, second = candidate(empty, clock, "a"), candidate(empty, clock, "b")

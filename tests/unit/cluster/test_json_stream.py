@@ -186,7 +186,7 @@ def test_lines_are_the_same_wherever_they_are_cut(size: int) -> None:
 
 
 def test_a_last_line_that_is_not_complete_is_an_error() -> None:
-    with pytest.raises(BrokenError, match="midst of an event"):
+    with pytest.raises(BrokenError, match="middle of an event"):
         lines(b'{"a":1}\n{"b"', 4)
 
 

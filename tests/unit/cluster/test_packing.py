@@ -17,7 +17,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(VALUES, min_size=1, max_size=4))
-def test_what_was_packed_comes_back(values: list[object]) -> None:
+def test_a_packed_value_is_unpacked_as_it_was(values: list[object]) -> None:
     sort = str(uuid4())
 
     assert [unpacked(packed(plain(value), sort)) for value in values] == values

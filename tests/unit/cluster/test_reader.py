@@ -61,7 +61,9 @@ def reading(
     assert not reader.is_alive()
 
 
-def test_it_lists_page_by_page_and_watches_from_the_version_of_the_first_page() -> None:
+def test_the_reader_lists_page_by_page_and_watches_from_the_version_of_the_first_page() -> (
+    None
+):
     pages = [
         a_list(an_object("a", 5, 1), version=7, cursor="more"),
         a_list(an_object("b", 6, 2), version=7),
@@ -75,7 +77,9 @@ def test_it_lists_page_by_page_and_watches_from_the_version_of_the_first_page() 
     assert reader.health == ReaderHealth(synced=True)
 
 
-def test_it_asks_for_what_it_may_know() -> None:
+def test_a_reader_of_metadata_asks_for_its_labels_in_pages_and_for_metadata_alone() -> (
+    None
+):
     api = WatchApi([a_list(version=7, cursor="more"), a_list(version=7)])
     with reading(api, metadata_only=True) as (_, delivered):
         delivered.wait_for(lambda: len(api.requests) == 3)

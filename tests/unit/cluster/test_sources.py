@@ -311,9 +311,7 @@ def test_of_one_whose_template_is_filled_what_nobody_can_change_is_kept_and_the_
     )
 
 
-def test_one_that_somebody_has_filled_with_next_to_nothing_is_small_as_a_value_too() -> (
-    None
-):
+def test_an_object_filled_with_empty_values_is_small_in_memory_too() -> None:
     """80,000 empty objects are 240 kB of JSON, and 6 MB as Python values: a look at 80 of them took
     all memory of the operator.
     """
@@ -326,7 +324,7 @@ def test_one_that_somebody_has_filled_with_next_to_nothing_is_small_as_a_value_t
     assert child.excess.endswith(" bytes, and more in its spec than is ours")
 
 
-def test_one_whose_texts_have_many_commas_is_kept_as_it_is() -> None:
+def test_an_object_whose_texts_have_many_commas_is_kept_as_it_is() -> None:
     """A list in an argument is one value, however long, and with quotes in it too."""
     found = a_service("llama")
     found["spec"] = {"args": ['--sizes={"a\\":[1,2]' * 1_500] * 5}

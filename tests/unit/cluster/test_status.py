@@ -34,7 +34,7 @@ def merged(target: object, patch: object) -> object:
 
 
 @given(objects, objects)
-def test_the_patch_turns_one_into_the_other(
+def test_a_merge_patch_turns_the_status_before_into_the_one_after(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     assert merged(before, merge_patch(before, after)) == after

@@ -77,7 +77,7 @@ def test_a_pause_fills_it_up_to_the_burst_and_no_further() -> None:
     assert passing(scenario) == ["0", "1"]
 
 
-def test_it_comes_back_by_itself_when_there_are_tokens() -> None:
+def test_requests_that_wait_for_tokens_pass_in_order_as_tokens_come_back() -> None:
     async def scenario(passed: list[str]) -> None:
         gate = Gate(RequestLimits(qps=200, burst=1), 100)
         await asyncio.gather(
@@ -218,7 +218,7 @@ def test_requests_know_how_urgent_they_are(
     assert (call.urgency, call.namespace) == (urgency, "models")
 
 
-def test_those_who_give_up_together_hold_nobody_up() -> None:
+def test_requests_that_give_up_together_hold_no_other_up() -> None:
     """A loop that ends cancels all of its tasks before any of them can say that it gives up."""
 
     async def scenario(passed: list[str]) -> None:

@@ -83,7 +83,9 @@ def test_only_a_loop_that_hangs_is_unhealthy() -> None:
     assert health.alive
 
 
-def test_the_endpoints_answer(health: Health, server: HttpServer) -> None:
+def test_health_readiness_and_metrics_have_endpoints_and_nothing_else_has(
+    health: Health, server: HttpServer
+) -> None:
     assert get(server.port, "/healthz") == (200, "ok")
     assert get(server.port, "/readyz")[0] == 503
     health.ready = True
@@ -128,7 +130,7 @@ def test_a_hung_loop_is_said(server: HttpServer, health: Health) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_it_listens_on_both_families(server: HttpServer, host: str) -> None:
+def test_probes_are_answered_over_ipv4_and_ipv6(server: HttpServer, host: str) -> None:
     if host == "[::1]" and not has_ipv6():
         pytest.skip("this machine has no IPv6")
     assert get(server.port, "/healthz", host) == (200, "ok")

@@ -319,7 +319,7 @@ def test_no_more_plans_of_a_namespace_wait_for_gpus_than_the_operator_allows(
     run(scenario())
 
 
-def test_where_only_pods_of_watched_namespaces_are_known_own_plans_count_and_status_says_what_does_not() -> (
+def test_pods_of_unwatched_namespaces_are_said_to_be_unknown_and_own_plans_count() -> (
     None
 ):
     async def scenario() -> None:
@@ -357,7 +357,7 @@ def test_where_only_pods_of_watched_namespaces_are_known_own_plans_count_and_sta
         (KnownPods.ALL, "Planned", ""),
     ],
 )
-def test_a_watched_namespace_that_was_never_read_is_named_where_its_pods_are_not_seen_and_stops_nobody(
+def test_a_watched_namespace_that_was_never_read_is_named_and_stops_no_plan(
     pods: KnownPods, reason: str, begins: str
 ) -> None:
     async def scenario() -> None:

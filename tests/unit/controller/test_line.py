@@ -136,7 +136,7 @@ def woken(queue: Queue) -> list[Key]:
     return asyncio.run(take())
 
 
-def test_those_in_line_have_their_turn_one_after_another(desk: Desk) -> None:
+def test_models_in_line_for_gpus_are_woken_one_after_another(desk: Desk) -> None:
     queue, clock = Queue(8), Clock()
     intake = Intake(desk.view, queue, lambda: True, clock)
     desk.hold(desk.names[0], 8, "first")

@@ -137,7 +137,7 @@ def test_a_new_signing_key_leaves_a_group_its_secret_until_the_old_key_is_gone()
     run(scenario())
 
 
-def test_a_group_that_mounts_a_secret_of_an_earlier_release_runs_on_and_gets_another_for_its_next_restart() -> (
+def test_a_group_keeps_the_secret_of_an_earlier_release_until_its_next_restart() -> (
     None
 ):
     async def scenario() -> None:

@@ -60,7 +60,7 @@ def test_a_group_stays_on_a_cordoned_node_until_a_pod_is_evicted_and_then_goes_e
 @pytest.mark.parametrize(
     ("seconds", "nodes"), [(360, {"h100-0", "h100-2"}), (359, {"h100-0", "h100-1"})]
 )
-def test_a_group_whose_planned_node_is_dead_for_long_goes_elsewhere_although_it_left_no_pod_there(
+def test_a_group_whose_planned_node_is_dead_for_long_moves_although_no_pod_of_it_is_there(
     seconds: int, nodes: set[str]
 ) -> None:
     async def scenario() -> None:

@@ -49,7 +49,7 @@ def test_who_does_not_lead_queues_nothing(api: ScriptedApi) -> None:
     assert sum(standby._queue.load().depth.values()) == 0
 
 
-def test_it_serves_no_plans_without_asking_who_asks(
+def test_serving_plans_requires_token_review(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(SystemExit), caplog.at_level(logging.CRITICAL):
@@ -85,7 +85,7 @@ def test_a_part_that_fails_ends_the_process_and_says_why(
 @pytest.mark.parametrize(
     "content", [None, "", "too short\n"], ids=["away", "empty", "too short"]
 )
-def test_it_does_not_start_with_a_file_of_keys_that_cannot_be_used(
+def test_the_operator_does_not_start_with_unusable_signing_keys(
     api: ScriptedApi, tmp_path: Path, content: str | None
 ) -> None:
     file = tmp_path / "keys"

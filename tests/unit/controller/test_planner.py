@@ -250,7 +250,7 @@ def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(
     ("count", "place"), [(6, ("h100-02", "h100-03")), (3, ("h100-00", "h100-01"))]
 )
 @pytest.mark.parametrize("choice", [PlanChoice.REPLAN, PlanChoice.RESTORE])
-def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_where_there_are_others(
+def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_if_others_are_free(
     count: int, place: tuple[str, ...], choice: PlanChoice
 ) -> None:
     """The former one serves on h100-00 and -01; the next one, on what is elsewhere, has no pod

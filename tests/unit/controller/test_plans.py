@@ -152,7 +152,9 @@ def test_what_is_not_shown_says_why(
     assert asked_with(loop, answer, path=path)[0].status is status
 
 
-def test_without_a_token_nobody_is_asked(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_request_without_a_token_is_unauthorized_without_asking_the_api_server(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
     with serving(MAY) as (api, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
         assert [

@@ -171,7 +171,7 @@ def flooded(queue: Queue) -> None:
     assert len(looked_at(queue)) == CHANGES_AT_ONCE
 
 
-def test_a_namespace_whose_models_change_all_the_time_is_looked_at_for_it_at_a_pace_and_no_other_waits(
+def test_looks_for_changes_of_a_busy_namespace_are_paced_and_no_other_namespace_waits(
     queue: Queue, clock: Clock
 ) -> None:
     flooded(queue)
@@ -196,7 +196,7 @@ def test_of_the_changes_of_a_model_that_wait_the_last_is_looked_at_and_counts_on
     assert looked_at(queue) == []
 
 
-def test_a_model_whose_change_waits_is_looked_at_before_for_what_is_broken_alone_and_that_is_the_look(
+def test_a_model_whose_change_waits_is_looked_at_before_only_if_broken_and_then_not_again(
     queue: Queue, clock: Clock
 ) -> None:
     flooded(queue)
@@ -298,7 +298,7 @@ def test_void_appointments_do_not_pile_up(queue: Queue) -> None:
     assert len(queue._calendar) < 100
 
 
-def test_a_namespace_alone_gets_half_of_the_workers_that_mend_nothing_and_the_next_half_of_the_rest(
+def test_each_namespace_gets_half_of_the_remaining_workers_that_mend_nothing(
     queue: Queue,
 ) -> None:
     for namespace in ("a", "b", "c"):
@@ -315,7 +315,9 @@ def test_one_worker_serves_every_namespace(clock: Clock) -> None:
     assert taken(queue) == A
 
 
-def test_it_says_what_there_is_to_do(queue: Queue, clock: Clock) -> None:
+def test_the_load_of_the_queue_is_its_depth_age_work_in_progress_adds_and_retries(
+    queue: Queue, clock: Clock
+) -> None:
     for key in (A, B, ("other", "c"), ("other", "d")):
         queue.add(key, NEW)
     queue.add(("other", "d"), BROKEN)

@@ -75,7 +75,7 @@ def test_a_fault_of_ours_is_told_by_its_class_alone_and_goes_with_the_next_look(
             "InternalError",
             (
                 "the operator failed on this model because of a bug of its own (ZeroDivisionError); "
-                "what runs goes on, and the operator tries again; please report it, the log has "
+                "running groups are kept, and the operator tries again; please report it, the log has "
                 "the details"
             ),
         )

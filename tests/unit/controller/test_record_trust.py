@@ -328,7 +328,7 @@ def test_a_plan_of_record_that_the_caches_show_late_is_read_afresh_before_it_is_
     run(scenario())
 
 
-def test_a_plan_of_record_that_the_caches_do_not_show_yet_is_read_by_name_before_it_counts_as_gone() -> (
+def test_a_plan_of_record_missing_from_the_caches_is_read_by_name_before_it_counts_as_gone() -> (
     None
 ):
     async def scenario() -> None:
@@ -498,9 +498,7 @@ def pause(parts: Parts) -> None:
         model["spec"]["paused"] = True
 
 
-def test_a_record_that_nobody_has_signed_yet_because_its_model_is_paused_is_held_against_nobody() -> (
-    None
-):
+def test_an_unsigned_record_of_a_paused_model_is_no_refusal() -> None:
     async def scenario() -> None:
         parts, key, _ = await of_an_earlier_release(happens=pause)
         for after in (parts, Parts(api=parts.api)):
@@ -542,9 +540,7 @@ def test_a_new_leader_leaves_a_group_where_it_serves_although_its_node_has_lost_
     run(scenario())
 
 
-def test_a_group_that_stands_on_a_node_which_lost_a_gpu_stays_where_an_unsigned_record_says_it_is() -> (
-    None
-):
+def test_an_unsigned_record_keeps_a_group_on_a_node_that_lost_a_gpu() -> None:
     async def scenario() -> None:
         parts, key, before = await of_an_earlier_release(
             happens=lambda parts: lose_a_gpu(parts, "h100-1")
@@ -615,7 +611,7 @@ DISAGREE = {
 
 
 @pytest.mark.parametrize("edit", DISAGREE.values(), ids=DISAGREE)
-def test_a_record_without_a_signature_that_contradicts_anything_is_planned_anew_around_what_runs(
+def test_an_unsigned_record_that_contradicts_the_cluster_is_planned_anew_around_what_runs(
     edit: Edit,
 ) -> None:
     async def scenario() -> None:

@@ -135,7 +135,7 @@ def test_what_comes_free_wakes_those_that_wait_the_oldest_first_and_once() -> No
     run(scenario())
 
 
-def test_as_many_wait_no_longer_for_a_turn_to_restart_as_turns_have_come_and_the_next_where_one_is_not_taken() -> (
+def test_each_free_turn_to_restart_wakes_one_model_and_the_next_if_it_is_not_taken() -> (
     None
 ):
     async def scenario() -> None:
@@ -164,9 +164,7 @@ def test_as_many_wait_no_longer_for_a_turn_to_restart_as_turns_have_come_and_the
     run(scenario())
 
 
-def test_a_probe_that_flaps_sixty_times_in_a_minute_is_a_handful_of_writes_and_the_last_word_is_said() -> (
-    None
-):
+def test_a_probe_that_flaps_sixty_times_in_a_minute_costs_a_handful_of_writes() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         again: Again | None = None
@@ -202,9 +200,7 @@ async def _set_back(parts: Parts, key: Key, seconds: int) -> None:
         await parts.look(key)
 
 
-def test_a_field_that_somebody_else_keeps_setting_back_is_repaired_now_and_then_and_is_a_condition() -> (
-    None
-):
+def test_a_contested_field_is_repaired_now_and_then_and_shown_as_a_condition() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         repair = "patch services/large"

@@ -312,7 +312,7 @@ def plans_of(parts: Parts, key: tuple[str, str]) -> list[tuple[str, str]]:
     ],
     ids=["none", "the younger one"],
 )
-def test_of_two_plans_for_the_same_node_that_of_the_older_model_counts_unless_only_the_other_runs(
+def test_of_two_plans_for_one_node_the_older_models_counts_unless_only_the_younger_runs(
     keeps: str, nodes: dict[str, int], *, runs: bool
 ) -> None:
     """Of the younger one, planned on h100-0 and -1, a pod runs on h100-0; the older one is planned

@@ -81,7 +81,9 @@ def test_nobody_pauses_for_longer_than_the_longest_pause() -> None:
     run(scenario())
 
 
-def test_others_go_on_while_a_look_at_what_is_broken_waits_for_something_else() -> None:
+def test_other_looks_go_on_while_the_look_at_a_broken_model_waits_for_something_else() -> (
+    None
+):
     async def scenario() -> None:
         way = RightOfWay(longest_seconds=5)
         with way.looking(Priority.BROKEN):

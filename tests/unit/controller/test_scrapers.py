@@ -176,7 +176,7 @@ def test_strangers_keep_neither_the_api_server_busy_nor_those_who_were_admitted(
     assert len(server.asked) == 2 + asked
 
 
-def test_a_token_that_was_renewed_gets_in_beside_a_flood_from_another_address_and_after_it_that_address_may_ask_again() -> (
+def test_a_renewed_token_gets_in_beside_a_flood_from_an_address_that_may_ask_again_later() -> (
     None
 ):
     server = ApiServer()

@@ -77,7 +77,7 @@ def test_a_model_of_the_catalogue_is_not_read_again() -> None:
     run(scenario())
 
 
-def test_whole_models_are_there_one_at_a_time() -> None:
+def test_whole_models_are_held_in_memory_one_at_a_time() -> None:
     async def scenario() -> None:
         api, there = MemoryApi(), 0
 
@@ -233,7 +233,7 @@ def test_a_config_that_is_nested_too_deeply_is_named_however_deep_it_is_and_aske
 
 
 @pytest.mark.parametrize("path", FREE_FORM)
-def test_a_config_that_is_nested_as_deeply_as_it_may_be_is_whole_beside_what_is_nested_beyond_all_bounds(
+def test_a_config_of_the_deepest_nesting_allowed_is_read_whole_beside_deeper_fields(
     path: str,
 ) -> None:
     levels = DEPTH_MAX - path.count(

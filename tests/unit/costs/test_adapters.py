@@ -84,7 +84,7 @@ def memory_of(
     return replica_memory(model, Layout(), device, load, traits)
 
 
-def test_they_are_held_beside_the_weights_and_leave_less_for_requests() -> None:
+def test_adapters_are_held_beside_the_weights_and_leave_less_for_requests() -> None:
     bare, adapted = (
         memory_of(a_model(), vllm_traits()),
         memory_of(a_model(), traits_with(8, 64)),

@@ -105,7 +105,7 @@ def test_a_node_reads_a_draft_model_once_and_whole() -> None:
     )
 
 
-def test_it_is_told_apart_among_the_weights_and_the_parts_add_up() -> None:
+def test_the_weights_of_a_draft_model_are_told_apart_and_all_parts_add_up() -> None:
     (bare,), (drafted,) = (
         estimated(vllm_traits()).stages,
         estimated(drafting(catalogued("meta-llama/Llama-3.2-1B"))).stages,
@@ -144,7 +144,7 @@ def test_a_block_of_k_v_holds_the_layers_of_both_models() -> None:
     assert drafted.blocks_for_request(4096) == bare.blocks_for_request(4096)
 
 
-def test_its_passes_have_a_peak_of_their_own_beside_what_its_target_computed() -> None:
+def test_draft_passes_have_their_own_peak_beside_what_the_target_computed() -> None:
     model, layout, limits = (
         a_model("llama-70b"),
         Layout(tensor=4),
@@ -160,7 +160,7 @@ def test_its_passes_have_a_peak_of_their_own_beside_what_its_target_computed() -
     assert draft_activation_bytes(model, layout, limits, vllm_traits()) == 0
 
 
-def test_its_passes_read_it_once_for_every_token_that_it_drafts() -> None:
+def test_a_draft_model_is_read_once_for_every_token_that_it_drafts() -> None:
     """Against a draft that costs nothing: 8 B parameters on four ranks, read three times in a step
     of 2.5 tokens.
     """

@@ -260,9 +260,7 @@ def test_replicas_share_the_requests() -> None:
     assert requests_per_replica(replace(LOAD, concurrency=65), Layout(replicas=4)) == 17
 
 
-def test_the_k_v_cache_that_is_asked_for_is_what_every_rank_keeps_and_nothing_about_it_is_uncertain() -> (
-    None
-):
+def test_a_requested_k_v_cache_is_what_every_rank_keeps_without_a_band() -> None:
     memory = _memory(
         "llama-8b", Layout(pipeline=2), "H100-SXM-80GB", kv_cache_bytes=8 * GIB
     )

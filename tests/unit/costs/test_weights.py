@@ -119,7 +119,7 @@ def test_the_fullest_rank_has_one_expert_more_where_they_do_not_divide() -> None
     assert stage.expert_bytes == 3 * one_expert
 
 
-def test_sets_of_experts_that_are_sliced_hold_as_much_as_experts_sliced_over_all_or_dealt_to_all() -> (
+def test_experts_in_sliced_sets_hold_as_much_as_experts_sliced_or_dealt_over_all_ranks() -> (
     None
 ):
     model = a_moe()

@@ -114,7 +114,7 @@ def test_a_rank_has_a_slice_of_every_expert_or_whole_ones(
     )
 
 
-def test_a_layer_is_as_many_products_as_it_has_matrices() -> None:
+def test_a_layer_counts_one_matrix_product_for_each_of_its_matrices() -> None:
     """Llama: query, key, value, output, gate, up, down. DeepSeek has two more before its K/V, a
     router and shared experts.
     """

@@ -190,9 +190,8 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
     features = {"quantization": "spec.model.quantization"}
     (problem,) = check_features(features, "0.40.0")
     assert problem.sentence() == (
-        "spec.model.quantization: the options of vLLM 0.40.0 are not known to this release, so "
-        "that only what a plan needs can "
-        "be said to it; leave it out or use vLLM 0.32.0 or 0.33.0"
+        "spec.model.quantization: the options of vLLM 0.40.0 are not known to this release, "
+        "which therefore passes only the options that a plan needs; leave it out or use vLLM 0.32.0 or 0.33.0"
     )
     assert check_features(features, "0.33.1") == ()
 

@@ -126,9 +126,7 @@ def test_attention_replicas_are_tensor_ranks_with_whole_attention_and_whole_expe
     assert configuration(PLANS["experts"])["enable_attention_dp"] is True
 
 
-def test_of_sets_of_experts_that_are_sliced_the_engine_is_told_how_many_and_takes_the_rest_for_slices() -> (
-    None
-):
+def test_sliced_sets_of_experts_are_given_to_the_engine_by_their_number() -> None:
     words = trtllm.serve_arguments(PLANS["sets of experts"], serving())
     assert words[1:7] == ("--tp_size", "8", "--pp_size", "1", "--ep_size", "4")
     assert configuration(PLANS["sets of experts"])["enable_attention_dp"] is False
@@ -203,7 +201,7 @@ def test_no_word_holds_a_space_because_the_launcher_splits_them_again() -> None:
     assert [word for word in words if len(word.split()) != 1] == []
 
 
-def test_the_table_is_the_published_lists() -> None:
+def test_the_table_of_options_is_that_of_the_published_lists() -> None:
     table = option_table(VERSION, TABLES) or {}
     assert {option.key for option in table.values() if option.key} == TOP
     listed = {

@@ -111,7 +111,7 @@ def test_a_node_with_allocatable_gpus_is_read_by_its_labels_alone() -> None:
     assert bare_node(raw_node(a_node("a")), NONE) is None
 
 
-def test_it_is_so_while_its_device_plugin_is_away() -> None:
+def test_a_node_whose_device_plugin_is_away_for_now_is_not_bare() -> None:
     node = a_node("a")
     node["status"]["allocatable"]["nvidia.com/gpu"] = "0"
     assert bare_node(raw_node(node), NONE) is None
@@ -198,7 +198,7 @@ def test_devices_that_cannot_be_planned_are_a_reason_for_their_node(
     assert reason(devices) == code
 
 
-def test_a_heartbeat_changes_nothing_and_a_taint_does() -> None:
+def test_a_bare_node_is_the_same_after_a_heartbeat_and_another_after_a_taint() -> None:
     node = a_bare_node("a")
     beat = copy.deepcopy(node)
     beat["status"]["conditions"] = [

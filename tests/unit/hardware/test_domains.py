@@ -134,7 +134,7 @@ class TestPartOfABoard:
         )
         assert domain(node) == Domain(kind=DomainKind.NODE, name="x", gpus=4)
 
-    def test_it_is_a_domain_where_the_user_states_it(self) -> None:
+    def test_a_part_of_a_board_is_a_domain_where_the_user_states_it(self) -> None:
         node = a_node("x", gpus=4, annotations={"shardwright.io/nvlink-domain": "mine"})
         assert domain(node) == Domain(kind=DomainKind.NODE, name="x", gpus=4)
 

@@ -150,7 +150,7 @@ class TestLedger:
 
 
 class TestAdmission:
-    def test_state_keeps_nodes_out(self) -> None:
+    def test_deleted_cordoned_and_unready_nodes_are_kept_out(self) -> None:
         leaving = a_node("leaving")
         leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         inventory = inventory_of(
@@ -220,7 +220,9 @@ class TestAdmission:
             {"key": "anything", "effect": "PreferNoSchedule"},
         ],
     )
-    def test_taints_that_mean_gpu_keep_nothing_out(self, taint: dict[str, str]) -> None:
+    def test_taints_that_only_mark_gpus_keep_no_model_out(
+        self, taint: dict[str, str]
+    ) -> None:
         assert free(inventory_of(a_node("x", taints=[taint]))) == {"x": 8}
 
     @pytest.mark.parametrize(

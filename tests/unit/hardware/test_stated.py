@@ -95,7 +95,7 @@ def test_a_clique_is_believed_as_it_stands_where_nobody_says_who_writes_labels()
         {"topology.k8s.aws/ultraserver-id": "us-1"},
     ],
 )
-def test_no_label_that_a_kubelet_can_write_joins_nodes_where_the_administrator_wants_better_ones(
+def test_no_label_a_kubelet_can_write_joins_nodes_where_vouched_ones_are_demanded(
     own: dict[str, str],
 ) -> None:
     warning = (
@@ -115,7 +115,7 @@ def test_a_domain_that_is_vouched_for_joins_pods_where_the_clique_is_there_too()
     )
 
 
-def test_a_node_knows_since_when_it_is_there() -> None:
+def test_a_node_has_the_time_of_its_creation() -> None:
     node = a_node("x")
     node["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
     assert str(facts(node, NONE).created) == "2026-01-02 03:04:05+00:00"

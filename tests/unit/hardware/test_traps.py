@@ -359,7 +359,9 @@ class TestTopology:
             "oci.oraclecloud.com/host.gpu_memory_fabric_id",
         ],
     )
-    def test_more_providers_name_the_rack_of_a_tray(self, key: str) -> None:
+    def test_racks_of_trays_are_read_from_the_labels_of_aws_and_oracle_too(
+        self, key: str
+    ) -> None:
         found = facts(
             a_node("x", product="NVIDIA-GB200", gpus=4, labels={key: "rack-7"})
         ).domain

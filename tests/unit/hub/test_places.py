@@ -92,7 +92,7 @@ def test_what_is_no_token_is_refused_and_not_shown(token: str, tmp_path: Path) -
     message = said({"HF_TOKEN": token, "HF_HOME": str(tmp_path)})
 
     assert message == (
-        "HubSettingInvalid: HF_TOKEN holds something else than a token; put the token alone there"
+        "HubSettingInvalid: HF_TOKEN holds something other than a token; put the token alone there"
     )
 
 

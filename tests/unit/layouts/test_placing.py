@@ -82,9 +82,7 @@ def test_tensor_over_trays_of_two_cliques_crosses_the_network() -> None:
     assert place(pool, Layout(tensor=8)).tensor_link == pool.network
 
 
-def test_a_replica_of_two_cliques_is_joined_by_the_network_alone_for_any_pod_may_take_any_of_its_nodes() -> (
-    None
-):
+def test_a_replica_over_two_cliques_counts_as_joined_by_the_network_alone() -> None:
     pool = a_pool(
         "GB200-NVL-186GB", 8, gpus_per_node=4, domain_nodes=4, free={3: 0, 7: 0}
     )
@@ -252,7 +250,7 @@ def test_of_values_with_as_many_replicas_the_fullest_node_comes_first() -> None:
     assert spread(zoned("ab", {1: 4}), Layout(tensor=4)) == [[1]]
 
 
-def test_where_a_value_is_full_the_others_take_the_rest() -> None:
+def test_replicas_spread_over_zones_go_to_the_others_where_one_is_full() -> None:
     assert spread(zoned("abb", {0: 4}), Layout(tensor=4, replicas=4)) == [
         [0],
         [1],

@@ -58,7 +58,9 @@ def test_ids_are_exact(wrong: str) -> None:
     assert find_model(wrong) is None
 
 
-def test_an_extension_adds_ids_and_wins() -> None:
+def test_an_extension_of_the_catalogue_adds_models_and_overrides_built_in_ones() -> (
+    None
+):
     extra = read_catalogue_extension(
         {
             "me/mine": json.dumps(a_config()),

@@ -86,7 +86,9 @@ def test_without_towers_the_language_model_is_left_and_nothing_is_said_of_them()
     assert alone.warnings == ("another",)
 
 
-def test_a_whole_tower_is_on_every_rank_and_all_else_is_cut_as_before() -> None:
+def test_a_vision_tower_kept_whole_is_on_every_rank_and_all_else_is_cut_as_before() -> (
+    None
+):
     model = a_model("Qwen/Qwen3.5-27B")
 
     whole = with_whole_towers(model)

@@ -498,7 +498,7 @@ def test_a_wrapper_may_call_its_language_model_otherwise_and_name_its_architectu
 @pytest.mark.parametrize(
     "section", ["audio_config", "sound_config", "speech_config", "audio_encoder_config"]
 )
-def test_of_a_model_that_speaks_the_part_that_thinks_is_read_and_its_audio_tower_is_said_to_be_left_out(
+def test_of_a_speaking_model_the_thinker_is_read_and_its_audio_tower_is_said_to_be_left_out(
     section: str,
 ) -> None:
     thinker = {**_wrapped(architectures=None), section: {"d_model": 64}}

@@ -109,5 +109,7 @@ def test_a_config_under_another_name_stands_alone(name: str) -> None:
 @pytest.mark.parametrize(
     "files", [{}, {"config.json": 1}, {"hf_quant_config.json": "{}"}]
 )
-def test_without_a_config_there_is_no_text(files: dict[str, object]) -> None:
+def test_files_without_a_config_have_no_text_of_a_folder(
+    files: dict[str, object],
+) -> None:
     assert folder_text(files) is None

@@ -997,7 +997,7 @@ def test_a_file_that_adds_nothing_leaves_the_config_as_it_is(
     )
 
 
-def test_a_file_that_says_how_weights_are_stored_changes_the_models_hash_and_not_that_of_its_config() -> (
+def test_a_quantization_file_changes_the_hash_of_the_model_and_not_that_of_its_config() -> (
     None
 ):
     beside = {"quantization": {"quant_algo": "NVFP4"}}

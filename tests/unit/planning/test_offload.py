@@ -196,7 +196,9 @@ def test_a_further_group_of_a_plan_that_keeps_nothing_keeps_nothing_where_there_
     assert (plan.host_cache, added.host_cache) == (None, None)
 
 
-def test_that_there_is_too_little_memory_is_remembered_of_these_nodes_alone() -> None:
+def test_a_refusal_for_too_little_host_memory_is_remembered_for_its_nodes_alone() -> (
+    None
+):
     subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": "512Gi"}})
     small, large = (
         stock(subject, [a_node("a", allocatable={"memory": memory})])

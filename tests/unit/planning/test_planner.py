@@ -193,7 +193,7 @@ def test_a_length_that_was_asked_for_is_never_lowered() -> None:
     )
 
 
-def test_the_full_length_is_worth_more_gpus() -> None:
+def test_a_requested_context_length_is_kept_by_taking_more_gpus() -> None:
     request = a_request(concurrency=1, max_model_len=131072)
     plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB")), request)
 
@@ -833,7 +833,7 @@ def test_a_network_that_pods_do_not_reach_is_said_where_it_would_be_used(
         a_pool(nodes=2, network=slow), reach=Reach(mode=mode, missed=a_network(400))
     )
     said = (
-        f"pods do not reach the nodes' 400 Gb/s RDMA: {why}; TCP is planned with, {slow.name} "
+        f"pods do not reach the nodes' 400 Gb/s RDMA: {why}; planned over TCP, {slow.name} "
         "per GPU assumed"
     )
 
@@ -853,9 +853,7 @@ def test_nodes_without_the_devices_that_the_user_names_carry_no_group_over_sever
     assert "the network resource rdma/hca" in found.example
 
 
-def test_a_group_of_several_pods_that_no_commit_and_no_shared_claim_holds_together_is_warned_of() -> (
-    None
-):
+def test_several_pods_without_a_pinned_commit_or_a_shared_claim_are_warned_of() -> None:
     def warned(**changes: Any) -> list[str]:
         deployed: dict[str, Any] = {"deploy": True, "storage": Storage.HUB} | changes
         plan = _plan(

@@ -188,7 +188,7 @@ def test_where_all_answers_take_as_long_what_queues_less_wins() -> None:
     assert select(verdicts, BALANCED)[0].candidate.layout == TWO
 
 
-def test_what_is_spoken_against_is_never_chosen() -> None:
+def test_a_layout_with_a_violation_is_never_chosen() -> None:
 
     refused = replace(
         _verdict(ONE, _estimate(9000)),

@@ -137,7 +137,7 @@ def test_a_plan_says_from_which_load_drafts_lose() -> None:
 
 
 def test_a_plan_says_where_drafts_never_or_always_lose() -> None:
-    assert "at no load that fits" in said_of(asked(4, 0.95))
+    assert "at any load that fits" in said_of(asked(4, 0.95))
     assert "at every load" in said_of(asked(4, 0.0))
 
 

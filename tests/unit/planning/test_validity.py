@@ -39,7 +39,7 @@ def taint(key: str) -> dict[str, Any]:
     return {"taints": [{"key": key, "effect": "NoSchedule"}]}
 
 
-def test_it_stands_where_it_was_made() -> None:
+def test_a_plan_is_valid_on_the_nodes_it_was_made_for() -> None:
     assert unfit() == ()
 
 

@@ -207,7 +207,7 @@ class TestStages:
         assert outcome(operator.look()) == ("NameConflict", "Stalled")
         assert operator.written == []
 
-    def test_a_model_that_serves_is_looked_at_without_a_question_or_a_write_and_need_not_be_looked_at_again(
+    def test_a_look_at_a_serving_model_asks_and_writes_nothing_and_needs_no_other_look(
         self,
     ) -> None:
         operator = serving(1, **ONE_NODE, replicas=1)
@@ -443,7 +443,7 @@ class TestWithoutAPlanForTheSpecAsItIs:
 
 
 class TestFaultsOfNodes:
-    def test_after_a_restart_a_pod_that_does_not_end_is_said_to_hang_once_more_although_nothing_happens(
+    def test_a_restarted_operator_says_again_that_a_pod_hangs_although_nothing_happens(
         self,
     ) -> None:
         operator = serving(3, **TWO_NODES, replicas=1)
@@ -735,7 +735,7 @@ class TestRefusals:
         operator.run(120)
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
 
-    def test_a_group_whose_pods_are_refused_and_whose_gpus_others_have_taken_meanwhile_goes_elsewhere(
+    def test_a_group_whose_pods_were_refused_moves_if_others_have_taken_its_gpus(
         self,
     ) -> None:
         operator = an_operator(2, **ONE_NODE, replicas=1)
@@ -877,7 +877,7 @@ class TestPlans:
         published = operator.look()
         assert published.report == shown.report
 
-    def test_a_better_plan_takes_the_place_of_one_that_serves_at_most_once_an_hour_and_is_named_until_then(
+    def test_a_better_plan_replaces_a_serving_one_at_most_once_an_hour_and_is_named_until_then(
         self,
     ) -> None:
         operator = an_operator(
@@ -932,7 +932,7 @@ class TestPlans:
         operator.run(1200)
         assert (operator.cluster.serving(), len(operator.written)) == (before, written)
 
-    def test_a_model_that_serves_is_none_the_worse_where_it_costs_too_much_to_look_for_a_better_plan(
+    def test_a_model_serves_on_where_the_search_for_a_better_plan_is_too_costly(
         self,
     ) -> None:
         operator = serving(2, **ONE_NODE, replicas=1, replan="Always")

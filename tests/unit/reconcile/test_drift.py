@@ -51,7 +51,9 @@ from shardwright.reconcile.drift import drifted_fields
         ),
     ],
 )
-def test_this_is_no_drift(rendered: Any, live: Any) -> None:
+def test_fields_beside_ours_and_the_servers_spellings_are_no_drift(
+    rendered: Any, live: Any
+) -> None:
     assert drifted_fields(rendered, live) == ()
 
 
@@ -100,5 +102,7 @@ def test_this_is_no_drift(rendered: Any, live: Any) -> None:
         pytest.param({"optional": True}, {}, ("optional",), id="a switch that is gone"),
     ],
 )
-def test_this_is_drift(rendered: Any, live: Any, paths: tuple[str, ...]) -> None:
+def test_a_value_that_is_changed_or_gone_is_drift_at_its_path(
+    rendered: Any, live: Any, paths: tuple[str, ...]
+) -> None:
     assert drifted_fields(rendered, live) == paths

@@ -1,4 +1,4 @@
-"""What is gone back to are the pods that were good, whatever another release makes of them."""
+"""A rollback restores the pods that were good, whatever another release makes of them."""
 
 import copy
 import hashlib
@@ -88,7 +88,7 @@ def test_a_change_that_fails_goes_back_to_template_and_scripts_of_the_release_be
     assert others == {name for name in made if name.startswith("llama-1")}
 
 
-def test_so_does_a_request_and_the_next_change_is_as_this_release_makes_it(
+def test_a_request_for_a_revision_brings_its_pods_and_the_next_change_those_of_this_release(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     operator = three_groups()
@@ -193,7 +193,7 @@ def test_a_revision_of_a_release_that_kept_no_pods_runs_as_this_one_renders_it(
     assert variables(operator)["llama-0-0"] is None
 
 
-def test_one_that_kept_none_is_kept_anew_with_the_pods_that_serve() -> None:
+def test_a_revision_without_pods_is_kept_anew_with_the_pods_that_serve() -> None:
     operator = three_groups()
     forget_pods(operator)
     operator.cluster.version += 1
@@ -304,7 +304,7 @@ class TestAReleaseWhosePodsDoNotComeUp:
     @pytest.mark.parametrize(
         "spec", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"]
     )
-    def test_its_rollout_is_taken_back_to_the_pods_of_the_release_before(
+    def test_the_rollout_of_a_bad_release_is_taken_back_to_the_pods_of_the_one_before(
         self, monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any]
     ) -> None:
         rollout = {**ROLL_BACK, "onUpgrade": "Roll"}
@@ -324,7 +324,7 @@ class TestAReleaseWhosePodsDoNotComeUp:
         assert others == {name for name in made if name.startswith("llama-1")}
         assert (revisions(operator), kept(operator)) == ([(1, True)], 1)
 
-    def test_so_is_a_restart_that_brings_it(
+    def test_a_restart_that_brings_a_bad_release_is_taken_back(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         operator = serving(4, **TWO_NODES, replicas=2, rollout=ROLL_BACK)
@@ -343,7 +343,7 @@ class TestAReleaseWhosePodsDoNotComeUp:
             "llama-0-1",
         }
 
-    def test_it_is_tried_again_where_somebody_asks(
+    def test_a_rolled_back_release_is_retried_on_request(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         operator = serving(1, **ONE_NODE, rollout={**ROLL_BACK, "onUpgrade": "Roll"})

@@ -68,7 +68,7 @@ def generation(
         (set(), HANGING - timedelta(seconds=1), set()),
     ],
 )
-def test_a_node_is_lost_when_a_pod_is_a_minute_beyond_its_grace_on_a_silent_one_and_four_on_one_that_answers(
+def test_a_node_is_lost_a_minute_after_a_pods_grace_if_silent_and_after_four_if_it_answers(
     silent: set[str], now: datetime, lost: set[str]
 ) -> None:
     assert (

@@ -41,7 +41,7 @@ def test_the_pods_that_were_ready_together_are_noted_once() -> None:
     assert world.run(desired(stateful_set())) == 0
 
 
-def test_that_a_group_has_been_ready_is_remembered_through_zero() -> None:
+def test_a_group_at_zero_still_knows_that_it_has_been_ready() -> None:
     world = running(revision="r1")
     world.write(
         decide(desired(stateful_set(revision="r2")), world.observed(), NOON).writes
@@ -283,7 +283,7 @@ def test_a_group_that_a_user_scaled_down_comes_back_as_a_whole() -> None:
     assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].ready
 
 
-def test_a_group_that_a_user_scaled_up_while_it_stops_is_stopped_all_the_same_and_has_failed_once() -> (
+def test_a_stopping_group_that_a_user_scales_up_is_stopped_again_and_has_failed_once() -> (
     None
 ):
     world = running()

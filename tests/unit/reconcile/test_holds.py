@@ -166,7 +166,7 @@ class TestAStart:
             "0 of 1 groups ready; llama-0: has had its nodes for 600 s and is not ready"
         )
 
-    def test_without_a_word_it_has_as_long_as_the_image_and_its_bytes_may_take(
+    def test_the_default_deadline_of_a_start_is_the_time_for_the_image_and_the_weights(
         self,
     ) -> None:
         operator = serving(1, **ONE_NODE)
@@ -229,7 +229,9 @@ class TestAStoppedRollout:
         assert ready(operator.status)[0] == "False"
         assert sorted(operator.cluster.serving()) == ["llama-1", "llama-2"]
 
-    def test_one_that_never_comes_up_does_so_after_its_deadline(self) -> None:
+    def test_a_group_that_never_comes_up_stops_the_rollout_after_its_deadline(
+        self,
+    ) -> None:
         operator = three_groups(progressDeadlineSeconds=300)
         operator.edit(engine=HANGS)
         operator.run(250)
@@ -237,7 +239,7 @@ class TestAStoppedRollout:
         operator.run(200)
         assert stopped(operator.status) == ("True", "ProgressDeadlineExceeded")
 
-    def test_it_is_told_once(self) -> None:
+    def test_a_stopped_rollout_is_a_single_event(self) -> None:
         operator = three_groups()
         operator.edit(engine=EXITS)
         told = []
@@ -376,7 +378,7 @@ class TestAStoppedRollout:
         } - {"llama-2"}
         assert "llama-1-g1" not in operator.cluster.sets()
 
-    def test_it_goes_on_when_the_group_comes_up_after_all(self) -> None:
+    def test_a_stopped_rollout_goes_on_when_the_group_comes_up_after_all(self) -> None:
         operator = three_groups(progressDeadlineSeconds=300)
         operator.edit(engine=HANGS)
         before = templates(operator)
@@ -495,7 +497,7 @@ class TestAPartition:
         )
 
     @pytest.mark.parametrize("groups", [ONE_NODE, TWO_NODES])
-    def test_one_of_them_that_ends_comes_back_as_it_was(
+    def test_a_group_below_the_partition_that_ends_comes_back_as_it_was(
         self, groups: Mapping[str, Any]
     ) -> None:
         operator, before = self.canary(groups)
@@ -544,7 +546,9 @@ class TestAPartition:
         assert kept == {name: before[name] for name in ("llama-0", "llama-1")}
         assert ready(operator.status) == ("True", "Serving")
 
-    def test_it_goes_by_the_number_of_a_group_also_where_there_is_a_hole(self) -> None:
+    def test_the_partition_counts_numbers_of_groups_also_where_one_is_missing(
+        self,
+    ) -> None:
         operator, before = self.canary()
         operator.cluster.end(
             operator.cluster.pods["llama-0-0"], grace_seconds=3600
@@ -585,7 +589,7 @@ class TestAPartition:
         ] == ["llama-2-0", "llama-3-0"]
         assert changed(operator, before) == ["llama-2", "llama-3"]
 
-    def test_setting_it_alone_restarts_nothing(self) -> None:
+    def test_setting_a_partition_alone_restarts_nothing(self) -> None:
         operator = three_groups()
         operator.edit(rollout={"partition": 2})
         operator.written.clear()

@@ -99,7 +99,7 @@ def test_the_same_again_changes_nothing(ledger: Ledger) -> None:
     assert ledger.taken() == {"a": 8, "b": 8}
 
 
-def test_a_group_that_does_not_fit_on_one_of_its_nodes_is_left_out_whole_and_the_others_are_not(
+def test_a_group_that_does_not_fit_on_one_of_its_nodes_is_left_out_alone_and_whole(
     ledger: Ledger,
 ) -> None:
     wanted = (*keeps("b", "c", owner=QWEN), *keeps("c", owner=QWEN, group="qwen-1"))

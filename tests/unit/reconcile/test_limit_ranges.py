@@ -111,7 +111,7 @@ def test_a_pod_that_is_made_anew_for_another_reason_has_what_the_limit_range_say
     assert condition(published.status, "RolloutPending")["status"] == "False"
 
 
-def test_one_that_comes_while_a_group_is_at_zero_counts_when_it_starts() -> None:
+def test_a_limit_range_made_while_a_group_is_at_zero_counts_when_it_starts() -> None:
     operator = serving(**TWO_NODES, **ROLL, restart={"delaySeconds": 300})
     for _ in range(2):
         crash(operator, "llama-0-1")

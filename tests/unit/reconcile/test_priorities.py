@@ -41,7 +41,7 @@ def test_of_several_default_classes_the_least_counts_for_who_names_none() -> Non
     assert Priorities(classes=defaults).value_of(None) == 5
 
 
-def test_classes_come_change_and_go() -> None:
+def test_priority_classes_are_added_changed_and_removed() -> None:
     changed = SERVING.changed(
         {
             "batch": None,

@@ -117,7 +117,7 @@ def test_pauses_double_up_to_the_longest_one() -> None:
     assert pauses == [0, 30, 60, 120, 200, 200]
 
 
-def test_a_failing_group_is_one_that_does_not_serve_because_it_failed_not_because_it_is_changed() -> (
+def test_a_group_that_does_not_serve_is_failing_after_a_failure_and_not_during_a_change() -> (
     None
 ):
     world = running()
@@ -614,7 +614,7 @@ def test_a_rank_that_ended_while_the_node_of_another_is_silent_ended_because_of_
     assert found == Failure(rank=1, reason="NodeNotReady", message=said)
 
 
-def test_what_the_engine_said_stands_before_the_node_that_was_silent_and_all_of_it_has_its_limit() -> (
+def test_the_engines_last_words_go_before_the_silent_node_and_the_message_is_cut_to_1024() -> (
     None
 ):
     failed = crashed("llama-0-0", 1)
@@ -740,7 +740,7 @@ def test_a_pod_that_the_kubelet_evicted_says_why_also_when_it_is_deleted_afterwa
     )
 
 
-def test_a_deleted_pod_that_ends_without_a_word_was_deleted() -> None:
+def test_the_failure_of_a_deleted_pod_without_an_exit_code_is_its_deletion() -> None:
     deleted = pod("llama-0-1")
     deleted["status"] |= {"phase": "Failed"}
     deleted["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
@@ -777,7 +777,7 @@ def kept_out(rules: LifeRules | None = None) -> World:
     return world
 
 
-def test_a_group_whose_pods_are_refused_gives_its_gpus_back_after_five_minutes_and_tries_again_after_a_pause() -> (
+def test_a_group_whose_pods_are_refused_frees_its_gpus_after_five_minutes_and_tries_again() -> (
     None
 ):
     rules = LifeRules(restart=RestartPolicy(budget=0, delay_seconds=30))

@@ -75,7 +75,7 @@ def test_restarts_of_before_a_rollout_do_not_speak_against_it(restarted: bool) -
     assert rolled_back(operator) == ("True", "EngineFailed")
 
 
-def test_nor_do_they_hold_other_groups_up() -> None:
+def test_restarts_in_place_hold_no_other_group_up() -> None:
     operator = serving(2, **ONE_NODE, replicas=2, rollout={"partition": 1})
     operator.edit(engine=GOOD)
     operator.run(SETTLED)

@@ -95,7 +95,7 @@ def test_what_somebody_has_written_in_its_place_is_not_believed(
     )
 
 
-def test_one_of_another_resource_is_as_good_as_none() -> None:
+def test_a_revision_of_another_resource_counts_as_gone() -> None:
     content, revision = kept()
     content["metadata"]["ownerReferences"][0]["uid"] = "another"
     for there in (content, None):

@@ -68,7 +68,7 @@ def test_a_change_whose_pods_would_not_be_let_in_stops_no_group_until_they_are(
     assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), before)
     message = condition(operator, "Ready")["message"]
     assert message.startswith(f"ResourceQuota team allows 322122547200 {name}, of ")
-    assert "too many; what runs goes on meanwhile; " in message
+    assert "too many; running groups are kept meanwhile; " in message
 
     allow(operator, name, "9Ti", "200Gi")
     operator.run(900)
@@ -92,7 +92,7 @@ def test_a_revision_whose_pods_would_not_be_let_in_is_not_gone_back_to_until_the
     assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), before)
     assert (
         "of which 107374182400 are used or promised to other models, "
-        "the plan needs 429496729600, 107374182400 too many; what runs goes on"
+        "the plan needs 429496729600, 107374182400 too many; running groups are kept"
     ) in condition(operator, "Ready")["message"]
 
     allow(operator, MEMORY, "400Gi", "200Gi")

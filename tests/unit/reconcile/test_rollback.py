@@ -1,5 +1,5 @@
-"""What all groups have served with is kept, and gone back to: by itself where it is wanted, and
-where somebody asks for it.
+"""Revisions that all groups have served with are kept and restored: by themselves where that is
+wanted, and on request.
 """
 
 from dataclasses import replace
@@ -65,7 +65,9 @@ class TestWhatIsKept:
         operator.run(SETTLED)
         assert revisions(operator) == [(1, False)]
 
-    def test_nor_before_they_have_served_for_as_long_as_is_asked(self) -> None:
+    def test_no_revision_is_kept_before_its_groups_served_for_min_ready_seconds(
+        self,
+    ) -> None:
         cluster = Cluster()
         cluster.add_nodes(1)
         operator = Operator(cluster, {**ONE_NODE, "rollout": {"minReadySeconds": 300}})
@@ -86,7 +88,7 @@ class TestWhatIsKept:
         assert [number for number, _ in revisions(operator)] == [3, 4, 5]
         assert sum(isinstance(write, DropRevision) for write in operator.written) == 1
 
-    def test_one_that_serves_again_is_the_newest_again_and_not_written_again(
+    def test_a_revision_that_serves_again_is_the_newest_again_and_not_written_again(
         self,
     ) -> None:
         operator = serving(1, **ONE_NODE)
@@ -141,7 +143,9 @@ class TestRollBack:
         assert operator.status["observedGeneration"] == 2
         assert revisions(operator) == [(1, True)]
 
-    def test_so_is_one_whose_engine_ends_three_times_in_a_row(self) -> None:
+    def test_a_change_whose_engine_ends_three_times_in_a_row_is_taken_back(
+        self,
+    ) -> None:
         cluster = Cluster()
         cluster.add_nodes(6)
         operator = until_it_serves(
@@ -164,7 +168,7 @@ class TestRollBack:
         }
         assert operator.cluster.serving().keys() == {"llama-0", "llama-1", "llama-2"}
 
-    def test_so_is_that_of_a_model_with_one_group(self) -> None:
+    def test_a_change_of_a_model_with_one_group_is_taken_back(self) -> None:
         operator = serving(1, **ONE_NODE, rollout=ROLL_BACK)
         operator.edit(engine=HANGS)
         operator.run(SETTLED)
@@ -173,7 +177,7 @@ class TestRollBack:
             {None},
         )
 
-    def test_by_default_it_is_tried_on(self) -> None:
+    def test_by_default_a_change_that_does_not_come_up_is_tried_on(self) -> None:
         operator = three_groups(progressDeadlineSeconds=300)
         operator.edit(engine=HANGS)
         operator.run(SETTLED)
@@ -238,7 +242,7 @@ class TestRollBack:
             {None},
         )
 
-    def test_it_is_not_tried_again_before_somebody_asks(self) -> None:
+    def test_a_change_taken_back_is_not_tried_again_before_somebody_asks(self) -> None:
         operator = three_groups(**ROLL_BACK)
         operator.edit(engine=HANGS)
         operator.run(SETTLED)
@@ -259,7 +263,7 @@ class TestRollBack:
             None,
         )
 
-    def test_another_spec_is_tried_at_once(self) -> None:
+    def test_after_a_rollback_another_spec_is_tried_at_once(self) -> None:
         operator = three_groups(**ROLL_BACK)
         operator.edit(engine=HANGS)
         operator.run(SETTLED)

@@ -227,7 +227,7 @@ def is_stop(write: Write) -> bool:
     return bool(ended_groups([write]))
 
 
-def test_groups_in_each_others_way_are_moved_one_beyond_the_limit_and_the_next_when_that_one_serves() -> (
+def test_groups_in_each_others_way_move_one_by_one_with_one_more_down_than_the_limit() -> (
     None
 ):
     world = in_a_ring(1, most=1)

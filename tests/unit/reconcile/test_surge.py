@@ -94,7 +94,7 @@ def test_the_next_generation_starts_and_the_former_stays_until_it_is_ready() -> 
     )
 
 
-def test_when_the_next_generation_is_ready_the_former_is_deleted_and_its_service_with_its_last_pod() -> (
+def test_a_ready_next_generation_deletes_the_former_and_its_service_after_its_last_pod() -> (
     None
 ):
     world = serving("llama-0")
@@ -151,7 +151,7 @@ def test_other_groups_wait_until_the_former_generation_is_gone_to_its_last_pod()
     assert look(world, *names).stopping == (1,)
 
 
-def test_the_plan_of_record_says_of_which_generation_a_group_is_at_least() -> None:
+def test_a_group_is_of_no_earlier_generation_than_the_plan_of_record_says() -> None:
     world = serving("llama-0", "llama-1")
     nodes = (("node-0", "node-1"), ("node-2", "node-3"))
     assert generations(by_name(nodes), world.observed(), OWNER_UID, (), (0, 3)) == (
@@ -172,7 +172,7 @@ def test_a_generation_that_exists_stands_although_a_new_plan_does_not_name_it() 
 
 
 @pytest.mark.parametrize("revision", ["r1", "r3"])
-def test_a_change_of_mind_while_the_next_generation_starts_rolls_that_one_and_the_former_serves_on(
+def test_another_change_while_the_next_generation_starts_rolls_that_one_alone(
     revision: str,
 ) -> None:
     world = serving("llama-0")

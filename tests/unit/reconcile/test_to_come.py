@@ -49,7 +49,7 @@ class TestSeeking:
     def test_a_group_on_nodes_that_exist_seeks_none(self) -> None:
         assert seeking(a_record(("a", "b")), None, [turnout()]).sought == ()
 
-    def test_a_group_asks_for_the_pools_of_its_nodes_apart_from_what_others_hold_and_are_planned_on(
+    def test_a_group_seeks_new_nodes_of_its_pools_apart_from_hosts_that_others_hold_or_plan_on(
         self,
     ) -> None:
         record = a_record(("~spot-0", "~spot-1"), ("b", "fixed"))
@@ -79,7 +79,7 @@ class TestSeeking:
 
         assert found.named == ()
 
-    def test_a_group_that_stays_asks_as_it_did_one_that_moves_counts_on_and_one_that_leaves_such_nodes_asks_no_more(
+    def test_a_group_that_stays_seeks_the_same_one_that_moves_counts_on_and_others_stop_seeking(
         self,
     ) -> None:
         asked = [Sought(group=index, terms=(SPOT,), number=3) for index in range(3)]
@@ -90,7 +90,7 @@ class TestSeeking:
 
         assert found == (asked[0], Sought(group=1, terms=(SPOT,), number=4))
 
-    def test_it_is_kept_with_the_record(self) -> None:
+    def test_what_a_group_seeks_is_kept_with_the_record(self) -> None:
         record = a_record(
             ("~spot-0",),
             sought=[

@@ -146,7 +146,7 @@ def test_a_group_that_fails_comes_back_as_this_release_renders_it() -> None:
     assert condition(published.status, "RolloutPending")["status"] == "False"
 
 
-def test_one_that_is_asked_to_restart_does_too() -> None:
+def test_a_group_that_is_asked_to_restart_takes_the_release_on_too() -> None:
     operator = taken_over(FIRST, "smallest")
     older = hashes(operator)
     operator.annotations["shardwright.io/restart"] = "now"

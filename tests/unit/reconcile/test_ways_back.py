@@ -100,7 +100,7 @@ class TestHardwareThatIsGone:
         ask(operator, "1")
         operator.run(SETTLED)
         way_out = (
-            "what runs goes on; change the spec, or have it run with 'kubectl shardwright "
+            "running groups are kept; change the spec, or retry it with 'kubectl shardwright "
             "rollout retry'"
         )
 
@@ -111,7 +111,7 @@ class TestHardwareThatIsGone:
         assert list(operator.cluster.serving()) == ["llama-0"]
         assert set(variables(operator).values()) == {"INFO"}
         assert condition(operator, "Ready")["message"].endswith(
-            f"; this is asked by revision 1, which is gone back to: {way_out}"
+            f"; revision 1, which is being restored, needs this: {way_out}"
         )
         assert condition(operator, "RolledBack")["message"].endswith(
             f" is to run in place of the spec, as asked, and has no place: {way_out}"
@@ -139,7 +139,9 @@ class TestRevisionsThatAreRefused:
             operator.run(400)
         return operator
 
-    def test_one_that_is_not_taken_is_said_and_kept_when_it_is(self) -> None:
+    def test_a_revision_that_is_refused_is_said_and_kept_once_it_is_let_in(
+        self,
+    ) -> None:
         cluster = Cluster()
         cluster.add_nodes(1)
         operator = until_it_serves(Operator(cluster, {**ONE_NODE}))
@@ -153,8 +155,7 @@ class TestRevisionsThatAreRefused:
         )
         assert condition(operator, "RolledBack")["message"] == (
             "what all groups serve with cannot be kept as a revision: exceeded quota: objects, "
-            "revision 1 is what would be gone "
-            "back to; it is tried again; mend what is named"
+            "a rollback would restore revision 1; it is tried again; mend what is named"
         )
         assert revisions(operator) == [(1, False)]
 
@@ -165,7 +166,7 @@ class TestRevisionsThatAreRefused:
             [(1, False), (2, True)],
         )
 
-    def test_one_that_does_not_go_is_said_and_named_until_it_goes(self) -> None:
+    def test_a_revision_whose_deletion_is_refused_is_named_until_it_goes(self) -> None:
         cluster = Cluster()
         cluster.refuses.append(Refuses(kind=DROPPED, message="denied by policy"))
         operator = self.four_specs(cluster)
@@ -212,7 +213,7 @@ class TestARequestForWhatThereIsNot:
         return operator
 
     @pytest.mark.parametrize("request_", ["2", "7@now", "the one before", "-1"])
-    def test_it_is_answered_once_and_said_as_long_as_it_stands(
+    def test_a_request_for_an_unknown_revision_is_answered_once_and_shown_while_it_stands(
         self, request_: str
     ) -> None:
         operator = self.asked(request_)
@@ -225,7 +226,7 @@ class TestARequestForWhatThereIsNot:
         )
         assert condition(operator, "RolledBack")["message"].startswith(
             f"metadata.annotations: shardwright.io/rollback-to: '{request_.partition('@')[0]}' "
-            "names no revision that there was when it was set; there are 1; ask for one"
+            "names no revision that existed when it was set; there are 1; ask for an existing one"
         )
 
     def test_a_later_revision_of_that_number_is_not_what_was_asked_for(self) -> None:

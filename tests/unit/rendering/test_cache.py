@@ -239,7 +239,7 @@ def test_adapters_are_fetched_once_each_into_folders_of_their_own(
     ]
 
 
-def test_the_objects_are_plain_data() -> None:
+def test_rendered_objects_of_a_cache_are_plain_data() -> None:
     assert json.loads(
         json.dumps([dict(item) for item in render(a_plan(), OWN).objects])
     )

@@ -40,7 +40,7 @@ def test_fields_and_versions_bring_what_belongs_to_them_and_nothing_else() -> No
     assert fixes_of_engine("vLLM", "0.33.0", "0.29.0") == ()
 
 
-def test_the_upgrade_page_lists_all_of_them() -> None:
+def test_the_upgrade_page_lists_every_fix() -> None:
     rows = re.findall(
         r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \| (\S+) \|$",
         PAGE.read_text(),

@@ -90,7 +90,7 @@ BETA = Scheduling(integration="Native", api_version="scheduling.k8s.io/v1beta1")
 @pytest.mark.parametrize(
     ("priority", "digits"), [(None, "e35c5b17"), ("serving", "c4e3af92")]
 )
-def test_a_native_group_of_kubernetes_1_37_is_disrupted_as_a_whole_and_has_the_priority_of_its_pods(
+def test_a_native_group_of_kubernetes_1_37_is_disrupted_whole_with_the_priority_of_its_pods(
     priority: str | None, digits: str
 ) -> None:
     bundle = render(a_plan(), a_deployment(scheduling=BETA, priority_class=priority))

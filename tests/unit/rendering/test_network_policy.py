@@ -65,7 +65,7 @@ def test_egress_that_is_restricted_leaves_members_dns_and_what_is_admitted(
 
 @pytest.mark.parametrize("deployment", [a_deployment(), a_trtllm_deployment()])
 @pytest.mark.parametrize("plan", [a_plan(), a_small_plan()])
-def test_it_selects_every_pod_of_the_model_whatever_the_engine_and_the_size(
+def test_the_policy_selects_every_pod_of_the_model_whatever_the_engine_and_the_size(
     plan: Any, deployment: Any
 ) -> None:
     bundle = render(plan, deployment)

@@ -91,7 +91,7 @@ def test_labels_and_annotations_are_there_and_ours_stay_what_they_are() -> None:
     }
 
 
-def test_they_are_on_pods_alone_and_no_selector_asks_for_them() -> None:
+def test_marks_of_users_are_on_pods_alone_and_in_no_selector() -> None:
     bundle = render(a_plan(), a_deployment(marks=MARKS))
 
     without_templates = [

@@ -146,7 +146,7 @@ def test_tensorrt_llm_tells_every_iteration_once_so_the_last_one_is_kept() -> No
     assert counters.read('["{\\"iter\\": 9}"]', 0) == (9, 0.0)
 
 
-def test_an_answer_of_tensorrt_llm_is_progress_though_its_iterations_were_read_by_somebody_else() -> (
+def test_an_empty_answer_of_tensorrt_llm_is_progress_as_others_read_its_iterations_too() -> (
     None
 ):
     counters = TRTLLM()

@@ -290,7 +290,7 @@ def test_pods_over_trays_claim_a_channel_of_the_compute_domain_of_their_group() 
     assert kinds.index("ComputeDomain") < kinds.index("StatefulSet")
 
 
-def test_attention_replicas_on_several_nodes_are_told_how_many_are_in_each_pod_and_nothing_of_nodes() -> (
+def test_attention_replicas_on_several_nodes_are_told_their_number_a_pod_and_no_nodes() -> (
     None
 ):
     args = engine_of(
@@ -729,7 +729,7 @@ def test_the_template_hash_changes_with_everything_that_pods_are_made_of(
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("scheduler", ["", "Kueue", "Volcano"])
-def test_pods_that_a_limit_range_changes_say_of_which_template_they_would_be_without_it(
+def test_pods_that_a_limit_range_changes_carry_the_template_hash_they_would_have_without_it(
     case: str, scheduler: str
 ) -> None:
     told = (

@@ -96,7 +96,7 @@ def test_an_image_that_writes_elsewhere_can_be_let() -> None:
     ] == [False, False]
 
 
-def test_a_folder_that_an_administrator_admits_goes_before_ours_and_one_that_nobody_can_admit_does_not() -> (
+def test_an_admitted_folder_goes_before_ours_and_one_that_cannot_be_admitted_does_not() -> (
     None
 ):
     chosen = environment_of(

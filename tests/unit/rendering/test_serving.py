@@ -137,7 +137,7 @@ def test_an_engine_that_never_brings_a_token_has_not_started_within_its_budget(
         assert rank.wait() == 79
 
 
-def test_an_engine_that_hangs_after_it_served_is_not_ready_and_then_ends_though_its_health_is_well(
+def test_a_healthy_engine_that_brings_no_tokens_any_more_is_not_ready_and_then_ends(
     tmp_path: Path,
 ) -> None:
     with serves(tmp_path) as (rank,):
@@ -245,7 +245,7 @@ def test_an_engine_that_turns_requests_away_because_it_is_full_still_owes_its_to
         assert rank.wait() == 78
 
 
-def test_who_does_not_want_it_gets_no_watcher() -> None:
+def test_scripts_without_a_watch_on_serving_have_no_watcher() -> None:
     plain = scripts(ScriptSettings(ranks=1))
     assert "serving.py" not in plain
     assert not any("serving" in text or "USR2 " in text for text in plain.values())

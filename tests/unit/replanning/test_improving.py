@@ -56,7 +56,7 @@ def test_a_plan_that_is_worth_a_restart_takes_the_place_of_the_one_that_stands()
     )
 
 
-def test_one_that_is_not_to_be_taken_is_said() -> None:
+def test_a_better_plan_that_is_not_to_be_taken_is_said() -> None:
     subject = a_subject(**FAST)
     record, best = a_record_on_one_gpu(subject), the_best(subject).plan
 

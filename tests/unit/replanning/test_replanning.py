@@ -92,9 +92,7 @@ def three_groups() -> PlanRecord:
     )
 
 
-def test_shrinking_drops_the_worst_groups_and_the_others_keep_their_numbers_nodes_and_generations() -> (
-    None
-):
+def test_shrinking_drops_the_worst_groups_and_changes_nothing_of_the_others() -> None:
     fewer, record = a_subject(**ONE_EACH, replicas=2), three_groups()
 
     found = rescaled(fewer, record, stock(fewer, h100_nodes(3)), (0, 2, 1)).record
@@ -383,7 +381,7 @@ def test_a_model_that_lost_all_its_groups_is_planned_anew_on_other_hardware() ->
     )
 
 
-def test_a_lost_group_moves_while_there_is_no_room_for_more_and_more_are_still_wanted_afterwards() -> (
+def test_a_lost_group_moves_although_there_is_no_room_for_all_replicas_that_are_wanted() -> (
     None
 ):
     before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=3)
@@ -642,7 +640,7 @@ def test_a_second_place_stays_within_the_budget(
     assert (beside(subject, plan, nodes=4) is not None) is allowed
 
 
-def test_growing_from_none_plans_anew() -> None:
+def test_growing_from_no_replicas_plans_anew() -> None:
     none, one = a_subject(**LARGE, replicas=0), a_subject(**LARGE)
     nodes = h100_nodes(2)
     kept = plan_of(plan_serving(none, stock(none, nodes)))
@@ -672,7 +670,7 @@ def anew_above(
 FIRST, SECOND = SIX[:3], SIX[3:]
 
 
-def test_a_group_above_the_partition_changes_places_with_one_below_that_stands_where_it_was_to_go() -> (
+def test_a_group_above_the_partition_swaps_places_with_one_below_that_stands_on_its_nodes() -> (
     None
 ):
     record = held_by(PAIR, ("h100-00", "h100-06"), ("h100-01", "h100-02"))
@@ -682,7 +680,7 @@ def test_a_group_above_the_partition_changes_places_with_one_below_that_stands_w
     ]
 
 
-def test_a_group_above_the_partition_takes_free_nodes_where_one_below_stands_in_all_places_of_the_plan() -> (
+def test_a_group_above_the_partition_takes_free_nodes_where_one_below_stands_on_all_planned() -> (
     None
 ):
     record = held_by(PAIR, ("h100-02", "h100-03"), ("h100-00", "h100-01"))

@@ -116,7 +116,7 @@ def test_the_load_and_the_limits_are_said() -> None:
     )
 
 
-def test_it_says_when_requests_will_queue() -> None:
+def test_an_explanation_says_how_many_requests_will_queue() -> None:
     plan = a_reported_plan(
         kv_tokens=51_200,
         carries_load=False,
@@ -331,7 +331,7 @@ def test_nodes_of_which_the_same_is_missing_each_say_how_much() -> None:
     )
 
 
-def test_it_says_when_free_capacity_had_to_be_assumed() -> None:
+def test_a_warning_says_when_free_capacity_had_to_be_assumed() -> None:
     inventory = Inventory(pools=(), known_pods=KnownPods.NONE)
 
     warnings = explain(
@@ -374,7 +374,7 @@ def test_what_waiting_helps_against_is_not_called_impossible() -> None:
     )
 
 
-def test_one_gpu_is_said_once() -> None:
+def test_the_headline_of_one_gpu_names_no_layout() -> None:
     plan = a_reported_plan(
         layout=Layout(), groups=(("n1",),), nodes_per_replica=1, gpus_per_node=1
     )
@@ -402,9 +402,7 @@ def test_replicas_on_one_node_are_drawn_side_by_side() -> None:
     ]
 
 
-def test_a_rate_that_is_not_served_has_no_share_of_the_requests_in_flight_and_no_end_of_the_queue() -> (
-    None
-):
+def test_a_rate_that_cannot_be_served_is_explained_as_a_queue_without_end() -> None:
     request = a_reported_request()
     request = replace(
         request, workload=replace(request.workload, requests_per_second=20.0)

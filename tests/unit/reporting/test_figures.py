@@ -63,7 +63,7 @@ def test_layouts_name_the_degrees_that_are_not_one(layout: Layout, said: str) ->
     assert format_layout(layout) == said
 
 
-def test_one_is_singular() -> None:
+def test_a_count_of_one_is_in_the_singular() -> None:
     assert [format_plural(count, "node") for count in (0, 1, 2)] == [
         "0 nodes",
         "1 node",

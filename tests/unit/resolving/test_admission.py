@@ -31,7 +31,7 @@ def sentences(said: Settings, **spec: Any) -> list[str]:
     return []
 
 
-def test_a_variable_is_refused_where_it_stands_and_admitted_by_name() -> None:
+def test_a_forbidden_variable_is_refused_at_its_path_and_admitted_by_name() -> None:
     env = {
         "env": [
             {"name": "NCCL_DEBUG", "value": "INFO"},
@@ -159,7 +159,7 @@ def test_an_image_is_admitted_by_whole_parts_of_its_name(
     )
 
 
-def test_the_image_that_stands_where_nobody_names_one_must_be_admitted_and_that_of_the_defaults_is() -> (
+def test_our_default_image_must_be_admitted_and_that_of_the_administrators_defaults_is() -> (
     None
 ):
     mirror = {"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}
@@ -167,8 +167,8 @@ def test_the_image_that_stands_where_nobody_names_one_must_be_admitted_and_that_
     (said,) = sentences(settings(admittedImages=["registry.example"]))
     assert said == (
         "ImageNotAdmitted: spec.engine.image: vllm/vllm-openai:v0.33.0 must be one of, or under, "
-        "registry.example, where code "
-        "and weights come from is for the administrator to say; use one of these, or have it "
+        "registry.example, as only the administrator may admit sources of code and weights; use "
+        "one of these, or have it "
         "added to admittedImages of the chart"
     )
     assert (
@@ -387,8 +387,8 @@ def test_pods_have_the_account_and_mount_the_secret_that_is_admitted_in_their_na
 
     account = (
         "ServiceAccountNotAdmitted: spec.pod.serviceAccountName: reader is not admitted in "
-        "namespace default, what a cloud lets "
-        "its pods do is for the administrator to give away; leave it out, or have reader added to "
+        "namespace default, as only the administrator may admit accounts, which clouds give "
+        "rights; leave it out, or have reader added to "
         "admittedServiceAccounts of the chart"
     )
     mounted = (
@@ -461,7 +461,7 @@ def test_a_key_of_a_domain_is_refused_where_the_administrator_has_not_named_the_
     refused = (
         f"PodKeyNotAdmitted: spec.pod.{kind}.{key}: {key} must be of a domain that is admitted: "
         f"{', '.join(admitted) or 'none'}, "
-        "what runtimes, networks and clouds do at its word is for the administrator to give away; "
+        "as only the administrator may admit keys that runtimes, networks and clouds act on; "
         "use a key without a domain, or "
         f"have {key.partition('/')[0]} added to admittedPodKeys of the chart"
     )

@@ -115,7 +115,7 @@ def test_a_claim_is_shared_where_more_than_one_pod_mounts_it(
     assert wanted(model={"id": "a/b"} | model).shares_claim is shares
 
 
-def test_a_budget_is_filled_but_by_none() -> None:
+def test_a_budget_is_filled_if_asked_for_unless_no_replicas_are_wanted() -> None:
     assert wanted(budget={"gpus": 16, "fill": True}).fills
     assert not wanted(budget={"gpus": 16}).fills
     assert not wanted(budget={"gpus": 16, "fill": True}, replicas=0).fills

@@ -56,7 +56,7 @@ def two_quarters() -> Plan:
         ((0, 1), (), 4),  # was made anew because of a lost node: only its pods tell
     ],
 )
-def test_what_a_plan_keeps_is_counted_once_and_whoever_holds_it_is_of_the_generation_that_stands(
+def test_gpus_that_a_plan_keeps_are_counted_once_with_the_pods_of_its_standing_generation(
     bound: tuple[int, ...], generations: tuple[int, ...], free: int
 ) -> None:
     plan, other = two_quarters(), ("default", "qwen")

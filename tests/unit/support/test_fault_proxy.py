@@ -77,7 +77,7 @@ def names(lines: list[Any]) -> list[str]:
     return [line["object"]["metadata"]["name"] for line in lines]
 
 
-def test_without_a_fault_all_goes_through_as_it_is(
+def test_a_fault_proxy_without_a_fault_passes_everything_unchanged(
     api: ScriptedApi, proxy: FaultProxy
 ) -> None:
     assert ask(proxy, "PATCH", f"{SETS}/a?force=true", {"spec": {}})[:2] == (

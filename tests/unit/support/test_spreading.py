@@ -45,7 +45,7 @@ def test_many_short_tests_with_a_control_plane_do_not_come_before_what_is_known_
     ]
 
 
-def test_what_was_measured_is_there() -> None:
+def test_every_file_with_a_measured_time_exists() -> None:
     assert [
         file for file in (*FILE_SECONDS, *WAITING) if not (ROOT / file).exists()
     ] == []
