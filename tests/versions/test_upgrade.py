@@ -1,4 +1,4 @@
-"""The upgrade of a cluster from Kubernetes 1.36 to 1.37 under a model whose groups are all or none,
+"""The upgrade of an API server from Kubernetes 1.36 to 1.37 under a model whose groups are all or none,
 as docs/howto/kubernetes-1.37.md has it: on one etcd, with the API servers of both.
 """
 

@@ -57,6 +57,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9 ._()/+-]{1,64}", re.ASCII)
 """Names that stand in a selector as they are: nothing in them ends a text of CEL."""
 
 _PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+_GPU_OF_DEVICE: Final = re.compile(r"(gpu-\d+)-mig-.+", re.ASCII)
 _VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.\d{1,3}", re.ASCII)
 
 
@@ -139,9 +140,14 @@ class NodeDevices:
     mig_profile: str = ""
 
     @property
+    def profile(self) -> str:
+        """Return the profile of slices as labels and resources spell it, empty for whole GPUs."""
+        return _spelled(self.mig_profile)
+
+    @property
     def resource(self) -> str:
         """Return the resource by which a device plugin would offer them."""
-        return resource_of(_spelled(self.mig_profile)) if self.mig_profile else RESOURCE
+        return resource_of(self.profile) if self.profile else RESOURCE
 
     def contradicts(self, gpu: Gpu) -> bool:
         """Return whether the devices say another compute capability than the catalogue has."""
@@ -151,7 +157,7 @@ class NodeDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUsage:
-    """Devices that an allocated ResourceClaim holds on a node, slices counted as GPUs.
+    """GPUs that an allocated ResourceClaim holds on a node, whole or in part.
 
     ``pod`` and ``pod_uid`` are those of the first pod that it is reserved for (empty: for none).
     """
@@ -185,12 +191,13 @@ def read_device_class(content: object) -> DeviceClass:
 
 
 def read_claim(content: object) -> DeviceUsage | None:
-    """Return the devices that a ResourceClaim holds, None if it holds none.
+    """Return the GPUs that a ResourceClaim holds, None if it holds none.
 
-    Of a GPU that is cut on demand a slice counts as all of it, each time: nobody else can have the
-    whole one. Who looks only (admin
-    access) holds nothing. Nothing but the status is believed: whoever may make claims may write
-    their labels, annotations and owners, and only the scheduler and its controllers the status.
+    A slice holds the GPU that it is of: where GPUs are cut on demand, nobody else can have the
+    whole one. Where they are cut before, a claim on several slices of one GPU counts as one of
+    them; ours claim one. Who looks only (admin access) holds nothing. Nothing but the status is
+    believed: whoever may make claims may write their labels, annotations and owners, and only the
+    scheduler and its controllers the status.
     """
     status = mapping(mapping(content).get("status"))
     allocation = mapping(status.get("allocation"))
@@ -206,7 +213,8 @@ def read_claim(content: object) -> DeviceUsage | None:
     pod = next((item for item in consumers if item.get("resource") == "pods"), {})
     return DeviceUsage(
         node=_node_of(allocation) or text_or_empty(held[0].get("pool")),
-        gpus=len(held),
+        # Two slices of one GPU hold it once.
+        gpus=len({(item.get("pool"), _whole(item.get("device"))) for item in held}),
         pod=text_or_empty(pod.get("name")),
         pod_uid=text_or_empty(pod.get("uid")),
     )
@@ -314,6 +322,13 @@ def _node_of(allocation: Mapping[str, Any]) -> str:
     return next(
         (text_or_empty(value) for values in named for value in values or ()), ""
     )
+
+
+def _whole(device: object) -> str:
+    """Return the name of the GPU that a device is, or is a slice of."""
+    name = text_or_empty(device)
+    of = _GPU_OF_DEVICE.fullmatch(name)
+    return of[1] if of else name
 
 
 def _current(slices: Iterable[DeviceSlice]) -> list[DeviceSlice] | None:

@@ -91,7 +91,7 @@ def read_raw(
         return None
     published = devices if isinstance(devices, NodeDevices) else None
     raw = _offering(raw, published) if published else raw
-    resource = gpu_resource(raw)
+    resource = published.resource if published else gpu_resource(raw)
     against = devices if isinstance(devices, Problem) else unsuitable(raw, resource)
     slices = _slices(raw, published) if published or devices is None else None
     found = (
@@ -134,10 +134,12 @@ def _slices(raw: RawNode, devices: NodeDevices | None) -> NodeSlices | None:
     """Return the MIG slices of a node, by its labels or its devices; None if its GPUs are whole."""
     if devices is None:
         return read_slices(raw)
-    found = read_slices(raw) if devices.mig_profile else None
-    return found and replace(
-        found,
-        product=product_of(devices.product, found.profile),
+    if not devices.profile:
+        return None
+    return NodeSlices(
+        profile=devices.profile,
+        resource=devices.resource,
+        product=product_of(devices.product, devices.profile),
         memory_bytes=devices.memory_bytes,
     )
 

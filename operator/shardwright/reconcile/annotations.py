@@ -71,6 +71,12 @@ class RestartsBefore:
     count: int = 0
 
 
+HELD_BACK: Final = "HeldBack"
+"""Why a group is at zero that is changed and that its queue held back. Kueue 0.17 loses sight of a
+StatefulSet whose pods go as fast as such pods do: its next generation takes its place.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAnnotations:
     """The memory of one group.
@@ -146,6 +152,8 @@ class GroupAnnotations:
             return self
         return replace(
             self,
+            # It gives way to a dearer one; an earlier failure says nothing of that.
+            incident=self.incident.forgiven() if self.incident else None,
             members="",
             ready_since=None,
             stopped_at=self.stopped_at or _whole(now),

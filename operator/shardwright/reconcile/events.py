@@ -150,7 +150,6 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
         case (
             Apply(why=Why.ROLLOUT | Why.REQUESTED)
             | Patch(why=Why.ROLLOUT | Why.REQUESTED)
-            | Delete(why=Why.ROLLOUT | Why.REQUESTED)
         ):
             yield _stop_on_purpose(write)
         case Create(content={"kind": "StatefulSet", "metadata": {"name": name}}) if (
@@ -202,7 +201,7 @@ def _restart(write: Apply | Patch, found: Findings) -> Event:
     )
 
 
-def _stop_on_purpose(write: Apply | Patch | Delete) -> Event:
+def _stop_on_purpose(write: Apply | Patch) -> Event:
     if write.why is Why.REQUESTED:
         return Event(
             reason="Restarting",
@@ -211,7 +210,7 @@ def _stop_on_purpose(write: Apply | Patch | Delete) -> Event:
         )
     next_start = (
         "starts with the new template"
-        if isinstance(write, Apply | Delete)
+        if isinstance(write, Apply)
         else "gives way to its next generation: it cannot become what is wanted"
     )
     note = f"{_name(write)} stops as a whole and {next_start}"

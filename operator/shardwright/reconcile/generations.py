@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from shardwright.reconcile.annotations import read_annotations
+from shardwright.reconcile.annotations import HELD_BACK, read_annotations
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
@@ -140,10 +140,10 @@ def _gives_way(rendered: KubernetesObject, observed: Observed) -> bool:
     if live is None or live["spec"].get("replicas") != 0 or observed.members_of(name):
         return False
     ours = controller_uid(live) == controller_uid(rendered)
-    return (
-        ours
-        and read_annotations(live).stopped_for in {"", Why.ROLLOUT}
-        and bool(made_anew(rendered, live))
+    why = read_annotations(live).stopped_for
+    return ours and (
+        why == HELD_BACK
+        or (why in {"", Why.ROLLOUT} and bool(made_anew(rendered, live)))
     )
 
 

@@ -3,8 +3,7 @@
 
 A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when
 every pod is gone, so that no rank meets a peer of another revision or of an earlier start, wherever
-we are killed. In a queue of Kueue, a StatefulSet is deleted for a change instead, and created again
-when every pod is gone. Memory stands in annotations of the StatefulSet (``remembered``).
+we are killed. Memory stands in annotations of the StatefulSet (``remembered``).
 """
 
 from collections.abc import Iterator
@@ -13,13 +12,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from shardwright.reconcile.annotations import (
+    HELD_BACK,
     GroupAnnotations,
     RestartsBefore,
     changed_annotations,
 )
 from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.generations import overdue
 from shardwright.reconcile.group import Group
-from shardwright.reconcile.immutable import queue_of
 from shardwright.reconcile.incidents import (
     TAKEN_GRACEFULLY,
     Incident,
@@ -35,7 +35,6 @@ from shardwright.reconcile.members import (
     Member,
     nodes_of,
 )
-from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.refusals import asked_first
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.reconcile.templates import asked_by, template_hash
@@ -98,12 +97,9 @@ def next_step(group: Group, now: datetime) -> GroupStep:
     # A change goes before a failure, and forgives: failures of pods that are replaced say nothing
     # of the new ones.
     change = Why.ROLLOUT if group.must_roll else Why.REQUESTED if group.asked else None
-    if change:
-        return (
-            _go_at_once(group, change)
-            if _held_back(group) or _is_fixed(group)
-            else _go_to_zero(group, change, group.remembered.forgiven(), now)
-        )
+    # What a queue holds back has not begun: there is nothing to restart.
+    if change and not (change is Why.REQUESTED and _held_back(group)):
+        return _go_to_zero(group, change, group.remembered.forgiven(), now)
     failure = _failure(group, now)
     return _fail(group, failure, now) if failure else _keep(group, now)
 
@@ -119,7 +115,7 @@ def _failure(group: Group, now: datetime) -> Failure | None:
 
 
 def _held_back(group: Group) -> bool:
-    """Return whether a queue holds all pods of a group back: none has begun, and none is missed."""
+    """Return whether a queue holds back all pods that a group has: none has begun."""
     return bool(group.members) and all(map(_is_gated, group.members))
 
 
@@ -134,40 +130,8 @@ def _is_taken_whole(group: Group, now: datetime) -> bool:
     return any(
         member.deleting
         and member.taken_by.startswith(QUEUE_TAKES)
-        and not (member.gone_by and now > member.gone_by)
+        and not overdue(member, now)
         for member in group.members
-    )
-
-
-def _is_fixed(group: Group) -> bool:
-    """Return whether a group is in a queue that does not let its StatefulSet become the wanted
-    one.
-    """
-    return group.is_made_anew and queue_of(group.live or {}) != ""
-
-
-def _go_at_once(group: Group, why: Why) -> GroupStep:
-    """Delete the StatefulSet of a group in a queue: it is created again as it is wanted.
-
-    By way of zero, Kueue 0.17 loses sight of a group whose pods go fast, as those do that were held
-    back: its place in the queue, or its quota, would stay, and nobody would have it.
-    """
-    metadata = (group.live or {})["metadata"]
-    gone = Delete(
-        kind=STATEFUL_SET,
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        why=why,
-    )
-    return GroupStep(
-        state=_state(
-            group,
-            Situation.STOPPING,
-            Wait(what=Awaited.DELETION),
-        ),
-        writes=(gone,),
-        planned=group.complete,
     )
 
 
@@ -283,7 +247,9 @@ def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
         if group.size == 1 and rules.revision and not group.as_it_is
         else None
     )
-    asked = asked_by(group.rendered)
+    # One that cannot become the rendered one starts as it was.
+    made_for = group.live if group.is_made_anew and group.live else group.rendered
+    asked = asked_by(made_for)
     return remembered.with_(
         restarted_for=rules.restart_asked,
         asked=asked,
@@ -376,6 +342,8 @@ def _go_to_zero(
     if why is Why.ROLLOUT and not group.is_made_anew:
         # Written with the template: whoever starts the group, its pods are what was asked for then.
         stopped = stopped.with_(asked=asked_by(group.rendered), pending=())
+    if _held_back(group):
+        stopped = stopped.with_(stopped_for=HELD_BACK)
     state = _state(
         group, Situation.STOPPING, Wait(what=Awaited.STOP), remembered=stopped
     )
@@ -392,7 +360,8 @@ def _keep(group: Group, now: datetime) -> GroupStep:
     if group.complete:
         remembered = remembered.ready(group.members, now)
     elif _held_back(group):
-        remembered = remembered.held_back(now)
+        asked = group.rules.restart_asked
+        remembered = remembered.held_back(now).with_(restarted_for=asked)
     state = _standing(group, remembered, now)
     if group.outdated and len(group.members) < group.size == (group.live or {})[
         "spec"

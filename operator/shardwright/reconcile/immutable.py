@@ -7,7 +7,7 @@ deleted and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1
 and the schema of NVIDIA's ComputeDomain. Of the rendered objects, disruption budgets,
 NetworkPolicies and the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of
 Kubernetes has its size in its name, a Secret the kind of its content, and neither is ever written
-again. Kueue fixes more of a StatefulSet that is in one of its queues.
+again. Kueue fixes more of a StatefulSet that is in one of its queues, also at zero.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +16,8 @@ from typing import Any, Final
 from shardwright.reconcile.drift import amount, drifted_fields
 from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.bundle import KubernetesObject
-from shardwright.rendering.gang_scheduling import KUEUE_QUEUE
+from shardwright.rendering.gang_scheduling import QUEUE as OUR_QUEUE
+from shardwright.rendering.hashing import TEMPLATE_HASH
 
 CLAIMS: Final = "volumeClaimTemplates"
 OF_A_SET: Final = (
@@ -68,8 +69,11 @@ def as_it_can_be(
     """Return a rendered StatefulSet as the one that exists can become it, if the same is asked of
     its pods.
     """
-    differing = () if made_anew(rendered, live) else _differing(rendered, live)
-    if not differing:
+    if made_anew(rendered, live):
+        return rendered
+    if any(_queued(rendered, live)):
+        return _with_its_template(rendered, live)
+    if not _differing(rendered, live):
         return rendered
     others = {
         name: value for name, value in rendered["spec"].items() if name not in OF_A_SET
@@ -80,6 +84,27 @@ def as_it_can_be(
             **others,
             **{name: live["spec"][name] for name in OF_A_SET if name in live["spec"]},
         },
+    }
+
+
+def _with_its_template(
+    rendered: KubernetesObject, live: KubernetesObject
+) -> KubernetesObject:
+    """Return a rendered StatefulSet with the pods of the one that exists: its queue would refuse
+    others, also at zero.
+    """
+    metadata, before = rendered["metadata"], live["metadata"].get("annotations") or {}
+    annotations = {
+        name: value
+        for name, value in (metadata.get("annotations") or {}).items()
+        if name != TEMPLATE_HASH
+    }
+    if TEMPLATE_HASH in before:
+        annotations[TEMPLATE_HASH] = before[TEMPLATE_HASH]
+    return {
+        **rendered,
+        "metadata": {**metadata, "annotations": annotations},
+        "spec": {**rendered["spec"], "template": live["spec"]["template"]},
     }
 
 
@@ -122,25 +147,35 @@ def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]
     before, after = queue_of(live), queue_of(rendered)
     if before != after:
         yield QUEUE
-    if not before:
-        return
-    there = live["spec"]["template"]["spec"]
-    wanted = rendered["spec"]["template"]["spec"]
-    for name in OF_QUEUED_PODS:
-        if drifted_fields(wanted.get(name), there.get(name)):
-            yield name
-    for name in (
-        "initContainers",
-        "containers",
-    ):
-        if _asks(wanted.get(name)) != _asks(there.get(name)):
-            yield name
+    if before:
+        there, wanted = pod_of(live), pod_of(rendered)
+        yield from (
+            name
+            for name in OF_QUEUED_PODS
+            # Both ways: also one that is said no more is a change.
+            if drifted_fields(wanted.get(name), there.get(name))
+            or drifted_fields(there.get(name), wanted.get(name))
+        )
+        yield from (
+            name
+            for name in ("initContainers", "containers")
+            if _asks(wanted.get(name)) != _asks(there.get(name))
+        )
+
+
+def pod_of(stateful_set: KubernetesObject) -> Mapping[str, Any]:
+    """Return the spec of the pods of a StatefulSet."""
+    return (stateful_set["spec"].get("template") or {}).get("spec") or {}
 
 
 def queue_of(stateful_set: KubernetesObject) -> str:
-    """Return the queue of Kueue that a StatefulSet is in, empty if it is in none."""
-    labels = stateful_set.get("metadata", {}).get("labels") or {}
-    return str(labels.get(KUEUE_QUEUE, ""))
+    """Return the queue of Kueue that we put a StatefulSet into, empty for none. Its label may be
+    anybody's: Kueue itself labels those of a namespace whose queue is called ``default``.
+    """
+    template = stateful_set["spec"].get("template") or {}
+    return str(
+        (template.get("metadata", {}).get("annotations") or {}).get(OUR_QUEUE, "")
+    )
 
 
 def _asks(containers: Collection[Mapping[str, Any]] | None) -> list[object]:
@@ -148,7 +183,10 @@ def _asks(containers: Collection[Mapping[str, Any]] | None) -> list[object]:
     return [
         (
             _amounts(container.get("resources", {}).get("requests", {})),
-            [port["containerPort"] for port in container.get("ports", ())],
+            [
+                (port.get("name"), port["containerPort"], port.get("protocol", "TCP"))
+                for port in container.get("ports") or ()
+            ],
         )
         for container in containers or ()
     ]

@@ -119,4 +119,5 @@ def test_of_two_groups_that_fit_one_at_a_time_none_is_ever_half_placed(
 
     models.delete("ShardedModel", "first")
     wait_for(second_runs, 120, "the second group to be placed")
+    assert {one.get("second", 0) for one in seen} <= {0, 2}
     assert [one for one in seen if one.get("second") and one.get("first")] == []

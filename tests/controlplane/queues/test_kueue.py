@@ -143,7 +143,7 @@ def test_requests_that_kueue_fixes_make_the_group_anew(
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
         for pod in models.pods()
     }
-    assert (requests, names(models)) == ({"20"}, {"large-0"})
+    assert (requests, names(models)) == ({"20"}, {"large-0-g1"})
     wait_for(lambda: len(quotas.workloads()) == 1, 30, "one workload to be left")
 
 
@@ -170,7 +170,7 @@ def test_a_group_takes_another_queue_whether_it_serves_or_waits(
         30,
         "the quota to be that of the other queue",
     )
-    assert names(models) == {"first-0", "second-0"}
+    assert names(models) == {"first-0-g1", "second-0-g1"}
 
 
 def test_a_group_leaves_kueue_and_comes_to_it(

@@ -91,6 +91,11 @@ def test_a_node_of_slices_is_what_a_plugin_would_make_of_it() -> None:
     )
     assert found.gpu.memory_bytes == 9984 * MIB
     assert (found.claimed, found.domain.gpus) == (slices.claimed, 1)
+    labelled = a_bare_node("a")
+    labelled["metadata"]["labels"]["nvidia.com/gpu.product"] = f"{H100}-MIG-1g.10gb"
+    assert facts(slices, labelled) == replace(
+        found, labels=labelled["metadata"]["labels"]
+    )
     assert reason(replace(slices, capability=(8, 0))) == "LabelsImplausible"
     assert reason(replace(slices, product="NVIDIA L4")) == "MigSlicesUnknown"
 

@@ -287,11 +287,11 @@ class TestClaims:
         }
         assert read_claim(a_claim("gpu-0", **forged)) == read_claim(a_claim("gpu-0"))
 
-    def test_each_slice_counts_as_a_gpu(self) -> None:
+    def test_slices_of_one_gpu_hold_it_once(self) -> None:
         found = read_claim(
             a_claim("gpu-0-mig-1g24gb-0", "gpu-0-mig-1g24gb-1", "gpu-10-mig-1g24gb-0")
         )
-        assert found == DeviceUsage(node="a", gpus=3, pod="llama-0-0", pod_uid="uid-0")
+        assert found == DeviceUsage(node="a", gpus=2, pod="llama-0-0", pod_uid="uid-0")
 
     def test_where_the_allocation_names_no_node_its_pool_does(self) -> None:
         claim = a_claim("gpu-0")

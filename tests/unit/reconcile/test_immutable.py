@@ -96,11 +96,12 @@ def in_a_queue(
         "resources": {"requests": {"cpu": cpu, "memory": "1Ti"}},
         "ports": [{"name": "http", "containerPort": 8000}],
     }
-    made = a_set(
-        asked=asked, template={"spec": {"containers": [engine], **pods}}, replicas=2
-    )
-    made["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
-    return made
+    told = {"shardwright.io/queue": queue} if queue else {}
+    template = {
+        "metadata": {"annotations": told},
+        "spec": {"containers": [engine], **pods},
+    }
+    return a_set(asked=asked, template=template, replicas=2)
 
 
 ELSEWHERE: dict[str, Any] = {
@@ -118,6 +119,7 @@ ELSEWHERE: dict[str, Any] = {
         (in_a_queue("serving", affinity=ELSEWHERE), ("affinity",)),
         (in_a_queue("serving", tolerations=[{"key": "gpu"}]), ("tolerations",)),
         (in_a_queue("serving", initContainers=[{"name": "a"}]), ("initContainers",)),
+        (in_a_queue("serving", nodeSelector={"a": "b"}), ("nodeSelector",)),
         (in_a_queue("other"), ("queue",)),
         (in_a_queue(None), ("queue",)),
     ],
@@ -129,6 +131,7 @@ ELSEWHERE: dict[str, Any] = {
         "nodes",
         "tolerations",
         "a container less",
+        "a label less",
         "another queue",
         "no queue before",
     ],
@@ -138,6 +141,21 @@ def test_a_group_in_a_queue_of_kueue_is_made_anew_for_what_kueue_fixes(
 ) -> None:
     assert made_anew(in_a_queue("serving", asked="now"), live) == fields
     assert made_anew(in_a_queue("serving"), live) == ()  # the same is asked
+
+
+def test_a_label_of_kueue_that_others_have_set_is_no_queue_of_ours() -> None:
+    labelled = in_a_queue(None)
+    labelled["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "default"}
+    assert made_anew(in_a_queue(None, asked="now"), labelled) == ()
+
+
+def test_a_release_changes_nothing_of_pods_that_a_queue_fixes() -> None:
+    """Its start would be refused, also after a failure."""
+    live = in_a_queue("serving")
+    other = in_a_queue("serving", cpu="9")
+    assert as_it_can_be(other, live)["spec"] == live["spec"]
+    same = in_a_queue("serving", priorityClassName="low")
+    assert as_it_can_be(same, live) == same
 
 
 def test_out_of_queues_nodes_and_requests_may_change() -> None:

@@ -1,6 +1,7 @@
 """How often a group starts again, why it failed, and what it remembers of that."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from shardwright.reconcile.annotations import (
     ready_pods,
 )
 from shardwright.reconcile.decide import Decision, decide
+from shardwright.reconcile.generations import LOST_SECONDS, following_generations
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.incidents import find_failure, new_incident
@@ -22,15 +24,8 @@ from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
 from shardwright.reconcile.status import group_status
-from shardwright.reconcile.writes import (
-    Apply,
-    Create,
-    Delete,
-    DryRunPod,
-    Patch,
-    Why,
-)
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.reconcile.writes import Apply, DryRunPod, Patch, Why
+from shardwright.rendering.hashing import ASKED_HASH
 from shardwright.resolving.intent import RestartPolicy
 from tests.support.builders_reconcile import (
     NOON,
@@ -513,40 +508,88 @@ def test_a_pod_that_its_queue_takes_and_that_stays_is_a_failure_after_its_grace(
 ):
     world = running()
     taken_by_the_queue(world, "llama-0-0", "llama-0-1")
-    assert look(world, seconds(60)).writes == ()
-    (write,) = look(world, seconds(61)).writes
+    late = 60 + LOST_SECONDS
+    assert look(world, seconds(late - 1)).writes == ()
+    (write,) = look(world, seconds(late + 1)).writes
     assert isinstance(write, Patch)
     assert (write.why, write.replicas) == (Why.FAILURE, 0)
 
 
-def test_a_group_that_waits_in_a_queue_is_created_again_for_a_change_and_never_stopped() -> (
+def test_a_preemption_says_nothing_of_a_failure_before_it() -> None:
+    world = running()
+    world.put(crashed("llama-0-1", 1))
+    world.run(WANTED)
+    taken_by_the_queue(world, "llama-0-0", "llama-0-1")
+    for name in ("llama-0-0", "llama-0-1"):
+        world.put(gated(name, "kueue.x-k8s.io/admission"))
+    world.write(look(world, seconds(2)).writes)
+    assert not memory(world).since_failure
+    assert not state(world, seconds(3)).failing
+
+
+def queued(revision: str, nodes: Sequence[str] = ("a", "b")) -> dict[str, Any]:
+    """Return a group that the operator has put into a queue."""
+    item = stateful_set(revision=revision, nodes=nodes)
+    item["spec"]["template"]["metadata"]["annotations"] = {
+        "shardwright.io/queue": "serving"
+    }
+    return item
+
+
+def test_a_group_that_waits_in_a_queue_gives_way_to_its_next_generation_for_a_change() -> (
     None
 ):
     world = held_back_by("kueue.x-k8s.io/admission")
-    changed = desired(stateful_set(revision="r2"))
-    (gone,) = decide(changed, world.observed(), NOON).writes
-    assert isinstance(gone, Delete)
-    assert (gone.kind, gone.name, gone.why) == ("StatefulSet", "llama-0", Why.ROLLOUT)
-    world.write((gone,))
-    assert decide(changed, world.observed(), NOON).writes == ()  # its pods still are
+    changed = stateful_set(revision="r2")
+    (stop,) = decide(desired(changed), world.observed(), NOON).writes
+    assert isinstance(stop, Apply)
+    world.write((stop,))
     world.settle()
-    (made,) = decide(changed, world.observed(), NOON).writes
-    assert isinstance(made, Create)
+    assert following_generations([changed], [0], world.observed()) == (1,)
 
 
-def test_what_a_queue_fixes_of_a_group_that_serves_makes_it_anew_at_once() -> None:
-    before, after = stateful_set(nodes=["a", "b"]), stateful_set(nodes=["a", "c"])
-    for item in (before, after):
-        item["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "serving"
-    after["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH] = "r2"
+def test_a_restart_that_is_asked_for_stops_no_group_that_waits_in_a_queue() -> None:
+    world = held_back_by("kueue.x-k8s.io/admission")
+    asked = desired(stateful_set(), rules=LifeRules(restart_asked="now"))
+    world.write(decide(asked, world.observed(), NOON).writes)
+    assert memory(world).restarted_for == "now"
+    assert len(world.pods) == 2
+    assert decide(asked, world.observed(), NOON).writes == ()
+
+
+def test_nodes_that_a_queue_fixes_make_the_next_generation_of_a_group_that_serves() -> (
+    None
+):
+    world = World()
+    world.run(desired(queued("r1")))
+    moved = queued("r2", nodes=("a", "c"))
+    decision = decide(desired(moved), world.observed(), NOON)
+    (stop,) = decision.writes
+    assert isinstance(stop, Patch)
+    assert (stop.why, stop.replicas) == (Why.ROLLOUT, 0)
+    assert [group.moving for group in decision.groups] == [True]
+    world.write((stop,))
+    world.settle()
+    assert following_generations([moved], [0], world.observed()) == (1,)
+
+
+def test_a_group_that_cannot_become_the_rendered_one_starts_as_what_it_was_made_for() -> (
+    None
+):
+    """It rolls afterwards: noted as made for the new request, it never would."""
+    before, moved = queued("r1"), queued("r2", nodes=("a", "c"))
+    for item, asked in ((before, "q1"), (moved, "q2")):
+        item["metadata"]["annotations"][ASKED_HASH] = asked
     world = World()
     world.run(desired(before))
-    (gone,) = decide(desired(after), world.observed(), NOON).writes
-    assert isinstance(gone, Delete)
-    assert (gone.name, gone.why) == ("llama-0", Why.ROLLOUT)
-    world.run(desired(after))
-    (group,) = decide(desired(after), world.observed(), NOON).groups
-    assert (group.ready, world.mixed) == (True, False)
+    world.put(crashed("llama-0-1", 1))
+    world.write(decide(desired(before), world.observed(), NOON).writes)
+    world.settle()
+    (start,) = decide(desired(moved), world.observed(), NOON).writes
+    assert isinstance(start, Patch)
+    assert start.replicas == 2
+    world.write((start,))
+    assert memory(world).asked == "q1"
 
 
 def test_pods_with_gates_of_somebody_else_just_wait() -> None:
