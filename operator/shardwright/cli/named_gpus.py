@@ -263,15 +263,33 @@ def _unknown(name: str, example: str) -> Problem:
 
 
 def nearest_gpus(name: str) -> tuple[str, ...]:
-    """Return the ids that are written most like a name, best first, at most three.
+    """Return the ids that are written most like a name, best first, at most three; hyphens do not
+    count.
 
-    >>> nearest_gpus("H10O")[0]
-    'H100-SXM-80GB'
+    >>> nearest_gpus("H10O")[0], nearest_gpus("RTX5090"), nearest_gpus("A6000")
+    ('H100-SXM-80GB', ('RTX-5090-32GB',), ('RTX-A6000-48GB',))
     """
     ids = [gpu.id for gpu in load_gpus().values() if gpu.vendor in VENDORS.values()]
-    by_start = {gpu_id.partition("-")[0].lower(): gpu_id for gpu_id in reversed(ids)}
-    starts = difflib.get_close_matches(name.lower(), by_start, n=3, cutoff=0.6)
-    return tuple(dict.fromkeys(by_start[start] for start in starts))
+    by_run: dict[str, list[str]] = {}
+    for gpu_id in ids:
+        for run in _runs(gpu_id):
+            by_run.setdefault(run, []).append(gpu_id)
+    wanted = name.lower().replace("-", "")
+    close = difflib.get_close_matches(wanted, by_run, n=3, cutoff=0.6)
+    found = by_run[wanted] if wanted in by_run else [by_run[run][0] for run in close]
+    return tuple(dict.fromkeys(found))[:3]
+
+
+def _runs(gpu_id: str) -> Iterator[str]:
+    """Yield every run of parts of an id, without the hyphens between them.
+
+    >>> list(_runs("RTX-5090-32GB"))
+    ['rtx', 'rtx5090', 'rtx509032gb', '5090', '509032gb', '32gb']
+    """
+    parts = gpu_id.lower().split("-")
+    for first in range(len(parts)):
+        for end in range(first + 1, len(parts) + 1):
+            yield "".join(parts[first:end])
 
 
 def _nodes(named: NamedGpus, pool: int | None) -> Iterator[Mapping[str, Any]]:

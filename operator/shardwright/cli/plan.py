@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from shardwright.rendering.bundle import Bundle
 
 _WITHOUT_OPERATOR: Final = (
-    "docs/reference/cli.md says how to make it, where no operator does"
+    "docs/howto/without-the-operator.md says how to make it if no operator does"
 )
 
 
@@ -133,7 +133,7 @@ def plan(arguments: Namespace) -> Exit:
             for answer in answers
         )
     elif arguments.output == "manifest":
-        print_yaml([typed_manifest(arguments)])
+        _print_manifest(arguments, answers)
     else:
         from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
@@ -142,6 +142,21 @@ def plan(arguments: Namespace) -> Exit:
             arguments.output,
         )
     return exit_of(answers)
+
+
+def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> None:
+    """Print the typed model as a ShardedModel, and on stderr the warnings of its plan; without a
+    plan the reason alone: a pipe into kubectl hides the exit code.
+    """
+    refusals = [refusal for answer in answers for refusal in _refusals(answer)]
+    for sentence, code in refusals:
+        print_error(sentence, code)
+    if refusals:
+        return
+    for answer in answers:
+        for warning in getattr(answer.report.outcome, "warnings", ()):
+            print_note(f"{answer.name}: {warning}")
+    print_yaml([typed_manifest(arguments)])
 
 
 def exit_of(answers: Sequence[PlannedModel]) -> Exit:

@@ -96,6 +96,22 @@ def test_slices_that_are_named_are_planned_on_and_stand_in_the_manifest(
     assert manifest["spec"]["placement"] == {"migProfile": "3g.40gb"}
 
 
+def test_a_model_without_a_plan_gets_no_manifest_and_a_plan_tells_its_warnings_beside_it(
+    capsys: Capture,
+) -> None:
+    """A pipe into kubectl hides the exit code."""
+    large = "meta-llama/Llama-3.1-405B-Instruct"
+    assert main(["plan", large, "--gpus", "2xL40S", "-o", "manifest"]) == 1
+    refused = capsys.readouterr()
+    assert refused.out == ""
+    assert refused.err.startswith("error[")
+
+    assert main(["plan", LLAMA, "--gpus", "4xH100", "-o", "manifest"]) == 0
+    planned = capsys.readouterr()
+    assert yaml.safe_load(planned.out)["kind"] == "ShardedModel"
+    assert "is gated, and no token is named" in planned.err
+
+
 def test_who_names_other_gpus_than_the_manifest_asks_for_is_told(
     capsys: Capture, tmp_path: Path
 ) -> None:
