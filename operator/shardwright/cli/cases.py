@@ -138,7 +138,8 @@ class Cases:
         """Return the estimator of the case. Cases of one model and engine share everything that no
         load changes.
         """
-        model, traits = case.model, case.traits
+        model = case.model
+        traits = case.traits
         key = (
             model.config_hash,
             model.quantization,
@@ -213,7 +214,8 @@ class _Hardware:
 @lru_cache(maxsize=256)
 def _pool(hardware: _Hardware) -> Pool:
     gpu = _package(hardware.product)
-    resource, count = _RESOURCES.get(gpu.vendor, "gpu"), hardware.gpus_per_node
+    resource = _RESOURCES.get(gpu.vendor, "gpu")
+    count = hardware.gpus_per_node
     raw = raw_node(
         {
             "metadata": {"name": "node"},
@@ -280,7 +282,8 @@ def _layout(fields: CaseReader) -> Layout:
     """Return the degrees; a case counts the attention-data ranks as part of ``tensor``, a layout
     beside it.
     """
-    ranks, attention_data = fields.degree("tensor"), fields.degree("attentionData")
+    ranks = fields.degree("tensor")
+    attention_data = fields.degree("attentionData")
     if ranks % attention_data:
         fields.refuse("attentionData", f"must divide tensor {ranks}")
         attention_data = 1
@@ -322,7 +325,8 @@ def _workload(
         if arrival is Arrival.SATURATED
         else None
     )
-    inputs, outputs = fields.number("inputTokens"), fields.number("outputTokens")
+    inputs = fields.number("inputTokens")
+    outputs = fields.number("outputTokens")
     length = top.number("maxModelLen", default=inputs + outputs)
     return Workload(
         input_tokens=round(inputs),

@@ -197,7 +197,8 @@ def _model(model_id: str) -> dict[str, str | None]:
 
 
 def _gpu(gpu: Gpu) -> dict[str, object]:
-    link, price = gpu.scale_up or gpu.host, relative_price(gpu)
+    link = gpu.scale_up or gpu.host
+    price = relative_price(gpu)
     return {
         "id": gpu.id,
         "vendor": gpu.vendor,
@@ -217,7 +218,8 @@ def _gpu(gpu: Gpu) -> dict[str, object]:
 
 
 def _cells(gpu: Gpu) -> tuple[str, ...]:
-    bf16, price = gpu.flops.get("bf16"), relative_price(gpu)
+    bf16 = gpu.flops.get("bf16")
+    price = relative_price(gpu)
     joined = (
         f"{gpu.scale_up.name}, up to {gpu.scale_up_gpus}"
         if gpu.scale_up
@@ -235,7 +237,8 @@ def _cells(gpu: Gpu) -> tuple[str, ...]:
 
 
 def _more_cells(gpu: Gpu) -> tuple[str, ...]:
-    node, link = usual_node(gpu), gpu.scale_up or gpu.host
+    node = usual_node(gpu)
+    link = gpu.scale_up or gpu.host
     return (
         gpu.vendor,
         str(node[0]) if node else "-",

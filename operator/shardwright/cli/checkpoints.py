@@ -123,7 +123,8 @@ def fetched_for(
 
 def _unknown(resource: ShardedModel) -> Iterator[tuple[str, Named]]:
     """Yield the field and the name of each model whose config nothing has."""
-    model, load = resource.spec.model, resource.spec.workload
+    model = resource.spec.model
+    load = resource.spec.workload
     draft = head_of(load)
     if (
         model.config is None

@@ -129,7 +129,8 @@ class Target:
     @asynccontextmanager
     async def client(self) -> "AsyncIterator[Client]":
         """Open a client; a refusal of the API server ends as the sentence about it."""
-        access, seconds = self.access, self.connection.request_seconds
+        access = self.access
+        seconds = self.connection.request_seconds
         from shardwright.cluster.client import Client  # noqa: PLC0415 - see access
 
         client = Client(access.access, THREADS).impatient()

@@ -42,7 +42,8 @@ def _of_files(arguments: Namespace) -> Iterator[Problem]:
 
 
 def _of_model(arguments: Namespace) -> Iterator[Problem]:
-    model, files = arguments.model, arguments.filename or ()
+    model = arguments.model
+    files = arguments.filename or ()
     if model is None and not files:
         yield Problem(
             code="NoShardedModel",
@@ -147,7 +148,8 @@ def _of_diff(arguments: Namespace) -> Iterator[Problem]:
 
 def _of_status(arguments: Namespace) -> Iterator[Problem]:
     if arguments.name and arguments.all_namespaces:
-        what, remedy = "a name is given beside -A", "name its namespace with -n"
+        what = "a name is given beside -A"
+        remedy = "name its namespace with -n"
         yield Problem(code="NotTogether", path="NAME", what=what, remedy=remedy)
     if arguments.watch and arguments.output not in {"text", "wide"}:
         what, remedy = (
@@ -176,7 +178,8 @@ def _of_rollout(arguments: Namespace) -> Iterator[Problem]:
 
 def _of_doctor(arguments: Namespace) -> Iterator[Problem]:
     given = {"--trial-namespace": arguments.trial_namespace, "--image": arguments.image}
-    what, remedy = "is of the pods that measure", "give --network-policies, too"
+    what = "is of the pods that measure"
+    remedy = "give --network-policies, too"
     if not arguments.network_policies:
         yield from (
             Problem(code="NotTogether", path=flag, what=what, remedy=remedy)

@@ -138,7 +138,8 @@ def read_version(said: Object) -> tuple[int, int] | None:
 
 def read_model(item: Object) -> DiagnosedModel:
     """Read the facts of a ShardedModel that a diagnosis needs, whatever the object holds."""
-    metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
+    metadata = mapping(item.get("metadata"))
+    status = mapping(item.get("status"))
     weights = mapping(mapping(mapping(item.get("spec")).get("model")).get("weights"))
     cache = mapping(mapping(weights.get("huggingFace")).get("cache"))
     return DiagnosedModel(

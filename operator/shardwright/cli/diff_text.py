@@ -73,7 +73,8 @@ def difference_lines(difference: ModelDifference, width: int) -> Iterator[Line]:
 
 
 def _headline(difference: ModelDifference) -> str:
-    restarts, groups = len(difference.rehearsed.restarts), difference.rehearsed.groups
+    restarts = len(difference.rehearsed.restarts)
+    groups = difference.rehearsed.groups
     if not difference.exists:
         return "is not in the cluster; would be created"
     if not difference.differs:
@@ -149,7 +150,8 @@ def said_of(plan: Plan) -> str:
 
 
 def _groups(difference: ModelDifference, width: int) -> Iterator[Line]:
-    groups, seconds = difference.rehearsed.groups, difference.rehearsed.start_seconds
+    groups = difference.rehearsed.groups
+    seconds = difference.rehearsed.start_seconds
     if not groups or not difference.differs:
         return
     yield _section("Groups")

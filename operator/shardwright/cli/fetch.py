@@ -25,7 +25,8 @@ _COMMIT_DIGITS: Final = 12
 
 def fetch_config_map(arguments: Namespace) -> Exit:
     """Print the ConfigMap of a model, and on stderr how a ShardedModel names it."""
-    model, revision = arguments.model, arguments.revision
+    model = arguments.model
+    revision = arguments.revision
     problems = [
         *_not_matching(
             "MODEL",

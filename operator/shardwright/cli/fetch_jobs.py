@@ -41,7 +41,8 @@ class DiagnosedFetch:
 
 def read_fetch(item: Mapping[str, Any]) -> DiagnosedFetch:
     """Read the facts of a Job that a diagnosis needs, whatever the object holds."""
-    metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
+    metadata = mapping(item.get("metadata"))
+    status = mapping(item.get("status"))
     owners = (
         owner
         for owner in mappings(metadata.get("ownerReferences"))
@@ -63,7 +64,8 @@ def read_fetch(item: Mapping[str, Any]) -> DiagnosedFetch:
 def of_fetches(jobs: Iterable[DiagnosedFetch], now: datetime) -> Iterator[Finding]:
     """Yield the Jobs that have ended without a config, and those that do not come to their end."""
     for one in jobs:
-        state, age = state_of(one.job, now), age_seconds(one.job, now)
+        state = state_of(one.job, now)
+        age = age_seconds(one.job, now)
         ailment = _AILMENTS.get(state)
         if state is JobState.RUNNING and age is not None and age > SLOW_SECONDS:
             ailment = Ailment.FETCH_SLOW

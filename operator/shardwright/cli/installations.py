@@ -77,7 +77,8 @@ def read_operator(
         mapping(mapping(spec.get("template")).get("spec")),
         mapping(deployment.get("status")),
     )
-    wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
+    wanted = spec.get("replicas", 1)
+    ready = status.get("readyReplicas", 0)
     return InstalledOperator(
         namespace=text_or_empty(metadata.get("namespace")),
         name=text_or_empty(metadata.get("name")),

@@ -23,7 +23,8 @@ async def read_subject(
     Raises:
         InputError: it is wrong, or its model is not known.
     """
-    source, config_text = source_of(resource), None
+    source = source_of(resource)
+    config_text = None
     if source is not None:
         name, key = source
         found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name) or {

@@ -137,7 +137,8 @@ def standing_of(
     """Return the state of a model. ``sets`` and ``pods`` are those of its namespace, None if they
     may not be read.
     """
-    metadata, status = content["metadata"], mapping(content.get("status"))
+    metadata = content["metadata"]
+    status = mapping(content.get("status"))
     conditions = mappings(status.get("conditions"))
     ready = next(
         (item for item in conditions if item.get("type") == ConditionType.READY), {}

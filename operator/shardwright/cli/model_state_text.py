@@ -285,7 +285,8 @@ def document(item: ModelState, program: str) -> dict[str, Any]:
 
 
 def _group_document(group: StandingGroup) -> dict[str, Any]:
-    state, loading = group.state, group.loading
+    state = group.state
+    loading = group.loading
     waits = (
         [
             {"for": wait.what.value, "ranks": list(wait.ranks), "said": wait.said}

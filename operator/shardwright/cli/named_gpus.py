@@ -20,6 +20,7 @@ from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.instances import Instance, load_instances
 from shardwright.hardware.slices import (
     PRODUCT_LABEL,
+    has_profile,
     is_profile,
     named_profile,
     slice_of,
@@ -182,7 +183,8 @@ def _read(
     example: str,
 ) -> NamedGpus | Problem:
     """Return so many GPUs of a product; ``example`` is the number before a GPU in advice."""
-    gpu, profile = find_gpu(name), named_profile(name)
+    gpu = find_gpu(name)
+    profile = named_profile(name)
     if gpu is None:
         return _unknown(name, example)
     if problem := _not_planned(gpu, profile, example):
@@ -223,8 +225,19 @@ def _not_planned(gpu: Gpu, profile: str, example: str) -> Problem | None:
             limit=f"cannot be planned, only GPUs of {' and '.join(VENDORS.values())}",
             remedy="'shardwright gpus' lists those that can",
         )
-    problem = unknown_slices(gpu) if profile else None
-    return replace(problem, path=GPUS) if problem else None
+    if not profile:
+        return None
+    if problem := unknown_slices(gpu):
+        return replace(problem, path=GPUS)
+    if has_profile(gpu, profile):
+        return None
+    return Problem(
+        code="GpusUnreadable",
+        path=GPUS,
+        what=profile,
+        limit=f"must be a MIG profile of {gpu.id}",
+        remedy="'nvidia-smi mig -lgip' lists them on a node that has it",
+    )
 
 
 def _sliced(named: NamedGpus, profile: str) -> NamedGpus:

@@ -301,7 +301,8 @@ def _name(model: LiveModel) -> str:
 
 def _lines(copy: PlannedCopy) -> list[Line]:
     model = copy.live
-    width, content = width_of_output(), model.content
+    width = width_of_output()
+    content = model.content
     if is_planned(content) and model.record:
         explanation = explanation_of_copy(copy, model.record)
         return to_lines(explanation, title=_name(model), width=width)

@@ -53,6 +53,14 @@ MEMORY_SLICES: Final = 8
 NVIDIA's MIG guide.
 """
 
+_MEMORY_OF: Final[Mapping[int, Mapping[int, tuple[int, ...]]]] = {
+    SLICES_PER_GPU: {1: (1, 2), 2: (2,), 3: (4,), 4: (4,), SLICES_PER_GPU: (8,)},
+    4: {1: (1,), 2: (2,), 4: (4,)},
+}
+"""By the compute slices of a GPU: the parts of its memory that a profile of so many compute slices
+may have. Source: NVIDIA's MIG guide, supported profiles.
+"""
+
 _WHOLE: Final = 1e-9  # what rounding leaves of a whole number
 _ROUNDING: Final = 0.1
 """The part of a memory slice by which a profile's gigabytes may be rounded up. Basis: assumed."""
@@ -164,6 +172,24 @@ def slices_of_gpu(gpu: Gpu, profile: str) -> int:
     [7, 4, 2]
     """
     return int(1 / max(_shares(gpu, profile)) + _WHOLE)
+
+
+def has_profile(gpu: Gpu, profile: str) -> bool:
+    """Return whether a GPU, whose slices are known, can be cut into slices of a profile.
+
+    >>> from shardwright.hardware.gpus import load_gpus
+    >>> h100 = load_gpus()["H100-SXM-80GB"]
+    >>> [
+    ...     has_profile(h100, profile)
+    ...     for profile in ("1g.20gb", "1g.77gb", "7g.10gb", "5g.40gb")
+    ... ]
+    [True, False, False, False]
+    """
+    slices = _compute_slices(gpu)
+    compute, memory = _shares(gpu, profile)
+    parts = MEMORY_SLICES if slices == SLICES_PER_GPU else slices
+    may = _MEMORY_OF[slices].get(round(compute * slices), ())
+    return round(memory * parts) in may
 
 
 def slice_of(gpu: Gpu, profile: str, memory_bytes: int | None = None) -> Gpu:
