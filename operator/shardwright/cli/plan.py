@@ -207,6 +207,11 @@ def render(arguments: Namespace) -> Exit:
         print_error(sentence, code)
     if refusals:
         return Exit.NOTHING_FITS
+    if arguments.gpus:
+        print_note(
+            "the nodes of --gpus are made up, and pods are bound to them by name: to apply the "
+            "objects, render them with --nodes"
+        )
     bundles = [(answer, bundle) for answer in answers for bundle in _bundles(answer)]
     objects = [item for answer, bundle in bundles for item in _objects(answer, bundle)]
     for _, bundle in bundles:

@@ -166,6 +166,13 @@ def test_scripts_are_rendered_as_lines_and_mean_the_same(
     assert list(yaml.safe_load_all(text)) == rendered
 
 
+def test_render_says_of_made_up_nodes_that_pods_are_bound_to_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["render", "Qwen/Qwen3-8B", "--gpus", "4xH100"]) == 0
+    assert capsys.readouterr().err.startswith("note: the nodes of --gpus are made up")
+
+
 def test_json_and_yaml_say_the_same(files: Files, capsys: Capture) -> None:
     model, nodes = (
         files.manifests(a_manifest()),
