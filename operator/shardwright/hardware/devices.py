@@ -32,8 +32,8 @@ installs.
 """
 
 MIG_CLASS: Final = "mig.nvidia.com"
-"""Name of the DeviceClass of slices that the driver installs. Source: its values.yaml,
-``resources.gpus`` and the DeviceClasses of its chart.
+"""Name of the DeviceClass of slices that the driver installs. Source: the claims in NVIDIA's
+documents on the driver (``deviceClassName: mig.nvidia.com``); its chart was not at hand.
 """
 
 RESOURCE: Final = "nvidia.com/gpu"

@@ -17,7 +17,6 @@ from shardwright.reconcile.drift import amount, drifted_fields
 from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.gang_scheduling import QUEUE as OUR_QUEUE
-from shardwright.rendering.hashing import TEMPLATE_HASH
 
 CLAIMS: Final = "volumeClaimTemplates"
 OF_A_SET: Final = (
@@ -42,6 +41,10 @@ OF_QUEUED_PODS: Final = (
 requests and ports. Source: Kueue 0.17 ``pkg/util/pod`` (``SpecShape``) and
 ``pkg/controller/jobs/statefulset``, also at zero replicas.
 """
+
+CONTAINERS: Final = ("initContainers", "containers")
+OF_QUEUED_CONTAINERS: Final = ("resources", "ports")
+"""The same of a container, with the limits that go with its requests."""
 
 _SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "Service": ("spec.clusterIP",),
@@ -71,41 +74,50 @@ def as_it_can_be(
     """
     if made_anew(rendered, live):
         return rendered
+    found = rendered
     if any(_queued(rendered, live)):
-        return _with_its_template(rendered, live)
+        found = _as_its_queue_has_it(rendered, live)
     if not _differing(rendered, live):
-        return rendered
+        return found
     others = {
-        name: value for name, value in rendered["spec"].items() if name not in OF_A_SET
+        name: value for name, value in found["spec"].items() if name not in OF_A_SET
     }
-    return {
-        **rendered,
-        "spec": {
-            **others,
-            **{name: live["spec"][name] for name in OF_A_SET if name in live["spec"]},
-        },
-    }
+    kept = {name: live["spec"][name] for name in OF_A_SET if name in live["spec"]}
+    return {**found, "spec": {**others, **kept}}
 
 
-def _with_its_template(
+def _as_its_queue_has_it(
     rendered: KubernetesObject, live: KubernetesObject
 ) -> KubernetesObject:
-    """Return a rendered StatefulSet with the pods of the one that exists: its queue would refuse
-    others, also at zero.
+    """Return a rendered StatefulSet with the parts of its pods that its queue would refuse to
+    change, also at zero, as they are.
     """
-    metadata, before = rendered["metadata"], live["metadata"].get("annotations") or {}
-    annotations = {
-        name: value
-        for name, value in (metadata.get("annotations") or {}).items()
-        if name != TEMPLATE_HASH
-    }
-    if TEMPLATE_HASH in before:
-        annotations[TEMPLATE_HASH] = before[TEMPLATE_HASH]
-    return {
-        **rendered,
-        "metadata": {**metadata, "annotations": annotations},
-        "spec": {**rendered["spec"], "template": live["spec"]["template"]},
-    }
+    there = pod_of(live)
+    wanted = pod_of(rendered)
+    pod = {name: wanted[name] for name in wanted if name not in OF_QUEUED_PODS}
+    pod |= {name: there[name] for name in OF_QUEUED_PODS if name in there}
+    for name in CONTAINERS:
+        pod.pop(name, None)
+        pod |= {name: found} if (found := _fixed(wanted, there, name)) else {}
+    template = {**rendered["spec"]["template"], "spec": pod}
+    return {**rendered, "spec": {**rendered["spec"], "template": template}}
+
+
+def _fixed(
+    wanted: Mapping[str, Any], there: Mapping[str, Any], name: str
+) -> list[Mapping[str, Any]]:
+    """Return the containers that are wanted, with the resources and ports of those that exist; the
+    latter if they are others.
+    """
+    new = list(wanted.get(name) or ())
+    old = list(there.get(name) or ())
+    if [one["name"] for one in new] != [one["name"] for one in old]:
+        return old
+    return [
+        {key: value for key, value in one.items() if key not in OF_QUEUED_CONTAINERS}
+        | {key: before[key] for key in OF_QUEUED_CONTAINERS if key in before}
+        for one, before in zip(new, old, strict=True)
+    ]
 
 
 def is_in_the_way(
@@ -158,7 +170,7 @@ def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]
         )
         yield from (
             name
-            for name in ("initContainers", "containers")
+            for name in CONTAINERS
             if _asks(wanted.get(name)) != _asks(there.get(name))
         )
 

@@ -149,13 +149,31 @@ def test_a_label_of_kueue_that_others_have_set_is_no_queue_of_ours() -> None:
     assert made_anew(in_a_queue(None, asked="now"), labelled) == ()
 
 
-def test_a_release_changes_nothing_of_pods_that_a_queue_fixes() -> None:
-    """Its start would be refused, also after a failure."""
-    live = in_a_queue("serving")
-    other = in_a_queue("serving", cpu="9")
-    assert as_it_can_be(other, live)["spec"] == live["spec"]
+def test_a_release_changes_of_pods_in_a_queue_what_the_queue_lets_it() -> None:
+    """Or their start would be refused, also after a failure; and what somebody else makes of the
+    rest is put right.
+    """
+    live = in_a_queue("serving", tolerations=[{"key": "gpu"}])
+    live["spec"]["template"]["spec"]["containers"][0]["image"] = "forged"
+    other = in_a_queue("serving", cpu="9", priorityClassName="low")
+    other["spec"]["template"]["spec"]["containers"][0]["image"] = "newer"
+
+    pod = as_it_can_be(other, live)["spec"]["template"]["spec"]
+
+    (engine,) = pod["containers"]
+    assert engine["image"] == "newer"
+    assert engine["resources"]["requests"]["cpu"] == "8"
+    assert (pod["tolerations"], pod["priorityClassName"]) == ([{"key": "gpu"}], "low")
     same = in_a_queue("serving", priorityClassName="low")
-    assert as_it_can_be(same, live) == same
+    assert as_it_can_be(same, in_a_queue("serving")) == same
+
+
+def test_a_container_that_comes_or_goes_waits_for_the_next_generation() -> None:
+    live = in_a_queue("serving", initContainers=[{"name": "a"}])
+    pod = as_it_can_be(in_a_queue("serving"), live)["spec"]["template"]["spec"]
+    assert [one["name"] for one in pod["initContainers"]] == ["a"]
+    fewer = as_it_can_be(live, in_a_queue("serving"))["spec"]["template"]["spec"]
+    assert "initContainers" not in fewer
 
 
 def test_out_of_queues_nodes_and_requests_may_change() -> None:
