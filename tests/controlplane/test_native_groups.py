@@ -4,7 +4,6 @@ on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +12,14 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
+from tests.support.gangs import (
+    HALF,
+    as_another_has_it,
+    bound,
+    gives_way_as_a_whole,
+    place_theirs,
+    waits_for_a_taken_node,
+)
 from tests.support.models import LARGE, Models
 from tests.support.operator import OPERATOR_USER
 
@@ -29,17 +36,6 @@ POD_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/{}/podgroups"
 
 def pod_groups(gated: ControlPlane, namespace: str) -> list[Manifest]:
     return list(gated.api.get(POD_GROUPS.format(namespace))["items"])
-
-
-def bound(models: Models) -> dict[str, int]:
-    """Return how many pods of each group have a node."""
-    found: dict[str, int] = {}
-    for pod in models.pods():
-        group = pod["metadata"].get("labels", {}).get("shardwright.io/group")
-        if group is None:
-            continue
-        found[group] = found.get(group, 0) + bool(pod["spec"].get("nodeName"))
-    return found
 
 
 def test_a_group_has_its_pod_group_before_its_pods_and_restarts_through_zero_with_it(
@@ -68,58 +64,11 @@ def test_a_group_has_its_pod_group_before_its_pods_and_restarts_through_zero_wit
     assert after["metadata"]["uid"] == group["metadata"]["uid"]
 
 
-def a_pod_on(node: str, priority: str = "") -> Manifest:
-    """Return a pod of somebody else that holds most CPUs of a node: the planner knows GPUs only."""
-    container = {
-        "name": "theirs",
-        "image": "theirs",
-        "resources": {"requests": {"cpu": "150"}},
-    }  # of 192
-    spec: Manifest = {
-        "nodeSelector": {"kubernetes.io/hostname": node},
-        "containers": [container],
-    }
-    if priority:
-        spec["priorityClassName"] = priority
-    return {"metadata": {"name": "theirs"}, "spec": spec}
-
-
-def a_copy_of(group: Manifest, pod_group: str) -> Manifest:
-    """Return a second group for the same nodes, as another tenant would have it."""
-    text = json.dumps(group["spec"]).replace(pod_group, "second-0-2")
-    spec = json.loads(text.replace("first-0", "second-0"))
-    return {
-        "metadata": {"name": "second-0", "namespace": group["metadata"]["namespace"]},
-        "spec": spec,
-    }
-
-
 def test_a_group_of_which_one_node_is_taken_waits_as_a_whole_and_holds_nothing(
     gangs: Models, nodes: Fleet
 ) -> None:
     first, _ = nodes(H100, 2)
-    gangs.create(
-        "large",
-        LARGE,
-        placement=NATIVE,
-        mode="PlanOnly",
-        pod={"resources": {"cpu": "100"}},
-    )
-    gangs.wait_reason("large", "PlanOnly")
-    gangs.post("Pod", a_pod_on(first))
-    wait_for(
-        lambda: gangs.pods()[0]["spec"].get("nodeName") == first,
-        30,
-        "somebody else's pod to be placed",
-    )
-
-    gangs.change("large", mode="Deploy")
-    gangs.wait_reason("large", "Unschedulable", timeout=60)
-    assert bound(gangs) == {"large-0": 0}
-
-    gangs.delete("Pod", "theirs")
-    gangs.wait_ready("large", timeout=90)
-    assert bound(gangs) == {"large-0": 2}
+    waits_for_a_taken_node(gangs, first, NATIVE)
 
 
 @pytest.fixture
@@ -139,19 +88,15 @@ def test_a_group_is_preempted_as_a_whole_and_comes_back_as_a_whole(
     """Somebody else's pod needs the CPUs of one node; the pod on the other must go, too."""
     low, high = classes
     first, _ = nodes(H100, 2)
-    pod = {"resources": {"cpu": "100"}, "priorityClassName": low}
-    gangs.create("large", LARGE, placement=NATIVE, pod=pod)
+    gangs.create(
+        "large", LARGE, placement=NATIVE, pod={**HALF, "priorityClassName": low}
+    )
     gangs.wait_ready("large")
     (group,) = pod_groups(gated, gangs.namespace)
     assert group["spec"]["priorityClassName"] == low
     before = gangs.uids()
 
-    gangs.post("Pod", a_pod_on(first, high))
-    wait_for(
-        lambda: gangs.get("Pod", "theirs")["spec"].get("nodeName") == first,
-        60,
-        "somebody else's pod to be placed",
-    )
+    place_theirs(gangs, first, high)
     wait_for(lambda: before.isdisjoint(gangs.uids()), 60, "both pods to be preempted")
     gangs.wait_reason("large", "Unschedulable", timeout=60)
     wait_for(lambda: bound(gangs) == {"large-0": 0}, 60, "the whole group to wait")
@@ -172,26 +117,10 @@ def test_of_two_groups_that_fit_one_at_a_time_none_is_ever_half_placed(
         POD_GROUPS.format(gangs.namespace),
         {"metadata": {"name": "second-0-2"}, "spec": GANG_OF_TWO},
     )
-    gangs.post(
-        "StatefulSet",
-        a_copy_of(gangs.get("StatefulSet", "first-0"), first["metadata"]["name"]),
-    )
-    wait_for(
-        lambda: bound(gangs) == {"first-0": 2, "second-0": 0},
-        30,
-        "the second group to wait",
-    )
-    seen: list[dict[str, int]] = []
-
-    def second_runs() -> bool:
-        seen.append(bound(gangs))
-        return seen[-1].get("second-0") == 2
-
-    gangs.delete("ShardedModel", "first")
-    wait_for(second_runs, 120, "the second group to be placed")
-    assert [
-        placed for placed in seen if placed.get("second-0") and placed.get("first-0")
-    ] == []
+    renamed = {first["metadata"]["name"]: "second-0-2", "first-0": "second-0"}
+    running = gangs.get("StatefulSet", "first-0")
+    gangs.post("StatefulSet", as_another_has_it(running, "second-0", renamed))
+    gives_way_as_a_whole(gangs)
 
 
 def test_without_a_scheduler_to_tell_the_pod_groups_go(

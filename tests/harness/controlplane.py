@@ -299,6 +299,11 @@ class ControlPlane:
         """
         return self._run("kubectl", args, input, check=check)
 
+    def apply(self, manifests: Iterable[Manifest]) -> None:
+        """Apply objects as the administrator, on the server's side."""
+        text = "\n---\n".join(map(json.dumps, manifests))
+        self.kubectl("apply", "--server-side", "-f", "-", input=text)
+
     def helm(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - as subprocess.run has it
         """Run helm as the administrator, with a home of its own."""
         return self._run("helm", args, input, check=check)

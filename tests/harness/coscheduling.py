@@ -5,16 +5,13 @@ its PodGroups, as their own chart installs them.
 from __future__ import annotations
 
 import json
-import tempfile
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import yaml
 
 from tests.harness import build
 from tests.harness.controlplane import ControlPlane, free_port
-from tests.harness.processes import Processes
+from tests.harness.processes import Companion
 from tests.harness.waiting import wait_for
 
 NAMESPACE: Final = "scheduler-plugins"
@@ -23,30 +20,17 @@ _CONTROLLER: Final = "scheduler-plugins-controller"
 _CHART: Final = "as-a-second-scheduler"
 
 
-class Coscheduling:
+class Coscheduling(Companion):
     """Both programs, which end with the `with`; what they have installed stays."""
 
     def __init__(self, control_plane: ControlPlane) -> None:
+        super().__init__("coscheduling")
         self._cp = control_plane
-        self._processes = Processes(Path(tempfile.mkdtemp(prefix="coscheduling-")))
         self._probes = free_port()
 
-    def __enter__(self) -> Self:
-        try:
-            self._start(self._install())
-            wait_for(self._works, 60, "the second scheduler to work", interval=0.5)
-        except BaseException:
-            self._processes.shutdown()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._processes.shutdown()
+    def _begin(self) -> None:
+        self._start(self._install())
+        wait_for(self._works, 60, "the second scheduler to work", interval=0.5)
 
     def log(self) -> str:
         """What the scheduler has written so far."""
@@ -69,13 +53,7 @@ class Coscheduling:
             for manifest in yaml.safe_load_all(rendered)
             if manifest and manifest["kind"] != "Deployment"
         ]
-        self._cp.kubectl(
-            "apply",
-            "--server-side",
-            "-f",
-            "-",
-            input="\n---\n".join(map(json.dumps, manifests)),
-        )
+        self._cp.apply(manifests)
         (settings,) = (
             manifest["data"]["scheduler-config.yaml"]
             for manifest in manifests

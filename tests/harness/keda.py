@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import base64
 import json
-import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import yaml
 
 from tests.harness import build
 from tests.harness.controlplane import ControlPlane, free_port
-from tests.harness.processes import Processes
+from tests.harness.processes import Companion
 from tests.harness.waiting import wait_for
 
 NAMESPACE = "keda"
@@ -34,7 +32,7 @@ _MANIFESTS = (
 )
 
 
-class Keda:
+class Keda(Companion):
     """KEDA's programs, which end with the `with`; what it has installed stays.
 
     `certificates` is a folder with ca.crt, tls.crt and tls.key for METRICS and 127.0.0.1: both
@@ -42,30 +40,17 @@ class Keda:
     """
 
     def __init__(self, control_plane: ControlPlane, certificates: Path) -> None:
+        super().__init__("keda")
         self._cp = control_plane
         self._certificates = certificates
         self._ports = {
             name: free_port() for name in ("grpc", "https", "http", "metrics", "health")
         }
-        self._processes = Processes(Path(tempfile.mkdtemp(prefix="keda-")))
 
-    def __enter__(self) -> Self:
-        try:
-            self._install()
-            self._start()
-            wait_for(self._is_served, 60, "KEDA to serve metrics", interval=0.5)
-        except BaseException:
-            self._processes.shutdown()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._processes.shutdown()
+    def _begin(self) -> None:
+        self._install()
+        self._start()
+        wait_for(self._is_served, 60, "KEDA to serve metrics", interval=0.5)
 
     def _install(self) -> None:
         self._cp.create_namespace(NAMESPACE)

@@ -6,18 +6,15 @@ from __future__ import annotations
 
 import base64
 import json
-import tempfile
 import urllib.request
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import yaml
 
 from tests.harness import build
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane, free_port
-from tests.harness.processes import Processes
+from tests.harness.processes import Companion
 from tests.harness.waiting import wait_for
 
 NAMESPACE: Final = "kueue-system"
@@ -30,7 +27,7 @@ _LEFT_OUT: Final = frozenset({"APIService", "Deployment"})
 """Kinds of its manifests that are nothing here: its pods, and an API that only shows queues."""
 
 
-class Kueue:
+class Kueue(Companion):
     """Kueue's manager, which ends with the `with`; what it has installed stays.
 
     Its certificates are its own: it makes them, keeps them in a Secret, and gives their authority
@@ -38,29 +35,16 @@ class Kueue:
     """
 
     def __init__(self, control_plane: ControlPlane) -> None:
+        super().__init__("kueue")
         self._cp = control_plane
         self._health, self._webhooks = free_port(), free_port()
-        self._processes = Processes(Path(tempfile.mkdtemp(prefix="kueue-")))
         self._certificates = self._processes.folder / "certificates"
 
-    def __enter__(self) -> Self:
-        try:
-            settings = self._install()
-            self._start(settings)
-            wait_for(self._mount, 60, "Kueue to make its certificates", interval=0.5)
-            wait_for(self._is_ready, 60, "Kueue to be ready", interval=0.5)
-        except BaseException:
-            self._processes.shutdown()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._processes.shutdown()
+    def _begin(self) -> None:
+        settings = self._install()
+        self._start(settings)
+        wait_for(self._mount, 60, "Kueue to make its certificates", interval=0.5)
+        wait_for(self._is_ready, 60, "Kueue to be ready", interval=0.5)
 
     def log(self) -> str:
         """What the manager has written so far."""
@@ -76,13 +60,7 @@ class Kueue:
             )
             if manifest["kind"] not in _LEFT_OUT
         ]
-        self._cp.kubectl(
-            "apply",
-            "--server-side",
-            "-f",
-            "-",
-            input="\n---\n".join(map(json.dumps, manifests)),
-        )
+        self._cp.apply(manifests)
         (settings,) = (
             manifest["data"]["controller_manager_config.yaml"]
             for manifest in manifests

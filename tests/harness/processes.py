@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from tests.harness.errors import HarnessError
 
@@ -109,3 +112,30 @@ class Processes:
         if "error" in answer:
             raise HarnessError(answer["error"])
         return answer
+
+
+class Companion(ABC):
+    """Programs beside a control plane, which end with the `with`; what they have installed stays."""
+
+    def __init__(self, name: str) -> None:
+        self._processes = Processes(Path(tempfile.mkdtemp(prefix=f"{name}-")))
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Start them, and return when they work."""
+
+    def __enter__(self) -> Self:
+        try:
+            self._begin()
+        except BaseException:
+            self._processes.shutdown()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._processes.shutdown()

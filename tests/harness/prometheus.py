@@ -12,8 +12,7 @@ import tempfile
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import yaml
 from rich.console import Console
@@ -22,7 +21,7 @@ from tests.harness.build import cache_folder
 from tests.harness.controlplane import free_port
 from tests.harness.errors import HarnessError
 from tests.harness.locking import locked
-from tests.harness.processes import Processes
+from tests.harness.processes import Companion
 from tests.harness.waiting import wait_for
 
 PACKAGE = "prometheus"  # Debian 12 and Ubuntu 24.04 have it; 19 MB
@@ -48,14 +47,15 @@ def program(name: str) -> Path:
     return unpacked
 
 
-class Prometheus:
+class Prometheus(Companion):
     """A Prometheus that scrapes and evaluates every second; a context manager that ends it.
 
     `jobs` are scrape configurations, `rules` is a file of rules, `url` where it answers.
     """
 
     def __init__(self, *jobs: dict[str, Any], rules: Path | None = None) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="prometheus-"))
+        super().__init__("prometheus")
+        self._folder = self._processes.folder
         self.url = f"http://127.0.0.1:{(port := free_port())}"
         every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         config = {
@@ -70,24 +70,10 @@ class Prometheus:
             f"--storage.tsdb.path={self._folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{port}",
         ]
-        self._processes = Processes(self._folder)
 
-    def __enter__(self) -> Self:
-        try:
-            self._processes.start("prometheus", self._argv)
-            wait_for(self._is_ready, 120, "Prometheus to be ready")
-        except BaseException:
-            self._processes.shutdown()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._processes.shutdown()
+    def _begin(self) -> None:
+        self._processes.start("prometheus", self._argv)
+        wait_for(self._is_ready, 120, "Prometheus to be ready")
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
         """Return the series that an expression has now."""

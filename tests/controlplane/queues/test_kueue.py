@@ -18,6 +18,16 @@ ONE_GROUP = 16
 """GPUs of a group of two pods."""
 
 
+def serve_in_a_queue(
+    quotas: Quotas, models: Models, fleet: Fleet, nodes: int = 2
+) -> None:
+    """Let a model serve from a queue that has quota for its one group."""
+    quotas.queue("serving", gpus=ONE_GROUP)
+    fleet(H100, nodes)
+    models.create("large", LARGE, placement=SERVING)
+    models.wait_ready("large", timeout=90)
+
+
 def last(models: Models, name: str) -> None:
     """Let the pods of a model take a moment to end, as engines do: they are gone at once else."""
     for rank in (0, 1):
@@ -46,10 +56,7 @@ def uids_of(models: Models, name: str) -> set[str]:
 def test_a_group_with_quota_is_admitted_as_one_workload_and_serves(
     quotas: Quotas, models: Models, fleet: Fleet
 ) -> None:
-    quotas.queue("serving", gpus=ONE_GROUP)
-    fleet(H100, 2)
-    models.create("large", LARGE, placement=SERVING)
-    models.wait_ready("large", timeout=90)
+    serve_in_a_queue(quotas, models, fleet)
     (workload,) = quotas.workloads()
     assert [pods["count"] for pods in workload["spec"]["podSets"]] == [2]
     wait_for(lambda: quotas.gpus_used("serving") == ONE_GROUP, 15, "the quota in use")
@@ -80,10 +87,7 @@ def test_of_two_models_with_quota_for_one_the_second_waits_as_a_whole_until_the_
 def test_a_broken_group_gives_its_quota_back_and_takes_it_again(
     quotas: Quotas, models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
-    quotas.queue("serving", gpus=ONE_GROUP)
-    fleet(H100, 2)
-    models.create("large", LARGE, placement=SERVING)
-    models.wait_ready("large", timeout=90)
+    serve_in_a_queue(quotas, models, fleet)
     last(models, "large")
     before, (workload,) = models.uids(), quotas.workloads()
 
@@ -132,10 +136,7 @@ def names(models: Models) -> set[str]:
 def test_requests_that_kueue_fixes_make_the_group_anew(
     quotas: Quotas, models: Models, fleet: Fleet
 ) -> None:
-    quotas.queue("serving", gpus=ONE_GROUP)
-    fleet(H100, 2)
-    models.create("large", LARGE, placement=SERVING)
-    models.wait_ready("large", timeout=90)
+    serve_in_a_queue(quotas, models, fleet)
 
     models.change("large", pod={"resources": {"cpu": "20"}})
     models.wait_ready("large", timeout=120)
@@ -176,10 +177,7 @@ def test_a_group_takes_another_queue_whether_it_serves_or_waits(
 def test_a_group_leaves_kueue_and_comes_to_it(
     quotas: Quotas, models: Models, fleet: Fleet
 ) -> None:
-    quotas.queue("serving", gpus=ONE_GROUP)
-    fleet(H100, 2)
-    models.create("large", LARGE, placement=SERVING)
-    models.wait_ready("large", timeout=90)
+    serve_in_a_queue(quotas, models, fleet)
     models.change("large", placement={"scheduler": "None", "queue": None})
     models.wait_ready("large", timeout=120)
     wait_for(lambda: quotas.workloads() == [], 30, "no workload to be left")
@@ -192,10 +190,7 @@ def test_a_group_leaves_kueue_and_comes_to_it(
 def test_a_group_whose_node_is_gone_starts_on_another_one(
     quotas: Quotas, models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
-    quotas.queue("serving", gpus=ONE_GROUP)
-    fleet(H100, 3)
-    models.create("large", LARGE, placement=SERVING)
-    models.wait_ready("large", timeout=90)
+    serve_in_a_queue(quotas, models, fleet, nodes=3)
     last(models, "large")
     node = models.pods()[1]["spec"]["nodeName"]
     control_plane.nodes.delete(node)

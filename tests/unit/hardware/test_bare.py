@@ -21,17 +21,10 @@ from shardwright.hardware.stated import NONE
 from shardwright.hardware.untrusted import raw_node
 from shardwright.units import MIB
 from tests.harness.gpu_devices import H100, without_plugin
+from tests.support.builders_devices import EIGHT, a_cut_gpu
 from tests.support.builders_nodes import a_node
 from tests.support.builders_nodes import bare_node as a_bare_node
 
-EIGHT = NodeDevices(
-    product=H100,
-    gpus=8,
-    usable=8,
-    memory_bytes=81559 * MIB,
-    capability=(9, 0),
-    pcie_roots=8,
-)
 CLAIMED = ClaimedDevices(device_class="gpu.nvidia.com", product=H100)
 
 
@@ -73,15 +66,7 @@ def test_a_node_is_what_its_labels_would_make_of_it() -> None:
 
 
 def test_a_node_of_slices_is_what_a_plugin_would_make_of_it() -> None:
-    slices = NodeDevices(
-        product=H100,
-        gpus=14,
-        usable=13,
-        memory_bytes=9984 * MIB,
-        capability=(9, 0),
-        claimed=replace(CLAIMED, mig_profile="1g.10gb"),
-        mig_profile="1g.10gb",
-    )
+    slices = a_cut_gpu(gpus=14, usable=13)
     found = facts(slices)
     assert (found.resource, found.gpus, found.product, found.gpu.id) == (
         "nvidia.com/mig-1g.10gb",

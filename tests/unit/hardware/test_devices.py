@@ -32,16 +32,9 @@ from tests.harness.gpu_devices import (
     a_mig_device,
     a_slice,
 )
+from tests.support.builders_devices import EIGHT, a_cut_gpu
 
 CLASSES = {DRIVER: read_device_class(a_device_class("nvidia.com/gpu"))}
-EIGHT = NodeDevices(
-    product=H100,
-    gpus=8,
-    usable=8,
-    memory_bytes=81559 * MIB,
-    capability=(9, 0),
-    pcie_roots=8,
-)
 
 
 def kept(*contents: dict[str, Any]) -> tuple[DeviceSlice, ...]:
@@ -192,15 +185,7 @@ class TestReasons:
         assert reason(read(*many)) == "NoAllocatableGpus"
 
 
-SEVEN = NodeDevices(
-    product=H100,
-    gpus=7,
-    usable=7,
-    memory_bytes=9984 * MIB,
-    capability=(9, 0),
-    claimed=ClaimedDevices(device_class=MIG_CLASS, product=H100, mig_profile="1g.10gb"),
-    mig_profile="1g.10gb",
-)
+SEVEN = a_cut_gpu()
 MIG_CLASSES = {MIG_CLASS: read_device_class(a_device_class(name=MIG_CLASS, kind="mig"))}
 
 
