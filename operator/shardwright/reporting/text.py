@@ -3,7 +3,8 @@
 A section that has nothing to say is left out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Final
 
@@ -11,7 +12,6 @@ from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
 from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import (
     GAP,
-    NARROWEST_LAST_COLUMN,
     Cell,
     Line,
     Role,
@@ -44,7 +44,6 @@ PARTS: Final = (
     ("K/V cache", Role.KV_CACHE),
 )
 _SETTLED_LATER: Final = "which node gets which stage is decided when the pods start"
-_NO_ROOM: Final = "no room for {}: -o markdown has all"
 STAGE_ROLES: Final = (
     Role.STAGE_0,
     Role.STAGE_1,
@@ -313,8 +312,8 @@ def _alternatives(explanation: Explanation, width: int) -> list[Line]:
 
 
 def _times(times: TimeSplit | None, width: int) -> list[Line]:
-    """Compare layouts part by part; columns that have no room are left out, the chosen layout's
-    never.
+    """Compare layouts part by part, each runner-up under a letter; those that have no room beside
+    the others stand below them.
     """
     if times is None or not times.rows:
         return []
@@ -322,37 +321,28 @@ def _times(times: TimeSplit | None, width: int) -> list[Line]:
         (row.part, *map(_time, row.seconds))
         for row in (*times.rows, times.token, times.first_token)
     ]
-    columns = _columns_that_fit(times.layouts, max(len(row[0]) for row in rows), width)
-    header = ("", *times.layouts[:columns])
-    shown = [row[: columns + 1] for row in rows]
-    hidden = times.layouts[columns:]
-    return [
-        _section("Where the time of a token goes"),
-        *table(
-            (*header, ""),
-            [(*row, "") for row in shown],
-            width=width + len(GAP) + NARROWEST_LAST_COLUMN,
-        ),
-        *(
-            paragraph(
-                _NO_ROOM.format("; ".join(hidden)),
-                width=width,
-                first=[Span("  ")],
-                role=Role.FAINT,
-            )
-            if hidden
-            else []
-        ),
-    ]
+    names = ("plan", *ascii_uppercase[: len(times.layouts) - 1])
+    lines = [_section("Where the time of a token goes")]
+    for name, layout in zip(names[1:], times.layouts[1:], strict=True):
+        lines += paragraph(layout, width=width, first=[Span(f"  {name}  ", Role.LABEL)])
+    for columns in _side_by_side(("", *names), rows, width):
+        shown = [[row[0], *(row[index] for index in columns)] for row in rows]
+        header = ("", *(names[index - 1] for index in columns))
+        lines += table(header, shown, width=width)
+    return lines
 
 
-def _columns_that_fit(layouts: Sequence[str], first: int, width: int) -> int:
-    room = width - first - len(GAP)
-    count = 0
-    for layout in layouts:
-        room -= len(GAP) + len(layout)
-        count += room >= 0
-    return max(count, 1)
+def _side_by_side(
+    header: Sequence[str], rows: Sequence[Sequence[str]], width: int
+) -> Iterator[Sequence[int]]:
+    """Yield the columns that have room beside the first one, as many at a time as have."""
+    first, *others = (
+        max(len(row[index]) for row in (header, *rows)) for index in range(len(header))
+    )
+    each = len(GAP) + max(others)
+    count = max((width - len(GAP) - first) // each, 1)
+    for start in range(1, len(header), count):
+        yield range(start, min(start + count, len(header)))
 
 
 def _time(seconds: float) -> str:

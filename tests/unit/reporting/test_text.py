@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwright.costs.estimates import TimeShare
 from shardwright.layouts.layout import Layout
 from shardwright.reporting.explanation import MemoryBar, explain
 from shardwright.reporting.lines import ASCII, Role, paragraph, table
@@ -18,7 +17,6 @@ from tests.support.builders_plan import a_pool, an_inventory
 from tests.support.builders_reporting import (
     a_refusal,
     a_report,
-    a_reported_performance,
     a_reported_plan,
     a_reported_request,
     an_alternative,
@@ -72,32 +70,6 @@ def test_each_replica_is_labelled_once() -> None:
         "              d  [ 1 1 1 1 1 1 1 1 ]  stage 1",
         "  which node gets which stage is decided when the pods start",
     ]
-
-
-def test_a_column_of_times_that_has_no_room_is_named() -> None:
-    long = an_alternative(Layout(tensor=8, pipeline=7, partition=(18,) * 7), "loses")
-    copies = an_alternative(Layout(tensor=8, replicas=2), "loses, too")
-    shares = (TimeShare(name="Weights", seconds=0.02),)
-    plan = a_reported_plan(
-        performance=replace(a_reported_performance(), decode_shares=shares)
-    )
-
-    text = to_text(
-        explain(a_report(plan, alternatives=(long, copies))),
-        title="m",
-        width=60,
-        full=True,
-    )
-
-    times = (
-        text.split("Where the time of a token goes\n")[1]
-        .split("\n\n")[0]
-        .replace("\n  ", " ")
-    )
-    assert times.endswith(
-        "no room for tensor 8 x pipeline 7 (18+18+18+18+18+18+18 layers); tensor 8, 2 replicas: -o "
-        "markdown has all"
-    )
 
 
 def test_pools_have_a_column_only_where_another_one_is_shown() -> None:
