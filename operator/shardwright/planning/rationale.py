@@ -112,12 +112,14 @@ def alternative(
     *, best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
 ) -> Alternative:
     """Return a runner-up with its loss."""
+    each = scale.price(other.candidate.pool)
     return Alternative(
         layout=other.candidate.layout,
         pool=other.candidate.pool.name,
         performance=other.estimate.performance,
         loses=_loses(best, other, scale),
         million_tokens_price=million_tokens_price(other),
+        gpu_price=replace(each, source="") if each else None,
     )
 
 

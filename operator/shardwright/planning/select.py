@@ -31,6 +31,11 @@ assumed: arrivals vary, and at four fifths of the capacity the mean wait of rand
 a few services long.
 """
 
+MORE_GPUS: Final = 4
+"""Kinds of GPU that are shown at most beside the runners-up that are asked for, each with its best
+layout. Basis: chosen, so that a report stays small on a cluster with many kinds.
+"""
+
 _RATE_TOLERANCE: Final = 1e-6  # what rounding leaves of a rate that is met
 
 DOUBLING_GAIN: Final = 0.10
@@ -302,7 +307,7 @@ def runners_up(
     ranked: Sequence[FeasibleCandidate], count: int
 ) -> tuple[FeasibleCandidate, ...]:
     """Return the best other, the best on other GPUs, the best of every other kind of cut, then the
-    next best.
+    next best; and beside these ``count`` the best on each kind of GPU that is not among them yet.
 
     Each has degrees of its own, or runs on other GPUs.
     """
@@ -325,7 +330,12 @@ def runners_up(
     wanted = [*same[:1], *elsewhere[:1], *kinds.values(), *same, *elsewhere]
     # By id: the same runner-up may be the best of several kinds, and the first mention counts.
     chosen = list({id(feasible): feasible for feasible in wanted}.values())[:count]
-    return tuple(sorted(chosen, key=_order))
+    beside: dict[str, FeasibleCandidate] = {}
+    for feasible in elsewhere:
+        beside.setdefault(_gpu(feasible), feasible)
+    shown = {_gpu(feasible) for feasible in chosen}
+    more = [feasible for gpu, feasible in beside.items() if gpu not in shown]
+    return tuple(sorted([*chosen, *more[:MORE_GPUS]], key=_order))
 
 
 def _cut(feasible: FeasibleCandidate) -> tuple[Layout, str]:

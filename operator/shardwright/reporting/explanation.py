@@ -13,10 +13,10 @@ from typing import Final
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
 from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion, Pool
-from shardwright.hardware.prices import PriceBasis
+from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
-from shardwright.planning.phrases import as_h100s, price, ways_sentence
+from shardwright.planning.phrases import as_h100s, h100s, price, ways_sentence
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
 from shardwright.planning.survey import Surveyed
@@ -99,6 +99,7 @@ class OtherLayout:
     per_token: str
     loses: str
     cost: str = ""  # of a million output tokens; empty if the nodes state no price
+    price: str = ""  # of all its GPUs in H100s; empty if kinds of GPU were not compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -511,7 +512,19 @@ def _other(alternative: Alternative) -> OtherLayout:
         cost=""
         if alternative.million_tokens_price is None
         else price(alternative.million_tokens_price),
+        price=_relative(alternative.gpu_price, alternative.layout.gpus),
     )
+
+
+def _relative(each: GpuPrice | None, gpus: int) -> str:
+    """Return the price of GPUs beside an H100, empty if it is in the owner's currency.
+
+    >>> _relative(GpuPrice(per_hour=0.35, basis=PriceBasis.LISTED), 2)
+    '0.7 H100'
+    """
+    if each is None or each.basis is PriceBasis.STATED:
+        return ""
+    return h100s(gpus * each.per_hour)
 
 
 def _unusable(inventory: Inventory | None) -> tuple[str, ...]:

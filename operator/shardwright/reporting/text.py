@@ -298,9 +298,12 @@ def _alternatives(explanation: Explanation, width: int) -> list[Line]:
         ("output", [other.output for other in others]),
         ("per token", [other.per_token for other in others]),
         *(
-            (("cost", [other.cost for other in others]),)
-            if any(other.cost for other in others)
-            else ()
+            (name, values)
+            for name, values in (
+                ("cost", [other.cost for other in others]),
+                ("price", [other.price for other in others]),
+            )
+            if any(values)
         ),
         ("against the plan", [other.loses for other in others]),
     )

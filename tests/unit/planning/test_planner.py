@@ -91,6 +91,27 @@ def test_alternatives_say_what_they_lose_and_where() -> None:
     assert alternatives[0].loses.endswith("more per token for tensor communication")
 
 
+def test_the_best_layout_on_every_kind_of_gpu_is_shown_with_its_price() -> None:
+    inventory = an_inventory(
+        *(
+            a_pool(gpu, name=gpu)
+            for gpu in (
+                "H100-SXM-80GB",
+                "H200-SXM-141GB",
+                "B200-SXM-180GB",
+                "L40S-48GB",
+            )
+        )
+    )
+
+    report = _report("qwen2.5-7b", inventory)
+
+    assert isinstance(report.outcome, Plan)
+    prices = {other.pool: other.gpu_price for other in report.alternatives}
+    assert {report.outcome.pool, *prices} == {pool.name for pool in inventory.pools}
+    assert prices["L40S-48GB"] == GpuPrice(per_hour=0.35, basis=PriceBasis.LISTED)
+
+
 def test_what_was_ruled_out_is_counted_with_the_nearest_miss() -> None:
     excluded = {
         item.code: item

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.reporting.explanation import MemoryBar, explain
 from shardwright.reporting.lines import ASCII, Role, paragraph, table
@@ -100,6 +101,23 @@ def test_prices_have_a_column_where_nodes_state_them() -> None:
         "\n  layout     output       per token  cost  against the plan\n  tensor 16  1,210 tok/s  "
         "27 ms      1.50  dearer\n"
     ) in text
+
+
+def test_relative_prices_have_a_column_where_kinds_of_gpu_were_compared() -> None:
+    listed = GpuPrice(per_hour=0.35, basis=PriceBasis.LISTED)
+    elsewhere = replace(an_alternative(Layout(tensor=2), "slower"), gpu_price=listed)
+    stated = replace(elsewhere, gpu_price=replace(listed, basis=PriceBasis.STATED))
+
+    relative, own = (
+        to_text(explain(a_report(alternatives=(other,))), title="m", width=110)
+        for other in (elsewhere, stated)
+    )
+
+    assert (
+        "  layout    output       per token  price     against the plan\n"
+        "  tensor 2  1,210 tok/s  27 ms      0.7 H100  slower\n"
+    ) in relative
+    assert "H100  slower" not in own
 
 
 def test_gpus_of_somebody_else_are_crossed_out() -> None:
