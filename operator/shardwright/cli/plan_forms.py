@@ -7,6 +7,7 @@ from shardwright.cli.output import print_yaml
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reporting.figures import format_count, format_layout, format_seconds
 from shardwright.reporting.lines import Line, whole_rows
+from shardwright.reporting.shortfall import missed
 
 
 def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
@@ -37,7 +38,7 @@ def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
         f"{format_count(speed.output_tokens_per_second)} tok/s",
         format_seconds(speed.ttft_seconds),
         format_seconds(speed.tpot_seconds),
-        "",
+        "; ".join(missed(outcome, None)),
     )
 
 

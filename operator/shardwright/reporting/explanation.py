@@ -37,13 +37,11 @@ from shardwright.reporting.mesh import (
     expert_link,
 )
 from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
+from shardwright.reporting.shortfall import Missed, missed, serves_rate
 from shardwright.reporting.times import TimeSplit, time_split
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
 MOST_FACTS: Final = 3  #: facts on the nodes for one reason; the rest is counted
-_ALL_OF_IT: Final = (
-    1 - 1e-6
-)  #: share of an offered rate that is all of it but for rounding
 UNKNOWN_PODS: Final = {
     KnownPods.ALL: (),
     KnownPods.WATCHED: (
@@ -109,7 +107,8 @@ class Explanation:
     ``fits`` says whether there is a plan. ``ruled_out`` counts all candidates that cannot run,
     ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes
     cannot be used. ``times`` compares the parts of a token's time, ``sure`` says how sure each
-    figure is. ``pool`` is the plan's own, empty if there is none. ``ranks`` are the shares of the
+    figure is. ``pool`` is the plan's own, empty if there is none; ``misses`` is what was asked for
+    and the plan does not do. ``ranks`` are the shares of the
     model on each rank of a replica, ``links`` the traffic among them, ``candidates`` all that was
     considered: they are for pictures and programs, text leaves them out.
     """
@@ -128,6 +127,7 @@ class Explanation:
     times: TimeSplit | None = None
     sure: tuple[str, ...] = ()
     pool: str = ""
+    misses: tuple[Missed, ...] = ()
     ranks: tuple[DrawnRank, ...] = ()
     links: tuple[DrawnLink, ...] = ()
     candidates: tuple[DrawnCandidate, ...] = ()
@@ -171,9 +171,10 @@ def _explain_plan(
         if plan.undeployable
         else ()
     )
+    misses = missed(plan, request)
     return Explanation(
         fits=True,
-        headline=_headline(plan),
+        headline="; it ".join((_headline(plan), *misses)),
         facts=(
             *_request_facts(_as_drafted(request, plan)),
             *_plan_facts(plan, request, _pool_of(plan, inventory)),
@@ -189,6 +190,7 @@ def _explain_plan(
         times=time_split(plan, report),
         sure=how_sure(plan, request),
         pool=plan.pool,
+        misses=misses,
     )
 
 
@@ -332,11 +334,8 @@ def _plan_facts(
 def _latency(plan: Plan, request: Request | None) -> str:
     speed = plan.performance
     token = f"{format_seconds(speed.tpot_seconds)} per token"
-    if (
-        request
-        and speed.requests_per_second
-        < (request.workload.requests_per_second or 0) * _ALL_OF_IT
-    ):
+    rate = request.workload.requests_per_second if request else None
+    if rate is not None and not serves_rate(plan, request):
         return f"{token}; the queue grows without end"
     said = f"first token after {format_seconds(speed.ttft_seconds)}, then {token}"
     return f"{said}{_percentiles(speed, request)}"
@@ -407,10 +406,9 @@ def _cache(plan: Plan, request: Request | None) -> str:
         )
     rate = request.workload.requests_per_second
     if rate is not None:
-        return (
-            f"{holds}; serves {format_count(plan.performance.requests_per_second)} of {rate:g} "
-            "requests a second"
-        )
+        served = format_count(plan.performance.requests_per_second)
+        spare = ", without headroom" if serves_rate(plan, request) else ""
+        return f"{holds}; serves {served} of {rate:g} requests a second{spare}"
     offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
     running = plan.performance.running_requests
     return f"{holds}; requests queue: {running:,} of {offered:,} run at once"

@@ -81,6 +81,8 @@ def to_lines(
 
 def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
     role = Role.HEADLINE if explanation.fits else Role.REFUSAL
+    if explanation.misses:
+        role = Role.WARNING
     lines = paragraph(
         explanation.headline,
         width=width,

@@ -16,6 +16,7 @@ from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Objective, OptimizeFor, Statistic
 from shardwright.reporting.explanation import DrawnNode, Fact, explain
 from shardwright.reporting.phrases import PHRASES
+from shardwright.reporting.shortfall import Missed
 from shardwright.units import GIB
 from tests.support.builders_nodes import a_node
 from tests.support.builders_plan import a_pool, an_inventory
@@ -41,6 +42,56 @@ def test_a_plan_is_said_in_one_line() -> None:
     assert explanation.headline == (
         "tensor 8 x pipeline 2 on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3)"
     )
+
+
+@pytest.mark.parametrize(
+    ("served", "carries", "said"),
+    [
+        (20.0, True, ""),
+        (20.0, False, "; it has no headroom for the load"),
+        (6.64, False, "; it does not carry the load"),
+    ],
+)
+def test_the_headline_of_a_plan_that_does_not_carry_a_rate_says_so(
+    served: float, *, carries: bool, said: str
+) -> None:
+    request = a_reported_request()
+    request = replace(
+        request, workload=replace(request.workload, requests_per_second=20.0)
+    )
+    speed = a_reported_performance(output=512 * served)
+    plan = a_reported_plan(carries_load=carries, performance=speed)
+
+    headline = explain(a_report(plan), request=request).headline
+
+    assert headline.partition("NVIDIA-H100-80GB-HBM3)")[2] == said
+
+
+def test_the_headline_of_a_plan_whose_requests_queue_says_so() -> None:
+    plan = a_reported_plan(carries_load=False)
+
+    for request in (None, a_reported_request()):
+        explanation = explain(a_report(plan), request=request)
+        assert explanation.headline.endswith("; it does not carry the load")
+        assert explanation.misses == (Missed.LOAD,)
+
+
+@pytest.mark.parametrize(
+    ("objective", "misses"),
+    [
+        (Objective(ttft_seconds=0.31, tpot_seconds=0.0273), ()),
+        (Objective(ttft_seconds=0.30), (Missed.TTFT,)),
+        (Objective(tpot_seconds=0.02), (Missed.TPOT,)),
+        (Objective(ttft_seconds=0.30, tpot_seconds=0.02), (Missed.TTFT, Missed.TPOT)),
+    ],
+)
+def test_the_headline_of_a_plan_that_misses_a_limit_says_which(
+    objective: Objective, misses: tuple[Missed, ...]
+) -> None:
+    explanation = explain(a_report(), request=a_reported_request(objective=objective))
+
+    assert explanation.misses == misses
+    assert explanation.headline.split("; it ")[1:] == [*misses]
 
 
 def test_stages_are_drawn_on_the_gpus_that_hold_them() -> None:
