@@ -44,7 +44,7 @@ from shardwright.cli.output import (
     print_yaml,
     width_of_output,
 )
-from shardwright.cli.plan_forms import plans_table, print_documents
+from shardwright.cli.plan_forms import plans_table, print_documents, summary
 from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.cli.typed import (
     names_live_model,
@@ -121,8 +121,7 @@ def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
     answers = answers_to(read_inputs(arguments))
     if arguments.output == "text":
-        for index, answer in enumerate(answers):
-            print_lines([*([Line()] if index else []), *_lines(answer, full=False)])
+        _print_text(answers, full=False)
     elif arguments.output == "wide":
         print_lines(
             plans_table((answer.name, answer.report.outcome) for answer in answers)
@@ -142,6 +141,17 @@ def plan(arguments: Namespace) -> Exit:
             arguments.output,
         )
     return exit_of(answers)
+
+
+def _print_text(answers: Sequence[PlannedModel], *, full: bool) -> None:
+    """Print all that is said of each model, and of several a table that has a line for each."""
+    for index, answer in enumerate(answers):
+        if index:
+            print_lines([Line()])
+        print_lines(_lines(answer, full=full))
+    if len(answers) > 1:
+        plans = [(answer.name, answer.report.outcome) for answer in answers]
+        print_lines([Line(), *summary(plans, width_of_output())])
 
 
 def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> None:
@@ -173,8 +183,7 @@ def explain(arguments: Namespace) -> Exit:
     answers = answers_to(read_inputs(arguments))
     match arguments.output:
         case "text":
-            for index, answer in enumerate(answers):
-                print_lines([*([Line()] if index else []), *_lines(answer, full=True)])
+            _print_text(answers, full=True)
         case "markdown":
             from shardwright.reporting.markdown import to_markdown  # noqa: PLC0415 - only for this form
 

@@ -6,7 +6,7 @@ Refuses a product behind a number: it finds that number.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -29,6 +29,7 @@ from shardwright.cli.output import (
     with_bar,
 )
 from shardwright.cli.outputs import print_document
+from shardwright.cli.plan_forms import said_of_rows
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError
@@ -284,7 +285,7 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     )
     rows = [(*_row(sized), *_price(sized, by)) for sized in found]
     yield from table(header, rows, width=width)
-    yield from _reasons(
+    yield from said_of_rows(
         ((sized.named.gpu.id, _why_not(sized)) for sized in found), width
     )
     notes = (
@@ -300,17 +301,9 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
     near = list(_near(first))
     yield from table(_COLUMNS, [_cells(step) for step in near], width=width)
-    yield from _reasons(
+    yield from said_of_rows(
         ((format_plural(step.gpus, "GPU"), _shortfall(step)) for step in near), width
     )
-
-
-def _reasons(said: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
-    """Yield under a table why some of its rows do not carry the load."""
-    for name, reason in said:
-        if reason:
-            first = [Span(f"  {name}: ", Role.FAINT)]
-            yield from paragraph(reason, width=width, first=first, role=Role.FAINT)
 
 
 def _wide(found: Sequence[Sized]) -> list[Line]:

@@ -8,7 +8,7 @@ from math import floor, log10
 
 from shardwright.costs.estimates import Performance
 from shardwright.layouts.layout import Layout
-from shardwright.planning.phrases import degrees
+from shardwright.planning.phrases import degrees, letters
 
 
 def format_count(value: float, *, digits: int = 3) -> str:
@@ -74,6 +74,16 @@ def format_layout(layout: Layout) -> str:
     """
     copies = [f"{layout.replicas} replicas"] if layout.replicas > 1 else []
     return ", ".join([degrees(layout), *copies])
+
+
+def short_layout(layout: Layout) -> str:
+    """Return the same in the letters of kubectl's column.
+
+    >>> short_layout(Layout(tensor=8)), short_layout(Layout(tensor=8, replicas=2))
+    ('TP8', '2 x TP8')
+    """
+    short = letters(layout)
+    return f"{layout.replicas} x {short}" if layout.replicas > 1 else short
 
 
 def format_plural(count: int, noun: str) -> str:
