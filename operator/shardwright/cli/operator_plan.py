@@ -37,6 +37,7 @@ from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, print_yaml, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.plan import PlannedModel, explanation_of
+from shardwright.cli.plan_forms import where_words_are_explained
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
@@ -85,6 +86,7 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         planned = cluster.ask(lambda client: _all_with_surroundings(client, found))
         for index, copy in enumerate(planned):
             print_lines([*([Line()] if index else []), *_lines(copy)])
+        print_lines(where_words_are_explained())
     elif arguments.output == "yaml":
         print_yaml([document(live) for live in found])
     else:

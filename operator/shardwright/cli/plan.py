@@ -44,7 +44,12 @@ from shardwright.cli.output import (
     print_yaml,
     width_of_output,
 )
-from shardwright.cli.plan_forms import plans_table, print_documents, summary
+from shardwright.cli.plan_forms import (
+    plans_table,
+    print_documents,
+    summary,
+    where_words_are_explained,
+)
 from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.cli.typed import (
     names_live_model,
@@ -152,6 +157,7 @@ def _print_text(answers: Sequence[PlannedModel], *, full: bool) -> None:
     if len(answers) > 1:
         plans = [(answer.name, answer.report.outcome) for answer in answers]
         print_lines([Line(), *summary(plans, width_of_output())])
+    print_lines(where_words_are_explained())
 
 
 def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> None:

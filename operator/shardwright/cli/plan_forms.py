@@ -1,8 +1,10 @@
 """Plans as a table, and as documents for programs."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from shardwright.cli.help_text import WORDS_PAGE
 from shardwright.cli.output import print_yaml
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reporting.figures import (
@@ -66,6 +68,14 @@ def summary(plans: Sequence[tuple[str, Plan | NoPlan]], width: int) -> Iterator[
     yield from said_of_rows(
         ((name, _shortfall(outcome)) for name, outcome in plans), width
     )
+
+
+def where_words_are_explained() -> list[Line]:
+    """Return the page that explains the words of a plan, for a person at a terminal."""
+    if not sys.stdout.isatty():
+        return []
+    said = Span(f"{WORDS_PAGE} explains each part and word", Role.FAINT)
+    return [Line(), line(said)]
 
 
 def said_of_rows(said: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:

@@ -16,7 +16,7 @@ from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion, 
 from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
-from shardwright.planning.phrases import as_h100s, h100s, price, ways_sentence
+from shardwright.planning.phrases import as_h100s, h100s, letters, price, ways_sentence
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
 from shardwright.planning.survey import Surveyed
@@ -64,13 +64,17 @@ class DrawnNode:
     """A node of a group: for each of its GPUs the pipeline stage that it holds, None if it is not
     ours.
 
-    ``held`` is how many of the others somebody else holds.
+    ``held`` is how many of the others somebody else holds. ``attention`` has for each GPU its
+    attention-data rank (empty: there is one for all), ``experts`` the first and the last of the
+    ranks among which experts are dealt (None: each has a slice of every expert).
     """
 
     group: int
     name: str
     stages: tuple[int | None, ...]
     held: int = 0
+    attention: tuple[int | None, ...] = ()
+    experts: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +330,7 @@ def _plan_facts(
         Fact(label="K/V cache", value=_cache(plan, request)),
         *_cost(plan),
         *_stages(plan),
+        Fact(label="Layout", value=f"{letters(plan.layout)}, as kubectl shows it"),
         Fact(label="Links", value=_links(plan, pool)),
         Fact(label="Pool", value=plan.pool),
     )
@@ -443,25 +448,54 @@ def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
     drawn, before = [], Counter[str]()
     for index, group in enumerate(plan.groups):
         for position, name in enumerate(group):
-            own = _stages_of_a_node(plan, position)
+            ranks = _ranks_of_a_node(plan, position)
+            others: tuple[None, ...] = (None,) * before[name]
             rest: tuple[None, ...] = (None,) * (
-                gpus_of_a_node - before[name] - len(own)
+                gpus_of_a_node - before[name] - len(ranks)
             )
-            stages = (*(None,) * before[name], *own, *rest)
             drawn.append(
-                DrawnNode(group=index, name=name, stages=stages, held=held.get(name, 0))
+                DrawnNode(
+                    group=index,
+                    name=name,
+                    stages=(*others, *_stages_of(plan, ranks), *rest),
+                    held=held.get(name, 0),
+                    attention=(*others, *_attention_of(plan, ranks), *rest)
+                    if plan.layout.attention_data > 1
+                    else (),
+                    experts=_expert_ranks_of(plan, ranks),
+                )
             )
-            before[name] += len(own)
+            before[name] += len(ranks)
     return tuple(drawn)
 
 
-def _stages_of_a_node(plan: Plan, position: int) -> tuple[int, ...]:
-    """Return the stage of each rank on the node; ranks run over tensor first, then pipeline, then
-    attention data.
-    """
+def _ranks_of_a_node(plan: Plan, position: int) -> range:
     first = position * plan.gpus_per_node
-    ranks = range(first, min(first + plan.gpus_per_node, plan.layout.gpus_per_replica))
-    return tuple(rank // plan.layout.tensor % plan.layout.pipeline for rank in ranks)
+    end = min(first + plan.gpus_per_node, plan.layout.gpus_per_replica)
+    return range(first, end)
+
+
+def _stages_of(plan: Plan, ranks: range) -> tuple[int, ...]:
+    """Return the stage of each rank; ranks run over tensor first, then pipeline, then attention
+    data.
+    """
+    layout = plan.layout
+    return tuple(rank // layout.tensor % layout.pipeline for rank in ranks)
+
+
+def _attention_of(plan: Plan, ranks: range) -> tuple[int, ...]:
+    """Return the attention-data rank of each rank."""
+    each = plan.layout.tensor * plan.layout.pipeline
+    return tuple(rank // each for rank in ranks)
+
+
+def _expert_ranks_of(plan: Plan, ranks: range) -> tuple[int, int] | None:
+    """Return the first and the last of the ranks that experts are dealt among; with stages they are
+    counted in each, so no node has a row of them.
+    """
+    if plan.layout.expert == 1 or plan.layout.pipeline > 1 or not ranks:
+        return None
+    return ranks[0], ranks[-1]
 
 
 def _memory_bars(stages: tuple[StageMemory, ...]) -> tuple[MemoryBar, ...]:

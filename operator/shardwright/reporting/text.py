@@ -3,12 +3,12 @@
 A section that has nothing to say is left out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
+from shardwright.reporting.explanation import Explanation, MemoryBar
 from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import (
     GAP,
@@ -22,10 +22,10 @@ from shardwright.reporting.lines import (
     table_width,
     with_commands,
 )
+from shardwright.reporting.placement import draw_placement
 from shardwright.reporting.times import TimeSplit
 from shardwright.units import GIB
 
-MOST_NODES: Final = 20  #: drawn at most; the rest is counted
 BAR_CELLS: Final = 30
 FEWEST_BAR_CELLS: Final = 6
 
@@ -43,13 +43,6 @@ PARTS: Final = (
     ("overhead", Role.OVERHEAD),
     ("K/V cache", Role.KV_CACHE),
 )
-_SETTLED_LATER: Final = "which node gets which stage is decided when the pods start"
-STAGE_ROLES: Final = (
-    Role.STAGE_0,
-    Role.STAGE_1,
-    Role.STAGE_2,
-    Role.STAGE_3,
-)
 
 
 def to_lines(
@@ -61,7 +54,7 @@ def to_lines(
     """
     sections = (
         _headline(explanation, title, width),
-        _drawing(explanation.nodes, width),
+        draw_placement(explanation.nodes, width),
         _memory(explanation.memory, width),
         _bullets("Why this one", explanation.reasons, width),
         _bullets("Warnings", explanation.warnings, width, role=Role.WARNING),
@@ -119,94 +112,6 @@ def _bullets(
             for one in with_commands(sentence, width=width, first=first, role=role)
         ),
     ]
-
-
-def _drawing(nodes: tuple[DrawnNode, ...], width: int) -> list[Line]:
-    """Draw each node as its GPUs, one sign per GPU: the number of its stage (a square if there is
-    one stage), a cross if it is somebody else's, else a dot.
-    """
-    if not nodes:
-        return []
-    drawn = nodes[:MOST_NODES]
-    replicas = len({node.group for node in nodes})
-    stages = len(
-        {stage for node in nodes for stage in node.stages if stage is not None}
-    )
-    indent = 14 if replicas > 1 else 2
-    room = min(
-        max(len(node.name) for node in drawn),
-        max(width - indent - 2 * len(drawn[0].stages) - 18, 12),
-    )
-    lines = [_section("Placement")]
-    for node, before in zip(drawn, (None, *drawn), strict=False):
-        label = (
-            f"  replica {node.group}"
-            if replicas > 1 and (before is None or before.group != node.group)
-            else ""
-        )
-        name = f"{label:{indent}}{_elide(node.name, room):{room}}"
-        lines.append(
-            line(f"{name}  [", *_signs(node, stages), " ]", _stages(node, stages))
-        )
-    hidden = len(nodes) - len(drawn)
-    if hidden:
-        lines.append(
-            line(Span(f"  and {hidden:,} more nodes of the same kind", Role.FAINT))
-        )
-    if (
-        stages > 1
-        and len({node.name for node in nodes if node.group == nodes[0].group}) > 1
-    ):
-        lines += paragraph(
-            _SETTLED_LATER, width=width, first=[Span("  ")], role=Role.FAINT
-        )
-    return lines
-
-
-def _signs(node: DrawnNode, stages: int) -> Iterable[Span]:
-    """Yield the sign of every GPU; those of somebody else come last: which ones they are is not
-    known.
-    """
-    for index, stage in enumerate(node.stages):
-        other = (
-            "\N{MULTIPLICATION SIGN}"
-            if index >= len(node.stages) - node.held
-            else "\N{MIDDLE DOT}"
-        )
-        own = "\N{BLACK SQUARE}" if stages == 1 else str(stage)
-        yield (
-            Span(f" {other}", Role.FAINT)
-            if stage is None
-            else Span(f" {own}", _stage_role(stage))
-        )
-
-
-def _stages(node: DrawnNode, stages: int) -> Span:
-    held = sorted({stage for stage in node.stages if stage is not None})
-    if stages == 1 or not held:
-        return Span("")
-    return Span(
-        f"  stage {held[0]}"
-        if len(held) == 1
-        else f"  stages {held[0]}\N{EN DASH}{held[-1]}",
-        Role.FAINT,
-    )
-
-
-def _stage_role(stage: int) -> Role:
-    return STAGE_ROLES[stage % len(STAGE_ROLES)]
-
-
-def _elide(name: str, room: int) -> str:
-    """Return a name cut in its middle: both ends tell nodes apart.
-
-    >>> _elide("ip-10-0-1-10.us-west-2.compute.internal", 20)
-    'ip-10-0-1-….internal'
-    """
-    if len(name) <= room:
-        return name
-    tail = (room - 1) // 2
-    return f"{name[: room - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{name[-tail:]}"
 
 
 def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:

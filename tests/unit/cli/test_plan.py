@@ -667,9 +667,12 @@ def test_wide_is_a_line_for_each_and_name_their_names(
 def test_the_text_of_several_models_ends_with_a_line_for_each(
     files: Files, capsys: Capture
 ) -> None:
-    busy = {"workload": {"requestsPerSecond": 100_000}}
     large = a_manifest("large", "deepseek-ai/DeepSeek-V3")
-    manifests = files.manifests(a_manifest("one"), a_manifest("busy", **busy), large)
+    manifests = files.manifests(
+        a_manifest("one"),
+        a_manifest("busy", workload={"requestsPerSecond": 100_000}),
+        large,
+    )
     nodes = files.cluster([a_listed_node("n1")])
 
     main(["plan", "-f", manifests, "--nodes", nodes])

@@ -94,6 +94,15 @@ def test_the_headline_of_a_plan_that_misses_a_limit_says_which(
     assert explanation.headline.split("; it ")[1:] == [*misses]
 
 
+def test_a_plan_says_its_layout_in_the_letters_of_kubectl_too() -> None:
+    plan = a_reported_plan(layout=Layout(tensor=2, attention_data=8, expert=16))
+
+    explanation = explain(a_report(plan))
+
+    assert "tensor 2 x attention data 8 x expert 16" in explanation.headline
+    assert _fact(explanation.facts, "Layout") == "TP2·DP8·EP16, as kubectl shows it"
+
+
 def test_stages_are_drawn_on_the_gpus_that_hold_them() -> None:
     """Ranks run over tensor first, then pipeline: two stages share a node of eight when tensor is
     4.

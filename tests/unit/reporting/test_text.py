@@ -73,6 +73,44 @@ def test_each_replica_is_labelled_once() -> None:
     ]
 
 
+def test_attention_ranks_are_drawn_on_their_gpus_with_the_expert_ranks_of_each_node() -> (
+    None
+):
+    layout = Layout(tensor=2, attention_data=4, expert=8, replicas=2)
+    plan = a_reported_plan(
+        layout=layout,
+        groups=(("a", "b"), ("c", "d")),
+        nodes_per_replica=2,
+        gpus_per_node=4,
+    )
+
+    text = to_text(explain(a_report(plan)), title="m", width=110).translate(ASCII)
+
+    assert text.split("Placement\n")[1].split("\n\n")[0].splitlines() == [
+        "  replica 0   a  [ 0 0 1 1 ]  EP 0-3",
+        "              b  [ 2 2 3 3 ]  EP 4-7",
+        "  replica 1   c  [ 0 0 1 1 ]  EP 0-3",
+        "              d  [ 2 2 3 3 ]  EP 4-7",
+        "  a number is the attention-data rank (DP) of a GPU; shardwright report draws what each holds",
+    ]
+
+
+def test_numbers_of_two_digits_stand_under_each_other() -> None:
+    plan = a_reported_plan(
+        layout=Layout(attention_data=12, expert=12),
+        groups=(("a", "b"),),
+        nodes_per_replica=2,
+        gpus_per_node=8,
+    )
+
+    text = to_text(explain(a_report(plan)), title="m", width=110).translate(ASCII)
+
+    assert text.split("Placement\n")[1].splitlines()[:2] == [
+        "  a  [  0  1  2  3  4  5  6  7 ]  EP 0-7",
+        "  b  [  8  9 10 11  .  .  .  . ]  EP 8-11",
+    ]
+
+
 def test_pools_have_a_column_only_where_another_one_is_shown() -> None:
     elsewhere = replace(an_alternative(Layout(), "slower"), pool="l40s-48gb-8x")
 
