@@ -10,19 +10,16 @@ from typing import Final
 
 from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.errors import Problem
-from shardwright.hardware.prices import PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.planning.cautions import rdma_devices
 from shardwright.planning.checks import Verdict
 from shardwright.planning.choice import near_tie
 from shardwright.planning.deployability import not_yet
 from shardwright.planning.phrases import (
-    as_h100s,
     copies,
     degrees,
     duration,
     on_gpus,
-    price,
     requests_of,
 )
 from shardwright.planning.report import Alternative
@@ -87,7 +84,6 @@ def reasons(
         *_load(ranked, request),
         *_not_free(best, verdicts, scale),
         _time(best),
-        *_price(best, scale),
         *_uneven(best, ranked),
         *_network(best),
         *_smaller(ranked, verdicts, request),
@@ -307,26 +303,6 @@ def time_shares(shares: Sequence[TimeShare]) -> str:
     return ", ".join(
         f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest
     )
-
-
-def _price(best: FeasibleCandidate, scale: Scale) -> Iterator[str]:
-    """Yield the cost of the plan: in the nodes' currency, else beside an H100."""
-    cost, pool, gpus = (
-        million_tokens_price(best),
-        best.candidate.pool,
-        best.candidate.layout.gpus,
-    )
-    if cost is not None:
-        yield (
-            f"A million output tokens cost {price(cost)}: "
-            f"{gpus} x {pool.gpu_hour_price:g} an hour."
-        )
-    elif (each := scale.price(pool)) is not None:
-        named = {
-            PriceBasis.LISTED: "by public price lists",
-            PriceBasis.ASSUMED: "assumed from its data sheet",
-        }[each.basis]
-        yield f"It costs {as_h100s(gpus, each.per_hour)}, {named}."
 
 
 def _uneven(

@@ -42,6 +42,11 @@ from shardwright.reporting.times import TimeSplit, time_split
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
 MOST_FACTS: Final = 3  #: facts on the nodes for one reason; the rest is counted
+_BASES_OF_PRICES: Final = {
+    PriceBasis.STATED: "as stated",
+    PriceBasis.LISTED: "by public price lists",
+    PriceBasis.ASSUMED: "assumed from its data sheet",
+}
 UNKNOWN_PODS: Final = {
     KnownPods.ALL: (),
     KnownPods.WATCHED: (
@@ -362,15 +367,16 @@ def _percentiles(speed: Performance, request: Request | None) -> str:
 
 
 def _cost(plan: Plan) -> Iterator[Fact]:
+    each, gpus = plan.gpu_price, plan.layout.gpus
     if plan.million_tokens_price is not None:
-        yield Fact(
-            label="Cost",
-            value=f"{price(plan.million_tokens_price)} per million output tokens at this load",
-        )
-    elif plan.gpu_price is not None:
-        known = plan.gpu_price.basis is not PriceBasis.ASSUMED
-        said = as_h100s(plan.layout.gpus, plan.gpu_price.per_hour)
-        yield Fact(label="Price", value=said if known else f"{said}, assumed")
+        cost = price(plan.million_tokens_price)
+        said = f"{cost} per million output tokens at this load"
+        if each and each.basis is PriceBasis.STATED:
+            said = f"{said}: {gpus} x {each.per_hour:g} an hour"
+        yield Fact(label="Cost", value=said)
+    elif each is not None:
+        said = f"{as_h100s(gpus, each.per_hour)}, {_BASES_OF_PRICES[each.basis]}"
+        yield Fact(label="Price", value=said)
 
 
 def _stages(plan: Plan) -> Iterator[Fact]:

@@ -456,7 +456,7 @@ def test_a_small_model_takes_no_tray_of_a_whole_rack_while_other_gpus_are_free()
         f"one GPU on {RACK.product} would be better, but not by enough to take a whole tray out "
         "of a rack."
     ) in beside.reasons
-    assert "It costs as much as 0.35 H100, by public price lists." in beside.reasons
+    assert not [reason for reason in beside.reasons if "price lists" in reason]
     assert beside.gpu_price == relative_price(load_gpus()["L40S-48GB"])
     assert (alone.layout.gpus, alone.gpu_price) == (1, None)
 

@@ -269,14 +269,29 @@ def test_the_outlook_says_for_what_waiting_helps(outcome: NoPlan, outlook: str) 
 
 def test_what_the_gpus_count_is_a_fact_where_kinds_were_compared() -> None:
     listed = GpuPrice(per_hour=0.4, basis=PriceBasis.LISTED)
+    assumed = replace(listed, basis=PriceBasis.ASSUMED)
 
-    assert (
-        _fact(explain(a_report(a_reported_plan(gpu_price=listed))).facts, "Price")
-        == "as much as 6.4 H100s (16 x 0.4)"
-    )
+    said = [
+        _fact(explain(a_report(a_reported_plan(gpu_price=each))).facts, "Price")
+        for each in (listed, assumed)
+    ]
+
+    assert said == [
+        "as much as 6.4 H100s (16 x 0.4), by public price lists",
+        "as much as 6.4 H100s (16 x 0.4), assumed from its data sheet",
+    ]
     assert "Price" not in [
         fact.label for fact in explain(a_report(a_reported_plan())).facts
     ]
+
+
+def test_what_a_million_tokens_cost_is_a_fact_with_the_price_that_nodes_state() -> None:
+    stated = GpuPrice(per_hour=2.5, basis=PriceBasis.STATED)
+    plan = a_reported_plan(gpu_price=stated, million_tokens_price=1.5)
+
+    said = _fact(explain(a_report(plan)).facts, "Cost")
+
+    assert said == "1.50 per million output tokens at this load: 16 x 2.5 an hour"
 
 
 def test_exclusions_are_counted_layouts_first_then_nodes() -> None:

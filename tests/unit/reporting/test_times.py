@@ -168,7 +168,7 @@ def test_every_figure_says_its_band_and_basis() -> None:
             "latencies are as uncertain. All are means."
         ),
         "Memory: weights are counted exactly; what is left for K/V may be off by 2.0 GiB per GPU.",
-        "Start: reading weights takes 200 s to 60 min; the bandwidth of the storage is assumed.",
+        "Start: reading weights takes 3.3 to 60 min; the bandwidth of the storage is assumed.",
         (
             "Limits: P95 is derived from the predicted means by an assumption about waiting "
             "times; it "
