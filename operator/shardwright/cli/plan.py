@@ -47,7 +47,7 @@ from shardwright.cli.output import (
 from shardwright.cli.plan_forms import (
     plans_table,
     print_documents,
-    summary,
+    plans_at_a_glance,
     where_words_are_explained,
 )
 from shardwright.cli.surroundings import Surroundings, read_surroundings
@@ -156,7 +156,7 @@ def _print_text(answers: Sequence[PlannedModel], *, full: bool) -> None:
         print_lines(_lines(answer, full=full))
     if len(answers) > 1:
         plans = [(answer.name, answer.report.outcome) for answer in answers]
-        print_lines([Line(), *summary(plans, width_of_output())])
+        print_lines([Line(), *plans_at_a_glance(plans, width_of_output())])
     print_lines(where_words_are_explained())
 
 

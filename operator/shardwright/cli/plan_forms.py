@@ -58,7 +58,9 @@ def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
     )
 
 
-def summary(plans: Sequence[tuple[str, Plan | NoPlan]], width: int) -> Iterator[Line]:
+def plans_at_a_glance(
+    plans: Sequence[tuple[str, Plan | NoPlan]], width: int
+) -> Iterator[Line]:
     """Yield a line for each of several models, to be read after all that is said of each."""
     outcomes = [outcome for _, outcome in plans]
     yield line(Span(_counted(outcomes), Role.SECTION))
