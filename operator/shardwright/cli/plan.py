@@ -45,9 +45,9 @@ from shardwright.cli.output import (
     width_of_output,
 )
 from shardwright.cli.plan_forms import (
+    plans_at_a_glance,
     plans_table,
     print_documents,
-    plans_at_a_glance,
     where_words_are_explained,
 )
 from shardwright.cli.surroundings import Surroundings, read_surroundings
@@ -348,7 +348,9 @@ def _typed(
 
 
 def _resources(
-    arguments: Namespace, sources: Sequence[Given], cluster: "Target | None"
+    arguments: Namespace,
+    sources: Sequence[Given],
+    cluster: "Target | None",
 ) -> Iterator[tuple[str, ShardedModel]]:
     """Yield the ShardedModels; the problems of all of them are raised together."""
     problems: list[Problem] = []
@@ -397,7 +399,9 @@ def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
 
 
 def _parsed(
-    arguments: Namespace, source: Given, cluster: "Target | None"
+    arguments: Namespace,
+    source: Given,
+    cluster: "Target | None",
 ) -> ShardedModel:
     return parse_manifest(
         placed_in(source.content, arguments.namespace, lambda: _namespace(cluster))
@@ -439,7 +443,11 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
     return answers
 
 
-def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
+def _subject(
+    file: str,
+    resource: ShardedModel,
+    inputs: PlanInputs,
+) -> Subject:
     """Return the question of a manifest; a fault of the config of ``--config`` is said of that
     file.
     """
@@ -451,7 +459,11 @@ def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
         ) from None
 
 
-def _located(problem: Problem, file: str, inputs: PlanInputs) -> Problem:
+def _located(
+    problem: Problem,
+    file: str,
+    inputs: PlanInputs,
+) -> Problem:
     of_config = "spec.model.id."
     if (
         problem.code == "ModelUnknown" and problem.path == "spec.model.id"

@@ -292,7 +292,11 @@ _COLUMNS: Final = (
 """What every table of sizes says of a number of GPUs."""
 
 
-def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterator[Line]:
+def _lines(
+    arguments: Namespace,
+    found: Sequence[Sized],
+    by: Counted,
+) -> Iterator[Line]:
     width, first = width_of_output(), found[0]
     headline = _headline(arguments.model, found, by)
     yield from paragraph(
@@ -317,9 +321,13 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     for note in notes:
         yield Line()
         yield from paragraph(note, width=width, role=Role.FAINT)
-    if first.best is None:
-        return
-    yield Line()
+    if first.best:
+        yield Line()
+        yield from _curve(first, width)
+
+
+def _curve(first: Sized, width: int) -> Iterator[Line]:
+    """Yield what fewer and more of a product bring."""
     yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
     near = list(_near(first))
     header = ("SLICES", *_COLUMNS[1:]) if first.sliced else _COLUMNS
@@ -380,7 +388,11 @@ def _used(step: SizedOutcome) -> int:
     return step.gpus
 
 
-def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
+def _headline(
+    model: str,
+    found: Sequence[Sized],
+    by: Counted,
+) -> str:
     first = found[0]
     if first.best is None:
         outcome = first.steps[-1].outcome

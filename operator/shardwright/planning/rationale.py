@@ -105,7 +105,10 @@ def _network(best: FeasibleCandidate) -> Iterator[str]:
 
 
 def alternative(
-    *, best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
+    *,
+    best: FeasibleCandidate,
+    other: FeasibleCandidate,
+    scale: Scale,
 ) -> Alternative:
     """Return a runner-up with its loss."""
     each = scale.price(other.candidate.pool)
@@ -119,7 +122,11 @@ def alternative(
     )
 
 
-def _chosen(best: FeasibleCandidate, feasible: int, scale: Scale) -> str:
+def _chosen(
+    best: FeasibleCandidate,
+    feasible: int,
+    scale: Scale,
+) -> str:
     layout, pool = best.candidate.layout, best.candidate.pool
     if feasible == 1:
         return f"{copies(layout)} on {pool.product} ({pool.name}) is the only layout that can run."
@@ -247,7 +254,11 @@ def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> Iterator[str
         yield f"No layout carries {shape}: {share}, the others wait."
 
 
-def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
+def _rate(
+    best: FeasibleCandidate,
+    rate: float,
+    shape: str,
+) -> str:
     capacity = _served(best)
     if best.carries_load:
         return (
@@ -268,7 +279,9 @@ def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
 
 
 def _not_free(
-    best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale
+    best: FeasibleCandidate,
+    verdicts: Sequence[Verdict],
+    scale: Scale,
 ) -> Iterator[str]:
     """Yield the layout that would carry the load if its GPUs were free."""
     if best.carries_load:
@@ -438,7 +451,11 @@ def _offered(feasible: FeasibleCandidate, request: Request) -> int:
     return -(-request.workload.concurrency // feasible.candidate.layout.replicas)
 
 
-def _loses(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> str:
+def _loses(
+    best: FeasibleCandidate,
+    other: FeasibleCandidate,
+    scale: Scale,
+) -> str:
     request = scale.request
     later = (
         "not deployable yet; " if request.deploy and not_yet(other.candidate) else ""
@@ -471,7 +488,9 @@ def _loses(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> s
 
 
 def _queues_more(
-    best: FeasibleCandidate, other: FeasibleCandidate, request: Request
+    best: FeasibleCandidate,
+    other: FeasibleCandidate,
+    request: Request,
 ) -> str:
     """Return words for the number of requests that run at once or are served, if it is lower than
     under the chosen layout.

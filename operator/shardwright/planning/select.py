@@ -63,7 +63,11 @@ class Scale:
 
     @classmethod
     def of(
-        cls, request: Request, inventory: Inventory, *, takes_first: str = ""
+        cls,
+        request: Request,
+        inventory: Inventory,
+        *,
+        takes_first: str = "",
     ) -> "Scale":
         """Return the scale of a request on an inventory."""
         priced = bool(inventory.pools) and all(
@@ -81,7 +85,11 @@ class Scale:
         """Return the cost of a candidate's GPUs. If the GPUs are given, it is the cost of one."""
         return self.cost_on(candidate.layout, candidate.pool)
 
-    def cost_on(self, layout: Layout, pool: Pool) -> float:
+    def cost_on(
+        self,
+        layout: Layout,
+        pool: Pool,
+    ) -> float:
         """Return the cost of a layout's GPUs on a pool. If the GPUs are given, it is the cost of
         one.
         """
@@ -193,7 +201,11 @@ def rank(feasible: Iterable[FeasibleCandidate]) -> tuple[FeasibleCandidate, ...]
 
 
 def assess(
-    candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: float = 0.0
+    candidate: Candidate,
+    estimate: Estimate,
+    scale: Scale,
+    *,
+    besides: float = 0.0,
 ) -> FeasibleCandidate:
     """Return a candidate with its score under the request's objective; ``besides`` counts beside
     its own GPUs.
@@ -215,7 +227,11 @@ def assess(
     )
 
 
-def _served_share(candidate: Candidate, estimate: Estimate, request: Request) -> float:
+def _served_share(
+    candidate: Candidate,
+    estimate: Estimate,
+    request: Request,
+) -> float:
     """Return the share of the offered load that is served without waiting: of the requests in
     flight, or of the rate.
 
@@ -248,7 +264,10 @@ def _seconds(speed: Performance, request: Request) -> float:
 
 
 def score(
-    speed: Performance, cost: float, request: Request, capacity: float | None = None
+    speed: Performance,
+    cost: float,
+    request: Request,
+    capacity: float | None = None,
 ) -> float:
     """Return the objective of a layout that carries the load, greater is better; ``cost`` is that
     of its GPUs.
@@ -272,7 +291,10 @@ def score(
 
 
 def waiting_score(
-    speed: Performance, cost: float, request: Request, capacity: float | None = None
+    speed: Performance,
+    cost: float,
+    request: Request,
+    capacity: float | None = None,
 ) -> float:
     """Return the objective of a layout whose requests wait: that of Latency, with the waiting
     included. For an offered rate it depends on the rate that is served: ``capacity``, in requests a

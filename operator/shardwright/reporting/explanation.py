@@ -173,7 +173,10 @@ def with_drawings(
 
 
 def _explain_plan(
-    plan: Plan, report: Report, request: Request | None, inventory: Inventory | None
+    plan: Plan,
+    report: Report,
+    request: Request | None,
+    inventory: Inventory | None,
 ) -> Explanation:
     not_yet = (
         (f"planned, not yet deployed: {plan.undeployable.sentence()}",)
@@ -209,17 +212,13 @@ def _explain_no_plan(
     request: Request | None,
     inventory: Inventory | None,
 ) -> Explanation:
-    ways = ways_sentence(outcome.ways_out)
-    way_out = (Fact(label="Way out", value=ways),) if ways else ()
     return Explanation(
         fits=False,
         headline=f"{'no room now' if outcome.heals_by_itself else 'nothing fits'}. "
         f"{outcome.problem.sentence()}",
         facts=(
             *_request_facts(request),
-            Fact(label="Reason", value=outcome.problem.code),
-            Fact(label="Outlook", value=_outlook(outcome)),
-            *way_out,
+            *_why_none(outcome),
         ),
         nodes=(),
         memory=(),
@@ -230,6 +229,24 @@ def _explain_no_plan(
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
     )
+
+
+def _why_none(outcome: NoPlan) -> Iterator[Fact]:
+    """Yield the reason, whether waiting helps, and the ways to make room that are known."""
+    yield Fact(
+        label="Reason",
+        value=outcome.problem.code,
+    )
+    yield Fact(
+        label="Outlook",
+        value=_outlook(outcome),
+    )
+    ways = ways_sentence(outcome.ways_out)
+    if ways:
+        yield Fact(
+            label="Way out",
+            value=ways,
+        )
 
 
 def _outlook(outcome: NoPlan) -> str:
@@ -281,8 +298,14 @@ def _request_facts(request: Request | None) -> tuple[Fact, ...]:
     load = request.workload
     tokens = f"{load.input_tokens:,} input + {load.output_tokens:,} output tokens"
     return (
-        Fact(label="Load", value=f"{_arrivals(load)}, {tokens} each{_shortcuts(load)}"),
-        Fact(label="Objective", value=_objective(request)),
+        Fact(
+            label="Load",
+            value=f"{_arrivals(load)}, {tokens} each{_shortcuts(load)}",
+        ),
+        Fact(
+            label="Objective",
+            value=_objective(request),
+        ),
     )
 
 
@@ -323,7 +346,9 @@ def _objective(request: Request) -> str:
 
 
 def _plan_facts(
-    plan: Plan, request: Request | None, pool: Pool | None
+    plan: Plan,
+    request: Request | None,
+    pool: Pool | None,
 ) -> tuple[Fact, ...]:
     speed = plan.performance
     return (
@@ -331,13 +356,28 @@ def _plan_facts(
             label="Output",
             value=f"{format_output(speed)}, {format_count(speed.requests_per_second)} requests/s",
         ),
-        Fact(label="Latency", value=_latency(plan, request)),
-        Fact(label="K/V cache", value=_cache(plan, request)),
+        Fact(
+            label="Latency",
+            value=_latency(plan, request),
+        ),
+        Fact(
+            label="K/V cache",
+            value=_cache(plan, request),
+        ),
         *_cost(plan),
         *_stages(plan),
-        Fact(label="Layout", value=f"{letters(plan.layout)}, as kubectl shows it"),
-        Fact(label="Links", value=_links(plan, pool)),
-        Fact(label="Pool", value=plan.pool),
+        Fact(
+            label="Layout",
+            value=f"{letters(plan.layout)}, as kubectl shows it",
+        ),
+        Fact(
+            label="Links",
+            value=_links(plan, pool),
+        ),
+        Fact(
+            label="Pool",
+            value=plan.pool,
+        ),
     )
 
 
@@ -373,10 +413,16 @@ def _cost(plan: Plan) -> Iterator[Fact]:
         said = f"{cost} per million output tokens at this load"
         if each and each.basis is PriceBasis.STATED:
             said = f"{said}: {gpus} x {each.per_hour:g} an hour"
-        yield Fact(label="Cost", value=said)
+        yield Fact(
+            label="Cost",
+            value=said,
+        )
     elif each is not None:
         said = f"{as_h100s(gpus, each.per_hour)}, {_BASES_OF_PRICES[each.basis]}"
-        yield Fact(label="Price", value=said)
+        yield Fact(
+            label="Price",
+            value=said,
+        )
 
 
 def _stages(plan: Plan) -> Iterator[Fact]:

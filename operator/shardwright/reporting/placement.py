@@ -99,7 +99,11 @@ def _digits(nodes: Sequence[DrawnNode], told: Told) -> int:
     return max(len(str(number)) for number in numbers if number is not None)
 
 
-def _signs(node: DrawnNode, told: Told, digits: int) -> Iterator[Span]:
+def _signs(
+    node: DrawnNode,
+    told: Told,
+    digits: int,
+) -> Iterator[Span]:
     """Yield the sign of every GPU; those of somebody else come last: which ones they are is not
     known.
     """
@@ -133,7 +137,11 @@ def _span(ends: tuple[int, int]) -> str:
     return str(first) if first == last else f"{first}\N{EN DASH}{last}"
 
 
-def _notes(nodes: Sequence[DrawnNode], told: Told, width: int) -> Iterator[Line]:
+def _notes(
+    nodes: Sequence[DrawnNode],
+    told: Told,
+    width: int,
+) -> Iterator[Line]:
     hidden = len(nodes) - MOST_NODES
     if hidden > 0:
         more = f"  and {hidden:,} more nodes of the same kind"

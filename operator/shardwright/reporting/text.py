@@ -46,7 +46,11 @@ PARTS: Final = (
 
 
 def to_lines(
-    explanation: Explanation, *, title: str, width: int, full: bool = False
+    explanation: Explanation,
+    *,
+    title: str,
+    width: int,
+    full: bool = False,
 ) -> list[Line]:
     """Return the explanation, ready to print; sections that have nothing to say are left out.
 
@@ -72,7 +76,11 @@ def to_lines(
     ]
 
 
-def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
+def _headline(
+    explanation: Explanation,
+    title: str,
+    width: int,
+) -> list[Line]:
     role = Role.HEADLINE if explanation.fits else Role.REFUSAL
     if explanation.misses:
         role = Role.WARNING
@@ -99,7 +107,11 @@ def _section(name: str) -> Line:
 
 
 def _bullets(
-    name: str, sentences: Sequence[str], width: int, *, role: Role = Role.PLAIN
+    name: str,
+    sentences: Sequence[str],
+    width: int,
+    *,
+    role: Role = Role.PLAIN,
 ) -> list[Line]:
     if not sentences:
         return []
@@ -138,7 +150,9 @@ def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
 
 
 def _memory_rows(
-    bars: tuple[MemoryBar, ...], cells: int, before_budget: str
+    bars: tuple[MemoryBar, ...],
+    cells: int,
+    before_budget: str,
 ) -> list[tuple[Cell, ...]]:
     return [
         (
@@ -243,7 +257,9 @@ def _times(times: TimeSplit | None, width: int) -> list[Line]:
 
 
 def _side_by_side(
-    header: Sequence[str], rows: Sequence[Sequence[str]], width: int
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
 ) -> Iterator[Sequence[int]]:
     """Yield the columns that have room beside the first one, as many at a time as have."""
     first, *others = (
