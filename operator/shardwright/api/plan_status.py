@@ -169,6 +169,7 @@ def _alternative(item: Alternative) -> ShownAlternative:
         tpot_milliseconds=to_milliseconds(item.performance.tpot_seconds),
         output_tokens_per_second=round(item.performance.output_tokens_per_second),
         million_output_tokens_price=_price(item.million_tokens_price),
+        gpu_hour_price=f"{item.gpu_price.per_hour:.6g}" if item.gpu_price else None,
         loses=item.loses,
     )
 

@@ -243,6 +243,10 @@ class ShownAlternative(Shown):
     million_output_tokens_price: ShortWord | None = Field(
         default=None, description="Cost of a million output tokens."
     )
+    gpu_hour_price: ShortWord | None = Field(
+        default=None,
+        description="Price of one of its GPUs for an hour, as price.gpuHour of the plan.",
+    )
     loses: Sentence = Field(description="Its loss against the chosen one.")
 
 
@@ -328,7 +332,7 @@ class ShownPlan(Shown):
     alternatives: list[ShownAlternative] | None = Field(
         default=None,
         max_length=ALTERNATIVES_MAX_ITEMS,
-        description="The best others, and their losses.",
+        description="The best others, those on every kind of GPU among them, and their losses.",
         json_schema_extra=_LIST,
     )
     excluded: list[ShownExclusion] | None = Field(

@@ -12,11 +12,12 @@ from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
 from shardwright.cli.connecting import ArgumentGroup, PlannedByServer, add_connection
 from shardwright.cli.exits import Exit
-from shardwright.cli.help_text import HelpAll, HelpFormatter, first_screen
+from shardwright.cli.help_text import WORDS_PAGE, HelpAll, HelpFormatter, first_screen
 from shardwright.cli.numbers import OutputForm, count_of, gbps_of
 from shardwright.errors import Problem
 from shardwright.sinks import in_terminal
 
+_WORDS = f" {WORDS_PAGE} explains each part and word."
 _MOST_OPTIONS = 12  # in full they are more lines than a terminal shows at once
 
 PLAN_EXAMPLES = """\
@@ -220,12 +221,12 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it 
 
 
 def _add_command(
-    commands: Commands, name: str, *, summary: str, epilog: str = ""
+    commands: Commands, name: str, *, summary: str, epilog: str = "", more: str = ""
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(
         name,
         help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
+        description=f"{summary[0].upper()}{summary[1:]}.{more}",
         epilog=epilog,
         formatter_class=HelpFormatter,
     )
@@ -244,6 +245,7 @@ def _add_plan(commands: Commands) -> None:
         "plan",
         summary="show how a model would be cut, on which nodes, how fast, and why",
         epilog=PLAN_EXAMPLES,
+        more=_WORDS,
     )
     _add_inputs(command, by_operator=True)
     meaning = (
@@ -260,6 +262,7 @@ def _add_explain(commands: Commands) -> None:
         "explain",
         summary="say why a model is cut so, what the others lose and where, and how sure it is",
         epilog=EXPLAIN_EXAMPLES,
+        more=_WORDS,
     )
     _add_inputs(command)
     meaning = "text for a terminal, markdown for a page, json and yaml for a program"

@@ -13,6 +13,9 @@ from typing import Any, Final
 CONNECTION: Final = "Connection, with the flags of kubectl"
 """The group of kubectl's own flags: whoever knows kubectl knows them."""
 
+WORDS_PAGE: Final = "docs/reference/output.md"
+"""The page that explains each part of a plan, and leads to the glossary."""
+
 _EXAMPLES_SHOWN: Final = 3
 _NARROWEST: Final = 60
 _CODE: Final = re.compile(r"  [0-9]  ")  #: a line about an exit code

@@ -37,11 +37,13 @@ from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, print_yaml, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.plan import PlannedModel, explanation_of
+from shardwright.cli.plan_forms import plans_at_a_glance, where_words_are_explained
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
+from shardwright.planning.report import NoPlan, Plan
 from shardwright.reporting.explanation import Explanation, Fact, explain
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.reporting.text import to_lines
@@ -85,6 +87,10 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         planned = cluster.ask(lambda client: _all_with_surroundings(client, found))
         for index, copy in enumerate(planned):
             print_lines([*([Line()] if index else []), *_lines(copy)])
+        if len(found) > 1:
+            plans = [(_name(live), outcome_of(live)) for live in found]
+            print_lines([Line(), *plans_at_a_glance(plans, width_of_output())])
+        print_lines(where_words_are_explained())
     elif arguments.output == "yaml":
         print_yaml([document(live) for live in found])
     else:
@@ -297,6 +303,18 @@ def _name(model: LiveModel) -> str:
     return text_or_empty(
         mapping(metadata.get("annotations")).get(COPY_OF)
     ) or text_or_empty(metadata["name"])
+
+
+def outcome_of(model: LiveModel) -> Plan | NoPlan:
+    """Return the operator's plan, or the reason of its condition if there is none."""
+    if is_planned(model.content) and model.record:
+        return model.record.plan
+    planned = condition_of(model.content, ConditionType.PLANNED)
+    problem = Problem(
+        code=text_or_empty(planned.get("reason")),
+        what=text_or_empty(planned.get("message")),
+    )
+    return NoPlan(problem=problem, heals_by_itself=False)
 
 
 def _lines(copy: PlannedCopy) -> list[Line]:

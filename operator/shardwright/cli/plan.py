@@ -44,7 +44,12 @@ from shardwright.cli.output import (
     print_yaml,
     width_of_output,
 )
-from shardwright.cli.plan_forms import plans_table, print_documents
+from shardwright.cli.plan_forms import (
+    plans_at_a_glance,
+    plans_table,
+    print_documents,
+    where_words_are_explained,
+)
 from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.cli.typed import (
     names_live_model,
@@ -121,8 +126,7 @@ def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
     answers = answers_to(read_inputs(arguments))
     if arguments.output == "text":
-        for index, answer in enumerate(answers):
-            print_lines([*([Line()] if index else []), *_lines(answer, full=False)])
+        _print_text(answers, full=False)
     elif arguments.output == "wide":
         print_lines(
             plans_table((answer.name, answer.report.outcome) for answer in answers)
@@ -142,6 +146,18 @@ def plan(arguments: Namespace) -> Exit:
             arguments.output,
         )
     return exit_of(answers)
+
+
+def _print_text(answers: Sequence[PlannedModel], *, full: bool) -> None:
+    """Print all that is said of each model, and of several a table that has a line for each."""
+    for index, answer in enumerate(answers):
+        if index:
+            print_lines([Line()])
+        print_lines(_lines(answer, full=full))
+    if len(answers) > 1:
+        plans = [(answer.name, answer.report.outcome) for answer in answers]
+        print_lines([Line(), *plans_at_a_glance(plans, width_of_output())])
+    print_lines(where_words_are_explained())
 
 
 def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> None:
@@ -173,8 +189,7 @@ def explain(arguments: Namespace) -> Exit:
     answers = answers_to(read_inputs(arguments))
     match arguments.output:
         case "text":
-            for index, answer in enumerate(answers):
-                print_lines([*([Line()] if index else []), *_lines(answer, full=True)])
+            _print_text(answers, full=True)
         case "markdown":
             from shardwright.reporting.markdown import to_markdown  # noqa: PLC0415 - only for this form
 
@@ -333,7 +348,9 @@ def _typed(
 
 
 def _resources(
-    arguments: Namespace, sources: Sequence[Given], cluster: "Target | None"
+    arguments: Namespace,
+    sources: Sequence[Given],
+    cluster: "Target | None",
 ) -> Iterator[tuple[str, ShardedModel]]:
     """Yield the ShardedModels; the problems of all of them are raised together."""
     problems: list[Problem] = []
@@ -382,7 +399,9 @@ def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
 
 
 def _parsed(
-    arguments: Namespace, source: Given, cluster: "Target | None"
+    arguments: Namespace,
+    source: Given,
+    cluster: "Target | None",
 ) -> ShardedModel:
     return parse_manifest(
         placed_in(source.content, arguments.namespace, lambda: _namespace(cluster))
@@ -424,7 +443,11 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
     return answers
 
 
-def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
+def _subject(
+    file: str,
+    resource: ShardedModel,
+    inputs: PlanInputs,
+) -> Subject:
     """Return the question of a manifest; a fault of the config of ``--config`` is said of that
     file.
     """
@@ -436,7 +459,11 @@ def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
         ) from None
 
 
-def _located(problem: Problem, file: str, inputs: PlanInputs) -> Problem:
+def _located(
+    problem: Problem,
+    file: str,
+    inputs: PlanInputs,
+) -> Problem:
     of_config = "spec.model.id."
     if (
         problem.code == "ModelUnknown" and problem.path == "spec.model.id"

@@ -1,12 +1,29 @@
 """Plans as a table, and as documents for programs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from shardwright.cli.help_text import WORDS_PAGE
 from shardwright.cli.output import print_yaml
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.reporting.figures import format_count, format_layout, format_seconds
-from shardwright.reporting.lines import Line, whole_rows
+from shardwright.reporting.figures import (
+    format_count,
+    format_layout,
+    format_plural,
+    format_seconds,
+    short_layout,
+)
+from shardwright.reporting.lines import (
+    Line,
+    Role,
+    Span,
+    line,
+    paragraph,
+    table,
+    whole_rows,
+)
+from shardwright.reporting.shortfall import missed
 
 
 def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
@@ -27,7 +44,7 @@ def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
 
 def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
     if isinstance(outcome, NoPlan):
-        return (*["-"] * 7, outcome.problem.code)
+        return (*["-"] * 7, _shortfall(outcome))
     speed = outcome.performance
     return (
         format_layout(outcome.layout),
@@ -37,8 +54,66 @@ def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
         f"{format_count(speed.output_tokens_per_second)} tok/s",
         format_seconds(speed.ttft_seconds),
         format_seconds(speed.tpot_seconds),
-        "",
+        _shortfall(outcome),
     )
+
+
+def plans_at_a_glance(
+    plans: Sequence[tuple[str, Plan | NoPlan]], width: int
+) -> Iterator[Line]:
+    """Yield a line for each of several models, to be read after all that is said of each."""
+    outcomes = [outcome for _, outcome in plans]
+    yield line(Span(_counted(outcomes), Role.SECTION))
+    header = ("model", "GPUs", "layout", "output")
+    rows = [(name, *_short_row(outcome)) for name, outcome in plans]
+    yield from table(header, rows, width=width)
+    yield from said_of_rows(
+        ((name, _shortfall(outcome)) for name, outcome in plans), width
+    )
+
+
+def where_words_are_explained() -> list[Line]:
+    """Return the page that explains the words of a plan, for a person at a terminal."""
+    if not sys.stdout.isatty():
+        return []
+    said = Span(f"{WORDS_PAGE} explains each part and word", Role.FAINT)
+    return [Line(), line(said)]
+
+
+def said_of_rows(said: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
+    """Yield under a table why some of its rows do not do what was asked for."""
+    for name, reason in said:
+        if reason:
+            first = [Span(f"  {name}: ", Role.FAINT)]
+            yield from paragraph(reason, width=width, first=first, role=Role.FAINT)
+
+
+def _counted(outcomes: Sequence[Plan | NoPlan]) -> str:
+    plans = [outcome for outcome in outcomes if isinstance(outcome, Plan)]
+    gpus = format_plural(sum(plan.layout.gpus for plan in plans), "GPU")
+    models = format_plural(len(outcomes), "model")
+    none = len(outcomes) - len(plans)
+    if none:
+        return f"{models}: {len(plans)} planned on {gpus}, {none} without a plan"
+    return f"{models} on {gpus}"
+
+
+def _short_row(outcome: Plan | NoPlan) -> tuple[str, ...]:
+    if isinstance(outcome, NoPlan):
+        return ("-", "-", "-")
+    layout = outcome.layout
+    output = format_count(outcome.performance.output_tokens_per_second)
+    return (
+        f"{layout.gpus:,} x {outcome.product}",
+        short_layout(layout),
+        f"{output} tok/s",
+    )
+
+
+def _shortfall(outcome: Plan | NoPlan) -> str:
+    if isinstance(outcome, NoPlan):
+        return outcome.problem.code
+    return "; ".join(missed(outcome, None))
 
 
 def print_documents(documents: Sequence[Mapping[str, Any]], form: str) -> None:

@@ -6,11 +6,11 @@ Refuses a product behind a number: it finds that number.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from math import inf
+from math import ceil, inf
 from typing import Any, Final
 
 from shardwright.api.settings import Settings
@@ -29,6 +29,7 @@ from shardwright.cli.output import (
     with_bar,
 )
 from shardwright.cli.outputs import print_document
+from shardwright.cli.plan_forms import said_of_rows
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError
@@ -85,6 +86,12 @@ ABOUT_H100_HOURS: Final = (
 )
 
 
+ABOUT_SLICES: Final = (
+    "MIG: these are slices of GPUs, "
+    "and cost as much as the whole GPUs that they are cut from"
+)
+
+
 class Counted(StrEnum):
     """The measure by which products are compared."""
 
@@ -119,23 +126,38 @@ class Sized:
         return fewest(self.steps)
 
     @property
+    def sliced(self) -> bool:
+        """Return whether these are slices of GPUs (MIG)."""
+        return self.named.gpu.whole is not None
+
+    @property
+    def paid(self) -> int:
+        """Return how many are paid for, at the price of each: of slices all of the GPUs that they
+        are cut from, since no part of a GPU is sold.
+        """
+        if self.best is None:
+            return 0
+        return self.whole_gpus * self.named.gpu.slices
+
+    @property
+    def whole_gpus(self) -> int:
+        """Return how many whole GPUs the fewest are, or are cut from."""
+        return ceil(self.best.gpus / self.named.gpu.slices) if self.best else 0
+
+    @property
     def hour_price(self) -> float | None:
         """Return the price of the fewest GPUs for an hour."""
-        return (
-            None
-            if self.best is None or self.gpu_hour_price is None
-            else self.best.gpus * self.gpu_hour_price
-        )
+        if self.best is None or self.gpu_hour_price is None:
+            return None
+        return self.paid * self.gpu_hour_price
 
     @property
     def relative_price(self) -> GpuPrice | None:
         """Return the price of the fewest GPUs for an hour, in hours of an H100."""
+        if self.best is None:
+            return None
         each = relative_price(self.named.gpu)
-        return (
-            None
-            if self.best is None
-            else replace(each, per_hour=self.best.gpus * each.per_hour)
-        )
+        return replace(each, per_hour=self.paid * each.per_hour)
 
     def counts(self, by: Counted) -> float:
         """Return the cost of the fewest GPUs by a measure. Less is better; the cost is infinite if
@@ -270,7 +292,11 @@ _COLUMNS: Final = (
 """What every table of sizes says of a number of GPUs."""
 
 
-def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterator[Line]:
+def _lines(
+    arguments: Namespace,
+    found: Sequence[Sized],
+    by: Counted,
+) -> Iterator[Line]:
     width, first = width_of_output(), found[0]
     headline = _headline(arguments.model, found, by)
     yield from paragraph(
@@ -284,33 +310,32 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     )
     rows = [(*_row(sized), *_price(sized, by)) for sized in found]
     yield from table(header, rows, width=width)
-    yield from _reasons(
+    yield from said_of_rows(
         ((sized.named.gpu.id, _why_not(sized)) for sized in found), width
     )
     notes = (
         *((ABOUT_H100_HOURS,) if by is Counted.RELATIVE else ()),
+        *((ABOUT_SLICES,) if any(sized.sliced for sized in found) else ()),
         *(() if arguments.gpus else (ABOUT_USUAL,)),
     )
     for note in notes:
         yield Line()
         yield from paragraph(note, width=width, role=Role.FAINT)
-    if first.best is None:
-        return
-    yield Line()
+    if first.best:
+        yield Line()
+        yield from _curve(first, width)
+
+
+def _curve(first: Sized, width: int) -> Iterator[Line]:
+    """Yield what fewer and more of a product bring."""
     yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
     near = list(_near(first))
-    yield from table(_COLUMNS, [_cells(step) for step in near], width=width)
-    yield from _reasons(
-        ((format_plural(step.gpus, "GPU"), _shortfall(step)) for step in near), width
-    )
-
-
-def _reasons(said: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
-    """Yield under a table why some of its rows do not carry the load."""
-    for name, reason in said:
-        if reason:
-            first = [Span(f"  {name}: ", Role.FAINT)]
-            yield from paragraph(reason, width=width, first=first, role=Role.FAINT)
+    header = ("SLICES", *_COLUMNS[1:]) if first.sliced else _COLUMNS
+    cells = [_cells(step, sliced=first.sliced) for step in near]
+    yield from table(header, cells, width=width)
+    noun = "slice" if first.sliced else "GPU"
+    said = [(format_plural(step.gpus, noun), _shortfall(step)) for step in near]
+    yield from said_of_rows(said, width)
 
 
 def _wide(found: Sequence[Sized]) -> list[Line]:
@@ -344,12 +369,30 @@ def _output_of_a_gpu(sized: Sized) -> str:
 
 
 def _near(sized: Sized) -> Iterator[SizedOutcome]:
-    """Yield the largest step that does not do, and all that do."""
+    """Yield the largest step that does not do, and all that do with more GPUs than the one
+    before: of more GPUs some may be left idle.
+    """
     yield from [step for step in sized.steps if not step.carries][-1:]
-    yield from [step for step in sized.steps if step.carries]
+    most = 0
+    for step in sized.steps:
+        used = _used(step)
+        if step.carries and used > most:
+            most = used
+            yield step
 
 
-def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
+def _used(step: SizedOutcome) -> int:
+    """Return how many of a number of GPUs a plan uses; all, if there is none."""
+    if isinstance(step.outcome, Plan):
+        return step.outcome.layout.gpus
+    return step.gpus
+
+
+def _headline(
+    model: str,
+    found: Sequence[Sized],
+    by: Counted,
+) -> str:
     first = found[0]
     if first.best is None:
         outcome = first.steps[-1].outcome
@@ -362,13 +405,19 @@ def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
     cheapest = (
         _CHEAPEST[by] if sum(sized.best is not None for sized in found) > 1 else ""
     )
-    return f"{model}: {first.best.gpus} x {first.named.gpu.id} carry it{cheapest}"
+    counted = f"{first.best.gpus} x {first.named.gpu.id}"
+    if first.sliced:
+        counted = f"{counted}, slices of {format_plural(first.whole_gpus, 'GPU')},"
+    return f"{model}: {counted} carry it{cheapest}"
 
 
 def _row(sized: Sized) -> tuple[str, ...]:
     if sized.best is None:
         return (sized.named.gpu.id, *["-"] * len(_COLUMNS))
-    return (sized.named.gpu.id, *_cells(sized.best))
+    gpus, *others = _cells(sized.best, sliced=sized.sliced)
+    if sized.sliced:
+        gpus = format_plural(sized.best.gpus, "slice")
+    return (sized.named.gpu.id, gpus, *others)
 
 
 def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
@@ -385,13 +434,14 @@ def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
     )
 
 
-def _cells(step: SizedOutcome) -> tuple[str, ...]:
+def _cells(step: SizedOutcome, *, sliced: bool) -> tuple[str, ...]:
     if not isinstance(step.outcome, Plan):
         return (str(step.gpus), *["-"] * (len(_COLUMNS) - 1))
-    performance = step.outcome.performance
+    performance, used = step.outcome.performance, _used(step)
+    layout = format_layout(step.outcome.layout)
     return (
-        str(step.gpus),
-        format_layout(step.outcome.layout),
+        str(step.gpus) if used == step.gpus else f"{used} of {step.gpus}",
+        layout.replace("one GPU", "one slice") if sliced else layout,
         f"{format_count(performance.output_tokens_per_second)} tok/s",
         format_seconds(performance.ttft_seconds),
         format_seconds(performance.tpot_seconds),

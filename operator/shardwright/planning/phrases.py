@@ -185,10 +185,17 @@ def as_h100s(gpus: int, per_hour: float) -> str:
     >>> as_h100s(1, 0.35), as_h100s(16, 1.4)
     ('as much as 0.35 H100', 'as much as 22.4 H100s (16 x 1.4)')
     """
-    whole = gpus * per_hour
-    unit = "H100s" if whole > 1 else "H100"
     each = f" ({gpus} x {per_hour:g})" if gpus > 1 else ""
-    return f"as much as {whole:.3g} {unit}{each}"
+    return f"as much as {h100s(gpus * per_hour)}{each}"
+
+
+def h100s(count: float) -> str:
+    """Return a price in hours of an H100.
+
+    >>> h100s(0.7), h100s(22.4)
+    ('0.7 H100', '22.4 H100s')
+    """
+    return f"{count:.3g} H100{'s' if count > 1 else ''}"
 
 
 def duration(seconds: float) -> str:

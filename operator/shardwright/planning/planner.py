@@ -33,7 +33,7 @@ from shardwright.planning.select import (
 )
 
 ALTERNATIVES: Final = 4
-"""Runners-up that a report shows."""
+"""Runners-up that a report shows, beside the best on each kind of GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,19 +10,16 @@ from typing import Final
 
 from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.errors import Problem
-from shardwright.hardware.prices import PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.planning.cautions import rdma_devices
 from shardwright.planning.checks import Verdict
 from shardwright.planning.choice import near_tie
 from shardwright.planning.deployability import not_yet
 from shardwright.planning.phrases import (
-    as_h100s,
     copies,
     degrees,
     duration,
     on_gpus,
-    price,
     requests_of,
 )
 from shardwright.planning.report import Alternative
@@ -87,7 +84,6 @@ def reasons(
         *_load(ranked, request),
         *_not_free(best, verdicts, scale),
         _time(best),
-        *_price(best, scale),
         *_uneven(best, ranked),
         *_network(best),
         *_smaller(ranked, verdicts, request),
@@ -109,19 +105,28 @@ def _network(best: FeasibleCandidate) -> Iterator[str]:
 
 
 def alternative(
-    *, best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
+    *,
+    best: FeasibleCandidate,
+    other: FeasibleCandidate,
+    scale: Scale,
 ) -> Alternative:
     """Return a runner-up with its loss."""
+    each = scale.price(other.candidate.pool)
     return Alternative(
         layout=other.candidate.layout,
         pool=other.candidate.pool.name,
         performance=other.estimate.performance,
         loses=_loses(best, other, scale),
         million_tokens_price=million_tokens_price(other),
+        gpu_price=replace(each, source="") if each else None,
     )
 
 
-def _chosen(best: FeasibleCandidate, feasible: int, scale: Scale) -> str:
+def _chosen(
+    best: FeasibleCandidate,
+    feasible: int,
+    scale: Scale,
+) -> str:
     layout, pool = best.candidate.layout, best.candidate.pool
     if feasible == 1:
         return f"{copies(layout)} on {pool.product} ({pool.name}) is the only layout that can run."
@@ -249,7 +254,11 @@ def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> Iterator[str
         yield f"No layout carries {shape}: {share}, the others wait."
 
 
-def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
+def _rate(
+    best: FeasibleCandidate,
+    rate: float,
+    shape: str,
+) -> str:
     capacity = _served(best)
     if best.carries_load:
         return (
@@ -270,7 +279,9 @@ def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
 
 
 def _not_free(
-    best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale
+    best: FeasibleCandidate,
+    verdicts: Sequence[Verdict],
+    scale: Scale,
 ) -> Iterator[str]:
     """Yield the layout that would carry the load if its GPUs were free."""
     if best.carries_load:
@@ -305,26 +316,6 @@ def time_shares(shares: Sequence[TimeShare]) -> str:
     return ", ".join(
         f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest
     )
-
-
-def _price(best: FeasibleCandidate, scale: Scale) -> Iterator[str]:
-    """Yield the cost of the plan: in the nodes' currency, else beside an H100."""
-    cost, pool, gpus = (
-        million_tokens_price(best),
-        best.candidate.pool,
-        best.candidate.layout.gpus,
-    )
-    if cost is not None:
-        yield (
-            f"A million output tokens cost {price(cost)}: "
-            f"{gpus} x {pool.gpu_hour_price:g} an hour."
-        )
-    elif (each := scale.price(pool)) is not None:
-        named = {
-            PriceBasis.LISTED: "by public price lists",
-            PriceBasis.ASSUMED: "assumed from its data sheet",
-        }[each.basis]
-        yield f"It costs {as_h100s(gpus, each.per_hour)}, {named}."
 
 
 def _uneven(
@@ -460,7 +451,11 @@ def _offered(feasible: FeasibleCandidate, request: Request) -> int:
     return -(-request.workload.concurrency // feasible.candidate.layout.replicas)
 
 
-def _loses(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> str:
+def _loses(
+    best: FeasibleCandidate,
+    other: FeasibleCandidate,
+    scale: Scale,
+) -> str:
     request = scale.request
     later = (
         "not deployable yet; " if request.deploy and not_yet(other.candidate) else ""
@@ -493,7 +488,9 @@ def _loses(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> s
 
 
 def _queues_more(
-    best: FeasibleCandidate, other: FeasibleCandidate, request: Request
+    best: FeasibleCandidate,
+    other: FeasibleCandidate,
+    request: Request,
 ) -> str:
     """Return words for the number of requests that run at once or are served, if it is lower than
     under the chosen layout.

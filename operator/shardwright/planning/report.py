@@ -22,6 +22,7 @@ class Alternative:
     performance: Performance
     loses: str  # one sentence
     million_tokens_price: float | None = None  # as in the plan
+    gpu_price: GpuPrice | None = None  # as in the plan, without its source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,11 @@ assumed: arrivals vary, and at four fifths of the capacity the mean wait of rand
 a few services long.
 """
 
+MORE_GPUS: Final = 4
+"""Kinds of GPU that are shown at most beside the runners-up that are asked for, each with its best
+layout. Basis: chosen, so that a report stays small on a cluster with many kinds.
+"""
+
 _RATE_TOLERANCE: Final = 1e-6  # what rounding leaves of a rate that is met
 
 DOUBLING_GAIN: Final = 0.10
@@ -58,7 +63,11 @@ class Scale:
 
     @classmethod
     def of(
-        cls, request: Request, inventory: Inventory, *, takes_first: str = ""
+        cls,
+        request: Request,
+        inventory: Inventory,
+        *,
+        takes_first: str = "",
     ) -> "Scale":
         """Return the scale of a request on an inventory."""
         priced = bool(inventory.pools) and all(
@@ -76,7 +85,11 @@ class Scale:
         """Return the cost of a candidate's GPUs. If the GPUs are given, it is the cost of one."""
         return self.cost_on(candidate.layout, candidate.pool)
 
-    def cost_on(self, layout: Layout, pool: Pool) -> float:
+    def cost_on(
+        self,
+        layout: Layout,
+        pool: Pool,
+    ) -> float:
         """Return the cost of a layout's GPUs on a pool. If the GPUs are given, it is the cost of
         one.
         """
@@ -188,7 +201,11 @@ def rank(feasible: Iterable[FeasibleCandidate]) -> tuple[FeasibleCandidate, ...]
 
 
 def assess(
-    candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: float = 0.0
+    candidate: Candidate,
+    estimate: Estimate,
+    scale: Scale,
+    *,
+    besides: float = 0.0,
 ) -> FeasibleCandidate:
     """Return a candidate with its score under the request's objective; ``besides`` counts beside
     its own GPUs.
@@ -210,7 +227,11 @@ def assess(
     )
 
 
-def _served_share(candidate: Candidate, estimate: Estimate, request: Request) -> float:
+def _served_share(
+    candidate: Candidate,
+    estimate: Estimate,
+    request: Request,
+) -> float:
     """Return the share of the offered load that is served without waiting: of the requests in
     flight, or of the rate.
 
@@ -243,7 +264,10 @@ def _seconds(speed: Performance, request: Request) -> float:
 
 
 def score(
-    speed: Performance, cost: float, request: Request, capacity: float | None = None
+    speed: Performance,
+    cost: float,
+    request: Request,
+    capacity: float | None = None,
 ) -> float:
     """Return the objective of a layout that carries the load, greater is better; ``cost`` is that
     of its GPUs.
@@ -267,7 +291,10 @@ def score(
 
 
 def waiting_score(
-    speed: Performance, cost: float, request: Request, capacity: float | None = None
+    speed: Performance,
+    cost: float,
+    request: Request,
+    capacity: float | None = None,
 ) -> float:
     """Return the objective of a layout whose requests wait: that of Latency, with the waiting
     included. For an offered rate it depends on the rate that is served: ``capacity``, in requests a
@@ -302,7 +329,7 @@ def runners_up(
     ranked: Sequence[FeasibleCandidate], count: int
 ) -> tuple[FeasibleCandidate, ...]:
     """Return the best other, the best on other GPUs, the best of every other kind of cut, then the
-    next best.
+    next best; and beside these ``count`` the best on each kind of GPU that is not among them yet.
 
     Each has degrees of its own, or runs on other GPUs.
     """
@@ -325,7 +352,12 @@ def runners_up(
     wanted = [*same[:1], *elsewhere[:1], *kinds.values(), *same, *elsewhere]
     # By id: the same runner-up may be the best of several kinds, and the first mention counts.
     chosen = list({id(feasible): feasible for feasible in wanted}.values())[:count]
-    return tuple(sorted(chosen, key=_order))
+    beside: dict[str, FeasibleCandidate] = {}
+    for feasible in elsewhere:
+        beside.setdefault(_gpu(feasible), feasible)
+    shown = {_gpu(feasible) for feasible in chosen}
+    more = [feasible for gpu, feasible in beside.items() if gpu not in shown]
+    return tuple(sorted([*chosen, *more[:MORE_GPUS]], key=_order))
 
 
 def _cut(feasible: FeasibleCandidate) -> tuple[Layout, str]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request, Statistic
-from shardwright.reporting.figures import format_count, format_seconds
+from shardwright.reporting.figures import format_count, format_seconds_between
 from shardwright.units import format_bytes
 
 _BASES: Final = {
@@ -44,9 +44,9 @@ def _memory(plan: Plan) -> Iterator[str]:
 
 def _start(plan: Plan) -> Iterator[str]:
     if plan.load:
-        low, high = format_seconds(plan.load.low), format_seconds(plan.load.high)
+        span = format_seconds_between(plan.load.low, plan.load.high)
         yield (
-            f"Start: reading weights takes {low} to {high}; the bandwidth of the storage is "
+            f"Start: reading weights takes {span}; the bandwidth of the storage is "
             f"{plan.load.basis}."
         )
 

@@ -13,10 +13,10 @@ from typing import Final
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
 from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion, Pool
-from shardwright.hardware.prices import PriceBasis
+from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
-from shardwright.planning.phrases import as_h100s, price, ways_sentence
+from shardwright.planning.phrases import as_h100s, h100s, letters, price, ways_sentence
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
 from shardwright.planning.survey import Surveyed
@@ -37,13 +37,16 @@ from shardwright.reporting.mesh import (
     expert_link,
 )
 from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
+from shardwright.reporting.shortfall import Missed, missed, serves_rate
 from shardwright.reporting.times import TimeSplit, time_split
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
 MOST_FACTS: Final = 3  #: facts on the nodes for one reason; the rest is counted
-_ALL_OF_IT: Final = (
-    1 - 1e-6
-)  #: share of an offered rate that is all of it but for rounding
+_BASES_OF_PRICES: Final = {
+    PriceBasis.STATED: "as stated",
+    PriceBasis.LISTED: "by public price lists",
+    PriceBasis.ASSUMED: "assumed from its data sheet",
+}
 UNKNOWN_PODS: Final = {
     KnownPods.ALL: (),
     KnownPods.WATCHED: (
@@ -66,13 +69,17 @@ class DrawnNode:
     """A node of a group: for each of its GPUs the pipeline stage that it holds, None if it is not
     ours.
 
-    ``held`` is how many of the others somebody else holds.
+    ``held`` is how many of the others somebody else holds. ``attention`` has for each GPU its
+    attention-data rank (empty: there is one for all), ``experts`` the first and the last of the
+    ranks among which experts are dealt (None: each has a slice of every expert).
     """
 
     group: int
     name: str
     stages: tuple[int | None, ...]
     held: int = 0
+    attention: tuple[int | None, ...] = ()
+    experts: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +106,7 @@ class OtherLayout:
     per_token: str
     loses: str
     cost: str = ""  # of a million output tokens; empty if the nodes state no price
+    price: str = ""  # of all its GPUs in H100s; empty if kinds of GPU were not compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +116,8 @@ class Explanation:
     ``fits`` says whether there is a plan. ``ruled_out`` counts all candidates that cannot run,
     ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes
     cannot be used. ``times`` compares the parts of a token's time, ``sure`` says how sure each
-    figure is. ``pool`` is the plan's own, empty if there is none. ``ranks`` are the shares of the
+    figure is. ``pool`` is the plan's own, empty if there is none; ``misses`` is what was asked for
+    and the plan does not do. ``ranks`` are the shares of the
     model on each rank of a replica, ``links`` the traffic among them, ``candidates`` all that was
     considered: they are for pictures and programs, text leaves them out.
     """
@@ -127,6 +136,7 @@ class Explanation:
     times: TimeSplit | None = None
     sure: tuple[str, ...] = ()
     pool: str = ""
+    misses: tuple[Missed, ...] = ()
     ranks: tuple[DrawnRank, ...] = ()
     links: tuple[DrawnLink, ...] = ()
     candidates: tuple[DrawnCandidate, ...] = ()
@@ -163,16 +173,20 @@ def with_drawings(
 
 
 def _explain_plan(
-    plan: Plan, report: Report, request: Request | None, inventory: Inventory | None
+    plan: Plan,
+    report: Report,
+    request: Request | None,
+    inventory: Inventory | None,
 ) -> Explanation:
     not_yet = (
         (f"planned, not yet deployed: {plan.undeployable.sentence()}",)
         if plan.undeployable
         else ()
     )
+    misses = missed(plan, request)
     return Explanation(
         fits=True,
-        headline=_headline(plan),
+        headline="; it ".join((_headline(plan), *misses)),
         facts=(
             *_request_facts(_as_drafted(request, plan)),
             *_plan_facts(plan, request, _pool_of(plan, inventory)),
@@ -188,6 +202,7 @@ def _explain_plan(
         times=time_split(plan, report),
         sure=how_sure(plan, request),
         pool=plan.pool,
+        misses=misses,
     )
 
 
@@ -197,17 +212,13 @@ def _explain_no_plan(
     request: Request | None,
     inventory: Inventory | None,
 ) -> Explanation:
-    ways = ways_sentence(outcome.ways_out)
-    way_out = (Fact(label="Way out", value=ways),) if ways else ()
     return Explanation(
         fits=False,
         headline=f"{'no room now' if outcome.heals_by_itself else 'nothing fits'}. "
         f"{outcome.problem.sentence()}",
         facts=(
             *_request_facts(request),
-            Fact(label="Reason", value=outcome.problem.code),
-            Fact(label="Outlook", value=_outlook(outcome)),
-            *way_out,
+            *_why_none(outcome),
         ),
         nodes=(),
         memory=(),
@@ -218,6 +229,24 @@ def _explain_no_plan(
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
     )
+
+
+def _why_none(outcome: NoPlan) -> Iterator[Fact]:
+    """Yield the reason, whether waiting helps, and the ways to make room that are known."""
+    yield Fact(
+        label="Reason",
+        value=outcome.problem.code,
+    )
+    yield Fact(
+        label="Outlook",
+        value=_outlook(outcome),
+    )
+    ways = ways_sentence(outcome.ways_out)
+    if ways:
+        yield Fact(
+            label="Way out",
+            value=ways,
+        )
 
 
 def _outlook(outcome: NoPlan) -> str:
@@ -269,8 +298,14 @@ def _request_facts(request: Request | None) -> tuple[Fact, ...]:
     load = request.workload
     tokens = f"{load.input_tokens:,} input + {load.output_tokens:,} output tokens"
     return (
-        Fact(label="Load", value=f"{_arrivals(load)}, {tokens} each{_shortcuts(load)}"),
-        Fact(label="Objective", value=_objective(request)),
+        Fact(
+            label="Load",
+            value=f"{_arrivals(load)}, {tokens} each{_shortcuts(load)}",
+        ),
+        Fact(
+            label="Objective",
+            value=_objective(request),
+        ),
     )
 
 
@@ -311,7 +346,9 @@ def _objective(request: Request) -> str:
 
 
 def _plan_facts(
-    plan: Plan, request: Request | None, pool: Pool | None
+    plan: Plan,
+    request: Request | None,
+    pool: Pool | None,
 ) -> tuple[Fact, ...]:
     speed = plan.performance
     return (
@@ -319,23 +356,36 @@ def _plan_facts(
             label="Output",
             value=f"{format_output(speed)}, {format_count(speed.requests_per_second)} requests/s",
         ),
-        Fact(label="Latency", value=_latency(plan, request)),
-        Fact(label="K/V cache", value=_cache(plan, request)),
+        Fact(
+            label="Latency",
+            value=_latency(plan, request),
+        ),
+        Fact(
+            label="K/V cache",
+            value=_cache(plan, request),
+        ),
         *_cost(plan),
         *_stages(plan),
-        Fact(label="Links", value=_links(plan, pool)),
-        Fact(label="Pool", value=plan.pool),
+        Fact(
+            label="Layout",
+            value=f"{letters(plan.layout)}, as kubectl shows it",
+        ),
+        Fact(
+            label="Links",
+            value=_links(plan, pool),
+        ),
+        Fact(
+            label="Pool",
+            value=plan.pool,
+        ),
     )
 
 
 def _latency(plan: Plan, request: Request | None) -> str:
     speed = plan.performance
     token = f"{format_seconds(speed.tpot_seconds)} per token"
-    if (
-        request
-        and speed.requests_per_second
-        < (request.workload.requests_per_second or 0) * _ALL_OF_IT
-    ):
+    rate = request.workload.requests_per_second if request else None
+    if rate is not None and not serves_rate(plan, request):
         return f"{token}; the queue grows without end"
     said = f"first token after {format_seconds(speed.ttft_seconds)}, then {token}"
     return f"{said}{_percentiles(speed, request)}"
@@ -357,15 +407,22 @@ def _percentiles(speed: Performance, request: Request | None) -> str:
 
 
 def _cost(plan: Plan) -> Iterator[Fact]:
+    each, gpus = plan.gpu_price, plan.layout.gpus
     if plan.million_tokens_price is not None:
+        cost = price(plan.million_tokens_price)
+        said = f"{cost} per million output tokens at this load"
+        if each and each.basis is PriceBasis.STATED:
+            said = f"{said}: {gpus} x {each.per_hour:g} an hour"
         yield Fact(
             label="Cost",
-            value=f"{price(plan.million_tokens_price)} per million output tokens at this load",
+            value=said,
         )
-    elif plan.gpu_price is not None:
-        known = plan.gpu_price.basis is not PriceBasis.ASSUMED
-        said = as_h100s(plan.layout.gpus, plan.gpu_price.per_hour)
-        yield Fact(label="Price", value=said if known else f"{said}, assumed")
+    elif each is not None:
+        said = f"{as_h100s(gpus, each.per_hour)}, {_BASES_OF_PRICES[each.basis]}"
+        yield Fact(
+            label="Price",
+            value=said,
+        )
 
 
 def _stages(plan: Plan) -> Iterator[Fact]:
@@ -406,10 +463,9 @@ def _cache(plan: Plan, request: Request | None) -> str:
         )
     rate = request.workload.requests_per_second
     if rate is not None:
-        return (
-            f"{holds}; serves {format_count(plan.performance.requests_per_second)} of {rate:g} "
-            "requests a second"
-        )
+        served = format_count(plan.performance.requests_per_second)
+        spare = ", without headroom" if serves_rate(plan, request) else ""
+        return f"{holds}; serves {served} of {rate:g} requests a second{spare}"
     offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
     running = plan.performance.running_requests
     return f"{holds}; requests queue: {running:,} of {offered:,} run at once"
@@ -444,25 +500,54 @@ def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
     drawn, before = [], Counter[str]()
     for index, group in enumerate(plan.groups):
         for position, name in enumerate(group):
-            own = _stages_of_a_node(plan, position)
+            ranks = _ranks_of_a_node(plan, position)
+            others: tuple[None, ...] = (None,) * before[name]
             rest: tuple[None, ...] = (None,) * (
-                gpus_of_a_node - before[name] - len(own)
+                gpus_of_a_node - before[name] - len(ranks)
             )
-            stages = (*(None,) * before[name], *own, *rest)
             drawn.append(
-                DrawnNode(group=index, name=name, stages=stages, held=held.get(name, 0))
+                DrawnNode(
+                    group=index,
+                    name=name,
+                    stages=(*others, *_stages_of(plan, ranks), *rest),
+                    held=held.get(name, 0),
+                    attention=(*others, *_attention_of(plan, ranks), *rest)
+                    if plan.layout.attention_data > 1
+                    else (),
+                    experts=_expert_ranks_of(plan, ranks),
+                )
             )
-            before[name] += len(own)
+            before[name] += len(ranks)
     return tuple(drawn)
 
 
-def _stages_of_a_node(plan: Plan, position: int) -> tuple[int, ...]:
-    """Return the stage of each rank on the node; ranks run over tensor first, then pipeline, then
-    attention data.
-    """
+def _ranks_of_a_node(plan: Plan, position: int) -> range:
     first = position * plan.gpus_per_node
-    ranks = range(first, min(first + plan.gpus_per_node, plan.layout.gpus_per_replica))
-    return tuple(rank // plan.layout.tensor % plan.layout.pipeline for rank in ranks)
+    end = min(first + plan.gpus_per_node, plan.layout.gpus_per_replica)
+    return range(first, end)
+
+
+def _stages_of(plan: Plan, ranks: range) -> tuple[int, ...]:
+    """Return the stage of each rank; ranks run over tensor first, then pipeline, then attention
+    data.
+    """
+    layout = plan.layout
+    return tuple(rank // layout.tensor % layout.pipeline for rank in ranks)
+
+
+def _attention_of(plan: Plan, ranks: range) -> tuple[int, ...]:
+    """Return the attention-data rank of each rank."""
+    each = plan.layout.tensor * plan.layout.pipeline
+    return tuple(rank // each for rank in ranks)
+
+
+def _expert_ranks_of(plan: Plan, ranks: range) -> tuple[int, int] | None:
+    """Return the first and the last of the ranks that experts are dealt among; with stages they are
+    counted in each, so no node has a row of them.
+    """
+    if plan.layout.expert == 1 or plan.layout.pipeline > 1 or not ranks:
+        return None
+    return ranks[0], ranks[-1]
 
 
 def _memory_bars(stages: tuple[StageMemory, ...]) -> tuple[MemoryBar, ...]:
@@ -511,7 +596,19 @@ def _other(alternative: Alternative) -> OtherLayout:
         cost=""
         if alternative.million_tokens_price is None
         else price(alternative.million_tokens_price),
+        price=_relative(alternative.gpu_price, alternative.layout.gpus),
     )
+
+
+def _relative(each: GpuPrice | None, gpus: int) -> str:
+    """Return the price of GPUs beside an H100, empty if it is in the owner's currency.
+
+    >>> _relative(GpuPrice(per_hour=0.35, basis=PriceBasis.LISTED), 2)
+    '0.7 H100'
+    """
+    if each is None or each.basis is PriceBasis.STATED:
+        return ""
+    return h100s(gpus * each.per_hour)
 
 
 def _unusable(inventory: Inventory | None) -> tuple[str, ...]:

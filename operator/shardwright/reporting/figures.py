@@ -5,10 +5,15 @@ For people alone: figures for programs are not rounded by it.
 """
 
 from math import floor, log10
+from typing import Final
 
 from shardwright.costs.estimates import Performance
 from shardwright.layouts.layout import Layout
-from shardwright.planning.phrases import degrees
+from shardwright.planning.phrases import degrees, letters
+
+MILLISECOND: Final = 0.001  #: s
+MINUTE: Final = 60  #: s
+HOUR: Final = 3600  #: s
 
 
 def format_count(value: float, *, digits: int = 3) -> str:
@@ -42,19 +47,38 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(0.996), format_seconds(1020), format_seconds(16_200)
     ('1.0 s', '17 min', '4.5 h')
     """
-    if seconds >= 600:  # noqa: PLR2004 - ten minutes: nobody counts seconds
-        return (
-            f"{seconds / 60:.0f} min"
-            if seconds < 2 * 3600
-            else f"{seconds / 3600:.1f} h"
-        )
-    if seconds < 0.995:  # noqa: PLR2004 - from here on two digits say one second
-        return f"{format_count(seconds * 1000, digits=2)} ms"
-    return (
-        f"{seconds:,.0f} s"
-        if seconds >= 100  # noqa: PLR2004 - from here two digits are not enough
-        else f"{format_count(seconds, digits=2)} s"
-    )
+    unit, name = _unit(seconds)
+    if unit == MINUTE:
+        return f"{seconds / unit:.0f} {name}"
+    if unit == HOUR:
+        return f"{seconds / unit:.1f} {name}"
+    if seconds >= 100:  # noqa: PLR2004 - from here two digits are not enough
+        return f"{seconds:,.0f} {name}"
+    return f"{format_count(seconds / unit, digits=2)} {name}"
+
+
+def format_seconds_between(low: float, high: float) -> str:
+    """Return a range of durations, both ends in the unit of the upper one.
+
+    >>> format_seconds_between(1020, 16_200), format_seconds_between(176, 2820)
+    ('0.28 to 4.5 h', '2.9 to 47 min')
+    >>> format_seconds_between(0.65, 1.2), format_seconds_between(0.02, 0.041)
+    ('0.65 to 1.2 s', '20 to 41 ms')
+    """
+    unit, _ = _unit(high)
+    return f"{format_count(low / unit, digits=2)} to {format_seconds(high)}"
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    """Return the unit that suits a duration, in seconds, and its name."""
+    if seconds >= 2 * HOUR:
+        return HOUR, "h"
+    if seconds >= 10 * MINUTE:  # nobody counts the seconds of ten minutes
+        return MINUTE, "min"
+    # From here on two digits say one second.
+    if seconds >= 0.995:  # noqa: PLR2004 - see above
+        return 1, "s"
+    return MILLISECOND, "ms"
 
 
 def format_output(performance: Performance) -> str:
@@ -74,6 +98,16 @@ def format_layout(layout: Layout) -> str:
     """
     copies = [f"{layout.replicas} replicas"] if layout.replicas > 1 else []
     return ", ".join([degrees(layout), *copies])
+
+
+def short_layout(layout: Layout) -> str:
+    """Return the same in the letters of kubectl's column.
+
+    >>> short_layout(Layout(tensor=8)), short_layout(Layout(tensor=8, replicas=2))
+    ('TP8', '2 x TP8')
+    """
+    short = letters(layout)
+    return f"{layout.replicas} x {short}" if layout.replicas > 1 else short
 
 
 def format_plural(count: int, noun: str) -> str:

@@ -105,7 +105,11 @@ def columns(text: str) -> int:
 
 
 def paragraph(
-    text: str, *, width: int, first: Sequence[Span] = (), role: Role = Role.PLAIN
+    text: str,
+    *,
+    width: int,
+    first: Sequence[Span] = (),
+    role: Role = Role.PLAIN,
 ) -> list[Line]:
     """Return text wrapped behind ``first``, with the following lines under its start; under
     ``first`` if that is long.
@@ -133,7 +137,11 @@ _COMMAND: Final = re.compile(r"(?:^|\s+)(?:and\s+)?`([^`]+ [^`]+)`")
 
 
 def with_commands(
-    text: str, *, width: int, first: Sequence[Span], role: Role = Role.PLAIN
+    text: str,
+    *,
+    width: int,
+    first: Sequence[Span],
+    role: Role = Role.PLAIN,
 ) -> list[Line]:
     """Return a paragraph whose commands (words in backticks) stand whole on lines of their own, so
     that they can be copied; a long one goes on behind a backslash.
@@ -262,7 +270,10 @@ def whole_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[Lin
 
 
 def table_width(
-    header: Sequence[str], rows: Iterable[Sequence[Cell]], *, indent: str = GAP
+    header: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    indent: str = GAP,
 ) -> int:
     """Return the columns that a table takes if nothing in it is wrapped.
 
@@ -283,7 +294,11 @@ def _widths(
 
 
 def _row(
-    row: Sequence[tuple[Span, ...]], widths: Sequence[int], *, width: int, indent: str
+    row: Sequence[tuple[Span, ...]],
+    widths: Sequence[int],
+    *,
+    width: int,
+    indent: str,
 ) -> list[Line]:
     *whole, last = row
     front = (Span(indent), *_padded(whole, widths), Span(GAP if whole else ""))

@@ -97,11 +97,20 @@ def _alternatives(explanation: Explanation) -> Iterator[str]:
     if explanation.alternatives:
         yield from ("## What else would run", "")
         rows = (
-            (o.layout, o.pool, o.output, o.per_token, o.cost, o.loses)
+            (o.layout, o.pool, o.output, o.per_token, o.cost, o.price, o.loses)
             for o in explanation.alternatives
         )
         yield from _table(
-            ("layout", "pool", "output", "per token", "cost", "against the plan"), rows
+            (
+                "layout",
+                "pool",
+                "output",
+                "per token",
+                "cost",
+                "price",
+                "against the plan",
+            ),
+            rows,
         )
 
 

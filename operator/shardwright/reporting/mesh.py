@@ -74,7 +74,11 @@ def draw_ranks(plan: Plan, model: ModelSpec) -> tuple[DrawnRank, ...]:
     )
 
 
-def _rank(rank: int, plan: Plan, model: ModelSpec) -> DrawnRank:
+def _rank(
+    rank: int,
+    plan: Plan,
+    model: ModelSpec,
+) -> DrawnRank:
     layout = plan.layout
     tensor, stage = rank % layout.tensor, rank // layout.tensor % layout.pipeline
     attention_data = rank // (layout.tensor * layout.pipeline)
@@ -97,7 +101,11 @@ def _rank(rank: int, plan: Plan, model: ModelSpec) -> DrawnRank:
     )
 
 
-def _usual_attention(model: ModelSpec, first: int, end: int) -> Attention | None:
+def _usual_attention(
+    model: ModelSpec,
+    first: int,
+    end: int,
+) -> Attention | None:
     """Return the attention that most layers of a stage have."""
     counted = Counter(
         layer.attention
@@ -107,13 +115,19 @@ def _usual_attention(model: ModelSpec, first: int, end: int) -> Attention | None
     return counted.most_common(1)[0][0] if counted else None
 
 
-def _experts_of(model: ModelSpec, first: int, end: int) -> int:
+def _experts_of(
+    model: ModelSpec,
+    first: int,
+    end: int,
+) -> int:
     blocks = (layer.feed_forward for layer in model.layers[first:end])
     return max((getattr(block, "experts", 0) for block in blocks), default=0)
 
 
 def _kv_heads(
-    attention: Attention | None, ranks: int, rank: int
+    attention: Attention | None,
+    ranks: int,
+    rank: int,
 ) -> tuple[int, int] | None:
     """Return the K/V heads of a tensor rank: fewer heads than ranks are held several times."""
     if not isinstance(attention, GroupedAttention):
@@ -124,7 +138,11 @@ def _kv_heads(
     return own, own
 
 
-def _dealt(count: int, ranks: int, rank: int) -> tuple[int, int] | None:
+def _dealt(
+    count: int,
+    ranks: int,
+    rank: int,
+) -> tuple[int, int] | None:
     """Return the first and the last item of a rank, if the first ranks take the remainder.
 
     >>> [_dealt(10, 4, rank) for rank in range(4)], _dealt(1, 2, 1)
@@ -143,7 +161,9 @@ def draw_links(plan: Plan, pool: Pool | None) -> tuple[DrawnLink, ...]:
 
 
 def _links(
-    plan: Plan, pool: Pool | None, seconds: dict[str, float]
+    plan: Plan,
+    pool: Pool | None,
+    seconds: dict[str, float],
 ) -> Iterator[DrawnLink]:
     for part, kind in KINDS.items():
         if part not in seconds:
@@ -166,7 +186,11 @@ def _links(
         )
 
 
-def _crossed(kind: str, plan: Plan, pool: Pool | None) -> str:
+def _crossed(
+    kind: str,
+    plan: Plan,
+    pool: Pool | None,
+) -> str:
     """Return the name of the slowest link that a kind of traffic crosses; empty if the pool is not
     known.
     """

@@ -3,15 +3,15 @@
 A section that has nothing to say is left out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
+from shardwright.reporting.explanation import Explanation, MemoryBar
 from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import (
     GAP,
-    NARROWEST_LAST_COLUMN,
     Cell,
     Line,
     Role,
@@ -22,10 +22,10 @@ from shardwright.reporting.lines import (
     table_width,
     with_commands,
 )
+from shardwright.reporting.placement import draw_placement
 from shardwright.reporting.times import TimeSplit
 from shardwright.units import GIB
 
-MOST_NODES: Final = 20  #: drawn at most; the rest is counted
 BAR_CELLS: Final = 30
 FEWEST_BAR_CELLS: Final = 6
 
@@ -43,18 +43,14 @@ PARTS: Final = (
     ("overhead", Role.OVERHEAD),
     ("K/V cache", Role.KV_CACHE),
 )
-_SETTLED_LATER: Final = "which node gets which stage is decided when the pods start"
-_NO_ROOM: Final = "no room for {}: -o markdown has all"
-STAGE_ROLES: Final = (
-    Role.STAGE_0,
-    Role.STAGE_1,
-    Role.STAGE_2,
-    Role.STAGE_3,
-)
 
 
 def to_lines(
-    explanation: Explanation, *, title: str, width: int, full: bool = False
+    explanation: Explanation,
+    *,
+    title: str,
+    width: int,
+    full: bool = False,
 ) -> list[Line]:
     """Return the explanation, ready to print; sections that have nothing to say are left out.
 
@@ -62,7 +58,7 @@ def to_lines(
     """
     sections = (
         _headline(explanation, title, width),
-        _drawing(explanation.nodes, width),
+        draw_placement(explanation.nodes, width),
         _memory(explanation.memory, width),
         _bullets("Why this one", explanation.reasons, width),
         _bullets("Warnings", explanation.warnings, width, role=Role.WARNING),
@@ -80,8 +76,14 @@ def to_lines(
     ]
 
 
-def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
+def _headline(
+    explanation: Explanation,
+    title: str,
+    width: int,
+) -> list[Line]:
     role = Role.HEADLINE if explanation.fits else Role.REFUSAL
+    if explanation.misses:
+        role = Role.WARNING
     lines = paragraph(
         explanation.headline,
         width=width,
@@ -105,7 +107,11 @@ def _section(name: str) -> Line:
 
 
 def _bullets(
-    name: str, sentences: Sequence[str], width: int, *, role: Role = Role.PLAIN
+    name: str,
+    sentences: Sequence[str],
+    width: int,
+    *,
+    role: Role = Role.PLAIN,
 ) -> list[Line]:
     if not sentences:
         return []
@@ -118,94 +124,6 @@ def _bullets(
             for one in with_commands(sentence, width=width, first=first, role=role)
         ),
     ]
-
-
-def _drawing(nodes: tuple[DrawnNode, ...], width: int) -> list[Line]:
-    """Draw each node as its GPUs, one sign per GPU: the number of its stage (a square if there is
-    one stage), a cross if it is somebody else's, else a dot.
-    """
-    if not nodes:
-        return []
-    drawn = nodes[:MOST_NODES]
-    replicas = len({node.group for node in nodes})
-    stages = len(
-        {stage for node in nodes for stage in node.stages if stage is not None}
-    )
-    indent = 14 if replicas > 1 else 2
-    room = min(
-        max(len(node.name) for node in drawn),
-        max(width - indent - 2 * len(drawn[0].stages) - 18, 12),
-    )
-    lines = [_section("Placement")]
-    for node, before in zip(drawn, (None, *drawn), strict=False):
-        label = (
-            f"  replica {node.group}"
-            if replicas > 1 and (before is None or before.group != node.group)
-            else ""
-        )
-        name = f"{label:{indent}}{_elide(node.name, room):{room}}"
-        lines.append(
-            line(f"{name}  [", *_signs(node, stages), " ]", _stages(node, stages))
-        )
-    hidden = len(nodes) - len(drawn)
-    if hidden:
-        lines.append(
-            line(Span(f"  and {hidden:,} more nodes of the same kind", Role.FAINT))
-        )
-    if (
-        stages > 1
-        and len({node.name for node in nodes if node.group == nodes[0].group}) > 1
-    ):
-        lines += paragraph(
-            _SETTLED_LATER, width=width, first=[Span("  ")], role=Role.FAINT
-        )
-    return lines
-
-
-def _signs(node: DrawnNode, stages: int) -> Iterable[Span]:
-    """Yield the sign of every GPU; those of somebody else come last: which ones they are is not
-    known.
-    """
-    for index, stage in enumerate(node.stages):
-        other = (
-            "\N{MULTIPLICATION SIGN}"
-            if index >= len(node.stages) - node.held
-            else "\N{MIDDLE DOT}"
-        )
-        own = "\N{BLACK SQUARE}" if stages == 1 else str(stage)
-        yield (
-            Span(f" {other}", Role.FAINT)
-            if stage is None
-            else Span(f" {own}", _stage_role(stage))
-        )
-
-
-def _stages(node: DrawnNode, stages: int) -> Span:
-    held = sorted({stage for stage in node.stages if stage is not None})
-    if stages == 1 or not held:
-        return Span("")
-    return Span(
-        f"  stage {held[0]}"
-        if len(held) == 1
-        else f"  stages {held[0]}\N{EN DASH}{held[-1]}",
-        Role.FAINT,
-    )
-
-
-def _stage_role(stage: int) -> Role:
-    return STAGE_ROLES[stage % len(STAGE_ROLES)]
-
-
-def _elide(name: str, room: int) -> str:
-    """Return a name cut in its middle: both ends tell nodes apart.
-
-    >>> _elide("ip-10-0-1-10.us-west-2.compute.internal", 20)
-    'ip-10-0-1-….internal'
-    """
-    if len(name) <= room:
-        return name
-    tail = (room - 1) // 2
-    return f"{name[: room - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{name[-tail:]}"
 
 
 def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
@@ -232,7 +150,9 @@ def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
 
 
 def _memory_rows(
-    bars: tuple[MemoryBar, ...], cells: int, before_budget: str
+    bars: tuple[MemoryBar, ...],
+    cells: int,
+    before_budget: str,
 ) -> list[tuple[Cell, ...]]:
     return [
         (
@@ -299,9 +219,12 @@ def _alternatives(explanation: Explanation, width: int) -> list[Line]:
         ("output", [other.output for other in others]),
         ("per token", [other.per_token for other in others]),
         *(
-            (("cost", [other.cost for other in others]),)
-            if any(other.cost for other in others)
-            else ()
+            (name, values)
+            for name, values in (
+                ("cost", [other.cost for other in others]),
+                ("price", [other.price for other in others]),
+            )
+            if any(values)
         ),
         ("against the plan", [other.loses for other in others]),
     )
@@ -313,8 +236,8 @@ def _alternatives(explanation: Explanation, width: int) -> list[Line]:
 
 
 def _times(times: TimeSplit | None, width: int) -> list[Line]:
-    """Compare layouts part by part; columns that have no room are left out, the chosen layout's
-    never.
+    """Compare layouts part by part, each runner-up under a letter; those that have no room beside
+    the others stand below them.
     """
     if times is None or not times.rows:
         return []
@@ -322,37 +245,30 @@ def _times(times: TimeSplit | None, width: int) -> list[Line]:
         (row.part, *map(_time, row.seconds))
         for row in (*times.rows, times.token, times.first_token)
     ]
-    columns = _columns_that_fit(times.layouts, max(len(row[0]) for row in rows), width)
-    header = ("", *times.layouts[:columns])
-    shown = [row[: columns + 1] for row in rows]
-    hidden = times.layouts[columns:]
-    return [
-        _section("Where the time of a token goes"),
-        *table(
-            (*header, ""),
-            [(*row, "") for row in shown],
-            width=width + len(GAP) + NARROWEST_LAST_COLUMN,
-        ),
-        *(
-            paragraph(
-                _NO_ROOM.format("; ".join(hidden)),
-                width=width,
-                first=[Span("  ")],
-                role=Role.FAINT,
-            )
-            if hidden
-            else []
-        ),
-    ]
+    names = ("plan", *ascii_uppercase[: len(times.layouts) - 1])
+    lines = [_section("Where the time of a token goes")]
+    for name, layout in zip(names[1:], times.layouts[1:], strict=True):
+        lines += paragraph(layout, width=width, first=[Span(f"  {name}  ", Role.LABEL)])
+    for columns in _side_by_side(("", *names), rows, width):
+        shown = [[row[0], *(row[index] for index in columns)] for row in rows]
+        header = ("", *(names[index - 1] for index in columns))
+        lines += table(header, shown, width=width)
+    return lines
 
 
-def _columns_that_fit(layouts: Sequence[str], first: int, width: int) -> int:
-    room = width - first - len(GAP)
-    count = 0
-    for layout in layouts:
-        room -= len(GAP) + len(layout)
-        count += room >= 0
-    return max(count, 1)
+def _side_by_side(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+) -> Iterator[Sequence[int]]:
+    """Yield the columns that have room beside the first one, as many at a time as have."""
+    first, *others = (
+        max(len(row[index]) for row in (header, *rows)) for index in range(len(header))
+    )
+    each = len(GAP) + max(others)
+    count = max((width - len(GAP) - first) // each, 1)
+    for start in range(1, len(header), count):
+        yield range(start, min(start + count, len(header)))
 
 
 def _time(seconds: float) -> str:

@@ -63,14 +63,15 @@ def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_no_color_is_respected_and_a_pipe_gets_the_same_text(
+def test_no_color_is_respected_and_a_pipe_gets_the_same_text_but_for_the_page_of_words(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml"])
     piped = capsys.readouterr().out
     monkeypatch.setenv("NO_COLOR", "1")
 
-    assert _shown_in_a_terminal(monkeypatch) == piped
+    page = "\ndocs/reference/output.md explains each part and word\n"
+    assert _shown_in_a_terminal(monkeypatch) == piped + page
     assert "\x1b" not in piped
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shardwright.cli.operator_plan import PlannedCopy, Unseen, explanation_of_copy
+from shardwright.cli.operator_plan import (
+    PlannedCopy,
+    Unseen,
+    explanation_of_copy,
+    outcome_of,
+)
+from shardwright.planning.report import Plan
 from shardwright.reporting.explanation import Explanation, Fact
 from shardwright.resolving.subject import Subject
 from tests.support.builders_live import a_live_model, around
@@ -26,6 +32,24 @@ def _explained(*, knows: bool = True, unseen: Unseen | None = None) -> Explanati
         surroundings=unseen or around(operator),
     )
     return explanation_of_copy(copy, live.record)
+
+
+@pytest.mark.parametrize(("tensor", "said"), [(8, ""), (32, "NothingFits")])
+def test_of_several_plans_of_the_operator_each_is_a_plan_or_its_reason(
+    tensor: int, said: str
+) -> None:
+    cluster = SmallCluster()
+    cluster.add_nodes(2)
+    pinned = {"mode": "PlanOnly", "parallelism": {"tensor": tensor}}
+    operator = Operator(cluster, pinned)
+    operator.run(60)
+
+    outcome = outcome_of(a_live_model(operator))
+
+    if isinstance(outcome, Plan):
+        assert (outcome.layout.tensor, said) == (tensor, "")
+    else:
+        assert outcome.problem.code == said
 
 
 def _facts(explanation: Explanation) -> dict[str, str]:

@@ -664,6 +664,42 @@ def test_wide_is_a_line_for_each_and_name_their_names(
     )
 
 
+def test_the_text_of_several_models_ends_with_a_line_for_each(
+    files: Files, capsys: Capture
+) -> None:
+    large = a_manifest("large", "deepseek-ai/DeepSeek-V3")
+    manifests = files.manifests(
+        a_manifest("one"),
+        a_manifest("busy", workload={"requestsPerSecond": 100_000}),
+        large,
+    )
+    nodes = files.cluster([a_listed_node("n1")])
+
+    main(["plan", "-f", manifests, "--nodes", nodes])
+
+    text = capsys.readouterr().out
+    counted, header, *rows = text.split("\n\n")[-1].splitlines()
+    assert counted == "3 models: 2 planned on 7 GPUs, 1 without a plan"
+    assert header.split() == ["model", "GPUs", "layout", "output"]
+    assert [row.split()[0] for row in rows[:3]] == ["one", "busy", "large"]
+    assert rows[0].split()[1:5] == ["1", "x", "NVIDIA-H100-80GB-HBM3", "TP1"]
+    assert rows[2].split()[1:] == ["-", "-", "-"]
+    assert rows[3:] == [
+        "  busy: does not carry the load",
+        "  large: InsufficientCapacity",
+    ]
+
+
+def test_the_text_of_one_model_has_no_table_of_models(
+    files: Files, capsys: Capture
+) -> None:
+    nodes = files.cluster([a_listed_node("n1")])
+
+    main(["plan", "-f", files.manifests(a_manifest("one")), "--nodes", nodes])
+
+    assert "model  " not in capsys.readouterr().out
+
+
 def test_what_is_wrong_is_a_document_only_where_one_was_asked_for(
     files: Files, capsys: Capture
 ) -> None:

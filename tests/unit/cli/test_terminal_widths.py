@@ -204,6 +204,18 @@ def test_no_colour_in_a_terminal_that_wants_none() -> None:
     )
 
 
+def test_a_plan_in_a_terminal_ends_with_the_page_that_explains_its_words() -> None:
+    words = ("-m", "shardwright.cli.main", *SCREENS[0].split())
+
+    *_, blank, last = [*shown(in_terminal(80, *words))][:-1]
+
+    assert (blank, last) == (
+        "",
+        "docs/reference/output.md explains each part and word",
+    )
+    assert (ROOT / last.split()[0]).is_file()
+
+
 def test_who_waits_for_a_silent_server_is_told_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 
 from shardwright.cli.main import main
 from shardwright.cli.named_gpus import nodes_of, read_named_gpus
-from shardwright.cli.size import ABOUT_USUAL, USUAL
+from shardwright.cli.size import ABOUT_SLICES, ABOUT_USUAL, USUAL
 from shardwright.cli.surroundings import read_nodes
 from shardwright.errors import InputError
 from shardwright.hardware.domains import DomainKind
@@ -503,6 +504,44 @@ def test_a_size_is_the_fewest_gpus_that_carry_the_load_and_one_less_does_not(
 
 LOAD = ("--rps", "6", "--ttft", "2s")
 """More than one GPU of each product carries it, and few enough to be found soon."""
+
+
+def _curve(text: str) -> list[list[str]]:
+    """Return the first two columns of the table of fewer and more GPUs, and its header."""
+    _, _, rows = text.partition("\nFewer and more ")
+    return [re.split("  +", row.strip())[:2] for row in rows.splitlines()[1:]]
+
+
+def test_more_gpus_that_are_left_idle_are_no_row_of_the_curve(capsys: Capture) -> None:
+    words = ("--rps", "20", "--gpus", "B200")
+
+    main(["size", "meta-llama/Llama-3.1-70B-Instruct", *words])
+
+    header, *rows, _, _ = _curve(capsys.readouterr().out)
+    assert header == ["GPUS", "LAYOUT"]
+    assert [gpus for gpus, _ in rows] == ["8 of 15", "16", "24"]
+
+
+def test_slices_are_called_slices_and_cost_as_whole_gpus(capsys: Capture) -> None:
+    words = ("--rps", "20", "--gpus", "H100", "--gpus", "H100-MIG-3g.40gb")
+
+    main(["size", LLAMA, *words])
+    both = capsys.readouterr().out
+    main(["size", LLAMA, *words[:2], *words[4:]])
+    alone = capsys.readouterr().out
+    sizes = {size["gpu"]: size for size in _sizes(capsys, *words)}
+
+    assert ABOUT_SLICES in both
+    assert ABOUT_SLICES in alone
+    assert "9 x H100-SXM-80GB-MIG-3g.40gb, slices of 5 GPUs, carry it" in alone
+    assert "  9 slices  one slice, 9 replicas  " in both
+    assert _curve(alone)[:3] == [
+        ["SLICES", "LAYOUT"],
+        ["8", "one slice, 8 replicas"],
+        ["9", "one slice, 9 replicas"],
+    ]
+    assert sizes["H100-SXM-80GB-MIG-3g.40gb"]["gpus"] == 9
+    assert [size["relativePrice"]["h100Hours"] for size in sizes.values()] == [4, 5]
 
 
 def test_names_of_sizes_are_what_plan_takes_and_wide_has_a_line_for_each(

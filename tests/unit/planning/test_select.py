@@ -15,6 +15,7 @@ from shardwright.layouts.placing import place
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import (
+    MORE_GPUS,
     FeasibleCandidate,
     Scale,
     million_tokens_price,
@@ -273,6 +274,43 @@ def test_the_best_on_other_gpus_is_among_the_runners_up() -> None:
         (one.candidate.layout, one.candidate.pool.name) for one in runners_up(ranked, 3)
     ]
     assert shown == [(TWO, "pool"), (FOUR, "pool"), (ONE, "smaller")]
+
+
+def test_the_best_on_every_kind_of_gpu_is_among_the_runners_up_and_pushes_none_out() -> (
+    None
+):
+    kinds = (
+        "L40S-48GB",
+        "A100-SXM4-80GB",
+        "L4-24GB",
+        "H200-SXM-141GB",
+        "B200-SXM-180GB",
+    )
+    others = [a_pool(gpu, name=gpu) for gpu in kinds]
+    ranked = select(
+        [
+            *(
+                _verdict(layout, _estimate(speed))
+                for layout, speed in ((ONE, 1000), (TWO, 1500), (FOUR, 2500))
+            ),
+            *(
+                _verdict(layout, _estimate(speed - 10 * index), pool)
+                for index, pool in enumerate(others)
+                for layout, speed in ((ONE, 100), (TWO, 150))
+            ),
+        ],
+        THROUGHPUT,
+    )
+
+    shown = [
+        (one.candidate.layout, one.candidate.pool.name) for one in runners_up(ranked, 3)
+    ]
+    assert shown == [
+        (TWO, "pool"),
+        (FOUR, "pool"),
+        *((ONE, gpu) for gpu in kinds),
+    ]
+    assert len(runners_up(ranked, 2)) == 2 + MORE_GPUS
 
 
 def _at_price(

@@ -16,6 +16,7 @@ from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Objective, OptimizeFor, Statistic
 from shardwright.reporting.explanation import DrawnNode, Fact, explain
 from shardwright.reporting.phrases import PHRASES
+from shardwright.reporting.shortfall import Missed
 from shardwright.units import GIB
 from tests.support.builders_nodes import a_node
 from tests.support.builders_plan import a_pool, an_inventory
@@ -41,6 +42,65 @@ def test_a_plan_is_said_in_one_line() -> None:
     assert explanation.headline == (
         "tensor 8 x pipeline 2 on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3)"
     )
+
+
+@pytest.mark.parametrize(
+    ("served", "carries", "said"),
+    [
+        (20.0, True, ""),
+        (20.0, False, "; it has no headroom for the load"),
+        (6.64, False, "; it does not carry the load"),
+    ],
+)
+def test_the_headline_of_a_plan_that_does_not_carry_a_rate_says_so(
+    served: float, *, carries: bool, said: str
+) -> None:
+    request = a_reported_request()
+    request = replace(
+        request, workload=replace(request.workload, requests_per_second=20.0)
+    )
+    speed = a_reported_performance(output=512 * served)
+    plan = a_reported_plan(carries_load=carries, performance=speed)
+
+    headline = explain(a_report(plan), request=request).headline
+
+    assert headline.partition("NVIDIA-H100-80GB-HBM3)")[2] == said
+
+
+def test_the_headline_of_a_plan_whose_requests_queue_says_so() -> None:
+    plan = a_reported_plan(carries_load=False)
+
+    for request in (None, a_reported_request()):
+        explanation = explain(a_report(plan), request=request)
+        assert explanation.headline.endswith("; it does not carry the load")
+        assert explanation.misses == (Missed.LOAD,)
+
+
+@pytest.mark.parametrize(
+    ("objective", "misses"),
+    [
+        (Objective(ttft_seconds=0.31, tpot_seconds=0.0273), ()),
+        (Objective(ttft_seconds=0.30), (Missed.TTFT,)),
+        (Objective(tpot_seconds=0.02), (Missed.TPOT,)),
+        (Objective(ttft_seconds=0.30, tpot_seconds=0.02), (Missed.TTFT, Missed.TPOT)),
+    ],
+)
+def test_the_headline_of_a_plan_that_misses_a_limit_says_which(
+    objective: Objective, misses: tuple[Missed, ...]
+) -> None:
+    explanation = explain(a_report(), request=a_reported_request(objective=objective))
+
+    assert explanation.misses == misses
+    assert explanation.headline.split("; it ")[1:] == [*misses]
+
+
+def test_a_plan_says_its_layout_in_the_letters_of_kubectl_too() -> None:
+    plan = a_reported_plan(layout=Layout(tensor=2, attention_data=8, expert=16))
+
+    explanation = explain(a_report(plan))
+
+    assert "tensor 2 x attention data 8 x expert 16" in explanation.headline
+    assert _fact(explanation.facts, "Layout") == "TP2·DP8·EP16, as kubectl shows it"
 
 
 def test_stages_are_drawn_on_the_gpus_that_hold_them() -> None:
@@ -209,14 +269,29 @@ def test_the_outlook_says_for_what_waiting_helps(outcome: NoPlan, outlook: str) 
 
 def test_what_the_gpus_count_is_a_fact_where_kinds_were_compared() -> None:
     listed = GpuPrice(per_hour=0.4, basis=PriceBasis.LISTED)
+    assumed = replace(listed, basis=PriceBasis.ASSUMED)
 
-    assert (
-        _fact(explain(a_report(a_reported_plan(gpu_price=listed))).facts, "Price")
-        == "as much as 6.4 H100s (16 x 0.4)"
-    )
+    said = [
+        _fact(explain(a_report(a_reported_plan(gpu_price=each))).facts, "Price")
+        for each in (listed, assumed)
+    ]
+
+    assert said == [
+        "as much as 6.4 H100s (16 x 0.4), by public price lists",
+        "as much as 6.4 H100s (16 x 0.4), assumed from its data sheet",
+    ]
     assert "Price" not in [
         fact.label for fact in explain(a_report(a_reported_plan())).facts
     ]
+
+
+def test_what_a_million_tokens_cost_is_a_fact_with_the_price_that_nodes_state() -> None:
+    stated = GpuPrice(per_hour=2.5, basis=PriceBasis.STATED)
+    plan = a_reported_plan(gpu_price=stated, million_tokens_price=1.5)
+
+    said = _fact(explain(a_report(plan)).facts, "Cost")
+
+    assert said == "1.50 per million output tokens at this load: 16 x 2.5 an hour"
 
 
 def test_exclusions_are_counted_layouts_first_then_nodes() -> None:

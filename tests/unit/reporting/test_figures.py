@@ -9,6 +9,7 @@ from shardwright.reporting.figures import (
     format_output,
     format_plural,
     format_seconds,
+    format_seconds_between,
 )
 from tests.support.builders_reporting import a_reported_performance
 
@@ -48,6 +49,19 @@ def test_counts_keep_three_digits(value: float, said: str) -> None:
 )
 def test_durations_have_the_unit_that_suits_them(seconds: float, said: str) -> None:
     assert format_seconds(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (6720, 107_640, "1.9 to 29.9 h"),
+        (200, 3600, "3.3 to 60 min"),
+        (0.65, 1.2, "0.65 to 1.2 s"),
+        (0.0042, 0.31, "4.2 to 310 ms"),
+    ],
+)
+def test_both_ends_of_a_range_have_one_unit(low: float, high: float, said: str) -> None:
+    assert format_seconds_between(low, high) == said
 
 
 @pytest.mark.parametrize(

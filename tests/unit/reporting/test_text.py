@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwright.costs.estimates import TimeShare
+from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.reporting.explanation import MemoryBar, explain
 from shardwright.reporting.lines import ASCII, Role, paragraph, table
@@ -18,7 +18,6 @@ from tests.support.builders_plan import a_pool, an_inventory
 from tests.support.builders_reporting import (
     a_refusal,
     a_report,
-    a_reported_performance,
     a_reported_plan,
     a_reported_request,
     an_alternative,
@@ -74,30 +73,42 @@ def test_each_replica_is_labelled_once() -> None:
     ]
 
 
-def test_a_column_of_times_that_has_no_room_is_named() -> None:
-    long = an_alternative(Layout(tensor=8, pipeline=7, partition=(18,) * 7), "loses")
-    copies = an_alternative(Layout(tensor=8, replicas=2), "loses, too")
-    shares = (TimeShare(name="Weights", seconds=0.02),)
+def test_attention_ranks_are_drawn_on_their_gpus_with_the_expert_ranks_of_each_node() -> (
+    None
+):
+    layout = Layout(tensor=2, attention_data=4, expert=8, replicas=2)
     plan = a_reported_plan(
-        performance=replace(a_reported_performance(), decode_shares=shares)
+        layout=layout,
+        groups=(("a", "b"), ("c", "d")),
+        nodes_per_replica=2,
+        gpus_per_node=4,
     )
 
-    text = to_text(
-        explain(a_report(plan, alternatives=(long, copies))),
-        title="m",
-        width=60,
-        full=True,
+    text = to_text(explain(a_report(plan)), title="m", width=110).translate(ASCII)
+
+    assert text.split("Placement\n")[1].split("\n\n")[0].splitlines() == [
+        "  replica 0   a  [ 0 0 1 1 ]  EP 0-3",
+        "              b  [ 2 2 3 3 ]  EP 4-7",
+        "  replica 1   c  [ 0 0 1 1 ]  EP 0-3",
+        "              d  [ 2 2 3 3 ]  EP 4-7",
+        "  a number is the attention-data rank (DP) of a GPU; shardwright report draws what each holds",
+    ]
+
+
+def test_numbers_of_two_digits_stand_under_each_other() -> None:
+    plan = a_reported_plan(
+        layout=Layout(attention_data=12, expert=12),
+        groups=(("a", "b"),),
+        nodes_per_replica=2,
+        gpus_per_node=8,
     )
 
-    times = (
-        text.split("Where the time of a token goes\n")[1]
-        .split("\n\n")[0]
-        .replace("\n  ", " ")
-    )
-    assert times.endswith(
-        "no room for tensor 8 x pipeline 7 (18+18+18+18+18+18+18 layers); tensor 8, 2 replicas: -o "
-        "markdown has all"
-    )
+    text = to_text(explain(a_report(plan)), title="m", width=110).translate(ASCII)
+
+    assert text.split("Placement\n")[1].splitlines()[:2] == [
+        "  a  [  0  1  2  3  4  5  6  7 ]  EP 0-7",
+        "  b  [  8  9 10 11  .  .  .  . ]  EP 8-11",
+    ]
 
 
 def test_pools_have_a_column_only_where_another_one_is_shown() -> None:
@@ -128,6 +139,23 @@ def test_prices_have_a_column_where_nodes_state_them() -> None:
         "\n  layout     output       per token  cost  against the plan\n  tensor 16  1,210 tok/s  "
         "27 ms      1.50  dearer\n"
     ) in text
+
+
+def test_relative_prices_have_a_column_where_kinds_of_gpu_were_compared() -> None:
+    listed = GpuPrice(per_hour=0.35, basis=PriceBasis.LISTED)
+    elsewhere = replace(an_alternative(Layout(tensor=2), "slower"), gpu_price=listed)
+    stated = replace(elsewhere, gpu_price=replace(listed, basis=PriceBasis.STATED))
+
+    relative, own = (
+        to_text(explain(a_report(alternatives=(other,))), title="m", width=110)
+        for other in (elsewhere, stated)
+    )
+
+    assert (
+        "  layout    output       per token  price     against the plan\n"
+        "  tensor 2  1,210 tok/s  27 ms      0.7 H100  slower\n"
+    ) in relative
+    assert "H100  slower" not in own
 
 
 def test_gpus_of_somebody_else_are_crossed_out() -> None:

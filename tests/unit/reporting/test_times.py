@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from shardwright.costs.estimates import TimeShare
 from shardwright.costs.loading import LoadingTime
 from shardwright.layouts.layout import Layout
@@ -9,6 +11,7 @@ from shardwright.planning.rationale import WORDS
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Objective, Statistic
 from shardwright.reporting.explanation import explain
+from shardwright.reporting.figures import format_layout
 from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.times import TimeRow, time_split
 from shardwright.units import GIB
@@ -87,7 +90,7 @@ def test_only_the_full_text_compares_times_and_says_how_sure_it_is() -> None:
     )
 
     assert "Where the time of a token goes" not in short
-    assert "  tensor communication      5.0 ms                 30 ms\n" in full
+    assert "  tensor communication      5.0 ms  30 ms\n" in full
     assert "How sure" in full
 
 
@@ -104,14 +107,49 @@ def test_a_time_is_the_same_words_wherever_it_stands() -> None:
     assert "| first token | 1.8 s |" in to_markdown(explain(report), title="m")
 
 
-def test_columns_that_have_no_room_are_left_out_but_the_chosen_one() -> None:
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("others", [0, 1, 4, 8])
+def test_the_times_of_every_layout_are_shown_however_narrow_the_text_is(
+    width: int, others: int
+) -> None:
+    plan, _ = _compared()
+    layouts = [Layout(tensor=2, attention_data=8, expert=16 + n) for n in range(others)]
+    runners_up = tuple(
+        replace(
+            an_alternative(layout, "slower"),
+            performance=replace(
+                plan.performance, decode_shares=_shares(Weights=31.0 + index)
+            ),
+        )
+        for index, layout in enumerate(layouts)
+    )
+    report = a_report(plan, alternatives=runners_up)
+
+    text = to_text(explain(report), title="m", width=width, full=True)
+
+    times = text.split("Where the time of a token goes\n")[1].split("\n\n")[0]
+    assert [f"{31 + index} ms" in times for index in range(others)] == [True] * others
+    assert [format_layout(layout) in times for layout in layouts] == [True] * others
+    assert max(map(len, times.splitlines())) <= width
+
+
+def test_layouts_that_have_no_room_beside_the_others_stand_below_them() -> None:
     _, report = _compared()
+    report = replace(report, alternatives=report.alternatives * 5)
 
-    text = to_text(explain(report), title="m", width=50, full=True).split(
-        "Where the time of a token goes\n"
-    )[1]
+    text = to_text(explain(report), title="m", width=60, full=True)
 
-    assert text.splitlines()[0].split() == ["tensor", "8", "x", "pipeline", "2"]
+    times = text.split("Where the time of a token goes\n")[1].split("\n\n")[0]
+    assert times.splitlines()[5:13] == [
+        "                            plan    A       B       C",
+        "  reading weights           20 ms   20 ms   20 ms   20 ms",
+        "  tensor communication      5.0 ms  30 ms   30 ms   30 ms",
+        "  waiting for other stages  2.0 ms  -       -       -",
+        "  queueing                  -       1.0 ms  1.0 ms  1.0 ms",
+        "  a token                   27 ms   27 ms   27 ms   27 ms",
+        "  first token               310 ms  310 ms  310 ms  310 ms",
+        "                            D       E",
+    ]
 
 
 def test_every_figure_says_its_band_and_basis() -> None:
@@ -130,7 +168,7 @@ def test_every_figure_says_its_band_and_basis() -> None:
             "latencies are as uncertain. All are means."
         ),
         "Memory: weights are counted exactly; what is left for K/V may be off by 2.0 GiB per GPU.",
-        "Start: reading weights takes 200 s to 60 min; the bandwidth of the storage is assumed.",
+        "Start: reading weights takes 3.3 to 60 min; the bandwidth of the storage is assumed.",
         (
             "Limits: P95 is derived from the predicted means by an assumption about waiting "
             "times; it "

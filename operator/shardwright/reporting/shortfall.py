@@ -1,0 +1,56 @@
+"""What a plan does not do of what was asked for: the load that it does not carry, the limits that
+it misses.
+
+Such a plan is shown all the same, so its first line has to say so.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final
+
+from shardwright.planning.limits import tpot_seconds, ttft_seconds
+from shardwright.planning.report import Plan
+from shardwright.planning.request import Request
+
+ALL_OF_IT: Final = (
+    1 - 1e-6
+)  #: share of an offered rate that is all of it but for rounding
+
+
+class Missed(StrEnum):
+    """What was asked for and is not done, in the words that follow a plan."""
+
+    LOAD = "does not carry the load"
+    HEADROOM = "has no headroom for the load"
+    TTFT = "misses the limit on the time to first token"
+    TPOT = "misses the limit on the time per token"
+
+
+def missed(plan: Plan, request: Request | None) -> tuple[Missed, ...]:
+    """Return what a plan misses; of limits only those of a request that is known."""
+    if not plan.groups:
+        return ()
+    load: tuple[Missed, ...] = ()
+    if not plan.carries_load:
+        load = (Missed.HEADROOM if serves_rate(plan, request) else Missed.LOAD,)
+    if request is None or Missed.LOAD in load:
+        return load
+    return (*load, *_limits(plan, request))
+
+
+def serves_rate(plan: Plan, request: Request | None) -> bool:
+    """Return whether a plan serves all of an offered rate, be it without headroom."""
+    rate = request.workload.requests_per_second if request else None
+    if rate is None:
+        return False
+    return plan.performance.requests_per_second >= rate * ALL_OF_IT
+
+
+def _limits(plan: Plan, request: Request) -> Iterator[Missed]:
+    objective, speed = request.objective, plan.performance
+    first = objective.ttft_seconds
+    if first is not None and ttft_seconds(speed, objective.statistic) > first:
+        yield Missed.TTFT
+    each = objective.tpot_seconds
+    if each is not None and tpot_seconds(speed, objective.statistic) > each:
+        yield Missed.TPOT
