@@ -235,7 +235,7 @@ class Planner:
         so many. A model that does not get its GPUs stands in line. A mere comparison, or a plan
         that is only to be shown, keeps no GPUs, and is answered beside the others.
         """
-        if ask.choice is PlanChoice.COMPARE:
+        if ask.only_compares:
             return await self._make(key, subject, ask, self._stock(key, subject, ask))
         # GPUs that are chosen and not kept yet look free to everybody: one chooses at a time.
         async with (
@@ -516,9 +516,7 @@ class Planner:
         root = None if beside is None else group_name(own[1], beside)
         taken = view.ledger.taken(own, beside=root, vacated=own_gpus.vacated)
         rank = view.rank(key, subject.deployment.pods.priority_class)
-        claimed = view.claimed_before(
-            first_of(rank) if ask.choice is PlanChoice.REHOUSE else rank
-        )
+        claimed = view.claimed_before(first_of(rank) if ask.goes_first else rank)
         taken.update(kept_back(claimed, view.unheld(claimed)))
         turnouts = view.turnouts()
         taken.update(

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, ParamSpec, TypeVar
 
-from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import Client
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.status import write_status
@@ -30,7 +29,6 @@ from shardwright.controller.workers import NotAllTakenError
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.pacing import gist_of, write_at
-from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Published, undetermined
 from shardwright.reconcile.refusals import internal_error
 from shardwright.reconcile.rollout import turn_is_gone
@@ -290,12 +288,8 @@ class Reconciler:
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
         """Ask the planner; before groups leave their nodes those are read afresh."""
-        if ask.choice is PlanChoice.REHOUSE and isinstance(ask.on, PlanRecord):
-            nodes = {
-                node for index in ask.leaving for node in ask.on.plan.groups[index]
-            }
-            if await self._parts.reading.certain_nodes(nodes):
-                raise ChangedError
+        if ask.vacated and await self._parts.reading.certain_nodes(ask.vacated):
+            raise ChangedError
         # What comes free meanwhile counts.
         self._view.note(
             key, replace(self._view.interests(key), waits_for_capacity=True)

@@ -133,7 +133,6 @@ def _excluded(node: NodeFacts, problem: Problem) -> NodeExclusion:
         problem=problem,
         product=node.product,
         ready=node.ready,
-        unready_since=node.unready_since,
     )
 
 

@@ -51,7 +51,7 @@ from shardwright.reconcile.writes import (
     Write,
     written_name,
 )
-from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.gang_scheduling import pod_group_of
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import (
@@ -120,8 +120,7 @@ def decide(
         return _beside(alive, foreign)
     wanted = [
         _group(content, observed, desired.rules)
-        for content in desired.objects
-        if content["kind"] == STATEFUL_SET
+        for content in of_kind(desired.objects, STATEFUL_SET)
     ]
     groups = held_back(wanted, now)
     former = _former_generations(groups, desired, observed, now)
@@ -389,8 +388,7 @@ def not_as_they_are(
     """
     templates = {
         object_key(content): template_hash(content)
-        for content in objects
-        if content["kind"] == STATEFUL_SET
+        for content in of_kind(objects, STATEFUL_SET)
     }
     ours = (
         (key, live)

@@ -18,7 +18,7 @@ from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.writes import Why
-from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.names import (
     GENERATION_MAX,
     generation_name,
@@ -119,7 +119,7 @@ def following_generations(
     """Return the generation of each group, the next one if a StatefulSet without pods cannot become
     the rendered one.
     """
-    sets = [content for content in rendered if content["kind"] == STATEFUL_SET]
+    sets = of_kind(rendered, STATEFUL_SET)
     return tuple(
         number + 1
         if number < GENERATION_MAX and _gives_way(content, observed)

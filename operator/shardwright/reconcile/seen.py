@@ -132,6 +132,24 @@ class Ask:
     lost: frozenset[str] = frozenset()
     beside: tuple[int, int] | None = None
 
+    @property
+    def only_compares(self) -> bool:
+        """Return whether nothing is deployed by the answer, so that it keeps no GPUs."""
+        return self.choice is PlanChoice.COMPARE
+
+    @property
+    def goes_first(self) -> bool:
+        """Return whether a broken group waits for the answer: it waits behind no other model."""
+        return self.choice is PlanChoice.REHOUSE
+
+    @property
+    def vacated(self) -> frozenset[str]:
+        """Return the nodes that groups leave because they are lost or ill."""
+        if self.choice is not PlanChoice.REHOUSE or self.on is None:
+            return frozenset()
+        groups = self.on.plan.groups
+        return frozenset(node for index in self.leaving for node in groups[index])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:

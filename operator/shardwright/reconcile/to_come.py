@@ -12,7 +12,7 @@ from shardwright.hardware.to_come import Sought, Turnout, is_to_come
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.templates import asked_by, template_hash
-from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.bundle import KubernetesObject, of_kind
 
 
 def seeking(
@@ -103,7 +103,7 @@ def following(
         observed: What there is.
     """
     asking = {item.group for item in record.sought}
-    sets = dict(enumerate(item for item in rendered if item["kind"] == STATEFUL_SET))
+    sets = dict(enumerate(of_kind(rendered, STATEFUL_SET)))
     groups = tuple(
         _followed(nodes, _bound(sets[index], observed))
         if index in asking and index in sets
