@@ -45,6 +45,9 @@ def answer(
     ground = Ground(inventory=inventory, held=ask.held, worst=ask.worst)
     if ask.choice is PlanChoice.RESTORE and ask.restored:
         restored = restore(subject, ask.on, ask.restored, ground)
+        # What heals by itself is waited for, in order to restore the very plan that was good; nodes
+        # that an autoscaler could make are not waited for, as hardware that is gone may never come
+        # (ADR 25).
         if restored.short is None or (
             restored.short.heals_by_itself and not restored.short.awaits_nodes
         ):
@@ -57,6 +60,8 @@ def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
     did.
     """
     if (
+        # The hour between two improvements counts from here (ADR 24); a plan that was made for
+        # another reason does not begin it.
         ask.choice is not PlanChoice.IMPROVE
         or answer.record is None
         or answer.record == ask.on
@@ -99,6 +104,8 @@ def with_ways_out(
     if short is None or short.lack is None:
         return made
 
+    # The very question that failed, asked of other inventories: a rule of thumb here could promise
+    # room that the planner then does not find.
     def fits(other: Inventory) -> bool:
         return answer(subject, ask, other).short is None
 
@@ -136,6 +143,8 @@ def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -
         for pool in whole.pools
         for node in pool.nodes
     }
+    # With all GPUs of others free: a claim asks where there would be room, and is filled as they go
+    # (ADR 10).
     vacant = whole.without(blocked)
 
     def fit(near: Sequence[Room]) -> Claim | None:

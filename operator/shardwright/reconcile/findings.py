@@ -215,6 +215,8 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
     if found.no_plan:
         heals = found.no_plan.heals_by_itself
         reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
+        # Nodes that an autoscaler has not made are why there is no room; the planner only knows
+        # that there is none.
         late = [
             not_ready_sentence(group)
             for group in found.groups
@@ -272,6 +274,8 @@ def _resting(found: Findings) -> Summary | None:
 
 
 def _running(found: Findings) -> Summary:
+    # Stalled although all groups serve: the spec of observedGeneration does not run, and a pipeline
+    # must not take it for done (ADR 25).
     if _all_ready(found) and found.spec_rejected:
         return Summary(
             reason=Reason.ROLLED_BACK, message=rollback_message(found), stalled=True
@@ -311,11 +315,13 @@ def _all_ready(found: Findings) -> bool:
     return (
         bool(found.groups)
         and all(group.ready for group in found.groups)
+        # Groups that a stopped rollout holds serve, but not what the spec asks for.
         and not found.held_by(Awaited.STOPPED_ROLLOUT)
     )
 
 
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
+    # In order of how much somebody has to do: what needs a user first, what passes by itself last.
     if any(group.budget_spent for group in waiting):
         return Reason.RESTART_BUDGET_SPENT
     if any(group.late for group in waiting):

@@ -49,7 +49,11 @@ def lost_nodes(
         for member in members
         if member.node
         and overdue(
-            member, now, LOST_SECONDS if member.node in silent else HANGING_SECONDS
+            # A kubelet that answers may still be ending the pod: a stuck unmount takes minutes, so
+            # it gets four times as long.
+            member,
+            now,
+            LOST_SECONDS if member.node in silent else HANGING_SECONDS,
         )
     )
 
@@ -122,6 +126,8 @@ def following_generations(
     sets = of_kind(rendered, STATEFUL_SET)
     return tuple(
         number + 1
+        # At the last number the name would not fit the revision label of a StatefulSet any more (52
+        # characters, ADR 3).
         if number < GENERATION_MAX and _gives_way(content, observed)
         else number
         for content, number in zip(sets, numbers, strict=True)
@@ -137,6 +143,7 @@ def _gives_way(rendered: KubernetesObject, observed: Observed) -> bool:
     """
     name = rendered["metadata"]["name"]
     live = observed.objects.get((STATEFUL_SET, name))
+    # With a pod left, the next generation would meet it on the GPUs of its own place.
     if live is None or live["spec"].get("replicas") != 0 or observed.members_of(name):
         return False
     ours = controller_uid(live) == controller_uid(rendered)
@@ -162,6 +169,8 @@ def former_generations(
     return frozenset(
         name
         for name, uid in earlier.items()
+        # Pods without a StatefulSet of ours count as well while they can end: they hold GPUs that
+        # the next group needs.
         if uid == owner_uid
         or not all(overdue(member, now) for member in observed.members_of(name))
     )
@@ -182,6 +191,8 @@ def _generation(
     )
     current = generation_name(root, latest)
     left = observed.members_of(current)
+    # All of them: one pod that ends by itself is waited for, and a group never has pods of two
+    # generations without need.
     stuck = bool(left) and all(
         member.deleting and member.node in lost for member in left
     )
@@ -190,6 +201,8 @@ def _generation(
     moves = (
         stuck
         and stopped
+        # Moved first: a next generation that is planned on the lost node would hang there as the
+        # last one does.
         and not set(nodes).intersection(lost)
         and latest < GENERATION_MAX
     )
@@ -217,6 +230,7 @@ def finds_no_place(group: Group, now: datetime) -> bool:
         for member in group.members
         if member.unschedulable_since
     ]
+    # A group that has been up had its place: pods that are missing then are those of a restart.
     first_start = group.remembered.stopped_at is None and not group.remembered.members
     if group.short_since and first_start and len(group.members) < group.size:
         waiting.append(group.short_since)

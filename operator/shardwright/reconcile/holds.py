@@ -58,6 +58,8 @@ def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
     for group in groups:
         late, incident = group.late(now), group.remembered.incident
         spent = incident is not None and incident.spent(group.rules.restart)
+        # More than one failure is needed here, other than to hold: a change that is given up is not
+        # tried again by itself (ADR 25).
         if _speaks_against(group, now) and (
             late or spent or _starts_failed(group) >= FAILED_STARTS
         ):
@@ -98,7 +100,12 @@ def _held(group: Group, hold: Wait | None) -> Group:
     if hold is None or group.live is None:
         return group
     stands = replace(
-        group, rendered=as_it_stands(group.live, group.size), as_it_is=True, hold=hold
+        # As it stands: the same mechanism that keeps groups alive while a spec is invalid (ADR 19),
+        # so a held group restarts with its own template.
+        group,
+        rendered=as_it_stands(group.live, group.size),
+        as_it_is=True,
+        hold=hold,
     )
     return (
         # Both are facts of the nodes that it is planned on by now, not of those where it stands.
@@ -112,6 +119,8 @@ def _is_rejected(groups: Sequence[Group]) -> bool:
     """Return whether a group that is gone did not come up with the wanted state, and none has come
     up with it since.
     """
+    # The plan of record says so: the group itself is gone, and nothing else remembers what it did
+    # not come up with.
     rejected = any(group.rules.rejected for group in groups)
     return rejected and not any(
         group.live and group.complete and not _would_change(group) for group in groups
@@ -132,6 +141,7 @@ def _speaks_against(group: Group, now: datetime) -> bool:
 
     What a lost node, an eviction or the scheduler does to it says nothing of the template.
     """
+    # A group that still has its former pods cannot tell anything of the wanted ones.
     if (
         group.live is None
         or _would_change(group)
@@ -186,6 +196,8 @@ def _would_change(group: Group) -> bool:
         Why.ROLLOUT,
     }:
         return False
+    # A group that a failure took to zero starts with the present template: without this each fault
+    # of a node would spread a bad image (ADR 19).
     return not group.template_waits and template_hash(group.live) != template_hash(
         group.rendered
     )
@@ -195,6 +207,7 @@ def _can_stay(group: Group, now: datetime) -> bool:
     """Return whether a group can live on where it is: not where it has lost its place and is
     planned elsewhere by now.
     """
+    # Kept as it was, a group whose node is gone would wait for that node for ever.
     if group.complete or not _is_planned_elsewhere(group):
         return True
     incident = group.remembered.incident

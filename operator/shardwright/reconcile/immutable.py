@@ -61,6 +61,7 @@ def made_anew(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, 
     :func:`as_it_can_be`.
     """
     asked = asked_by(live)
+    # Asked the same: a release that renders such a field otherwise must restart nothing (ADR 15).
     if asked and asked == asked_by(rendered):
         return ()
     return (*_differing(rendered, live), *_queued(rendered, live))
@@ -111,6 +112,7 @@ def _fixed(
     """
     new = list(wanted.get(name) or ())
     old = list(there.get(name) or ())
+    # Kueue compares containers by position, so none can be added, left out or moved.
     if [one["name"] for one in new] != [one["name"] for one in old]:
         return old
     return [
@@ -125,6 +127,8 @@ def is_in_the_way(
 ) -> bool:
     """Return whether these fields of an object beside the pods cannot be set right in it."""
     if rendered["kind"] == "ConfigMap":
+        # Of an immutable ConfigMap the API server takes changed labels and annotations, but no
+        # data.
         return bool(live.get("immutable")) and any(
             _is_under(path, "data") for path in fields
         )
@@ -146,6 +150,7 @@ def _differing(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str,
         for name in OF_A_SET
         if name in wanted
         and name != CLAIMS
+        # As drift compares: the server's own defaults in these fields are no difference.
         and drifted_fields(wanted[name], there.get(name))
     )
     claims = () if tuple(_claims(wanted)) == tuple(_claims(there)) else (CLAIMS,)
@@ -216,6 +221,7 @@ def _claims(spec: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
     for claim in spec.get(CLAIMS) or ():
         asks = claim["spec"].get("resources", {}).get("requests", {})
         yield (
+            # Only what we render of a claim: the server adds its volumeMode and its status.
             claim["metadata"]["name"],
             tuple(claim["spec"].get("accessModes") or ()),
             claim["spec"].get("storageClassName"),

@@ -88,6 +88,8 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     unfit = _unfit(seen, record, observed)
     silent = cluster.silent_nodes(observed)
     since = carried_on(seen.since, _sighted(seen, observed, unfit, silent), now)
+    # From here on no time is that of another machine: with a clock six minutes ahead a pod that had
+    # waited for a second took its group to zero (ADR 8).
     own = _by_own_clock(seen, observed, since, now).seen_from(silent)
     if record:
         own = _by_plan(own, record, seen)
@@ -98,6 +100,7 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
         rules=rules,
         standing=standing_groups(own, seen.resource.owner.uid, now, rules),
         unfit=unfit,
+        # By our own clock as well: a deletionTimestamp comes from the API server's clock.
         lost=lost_nodes(own.members, silent, now),
         leaving=(),
         recheck_at=None,
@@ -115,6 +118,8 @@ def _unfit(
         return ()
     found = unfit_nodes(record.plan, seen.cluster.nodes, seen.subject.terms)
     sought = _sought(record, base_name(seen.resource.owner.name), observed)
+    # Before its pods ask, no autoscaler knows of the node: its patience must not run out in a
+    # queue.
     asked = {node for nodes in sought.values() for node in nodes}
     return tuple(
         item
@@ -163,6 +168,7 @@ def _by_own_clock(
 def _by_plan(own: Observed, record: PlanRecord, seen: Seen) -> Observed:
     """Return the same with what groups find on their planned nodes: no room, or no node yet."""
     base, cluster = base_name(seen.resource.owner.name), seen.cluster or Cluster()
+    # None: pods are not known yet, and nobody can say what others leave.
     if cluster.free is not None:
         healthy = {
             name: node.gpus
@@ -251,6 +257,7 @@ def _occupancy(
         free=(seen.cluster or Cluster()).free or {},
         unsettled=unsettled_groups(groups, base, standing, record.plan.numbers),
         hanging=hanging_groups(roots, members, known.lost, now),
+        # A group that gave its GPUs back has no place either, although no pod of it waits any more.
         homeless=homeless_groups(roots, standing, members, now) | released,
     )
 

@@ -91,6 +91,7 @@ class Ledger:
         before = self._pods.pop(pod, None)
         if usage is not None:
             self._pods[pod] = usage
+        # Most pod events change nothing that is held, and each recount walks the places of a group.
         if before == usage:
             return frozenset()
         return self._changed((usage, 1), (before, -1))
@@ -124,6 +125,8 @@ class Ledger:
         wanted = tuple(wanted)
         if wanted == self._kept.get(owner, ()):
             return frozenset(), frozenset()
+        # Judged where it is booked: of two models that are looked at together, the one that books
+        # last finds the limit used up (ADR 13).
         if not self._within(owner, sum(item.gpus for item in wanted), most):
             return frozenset(item.group for item in wanted), frozenset()
         before = self._kept.pop(owner, ())
@@ -138,12 +141,15 @@ class Ledger:
         for item in wanted:
             by_group[item.group].append(item)
         for group, items in by_group.items():
+            # A group as a whole: half of a group serves nobody, and would keep its GPUs from
+            # others.
             needed = _by_node(items)
             if any(room[node] < gpus for node, gpus in needed.items()):
                 refused.add(group)
                 continue
             for item in items:
                 self._keep(item, item.gpus)
+                # At once: two groups of one plan may be on the same node.
                 room[item.node] -= item.gpus
             taken_in += items
         if taken_in:
@@ -158,6 +164,7 @@ class Ledger:
         present GPUs it always may.
         """
         own = self._kept_of(owner)
+        # A limit that is lowered ends nothing; Kubernetes' own quotas do not either.
         return most is None or gpus <= own or self.kept_beside(owner) + gpus <= most
 
     def kept_beside(self, owner: OwnerKey) -> int:
@@ -217,6 +224,7 @@ class Ledger:
         found: dict[OwnerKey, Counter[str]] = {}
         for (owner, _), places in self._places.items():
             if not places.keys().isdisjoint(nodes) and owner not in found:
+                # With former generations: whoever deletes the model gets these GPUs, too.
                 found[owner] = self._own(owner, beside=None, vacated=True)
         return found
 
@@ -229,6 +237,8 @@ class Ledger:
             for node, place in self._places[owner, root].items():
                 if beside is not None:
                     own[node] += (
+                        # The group itself stays where it is, so only what is kept for its second
+                        # place is its own to use.
                         max(0, place.kept - place.bound(latest))
                         if root == beside
                         else 0
@@ -250,6 +260,8 @@ class Ledger:
         """
         own = self._own(owner, beside=None, vacated=True)
         return {
+            # A node that is not known yet refuses nobody: after a start plans are booked before all
+            # nodes are read.
             node: gpus_of.get(node, inf) - self._total(node) + own[node]
             for node in nodes
         }
@@ -281,6 +293,8 @@ class Ledger:
         generation may be another.
         """
         group, places = (owner, root), self._places[owner, root]
+        # Taken out as a whole: another latest generation changes what is taken on each node of the
+        # group, not only on this one.
         self._count(group, -1)
         place = places.setdefault(node, _Place())
         yield place

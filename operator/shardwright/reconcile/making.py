@@ -38,6 +38,7 @@ def earlier_of(
 ) -> Earlier | None:
     """Return the pods of the revision to restore, where another release had made them."""
     former = seen.former
+    # By identity: the spec's own subject may be equal, and its pods are this release's.
     if former is None or former.subject is not subject:
         return None
     placed = _placed(seen, known, subject, record)

@@ -100,6 +100,8 @@ def read_member(pod: KubernetesObject) -> Member | None:
     labels say.
     """
     metadata = pod["metadata"]
+    # By owner reference: labels are anybody's to set, the reference is checked by the garbage
+    # collector.
     owner, labels = controlling_set(metadata), metadata.get("labels") or {}
     rank = _rank(metadata["name"].removeprefix(f"{owner.get('name')}-"))
     if not owner or rank is None:
@@ -177,6 +179,7 @@ def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
         (volume.get("configMap") or {}).get("name", "")
         for volume in pod_spec.get("volumes") or ()
     }
+    # Sorted: members are compared from look to look, and a set has no order.
     return tuple(sorted(mounted - {""}))
 
 
@@ -281,6 +284,7 @@ def _time(stamp: str | None) -> datetime | None:
 
 
 def _taken_by(pod: KubernetesObject) -> str:
+    # Kubernetes' own word goes first; Kueue sets TerminationTarget beside it or alone.
     for kind in (
         "DisruptionTarget",
         "TerminationTarget",
@@ -300,6 +304,8 @@ def _failure(pod: KubernetesObject, rank: int) -> Failure | None:
     """
     status = pod.get("status", {})
     finished = status.get("phase") in FINISHED_PHASES
+    # Before its containers: those of an evicted pod have ended as well, and their exit codes say
+    # nothing of why.
     if finished and (status.get("reason") or _taken_by(pod)):
         return Failure(
             rank=rank,

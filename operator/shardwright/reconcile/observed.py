@@ -82,6 +82,7 @@ class Observed:
     def seen_from(self, silent_nodes: Collection[str]) -> "Observed":
         """Return the same with the pods of nodes that do not answer told apart."""
         members = tuple(
+            # Kept, not left out: a pod on a silent node still holds its GPUs and its name.
             replace(member, node_answers=False)
             if member.node in silent_nodes
             else member

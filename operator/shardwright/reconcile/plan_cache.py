@@ -54,6 +54,7 @@ class PlanCache:
         """
         key = _key(subject, inventory)
         known = self._reports.get(key)
+        # The nodes are chosen anew each time: those that were free then may be taken by now.
         again = _again(subject, known.outcome, inventory) if known else None
         if known is None or again is None:
             return None
@@ -65,6 +66,7 @@ class PlanCache:
         key = _key(subject, inventory)
         self._reports[key] = report
         self._reports.move_to_end(key)
+        # A namespace can ask any number of different questions, so the memory has an end.
         while len(self._reports) > REMEMBERED_MAX:
             self._reports.popitem(last=False)
 
@@ -140,6 +142,8 @@ def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
 
 
 def _room(pool: Pool, copies: int) -> Iterator[Any]:
+    # More nodes than all copies can use change no choice, so nodes that come and go there cost no
+    # new plan (ADR 6: 12 to 16 ms instead of 50 to 290 on 5,000 nodes).
     most = NODES_MAX * copies
     yield min(most, len(pool.nodes))
     yield _counted((node.free for node in pool.nodes), most)
@@ -165,6 +169,7 @@ def _domains(pool: Pool, most: int) -> tuple[tuple[FreeCounts, int], ...]:
     by_name: dict[str, list[int]] = {}
     for node in pool.nodes:
         by_name.setdefault(node.domain, []).append(node.free)
+    # All nodes of a domain are counted: a replica inside one may need each of them.
     counts = Counter(_counted(free, len(free)) for free in by_name.values())
     surpassed = {
         room: sum(

@@ -57,6 +57,8 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
         or (wanted.deploy and not record.plan.deployable)
     ):
         return PlanChoice.REPLAN
+    # A plan that was only shown keeps nothing. Deployed as it is, it once reserved 16 GPUs on a
+    # node of 8 (ADR 7).
     if wanted.deploy and not state.has_its_gpus:
         return PlanChoice.REPLAN
     if wanted.replan is Replan.ALWAYS and not wanted.deploy:
@@ -73,6 +75,8 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
         and wanted.replan is Replan.ALWAYS
     ):
         return PlanChoice.IMPROVE if state.due else PlanChoice.COMPARE
+    # Only groups that must leave move: a new number of replicas or a lost node is no reason to cut
+    # the model in another way (ADR 24).
     if not state.leaving or wanted.replan is Replan.NEVER:
         return same
     # Groups that are not wanted any more go before others move.

@@ -82,6 +82,7 @@ def believed(stored: StoredRecord | None, known: RecordEvidence) -> Believed:
     if stored.signed:
         return _signed(stored.said, known)
     strange = _strange(stored, known)
+    # What this process remembers goes before every judgement of a strange text (ADR 12).
     if strange and known.remembered:
         return _refused(known, strange)
     return _unverified(stored.said, known, strange)
@@ -97,6 +98,7 @@ def kept_version(
     else has written is not ours.
     """
     said = stored.said if stored and (stored.signed or not serial) else None
+    # What was seen signed goes first: the stored text may have been edited since.
     record = remembered or (said if isinstance(said, PlanRecord) else None)
     return kept_default(record.default_of_spec) if record else None
 
@@ -123,6 +125,7 @@ def _unverified(
     """Judge a record that no key of ours has signed, and that this process has not seen before."""
     if isinstance(said, Problem):
         return _refused(known, strange) if strange else Believed(record=said)
+    # The same as we have written: only its signature was taken away.
     if said == known.remembered:
         return Believed(record=known.remembered)
     contradiction = _contradiction(said, known)
@@ -208,6 +211,7 @@ def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
         node = known.nodes.get(name)
         if node is None:
             return f"names node {name}, which does not exist"
+        # An excluded node says nothing of its GPUs, so it contradicts nothing.
         if not isinstance(node, NodeFacts):
             continue
         if node.resource != plan.resource or node.gpus < plan.gpus_per_node:
@@ -235,6 +239,7 @@ def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
         if sought.group < len(roots)
     }
     for root, live in _stateful_sets(known).items():
+        # A group that stops is on its way to what the record says.
         if live["spec"].get("replicas") == 0 or "deletionTimestamp" in live["metadata"]:
             continue
         sought = (live["spec"]["template"]["metadata"].get("annotations") or {}).get(
@@ -301,6 +306,7 @@ def _has_devices(plan: Plan, live: KubernetesObject) -> bool:
         item.get("resources") or {}
         for item in live["spec"]["template"]["spec"]["containers"]
     ]
+    # Any container: sidecars that a webhook has injected ask for no devices.
     return any(
         _devices(item) == wanted and _claims(item) == gpu_claims.names_of(plan)
         for item in found
@@ -328,6 +334,7 @@ def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:
     """
     try:
         would_show = plan_status(record.report())
+    # Whoever edits a record can put in numbers that cannot be shown: infinite, or divided by zero.
     except (ValueError, ArithmeticError):
         return "has values that no plan has"
     if not known.serial or "layout" not in known.shown:

@@ -103,6 +103,7 @@ def departures(plan: Plan, seen: Occupancy, now: datetime) -> tuple[Departure, .
     return tuple(
         departure
         for index, nodes in enumerate(plan.groups)
+        # One reason a group: the first node that says why is the one to look at.
         if (departure := next(_reasons(index, nodes, seen, faults, full), None))
     )
 
@@ -116,6 +117,8 @@ def _reasons(
 ) -> Iterator[Departure]:
     """Yield why a group leaves nodes of its own, the worst first."""
     for node in nodes:
+        # Before the question whether it needs a place: its StatefulSet waits for that pod and never
+        # reaches zero (ADR 3).
         if node in seen.lost and index in seen.hanging:
             what = "holds pods that should be gone, and does not give them back"
             yield Departure(
@@ -136,6 +139,8 @@ def _reasons(
                 what=what,
                 back=_BACK.get(fault.fault, "repair the node"),
             )
+    # Full nodes alone move nobody: they empty by themselves, and only a group that found no place
+    # for long goes elsewhere.
     if index in seen.homeless:
         for node in nodes:
             if node in full:
@@ -149,6 +154,7 @@ def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
     """Return when the next fault will have lasted long enough for a group that needs a place, None
     if none will.
     """
+    # A running group is looked at when it needs a place; nothing needs to wake it before.
     waiting = {
         node
         for index in seen.unsettled

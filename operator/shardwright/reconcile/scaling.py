@@ -45,6 +45,8 @@ def worst_first(
         states.setdefault(generation_of(state.name)[0], []).append(state)
     moves = {item.group for item in leaving}
     worth = [
+        # The highest number goes first, as with a StatefulSet; who watches groups by their names
+        # finds the others again (ADR 3).
         (_worth(states.get(root, ()), moves=index in moves), -numbers[index])
         for index, root in enumerate(roots)
     ]
@@ -52,6 +54,7 @@ def worst_first(
 
 
 def _worth(states: Sequence[GroupState], *, moves: bool) -> Worth:
+    # Any generation: while the next one starts, the former one serves.
     if any(state.ready for state in states):
         return Worth.SERVES
     broken = moves or any(

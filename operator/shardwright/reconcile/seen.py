@@ -94,7 +94,11 @@ class Cluster:
         """
         names = {member.node for member in observed.members if member.node}
         return frozenset(
-            name for name in names if (node := self.nodes.get(name)) and not node.ready
+            # A node without a Node object is not silent: it is gone, which is another fault with
+            # another patience.
+            name
+            for name in names
+            if (node := self.nodes.get(name)) and not node.ready
         )
 
 
@@ -123,6 +127,8 @@ class Ask:
     second place for one group instead, while the first one serves.
     """
 
+    # Not compared: it is the same throughout a look, and hashing a record of 1,000 groups for each
+    # question is not.
     on: PlanRecord | None = field(compare=False)
     choice: PlanChoice = PlanChoice.KEEP
     leaving: frozenset[int] = frozenset()
@@ -267,6 +273,8 @@ class Seen:
                 if isinstance(answer, Replanned)
             ),
         )
+        # The shell goes by it: what a look works out for more than 16 groups is worked out on a
+        # thread (ADR 6).
         return max(
             there,
             wanted,

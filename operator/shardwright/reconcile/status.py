@@ -149,6 +149,7 @@ def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:
     # False sorts before True: room goes to those that are not ready.
     for index in sorted(range(len(groups)), key=lambda index: groups[index].ready):
         whole = group_status(groups[index])
+        # Bytes with escapes, as json.dumps makes them: more than the server stores, never less.
         room -= len(json.dumps(whole))
         if room < 0:
             break

@@ -47,7 +47,10 @@ def seeking(
     ):
         known = earlier.get(number)
         if known and stood.get(number) == nodes:
+            # The same number: another one would be another template, and the group would roll.
             sought.append(replace(known, group=index))
+        # Counted up, so that the template differs: a group that asks again must be made anew for
+        # it.
         elif any(map(is_to_come, nodes)):
             others = {
                 node
@@ -81,6 +84,7 @@ def _sought(
         if not set(turnout.pool.names()).isdisjoint(nodes)
     ]
     there = {name for turnout in pools for name in turnout.there}
+    # Karpenter ignores a pod whose required terms have matchFields or name a host (ADR 14).
     bare = any(turnout.pool.is_karpenters for turnout in pools)
     named = (
         ()
@@ -102,6 +106,7 @@ def following(
         rendered: The objects that it turns into: only pods that ask as they say count.
         observed: What there is.
     """
+    # Only groups that seek follow their pods: a pod elsewhere in any other group is a fault.
     asking = {item.group for item in record.sought}
     sets = dict(enumerate(of_kind(rendered, STATEFUL_SET)))
     groups = tuple(
@@ -127,6 +132,8 @@ def _bound(rendered: KubernetesObject, observed: Observed) -> Iterator[str]:
     yield from (
         m.node
         for m in members
+        # A pod that is ending leaves its node, and one that was made for an earlier request is on
+        # nodes of an earlier search.
         if m.node and (same or m.template_hash == wanted) and not m.deleting
     )
 
@@ -142,6 +149,7 @@ def _followed(nodes: tuple[str, ...], bound: Iterable[str]) -> tuple[str, ...]:
     got = tuple(bound)
     spare = sorted(
         (node for node in nodes if node not in got),
+        # Nodes that do not exist give way first; those that exist may still get their pod.
         key=lambda node: not is_to_come(node),
     )
     swapped = dict(

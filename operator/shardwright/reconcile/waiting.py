@@ -33,6 +33,8 @@ def rank_of(priority: int, created: str, key: tuple[str, str]) -> Rank:
     """Return the place in line of a model of this priority that was created at this time (RFC 3339,
     UTC).
     """
+    # created is RFC 3339 in UTC, so texts sort like times; the name decides among equals, so that a
+    # line has one order in every process.
     return -priority, created, key
 
 
@@ -76,6 +78,7 @@ class Waiting:
             return self
         return replace(
             self,
+            # A changed spec loses its claim, not its place in line.
             since=before.since,
             # Chosen once, so that it fills up (ADR 10).
             claim=before.claim
@@ -106,6 +109,8 @@ def kept_back(claimed: Claim, free: Mapping[str, int]) -> dict[str, int]:
     return {
         node: min(gpus, free[node])
         for node, gpus in claimed.items()
+        # What is not free is held by somebody, and a claim takes nothing from a model that runs
+        # (ADR 10).
         if free.get(node, 0) > 0
     }
 
@@ -131,6 +136,8 @@ def holds(claim: Claim, rooms: Mapping[str, Room]) -> bool:
     return (
         bool(claim)
         and possible
+        # When all of it is free and the model is still not placed, it waits for something that is
+        # not in its claim: that one is of no use.
         and any(rooms[node].free < gpus for node, gpus in claim.items())
     )
 
@@ -146,6 +153,8 @@ def choose(
     """
     nearest = sorted(
         (room for room in rooms if room.gpus > 0),
+        # Nodes that need least to become free, so that a claim is soon full; by name among equals,
+        # so that it does not wander.
         key=lambda room: (room.gpus - room.free, room.node),
     )
     if fit(nearest) is None:

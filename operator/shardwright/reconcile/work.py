@@ -87,6 +87,8 @@ class MakePlan:
 
     def answer(self) -> Planned:
         """Return it."""
+        # Kept as it was made: the cache of plans needs the report before its groups were settled on
+        # nodes.
         made: list[Report] = []
 
         def planned(subject: Subject, inventory: Inventory) -> Report:

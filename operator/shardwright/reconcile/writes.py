@@ -142,6 +142,8 @@ ours.
 Aside = DryRunPod | KeepRevision | DropRevision
 """What nothing that runs depends on: where it is not taken, the model is none the worse."""
 
+# One union: the writer matches each kind, and a new kind that it does not know fails its type
+# check.
 Write = Create | CreateKey | StartJob | Apply | Patch | Delete | Aside
 
 
@@ -185,6 +187,8 @@ def kind_of(content: KubernetesObject) -> str:
     """
     group, _, version = str(content.get("apiVersion", "")).rpartition("/")
     return (
+        # PodGroup is a kind of Kubernetes, of Volcano and of Coscheduling: by kind alone they would
+        # overwrite each other.
         f"{content['kind']}.{version}.{group}" if "." in group else str(content["kind"])
     )
 
@@ -207,6 +211,7 @@ def _ends(write: Write) -> bool:
     if isinstance(write, Delete):
         return write.kind == "StatefulSet"
     if isinstance(write, Patch):
+        # None leaves the number of pods as it is, so it ends nothing.
         return write.replicas == 0
     return (
         isinstance(write, Apply)
