@@ -66,6 +66,7 @@ class ApiError(Exception):
     def passes(self) -> bool:
         """Return whether the same request may succeed a little later."""
         # What is too large is as large the next time.
+        # 409 is not among them: who sent the write knows best what it means.
         return (self.code in {0, 429} and self.reason != TOO_LARGE) or self.code >= 500  # noqa: PLR2004 - status codes of HTTP
 
 
@@ -105,6 +106,7 @@ class Call:
     @property
     def urgency(self) -> Urgency:
         """Return how urgent it is unless its caller says otherwise."""
+        # What ends a group has the right of way: a flood of new models must not hold a repair up.
         if self.verb == "delete":
             return Urgency.REPAIR
         if self.resource is EVENTS or DRY_RUN[0] in self.query:

@@ -37,6 +37,8 @@ class HeldClaims:
         freed: set[str] = set()
         for key, change in changes.items():
             before, now = self._claims.pop(key, None), change.value
+            # Claims and pods are watched apart and come in any order, so a claim is booked again
+            # when its pod is known.
             self._by_pod.move(key, _pod_of(key, before), _pod_of(key, now))
             if now is not None:
                 self._claims[key] = now

@@ -78,6 +78,8 @@ def bounded(whole: KubernetesObject, size: int) -> tuple[Mapping[str, Any], str]
         field: len(json.dumps(metadata[field])) - len(json.dumps(own[field]))
         for field in own
     }
+    # Whose it is stays in any case: by its size alone a group that serves would be somebody else's
+    # (ADR 9).
     kept = {**whole, "metadata": {**metadata, **own}}
     if not is_overfull(json.dumps(kept).encode()):
         field = max(theirs, key=lambda name: theirs[name])
@@ -109,4 +111,5 @@ def _fixed(spec: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in spec.items()
         if name != "template" and len(json.dumps(value)) <= ANNOTATION_MAX_BYTES
     }
+    # The labels of the template stay: by the hash in them it is told from the rendered one.
     return {**others, "template": {"metadata": {"labels": _own(labels)}, "spec": {}}}

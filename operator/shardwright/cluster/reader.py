@@ -180,12 +180,14 @@ class Reader(threading.Thread, Generic[V]):
         """Note that an object was stored at a version, and handed over by who wrote it: it may be
         gone before it is heard of.
         """
+        # Told on the loop and read on this thread.
         with self._lock:
             self._written[key] = version
 
     def stop(self) -> None:
         """End, soon."""
         self._stopping.set()
+        # Shut down, not only told: a quiet watch waits in the socket for up to 90 s.
         if stream := self._stream:
             stream.end()
 
@@ -193,6 +195,8 @@ class Reader(threading.Thread, Generic[V]):
         """Read until stopped."""
         while not self._stopping.is_set():
             try:
+                # Asked first, as a refused LIST every half a minute would stand in the audit log of
+                # each cluster without the kind.
                 if self._source.optional and (self._failures or not self._version):
                     check_may(self._client, self._source.objects, self._timing.silence)
                 if not self._version or monotonic() >= self._list_due:
@@ -217,12 +221,14 @@ class Reader(threading.Thread, Generic[V]):
             # Of the first page: what changes while the others are read is in the watch from there.
             version = version or str(metadata.get("resourceVersion") or "")
             cursor = str(metadata.get("continue") or "")
+            # A list without a version cannot be watched from, so it is none.
             if not version:
                 raise ReadError(
                     Trouble.BROKEN, f"the answer to LIST {self.name} is no list"
                 )
             if not cursor:
                 break
+        # After the last page: the difference to half a LIST would say that the other half is gone.
         self._take_over(found, version)
 
     def _page(self, cursor: str, found: dict[Key, Change[V]]) -> Mapping[str, Any]:
@@ -233,6 +239,7 @@ class Reader(threading.Thread, Generic[V]):
             try:
                 for item in document.items():
                     key, change = self._projected(item)
+                    # What is of no interest is not kept at all: of 20,000 pods most hold no GPU.
                     if change.value is not None:
                         found[key] = change
             except BrokenError as error:
@@ -251,6 +258,7 @@ class Reader(threading.Thread, Generic[V]):
             # By identity, as _projected hands back the known value where nothing has changed.
             if self._known.get(key) is not change.value
         }
+        # No ghosts: what was deleted while a watch was broken, no event will ever tell (ADR 9).
         changes |= {
             key: Change(None, number)
             for key in (self._known.keys() | self._heard(number)) - found.keys()
@@ -259,6 +267,7 @@ class Reader(threading.Thread, Generic[V]):
         self._version = version
         self._list_due = monotonic() + _spread(self._timing.relist)
         self.counts.lists += 1
+        # Also without a change: it says that this LIST is complete, for which the caches wait.
         self._deliver(changes, True)
         self._health = replace(self._health, synced=True, served=True)
 
@@ -281,7 +290,10 @@ class Reader(threading.Thread, Generic[V]):
         """Take over events until the stream ends."""
         query = (
             ("watch", "true"),
+            # Bookmarks keep the version young where nothing changes. They are also how a dead
+            # connection shows.
             ("allowWatchBookmarks", "true"),
+            # Spread, so that the watches of a dozen kinds do not end together.
             ("timeoutSeconds", str(max(1, round(_spread(self._timing.watch))))),
             ("resourceVersion", self._version),
         )
@@ -361,6 +373,8 @@ class Reader(threading.Thread, Generic[V]):
                 content, gone=kind == "DELETED", before=changes
             )
         known = changes[key].value if key in changes else self._known.get(key)
+        # By identity, as _projected hands back the known value: an event that changes nothing never
+        # leaves the thread.
         if change.value is not known:
             changes[key] = change
 
@@ -408,9 +422,12 @@ class Reader(threading.Thread, Generic[V]):
                 log.exception(
                     "%s %s cannot be read: a fault of ours", self.name, "/".join(key)
                 )
+            # A fault of ours concerns this object alone: the next one of the LIST is read.
             value = self._source.stand_in(key)
         changed = (before or {}).get(key)
         known = changed.value if changed else self._known.get(key)
+        # The known one where they are equal: its texts are shared, and the new one is forgotten at
+        # once.
         return key, Change(known if known == value else value, version)
 
     def _is_news(self, key: Key) -> bool:
@@ -477,6 +494,8 @@ class Reader(threading.Thread, Generic[V]):
         if error.trouble is Trouble.EXPIRED or (
             error.trouble in DOUBTFUL and self._failures > 1
         ):
+            # Doubtful the second time: after a restore of etcd the API server may not know the
+            # version, and says so in many ways.
             self._version = ""
         if self._source.optional and error.trouble in {
             Trouble.NOT_SERVED,
@@ -495,6 +514,7 @@ class Reader(threading.Thread, Generic[V]):
             self._deliver({}, True)
             self._health = replace(self._health, synced=True)
         self.counts.failures += 1
+        # Not sleep: an end must not wait for the longest pause.
         self._stopping.wait(self._pause())
 
     def _pause(self) -> float:
@@ -506,6 +526,7 @@ class Reader(threading.Thread, Generic[V]):
         )
 
     def _show(self, error: ReadError) -> None:
+        # Said once: it is tried again every half a minute, for as long as the trouble lasts.
         if self._health.trouble is not error.trouble:
             log.warning(
                 "cannot read %s (%s), trying again and again: %s",

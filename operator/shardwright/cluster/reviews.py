@@ -41,6 +41,7 @@ def may_read(client: Client, token: str, path: str, seconds: float) -> TokenVerd
         ApiError: the API server did not say.
     """
     until = monotonic() + seconds
+    # Who it is first: a SubjectAccessReview believes any name that it is given.
     who = who_brings(client, token, AUDIENCE, seconds)
     if who is None:
         return TokenVerdict.UNKNOWN
@@ -72,6 +73,7 @@ def who_brings(
         {"token": token, "audiences": [audience]},
         monotonic() + seconds,
     )
+    # The audience is checked here, too: an API server without audiences answers for its own.
     if said.get("authenticated") is not True or audience not in (
         said.get("audiences") or ()
     ):
@@ -124,4 +126,5 @@ def _asked(
     call = Call(
         verb="create", resource=resource, path=resource.path(), method="POST", body=body
     )
+    # One time for both questions: the scraper waits for no longer than its own timeout.
     return client.ask(call, until - monotonic()).get("status") or {}

@@ -72,6 +72,7 @@ class Schedulers:
             ApiError: the API server did not answer; that says nothing of the cluster.
         """
         place = namespace if self._namespaces else None
+        # Rights are asked for where the model is, and looks side by side ask once.
         async with self._asking:
             if self._clock() - self._asked_at >= PROBE_SECONDS:
                 apis = await self._apis()
@@ -100,6 +101,8 @@ class Schedulers:
     ) -> str:
         """Return the best version of its API that is served, empty if none is."""
         for api in integration.apis:
+            # A group may be served without the kind: Kubernetes serves scheduling.k8s.io for
+            # PriorityClasses anyway.
             if api in apis and await self._has(api, integration.plural):
                 return api
         return ""
@@ -148,6 +151,8 @@ class Schedulers:
                 Call(verb="get", resource=DISCOVERY, path=path, method="GET")
             )
         except ApiError as error:
+            # 404 alone says that it is not served: on any other error nothing is concluded from
+            # silence.
             if error.code != NOT_FOUND:
                 raise
             return None

@@ -124,6 +124,7 @@ def project_node(
     Its labels share their texts with those of all other nodes.
     """
     metadata = node["metadata"]
+    # Interned: thousands of nodes have the same labels, and pods repeat the names of nodes.
     metadata["name"] = _shared(metadata["name"])
     if isinstance(labels := metadata.get("labels"), dict):
         metadata["labels"] = {
@@ -146,6 +147,7 @@ def project_pod(pod: dict[str, Any]) -> PodFacts | None:
     if not model:
         return PodFacts(usage=usage) if usage else None
     owner = controller(pod)
+    # By group, too: another group may have a kind of this name.
     if owner.get("kind") != "StatefulSet" or _group(owner) != "apps":
         return PodFacts(usage=usage, model=model)
     set_uid = _shared(owner["uid"])
@@ -180,6 +182,8 @@ def project_child(resource: Resource, content: KubernetesObject) -> Child:
     )
     if is_overfull(body):
         found, excess = bounded(whole, len(body))
+        # Digest and copy are of what is kept: else each change in a foreign field of a filled
+        # object would be news.
         body = plain(found)
     return Child(
         kind=kind,
@@ -282,6 +286,8 @@ def _child(resource: Resource, *, optional: bool = False) -> Source[Child]:
 def _unreadable_node(key: Key) -> NodeExclusion:
     return NodeExclusion(
         node=key[1],
+        # Excluded, not absent: a node that is away and one that cannot be read are two faults, with
+        # two ways out.
         problem=implausible(
             "the Node object", "must be readable; the operator's log says more"
         ),

@@ -133,6 +133,8 @@ class Store:
 
     def follow(self, model: Key) -> None:
         """Count the changes of a model from now on."""
+        # Only models that there are: pods with a label of none would grow the counts without an
+        # end.
         self._versions.setdefault(model, 0)
 
     def unfollow(self, model: Key) -> None:
@@ -200,9 +202,12 @@ class Store:
                 del self._nodes[name]
                 continue
             self._nodes[name] = node
+        # One number for all: a look compares it, and need not compare thousands of nodes.
         self.node_version += bool(changed)
         freed = self._bind_pods_on(changed)
         usable = {name for name, node in changed.items() if isinstance(node, NodeFacts)}
+        # A node that can be planned on is room as well: those that wait are woken as by GPUs that
+        # come free.
         return Concern(nodes=frozenset(changed), freed=freed | usable)
 
     def _bind_pods_on(self, nodes: Iterable[str]) -> frozenset[str]:
@@ -235,6 +240,7 @@ class Store:
                 for model in self._models_of(key[0], facts)
             }
             models |= concerned
+            # What is worse is urgent: a look at a broken group goes before all others.
             if (
                 before
                 and before.member
@@ -263,6 +269,8 @@ class Store:
             key = (kind, namespace, name)
             before = self._children.get(key)
             now = change.value
+            # What we wrote is taken over from the answer (wrote): an event from before it would put
+            # the past back.
             if before and _is_older(change.version, before.version):
                 continue
             self._put_child(key, before, now)
@@ -345,6 +353,8 @@ class Store:
         if expect := self._expecting.get((kind, None)) or self._expecting.get(
             (kind, key[0])
         ):
+            # The reader must know of it: somebody may delete the object before its event comes, and
+            # no LIST would miss it.
             expect(key, _number(metadata["resourceVersion"]))
 
     def tell_writes(
@@ -384,9 +394,11 @@ class Store:
         usage = next(held, None)
         if now is None or usage is None:
             return None
+        # Not by its label: whoever may create pods could book GPUs on another model.
         if controlling := self._controlling(key[0], now):
             return replace(usage, owner=_model(controlling), group=controlling.name)
         known = self._ledger.bound(key)
+        # Pods outlive a deleted StatefulSet by their grace, and hold their GPUs until then.
         if known and known.owner and before and before.set_uid == now.set_uid:
             return replace(usage, owner=known.owner, group=known.group)
         return replace(usage, owner=None, group="")
@@ -431,6 +443,7 @@ class Store:
             _owner_of(key[1], now),
         )
         if key[0] == STATEFUL_SET and before:
+            # By uid: a StatefulSet that was made again under its name has other pods.
             del self._sets[before.namespace, before.uid]
         if now is None:
             self._children.pop(key, None)

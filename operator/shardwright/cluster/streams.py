@@ -75,6 +75,7 @@ def open_stream(
         response = client.open(call, silence_seconds).response
     except (ApiError, OSError) as error:  # the token's file may be out of reach
         raise ReadError(Trouble.UNREACHABLE, str(error)) from error
+    # Closed, not given back: an answer that was not read to its end cannot be followed by another.
     with closing(response):
         if response.status != OK:
             raise _refused(*_refusal(response))
@@ -88,6 +89,7 @@ def check_may(client: Client, objects: Collection, seconds: float) -> None:
         ReadError: they are not, or there is no answer.
     """
     try:
+        # Every authenticated user may ask this by default, so no denial stands in an audit log.
         allowed = may_now(client, objects.resource, "list", seconds, objects.namespace)
     except ApiError as error:
         raise (
@@ -179,6 +181,7 @@ def _refusal(response: Any) -> tuple[int, str]:
         RecursionError,
         urllib3.exceptions.HTTPError,
     ):
+        # Not the API server's: a proxy's 404 must not say that the kind is gone from the cluster.
         return (
             0,
             f"{response.status} {response.reason or ''}, in words that are no API server's",

@@ -67,6 +67,7 @@ class Gate:
         """
         left = deadline - self._clock()
         if left <= 0:
+            # At once: who has no time left must not stand in line before those who have.
             raise TimeoutError
         waiter = asyncio.get_running_loop().create_future()
         self._waiting[urgency].setdefault(namespace, deque()).append(waiter)
@@ -123,6 +124,7 @@ class Gate:
         )
 
     def _next(self) -> asyncio.Future[None] | None:
+        # Enum order is the order of urgency, so the most urgent line is asked first.
         for urgency, line in self._waiting.items():
             for namespace in [
                 name
@@ -137,6 +139,8 @@ class Gate:
                     waiters.popleft()
                 if self._has_room(urgency, namespace):
                     waiter = waiters.popleft()
+                    # In turn: a namespace with a thousand requests gets one before the next
+                    # namespace gets its own.
                     line.move_to_end(namespace)
                     if not waiters:
                         del line[namespace]
@@ -148,5 +152,6 @@ class Gate:
         share = self._at_once // SHARE
         repairs = urgency is Urgency.REPAIR
         of_all = self._at_once - (0 if repairs else share)
+        # One fewer than its share: of the namespace, too, a place is left for a repair.
         of_one = max(1, share - (0 if repairs else 1))
         return self._running.total() < of_all and self._running[namespace] < of_one

@@ -60,6 +60,8 @@ def open_connection(connection: Connection) -> UserAccess:
         config.ConfigException,
         OSError,
         yaml.YAMLError,
+        # The library does not check the form of a kubeconfig; these are what it raises on a wrong
+        # one.
         KeyError,
         TypeError,
         AttributeError,
@@ -103,6 +105,7 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
         return {}
     merged = _merged(paths)
     name = connection.context or merged.safe_get("current-context")
+    # --server alone is enough, as with kubectl.
     if not name and not connection.cluster:
         if connection.server:
             return {}

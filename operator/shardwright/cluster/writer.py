@@ -121,6 +121,7 @@ class Writer:
         Raises:
             NotLeadingError: another operator leads.
         """
+        # One time for all: a webhook that hangs would take its 10 s of each write.
         client = self._client.until(self._clock() + CARRY_OUT_SECONDS)
         written: list[Write] = []
         refused: list[Refusal] = []
@@ -136,6 +137,7 @@ class Writer:
                     client.at(Urgency.REPAIR) if ended_groups([write]) else client,
                     write,
                 )
+            # Not a refusal of this write: nothing more may be written at all.
             except NotLeadingError:
                 raise
             except ApiError as error:
@@ -189,7 +191,11 @@ class Writer:
             )
 
         await self._keeping_all(
-            client, send, content, try_first=content["kind"] == STATEFUL_SET
+            # Only what starts pods is tried; all else is compared with what has been stored.
+            client,
+            send,
+            content,
+            try_first=content["kind"] == STATEFUL_SET,
         )
 
     async def _apply(self, client: Client, write: Apply) -> None:
@@ -199,6 +205,8 @@ class Writer:
         metadata = {**write.content["metadata"], "uid": write.uid}
         resource = BY_KIND[kind_of(write.content)]
         path = resource.path(metadata["namespace"], metadata["name"])
+        # Fields of our POST belong to an Update of ours; an apply that leaves one out would not
+        # remove it.
         live = await _owned_by_apply(client, resource, path, metadata)
         content = {**write.content, "metadata": metadata}
 
@@ -211,6 +219,7 @@ class Writer:
             client,
             send,
             content,
+            # A write of the same template brings no other pods, so it need not be tried.
             try_first=template_hash(live) != template_hash(content),
         )
 
@@ -230,6 +239,7 @@ class Writer:
             await _try_pod(client, content)
             self._note_well(shape)
         stored = await send(dry_run=False)
+        # Checked again: a gate may have been turned off since the trial.
         _check(content, stored)
         self._on_stored(
             {"apiVersion": content["apiVersion"], "kind": content["kind"], **stored}
@@ -307,6 +317,8 @@ def _refusal(write: Write, error: ApiError) -> Refusal:
 
 
 async def _patch(client: Client, write: Patch) -> dict[str, Any]:
+    # The uid in a merge patch is a precondition: of another object of this name it would be a
+    # change, which is refused.
     metadata = {"uid": write.uid, "annotations": dict(write.annotations)}
     spec = {} if write.replicas is None else {"spec": {"replicas": write.replicas}}
     path = STATEFUL_SETS.path(write.namespace, write.name)
@@ -333,6 +345,8 @@ async def _create_key(client: Client, write: CreateKey) -> None:
             return
         if (name := written_name(write)) not in str(error):
             raise
+        # Whoever knew the name before the Secret exists could make it first (ADR 18), and refusals
+        # end in the status.
         said = str(error).replace(name, HIDDEN_NAME)
         raise ApiError(
             error.code, error.reason, said, error.retry_after_seconds
@@ -352,7 +366,12 @@ async def _create_named(
 
 async def _drop_revision(client: Client, write: DropRevision) -> None:
     found = await client.get(
-        CONTROLLER_REVISIONS, write.namespace, write.name, metadata_only=True
+        # Read first: the name alone does not say whose it is, and its content is not needed for
+        # that.
+        CONTROLLER_REVISIONS,
+        write.namespace,
+        write.name,
+        metadata_only=True,
     )
     if found and controller_uid(found) == write.owner_uid:
         await client.delete(
@@ -386,6 +405,8 @@ async def _try_pod(client: Client, content: KubernetesObject) -> None:
             PODS, content["metadata"]["namespace"], pod_of(content), dry_run=True
         )
     except ApiError as error:
+        # Pod Security judges pods, not StatefulSets: the latter would be taken, and no pod ever
+        # come.
         if forbids_pods(str(error)):
             raise RefusedError(pod_security_forbids(content, str(error))) from error
 

@@ -189,8 +189,6 @@ def _create(group: Group) -> GroupStep:
         return GroupStep(
             state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS))
         )
-    # A creation brings all pods at once: the group is new, so no pod of another revision is there
-    # to meet.
     intent = _intent(
         group,
         _started(
@@ -248,7 +246,6 @@ def _kept_at_zero(group: Group, incident: Incident, now: datetime) -> GroupState
     if incident.time <= now < until:
         pause = Wait(what=Awaited.PAUSE, said=until.isoformat())
         return _state(group, Situation.BACKING_OFF, pause, look_at=until)
-    # After the back-off: a dry run is asked for at each start only, not at each look.
     if group.kept_out:
         wait = Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}")
         return _state(group, Situation.BACKING_OFF, wait)
@@ -285,8 +282,6 @@ def _end(group: Group, now: datetime) -> GroupStep:
             incident=better_known(remembered.incident, group.members)
         )
     known = remembered != group.remembered
-    # With replicas: 0 once more, so that whoever scaled the group up in between does not win over
-    # the stop.
     writes = _write(group, remembered, Why.CAUSE, replicas=0) if known else ()
     state = _state(
         group,

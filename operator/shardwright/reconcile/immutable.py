@@ -112,7 +112,7 @@ def _fixed(
     """
     new = list(wanted.get(name) or ())
     old = list(there.get(name) or ())
-    # Kueue compares containers by position, so none can be added, left out or moved.
+    # Kueue fixes the list of containers, so none can be added or left out.
     if [one["name"] for one in new] != [one["name"] for one in old]:
         return old
     return [

@@ -260,8 +260,6 @@ class Ledger:
         """
         own = self._own(owner, beside=None, vacated=True)
         return {
-            # A node that is not known yet refuses nobody: after a start plans are booked before all
-            # nodes are read.
             node: gpus_of.get(node, inf) - self._total(node) + own[node]
             for node in nodes
         }

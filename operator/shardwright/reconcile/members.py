@@ -100,8 +100,6 @@ def read_member(pod: KubernetesObject) -> Member | None:
     labels say.
     """
     metadata = pod["metadata"]
-    # By owner reference: labels are anybody's to set, the reference is checked by the garbage
-    # collector.
     owner, labels = controlling_set(metadata), metadata.get("labels") or {}
     rank = _rank(metadata["name"].removeprefix(f"{owner.get('name')}-"))
     if not owner or rank is None:
@@ -284,7 +282,7 @@ def _time(stamp: str | None) -> datetime | None:
 
 
 def _taken_by(pod: KubernetesObject) -> str:
-    # Kubernetes' own word goes first; Kueue sets TerminationTarget beside it or alone.
+    # Kubernetes' own condition goes first; the other one is Kueue's.
     for kind in (
         "DisruptionTarget",
         "TerminationTarget",

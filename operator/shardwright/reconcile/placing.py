@@ -228,8 +228,6 @@ def _ask(seen: Seen, known: Known, subject: Subject, choice: PlanChoice) -> Ask:
         return _restoring(seen, known, seen.former.plan)
     leaving = (
         frozenset(item.group for item in known.leaving)
-        # Only then: a question that names groups would not equal the same question without, and be
-        # asked again.
         if choice is PlanChoice.REHOUSE
         else frozenset[int]()
     )
@@ -276,8 +274,7 @@ def _restoring(seen: Seen, known: Known, plan: Plan | None) -> Ask:
         if item
     ]
     held = tuple(
-        # Groups stay where their StatefulSets stand, as far as the plan can run there (ADR 25): no
-        # group loads its weights anew for a place that is as good.
+        # Groups stay where their StatefulSets stand, as far as the plan can run there (ADR 25).
         replace(item, nodes=_in_order(item, said))
         for item in _held(seen, known)
     )
@@ -421,8 +418,6 @@ def _fault(known: Known, record: PlanRecord | None) -> Problem | None:
     planned = {node for group in groups for node in group}
     lasting = (
         item.problem
-        # What passes by itself (a reboot, a cordon) is not said of a plan that stands: it would
-        # come and go in the status.
         for item in known.unfit
         if item.fault not in PASSES and item.node in planned
     )

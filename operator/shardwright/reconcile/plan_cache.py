@@ -169,7 +169,6 @@ def _domains(pool: Pool, most: int) -> tuple[tuple[FreeCounts, int], ...]:
     by_name: dict[str, list[int]] = {}
     for node in pool.nodes:
         by_name.setdefault(node.domain, []).append(node.free)
-    # All nodes of a domain are counted: a replica inside one may need each of them.
     counts = Counter(_counted(free, len(free)) for free in by_name.values())
     surpassed = {
         room: sum(

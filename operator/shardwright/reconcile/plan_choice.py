@@ -75,8 +75,6 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
         and wanted.replan is Replan.ALWAYS
     ):
         return PlanChoice.IMPROVE if state.due else PlanChoice.COMPARE
-    # Only groups that must leave move: a new number of replicas or a lost node is no reason to cut
-    # the model in another way (ADR 24).
     if not state.leaving or wanted.replan is Replan.NEVER:
         return same
     # Groups that are not wanted any more go before others move.

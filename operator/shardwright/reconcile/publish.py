@@ -289,8 +289,7 @@ def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
     from then on.
     """
     serial = max(seen.serial, record.serial if record else 0)
-    # Without a key nothing is signed, and a serial in the status would make each unsigned record
-    # look like a forgery.
+    # Without a key nothing is signed, and a serial would make the first process with a key refuse it.
     return {SERIAL: serial} if seen.keys and serial else {}
 
 

@@ -430,8 +430,6 @@ def read_quota(content: KubernetesObject) -> Quota:
     return Quota(
         name=name,
         hard=_amounts(spec.get("hard")),
-        # spec.hard, not status.hard: admission goes by the status, which follows within a moment,
-        # and a raised quota should wake us at once.
         used=_amounts(status.get("used")),
         scopes=tuple(scopes),
     )

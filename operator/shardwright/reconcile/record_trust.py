@@ -239,7 +239,6 @@ def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
         if sought.group < len(roots)
     }
     for root, live in _stateful_sets(known).items():
-        # A group that stops is on its way to what the record says.
         if live["spec"].get("replicas") == 0 or "deletionTimestamp" in live["metadata"]:
             continue
         sought = (live["spec"]["template"]["metadata"].get("annotations") or {}).get(

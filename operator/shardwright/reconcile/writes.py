@@ -142,8 +142,6 @@ ours.
 Aside = DryRunPod | KeepRevision | DropRevision
 """What nothing that runs depends on: where it is not taken, the model is none the worse."""
 
-# One union: the writer matches each kind, and a new kind that it does not know fails its type
-# check.
 Write = Create | CreateKey | StartJob | Apply | Patch | Delete | Aside
 
 
