@@ -20,6 +20,8 @@ async def contents(children: Sequence[Child]) -> list[KubernetesObject]:
     """Return the objects; many of them are decoded where that holds nobody up."""
     if len(children) <= CHILDREN_AT_ONCE:
         return _decoded(children)
+    # A model of 1,000 groups has thousands of objects: on the event loop all others would wait for
+    # them.
     return await asyncio.to_thread(_decoded, children)
 
 

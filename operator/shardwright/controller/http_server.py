@@ -64,6 +64,8 @@ class HttpReply:
                 if self.status is HTTPStatus.UNAUTHORIZED
                 else []
             ),
+            # One exchange a connection: a kept one would hold its place against probes while it is
+            # idle.
             "Connection: close",
         )
         return "\r\n".join(lines).encode() + b"\r\n\r\n"
@@ -102,6 +104,7 @@ class HttpServer:
         self._admits = admits
         # Oldest first, with the client's address.
         self._connections: dict[asyncio.StreamWriter, str] = {}
+        # Here and not on the thread: a port that is taken ends the start with its error.
         self._socket = listening_socket(port)
         self.port: int = self._socket.getsockname()[1]
         self._loop = asyncio.new_event_loop()
@@ -150,6 +153,7 @@ class HttpServer:
                 asyncio.IncompleteReadError,
                 asyncio.LimitOverrunError,
             ):
+                # Around the answer, too: whoever reads it slowly holds a place just as well.
                 async with asyncio.timeout(EXCHANGE_SECONDS):
                     await self._respond(
                         await reader.readuntil(b"\r\n\r\n"), writer, address
@@ -189,6 +193,7 @@ class HttpServer:
         await writer.drain()
 
     async def _replied(self, request: HttpRequest, address: str) -> HttpReply:
+        # Before anybody is asked who it is: a flood of other methods must cost no TokenReview.
         if request.method not in {"GET", "HEAD"}:
             return HttpReply(HTTPStatus.METHOD_NOT_ALLOWED)
         room = next(

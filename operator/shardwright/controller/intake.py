@@ -66,6 +66,7 @@ class Intake:
     def on_model(self, content: KubernetesObject, gone: bool) -> None:  # noqa: FBT001  # a fact
         """Take over an event of a ShardedModel; our own status is no news."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
+        # Of a namespace that is left to another installation nothing is known here (ADR 34).
         if key[0] in self._view.left:
             return
         before = self._view.resources.get(key)
@@ -107,12 +108,15 @@ class Intake:
         for owner in concern.models - concern.hurt:
             if key := view.models.get(owner):
                 self._add_soon(key)
+        # As urgent as a move: the node may be one that a group has to leave.
         for key in view.planned_on(concern.nodes):
             self._add(key, Priority.ROLL)
         for key in view.reading(concern.config_maps):
             self._add_changed(key)
         for key in view.barred_in(concern.allowances):
             self._add(key, Priority.WAITING)
+        # Gathered, not acted on: a model that goes frees many nodes within a second, and one round
+        # serves them all.
         view.freed |= concern.freed | view.openings(concern.nodes)
         if concern.priorities:
             self.all_again(Priority.WAITING)
@@ -124,6 +128,8 @@ class Intake:
         Of those that wait for their turn to restart as many are looked at as turns have come.
         """
         if self._view.turns_came:
+            # As many looks as turns: to look at all who wait for each turn that comes was the most
+            # of 96 requests a second.
             came, self._view.turns_came = self._view.turns_came, 0
             self._for_turns = deque(
                 key for key in self._view.waiting_for_turn() if key not in self._woken
@@ -136,6 +142,7 @@ class Intake:
             del self._woken[key]
             self._wake_for_turn()
         if self._view.freed:
+            # Those of the last round stay in line: their turn has not come yet.
             served = {*self._round, *self._view.served_by(self._view.freed)}
             self._round = deque(sorted(served, key=self._view.place_in_line))
             self._view.freed.clear()
@@ -153,6 +160,7 @@ class Intake:
         if key == self._turn:
             self._next_turn()
         woken = self._woken.pop(key, None)
+        # It did not take the turn, so the turn is still there.
         if woken and self._view.interests(key).moving <= woken.moving:
             self._wake_for_turn()
 
@@ -174,6 +182,7 @@ class Intake:
         """Wait no longer for looks at models of a namespace: its API calls may hang, which is
         nothing to the others.
         """
+        # Its whole namespace: the next one of it would hang in the same way.
         theirs = [key for key in self._round if key[0] == namespace]
         self._round = deque(key for key in self._round if key[0] != namespace)
         self._turn = None
@@ -182,6 +191,7 @@ class Intake:
 
     def all_again(self, priority: Priority) -> None:
         """Ask for looks at all models."""
+        # In one order: the queue serves namespaces in turn, whatever order they come in.
         for key in sorted(self._view.resources):
             self._add(key, priority)
 

@@ -84,6 +84,7 @@ class ModelSeries(Collector):
         self._hidden.set(len(self._left_out))
         if fits:
             return wanted
+        # Series that exist go first: one that comes and goes is of no use in a graph.
         by_rank = sorted(
             wanted,
             key=lambda series: (series not in before, series[0] is not self._first),
@@ -102,4 +103,5 @@ class ModelSeries(Collector):
                 for (which, labels), value in series.items():
                     if which is gauge:
                         family.add_metric(labels, value)
+            # One metric at a time, as the text format wants all series of one together.
             yield family

@@ -34,6 +34,7 @@ class Pace:
     ) -> None:
         self._per_second = per_second
         self._at_once = at_once
+        # A fuller bucket would have somebody wait for longer than that.
         self._fullest = at_once + longest_seconds * per_second
         self._levels: dict[str, float] = {}
         self._at = 0.0
@@ -41,6 +42,7 @@ class Pace:
     def next(self, namespace: str, now: float) -> float:
         """Return when one more may be done, which counts from then on."""
         leaked, self._at = self._per_second * (now - self._at), now
+        # Empty ones go: a namespace that asks for nothing costs no memory.
         self._levels = {
             other: level - leaked
             for other, level in self._levels.items()

@@ -42,6 +42,7 @@ def retry_pause_seconds(failures: int) -> float:
         LONGEST_RETRY_SECONDS,
         FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1)),
     )
+    # Spread, so that what failed together does not come back together.
     return pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD)  # noqa: S311  # guards nothing
 
 
@@ -159,6 +160,8 @@ class WaitingLine:
                 None,
             )
             if namespace is not None:
+                # Taken out and put in again behind the others: a dict keeps that order, which makes
+                # the turns.
                 names = namespaces.pop(namespace)
                 name = next(iter(names))
                 del names[name]
@@ -231,6 +234,7 @@ class Queue:
         before it are forgotten.
         """
         now = self._clock()
+        # A look is due already, and it will see this change, too.
         if self._closed or self._changed.get(key, 0.0) > now:
             return
         # In line already: the look to come sees this change, too, so it costs its namespace
@@ -261,6 +265,7 @@ class Queue:
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
         pause = max(retry_pause_seconds(failures), least_seconds)
         asked = self._asked.get(key)
+        # The failure was that of an earlier form of the resource.
         if asked and asked.fresh:
             return 0.0
         urgent = min(
@@ -293,12 +298,14 @@ class Queue:
         """
         if self._closed or len(self._working) >= self.workers:
             return None
+        # Here and not only by the alarm: a worker that is free takes what has become due at once.
         self._keep_appointments()
         key = self._line.take(self._may_work)
         if key is None:
             return None
         asked = self._asked.pop(key)
         self._appointments.pop(key, None)
+        # This look sees the last of the changes, so none is due any more.
         self._changed.pop(key, None)
         self._working[key] = _Work(asked.priority, self._clock())
         self._count(key[0], asked.priority, 1)
@@ -310,6 +317,8 @@ class Queue:
         """Give a key back."""
         self._count(key[0], self._working.pop(key).priority, -1)
         if asked := self._asked.get(key):
+            # What was asked for while it was worked on had to wait: no key is worked on twice at
+            # once.
             self._line.put(key, asked.priority)
         self._wake()  # one more worker is free: a namespace that held its share may take it
 
@@ -325,6 +334,8 @@ class Queue:
 
     def close(self) -> None:
         """Hand out no more keys: workers that ask for one wait for ever."""
+        # Nothing is cancelled by it: looks in flight end, and their workers then wait until the
+        # process ends.
         self._closed = True
 
     def load(self) -> QueueLoad:
@@ -373,6 +384,7 @@ class Queue:
         asked = self._asked.get(key)
         if asked:
             asked.fresh |= fresh
+            # A key keeps its place in line: being asked for again must not put it behind others.
             if asked.priority <= priority:
                 return
             if key not in self._working:
@@ -413,9 +425,11 @@ class Queue:
         while self._calendar and self._calendar[0][0] <= now:
             _, number, key = heapq.heappop(self._calendar)
             appointment = self._appointments.get(key)
+            # Another appointment has taken its place; its own entry comes later.
             if appointment is None or appointment.number != number:
                 continue
             del self._appointments[key]
+            # The pause may have begun after this appointment was made.
             until = self._pauses.get(key, 0.0)
             if appointment.priority is not Priority.BROKEN:
                 until = max(until, self._changed.get(key, 0.0))

@@ -110,9 +110,12 @@ class Reconciler:
             ApiError: the API server could not be read; the look is to be repeated after a pause.
         """
         live = self._view.resources.get(key)
+        # Nothing is deleted here: owner references and the garbage collector do that (ADR 1).
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._forget(key)
             return None
+        # The mark is taken before anything is read, so a change in the midst of the look is seen by
+        # the next.
         mark, note, now = self._mark(key, live), self._notes.of(key), self._clock.now()
         # Nothing has changed that matters to it: most looks that a resync asks for end here.
         if note.at_rest(mark, now):
@@ -121,8 +124,11 @@ class Reconciler:
             with self._way.looking(priority):
                 seen = await self._parts.reading.read(key, live, note, now)
                 published, done = await self._advance(key, live, seen, priority)
+        # Nothing was written on what has changed, so the look is only repeated.
         except ChangedError:
             return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
+        # Before the status: the GPUs must be kept also where the API server does not take the
+        # status.
         self._take_over(key, live["metadata"]["uid"], published)
         again_at = await self._publish(key, live, published, done)
         return self._next_look(key, mark, done, again_at, _priority(published))
@@ -139,6 +145,8 @@ class Reconciler:
             again = self._after_refusal(key, refused, again_at, priority)
             raise NotAllTakenError(refused.code, refused.reason, refused.message, again)
         self._notes.taken(key)
+        # No mark is noted: our own writes are no events to us, and what follows from them is still
+        # to be done.
         if done.changed:
             return Again(seconds=WRITTEN_SECONDS, priority=priority)
         # What has changed since it began is still to be looked at.
@@ -154,6 +162,7 @@ class Reconciler:
         live = self._view.resources.get(key)
         if live is None:
             return
+        # Only the class of the fault: its message may quote a Secret.
         raised = fault.raised if isinstance(fault, WorkError) else type(fault).__name__
         published = undetermined(
             resource_of(live), internal_error(raised), self._clock.now()
@@ -221,6 +230,7 @@ class Reconciler:
         """
         done = Outcome()
         while True:
+            # Before each step: a broken group's look must not wait for a step of every other look.
             await self._way.step(priority)
             step = await _aside(seen.groups, advance, seen, self._clock.now())
             if more := await self._know_more(key, live, seen, step, priority):
@@ -255,6 +265,7 @@ class Reconciler:
     async def _carry_out(self, key: Key, seen: Seen, step: Step) -> Outcome:
         """Take what a step needs of what others need, too, and write."""
         if step.published and seen.cluster:
+            # Before the writes: two looks at once must not take the same turn or the same GPUs.
             self._take_turns(key, step.published, seen.cluster)
             self._take_gpus(key, step.published, seen.cluster)
             self._view.promise(key, step.published.pods)
@@ -274,6 +285,7 @@ class Reconciler:
             published.moving > before.moving,
         )
         if turn_is_gone(left, counted_on, goes_down=goes_down):
+            # Another look was faster: this one is repeated, and then waits for its turn.
             raise ChangedError
         self._view.note(key, replace(before, moving=published.moving))
 
@@ -283,11 +295,14 @@ class Reconciler:
         """
         kept = published.newly_kept(cluster)
         if kept and not self._view.keep(key, kept, cluster.limits.gpus):
+            # Some groups may have been taken in: a plan that has only a part of its GPUs runs
+            # nowhere.
             self._view.keep(key, None)
             raise ChangedError
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
         """Ask the planner; before groups leave their nodes those are read afresh."""
+        # A cache that lags must move no group (ADR 6).
         if ask.vacated and await self._parts.reading.certain_nodes(ask.vacated):
             raise ChangedError
         # What comes free meanwhile counts.
@@ -325,6 +340,7 @@ class Reconciler:
         groups, show = len(published.found.groups), self._parts.metrics.show
         # Who has read the status finds the series.
         await _aside(groups, show, key, published.found, published.report)
+        # Before the events: whoever follows an event finds the status that it is about.
         due = await self._write_status(key, live, published.status, now)
         for event in published.events:
             await self._parts.recorder.record(live, event)
@@ -344,6 +360,7 @@ class Reconciler:
         if status == (live.get("status") or {}):
             return None
         gist = gist_of(status)
+        # A probe or a label that flaps would write the same two statuses in turn, every second.
         due = write_at(self._notes.of(key).said, gist, now)
         if due > now:
             return due
@@ -391,6 +408,7 @@ class Reconciler:
         event does.
         """
         if content["kind"] == "ConfigMap":
+            # Whole, as the store has versions of ConfigMaps alone: the next look need not read it.
             self._parts.reading.config_maps.put(content)
         self._view.store.wrote(content)
 
@@ -435,6 +453,7 @@ def _interests(
         starting=published.starting,
         broken=published.failing,
     )
+    # Otherwise a look that could read nothing would wake nobody when its nodes change.
     if not published.known:
         return now
     groups = published.kept.record.plan.groups if published.kept else ()

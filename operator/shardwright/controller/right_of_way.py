@@ -39,6 +39,8 @@ class RightOfWay:
         self._urgent = 0
         self._clear = asyncio.Event()
         self._clear.set()
+        # One at a time: asyncio serves whoever is ready in turn, so a dozen looks would take a
+        # dozen steps in a row.
         self._one = asyncio.Lock()
         self._theirs_until = float("-inf")
 
@@ -54,6 +56,7 @@ class RightOfWay:
     @contextmanager
     def letting_on(self, priority: Priority) -> Iterator[None]:
         """Let the others on in this block of a look, which waits for something other than them."""
+        # While it waits for the planner, which takes seconds, the others would pause for nothing.
         self._count(priority, -1)
         try:
             yield

@@ -37,6 +37,7 @@ class Servers:
         if self.plans:
             # A page that is made now may wait for this loop.
             await asyncio.to_thread(self.plans.stop)
+        # Last: scrapers and plans answer on its loop.
         self.scrapes.stop()
 
 

@@ -77,6 +77,7 @@ class Turns:
         ``first``: before all else of its namespace that is as urgent.
         """
         namespace = key[0]
+        # Nobody waits while the turn is free: give_back hands it on at once.
         if self._holder is None:
             self._count()
             self._holder = namespace
@@ -103,6 +104,7 @@ class Turns:
 
     def give_back(self) -> None:
         """End a turn: the next one begins."""
+        # Before the next is chosen, so that this turn counts for whoever had it.
         self._count()
         self._holder = None
         while (following := self._next()) is not None:
@@ -136,6 +138,8 @@ class Turns:
         return min(
             heads,
             key=lambda head: (
+                # Urgency before fairness: a group that has lost its node goes before all first
+                # plans.
                 head[1].priority,
                 self._had.get(head[0], 0.0),
                 head[1].number,

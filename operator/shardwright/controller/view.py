@@ -107,6 +107,7 @@ class View:
         """Return the turnout of each pool that an autoscaler adds nodes to."""
         if not self.pools:
             return ()
+        # Worked out anew only when a node has changed: it walks through all nodes.
         if self._of_pools[0] != self.store.node_version:
             nodes = [
                 node
@@ -194,6 +195,7 @@ class View:
         return (
             self.store.version_of(base_key(key)),
             self.nodes(nodes),
+            # What others leave on its nodes, as a plan that lacks its GPUs has to be made anew.
             self.free(key, nodes),
             self.synced,
             self.unread,
@@ -222,6 +224,7 @@ class View:
         self._moving[key[0]] += now.moving - before.moving
         if not self._moving[key[0]]:
             del self._moving[key[0]]
+        # Counted here, as a turn comes back by a look at another model than the one that waits.
         self.turns_came += max(0, before.moving - now.moving)
 
     def keep(self, key: Key, kept: Kept | None, most: int | None = None) -> bool:
@@ -271,6 +274,7 @@ class View:
         return tuple(
             (need, missing)
             for other, (need, count) in planned
+            # Pods that are there are in the quota's own count.
             if (missing := count - self._there(other)) > 0
         )
 
@@ -319,6 +323,7 @@ class View:
         before = self.line.pop(key, None)
         if waiting is not None:
             self.line[key] = waiting
+        # Nodes that are claimed no longer are like GPUs that come free: those behind it are woken.
         self.freed |= (before.claim.keys() if before else set()) - (
             waiting.claim.keys() if waiting else set()
         )
@@ -384,6 +389,7 @@ class View:
         ]
         admitted: dict[str, bool] = {}
         for key in self._waiting:
+            # Once for all models of the same terms: a thousand of them often have the same.
             if (terms := self._terms(key)) is not None and repr(terms) not in admitted:
                 admission = NodeFilter(terms)
                 admitted[repr(terms)] = any(
@@ -393,6 +399,7 @@ class View:
             (
                 key
                 for key in self._waiting
+                # One of which nothing is known yet may use any node.
                 if admitted.get(repr(self._terms(key)), True)
             ),
             key=self.place_in_line,
@@ -453,6 +460,7 @@ def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
 def user_written(content: KubernetesObject) -> tuple[Any, ...]:
     """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
     metadata = content["metadata"]
+    # Without the status and managedFields, which change with each of our own writes.
     return (
         metadata["uid"],
         metadata["generation"],

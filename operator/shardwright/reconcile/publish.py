@@ -289,7 +289,7 @@ def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
     from then on.
     """
     serial = max(seen.serial, record.serial if record else 0)
-    # Without a key nothing is signed, and a serial would make the first process with a key refuse it.
+    # With a serial in the status, the first process that has a key would refuse what is unsigned.
     return {SERIAL: serial} if seen.keys and serial else {}
 
 
