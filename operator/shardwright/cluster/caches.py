@@ -36,8 +36,8 @@ Take = Callable[[Mapping[Key, Change[Any]]], Concern]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The part of a cluster that is read: ``namespaces`` (none named: all), and whose ``pods`` (of
-    those of nobody nothing is known), with the administrator's statements about nodes.
+    """The part of a cluster that is read: ``namespaces`` (none named: all), and the namespaces of
+    the ``pods`` that are known, with the administrator's statements about nodes.
     """
 
     namespaces: tuple[str, ...] = ()

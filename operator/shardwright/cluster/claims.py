@@ -2,8 +2,8 @@
 ClusterRoles say by their names.
 
 Tenants write no ClusterRoles, and no two have one name: Helm refuses the second release that would
-plan on the same nodes. If nobody refuses it, the later one is written over the earlier, and whoever
-is named there is the one that goes on.
+plan on the same nodes. If nobody refuses it, the later claim is written over the earlier. The
+installation that it names goes on.
 """
 
 import asyncio

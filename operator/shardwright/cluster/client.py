@@ -102,8 +102,8 @@ class Client:
         return view
 
     def impatient(self) -> Self:
-        """Return this client for somebody in front of a terminal: what gets no answer is not sent
-        again.
+        """Return this client for somebody in front of a terminal: a request without an answer is
+        not sent again.
         """
         view = copy.copy(self)
         vars(view).update(_patient=False)
@@ -334,7 +334,7 @@ class Client:
                 raise
 
     async def send(self, call: Call) -> dict[str, Any]:
-        """Send a request, again after a pause where it may pass later.
+        """Send a request, again after a pause if it may pass later.
 
         Raises:
             ApiError: refused, out of time, or still failing after the last retry.
@@ -360,8 +360,8 @@ class Client:
         return await self._try(call, failed)
 
     async def _try(self, call: Call, failed: ApiError | None) -> dict[str, Any]:
-        """Send a request once; where its time ends, say how it has failed before, for that names
-        the cause.
+        """Send a request once. If its time ends, say how it has failed before: that names the
+        cause.
         """
         try:
             return await self._send_once(call)

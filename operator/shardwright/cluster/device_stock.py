@@ -1,5 +1,5 @@
-"""Nodes, their ResourceSlices and the DeviceClasses, in whatever order they come: what each node is
-by all of them.
+"""Nodes, their ResourceSlices and the DeviceClasses, in whatever order they come, put together for
+each node.
 
 The meaning of a slice is :mod:`shardwright.hardware`'s; only the order of arrival is dealt with
 here.

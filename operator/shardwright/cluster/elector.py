@@ -8,8 +8,8 @@ never compared. Never two write:
 - A Lease that changes hands at once is one that its holder has released, which says so in its
   duration. An empty or changed holder without that was written by hand: then, too, the Lease must
   first stand still for its duration.
-- A Lease that is not there was never made, or somebody has deleted it under a leader: whoever makes
-  it waits before it leads for as long as that leader may not have noticed.
+- A Lease that is not there was never made, or somebody has deleted it under a leader. A process
+  that makes it waits before it leads, for as long as that leader may not have noticed.
 - A leader that reads another holder, or wakes up too late, never leads again: the process is to
   end.
 """

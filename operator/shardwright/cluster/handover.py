@@ -1,5 +1,6 @@
-"""From a reader's thread to the event loop: what changed, one callback for many changes, the last
-of a key alone.
+"""From a reader's thread to the event loop: one callback for many changes.
+
+Of each key only the last change is handed over.
 """
 
 import asyncio

@@ -15,7 +15,9 @@ from shardwright.reconcile.ledger import Ledger, OwnerKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimingPod:
-    """Whose the pod is that a claim is reserved for; ``owner`` is None if it is nobody's."""
+    """The model and the group of the pod that a claim is reserved for; ``owner`` is None if it has
+    none.
+    """
 
     owner: OwnerKey | None = None
     group: str = ""

@@ -110,12 +110,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Generic[V]):
-    """The objects to read, and the part to keep of them: ``project`` says, ``stand_in`` where it
-    raises or the object cannot be decoded.
+    """The objects to read, and the part to keep of them: ``project`` makes it, or ``stand_in`` if
+    that raises or the object cannot be decoded.
 
     ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see, which is
     asked before it is read: then there are no objects of it. With a ``namespace`` its objects alone
-    are read; where they are not ours to see, nobody waits for them.
+    are read; if they are not ours to see, nobody waits for them.
     """
 
     resource: Resource
@@ -177,8 +177,8 @@ class Reader(threading.Thread, Generic[V]):
         )
 
     def expect(self, key: Key, version: int) -> None:
-        """Note that an object was stored at a version, and handed over by who wrote it: it may be
-        gone before it is heard of.
+        """Note that an object was stored at a version, as its writer has handed it over. It may be
+        gone before an event tells of it.
         """
         # Told on the loop and read on this thread.
         with self._lock:
@@ -349,8 +349,8 @@ class Reader(threading.Thread, Generic[V]):
                 self._deliver(changes, False)
 
     def _miss_written(self, changes: dict[Key, Change[V]]) -> None:
-        """Add objects that were written by the version of the last event, and are not there: it had
-        come and gone before who wrote it had the answer, and handed it over.
+        """Add the objects that were written before the version of the last event and are not there.
+        Each has come and gone before its writer had the answer and handed it over.
         """
         version = _number(self._version)
         for key in self._heard(version) if self._written else ():

@@ -54,7 +54,7 @@ class Collection:
 
     @property
     def path(self) -> str:
-        """Return where they are listed."""
+        """Return the path of their LIST."""
         return self.resource.path(self.namespace)
 
     def __str__(self) -> str:

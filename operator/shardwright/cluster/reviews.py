@@ -1,6 +1,7 @@
-"""Asks the API server who brings a token, and whether he may read the pages of this process.
+"""Asks the API server for the user of a token, and whether that user may read the pages of this
+process.
 
-No answer is kept here: who may no longer read is refused at the next request.
+No answer is kept here: a user who may no longer read is refused at the next request.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ class TokenVerdict(Enum):
 
 
 def may_read(client: Client, token: str, path: str, seconds: float) -> TokenVerdict:
-    """Return whether who has a token may GET a path that belongs to no resource; blocking, no
+    """Return whether the user of a token may GET a path that belongs to no resource. Blocking, no
     longer than this.
 
     Raises:
@@ -61,8 +62,8 @@ def may_read(client: Client, token: str, path: str, seconds: float) -> TokenVerd
 def who_brings(
     client: Client, token: str, audience: str, seconds: float
 ) -> User | None:
-    """Return who has a token, as a SubjectAccessReview names him; None: nobody, or not for this
-    audience. Blocking.
+    """Return the user of a token, as a SubjectAccessReview has it. None: nobody has it, or it is
+    not for this audience. Blocking.
 
     Raises:
         ApiError: the API server did not say.

@@ -61,11 +61,11 @@ DIGEST_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """What is kept of a pod that holds GPUs or carries the label of a model.
+    """The kept part of a pod that holds GPUs or carries the label of a model.
 
-    ``usage`` is what it requests by each resource, ``model`` the value of that label, empty without
-    one, ``set_uid`` the StatefulSet that controls such a pod (empty: none does) and ``member`` its
-    place in that. Whether that StatefulSet is one of ours, only its own object says.
+    ``usage`` is its request by each resource, ``model`` the value of that label, empty without one,
+    ``set_uid`` the StatefulSet that controls such a pod (empty: none does) and ``member`` its place
+    in that. Whether that StatefulSet is one of ours, only its own object says.
     """
 
     usage: tuple[GpuUsage, ...] = ()
@@ -80,10 +80,10 @@ class Child:
     controllers.
 
     ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty if
-    none does; then it is somebody else's, and no more is kept than that it is there. Of one that is
-    larger than anything that we write, our fields are kept, and ``excess`` names the others. Equal
-    as long as its ``digest`` is: a status that changes is no change. ``version`` is the number of
-    the version that it was seen at.
+    none does. Then it is somebody else's, and all that is kept is that it exists. If it is larger
+    than anything that we write, our fields are kept, and ``excess`` names the others. Equal as long
+    as its ``digest`` is: a status that changes is no change. ``version`` is the number of the
+    version that it was seen at.
     """
 
     kind: str  # as kind_of says
@@ -200,7 +200,7 @@ def project_child(resource: Resource, content: KubernetesObject) -> Child:
 
 
 def _kept(resource: Resource, content: KubernetesObject) -> dict[str, Any]:
-    """Return what is kept of one of our objects."""
+    """Return the kept part of one of our objects."""
     metadata = {
         key: value
         for key, value in content["metadata"].items()

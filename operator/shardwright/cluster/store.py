@@ -56,7 +56,7 @@ class Concern:
 
     ``models`` are those whose objects or pods have changed, ``hurt`` those of them with a pod that
     is gone, fails, or is not ready any more. ``nodes`` have changed themselves, ``freed`` are those
-    where GPUs may have come free. ``config_maps`` are all that have changed, whoever reads them.
+    on which GPUs may have come free. ``config_maps`` are all that have changed, whoever reads them.
     ``priorities``: a PriorityClass has changed. ``allowances`` are the namespaces of which a
     ResourceQuota or a LimitRange has.
     """
@@ -372,8 +372,8 @@ class Store:
         return controlling if ours and facts.member is not None else None
 
     def _models_of(self, namespace: str, facts: PodFacts) -> Iterator[Key]:
-        """Yield whose pod this is, by the StatefulSet that controls it, and whose it says that it
-        is.
+        """Yield the model of a pod by the StatefulSet that controls it, and the model that its
+        label names.
         """
         controlling = self._sets.get((namespace, facts.set_uid))
         if controlling and controlling.owner:
@@ -384,7 +384,7 @@ class Store:
     def _usage(
         self, key: Key, before: PodFacts | None, now: PodFacts | None
     ) -> GpuUsage | None:
-        """Return the GPUs that a pod holds: for a model where a StatefulSet of it controls the pod,
+        """Return the GPUs that a pod holds: for a model if a StatefulSet of it controls the pod,
         whatever its labels say.
 
         It stays that model's when the StatefulSet goes before it.
@@ -414,7 +414,7 @@ class Store:
         )
 
     def _holder(self, pod: Key, uid: str) -> ClaimingPod:
-        """Return whose a pod is, if it is a member of this uid."""
+        """Return the model and the group of a pod, if it is a member of this uid."""
         facts = self._pods.get(pod)
         if not facts or not facts.member or facts.member.uid != uid:
             return ClaimingPod()

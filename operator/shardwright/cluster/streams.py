@@ -113,7 +113,7 @@ class Stream:
         return _chunks(self._response)
 
     def end(self) -> None:
-        """Have whoever waits for more wait no longer."""
+        """End the wait of the thread that reads it."""
         with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
             self._response.shutdown()
 
@@ -165,7 +165,7 @@ def _chunks(response: Any) -> Iterator[bytes]:
 def _refusal(response: Any) -> tuple[int, str]:
     """Return the code of an answer that refuses, 0 if it is no API server's, and its words.
 
-    An API server answers with a Status, or in one sentence of plain text where it does not have the
+    An API server answers with a Status, or in one sentence of plain text if it does not have the
     kind at all.
     """
     try:

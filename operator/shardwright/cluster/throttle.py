@@ -36,8 +36,8 @@ class Gate:
     """Lets requests pass by urgency, within an urgency by namespaces in turn, within a namespace in
     their order.
 
-    A namespace whose requests hang holds a quarter of those under way and no more; a request that
-    is no repair leaves a quarter free, and one of its namespace's.
+    A namespace with requests that hang holds a quarter of those under way and no more. A request
+    that is no repair leaves a quarter free, and one of its namespace's.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Gate:
             line.pop(namespace, None)
 
     def _admit(self) -> None:
-        """Let pass whoever may now, and come back when there are tokens for the next."""
+        """Admit the requests that may pass now. Come back when there are tokens for the next."""
         now = self._clock()
         self._tokens = min(
             self._limits.burst,

@@ -70,7 +70,7 @@ OnWait = Callable[[Urgency, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meters:
-    """Who counts requests."""
+    """The functions that count requests."""
 
     call: OnCall = lambda _verb, _resource, _code, _seconds: None
     wait: OnWait = lambda _urgency, _seconds: None

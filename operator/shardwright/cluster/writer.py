@@ -113,10 +113,10 @@ class Writer:
         self._tried: OrderedDict[int, float] = OrderedDict()
 
     async def carry_out(self, writes: Sequence[Write]) -> Outcome:
-        """Write in order; what is refused holds up only what needs it.
+        """Write in order. A refused write holds up only the writes that need it.
 
-        What starts pods is tried first: a group without a field that the API server drops would
-        start all the same.
+        A write that starts pods is tried first: a group without a field that the API server drops
+        would start all the same.
 
         Raises:
             NotLeadingError: another operator leads.
@@ -231,8 +231,8 @@ class Writer:
         *,
         try_first: bool,
     ) -> None:
-        """Send an object and see that all of it was kept; where it is tried first, nothing has
-        changed if it would not be.
+        """Send an object and see that all of it was kept. If it is tried first and would not be
+        kept whole, nothing has changed.
         """
         if try_first and not self._was_well(shape := _shape(content)):
             _check(content, await _tried(send, content))
@@ -260,7 +260,7 @@ class Writer:
 
 def _shape(content: KubernetesObject) -> int:
     """Return the parts that decide whether the API server keeps and admits an object: its
-    namespace, its fields and who its pods are.
+    namespace, its fields and the security of its pods.
     """
     contexts = json.dumps(
         [
@@ -356,7 +356,7 @@ async def _create_key(client: Client, write: CreateKey) -> None:
 async def _create_named(
     client: Client, resource: Resource, content: KubernetesObject
 ) -> None:
-    """Create an object that is named by its content: where there is one of its name, that is it."""
+    """Create an object that is named by its content. An existing one of its name is the same."""
     try:
         await client.create(resource, content["metadata"]["namespace"], content)
     except ApiError as error:
@@ -397,8 +397,8 @@ async def _try_pod(client: Client, content: KubernetesObject) -> None:
     """Ask whether Pod Security would let the pods of a StatefulSet in: it keeps pods out, not their
     makers.
 
-    Whatever else speaks against the pod today (a quota, a webhook) may be gone tomorrow and is the
-    StatefulSet's to wait for.
+    Anything else that speaks against the pod today (a quota, a webhook) may be gone tomorrow. The
+    StatefulSet waits for that.
     """
     try:
         await client.create(
@@ -454,8 +454,8 @@ async def _own_by_apply(
 
     Otherwise no apply could remove a field again: the other would still own it. A manager has one
     entry of each operation: fields that an apply of ours owns already are kept beside the added
-    ones. The version that was read is replaced, not tested: out of date it answers 409, where a
-    test that fails answers 422 as a real refusal does.
+    ones. The version that was read is replaced, not tested: out of date it answers 409, while a
+    test that fails answers 422, as a real refusal does.
     """
     managers = live["metadata"].get("managedFields") or ()
     ours = {

@@ -103,7 +103,7 @@ async def read_fetching(
     subject: Subject | tuple[Problem, ...],
     taken: Key | None,
 ) -> Fetching | None:
-    """Return how far the Job of a resource is whose model lacks a config, None if it lacks none
+    """Return the state of the Job that reads the config of a resource, None if its model lacks none
     that can be read.
 
     Also if the operator may not look at Jobs and their pods: then configs are given by hand.

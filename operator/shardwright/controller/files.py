@@ -19,8 +19,8 @@ Parsed = TypeVar("Parsed")
 
 
 class Watched(Generic[Parsed]):
-    """One file and the value that was made of it last; before it is read, ``begin`` or, if that is
-    None, what an empty text makes.
+    """One file and the value that was made of it last. Before it is read, that is ``begin`` or, if
+    that is None, the value of an empty text.
     """
 
     def __init__(

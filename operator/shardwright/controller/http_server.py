@@ -1,7 +1,7 @@
 """HTTP for probes and scrapes: answered by a thread and a loop of its own, so that a hung loop of
 the operator cannot hide.
 
-One loop serves all connections: whoever is slow costs a socket for a few seconds, and no thread.
+One loop serves all connections: a slow client costs a socket for a few seconds, and no thread.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class HttpRequest:
 class HttpReply:
     """The answer. ``encoding`` is that of the body (``gzip``), empty if it is sent as it is.
     ``challenges`` say how a client that is not known may show who it is: a header for each, as
-    Chromium asks for no password where one header has two.
+    Chromium asks for no password if one header has two.
     """
 
     status: HTTPStatus
@@ -165,7 +165,7 @@ class HttpServer:
             self._connections.pop(writer, None)
 
     def _evict(self) -> None:
-        """End the oldest connection of the address that has the most: whoever floods ends his
+        """End the oldest connection of the address that has the most: a client that floods ends its
         own.
         """
         ((most, _),) = Counter(self._connections.values()).most_common(1)

@@ -31,8 +31,8 @@ a look takes.
 
 @dataclass(frozen=True, slots=True)
 class _Woken:
-    """Who was woken for a turn to restart: how many of its groups were down then, and until when
-    the turn is kept for it.
+    """A model that was woken for a turn to restart: how many of its groups were down then, and
+    until when the turn is kept for it.
     """
 
     moving: int
@@ -155,7 +155,7 @@ class Intake:
     def looked_at(self, key: Key) -> None:
         """Let the next one in line have its turn, now that this one has been looked at.
 
-        A turn to restart is for the next one, too, where this one did not take it.
+        A turn to restart goes to the next one if this one did not take it.
         """
         if key == self._turn:
             self._next_turn()
@@ -207,7 +207,7 @@ class Intake:
         """Ask for a look once no more is to be expected; the wait of a group that has failed is as
         urgent as its failure.
 
-        A roll waits for the pace of its namespace where its user has changed the model again: that
+        A roll waits for the pace of its namespace if its user has changed the model again: that
         look is one at the change. A first start has time: models that have no pods yet come before
         it.
         """

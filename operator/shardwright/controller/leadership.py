@@ -3,7 +3,7 @@ operator may already be writing.
 
 Work never waits for the Lease and the Lease never for work: the thread has an event loop and
 connections of its own, so that one that is busy for longer than the Lease lasts loses nothing. One
-that hangs for good must not lead for ever: who leads shows a sign of life (``Pulse``), and without
+that hangs for good must not lead for ever: a leader shows a sign of life (``Pulse``), and without
 it the process ends.
 """
 

@@ -33,7 +33,7 @@ Series = tuple[ModelGauge, tuple[str, ...]]
 class ModelSeries(Collector):
     """At most ``most`` series of all models together; ``hidden`` says how many models lack some.
 
-    ``first`` are the metrics that a model gets first where there is no room for all.
+    ``first`` are the metrics that a model gets first if there is no room for all.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class ModelSeries(Collector):
         return {series: wanted[series] for series in by_rank[:room]}
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics with all their series, one metric at a time; on the thread of who
-        asks.
+        """Yield the metrics with all their series, one metric at a time; on the thread of the
+        scrape.
         """
         # Each is replaced as a whole, so what is read here does not change meanwhile.
         shown = list(self._shown.values())

@@ -151,7 +151,7 @@ class Operator:
         )
 
     def _make_scrapers(self) -> Scrapers | None:
-        """Return who judges those that scrape, None if everybody may."""
+        """Return the judge of scrapers, None if everybody may scrape."""
         if self._options.metrics_authentication == "None":
             return None
         return Scrapers(
@@ -303,8 +303,8 @@ class Operator:
                 log.error("not permitted, but needed: %s", missing)
 
     async def _claim(self) -> None:
-        """Wait until it is known that nodes and namespaces are for this installation; end where
-        they are for another.
+        """Wait until it is known that nodes and namespaces are for this installation; end if they
+        are for another.
         """
         options = self._options
         if not options.installation:

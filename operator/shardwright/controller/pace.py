@@ -1,6 +1,6 @@
 """How fast a namespace may have something done again and again.
 
-A request that is not let through yet is not lost: who asks is told when to come back.
+A request that is not let through yet is not lost: its sender is told when to come back.
 """
 
 from math import inf
@@ -68,7 +68,7 @@ class Rechecks:
         """Return when a model is looked at, not before it is ``asked`` for.
 
         A look that came for another reason leaves the appointment as it is: a namespace pays for
-        what it is looked at, not for each time that this is asked.
+        the looks at its models, not for each time that one is asked for.
         """
         at = self._at.get(key)
         if at is None or at <= now:

@@ -125,8 +125,8 @@ class Planner:
         """Read the settings for the first time: a model that runs must not lose its defaults to a
         broken file.
 
-        What they state of GPUs, nodes and pools holds as long as this process runs: otherwise its
-        nodes would have been read by different settings.
+        Their statements about GPUs, nodes and pools hold as long as this process runs: otherwise
+        its nodes would have been read by different settings.
 
         Raises:
             InputError: the file cannot be used.
@@ -174,7 +174,7 @@ class Planner:
         the newest known.
 
         Raises:
-            InputError: what the user must correct.
+            InputError: the problems that the user must correct.
         """
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
@@ -276,8 +276,8 @@ class Planner:
     def _book(
         self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None
     ) -> None:
-        """Keep the GPUs of a new plan that is to be deployed; where its namespace would keep too
-        many it is not written.
+        """Keep the GPUs of a new plan that is to be deployed. If its namespace would keep too many,
+        it is not written.
         """
         if (
             record
@@ -317,10 +317,10 @@ class Planner:
     def _holders(
         self, key: Key, subject: Subject, inventory: Inventory
     ) -> tuple[Holder, ...]:
-        """Return the models that hold GPUs of an inventory and whose pods are of no higher priority
-        than those of a model.
+        """Return the models that hold GPUs of an inventory, with pods of no higher priority than
+        those of a model.
 
-        Those of other namespaces are not named: who may not see them must not learn of them.
+        Those of other namespaces are not named: a user who may not see them must not learn of them.
         """
         view = self._view
         found = []
@@ -409,8 +409,8 @@ class Planner:
     async def _make(
         self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False
     ) -> Replanned | Problem:
-        """Return the answer on a stock, out of memory where it says the same; with ``more`` it has
-        nodes to come, too.
+        """Return the answer on a stock, out of memory if the same was asked before. With ``more``
+        it has nodes to come, too.
         """
         if answering.plans_anew(ask) and (
             # On a thread: choosing nodes anew takes 12 to 16 ms on 5,000 nodes (ADR 6).
@@ -485,8 +485,8 @@ class Planner:
     async def _beside(
         self, key: Key, subject: Subject, ask: Ask
     ) -> Replanned | Problem | None:
-        """Return the record with a group as a later generation on free GPUs, without a record where
-        there are none; None if no second place is asked for.
+        """Return the record with a group as a later generation on free GPUs, no record if there are
+        none. Return None if no second place is asked for.
         """
         if ask.beside is None or ask.on is None:
             return None

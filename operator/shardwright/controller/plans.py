@@ -1,5 +1,5 @@
-"""Plans as pages, for people: who asks is asked of the API server, and sees the plans that he may
-list or get.
+"""Plans as pages, for people. The API server says who has sent a request, and which plans that user
+may list or get.
 
 It never shows more than the API server would, and changes nothing.
 """

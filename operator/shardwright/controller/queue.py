@@ -2,14 +2,15 @@
 failures after a pause.
 
 Six laws, each a property test. No key that was asked for is lost, and none is worked on twice at
-once. What is more urgent goes first, and of 16 workers, the default, what is broken finds one
-whatever is worked on that is not. Namespaces take turns within an urgency. None may hold more
-workers for what is broken than it leaves free, nor any more for the rest than it leaves free beside
-all that it holds, nor the last one beside others of its own: one whose API calls hang, or one that
-floods, keeps no other from its own. A key that has failed comes again after a pause that grows,
-whatever happens meanwhile; only its user ends the pause, by changing the resource. Of a namespace
-whose users change resources all the time, so many are looked at for it a second; each sees the last
-of its changes, and till then is looked at only if it is broken.
+once. The more urgent key goes first. Of 16 workers, the default, a broken model always finds one,
+however many are at work on the others. Namespaces take turns within an urgency. None may hold more
+workers for broken models than it leaves free. For the rest it may hold no more than it leaves free
+beside all that it holds. Nor may it hold the last one beside others of its own. So a namespace that
+floods, or that has API calls that hang, keeps no other from its workers. A key that has failed
+comes again after a pause that grows, whatever happens meanwhile; only its user ends the pause, by
+changing the resource. If the users of a namespace change resources all the time, only so many a
+second are looked at for that. Each look sees the last of the changes; until then a resource is
+looked at only if it is broken.
 """
 
 import asyncio
@@ -147,8 +148,8 @@ class WaitingLine:
             del self._queued[priority][namespace]
 
     def take(self, may_work: Callable[[str, Priority], bool]) -> Key | None:
-        """Take the next key of a namespace that ``may_work`` on what is as urgent; its namespace is
-        last in turn then.
+        """Take the next key of a namespace that ``may_work`` at this urgency. Its namespace is last
+        in turn then.
         """
         for priority, namespaces in self._queued.items():
             namespace = next(
@@ -362,7 +363,7 @@ class Queue:
         """Return whether a namespace may have one more worker: it must leave at least as many free
         as it holds.
 
-        Alone it gets half of them. Whoever comes next gets half of the rest, so that it takes one
+        Alone it gets half of them. The next one gets half of the rest, so that it takes one
         namespace more for each halving to fill them all, and no namespace needs a share of its own
         set aside. A look that mends nothing has its part only, which is shared in the same way, and
         does not count against those that mend; the last free worker is for a namespace that has

@@ -286,8 +286,8 @@ class Reading:
         return believed(stored, known)
 
     def record_form(self, live: KubernetesObject) -> RecordForm | None:
-        """Return what :meth:`kept_record` goes by, None where there is no plan of record, or no key
-        to sign it.
+        """Return the facts that :meth:`kept_record` depends on, None if there is no plan of record,
+        or no key to sign it.
         """
         owner = owner_of(live)
         keys = self.keys()
@@ -445,8 +445,7 @@ class Reading:
         )
 
     async def _listed_members(self, owner: Owner) -> tuple[Member, ...]:
-        """Return the same where pods may not be listed in all namespaces, and perhaps may in this
-        one.
+        """Return the same if pods may not be listed in all namespaces, and perhaps may in this one.
 
         Raises:
             ApiError: not there either, or they could not be read.
@@ -464,8 +463,8 @@ class Reading:
     async def _named(
         self, namespace: str, keys: Iterable[ObjectKey]
     ) -> dict[ObjectKey, KubernetesObject]:
-        """Return objects that no cache shows, by name: they lack our label, or are somebody
-        else's. One at a time is there as a whole, whoever is looked at.
+        """Return objects that no cache shows, by name: they lack our label, or are somebody else's.
+        Of all looks together one object at a time is in memory as a whole.
         """
         found: dict[ObjectKey, KubernetesObject] = {}
         for kind, name in keys:
@@ -708,7 +707,7 @@ def _serial_in(live: KubernetesObject) -> int:
 
 
 def resource_of(live: KubernetesObject) -> ModelResource:
-    """Return a ShardedModel without what is resolved of it."""
+    """Return a ShardedModel without its resolution."""
     where, _ = config_place(live)
     return ModelResource(
         owner=owner_of(live),
@@ -721,7 +720,7 @@ def resource_of(live: KubernetesObject) -> ModelResource:
 
 
 def owner_of(live: KubernetesObject) -> Owner:
-    """Return who a resource is."""
+    """Return the identity of a resource."""
     metadata = live["metadata"]
     return Owner(
         name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]

@@ -34,7 +34,7 @@ from shardwright.resolving.subject import Subject
 
 
 class Recalling:
-    """Reads on where a look needs more than the caches have.
+    """Reads on if a look needs more than the caches have.
 
     The resolution of a revision is kept as long as it is run, for as many models as there is room;
     for further ones it is read anew.

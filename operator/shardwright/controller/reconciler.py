@@ -250,7 +250,7 @@ class Reconciler:
         step: Step,
         priority: Priority,
     ) -> Seen | None:
-        """Return the same with what a step needs to know before it, None if it needs nothing."""
+        """Return the same with the facts that a step needs first, None if it needs none."""
         if step.recalls or step.tell:
             return await self._read_on(key, live, seen, step)
         if step.ask is not None and step.subject is not None:
@@ -263,7 +263,7 @@ class Reconciler:
         return None
 
     async def _carry_out(self, key: Key, seen: Seen, step: Step) -> Outcome:
-        """Take what a step needs of what others need, too, and write."""
+        """Take the turns and the GPUs that others want as well, and write."""
         if step.published and seen.cluster:
             # Before the writes: two looks at once must not take the same turn or the same GPUs.
             self._take_turns(key, step.published, seen.cluster)
@@ -393,7 +393,9 @@ class Reconciler:
     def _recheck_at(
         self, key: Key, asked: datetime | None, now: datetime
     ) -> datetime | None:
-        """Return when to look at a model only to be sure, later where many of its namespace are."""
+        """Return when to look at a model only to be sure. It is later if many of its namespace are
+        looked at so.
+        """
         if asked is None:
             self._rechecks.forget(key)
             return None
@@ -446,7 +448,7 @@ def _after(seen: Seen, step: Step, outcome: Outcome) -> tuple[Seen, Published | 
 def _interests(
     published: Published, before: Interests, claimed: frozenset[str]
 ) -> Interests:
-    """Return what a model depends on after a look; what it could not tell is as before."""
+    """Return the dependencies of a model after a look. Unknown ones are as before."""
     now = replace(
         before,
         moving=published.moving,

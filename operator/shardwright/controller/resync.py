@@ -137,7 +137,7 @@ class Resync:
     async def _bookings(
         self, models: Mapping[Key, KubernetesObject]
     ) -> dict[Key, Booking]:
-        """Return what the plan of record of each model keeps, as far as it is believed."""
+        """Return the GPUs that the plan of record of each model keeps, as far as it is believed."""
         gate, known = asyncio.Semaphore(AT_ONCE), self._booked
 
         async def read(key: Key, item: KubernetesObject) -> Booking:

@@ -6,9 +6,9 @@ would wait for a step of every other look. So those steps are taken one after an
 ready tasks between them, and none while a look at a broken group is under way.
 
 It refuses nothing and starves nobody: those that pause have as long to themselves afterwards as
-they have paused, so somebody whose groups always break can take half of the time of the others and
-no more. Not covered by it: reading, publishing, and work on many groups, which runs on threads. How
-urgent a look is does not change while it lasts.
+they have paused, so a user with groups that always break can take half of the time of the others
+and no more. Not covered by it: reading, publishing, and work on many groups, which runs on threads.
+How urgent a look is does not change while it lasts.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ control plane, too (``python -m benchmarks.neighbours``).
 
 
 class RightOfWay:
-    """Who may take a step; one for all looks of an event loop."""
+    """Decides which look may take a step; one for all looks of an event loop."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Who may scrape: asked of the API server, remembered for a while, and never so often that asking
-becomes an attack.
+"""Judges scrapers: the API server is asked, its answer is remembered for a while, and no flood of
+questions becomes an attack on it.
 """
 
 import asyncio
@@ -99,7 +99,9 @@ class Scrapers:
         self._known, self._strangers = _Desk("scrapers"), _Desk("strangers")
 
     async def __call__(self, authorization: str, address: str) -> HTTPStatus | None:
-        """Return why who sends this header from this address is refused, None if he is not."""
+        """Return why a client that sends this header from this address is refused, None if it is
+        not.
+        """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:

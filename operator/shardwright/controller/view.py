@@ -49,7 +49,7 @@ class Interests:
 
     @property
     def follows_others(self) -> bool:
-        """Return whether it goes on by what others do."""
+        """Return whether its next step depends on other models."""
         return self.waits_for_capacity or self.waits_for_turn or self.barred
 
 
@@ -450,7 +450,7 @@ def base_key(key: Key) -> OwnerKey:
 
 
 def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
-    """Have a model stand in a list, behind all others where it did not before, or not."""
+    """Put a model into a list, behind all others if it is new there, or take it out."""
     if listed:
         names.setdefault(key)
     else:

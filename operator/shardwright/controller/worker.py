@@ -1,5 +1,5 @@
-"""One process beside the operator in which everything is worked out whose cost users decide: it may
-be killed at any time.
+"""One process beside the operator that works out everything at a cost that users decide. It may be
+killed at any time.
 
 It has one question at a time. One that spends its CPU time or the worker's memory, or with which
 the process ends twice, has no answer, and nobody else notices more than a short wait: the next
@@ -55,8 +55,8 @@ class WorkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memo(Generic[Memoized]):
-    """Where the outcome of a question is kept, also if nobody waits for it any more, and found by
-    who asks it again.
+    """The place that keeps the outcome of a question, also if nobody waits for it any more. The
+    same question finds it there when it is asked again.
     """
 
     recall: Callable[[], Memoized | None] = lambda: None
@@ -64,7 +64,7 @@ class Memo(Generic[Memoized]):
 
 
 class Answerer(Protocol):
-    """Who answers questions."""
+    """Answers questions."""
 
     async def ask(
         self,
@@ -168,8 +168,8 @@ class Worker:
     async def _asked_of(
         self, process: "_Process", work: Work[Answer]
     ) -> Answer | QuestionFault:
-        """Return the answer of a process, which is replaced where it has ended or may have
-        forgotten its values.
+        """Return the answer of a process. It is replaced if it has ended or may have forgotten its
+        values.
         """
         alarm = asyncio.get_running_loop().call_later(
             # By the clock as well: a process that gets no CPU, or hangs, spends none of its budget.

@@ -148,8 +148,8 @@ def _gathered_values(model: ModelSpec, layout: Layout) -> float:
     """Return the values per token that attention-data ranks gather: every token of all of them, and
     its sum to give back.
 
-    Source: vLLM 0.32, ``allgather_reducescatter``: what it gathers is of the size of all ranks'
-    batches.
+    Source: vLLM 0.32, ``allgather_reducescatter``: the gathered tensor is of the size of
+    all ranks' batches.
     """
     return (
         GATHERED_COPIES * layout.attention_data * model.hidden_size

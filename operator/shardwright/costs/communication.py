@@ -81,7 +81,7 @@ class Fabric:
 
 
 def tensor_fabric(candidate: Candidate) -> Fabric:
-    """Return the links of a candidate's tensor groups, from where its ranks are placed.
+    """Return the links of a candidate's tensor groups, from the places of its ranks.
 
     Formula: none: :func:`group_fabric` of the tensor degree.
     Unit: ranks; links in bytes/s and seconds.

@@ -177,8 +177,8 @@ def _passing(drafter: Drafter) -> ModelSpec:
 def with_drafting(
     step: StepTime, passes: DraftPasses, batch: Batch, fitted: Coefficients
 ) -> StepTime:
-    """Return the time of a step with the drafting after it: the first pass has what the step had,
-    the others a token each.
+    """Return the time of a step with the drafting after it: the first pass has the tokens of the
+    step, the others one each.
 
     As many tokens are drafted as the step verifies beside the newest one.
 

@@ -104,7 +104,7 @@ class AttentionFloor:
 
     Per token of context: ``kv_seconds`` of reading for one sequence, ``decode_seconds`` and
     ``prefill_seconds`` of computing for one decoding and one prompt token. ``state_seconds`` are of
-    reading what each sequence keeps whatever its context.
+    reading the state of each sequence, which does not grow with its context.
     """
 
     window_tokens: float  # infinite: all of the context
@@ -385,8 +385,8 @@ def _rows(tokens: float, fitted: Coefficients, *, widened: bool) -> float:
 
 
 def _joined(one: float, other: float) -> tuple[float, float]:
-    """Return the time of two things that overlap, divided between them: near the longer one, more
-    where they are alike.
+    """Return the time of two things that overlap, divided between them. It is near the longer one,
+    and more if they are alike.
     """
     # There is nothing to hide behind, and the ratio below would divide by zero.
     if one <= 0 or other <= 0:

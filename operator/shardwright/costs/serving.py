@@ -120,7 +120,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """The speed of one replica: seconds of a request by phase, and where they go
+    """The speed of one replica: seconds of a request by phase and by cause
     (docs/planner-request-worked.md).
     """
 

@@ -383,8 +383,8 @@ def _padded(weight: Weight, outputs: int, inputs: int) -> tuple[int, int]:
 
 
 def _refined(weight: Weight, outputs: int, inputs: int) -> WeightFormat:
-    """Return the storage with a finer grid of scales where a slice of an expert is no whole number
-    of blocks.
+    """Return the storage with a finer grid of scales if a slice of an expert is no whole number of
+    blocks.
 
     Source: vLLM 0.32 ``fused_moe/oracle/fp8.py:resolve_fp8_moe_weight_block_shape``.
     """

@@ -1,7 +1,7 @@
-"""What one step moves and computes on a rank of each stage: counted from the model's tensors, free
-of any GPU.
+"""The bytes and FLOP of one step on a rank of each stage: counted from the model's tensors, free of
+any GPU.
 
-Nothing here is a time: ``roofline`` divides by what a GPU does in a second.
+Nothing here is a time: ``roofline`` divides by the rates of a GPU.
 """
 
 import math
@@ -176,7 +176,7 @@ class ModelWork:
     def _matmul_flops(
         self, layers: tuple[int, int], ranks: int
     ) -> tuple[tuple[str, float], ...]:
-        """Return the FLOP of a token in what is no expert, by storage."""
+        """Return the FLOP of a token outside of experts, by storage."""
         flops = {
             name: 2 * _between(prefix, layers) / ranks
             for name, prefix in self.split_elements.items()
@@ -187,7 +187,7 @@ class ModelWork:
 
 
 def _head(matrices: Sequence[Weight]) -> list[Weight]:
-    """Return the matrices of the last product: where they are tied it is with the embedding."""
+    """Return the matrices of the last product: the embedding, if they are tied."""
     own = [weight for weight in matrices if weight.part is PipelineRole.HEAD]
     return own or [
         weight for weight in matrices if weight.part is PipelineRole.EMBEDDING

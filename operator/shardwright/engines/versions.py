@@ -1,8 +1,8 @@
 """Which engine version an image holds; read from the tag if the tag tells it, else the user says
 it.
 
-Refuses an image whose version nobody tells, a tag and a stated version that contradict each other,
-and versions older than the launch form was run with.
+Refuses an image of an unknown version, a tag and a stated version that contradict each other, and
+versions older than the launch form was run with.
 """
 
 import re

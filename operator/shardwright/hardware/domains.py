@@ -1,4 +1,4 @@
-"""Which GPUs are joined by a fast link, and where does a node sit in the network?
+"""Which GPUs are joined by a fast link, and what is the place of a node in the network?
 
 A clique label counts only on racks (NVL72): HGX boards never carry one, and fabrics that are still
 coming up show a zero UUID. Sources: NVIDIA/k8s-device-plugin@1b826acc internal/lm/imex.go,

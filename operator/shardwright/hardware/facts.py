@@ -17,13 +17,13 @@ class NodeFacts:
     """One node with whole, known GPUs; a heartbeat does not change it, so equality tells a relevant
     change.
 
-    ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row
-    with the memory of this node's labels, ``host_bytes`` the memory of the node that pods may
-    request (None: it does not say), ``gpu_hour_price`` the price of one GPU for an hour, ``rdma``
-    the RDMA devices that pods may request. ``created`` is the creation time of the Node, as the API
-    server wrote it. ``taints`` leave out those that ``schedulable``, ``ready`` and ``deleting``
-    stand for. ``claimed`` are the devices that pods claim for its GPUs (None: they request
-    ``resource``). ``published``: ResourceSlices have its GPUs, so that claims alone hold them.
+    ``gpus`` are the healthy ones (allocatable), held or free. ``gpu`` is the catalogue row with the
+    memory of this node's labels, ``host_bytes`` the memory of the node that pods may request (None:
+    it does not say), ``gpu_hour_price`` the price of one GPU for an hour, ``rdma`` the RDMA devices
+    that pods may request. ``created`` is the creation time of the Node, as the API server wrote it.
+    ``taints`` leave out those that ``schedulable``, ``ready`` and ``deleting`` stand for.
+    ``claimed`` are the devices that pods claim for its GPUs (None: they request ``resource``).
+    ``published``: ResourceSlices have its GPUs, so that claims alone hold them.
     """
 
     name: str

@@ -138,7 +138,7 @@ class NodeExclusion:
 
 
 class KnownPods(StrEnum):
-    """Whose pods are known: the GPUs that others hold count as free."""
+    """Which pods are known: the GPUs that others hold count as free."""
 
     ALL = "All"
     WATCHED = "Watched"  #: those of the namespaces that the operator watches

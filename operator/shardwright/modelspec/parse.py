@@ -65,7 +65,7 @@ def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | N
     Args:
         files: Texts by file name, as a folder or a ConfigMap has them.
         name: The name that the config has among them. Under another name than :data:`CONFIG_FILE`
-            it stands alone: nothing tells whose file is beside it.
+            it stands alone: a file beside it may belong to another model.
     """
     config, quantization = files.get(name), files.get(QUANTIZATION_FILE)
     if not isinstance(config, str):

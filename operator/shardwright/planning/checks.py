@@ -257,7 +257,7 @@ def _missing_replicas(
 
 
 def _not_free(count: int) -> str:
-    """Return how much of what there is somebody else holds: that much more is missing now."""
+    """Return how much of it somebody else holds: that much more is missing now."""
     return f", {count} of them not free" if count > 0 else ""
 
 
@@ -374,7 +374,7 @@ def memory_violations(
 
 
 def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
-    """Return that the K/V that was asked for does not fit where less of it would."""
+    """Return that the requested K/V does not fit, although less of it would."""
     room, missing = pinned_bytes + stage.kv_cache_bytes, -stage.kv_cache_bytes
     problem = Problem(
         code="KvCachePinTooLarge",
@@ -436,7 +436,7 @@ def _cache_violation(
 
 
 def _more_room(pool: Pool) -> str:
-    """Return what to use so that a replica has more memory; slices are never joined."""
+    """Return the hardware that gives a replica more memory; slices are never joined."""
     return "a larger migProfile" if pool.gpu.mig_profile else "more GPUs per replica"
 
 
@@ -506,7 +506,7 @@ def _excess(ratio: float) -> str:
 
 
 def _relief(request: Request) -> str:
-    """Return what would help, as far as the request leaves it open: a load may be stated as a rate,
+    """Return the ways out, as far as the request leaves them open: a load may be stated as a rate,
     and the replicas may be those that fill the budget.
     """
     load = "concurrency" if request.workload.requests_per_second is None else "rate"

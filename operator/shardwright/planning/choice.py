@@ -116,8 +116,8 @@ def in_replicas(
 def _paying(
     ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> Sequence[FeasibleCandidate]:
-    """Return the rank from the first layout that its nodes pay for; all of it where none that does
-    as much for the load does.
+    """Return the rank from the first layout that its nodes pay for. Return all of it if there is
+    none that does as much for the load.
 
     A request for the least time, or one that cannot be served at all, gets no layout over several
     nodes that replicas inside nodes beat: more of those can be had any time.

@@ -29,8 +29,8 @@ def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
     pods cannot share.
 
     Args:
-        candidate: What is planned.
-        deploy: Whether it is to be run; where it is not, the remedy is another one.
+        candidate: The layout that is planned.
+        deploy: Whether it is to be run; if it is not, the remedy is another one.
     """
     layout, placement, link = (
         candidate.layout,

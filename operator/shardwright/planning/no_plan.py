@@ -127,7 +127,7 @@ def _away(inventory: Inventory) -> Counter[str]:
 
 
 def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Verdict]:
-    """Return the verdicts on pools whose absent nodes may be among those that are away."""
+    """Return the verdicts on pools that may have nodes among those that are away."""
     away = _away(inventory)
     return [
         verdict
@@ -184,8 +184,8 @@ def _returning(verdict: Verdict) -> Problem:
 
 
 def _unknown_away(inventory: Inventory) -> Problem:
-    """Return that nodes are away of whose kind none is there: their worth is not known, so they are
-    waited for.
+    """Return that nodes are away, and none of their kind is there: their worth is not known, so
+    they are waited for.
     """
     kinds = sorted(_away(inventory).items())
     return Problem(
@@ -217,7 +217,7 @@ def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
 
 
 def _no_gpu_nodes(inventory: Inventory) -> Problem:
-    """Return that there is nothing to plan on; where nodes are excluded, why most of them are."""
+    """Return that there is nothing to plan on. If nodes are excluded, say why most of them are."""
     excluded = inventory.excluded
     if not excluded:
         return Problem(

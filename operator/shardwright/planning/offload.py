@@ -4,7 +4,7 @@ divides it among its ranks.
 As vLLM 0.32 and 0.33 have it (``v1/kv_offload/cpu/spec.py``, ``shared_offload_region.py``): an
 engine is told the sum over its ranks. It lies in ``/dev/shm``, in files as large as all of it on
 every node, of which each rank fills its own part. Ranks of latent attention that all hold the same
-keep one copy. Attention replicas are engines of their own. Files of so much are refused where
+keep one copy. Attention replicas are engines of their own. Files of so much are refused if
 ``/dev/shm`` has less, and the kubelet gives that no more than the node has
 (``pkg/volume/emptydir/empty_dir.go``, ``calculateEmptyDirMemorySize``): so an engine over several
 nodes keeps no more than one of them has room for.

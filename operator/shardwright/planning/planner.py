@@ -69,8 +69,8 @@ def consider(
     """Return every candidate for a model on an inventory, judged; the same input gives the same
     candidates.
 
-    ``prices`` are those of the same model under the same load, where other inventories or budgets
-    were asked about before: their prices are not worked out again.
+    ``prices`` are those of the same model under the same load, if other inventories or budgets were
+    asked about before: their prices are not worked out again.
     """
     judge = Judge(model, request, traits, prices)
     wanted = request.workload.kv_offload

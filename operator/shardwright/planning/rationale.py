@@ -299,7 +299,7 @@ def _time(best: FeasibleCandidate) -> str:
 
 
 def time_shares(shares: Sequence[TimeShare]) -> str:
-    """Return where time goes, the three largest parts."""
+    """Return the three largest parts of the time."""
     total = sum(share.seconds for share in shares)
     largest = sorted(shares, key=lambda share: (-share.seconds, share.name))[:3]
     return ", ".join(
@@ -446,7 +446,7 @@ def _served(feasible: FeasibleCandidate) -> float:
 
 def _running(feasible: FeasibleCandidate, request: Request) -> int:
     """Return the requests that run at once in one replica, over all its attention ranks: not all,
-    where K/V is short for them.
+    if K/V is short for them.
     """
     running, offered = (
         feasible.estimate.performance.running_requests,

@@ -501,8 +501,8 @@ def _tensor_remedy(model: ModelSpec, layout: Layout, rules: _Rules) -> str:
 
 
 def _without_tensor(layout: Layout, rules: _Rules) -> Layout:
-    """Return the condition of the remedy: whether experts are whole, attention ranks, and stages
-    where a class counts them.
+    """Return the condition of the remedy: whether experts are whole, attention ranks, and stages if
+    a class counts them.
     """
     stages = layout.pipeline if rules.width_divides_replica else 1
     return Layout(

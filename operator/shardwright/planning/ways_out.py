@@ -1,5 +1,5 @@
-"""The ways to make room where there is none: more nodes of a pool, or a model that goes. Said,
-never done.
+"""The ways to make room if there is none: more nodes of a pool, or a model that goes. Said, never
+done.
 
 Each answer is tried: with copies of a node that there is, and with the GPUs of a model given back.
 """
@@ -39,9 +39,9 @@ def ways_out(
 
     Args:
         lack: The gap of the layout that lacks least.
-        inventory: What there is.
+        inventory: The present stock.
         fits: Whether it would have room in another inventory.
-        holders: The models that may be named, as those whose pods come first may not.
+        holders: The models that may be named. Those with pods that come first may not.
     """
     pool = next((pool for pool in inventory.pools if pool.name == lack.pool), None)
     if pool is None:
@@ -108,8 +108,8 @@ def _copies(pool: Pool, count: int) -> Iterator[Node]:
 def _who_moves(
     lack: Lack, inventory: Inventory, pool: Pool, fits: Fits, holders: Iterable[Holder]
 ) -> str:
-    """Return the model whose GPUs would do, of the lowest priority and then the smallest, empty if
-    none of those tried.
+    """Return the model with GPUs that would do: of the lowest priority, and then the smallest.
+    Empty if none of those tried would.
     """
     near = {node.name: node for node in pool.nodes}
     helpful = [

@@ -71,7 +71,7 @@ def marks(seen: Observed, known: Observed, owner_uid: str) -> tuple[Patch, ...]:
 def _silent(
     observed: Observed, owner_uid: str
 ) -> Iterator[tuple[str, KubernetesObject]]:
-    """Yield the StatefulSets with pods, by name, that do not say what these were asked for."""
+    """Yield the StatefulSets with pods, by name, without the mark of their request."""
     for (kind, name), live in sorted(observed.objects.items()):
         ours = kind == STATEFUL_SET and controller_uid(live) == owner_uid
         # One at zero gets its mark with its next start anyway.

@@ -1,6 +1,6 @@
 """One look at one ShardedModel as a pure function: all that was read in, the next thing to do out.
 
-The shell does what a step says and calls ``advance`` again with the result, until there is nothing
+The shell carries a step out and calls ``advance`` again with the result, until there is nothing
 left to do::
 
     Seen ─▶ ask the planner ─▶ write the plan of record ─▶ write the rest ─▶ publish
@@ -96,7 +96,7 @@ class Step:
 
     ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on.
     ``subject`` is the planner's subject. If something is still to be read, that comes first:
-    ``recalls`` is a revision to read, ``tell``: what the resource asks, word for word.
+    ``recalls`` is a revision to read, ``tell`` asks for the request of the resource, word for word.
     """
 
     recalls: Revision | None = None
@@ -207,8 +207,8 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
 def _without_subject(
     seen: Seen, known: Known, problems: tuple[Problem, ...], now: datetime
 ) -> Deployed:
-    """Decide for a model whose spec cannot be used, or whose config is still to be read from the
-    hub.
+    """Decide for a model with a spec that cannot be used, or a config that is still to be read from
+    the hub.
     """
     if seen.fetching is None or seen.resource.paused:
         return _kept(seen, known, now, problems=problems)
@@ -359,7 +359,7 @@ def _held_up(
 
 
 def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:
-    """Return a plan of record with its serial: one more than that of the newest where it is new."""
+    """Return a plan of record with its serial: one more than that of the newest if it is new."""
     there = (
         *((known.record,) if known.record else ()),
         # Attempts count as well: one whose answer was lost may have been written, and two records
@@ -609,7 +609,7 @@ def _end(
 
 
 def _taken_up(seen: Seen, deployed: Deployed) -> Iterator[Write]:
-    """Yield the writes but for repairs that somebody else sets back each time."""
+    """Yield the writes, without the repairs that somebody else sets back each time."""
     for write in deployed.decision.writes if deployed.decision else ():
         contested = (
             isinstance(write, Apply)

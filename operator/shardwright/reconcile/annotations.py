@@ -146,7 +146,7 @@ class GroupAnnotations:
         )
 
     def held_back(self, now: datetime) -> "GroupAnnotations":
-        """Return the annotations of a group all of whose pods a queue holds back: it has no others
+        """Return the annotations of a group with all pods held back by a queue: it has no others
         any more.
         """
         if not self.members:
@@ -174,7 +174,7 @@ class GroupAnnotations:
         )
 
     def ready(self, members: Sequence[Member], now: datetime) -> "GroupAnnotations":
-        """Return the annotations of a group whose pods are all ready."""
+        """Return the annotations of a group with all pods ready."""
         uids = members_value(members)
         # The same pods: the memory must stay as it is, or every look would write a new time.
         if self.members == uids and self.ready_since:

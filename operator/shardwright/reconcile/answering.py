@@ -31,8 +31,8 @@ def answer(
 ) -> Replanned:
     """Return the fate of a plan of record, or a first plan, as it is ``planned``.
 
-    An earlier plan whose groups would have no room however long they waited, as its hardware is
-    gone, gives way to a new one.
+    An earlier plan gives way to a new one if its hardware is gone: its groups would have no room
+    however long they waited.
     """
     if ask.choice is PlanChoice.RESCALE and ask.on:
         return rescaled(subject, ask.on, inventory, ask.worst)
@@ -56,9 +56,7 @@ def answer(
 
 
 def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
-    """Return an answer whose record says when its plan took the place of one that served, if it
-    did.
-    """
+    """Return an answer. If its plan takes the place of one that served, its record says when."""
     if (
         # The hour between two improvements counts from here (ADR 24); a plan that was made for
         # another reason does not begin it.

@@ -63,8 +63,8 @@ def course_of(seen: Seen) -> Course:
 
 
 def request_in(annotations: Mapping[str, str]) -> str:
-    """Return what annotations of a model ask it to run, as a plan of record keeps the answered one;
-    empty if they ask for nothing.
+    """Return the request to run something else in the annotations of a model, in the form in which
+    a plan of record keeps the answered one; empty if there is none.
     """
     return annotations.get(ROLLBACK_TO, "")[:REQUEST_LENGTH]
 
@@ -126,8 +126,8 @@ def _asked(
 
 
 def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
-    """Return the revision to restore, as it would run; only which one it is where it has
-    not been read yet.
+    """Return the revision to restore, as it would run; only which one it is if it has not been read
+    yet.
     """
     if seen.former and seen.former.hash == rollback.to:
         return seen.former

@@ -172,8 +172,8 @@ def _in_order(
 ) -> Iterator[Write]:
     """Yield all writes in order.
 
-    What is broken ends first, as nothing that is refused may hold that up. Keys come before the
-    pods that mount them. What goes comes last, when its heirs have been written.
+    Broken groups end first: no refused write may hold that up. Keys come before the pods that mount
+    them. Deletions come last, when the heirs have been written.
     """
     yield from (write for write in lives if _ends_what_is_broken(write))
     for content in desired.objects:

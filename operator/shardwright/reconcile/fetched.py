@@ -2,7 +2,7 @@
 ConfigMap keeps it.
 
 The Job goes by itself some time after it has ended. As long as there is no config, it is begun
-again then: a hub that was not there may be, and who had to accept the terms of a model may have.
+again then: a hub that was away may be back, and a user may have accepted the terms of the model.
 """
 
 from collections.abc import Mapping
@@ -295,7 +295,7 @@ def config_taken(name: str) -> Problem:
 
 
 def job_unread(name: str, message: str) -> Problem:
-    """Return the problem of a Job whose state the API server does not tell."""
+    """Return the problem of a Job if the API server does not tell its state."""
     return Problem(
         code="ApiUnavailable",
         path=PATH,

@@ -60,18 +60,18 @@ class Findings:
     are not created. ``stale`` is the fault of the plan that stands, ``better`` one that would be
     better, ``anew`` the one that would be made now. ``wanted`` is how many groups shall run, None
     if that cannot be told. ``standing`` are the groups that exist. ``decision`` is None if nothing
-    may be deployed. ``hidden`` is why nobody knows how the model is: nothing else is known
+    may be deployed. ``hidden`` is why the state of the model is not known: nothing else is known
     then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
     labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
     with their fields, ``overfull`` objects that somebody has filled, with their oversized fields.
-    ``kept_engine`` is the engine's version by default where an earlier release has chosen it,
-    unless a revision is run. ``distrusted`` is why a plan of record was not believed a while ago,
-    ``barred`` why the pods of a new plan are not let in. ``most_moving`` is how many groups may be
-    down on purpose for the sake of all models. ``rollback`` is the revision that runs instead of
-    the spec, ``rollback_problem`` why a requested one is not restored, ``history_problem`` why
-    the serving state is not kept as a revision. ``alpha_groups``: its PodGroups are of an API that
-    the next release of Kubernetes does not have. ``unread`` are watched namespaces of which
-    something was never read.
+    ``kept_engine`` is the engine's version by default if an earlier release has chosen it, unless a
+    revision is run. ``distrusted`` is why a plan of record was not believed a while ago, ``barred``
+    why the pods of a new plan are not let in. ``most_moving`` is how many groups may be down on
+    purpose for the sake of all models. ``rollback`` is the revision that runs instead of the spec,
+    ``rollback_problem`` why a requested one is not restored, ``history_problem`` why the serving
+    state is not kept as a revision. ``alpha_groups``: its PodGroups are of an API that the next
+    release of Kubernetes does not have. ``unread`` are watched namespaces of which something was
+    never read.
     """
 
     generation: int
@@ -137,8 +137,8 @@ class Findings:
 
     @property
     def of_another_release(self) -> tuple[GroupState, ...]:
-        """Return the groups whose pods another release of the operator rendered, and this one would
-        render otherwise.
+        """Return the groups with pods that another release of the operator rendered, and this one
+        would render otherwise.
         """
         return tuple(group for group in self.groups if group.pending)
 
@@ -158,7 +158,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The outcome in a word and a sentence, and its meaning for who waits."""
+    """The outcome in a word and a sentence, and whether a client that waits may go on."""
 
     reason: str
     message: str

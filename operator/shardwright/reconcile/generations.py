@@ -100,8 +100,8 @@ def generations(
 ) -> tuple[int, ...]:
     """Return the generation under which each planned group is to exist.
 
-    It is the one that exists, or the next where that one is at zero, only pods on lost nodes are
-    left of it, and the group is planned elsewhere by now; never less than in the plan of record
+    It is the one that exists, or the next if that one is at zero, only pods on lost nodes are left
+    of it, and the group is planned elsewhere by now; never less than in the plan of record
     (``least``). ``groups`` are their nodes by name, without the generation.
     """
     floors = (*least, *(0 for _ in groups))
@@ -138,8 +138,8 @@ def _gives_way(rendered: KubernetesObject, observed: Observed) -> bool:
     """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of the
     rendered one.
 
-    It does where it is ours and was stopped for a change: one that failed may be held back, and is
-    to start again as it was.
+    It does if it is ours and was stopped for a change: one that failed may be held back, and is to
+    start again as it was.
     """
     name = rendered["metadata"]["name"]
     live = observed.objects.get((STATEFUL_SET, name))

@@ -35,14 +35,14 @@ class LifeRules:
     """The user's rules of the life of the groups; ``restart_asked`` is the value of the restart
     annotation, or empty.
 
-    ``keeps_templates``: pods stay as they are where the same is asked for and only another release
-    would render them otherwise. ``makes_earlier``: pods of an earlier release are restored,
-    which a group with others gets at once where it does not serve. ``min_ready_seconds`` is how
-    long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
-    may take to become ready on its nodes (None: nobody knows). Groups below the number
-    ``partition`` keep the pods they have. ``rejected``: a group did not come up with the wanted
-    state, and is gone. ``rolls_back``: a spec that groups do not come up with is taken back.
-    ``revision`` tells the wanted state from all earlier ones (empty: nobody knows it).
+    ``keeps_templates``: pods stay as they are if the same is asked for and only another release
+    would render them otherwise. ``makes_earlier``: pods of an earlier release are restored, which a
+    group with others gets at once if it does not serve. ``min_ready_seconds`` is how long a group
+    is ready before it counts as available, ``progress_deadline_seconds`` how long it may take to
+    become ready on its nodes (None: nobody knows). Groups below the number ``partition`` keep the
+    pods they have. ``rejected``: a group did not come up with the wanted state, and is gone.
+    ``rolls_back``: a spec that groups do not come up with is taken back. ``revision`` tells the
+    wanted state from all earlier ones (empty: nobody knows it).
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -65,14 +65,14 @@ class Group:
     """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in
     rank order.
 
-    ``former`` is the live StatefulSet of the generation before, where this one is made anew beside
-    it, with its pods. ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one
-    with all its pods, and it is kept alive so. ``kept_out`` says that the API server refuses its
-    pods (at zero: in this look), ``short_since`` since when some are missing. ``crowded_out``:
-    others leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be
-    made. ``ready_since`` is since when all its pods are ready, ``starting_since`` since when all
-    have nodes and it has not come up. ``hold`` is why it keeps the pods that it has although others
-    are wanted.
+    ``former`` is the live StatefulSet of the generation before, with its pods, if this one is made
+    anew beside it. ``as_it_is``: its wanted form is not known, so ``rendered`` is the live one with
+    all its pods, and it is kept alive so. ``kept_out`` says that the API server refuses its pods
+    (at zero: in this look), ``short_since`` since when some are missing. ``crowded_out``: others
+    leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be made.
+    ``ready_since`` is since when all its pods are ready, ``starting_since`` since when all have
+    nodes and it has not come up. ``hold`` is why it keeps the pods that it has although others are
+    wanted.
     """
 
     rendered: KubernetesObject

@@ -253,7 +253,7 @@ def _kept_at_zero(group: Group, incident: Incident, now: datetime) -> GroupState
 
 
 def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
-    """Return the memory of a group whose pods are made as they are rendered now."""
+    """Return the memory of a group that gets pods as they are rendered now."""
     rules = group.rules
     before = (
         # The new pod begins at zero restarts, so those of its predecessor must not be subtracted
@@ -274,7 +274,7 @@ def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
 
 
 def _end(group: Group, now: datetime) -> GroupStep:
-    """Wait for the last pods; whose node is found dead meanwhile was the cause."""
+    """Wait for the last pods. If the node of one is found dead meanwhile, that was the cause."""
     remembered = group.remembered
     changed = _changed(group)  # is noticed when it starts, as long as it shows
     if remembered.stopped_for == Why.FAILURE and remembered.incident and not changed:
@@ -303,7 +303,7 @@ def _late(group: Group, now: datetime) -> Iterator[Wait]:
 
 
 def _stay_at_zero(group: Group) -> GroupStep:
-    """Carry a stop through that somebody has scaled away: what began it is no second failure."""
+    """Carry a stop through that somebody has scaled away: its cause is no second failure."""
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP_AGAIN))
     return GroupStep(
         state=state, writes=_write(group, group.remembered, Why.STOP_AGAIN, replicas=0)
@@ -518,8 +518,8 @@ def _waits(group: Group) -> Iterator[Wait]:
 
 
 def _why_not_ready(member: Member, group: Group) -> Awaited:
-    """Return why a member whose containers wait for nothing is not ready: a follower has started
-    when all ranks have met.
+    """Return why a member is not ready although its containers wait for nothing. A follower has
+    started when all ranks have met.
     """
     if member in _unready(group):
         return Awaited.PROBE
@@ -535,8 +535,8 @@ def _why_not_ready(member: Member, group: Group) -> Awaited:
 
 
 def _unready(group: Group) -> list[Member]:
-    """Return the members of a group that has been ready whose engines run and are not ready any
-    more.
+    """Return the members with engines that run and are not ready any more, of a group that has been
+    ready.
     """
     served = group.remembered.ready_since is not None
     return [m for m in group.members if served and m.started and not m.ready]

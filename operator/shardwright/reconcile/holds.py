@@ -1,5 +1,5 @@
 """Groups that keep the pods that they have although others are wanted: below the partition, and
-where a rollout has stopped.
+while a rollout has stopped.
 
 Such a group lives on as it is: it restarts with its own template, whatever ends it. Which groups
 those are follows in every look from the present objects, so nothing is remembered: a rollout goes
@@ -136,10 +136,10 @@ def is_against(state: GroupState) -> bool:
 
 
 def _speaks_against(group: Group, now: datetime) -> bool:
-    """Return whether a group that has what is wanted does not come up, and not for want of a place
-    or of a node.
+    """Return whether a group with the wanted pods does not come up, and not for want of a place or
+    of a node.
 
-    What a lost node, an eviction or the scheduler does to it says nothing of the template.
+    A lost node, an eviction or the scheduler says nothing of the template.
     """
     # A group that still has its former pods cannot tell anything of the wanted ones.
     if (
@@ -204,8 +204,8 @@ def _would_change(group: Group) -> bool:
 
 
 def _can_stay(group: Group, now: datetime) -> bool:
-    """Return whether a group can live on where it is: not where it has lost its place and is
-    planned elsewhere by now.
+    """Return whether a group can live on in its place: not if it has lost that and is planned
+    elsewhere by now.
     """
     # Kept as it was, a group whose node is gone would wait for that node for ever.
     if group.complete or not _is_planned_elsewhere(group):

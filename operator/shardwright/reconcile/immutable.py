@@ -2,12 +2,12 @@
 another object.
 
 A group whose StatefulSet differs so is made anew as its next generation: beside the one that serves
-where the plan of record has a place for that, else once its pods are gone. Everything else is
-deleted and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1.36 for these kinds,
-and the schema of NVIDIA's ComputeDomain. Of the rendered objects, disruption budgets,
-NetworkPolicies and the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of
-Kubernetes has its size in its name, a Secret the kind of its content, and neither is ever written
-again. Kueue fixes more of a StatefulSet that is in one of its queues, also at zero.
+if the plan of record has a place for that, else once its pods are gone. Everything else is deleted
+and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1.36 for these kinds, and the
+schema of NVIDIA's ComputeDomain. Of the rendered objects, disruption budgets, NetworkPolicies and
+the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of Kubernetes has its size
+in its name, a Secret the kind of its content, and neither is ever written again. Kueue fixes more
+of a StatefulSet that is in one of its queues, also at zero.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -158,8 +158,8 @@ def _differing(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str,
 
 
 def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]:
-    """Yield what a queue of Kueue lets nobody change of a StatefulSet, its own name among it: it
-    would only take another one while no pod is ready.
+    """Yield the fields of a StatefulSet that a queue of Kueue lets nobody change. Its own name is
+    among them: it would only take another one while no pod is ready.
     """
     before, after = queue_of(live), queue_of(rendered)
     if before != after:
@@ -210,14 +210,14 @@ def _asks(containers: Collection[Mapping[str, Any]] | None) -> list[object]:
 
 
 def _amounts(requests: Mapping[str, Any]) -> tuple[tuple[str, object], ...]:
-    """Return requests as amounts: 1Ti and 1024Gi are one, and the server keeps what was written
-    first.
+    """Return requests as amounts: 1Ti and 1024Gi are one, and the server keeps the form that was
+    written first.
     """
     return tuple(sorted((name, amount(size)) for name, size in requests.items()))
 
 
 def _claims(spec: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
-    """Yield what is said of each claim of a pod: also one that is said no more is a change."""
+    """Yield the fields of each claim of a pod: also one that is left out now is a change."""
     for claim in spec.get(CLAIMS) or ():
         asks = claim["spec"].get("resources", {}).get("requests", {})
         yield (

@@ -135,9 +135,9 @@ def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
     """Return the failure behind the end of an engine when another rank's node does not answer, None
     if there is none.
 
-    A silent node is no failure by itself, and whoever takes a pod away does so whether its node
-    answers or not. The engine's own words stand before it: the node may have been silent for a
-    moment only.
+    A silent node is no failure by itself. An eviction or a deletion of a pod counts as such whether
+    its node answers or not. The engine's own words stand before it: the node may have been silent
+    for a moment only.
     """
     silent = (
         member
@@ -190,7 +190,7 @@ def find_unschedulable(
     """Return which rank finds no place while others of the group hold GPUs, and until when they
     hold them.
 
-    They hold them longer where nodes are made for the group (``nodes_to_come``).
+    They hold them longer if nodes are made for the group (``nodes_to_come``).
     """
     # Nobody holds GPUs in vain: a group without any place costs nobody anything, and may wait for
     # as long as it likes.
@@ -252,8 +252,8 @@ def new_incident(
 
 
 def engine_to_blame(failure: Failure) -> bool:
-    """Return whether the engine is to blame: not where a rank followed another one, or its node
-    took it.
+    """Return whether the engine is to blame: not if a rank followed another one, or its node took
+    it.
     """
     return (
         failure.by_engine

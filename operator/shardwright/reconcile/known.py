@@ -1,5 +1,5 @@
-"""Conclusions from the reading of one look, before anything is decided: who stands where, which
-node is at fault.
+"""Conclusions from the reading of one look, before anything is decided: the places of groups, and
+the nodes at fault.
 
 No rule of the life of groups is here: knowledge is the same whatever the user wants.
 """
@@ -131,7 +131,7 @@ def _unfit(
 def _sighted(
     seen: Seen, observed: Observed, unfit: Iterable[Unfit], silent: Collection[str]
 ) -> Iterator[Sighting]:
-    """Yield what is to be seen now, and may pass."""
+    """Yield the facts of now that may pass."""
     uid = seen.resource.owner.uid
     yield from of_members(observed.members)
     yield from map(of_node, unfit)
@@ -166,7 +166,7 @@ def _by_own_clock(
 
 
 def _by_plan(own: Observed, record: PlanRecord, seen: Seen) -> Observed:
-    """Return the same with what groups find on their planned nodes: no room, or no node yet."""
+    """Return the same with the state of the planned nodes of groups: no room, or no node yet."""
     base, cluster = base_name(seen.resource.owner.name), seen.cluster or Cluster()
     # None: pods are not known yet, and nobody can say what others leave.
     if cluster.free is not None:

@@ -1,5 +1,5 @@
-"""The ledger: who holds which GPUs of a node, by pods that are bound and by plans whose pods are
-still to come.
+"""The ledger: the holders of the GPUs of each node, by pods that are bound and by plans with pods
+that are still to come.
 
 A plan keeps GPUs on a node for a group until pods of that group are bound there; a pod binds GPUs
 that are kept for its own group alone. So a node is never promised twice: kept GPUs are taken in
@@ -65,8 +65,8 @@ class _Place:
 
 
 class Ledger:
-    """Who holds what. Nothing here is the only copy of anything: pods and plans of record can be
-    read again at any time.
+    """The holders of all GPUs. Nothing here is the only copy of anything: pods and plans of record
+    can be read again at any time.
     """
 
     def __init__(self) -> None:
@@ -110,9 +110,9 @@ class Ledger:
         """Keep GPUs for a plan instead of those that were kept for it before.
 
         Args:
-            owner: Whose plan it is.
-            wanted: What the plan needs; a group for which others leave no room on one of its nodes
-                is left out whole. Its own pods that a new plan has no place for are going: they are
+            owner: The model of the plan.
+            wanted: The needs of the plan; a group for which others leave no room on one of its
+                nodes is left out whole. Its own pods that a new plan has no place for are going: they are
                 in nobody's way but the scheduler's.
             gpus_of: Healthy GPUs by node; a node that is not in it cannot be judged, so nothing is
                 left out because of it.
@@ -160,8 +160,8 @@ class Ledger:
         return frozenset(refused), freed
 
     def _within(self, owner: OwnerKey, gpus: int, most: int | None) -> bool:
-        """Return whether a model may keep so many GPUs where its namespace may keep ``most``: its
-        present GPUs it always may.
+        """Return whether a model may keep so many GPUs if its namespace may keep ``most``. It may
+        always keep its present GPUs.
         """
         own = self._kept_of(owner)
         # A limit that is lowered ends nothing; Kubernetes' own quotas do not either.
@@ -323,9 +323,7 @@ class Ledger:
 
 
 def _add(counts: Counter[str], name: str, gpus: int) -> None:
-    """Count GPUs of a node or a namespace; those come and go, so one of which nothing is taken is
-    not kept.
-    """
+    """Count GPUs of a node or a namespace. Both come and go, so a count of zero is not kept."""
     counts[name] += gpus
     if not counts[name]:
         del counts[name]

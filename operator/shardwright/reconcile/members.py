@@ -41,7 +41,8 @@ FINISHED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 class Failure:
     """Why a member of a group failed; ``exit_code`` is None if no container of it exited.
 
-    ``message`` is the end of the words of the container, or of whoever ended the pod.
+    ``message`` is the end of the last words of the container, or of the component that ended the
+    pod.
     """
 
     rank: int
@@ -297,8 +298,8 @@ def _failure(pod: KubernetesObject, rank: int) -> Failure | None:
     """Return the failure that ended the pod or one of its engine containers. Init containers retry
     by themselves.
 
-    A pod that was evicted has ended containers, too: who took the pod comes before how its
-    containers ended.
+    A pod that was evicted has ended containers, too: the eviction comes before the end of its
+    containers.
     """
     status = pod.get("status", {})
     finished = status.get("phase") in FINISHED_PHASES

@@ -94,7 +94,7 @@ class Observed:
         """Return the pods of a group in rank order: those that its StatefulSet controls or, if
         there is none, once did.
 
-        A pod says by uid who controls it; one of another uid is left to the garbage collector.
+        A pod names its controller by uid. One of another uid is left to the garbage collector.
         """
         live = self.objects.get((STATEFUL_SET, group))
         named = self._by_group.get(group, ())
@@ -113,8 +113,8 @@ class Observed:
 
     @cached_property
     def generations(self) -> Mapping[str, Mapping[int, str | None]]:
-        """Return by name of group the generations of which there is a StatefulSet, with who
-        controls it, or a pod (None).
+        """Return by name of group its generations: of each that has a StatefulSet the controller of
+        that, of each that has a pod alone None.
         """
         found: dict[str, dict[int, str | None]] = {}
         for name in self._by_group:

@@ -306,7 +306,7 @@ def _in_order(
     """Return the nodes of a group in the order of its ranks, as a plan says it: pods restart for
     another one.
 
-    One whose pods name no nodes, as they were to come, is where the first plan has it.
+    If its pods name no nodes, as those were to come, it is where the first plan has it.
     """
     places = (nodes for plan in said if (nodes := plan.get(item.number)))
     return next(
@@ -369,10 +369,10 @@ def _of_answer(
 
 
 def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> str:
-    """Return what a group did not come up with that goes with a new plan while others run other
-    pods: they are to keep them.
+    """Return the request that a group did not come up with, if that group goes with a new plan
+    while others run other pods: they are to keep them.
 
-    What was rejected before stays so for as long as the same cut is wanted.
+    A rejected request stays so for as long as the same cut is wanted.
     """
     record = known.record
     # Another cut is another template, against which nothing has been said.

@@ -94,9 +94,7 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:
-    """Return all that a plan depends on beside the cluster; not whose it is, nor at which
-    generation.
-    """
+    """Return all that a plan depends on beside the cluster, but for owner and generation."""
     return subject.cut_hash, subject.intent.replicas, subject.request.deploy
 
 

@@ -25,7 +25,7 @@ class PlanChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is asked now; the hashes cover everything that a plan depends on beside the cluster."""
+    """The present request. Its hashes cover all that a plan depends on beside the cluster."""
 
     input_hash: str
     cut_hash: str

@@ -86,7 +86,7 @@ class Deployed:
 
     ``record`` is the plan that is deployed, None if the standing groups are only kept alive.
     ``problems`` are for the user to mend, ``refused`` is why nothing is written, or is not taken.
-    ``history`` are the revisions to keep, where all groups serve. ``again_seconds`` is how soon to
+    ``history`` are the revisions to keep, if all groups serve. ``again_seconds`` is how soon to
     look again at facts that no cache shows.
     """
 
@@ -310,8 +310,8 @@ def _repaired(
     """Return which objects were set right, or would have been if somebody had not changed them at
     the same moment.
 
-    What is rendered anew in the look in which a plan follows its pods to other nodes was nobody's
-    doing.
+    In a look in which a plan follows its pods to other nodes, objects are rendered anew: that was
+    nobody's doing.
     """
     outcomes = (
         outcome,
@@ -419,7 +419,7 @@ def _found(
 def _with_plan(
     found: Findings, planned: StandingPlan, subject: Subject, cluster: Cluster
 ) -> Findings:
-    """Return the same with what is found of the plan, on a cluster that is known."""
+    """Return the same with the findings about the plan, on a cluster that is known."""
     intent, record = subject.intent, planned.record
     return replace(
         found,
@@ -442,9 +442,7 @@ def _with_plan(
 
 
 def _kept_engine(subject: Subject) -> KeptEngine | None:
-    """Return the engine whose version by default is older than that of this release, None if it is
-    not.
-    """
+    """Return the engine if its version by default is older than that of this release, else None."""
     version = subject.default_version
     # After a downgrade the kept version is the newer one, and there is nothing to come.
     if not version or not is_newer(NEWEST_DEFAULT, version):

@@ -74,7 +74,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """All of a namespace; nothing is limited where there is nothing."""
+    """All quotas and limits of a namespace. If there are none, nothing is limited."""
 
     quotas: tuple[Quota, ...] = ()
     ranges: tuple[Range, ...] = ()

@@ -42,10 +42,10 @@ class RecordEvidence:
     """The evidence that a plan of record is compared with.
 
     Args:
-        owner: Whose it is.
+        owner: The model of the record.
         signs: Whether there is a key, so that our records are signed.
         serial: Which record is the newest, 0: none was signed so far.
-        remembered: The newest one, where this process has believed it; None if it has not.
+        remembered: The newest one, if this process has believed it; None if it has not.
         shown: ``status.plan``: the last published facts of a plan.
         observed: The present objects of the resource.
         nodes: Facts of nodes, those that are to come among them.
@@ -328,8 +328,8 @@ def _devices(resources: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return what no plan can say, or what contradicts the plan that the status shows, if a release
-    like this one wrote it.
+    """Return a statement that no plan can make, or a contradiction to the plan that the status
+    shows, if a release like this one wrote it.
     """
     try:
         would_show = plan_status(record.report())

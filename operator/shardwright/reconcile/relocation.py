@@ -64,7 +64,7 @@ _BACK: Final[Mapping[NodeFault, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """Known facts of the nodes of a plan and of who stands on them.
+    """Known facts of the nodes of a plan and of the groups on them.
 
     ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with
     it, by node. ``lost`` are nodes that do not give pods of this model back, ``hanging`` the
@@ -212,7 +212,7 @@ def homeless_groups(
     """Return which of the planned groups of these names, by index, the scheduler has found no place
     for for long.
 
-    A pod waits for one that is just ending, too: what is meant is a group of which one waits beyond
+    A pod waits for one that is just ending, too. So only a group counts of which one waits beyond
     that, or that has given its GPUs back because of it.
     """
     waited = timedelta(seconds=UNSCHEDULABLE_SECONDS)
@@ -246,8 +246,7 @@ def crowded_out(
     """Return the names of the groups of a plan, without their generation, on whose nodes others
     leave too few GPUs.
 
-    A node that has too few healthy ones, whoever holds them, has a fault: those have a patience of
-    their own.
+    A node with too few healthy ones, held or free, has a fault: those have a patience of their own.
     """
     full = _full_nodes(plan, free) - _full_nodes(plan, healthy)
     roots = group_names(base, plan.group_numbers)

@@ -14,8 +14,8 @@ def turns_left(most: int, beside: int, elsewhere: int) -> int:
     models may have down.
 
     ``beside`` are down of other models of its namespace, ``elsewhere`` of other namespaces. The
-    last turn is for a namespace that has none: one whose models change all the time holds no other
-    up by more than a restart.
+    last turn is for a namespace that has none. So a namespace with models that change all the time
+    holds no other up by more than a restart.
     """
     free = most - beside - elsewhere
     # Without the last turn kept back, one namespace whose models change all the time held all of

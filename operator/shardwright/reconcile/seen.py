@@ -55,7 +55,7 @@ class Cluster:
             that do not exist, are not in it.
         free: How many GPUs other models and pods leave on each planned node, None if pods cannot be
             listed.
-        known_pods: Whose pods are known.
+        known_pods: Which pods are known.
         unread: Watched namespaces of which something was never read.
         reserved: Whether the GPUs of its plan of record are kept for it.
         scheduling_api: Version of the API by which the scheduler that it names is told of groups,
@@ -120,8 +120,8 @@ class Ask:
     that leave their nodes.
 
     ``held`` are the nodes that groups have now, if there is no plan of record that says so, or an
-    earlier plan is to be ``restored``, and of those below the partition, who may be elsewhere than
-    it says. ``worst`` are the numbers of the groups in the order in which they go where fewer are
+    earlier plan is to be ``restored``, and of those below the partition, which may be elsewhere
+    than it says. ``worst`` are the numbers of the groups in the order in which they go if fewer are
     wanted. ``lost`` are nodes that do not give pods of the model back, or that should have been
     made by now: nothing is planned there. With ``beside`` (group, generation) it is asked for a
     second place for one group instead, while the first one serves.
@@ -291,7 +291,7 @@ class Seen:
         return replace(self, answers={**self.answers, ask: answer})
 
     def beside(self, gpus: int) -> "Seen":
-        """Return the same where other models of the namespace keep so many GPUs by now."""
+        """Return the same with so many GPUs that other models of the namespace keep by now."""
         if self.cluster is None:
             return self
         return replace(self, cluster=replace(self.cluster, gpus=gpus))

@@ -2,8 +2,8 @@
 jumps.
 
 Times that others write (of nodes, pods, conditions) come from clocks that may be minutes off:
-whoever compares them with his own takes a fresh fact for long overdue. So a wait begins when it is
-first seen, and after a restart it begins anew.
+compared with our own clock, a fresh fact looks long overdue. So a wait begins when it is first
+seen, and after a restart it begins anew.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class Sight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One fact that may pass, and of what."""
+    """One fact that may pass, and its object."""
 
     sight: Sight
     of: str

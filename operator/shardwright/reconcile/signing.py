@@ -1,8 +1,8 @@
-"""Signatures of texts that are kept in objects which others may write: who can change them can
-neither forge one nor put another's in its place.
+"""Signatures of texts that are kept in objects which others may write. A user who can change such
+an object can neither forge a signature nor use that of another text.
 
 A signature is an HMAC-SHA256 over the kind of text, the uid of its resource, and the text. The text
-itself says which of several it is (generation, serial): a signature tells who wrote it, never that
+itself says which of several it is (generation, serial): a signature proves the writer, never that
 it is the newest one.
 """
 

@@ -44,10 +44,10 @@ def build_status(
 
     Args:
         before: The conditions that the status had: they keep the time of their last transition.
-        found: What was found.
+        found: The findings of the look.
         plan: ``status.plan``, None if nothing could be planned.
-        service: The result of :func:`service_status`, empty if nothing is deployed, and the engine
-            where it is known.
+        service: The result of :func:`service_status`, empty if nothing is deployed, and
+            the engine if it is known.
         now: The time of new transitions.
     """
     shown: tuple[Mapping[str, Any], ...] = tuple(before)

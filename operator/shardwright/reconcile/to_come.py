@@ -26,7 +26,7 @@ def seeking(
     Args:
         record: The new plan of record.
         before: The one that it replaces.
-        turnouts: What there is of each pool.
+        turnouts: The nodes that there are of each pool.
     """
     numbers, groups = (
         (before.plan.group_numbers, before.plan.groups) if before else ((), ())
@@ -104,7 +104,7 @@ def following(
     Args:
         record: The plan of record.
         rendered: The objects that it turns into: only pods that ask as they say count.
-        observed: What there is.
+        observed: The present objects.
     """
     # Only groups that seek follow their pods: a pod elsewhere in any other group is a fault.
     asking = {item.group for item in record.sought}
@@ -139,7 +139,7 @@ def _bound(rendered: KubernetesObject, observed: Observed) -> Iterator[str]:
 
 
 def _followed(nodes: tuple[str, ...], bound: Iterable[str]) -> tuple[str, ...]:
-    """Return planned nodes with those where pods are in place of others, of those to come first.
+    """Return planned nodes with the nodes of pods in place of others, of those to come first.
 
     >>> _followed(("a", "~spot-0", "~spot-1"), ("b", "a"))
     ('a', 'b', '~spot-1')

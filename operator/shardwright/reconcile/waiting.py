@@ -1,11 +1,11 @@
-"""Who waits for GPUs, in which order, and which nodes are kept for whom: docs/decisions/0005 has
-the rule and its numbers.
+"""The line of models that wait for GPUs, and the nodes that are kept for them: docs/decisions/0010
+has the rule and its numbers.
 
 Models stand in line by the priority of their pods, then by age. One that comes later may be placed
 while an earlier one waits, until that one has waited for ``BACKFILL_SECONDS``. From then on it
-claims nodes: as many GPUs of them as its plan needs, where most is free already. The free part of a
-claim is for nobody who comes after. A claim is chosen once and stays as long as it is possible, so
-that it fills up instead of wandering.
+claims nodes: as many GPUs of them as its plan needs, of the nodes with most free already. The free
+part of a claim is for nobody who comes after. A claim is chosen once and stays as long as it is
+possible, so that it fills up instead of wandering.
 """
 
 from bisect import bisect_left
@@ -71,8 +71,8 @@ class Waiting:
         )
 
     def carried_on(self, before: "Waiting | None") -> "Waiting":
-        """Return the same as one that has waited before: since then, and with its claim where it
-        waits for the same.
+        """Return the same as one that has waited before: since then, and with its claim if it waits
+        for the same.
         """
         if before is None:
             return self

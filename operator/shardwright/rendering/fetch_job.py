@@ -81,7 +81,7 @@ class Fetcher:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFetch:
     """The task of reading for a resource: the config of a model at a commit (None: the newest), as
-    whoever has the token.
+    the user of the token.
 
     ``environment`` are the engine's variables that say how the hub is reached. The image is pulled
     with ``pull_secrets``.

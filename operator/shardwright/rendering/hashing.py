@@ -103,8 +103,8 @@ def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
     """Return the hash of the request for pods: the spec (``asked`` is its hash), how the plan cuts
     the model, and ``where``.
 
-    Only what the plan of record has said since the first release counts, and what was found once
-    and is kept in it: another release that renders other pods for it gives the same hash.
+    Only those fields of the plan of record count that are there since the first release, and the
+    findings that it keeps: another release that renders other pods for it gives the same hash.
     """
     layout = plan.layout
     degrees = [

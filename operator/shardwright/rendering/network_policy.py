@@ -1,4 +1,4 @@
-"""Who reaches the pods of a model, and whom they reach: one NetworkPolicy for all groups of it.
+"""The peers of the pods of a model, in both directions: one NetworkPolicy for all its groups.
 
 Kubelets ask by programs inside the pods, so probes need no way in.
 """
@@ -32,8 +32,8 @@ def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any
 
 
 def _from_clients(rules: NetworkRules) -> dict[str, Any]:
-    """Return who may ask the engine: metrics are read at the port of requests, so everybody may if
-    clients are everybody.
+    """Return the peers that may ask the engine. Metrics are read at the port of requests, so
+    everybody may if clients are everybody.
     """
     return {"from": [*rules.clients, *rules.metrics]} if rules.clients else {}
 

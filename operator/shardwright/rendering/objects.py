@@ -92,8 +92,8 @@ def scripts_configmap(subject: RenderInputs) -> KubernetesObject:
 
 
 def made_secret(subject: RenderInputs, name: str, kind: str) -> KubernetesObject:
-    """Return a Secret without its content: whoever creates it makes that by the type of the Secret,
-    and nobody reads it again.
+    """Return a Secret without its content. The writer makes that by the type of the Secret, and
+    nobody reads it again.
     """
     return {
         "apiVersion": "v1",

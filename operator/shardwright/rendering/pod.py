@@ -154,8 +154,8 @@ def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
 
 
 def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
-    """Return the seconds that a group may take to become ready once all its pods have nodes. Image
-    and weights count, whoever fetches them.
+    """Return the seconds that a group may take to become ready once all its pods have nodes. The
+    time for image and weights counts, however they are fetched.
     """
     budget = _budget(plan, deployment, downloads=deployment.weights.claim is None)
     return budgets.IMAGE_SECONDS + budget.load_seconds

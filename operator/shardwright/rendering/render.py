@@ -61,7 +61,7 @@ def _objects(
 ) -> Iterator[KubernetesObject]:
     """Yield the objects in order.
 
-    What pods mount, and the names by which they find each other, are there before the pods.
+    Mounted objects, and the names by which pods find each other, are there before the pods.
     """
     plan, groups = subject.plan, range(len(subject.plan.groups))
     yield objects.scripts_configmap(subject)

@@ -1,9 +1,9 @@
 """The request and the limit of each container: GPUs, cores, memory, local disk.
 
 The limits of memory and disk are there so that one engine cannot end its neighbours. They are far
-above an engine's need, and may be above a node's memory. Whoever states them in
-``spec.pod.resources`` goes before them, and so does a LimitRange. Who states zero wants none: there
-is no limit then, for the kubelet evicts every pod over a limit of no disk.
+above an engine's need, and may be above a node's memory. Limits that are stated in
+``spec.pod.resources`` go before them, and so does a LimitRange. Zero means none: there is no limit
+then, for the kubelet evicts every pod over a limit of no disk.
 """
 
 from typing import Any, Final

@@ -335,8 +335,8 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
 def _runs_on(
     engine: wire.Engine, version: str, settings: Settings
 ) -> tuple[str, ...] | None:
-    """Return the resources whose GPUs the image is built for, the one to take first; None if its
-    name does not tell.
+    """Return the resources of the GPUs that the image is built for, the one to take first. None if
+    its name does not tell.
     """
     releases = ENGINES[engine.name].releases
     if engine.image is None:

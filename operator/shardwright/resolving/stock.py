@@ -50,7 +50,7 @@ def take_stock(
     others hold.
 
     Args:
-        subject: Whose pods are to run.
+        subject: The model that is to run.
         facts: The nodes of the cluster.
         usage: GPUs that bound pods hold (None: pods are not known).
         reservations: GPUs that plans of record keep, its own among them.
