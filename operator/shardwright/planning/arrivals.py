@@ -59,6 +59,7 @@ def estimator_of(model: ModelSpec, request: Request, traits: EngineTraits) -> Pr
     )
     return (
         closed
+        # A number in flight is priced as it is; only a rate needs the number that it comes to.
         if request.workload.requests_per_second is None
         else _Open(closed, request.workload)
     )
@@ -147,6 +148,7 @@ class _Open:
         )
 
     def _at(self, in_flight: int) -> Estimator:
+        # Kept by number: layouts settle at the same few numbers, and share what is priced for each.
         if in_flight not in self._under:
             self._under[in_flight] = self._estimator.under(
                 replace(self._workload, concurrency=in_flight)
@@ -184,6 +186,7 @@ def _rounded_up(in_flight: float) -> int:
 
 
 def _step(in_flight: float) -> int:
+    # Rounded up: a number in flight that is too small would promise a rate that is not served.
     return math.ceil(math.log2(in_flight) * _STEPS_PER_DOUBLING)
 
 

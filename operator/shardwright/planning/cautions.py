@@ -61,6 +61,7 @@ def warnings(
         model: The model to serve.
         traits: The engine.
     """
+    # Of the best alone; only the unknown network is a warning also where a runner-up depends on it.
     best = shown[0]
     return (
         *_tight(best),
@@ -165,6 +166,7 @@ def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
 def _tight(best: FeasibleCandidate) -> Iterator[str]:
     tight = [stage for stage in best.estimate.stages if stage.tight]
     if tight:
+        # The stage with the least left: the engine starts on all stages or on none.
         worst = min(tight, key=lambda stage: stage.kv_cache_bytes - stage.request_bytes)
         margin = format_bytes(worst.kv_cache_bytes - worst.request_bytes)
         yield (
@@ -185,6 +187,7 @@ def _lowered(
             "tokens: that is what K/V holds"
         )
     told = traits.options.told
+    # A limit that the user has told is not ours, so it was not lowered by us.
     fewer = (
         told.sequences is None
         and estimate.max_sequences < traits.batching.max_sequences
@@ -396,6 +399,7 @@ def _slowed_by_drafts(
         ),
     )
     undrafted = replace(traits, options=replace(traits.options, drafter=None))
+    # At the same layout: without drafts another one might be best, which says nothing of drafts.
     alone = (
         estimator_of(model, plain, undrafted)
         .estimate(best.candidate)
@@ -424,6 +428,7 @@ def _lighter(
             "spec.engine.args.kv-cache-memory-bytes says how much there is"
         )
         return
+    # Lighter weights on a GPU without an FP8 unit would be widened at each product.
     if model.quantization is not None or "fp8" not in best.candidate.pool.gpu.flops:
         return
     worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)

@@ -79,6 +79,8 @@ class Judge:
     ) -> None:
         self._model, self._request, self._traits = model, request, traits
         self.prices = prices or estimator_of(model, request, traits)
+        # By layout and by pool: the same layout is judged on each pool, and each pool with hundreds
+        # of layouts.
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
         self._of_pool: dict[
             str, tuple[tuple[Violation, ...], tuple[Violation, ...]]
@@ -111,6 +113,7 @@ class Judge:
 
     def _prices(self, candidate: Candidate) -> Prices | None:
         # Degrees that do not divide the model have no memory to look at.
+        # A slice of a head has no size, so neither memory nor speed can be counted.
         return None if self._shape(candidate.layout) else self.prices
 
     def _degrees(self, candidate: Candidate) -> Iterable[Violation]:
@@ -217,6 +220,8 @@ def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
     """
     absent, replicas = empty.missing_nodes, candidate.layout.replicas
     if candidate.placement.nodes_per_replica == 1 and replicas > 1:
+        # By replicas: of replicas inside nodes several may share a node, so missing nodes would say
+        # too many.
         what, gap, miss = _missing_replicas(
             candidate, empty if absent else candidate.placement, idle=bool(absent)
         )
@@ -364,6 +369,8 @@ def memory_violations(
     """
     if memory.starts:
         return
+    # K/V is counted for the stage with the least: vLLM gives all ranks as many blocks as the
+    # poorest has.
     worst = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
     if worst.kv_cache_bytes > 0:
         yield _cache_violation(candidate, memory, pinned_bytes)

@@ -60,6 +60,7 @@ def no_plan(
         return NoPlan(
             problem=_returning(returning), heals_by_itself=True, lack=_lack(returning)
         )
+    # A node that is away is no help where the user's own limits rule every layout out.
     hopeful = not inventory.pools or any(
         item.prices and item.codes <= _HARDWARE for item in verdicts
     )
@@ -106,6 +107,7 @@ def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | No
     only = [
         item for item in verdicts if item.prices and item.codes == {"BudgetExceeded"}
     ]
+    # Those that exceed the budget by least: the message names the smallest budget that would do.
     least = min(map(_worst, only), default=0.0)
     near = {id(item.candidate): item for item in only if _worst(item) == least}
     ranked = _ranked(near.values(), scale)
@@ -134,6 +136,7 @@ def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Ve
         for verdict in verdicts
         if 0
         < max((item.absent_nodes for item in verdict.violations), default=0)
+        # By product: of a node that is away no more is known than its label.
         <= away[verdict.candidate.pool.product]
     ]
 
@@ -226,6 +229,8 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
             remedy=_NODES_COME,
             path="spec.placement",
         )
+    # The most frequent reason, and by name among equals: the message must not alternate from look
+    # to look.
     (code, count), *others = sorted(
         Counter(item.problem.code for item in excluded).items(),
         key=lambda item: (-item[1], item[0]),

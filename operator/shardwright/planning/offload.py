@@ -60,6 +60,7 @@ class _Parts:
     @classmethod
     def of(cls, layout: Layout, nodes: int, model: ModelSpec) -> "_Parts":
         kinds = [layer.attention for layer in model.layers if layer.attention]
+        # As vLLM decides whether ranks hold the same: latent attention without stages (ADR 33).
         alike = (
             layout.tensor > 1
             and layout.pipeline == 1
@@ -152,6 +153,7 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
         return frozenset(
             node.name
             for node in pool.nodes
+            # Unknown memory bars nobody: many nodes of a dump do not state it.
             if node.host_bytes is not None and not enough[node.host_bytes]
         )
 
@@ -212,6 +214,7 @@ def host_cache(
     layout, pod_bytes = candidate.layout, wanted.pod_bytes
     parts = _Parts.of(layout, candidate.placement.nodes_per_replica, model)
     if pod_bytes is None:
+        # The smallest node of the pool counts, as any of them may get a group (ADR 33).
         pod_bytes = room_bytes(candidate, wanted, model, over_ray=over_ray) or 0
     own_bytes = pod_bytes // parts.engines // GIB * GIB  # of an engine, on one node
     if not own_bytes:

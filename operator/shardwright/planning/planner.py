@@ -114,6 +114,7 @@ def choose(considered: Considered) -> Report:
     """Return the best candidate, or why there is none."""
     scale = considered.scale
     verdicts = considered.verdicts
+    # Ranked first, settled then: near ties and copies are held against the whole rank.
     ranked = settled(
         best_first(considered.feasible, scale), scale, considered.judge.prices
     )
@@ -141,6 +142,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
         scale,
         feasible=_reached(considered.feasible, deploy=request.deploy),
     )
+    # With a budget to fill the number of replicas was part of the search already.
     copies = None if request.space.fill else in_replicas(best, ranked, scale, prices)
     looked_at = (best, *others)
     inventory = considered.inventory
@@ -195,6 +197,8 @@ def best_first(
     beside = (
         verdict
         for verdict in feasible
+        # Slower twins on the best one's own pool are priced after all: a near tie may go to one of
+        # them.
         if verdict.candidate.pool is best.pool and id(verdict) not in looked_at
     )
     rest = select(
@@ -243,6 +247,7 @@ def _plan(
         tensor_link=placement.tensor_link.name if placement.tensor_link else "",
         pipeline_link=placement.pipeline_link.name if placement.pipeline_link else "",
         stages=estimate.stages,
+        # Each attention replica has K/V of its own.
         kv_tokens=estimate.kv_tokens * candidate.layout.attention_data,
         max_model_len=estimate.max_model_len,
         max_sequences=estimate.max_sequences,
@@ -260,6 +265,7 @@ def _plan(
         compute_domain=candidate.needs_compute_domain,
         uncounted=traits.options.told.uncounted,
         gpu_price=scale.price(pool),
+        # A stated number is not kept in the plan, so that a release restarts nothing (ADR 35).
         draft_tokens=estimate.draft_tokens if drafts else 0,
         claimed=pool.claimed,
     )

@@ -278,6 +278,8 @@ def _not_free(
     busy = {
         id(item.candidate): item
         for item in verdicts
+        # Only layouts that nothing but room speaks against: any other would not run with all GPUs
+        # free.
         if item.estimate is not None and item.codes == {"InsufficientCapacity"}
     }
     carrying = [

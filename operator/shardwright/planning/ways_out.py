@@ -83,6 +83,7 @@ def _copies(pool: Pool, count: int) -> Iterator[Node]:
     """Yield nodes as new ones of a pool would be: empty, and those of a rack in racks of their
     own.
     """
+    # A node that there is: new ones of a pool are taken to be like it.
     template = pool.nodes[0]
     per_rack = max(1, pool.domain_gpus // pool.gpus_per_node)
     for number in range(count):
@@ -116,6 +117,7 @@ def _who_moves(
         holder for holder in holders if _gains(holder, near, lack) >= lack.missing_nodes
     ]
     helpful.sort(
+        # Who costs least to move first: the lowest priority, then the fewest GPUs.
         key=lambda holder: (holder.priority, sum(holder.gpus.values()), holder.name)
     )
     return next(

@@ -112,8 +112,8 @@ class Ledger:
         Args:
             owner: The model of the plan.
             wanted: The needs of the plan; a group for which others leave no room on one of its
-                nodes is left out whole. Its own pods that a new plan has no place for are going: they are
-                in nobody's way but the scheduler's.
+                nodes is left out whole. Its own pods that a new plan has no place for are going:
+                they are in nobody's way but the scheduler's.
             gpus_of: Healthy GPUs by node; a node that is not in it cannot be judged, so nothing is
                 left out because of it.
             most: GPUs that the plans of its namespace may keep (None: any number); a plan that
