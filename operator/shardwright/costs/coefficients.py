@@ -159,6 +159,7 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
     return (
         Band(low=low, high=high, basis=basis)
         if known
+        # Squared, as a factor that may be off twice over; the middle stays where it is.
         else Band(low=low * low, high=high * high, basis=basis)
     )
 

@@ -142,6 +142,7 @@ def cache_entries(
     >>> len(entries), entries[0].page_bytes, 2 * (128 + 128) * 16 * 16 // 8
     (80, 16384, 16384)
     """
+    # One length of block for all: every layer gets the longest that any of its kernels wants.
     own = replace(
         form,
         block_tokens=max(
@@ -199,6 +200,7 @@ def cache_groups(
     if not entries:
         return ()
     buckets = _buckets(entries)
+    # All layers keep the same: one block table, no padding.
     if len(buckets) == 1:
         return (_group(entries),)
     if any(entry.kind.transient for entry in entries):
@@ -343,6 +345,8 @@ def _aligned(entries: Sequence[Entry], step: int) -> Sequence[Entry]:
     if not state or not tokens:
         return entries
     per_token = max(entry.page_bytes // entry.block_tokens for entry in tokens)
+    # Rounded up: vLLM lengthens the blocks of attention until a page holds a whole state, as all
+    # pages are equal.
     block = step * max(1, math.ceil(state / (step * per_token)))
     return [
         replace(entry, page_bytes=block * per_token, block_tokens=block)

@@ -191,6 +191,7 @@ def loading_time(
     (2000.0, 500.0, 8000.0, 'assumed')
     """
     speed = read_speed(storage, stated_bytes_per_second)
+    # From a hub or an image each node fetches all stages, also those that it does not hold.
     size = bytes_per_node * (nodes if storage in WHOLE else 1)
     seconds = size / speed.bytes_per_second
     return LoadingTime(
