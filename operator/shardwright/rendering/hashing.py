@@ -42,6 +42,7 @@ that it had.
 _PARTS_THAT_CAME_LATER: Final = frozenset({"mig_profile"})
 """The same of values in a plan."""
 
+# The whole hash has 64 digits, one more than the value of a label may have.
 _LABEL_DIGITS: Final = 16
 
 
@@ -57,6 +58,7 @@ def _fields(value: Any) -> dict[str, Any]:
     times the cost (measured). A field that came later is left out while it says nothing.
     """
     found = {field.name: getattr(value, field.name) for field in fields(value)}
+    # Else a release that adds a field would change the hash of every plan of record.
     for name in _PARTS_THAT_CAME_LATER.intersection(found):
         if not found[name]:
             del found[name]
@@ -131,6 +133,8 @@ def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
         plan.kv_tokens,
     ]
     found = (plan.host_cache, plan.claimed, plan.draft_tokens)
+    # Left out where they say nothing, so that groups of earlier releases keep their hash and do not
+    # restart (ADR 15).
     beside = [each for each in found if each]
     return digest([asked, degrees, pods, limits, where, *beside])[:_LABEL_DIGITS]
 

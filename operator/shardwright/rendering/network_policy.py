@@ -15,9 +15,12 @@ DNS_PORT: Final = 53
 
 def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any]:
     """Return the ``spec`` of the policy of a model that serves at ``http_port``."""
+    # All pods of the model and not of one group: they have the same token, image and user (ADR 18).
     members = [{"podSelector": {"matchLabels": model_selector(base)}}]
     policy = {
         "podSelector": {"matchLabels": model_selector(base)},
+        # Egress is open until the administrator restricts it: only they know hubs, mirrors and
+        # stores (ADR 18).
         "policyTypes": ["Ingress"] if rules.egress is None else ["Ingress", "Egress"],
         "ingress": [
             {"from": members},
