@@ -486,7 +486,7 @@ def rescale(
     whole = make_plan(subject.model, own, pinned(subject.request, plan), subject.traits)
     missing = subject.intent.replicas - len(plan.groups)
     if missing <= 0:
-        # Dropping groups needs no prediction, and nodes that are away must not keep it from happening.
+        # Dropping groups needs no prediction: nodes that are away must not keep it from happening.
         predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
         stay = _staying(_standing(plan), worst, subject.intent.replicas)
         fewer = _numbered(

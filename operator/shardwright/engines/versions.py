@@ -251,5 +251,6 @@ def kept_default(said: str | None) -> str | None:
     >>> kept_default("0.32.0"), kept_default(NEWEST_DEFAULT), kept_default("")
     ('0.32.0', None, None)
     """
+    # Records of releases that did not say the version all mean this one (ADR 15).
     version = FIRST_DEFAULT if said is None else said
     return version if version and version != NEWEST_DEFAULT else None

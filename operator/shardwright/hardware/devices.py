@@ -339,6 +339,8 @@ def _current(slices: Iterable[DeviceSlice]) -> list[DeviceSlice] | None:
     current: list[DeviceSlice] = []
     for items in pools.values():
         latest = max(item.generation for item in items)
+        # A driver writes a new generation slice by slice: until all are there the old ones are
+        # stale and the new ones too few.
         kept = [item for item in items if item.generation == latest]
         if any(item.slices != len(kept) for item in kept):
             return None

@@ -88,6 +88,7 @@ def read_raw(
     if devices is None and not has_accelerator(raw):
         return None
     published = devices if isinstance(devices, NodeDevices) else None
+    # Then all checks that follow are those of a node with a device plugin.
     raw = _offering(raw, published) if published else raw
     resource = published.resource if published else gpu_resource(raw)
     against = devices if isinstance(devices, Problem) else unsuitable(raw, resource)
@@ -102,6 +103,7 @@ def read_raw(
         )
     )
     if isinstance(found, Problem):
+        # The name goes into messages: anyone who may write a Node may have put anything there.
         name = raw.name if is_node_name(raw.name) else printable(raw.name)
         return NodeExclusion(
             node=name,
@@ -166,6 +168,8 @@ def _of_others(raw: RawNode, node_set: str) -> Problem | None:
 
 
 def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
+    # Allocatable, not the label gpu.count, which goes on counting GPUs that nobody can request
+    # (topology.md 0).
     gpus = quantity(raw.allocatable[resource]) or 0
     counts = (quantity(raw.labels.get(key)) or 0 for key in _COUNT_KEYS)
     # Capacity and labels go on counting GPUs that are not healthy any more.
@@ -189,6 +193,7 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         schedulable=not raw.spec.get("unschedulable"),
         ready=_is_ready(raw),
         created=raw.created,
+        # An autoscaler taints a node before it deletes it (topology.md 1.8).
         deleting=raw.deleting
         or any(text_or_empty(taint.get("key")) in _DELETION_TAINTS for taint in taints),
         warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),

@@ -82,6 +82,8 @@ def read_claimed(
         held = read_claim(claim)
         if held is None:
             continue
+        # By the pod that the scheduler has written into the status, not by labels of the claim,
+        # which its user writes.
         pod = there.get((_text(claim, "namespace"), held.pod), {})
         owner, group = _model_of(mapping(mapping(pod).get("metadata")))
         yield GpuUsage(
@@ -125,6 +127,8 @@ def _requested(spec: Mapping[str, Any], resource: str) -> int:
     for container in mappings(spec.get("initContainers")):
         request = _request(container, resource)
         if text_or_empty(container.get("restartPolicy")) == "Always":
+            # A sidecar goes on running, so it counts beside each later step and beside the
+            # containers.
             sidecars += request
             peak = max(peak, sidecars)
         else:

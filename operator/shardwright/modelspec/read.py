@@ -74,6 +74,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         InputError: an architecture that cannot be read, or fields that are missing, of the wrong
             type or out of bounds; all of them, each with its path.
     """
+    # First, because everything after it walks the config by recursion.
     check_depth(config, source=source)
     config_file, config = _files(config, source)
     config_hash, file_hash = _hashes(config, config_file, source)
@@ -329,6 +330,7 @@ def _text_fields(top: Fields, family: Family) -> Fields:
         for name, value in family.defaults.items()
         if name not in section.values
     }
+    # Later entries win: what a config states goes before what is counted or left out.
     return Fields(
         {**left_out, **_counted(present), **present, **renamed},
         section.path,

@@ -188,6 +188,8 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
     if isinstance(version, Problem):
         raise InputError([version])
     own, settings = question.resource.spec.engine.args, question.settings
+    # What the administrator's defaults add is the administrator's own word: dangerous options are
+    # admitted there.
     preset = {
         name: value for name, value in spec.engine.args.items() if name not in own
     }
@@ -314,6 +316,7 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
     """
     own = ENGINES[spec.engine.name].traits(version)
     memory = own.memory
+    # The user's numbers take the place of the engine's: a plan counts with what the engine is told.
     return replace(
         own,
         memory=replace(
@@ -339,6 +342,7 @@ def _runs_on(
     its name does not tell.
     """
     releases = ENGINES[engine.name].releases
+    # Only images by default that are admitted: no plan for GPUs whose image could not run.
     if engine.image is None:
         return tuple(_admitted(images_of(engine, version), settings))
     told = built_for(engine.image)

@@ -83,6 +83,7 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         plan_only=spec.mode == "PlanOnly",
         paused=spec.paused,
         replicas=spec.replicas,
+        # replicas: 0 stops a model, whatever budget it is to fill.
         fills=(spec.budget or unsaid(Budget)).fill and spec.replicas > 0,
         replan=Replan(spec.replan),
         scheduler=(spec.placement or unsaid(PlacementRules)).scheduler,
