@@ -290,16 +290,13 @@ class Reader(threading.Thread, Generic[V]):
         """Take over events until the stream ends."""
         query = (
             ("watch", "true"),
-            # Bookmarks keep the version young where nothing changes. They are also how a dead
-            # connection shows.
+            # Bookmarks keep the version young in silence, and show a dead connection.
             ("allowWatchBookmarks", "true"),
-            # Spread, so that the watches of a dozen kinds do not end together.
             ("timeoutSeconds", str(max(1, round(_spread(self._timing.watch))))),
             ("resourceVersion", self._version),
         )
         with self._open("watch", query) as chunks:
             self.counts.watches += 1
-            # One that broke right after it was opened has proved nothing by being opened again.
             if not self._suspect:
                 self._prove()
             self._opened_at = opened_at = monotonic()

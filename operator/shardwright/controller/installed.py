@@ -143,8 +143,7 @@ async def check_served(client: Client) -> InstalledCheck:
 async def check_planned(client: Client, target: CheckedInstallation) -> InstalledCheck:
     """Create a model that is only planned, wait for the operator's answer, and delete it."""
     metadata = {
-        # A name of its own each time, as two tests may run at once, or one have left its model
-        # behind.
+        # Another name each time: two tests may run at once, or one have left its model.
         "generateName": f"{target.lease_name}-test-",
         "namespace": target.models_namespace,
     }
@@ -171,8 +170,6 @@ async def check_planned(client: Client, target: CheckedInstallation) -> Installe
 
     try:
         said = await _until(read, bool, target.seconds)
-    # Also when the time is over or the test is ended: a model that is left would stand in a list
-    # for ever.
     finally:
         await client.delete(
             SHARDED_MODELS, target.models_namespace, made["name"], uid=made["uid"]

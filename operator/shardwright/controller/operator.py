@@ -255,7 +255,10 @@ class Operator:
         self._leadership.start()
 
     async def _start_reading(self, watches: Watches) -> None:
-        """Start to watch everything and to lead, once our scope and our rights are known."""
+        """Start to watch everything and to lead, once our scope and our rights are known.
+
+        Models are read last: before the caches are full they would be looked at in vain.
+        """
         # Before the Lease: an operator that may not be here must not take it from one that may.
         await self._claim()
         if not self._claimed:
@@ -266,8 +269,7 @@ class Operator:
             if await self._asked_for_pods():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
-        # Before anything is resolved: a model by its id alone would be refused for want of a
-        # fetcher.
+        # Before the worker resolves: a model by its id alone would be refused without a fetcher.
         await self._look_at_itself()
         with suppress(OSError):  # who asks it something starts it again
             self._worker.start()  # while the caches fill
@@ -286,7 +288,6 @@ class Operator:
         self._caches = caches
         await caches.filled.wait()
         self._note_namespaces(caches)
-        # Only now: models that are listed before the caches are full would be looked at in vain.
         self._reads.set()
         fetches = (
             self._planner.fetcher is not None

@@ -149,24 +149,20 @@ class Reading:
         """
         resource, (where, _) = resource_of(live), config_place(live)
         owner = resource.owner
-        # Before the spec is resolved: a release with a newer default must not make another spec of
-        # it (ADR 15).
+        # A release with a newer default must not make another spec of it (ADR 15).
         version = await self._kept_version(live, note)
-        # Before the spec is resolved: a ConfigMap that comes meanwhile may well hold its config.
         taken = where if where and self._view.store.config_map(where) else None
         subject = await self._resolve(key, live, version)
         observed, stored = await self._observe(owner, note.unseen)
         trusted = self._believed(live, subject, observed, stored, note)
-        # To a cache that lags, our own newest record looks as if somebody had put an old one back.
+        # To a cache that lags, our own newest record looks like an old one put back.
         if isinstance(observed, Observed) and self._is_doubtful(trusted, live, note):
             observed, stored = await self._with_fresh_record(owner, observed)
             trusted = self._believed(live, subject, observed, stored, note)
         record = trusted.record
         cluster, fetching = None, None
-        # A paused model starts no Job, so nobody would wait for the answer.
         if not (isinstance(observed, Problem) or resource.paused):
             fetching = await read_fetching(self._client, owner, subject, taken)
-        # Before all is booked, free GPUs cannot be told: no cluster means that nothing is planned.
         if self._view.synced and not isinstance(observed, Problem):
             cluster = await self.around(
                 key, subject, nodes_of_interest(observed, record)

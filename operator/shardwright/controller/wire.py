@@ -133,8 +133,7 @@ class SharedValues:
         if known is not None:
             self._values.move_to_end(known)
             return known
-        # Its parts first, with names of their own: a model within a subject crosses once for all
-        # subjects.
+        # Its parts first: a model within a subject crosses once for all subjects.
         content = self._pickled(value, new, root=value)
         name = sha256(content).digest()
         if name in self._values:

@@ -129,8 +129,6 @@ def _parallelism(plan: Plan, *, over_ray: bool) -> tuple[str, ...]:
     experts = ("--enable-expert-parallel",) if layout.expert > 1 else ()
     if plan.nodes_per_replica == 1:
         return degrees + experts
-    # Each replica of attention is a world of its own. With --nnodes the engine would take them all
-    # for one.
     if local := attention_replicas_per_pod(plan):
         return (
             degrees
@@ -145,14 +143,12 @@ def _parallelism(plan: Plan, *, over_ray: bool) -> tuple[str, ...]:
     if over_ray:  # it tells the engine of other nodes
         return degrees + experts + _pairs({"distributed-executor-backend": "ray"})
     nodes = {
-        # mp and not Ray: no further ports and packages, and the operator restarts groups anyway
-        # (engines.md 1.2).
+        # mp: no further ports and packages than the engine's (engines.md 1.2).
         "distributed-executor-backend": "mp",
         "nnodes": plan.nodes_per_replica,
         "master-port": MASTER_PORT,
     }
-    # Ranks that differ in these flags hang and do not fail (engines.md 5), so all pods have one
-    # rendering.
+    # Ranks that differ in these flags hang and do not fail (engines.md 5).
     return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
 
 

@@ -74,7 +74,6 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         InputError: an architecture that cannot be read, or fields that are missing, of the wrong
             type or out of bounds; all of them, each with its path.
     """
-    # First, because everything after it walks the config by recursion.
     check_depth(config, source=source)
     config_file, config = _files(config, source)
     config_hash, file_hash = _hashes(config, config_file, source)

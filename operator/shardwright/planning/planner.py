@@ -247,7 +247,6 @@ def _plan(
         tensor_link=placement.tensor_link.name if placement.tensor_link else "",
         pipeline_link=placement.pipeline_link.name if placement.pipeline_link else "",
         stages=estimate.stages,
-        # Each attention replica has K/V of its own.
         kv_tokens=estimate.kv_tokens * candidate.layout.attention_data,
         max_model_len=estimate.max_model_len,
         max_sequences=estimate.max_sequences,
@@ -265,7 +264,6 @@ def _plan(
         compute_domain=candidate.needs_compute_domain,
         uncounted=traits.options.told.uncounted,
         gpu_price=scale.price(pool),
-        # A stated number is not kept in the plan, so that a release restarts nothing (ADR 35).
         draft_tokens=estimate.draft_tokens if drafts else 0,
         claimed=pool.claimed,
     )

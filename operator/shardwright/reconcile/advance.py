@@ -533,8 +533,7 @@ def _beside(
         or not deployed.decision.stopping
     ):
         return None
-    # One at a time: two groups with a second place each would need twice the GPUs, and the GPUs
-    # that the first one leaves are the next one's place (ADR 3).
+    # One at a time: the GPUs that it leaves are the next one's place (ADR 3).
     group = deployed.decision.stopping[0]
     name = deployed.decision.groups[group].name
     ask = Ask(
@@ -648,8 +647,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     owner, observed = seen.resource.owner, known.observed
     cluster = seen.cluster or Cluster()
     sets = stateful_sets(observed).values()
-    # This look's own sight of readiness: the annotation that notes it is written by the same look,
-    # after the budget has been rendered.
+    # From this look: the annotation that notes readiness is written after the rendering.
     ready = frozenset(group.name for group in known.standing if group.ready)
     places = dict(
         zip(
@@ -672,13 +670,11 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
             generations=of,
         )
 
-    # Whether a StatefulSet can become what is rendered shows only when it is rendered, so it may be
-    # rendered a second time, under the next generation's name.
+    # Only what is rendered shows whether a StatefulSet can become it; if not, a generation more.
     numbers = generations(places, observed, owner.uid, known.lost, record.generations)
     bundle = made(numbers)
     if (anew := following_generations(bundle.objects, numbers, observed)) != numbers:
         bundle = made(anew)
-    # After rendering, as only the objects tell which kinds this plan needs.
     if problem := unavailable(bundle.objects, observed):
         raise InputError([problem])
     return bundle

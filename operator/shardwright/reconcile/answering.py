@@ -45,8 +45,8 @@ def answer(
     ground = Ground(inventory=inventory, held=ask.held, worst=ask.worst)
     if ask.choice is PlanChoice.RESTORE and ask.restored:
         restored = restore(subject, ask.on, ask.restored, ground)
-        # What heals by itself is waited for, in order to restore the very plan that was good; nodes
-        # that an autoscaler could make are not waited for, as hardware that is gone may never come
+        # A lack that passes is waited out, to restore the very plan that was good;
+        # nodes that an autoscaler could make are not, as hardware that is gone may never come
         # (ADR 25).
         if restored.short is None or (
             restored.short.heals_by_itself and not restored.short.awaits_nodes

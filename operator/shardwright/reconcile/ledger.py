@@ -125,13 +125,11 @@ class Ledger:
         wanted = tuple(wanted)
         if wanted == self._kept.get(owner, ()):
             return frozenset(), frozenset()
-        # Judged where it is booked: of two models that are looked at together, the one that books
-        # last finds the limit used up (ADR 13).
+        # Judged where it is booked: of two at once the last finds the limit used up (ADR 13).
         if not self._within(owner, sum(item.gpus for item in wanted), most):
             return frozenset(item.group for item in wanted), frozenset()
         before = self._kept.pop(owner, ())
         free_before = {item.node: self._total(item.node) for item in before}
-        # What it had is given up first: the new plan may be on the same GPUs.
         for item in before:
             self._keep(item, -item.gpus)
         room = self._room(owner, {item.node for item in wanted}, gpus_of or {})
@@ -141,15 +139,12 @@ class Ledger:
         for item in wanted:
             by_group[item.group].append(item)
         for group, items in by_group.items():
-            # A group as a whole: half of a group serves nobody, and would keep its GPUs from
-            # others.
             needed = _by_node(items)
             if any(room[node] < gpus for node, gpus in needed.items()):
                 refused.add(group)
                 continue
             for item in items:
                 self._keep(item, item.gpus)
-                # At once: two groups of one plan may be on the same node.
                 room[item.node] -= item.gpus
             taken_in += items
         if taken_in:

@@ -234,8 +234,7 @@ def _ask(seen: Seen, known: Known, subject: Subject, choice: PlanChoice) -> Ask:
     held = tuple(
         item
         for item in _held(seen, known)
-        # Groups below the partition may stand on other nodes than the record says after a second
-        # change of the spec.
+        # Those below the partition may stand elsewhere than the record says.
         if not known.record or item.number < subject.intent.partition
     )
     numbers = (

@@ -117,8 +117,7 @@ def _reasons(
 ) -> Iterator[Departure]:
     """Yield why a group leaves nodes of its own, the worst first."""
     for node in nodes:
-        # Before the question whether it needs a place: its StatefulSet waits for that pod and never
-        # reaches zero (ADR 3).
+        # First: its StatefulSet waits for that pod and never reaches zero (ADR 3).
         if node in seen.lost and index in seen.hanging:
             what = "holds pods that should be gone, and does not give them back"
             yield Departure(

@@ -49,8 +49,7 @@ def seeking(
         if known and stood.get(number) == nodes:
             # The same number: another one would be another template, and the group would roll.
             sought.append(replace(known, group=index))
-        # Counted up, so that the template differs: a group that asks again must be made anew for
-        # it.
+        # Counted up: a group that asks again must be of another template.
         elif any(map(is_to_come, nodes)):
             others = {
                 node
