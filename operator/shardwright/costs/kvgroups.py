@@ -224,6 +224,8 @@ def _entries(
         case RecurrentAttention():
             state = (
                 attention.state_elements * attention.state_bits
+                # The state has a type of its own (--mamba-ssm-cache-dtype); the convolution has the
+                # model's.
                 + attention.convolution_elements * form.model_bits
             )
             states = _STATES + attention.checkpointed
@@ -241,6 +243,7 @@ def _grouped_entries(
     index: int, attention: GroupedAttention, tensor: int, form: CacheFormat
 ) -> tuple[Entry, ...]:
     kind = Kind(window=attention.window, chunked=attention.chunked)
+    # Rounded up: with more ranks than K/V heads each rank keeps a whole head.
     values = math.ceil(attention.kv_heads / tensor) * (
         attention.head_dim + attention.value_head_dim
     )
@@ -264,6 +267,7 @@ def _latent_entries(
 ) -> tuple[Entry, ...]:
     selected = attention.selected_tokens is not None
     block = form.block_tokens
+    # Not divided by the tensor degree: every rank keeps the whole latent vector.
     vector = (attention.kv_lora_rank + attention.rope_dim) * form.bits // 8
     vector = _SELECTED_FP8 if selected and form.bits < form.model_bits else vector
     own = Entry(layer=index, kind=Kind(), block_tokens=block, page_bytes=vector * block)

@@ -431,7 +431,9 @@ def _experts(
         if links.whole_experts
         else 1.0
     )
+    # The chance that no token of the batch wants an expert: experts that nobody wants are not read.
     missed = math.pow(1 - min(floor.hot_share, 1 - 1e-12), met)
+    # By the busiest rank, since the others wait for it in the collective that follows.
     touched = min(1.0, (1.0 - missed) * factor)
     experts = touched * floor.experts
     rows = (
@@ -467,6 +469,7 @@ def _expert_seconds(
     ``allgather_reducescatter``, vLLM's default of ``--all2all-backend`` (0.32
     ``config/parallel.py``), which is rendered.
     """
+    # Within one attention replica every rank has all tokens already.
     if links.peers == 1 or not floor.expert_layers:
         return 0.0
     return (

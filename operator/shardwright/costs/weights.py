@@ -169,7 +169,9 @@ def load_bytes_per_node(
         for first in range(0, ranks, gpus_per_node)
     )
     held = (
-        {rank // layout.tensor % layout.pipeline for rank in node} for node in nodes
+        # Tensor ranks count fastest (engines.md 1): the ranks of a stage lie side by side.
+        {rank // layout.tensor % layout.pipeline for rank in node}
+        for node in nodes
     )
     return max(sum(stages[stage] for stage in on_node) for on_node in held)
 
@@ -311,6 +313,7 @@ def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int, int
     if weight.experts and _is_mxfp4(model, weight):
         outputs, inputs = _padded(weight, outputs, inputs)
     return (
+        # Rounded up: the first ranks get one expert more where they do not divide.
         math.ceil(weight.copies / cut.expert) if weight.experts else weight.copies,
         outputs,
         inputs,

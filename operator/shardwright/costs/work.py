@@ -154,6 +154,7 @@ class ModelWork:
             layers=layers[1] - layers[0],
             products=round(_between(self.products, layers)),
             expert_layers=round(_between(self.expert_layers, layers)),
+            # Not rounded: this is the mean of the ranks. The busiest one is a factor of the batch.
             experts=self.experts / expert,
             dense_bytes=held.attention_bytes
             + held.feed_forward_bytes

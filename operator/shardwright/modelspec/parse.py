@@ -28,6 +28,7 @@ def parse_config(text: str, *, source: str) -> dict[str, object]:
     Raises:
         InputError: too large, not JSON, a duplicate key, NaN, too deep, or not an object.
     """
+    # Before it is parsed: the size bounds what parsing costs. A lone surrogate must not raise here.
     if len(text.encode(errors="surrogatepass")) > MAX_CONFIG_BYTES:
         raise _invalid(
             source,

@@ -115,6 +115,7 @@ def more_replicas(
         scale: The measure by which layouts are compared.
     """
     best, request = ranked[0], scale.request
+    # With a budget to fill, the plan has chosen the number of replicas already.
     if request.space.fill:
         return
     if best.estimate.capacity is not None:
