@@ -129,7 +129,7 @@ class Caches:
         return frozenset(
             name
             for name, readers in self._of_namespace.items()
-            # Never once read: what was read before a right was lost still counts (ADR 34).
+            # Never once read: objects that were read before a right was lost still count (ADR 34).
             if not all(reader.counts.lists for reader in readers)
         )
 
@@ -180,8 +180,8 @@ class Caches:
         )
         self._kinds.setdefault(kind, []).append(reader)
         if source.namespace and not source.optional:
-            # Not of optional kinds: nobody is told of a namespace for the want of what it need not
-            # have.
+            # Not of optional kinds: a namespace need not have them, so nobody is told that they are
+            # missing.
             self._of_namespace.setdefault(source.namespace, []).append(reader)
         # Before the reader starts, so that no write is missed between its first LIST and this.
         self.store.tell_writes(kind, source.namespace, reader.expect)

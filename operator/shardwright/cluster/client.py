@@ -164,8 +164,7 @@ class Client:
         cursor: str | None = None
         limit = CHUNK
         while cursor != "":
-            # In pages: an answer of all nodes at once could be larger than what is read of one
-            # answer.
+            # In pages: an answer of all nodes at once could exceed the bound on one answer.
             query = (("limit", str(limit)), *selectors.items())
             call = Call(
                 verb="list",

@@ -82,7 +82,7 @@ class Handover(Generic[V]):
                 for key in changes:
                     del self._waiting[key]
         if more:
-            # By another callback rather than a loop: what else is ready comes in between.
+            # By another callback rather than a loop: other ready work comes in between.
             self._call(self._loop.call_soon)
         # Outside of the lock: the reader's thread must not wait for the loop.
         self._take_over(changes, listed)

@@ -204,8 +204,8 @@ class ListDocument:
             if key == "items" and text.next() == "[":
                 yield from self._array()
             else:
-                # Also what comes after the items: the API server writes metadata before them, and
-                # JSON has no order.
+                # Also fields after the items: the API server writes metadata before them, and JSON
+                # has no order.
                 self.fields[str(key)] = text.value()
             if text.take(",}") == "}":
                 text.end()

@@ -77,8 +77,8 @@ def bounded(whole: KubernetesObject, size: int) -> tuple[Mapping[str, Any], str]
         field: len(json.dumps(metadata[field])) - len(json.dumps(own[field]))
         for field in own
     }
-    # Whose it is stays in any case: by its size alone a group that serves would be somebody else's
-    # (ADR 9).
+    # Its owner stays in any case: else a group that serves would be somebody else's by its size
+    # alone (ADR 9).
     kept = {**whole, "metadata": {**metadata, **own}}
     if not is_overfull(json.dumps(kept).encode()):
         field = max(theirs, key=lambda name: theirs[name])

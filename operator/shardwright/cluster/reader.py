@@ -218,7 +218,7 @@ class Reader(threading.Thread, Generic[V]):
         while True:
             fields = self._page(cursor, found)
             metadata = metadata_of(fields)
-            # Of the first page: what changes while the others are read is in the watch from there.
+            # Of the first page: changes while the others are read are in the watch from there.
             version = version or str(metadata.get("resourceVersion") or "")
             cursor = str(metadata.get("continue") or "")
             # A list without a version cannot be watched from, so it is none.
@@ -239,7 +239,7 @@ class Reader(threading.Thread, Generic[V]):
             try:
                 for item in document.items():
                     key, change = self._projected(item)
-                    # What is of no interest is not kept at all: of 20,000 pods most hold no GPU.
+                    # Objects of no interest are not kept at all: of 20,000 pods most hold no GPU.
                     if change.value is not None:
                         found[key] = change
             except BrokenError as error:
@@ -258,7 +258,8 @@ class Reader(threading.Thread, Generic[V]):
             # By identity, as _projected hands back the known value where nothing has changed.
             if self._known.get(key) is not change.value
         }
-        # No ghosts: what was deleted while a watch was broken, no event will ever tell (ADR 9).
+        # No ghosts: no event will ever tell of objects that were deleted while a watch was broken
+        # (ADR 9).
         changes |= {
             key: Change(None, number)
             for key in (self._known.keys() | self._heard(number)) - found.keys()
@@ -339,7 +340,7 @@ class Reader(threading.Thread, Generic[V]):
             for event in lines.feed(chunk):
                 self._take_event(event, changes)
         finally:
-            # What came before a broken event counts: the version to watch from has passed it.
+            # Events before a broken one count: the version to watch from has passed them.
             self._miss_written(changes)
             if changes:
                 self._apply(changes)
@@ -504,7 +505,7 @@ class Reader(threading.Thread, Generic[V]):
         if (
             self._source.namespace
             and error.trouble is Trouble.FORBIDDEN
-            # Of what is refused nobody waits for the first LIST: the others would never be
+            # Nobody waits for the first LIST of a kind that is refused: the others would never be
             # complete.
             and not self._health.synced
         ):

@@ -42,7 +42,7 @@ def may_read(client: Client, token: str, path: str, seconds: float) -> TokenVerd
         ApiError: the API server did not say.
     """
     until = monotonic() + seconds
-    # Who it is first: a SubjectAccessReview believes any name that it is given.
+    # The identity first: a SubjectAccessReview believes any name that it is given.
     who = who_brings(client, token, AUDIENCE, seconds)
     if who is None:
         return TokenVerdict.UNKNOWN

@@ -80,7 +80,8 @@ class Schedulers:
                     name: await self._best(integration, apis)
                     for name, integration in SCHEDULER_INTEGRATIONS.items()
                 }
-                # Rights may have changed with what is served, so they are asked for again as well.
+                # Rights may have changed with the APIs that are served, so they are asked for again
+                # as well.
                 self._found = {}
                 self._asked_at = self._clock()
             if place not in self._found:

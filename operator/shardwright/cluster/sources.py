@@ -182,7 +182,7 @@ def project_child(resource: Resource, content: KubernetesObject) -> Child:
     )
     if is_overfull(body):
         found, excess = bounded(whole, len(body))
-        # Digest and copy are of what is kept: else each change in a foreign field of a filled
+        # Digest and copy are of the kept part: else each change in a foreign field of a filled
         # object would be news.
         body = plain(found)
     return Child(

@@ -43,7 +43,7 @@ async def write_status(
         )
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
             break
-        # Read again for its status: the patch is the difference to what is there now.
+        # Read again for its status: the patch is the difference to the present one.
         live = project_model(found)
     return None
 

@@ -240,7 +240,7 @@ class Store:
                 for model in self._models_of(key[0], facts)
             }
             models |= concerned
-            # What is worse is urgent: a look at a broken group goes before all others.
+            # A change for the worse is urgent: a look at a broken group goes before all others.
             if (
                 before
                 and before.member
@@ -269,8 +269,8 @@ class Store:
             key = (kind, namespace, name)
             before = self._children.get(key)
             now = change.value
-            # What we wrote is taken over from the answer (wrote): an event from before it would put
-            # the past back.
+            # Our own writes are taken over from their answers (wrote): an event from before would
+            # put the past back.
             if before and _is_older(change.version, before.version):
                 continue
             self._put_child(key, before, now)
@@ -278,8 +278,8 @@ class Store:
                 models |= {
                     _model(child) for child in (before, now) if child and child.owner
                 }
-            # Watches of two kinds are in no order: pods may come before the StatefulSet that says
-            # whose they are.
+            # Watches of two kinds are in no order: pods may come before the StatefulSet that names
+            # their model.
             if now and kind == STATEFUL_SET:
                 freed |= self._bind_pods_of(now)
         self._count(models)

@@ -67,7 +67,7 @@ class Gate:
         """
         left = deadline - self._clock()
         if left <= 0:
-            # At once: who has no time left must not stand in line before those who have.
+            # At once: a caller without time left must not stand in line before others.
             raise TimeoutError
         waiter = asyncio.get_running_loop().create_future()
         self._waiting[urgency].setdefault(namespace, deque()).append(waiter)

@@ -142,7 +142,7 @@ class Writer:
                 raise
             except ApiError as error:
                 refused.append(_refusal(write, error))
-                # What was refused holds up what needs it, and so on.
+                # A refused object holds up all that need it, and those hold up others.
                 missing.add((written_kind(write), written_name(write)))
             else:
                 written.append(write)
@@ -191,7 +191,7 @@ class Writer:
             )
 
         await self._keeping_all(
-            # Only what starts pods is tried; all else is compared with what has been stored.
+            # Only objects that start pods are tried; all others are compared with the stored ones.
             client,
             send,
             content,
@@ -366,8 +366,7 @@ async def _create_named(
 
 async def _drop_revision(client: Client, write: DropRevision) -> None:
     found = await client.get(
-        # Read first: the name alone does not say whose it is, and its content is not needed for
-        # that.
+        # Read first: the name alone does not tell its owner. Its content is not needed for that.
         CONTROLLER_REVISIONS,
         write.namespace,
         write.name,
@@ -479,7 +478,7 @@ async def _own_by_apply(
             "path": f"/metadata/managedFields/{ours['Apply']}/fieldsV1",
             "value": _union(applied, updated),
         }
-        # Replaced before anything is removed: removing moves the indices of what follows.
+        # Replaced before anything is removed: removing moves all later indices.
         operations = [both, {"op": "remove", "path": fields}]
     version = {
         "op": "replace",

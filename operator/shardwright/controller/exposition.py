@@ -70,7 +70,7 @@ class Exposition:
         if started >= text.again_at:
             text.plain = self._write(encode)
             text.packed = gzip.compress(text.plain, GZIP_LEVEL)
-            # In proportion to what it took, so that many series are written as seldom as they must
-            # be.
+            # In proportion to the time that it took, so that many series are written as seldom as
+            # they must be.
             text.again_at = started + SCRAPE_REST * (monotonic() - started)
         return text

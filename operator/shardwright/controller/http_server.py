@@ -16,11 +16,11 @@ from types import MappingProxyType
 from typing import Final
 
 LONGEST_REQUEST_BYTES: Final = 1 << 14
-# What a client has for its request, and for taking the answer.
+# The time that a client has for its request, and for taking the answer.
 EXCHANGE_SECONDS: Final = 5.0
 # for one more goes the oldest of the address that has the most: seldom a probe's
 MOST_CONNECTIONS: Final = 64
-# What a connection holds of an answer; the rest is shared by all that take it.
+# The part of an answer that a connection holds; the rest is shared by all that take it.
 SLICE_BYTES: Final = 1 << 16
 
 
@@ -128,7 +128,7 @@ class HttpServer:
             self._accept, sock=self._socket, limit=LONGEST_REQUEST_BYTES
         )
         await self._stopping.wait()
-        # A server that is closed leaks what it is just accepting.
+        # A server that is closed leaks the connection that it is just accepting.
         self._loop.remove_reader(self._socket)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             # Again and again: an exchange may be accepted between two rounds.
@@ -193,7 +193,7 @@ class HttpServer:
         await writer.drain()
 
     async def _replied(self, request: HttpRequest, address: str) -> HttpReply:
-        # Before anybody is asked who it is: a flood of other methods must cost no TokenReview.
+        # Before the TokenReview: a flood of other methods must not cost one each.
         if request.method not in {"GET", "HEAD"}:
             return HttpReply(HTTPStatus.METHOD_NOT_ALLOWED)
         room = next(

@@ -55,11 +55,11 @@ class Intake:
         self._queue = queue
         self._may_ask = may_ask
         self._clock = clock
-        # Who waits, may use what has come free, and has not had its turn.
+        # Models that wait, may use the GPUs that came free, and have not had their turn.
         self._round: deque[Key] = deque()
         self._turn: Key | None = None
         self._turn_ends = 0.0
-        # Who waits for a turn to restart, and has not been woken for it.
+        # Models that wait for a turn to restart and have not been woken for it.
         self._for_turns: deque[Key] = deque()
         self._woken: dict[Key, _Woken] = {}  # who has
 
@@ -104,7 +104,7 @@ class Intake:
         for owner in concern.hurt:
             if key := view.models.get(owner):
                 self._add(key, Priority.BROKEN)
-        # What is hurt is in line already, and more urgently.
+        # A model that is hurt is in line already, and more urgently.
         for owner in concern.models - concern.hurt:
             if key := view.models.get(owner):
                 self._add_soon(key)
@@ -128,8 +128,8 @@ class Intake:
         Of those that wait for their turn to restart as many are looked at as turns have come.
         """
         if self._view.turns_came:
-            # As many looks as turns: to look at all who wait for each turn that comes was the most
-            # of 96 requests a second.
+            # As many looks as turns. To look at all waiting models for each turn made most of 96
+            # requests a second.
             came, self._view.turns_came = self._view.turns_came, 0
             self._for_turns = deque(
                 key for key in self._view.waiting_for_turn() if key not in self._woken

@@ -95,7 +95,7 @@ class ModelSeries(Collector):
         """Yield the metrics with all their series, one metric at a time; on the thread of the
         scrape.
         """
-        # Each is replaced as a whole, so what is read here does not change meanwhile.
+        # Each is replaced as a whole, so it does not change while it is read here.
         shown = list(self._shown.values())
         for gauge in self._gauges:
             family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)

@@ -99,7 +99,7 @@ class Notes:
         """Note the state that was looked at, and when there is something to do although it stays as
         it is.
         """
-        # The mark from before the look: what changed while it ran is still to be looked at.
+        # The mark from before the look: changes while it ran are still to be looked at.
         self._notes[key] = replace(self.of(key), mark=mark, again_at=again_at)
 
     def wrote_status(self, key: Key, gist: Gist, now: datetime) -> None:

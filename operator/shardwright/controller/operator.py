@@ -455,7 +455,8 @@ class Operator:
             try:
                 await self._resync.run()
                 if not (self._view.synced and self._leads()):
-                    # Booked before anybody plans: what plans of record keep must not look free.
+                    # Booked before anybody plans: GPUs that plans of record keep must not look
+                    # free.
                     await self._resync.book()
             except ApiError as error:
                 log.warning(
@@ -481,7 +482,7 @@ class Operator:
     async def _work(self) -> None:
         """Work while leading; writes of others before are listed first."""
         await self._may_work.wait()
-        # Others have led until now: what they have booked is in their plans of record alone.
+        # Others have led until now: their bookings are in their plans of record alone.
         self._view.synced = False
         while True:
             if await self._sync():

@@ -464,8 +464,8 @@ class Planner:
                 others = {
                     other: known
                     for other, known in self._refused.get(key, {}).items()
-                    # Those of the present spec: what an earlier spec cost too much for will not be
-                    # asked again.
+                    # Those of the present spec: a question of an earlier spec will not be asked
+                    # again.
                     if other[1] == form[0]
                 }
                 self._refused[key] = others | {
@@ -522,8 +522,8 @@ class Planner:
         """
         whole = self._whole(subject, to_come=to_come)
         view = self._view
-        # What is held is not known, so nothing is taken off; the status says that free capacity is
-        # unknown.
+        # Nobody knows which GPUs are held, so none are taken off. The status says that free
+        # capacity is unknown.
         if view.known_pods is KnownPods.NONE:
             return Stock(whole=whole, lost=ask.lost, taken={})
         own = base_key(key)
@@ -531,8 +531,8 @@ class Planner:
         root = None if beside is None else group_name(own[1], beside)
         taken = view.ledger.taken(own, beside=root, vacated=own_gpus.vacated)
         rank = view.rank(key, subject.deployment.pods.priority_class)
-        # A group that has lost its node goes before all of its priority: what has served goes on
-        # before anything that is to come (ADR 10).
+        # A group that has lost its node goes before all of its priority: it has served, and others
+        # are still to come (ADR 10).
         claimed = view.claimed_before(first_of(rank) if ask.goes_first else rank)
         taken.update(kept_back(claimed, view.unheld(claimed)))
         turnouts = view.turnouts()

@@ -164,7 +164,8 @@ class Plans:
             for item in self._asked(self._sources.models(), until)
             if only in ("", item.namespace)
         ]
-        # One without models is asked about all the same: who may not list it must not learn that.
+        # A namespace without models is asked about all the same: without the right to list it,
+        # nobody may learn that it has none.
         namespaces = sorted({item.namespace for item in listed}) or [only]
         everywhere = self._may("list", who, "", until)
         asked = namespaces if everywhere else namespaces[:NAMESPACES_MAX]
@@ -184,7 +185,8 @@ class Plans:
         )
 
     def _plan(self, who: User, key: Key, until: float) -> HttpReply:
-        # Asked before it is looked for: whether a model exists is told only to who may get it.
+        # Asked before it is looked for: only with the right to get it may one learn whether a model
+        # exists.
         if not self._may("get", who, key[0], until):
             raise _forbidden("get", key[0])
         found = self._asked(self._sources.plan(key), until)
@@ -199,7 +201,7 @@ class Plans:
         deed = Deed(verb=verb, resource=SHARDED_MODELS, namespace=namespace)
         return bool(
             self._remembered(
-                # By the verb as well: who may get one plan may not therefore list those of a
+                # By the verb as well: the right to get one plan is not the right to list those of a
                 # namespace.
                 (verb, repr(sorted(who.items())), namespace),
                 lambda: may(self._client, who, deed, _left(until)),

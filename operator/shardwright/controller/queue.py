@@ -31,7 +31,7 @@ Key = tuple[str, str]
 
 FIRST_RETRY_SECONDS: Final = 0.1
 LONGEST_RETRY_SECONDS: Final = 300.0
-# share by which a pause differs at random, so that what failed together does not come together
+# share by which a pause differs at random, so that keys that failed together do not come together
 RETRY_SPREAD: Final = 0.2
 # More would say nothing: the longest pause is reached long before.
 DOUBLINGS: Final = 16
@@ -43,7 +43,7 @@ def retry_pause_seconds(failures: int) -> float:
         LONGEST_RETRY_SECONDS,
         FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1)),
     )
-    # Spread, so that what failed together does not come back together.
+    # Spread, so that keys that failed together do not come back together.
     return pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD)  # noqa: S311  # guards nothing
 
 
@@ -217,7 +217,8 @@ class Queue:
         if paused and not fresh:
             self._appoint(key, self._pauses[key], priority)
             return
-        # A change ends the pause. What waited for it may have been more urgent than the change.
+        # A change ends the pause. The entry that waited for it may have been more urgent than the
+        # change.
         if paused:
             priority = min(priority, self._appointments.pop(key).priority)
         if fresh:
@@ -299,7 +300,7 @@ class Queue:
         """
         if self._closed or len(self._working) >= self.workers:
             return None
-        # Here and not only by the alarm: a worker that is free takes what has become due at once.
+        # Here and not only by the alarm: a free worker takes a key that has become due at once.
         self._keep_appointments()
         key = self._line.take(self._may_work)
         if key is None:
@@ -318,8 +319,7 @@ class Queue:
         """Give a key back."""
         self._count(key[0], self._working.pop(key).priority, -1)
         if asked := self._asked.get(key):
-            # What was asked for while it was worked on had to wait: no key is worked on twice at
-            # once.
+            # Requests while it was worked on had to wait: no key is worked on twice at once.
             self._line.put(key, asked.priority)
         self._wake()  # one more worker is free: a namespace that held its share may take it
 

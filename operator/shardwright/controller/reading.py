@@ -193,8 +193,8 @@ class Reading:
             ApiError: something could not be read.
             ChangedError: the resource has changed meanwhile.
         """
-        # What this process believes, as a look would: the page shows no plan that somebody has put
-        # there.
+        # The record that this process believes, as a look would: the page shows no plan that
+        # somebody has put there.
         record = self._remembered(live, note) or (await self.kept_record(live))[0]
         subject = (
             await self._resolve(key, live, await self._kept_version(live, note))
@@ -249,7 +249,7 @@ class Reading:
         content, stored = await self.config_maps.record(
             (owner.namespace, key[1]), owner.uid, self.keys(), fresh=True
         )
-        # Replaced in what was observed, too: the decision must not write over a record that it has
+        # Replaced in the observation, too: the decision must not write over a record that it has
         # not seen.
         others = {
             other: live for other, live in observed.objects.items() if other != key
@@ -623,7 +623,7 @@ class Reading:
             ("", name): Change(project_node(node, stated) if node else None, 0)
             for name, node in zip(wanted, found, strict=True)
         }
-        # Taken over into the caches, so that the look that follows decides on what was read.
+        # Taken over into the caches, so that the next look decides on it.
         return bool(self._view.store.take_nodes(changes).nodes)
 
 

@@ -105,7 +105,7 @@ class Recalling:
         content = await self._client.get(CONTROLLER_REVISIONS, owner.namespace, name)
         said = await asyncio.to_thread(read_revision, content, owner.uid, revision)
         if isinstance(said, Problem):
-            # What is gone may be put back: it is read again.
+            # A revision that is gone may be put back: it is read again.
             return Former(hash=revision.hash, subject=(said,))
         # Compared with the hash that was kept: changed defaults of the administrator may make
         # another spec of the same text (ADR 25).

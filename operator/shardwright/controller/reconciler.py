@@ -49,7 +49,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 UNKNOWN_PATH: Final = "UnknownPath"  # the API server does not have this kind of object
-# Until the next look, where what is looked at has changed under it.
+# Until the next look, where the model has changed under this one.
 CHANGED_SECONDS: Final = 0.1
 
 GROUPS_AT_ONCE: Final = 16
@@ -124,7 +124,7 @@ class Reconciler:
             with self._way.looking(priority):
                 seen = await self._parts.reading.read(key, live, note, now)
                 published, done = await self._advance(key, live, seen, priority)
-        # Nothing was written on what has changed, so the look is only repeated.
+        # Nothing was written over the change, so the look is only repeated.
         except ChangedError:
             return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
         # Before the status: the GPUs must be kept also where the API server does not take the
@@ -145,11 +145,11 @@ class Reconciler:
             again = self._after_refusal(key, refused, again_at, priority)
             raise NotAllTakenError(refused.code, refused.reason, refused.message, again)
         self._notes.taken(key)
-        # No mark is noted: our own writes are no events to us, and what follows from them is still
-        # to be done.
+        # No mark is noted: our own writes are no events to us, and their consequences are still to
+        # be done.
         if done.changed:
             return Again(seconds=WRITTEN_SECONDS, priority=priority)
-        # What has changed since it began is still to be looked at.
+        # Changes since it began are still to be looked at.
         self._notes.rest(key, mark, again_at)
         return self._again(again_at, priority)
 
@@ -256,7 +256,7 @@ class Reconciler:
         if step.ask is not None and step.subject is not None:
             with self._way.letting_on(priority):
                 answer = await self._answer(key, step.subject, step.ask)
-            # What was booked for others meanwhile may be why nothing was for this one.
+            # Bookings of others meanwhile may be the reason why there was no room for this one.
             return seen.answered(step.ask, answer).beside(self._view.kept_beside(key))
         if ended := step.doubtful_ends(seen):
             return await self._certain(seen, ended, broken_groups(step.writes))
@@ -305,7 +305,7 @@ class Reconciler:
         # A cache that lags must move no group (ADR 6).
         if ask.vacated and await self._parts.reading.certain_nodes(ask.vacated):
             raise ChangedError
-        # What comes free meanwhile counts.
+        # GPUs that come free meanwhile count.
         self._view.note(
             key, replace(self._view.interests(key), waits_for_capacity=True)
         )
@@ -338,7 +338,7 @@ class Reconciler:
         """Show the results, and return when to look again."""
         now, again_at = self._clock.now(), self._again_at(key, published)
         groups, show = len(published.found.groups), self._parts.metrics.show
-        # Who has read the status finds the series.
+        # Written first: a reader of the status shall find the series.
         await _aside(groups, show, key, published.found, published.report)
         # Before the events: whoever follows an event finds the status that it is about.
         due = await self._write_status(key, live, published.status, now)

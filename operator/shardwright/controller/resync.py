@@ -123,8 +123,8 @@ class Resync:
             _, wanted = self._booked[key]
             if wanted is not None:
                 self._view.reserve(key, wanted)
-        # What is kept for models that are gone, or hold nothing any more, is given back last, so
-        # that nobody plans on it in between.
+        # GPUs that are kept for models that are gone, or hold nothing any more, are given back
+        # last, so that nobody plans on them in between.
         for owner in self._view.ledger.owners() - {base_key(key) for key in keys}:
             self._view.freed |= self._view.ledger.forget(owner)
 
@@ -147,7 +147,7 @@ class Resync:
             # Bounded: after a start thousands of records are read while the first looks wait.
             async with gate:
                 record, form = await self._reading.kept_record(item)
-            # None, not empty: nothing is known, so what is kept for it stays as it is.
+            # None, not empty: nothing is known, so its bookings stay as they are.
             if record is None or not record.plan.deployable:
                 return form, None
             return form, tuple(

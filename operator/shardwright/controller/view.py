@@ -87,7 +87,7 @@ class View:
     pools: tuple[AutoscaledPool, ...] = ()
     to_come: dict[str, NodeFacts] = field(default_factory=dict)
     _of_pools: tuple[int, dict[str, dict[str, NodeFacts]]] = (-1, {})
-    # Dicts as ordered sets: who has waited longest comes first.
+    # Dicts as ordered sets: the one that has waited longest comes first.
     _waiting: dict[Key, None] = field(default_factory=dict)
     _turns: dict[Key, None] = field(default_factory=dict)
     _barred: dict[Key, None] = field(default_factory=dict)
@@ -195,7 +195,8 @@ class View:
         return (
             self.store.version_of(base_key(key)),
             self.nodes(nodes),
-            # What others leave on its nodes, as a plan that lacks its GPUs has to be made anew.
+            # The GPUs that others leave on its nodes, as a plan that lacks its GPUs has to be made
+            # anew.
             self.free(key, nodes),
             self.synced,
             self.unread,

@@ -92,7 +92,7 @@ class SharedValues:
 
     def dumps(self, message: object) -> bytes:
         """Return a message for the other end's :meth:`loads`."""
-        # Before this message is pickled: what it refers to must not be forgotten by it.
+        # Before this message is pickled: it must not forget values that it refers to.
         forgotten = tuple(self._superfluous())
         new: list[tuple[bytes, bytes]] = []
         body = self._pickled(message, new, root=None)
@@ -162,7 +162,7 @@ class SharedValues:
     def _superfluous(self) -> list[bytes]:
         """Forget the values that are beyond the room, and return their names."""
         names = []
-        # One end decides: two that forgot by themselves could disagree on what a name stands for.
+        # One end decides: two that forgot by themselves could disagree on the meaning of a name.
         while self._decides and self._size > self._room_bytes and len(self._values) > 1:
             names.append(next(iter(self._values)))
             self._forget(names[-1])

@@ -129,7 +129,7 @@ class Worker:
         task = asyncio.create_task(self._finish(work, memo))
         self._under_way.add(task)
         task.add_done_callback(self._finished)
-        # Who asks may give up; the turn lasts until the process is free.
+        # A caller may give up; the turn lasts until the process is free.
         return await asyncio.shield(task)
 
     def _finished(self, task: "asyncio.Task[Any]") -> None:

@@ -32,7 +32,7 @@ def main() -> None:
     cpu_seconds, memory_bytes = float(sys.argv[1]), int(sys.argv[2])
     # Copies of the pipes: standard output becomes standard error below.
     source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # What a library prints must not get into the answers.
+    # Prints of a library must not get into the answers.
     os.dup2(2, 1)
     faulthandler.enable()
     keep_answering()

@@ -210,7 +210,7 @@ def with_drafting(
     other = replace(
         batch, sequences=requests, verified=1.0, prompt_tokens=0.0, sampled=requests
     )
-    # What a step verifies is the drafts and the newest token; it is a float as all of a batch is.
+    # A step verifies the drafts and the newest token. The number is a float as all of a batch is.
     drafted = round(batch.verified) - 1
     times = [
         step,

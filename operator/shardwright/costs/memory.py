@@ -175,8 +175,8 @@ class Frame:
             if self.traits.options.kv_cache_bytes is None
             else 1.0
         )
-        # As vLLM rounds it. The share is of all memory that the GPU has, not of what is free at the
-        # start.
+        # As vLLM rounds it. The share is of all memory of the GPU, not of the part that is free at
+        # the start.
         return math.ceil(self.device.usable_bytes * share)
 
 

@@ -79,7 +79,7 @@ class Device:
     @property
     def usable_bytes(self) -> int:
         """Return the memory that programs see."""
-        # The label states what the board has; programs see less, on NVIDIA's only.
+        # The label states the memory of the board; programs see less, on NVIDIA's only.
         return self.gpu.memory_bytes - (
             DRIVER_BYTES if self.gpu.vendor == "NVIDIA" else 0
         )

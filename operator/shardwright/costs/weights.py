@@ -300,7 +300,7 @@ def stored_bytes(
     >>> stored_bytes(llama, head, 1, 128256, 8192), 128256 * 8192 * 2
     (2101346304, 2101346304)
     """
-    # A Measure is given it; what is stored follows from the weight alone.
+    # A Measure is given it; the stored bytes follow from the weight alone.
     del model
     return copies * _stored_bytes(_refined(weight, outputs, inputs), outputs, inputs)
 

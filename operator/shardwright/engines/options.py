@@ -77,8 +77,8 @@ def check_arguments(
     """
     if not arguments:
         return ()
-    # Without a table nothing is admitted: an option that is not known may change what the plan
-    # counts.
+    # Without a table nothing is admitted: an unknown option may change memory or limits of the
+    # plan.
     table = option_table(version, rules.tables)
     if table is None:
         return tuple(_no_table(name, version, rules.tables) for name in arguments)

@@ -86,7 +86,7 @@ def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
     if serving.revision is not None:
         ours["revision"] = serving.revision
     said = configuration(serving.arguments, serving.version, TENSORRT_LLM)
-    # Ours last: a user's key must not change what the plan has counted.
+    # Ours last: a user's key must not change a number of the plan.
     return {
         CONFIGURATION: json.dumps({**said, **ours}, indent=2, sort_keys=True) + "\n"
     }

@@ -98,7 +98,7 @@ def enumerate_candidates(
         )
         key = (pool.gpus_per_node, most, bool(pool.gpu.mig_profile))
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
-        # Placed with free GPUs only: what is busy shows as missing nodes.
+        # Placed with free GPUs only: busy ones show as missing nodes.
         for layout in cuts[key]:
             without = scope.barred(pool, layout)
             shelf = shelves.without(without)
@@ -212,8 +212,8 @@ def _split_groups(
         return
     yield groups, 1
     if whole and groups > 1:
-        # Replicas of the attention pay with experts alone: without any they are what spec.replicas
-        # gives.
+        # Replicas of the attention pay with experts alone: without any they are replicas of the
+        # model.
         yield 1, groups
 
 

@@ -138,7 +138,8 @@ def read_handover(text: str) -> CheckpointFiles | Problem:
         lzma.LZMAError,
         RecursionError,
     ):
-        # Who has written it had read it as a config before.
+        # Our own pod writes only a config that it has read, so this text is not its own, or
+        # damaged.
         return _invalid("is damaged")
 
 

@@ -329,7 +329,7 @@ def _text_fields(top: Fields, family: Family) -> Fields:
         for name, value in family.defaults.items()
         if name not in section.values
     }
-    # Later entries win: what a config states goes before what is counted or left out.
+    # Later entries win: stated values go before counted ones and defaults.
     return Fields(
         {**left_out, **_counted(present), **present, **renamed},
         section.path,

@@ -85,7 +85,8 @@ class _Open:
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return the estimate at the number in flight that the rate comes to."""
         found = self._settled(candidate)[1]
-        # What is served at most need not be served at the number in flight that the rate comes to.
+        # The most that is served need not be reached at the number in flight that the rate comes
+        # to.
         rates = (
             self._at(number).estimate(candidate).performance.requests_per_second
             for number in _filled(candidate, found)
@@ -148,7 +149,7 @@ class _Open:
         )
 
     def _at(self, in_flight: int) -> Estimator:
-        # Kept by number: layouts settle at the same few numbers, and share what is priced for each.
+        # Kept by number: layouts settle at the same few numbers, and share the prices of each.
         if in_flight not in self._under:
             self._under[in_flight] = self._estimator.under(
                 replace(self._workload, concurrency=in_flight)

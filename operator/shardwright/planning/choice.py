@@ -54,7 +54,8 @@ def settled(
     if not ranked:
         return ()
     spared = _sparing_racks(ranked, scale)
-    # What beats in all comes last: it may take back what a near tie has chosen, never the reverse.
+    # Layouts that are better in all come last: they may take back the choice of a near tie, never
+    # the reverse.
     best = _unbeaten(_simplest(_paying(spared, scale, prices), scale), spared, scale)
     return (best, *(other for other in ranked if other is not best))
 
@@ -281,8 +282,8 @@ def _unbeaten(
     """Return the layout, or one that brings more and sooner for no more GPUs; of several the one
     that the objective prefers.
     """
-    # Again and again: what beats the first may be beaten in turn, and each step is strictly better,
-    # so it ends.
+    # Again and again: a layout that beats the first may be beaten in turn. Each step is strictly
+    # better, so it ends.
     while True:
         better = [
             other
@@ -315,7 +316,7 @@ def _dominates(
     margin = 1 + (_margin(other, best) if margin is None else margin)
     if scale.cost(other.candidate) > scale.cost(best.candidate):
         return False
-    # Its queue grows without end, so its times say nothing; only what is served counts.
+    # Its queue grows without end, so its times say nothing; only its throughput counts.
     if best.falls_behind:
         return _served(other) > _served(best) * margin
     if other.falls_behind:
@@ -361,7 +362,7 @@ def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
     """Return the layout, with as many replicas as carry the load, that does so on the fewest
     GPUs.
     """
-    # What may not start carries nothing, unless nothing else is there.
+    # A layout that may not start carries nothing, unless there is no other.
     served = [other for other in ranked if not other.tight] or ranked
     wanted = (
         replace(

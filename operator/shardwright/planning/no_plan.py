@@ -151,7 +151,7 @@ def _best_waiting(
         if item.prices and item.codes and item.codes <= codes
     }
     ranked = _ranked(only.values(), scale)
-    # where the most replicas have room at all, and of those the fewest missing nodes: what can come
+    # the most replicas that have room at all, and of those the fewest missing nodes, which can come
     # free soonest
     ranked = tuple(
         sorted(ranked, key=lambda feasible: _lacking(only[id(feasible.candidate)]))

@@ -104,7 +104,7 @@ class PodShape:
             host_bytes * (1 - OTHERS_SHARE) * self.gpus / of_gpus,
         )
         left = max(0, int(share - self.beside_bytes))
-        # vLLM is told whole GiB: what is left of one is nobody's.
+        # vLLM is told whole GiB: nobody has the rest of one.
         return left // parts.pods // parts.engines // GIB * GIB * parts.engines
 
 

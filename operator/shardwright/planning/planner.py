@@ -79,7 +79,7 @@ def consider(
         barred=too_small(wanted, model, over_ray=traits.options.over_ray)
     )
     verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
-    # Only now: most questions have an answer, and what is beyond what is free would cost as much
+    # Only now: most questions have an answer, and a plan beyond the free GPUs would cost as much
     # again.
     if all(verdict.violations for verdict in verdicts):
         larger = candidates(replace(scope, beyond=True))

@@ -454,7 +454,7 @@ def _running(feasible: FeasibleCandidate, request: Request) -> int:
         feasible.estimate.performance.running_requests,
         _offered(feasible, request),
     )
-    # What is rounded up to all of them must not be said of a layout whose requests queue.
+    # Of a layout whose requests queue, rounding must not say that all of them run.
     return running if feasible.carries_load else min(running, max(1, offered - 1))
 
 

@@ -117,7 +117,7 @@ def _who_moves(
         holder for holder in holders if _gains(holder, near, lack) >= lack.missing_nodes
     ]
     helpful.sort(
-        # Who costs least to move first: the lowest priority, then the fewest GPUs.
+        # The models that cost least to move first: the lowest priority, then the fewest GPUs.
         key=lambda holder: (holder.priority, sum(holder.gpus.values()), holder.name)
     )
     return next(

@@ -177,8 +177,8 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     # Caches are not full yet. With half of the nodes known, every decision could be a wrong one.
     if seen.cluster is None:
         return Step(published=publish(seen, known, as_it_stands, Deployed(), now))
-    # Before anything is planned: the answer may be another plan of record, which says no more what
-    # the groups that stand were asked for (ADR 15).
+    # Before anything is planned: another plan of record would no longer say for which request the
+    # standing groups were made (ADR 15).
     known = replace(
         known,
         observed=adopted(
@@ -333,7 +333,7 @@ def _where_it_is(
         return following(
             record, _bundle(seen, subject, known, record).objects, known.observed
         )
-    # What cannot be rendered is told where it is deployed; here the record stays as it is.
+    # Deploying tells why it cannot be rendered; here the record stays as it is.
     except InputError:
         return record
 
@@ -389,8 +389,7 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
     )
     if tried is None:
         content = record_object(owner, record, seen.keys)
-        # It says what it should in memory, and somebody sets it back: the rest need not wait for
-        # it.
+        # It is right in memory, and somebody sets it back: the rest need not wait for it.
         if stands and object_key(content) in seen.contested:
             return None
         if writes := _after_marks(
@@ -422,8 +421,8 @@ def _after_marks(
     needs = frozenset((STATEFUL_SET, mark.name) for mark in first)
     after = (
         replace(item, needs=item.needs | needs)
-        # A refused mark holds the record up: once the record says something else, nobody can find
-        # out what the standing pods were asked for (ADR 15).
+        # A refused mark holds the record up: once the record has changed, nobody can find out for
+        # which request the standing pods were made (ADR 15).
         if isinstance(item, Create | Apply)
         else item
         for item in writes
@@ -670,7 +669,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
             generations=of,
         )
 
-    # Only what is rendered shows whether a StatefulSet can become it; if not, a generation more.
+    # Only the rendered object shows whether a StatefulSet can become it; if not, a generation more.
     numbers = generations(places, observed, owner.uid, known.lost, record.generations)
     bundle = made(numbers)
     if (anew := following_generations(bundle.objects, numbers, observed)) != numbers:

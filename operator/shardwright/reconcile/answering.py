@@ -151,8 +151,7 @@ def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -
         )
         if made.short or made.record is None:
             return None
-        # A Counter's difference leaves out what is not positive: GPUs that it gives back are no
-        # claim.
+        # A Counter's difference leaves out numbers below one: GPUs that it gives back are no claim.
         return _gpus(made.record.plan) - _gpus(
             ask.on.plan if isinstance(ask.on, PlanRecord) else None
         )

@@ -99,7 +99,7 @@ def _asked(
             rollback=None if stands and stands.cause is Cause.ASKED else stands,
             answered=request,
         )
-    # What the spec says is asked for by name, which ends a rollback that a failure began, too.
+    # The spec's own revision is asked for by name, which ends a rollback that a failure began, too.
     if wanted == SPEC:
         return Course(answered=request)
     found = next((item for item in revisions if str(item.number) == wanted), None)
@@ -116,8 +116,8 @@ def _asked(
         return Course(answered=request)
     rollback = Rollback(
         to=found.hash,
-        # The version by default of the spec, beside the decision: what runs has another one, and a
-        # release of the operator must not make this a new spec (ADR 25).
+        # The version by default of the spec, beside the decision: the running pods have another
+        # one, and a release of the operator must not make this a new spec (ADR 25).
         instead_of=spec,
         cause=Cause.ASKED,
         engine_version=subject.default_version,
@@ -162,7 +162,7 @@ def given_up(
     ):
         return None
     newest, spec = (
-        # The newest only. Going further back by itself would run what somebody has replaced on
+        # The newest only. Going further back by itself would run pods that somebody has replaced on
         # purpose.
         next(iter(revisions_of(seen.resource.status)[-1:]), None),
         hash_of(subject),

@@ -262,8 +262,8 @@ def _ends_what_is_broken(write: Write) -> bool:
     hold it up.
     """
     return isinstance(write, Delete) or (
-        # The stop of a rollout is not among them: it ends what serves, so it waits until the
-        # objects of its next start are there.
+        # The stop of a rollout is not among them: it ends a group that serves, so it waits until
+        # the objects of its next start are there.
         isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE}
     )
 
@@ -534,7 +534,8 @@ def placed(
     live = observed.objects.get(object_key(content))
     if live is None:
         return (Create(content=content),)
-    # What is going cannot be created again before it is gone; the event of its end wakes the model.
+    # An object that is going cannot be created again before it is gone; the event of its end wakes
+    # the model.
     if "deletionTimestamp" in live["metadata"] or controller_uid(live) != owner_uid:
         return ()
     drift = drifted_fields(content, live)

@@ -103,8 +103,8 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
         too_many(seen.cluster) if seen.cluster and job is None else None
     ):
         return Fetched(problem=against, again_seconds=LATER_SECONDS)
-    # Its name follows from public facts, so somebody else's Job may be there. What that one read is
-    # not believed.
+    # Its name follows from public facts, so somebody else's Job may be there. Its findings are not
+    # believed.
     if job is not None and controller_uid(job) != owner.uid:
         return Fetched(problem=_in_the_way(name), again_seconds=LATER_SECONDS)
     state = None if job is None else state_of(job, now)
@@ -158,8 +158,8 @@ def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
         if (
             isinstance(item.write, Create)
             and written_name(item.write) == config
-            # Only the name is known, not the content: what is there under it was not among our own
-            # objects, so it is not what the operator has signed.
+            # Only the name is known, not the content: the object of this name was not among our
+            # own, so the operator has not signed it.
             and item.reason == ALREADY_EXISTS
         ):
             return config_taken(config)

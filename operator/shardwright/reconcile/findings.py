@@ -315,13 +315,13 @@ def _all_ready(found: Findings) -> bool:
     return (
         bool(found.groups)
         and all(group.ready for group in found.groups)
-        # Groups that a stopped rollout holds serve, but not what the spec asks for.
+        # Groups that a stopped rollout holds serve, but not by the present spec.
         and not found.held_by(Awaited.STOPPED_ROLLOUT)
     )
 
 
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
-    # In order of how much somebody has to do: what needs a user first, what passes by itself last.
+    # The problems that need a user come first, those that pass by themselves last.
     if any(group.budget_spent for group in waiting):
         return Reason.RESTART_BUDGET_SPENT
     if any(group.late for group in waiting):

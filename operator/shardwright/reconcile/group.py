@@ -275,7 +275,7 @@ class Group:
         """Return whether pods are of another revision, or would be: pods are never compared with
         updateRevision.
         """
-        # Held or kept alive: it is compared with nothing, as nobody knows what is wanted of it.
+        # Held or kept alive: it is compared with nothing, as there is no wish to compare it with.
         if self.as_it_is:
             return False
         if self.is_made_anew:

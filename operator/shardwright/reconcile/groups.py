@@ -100,7 +100,7 @@ def next_step(group: Group, now: datetime) -> GroupStep:
     # A change goes before a failure, and forgives: failures of pods that are replaced say nothing
     # of the new ones.
     change = Why.ROLLOUT if group.must_roll else Why.REQUESTED if group.asked else None
-    # What a queue holds back has not begun: there is nothing to restart.
+    # A group that a queue holds back has not begun: there is nothing to restart.
     if change and not (change is Why.REQUESTED and _held_back(group)):
         return _go_to_zero(group, change, group.remembered.forgiven(), now)
     # Last of all: a group is stopped for a failure only where nobody wants it to stop anyway.
@@ -359,7 +359,7 @@ def _go_to_zero(
     )
     stopped = remembered.stopped(why, group.size, now).with_(restarted_for=asked)
     if why is Why.ROLLOUT and not group.is_made_anew:
-        # Written with the template: whoever starts the group, its pods are what was asked for then.
+        # Written with the template: whoever starts the group, its pods are of this request.
         stopped = stopped.with_(asked=asked_by(group.rendered), pending=())
     # Kueue 0.17 loses sight of a StatefulSet whose pods go as fast as pods that never ran do, so
     # its next generation takes over from here.
@@ -417,7 +417,8 @@ def _found_asked(group: Group) -> str:
     """
     return (
         group.remembered.asked
-        # A group without pods keeps its mark: nobody can tell what its next pods will be made for.
+        # A group without pods keeps its mark: nobody can tell for which request its next pods will
+        # be made.
         if group.outdated or not group.members
         else asked_by(group.rendered)
     )

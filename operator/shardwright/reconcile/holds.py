@@ -119,8 +119,7 @@ def _is_rejected(groups: Sequence[Group]) -> bool:
     """Return whether a group that is gone did not come up with the wanted state, and none has come
     up with it since.
     """
-    # The plan of record says so: the group itself is gone, and nothing else remembers what it did
-    # not come up with.
+    # The plan of record says so: the group itself is gone, and nothing else remembers its request.
     rejected = any(group.rules.rejected for group in groups)
     return rejected and not any(
         group.live and group.complete and not _would_change(group) for group in groups

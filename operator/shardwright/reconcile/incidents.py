@@ -145,7 +145,7 @@ def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
         if member.node and not member.node_answers and member.rank != failure.rank
     )
     member = next(silent, None)
-    # Somebody who takes a pod away does so whatever another node does, so that stays the cause.
+    # A pod that somebody takes away goes whatever another node does, so that stays the cause.
     if member is None or not failure.by_engine:
         return None
     why = f"node {member.node} does not answer"

@@ -157,7 +157,7 @@ def _by_own_clock(
     return replace(
         observed,
         members=by_own_clock(observed.members, since, now),
-        # What was refused before knows since when; what this look has asked says only now.
+        # A former refusal knows since when; the answer to this look says only now.
         kept_out=now_out | kept_out,
         short_since=since_by_set(since, Sight.NO_PODS),
         ready_since=since_by_set(since, Sight.READY),
@@ -168,7 +168,7 @@ def _by_own_clock(
 def _by_plan(own: Observed, record: PlanRecord, seen: Seen) -> Observed:
     """Return the same with the state of the planned nodes of groups: no room, or no node yet."""
     base, cluster = base_name(seen.resource.owner.name), seen.cluster or Cluster()
-    # None: pods are not known yet, and nobody can say what others leave.
+    # None: pods are not known yet, so nobody knows how many GPUs others leave.
     if cluster.free is not None:
         healthy = {
             name: node.gpus

@@ -51,7 +51,7 @@ class _Place:
         earlier = sum(
             gpus for number, gpus in self.bound_by.items() if number != latest
         )
-        # Pods bind what is kept for their own group: the sum would count those GPUs twice.
+        # Pods bind the GPUs that are kept for their own group: the sum would count those twice.
         return max(self.kept, self.bound(latest)) + earlier
 
     def generations(self) -> frozenset[int]:
@@ -232,8 +232,8 @@ class Ledger:
             for node, place in self._places[owner, root].items():
                 if beside is not None:
                     own[node] += (
-                        # The group itself stays where it is, so only what is kept for its second
-                        # place is its own to use.
+                        # The group itself stays where it is, so only the GPUs that are kept for its
+                        # second place are its own to use.
                         max(0, place.kept - place.bound(latest))
                         if root == beside
                         else 0
@@ -286,8 +286,8 @@ class Ledger:
         generation may be another.
         """
         group, places = (owner, root), self._places[owner, root]
-        # Taken out as a whole: another latest generation changes what is taken on each node of the
-        # group, not only on this one.
+        # Taken out as a whole: another latest generation changes the sum of each node of the group,
+        # not only of this one.
         self._count(group, -1)
         place = places.setdefault(node, _Place())
         yield place

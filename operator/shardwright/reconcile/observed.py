@@ -120,7 +120,7 @@ class Observed:
         for name in self._by_group:
             root, number = generation_of(name)
             found.setdefault(root, {})[number] = None
-        # After the pods, so that a StatefulSet that there is says whose the generation is.
+        # After the pods, so that an existing StatefulSet decides on the owner of the generation.
         for (kind, name), live in self.objects.items():
             if kind == STATEFUL_SET:
                 root, number = generation_of(name)

@@ -239,7 +239,7 @@ def publish(
         distrusted=distrusted,
         kept=_kept(seen, known, planned, found),
         pods=_pods(seen, known, planned),
-        # Only what is known may free GPUs of the ledger: a record that cannot be read may well keep
+        # Only a known record may free GPUs of the ledger: one that cannot be read may well keep
         # some.
         known=seen.cluster is not None
         and not isinstance(seen.subject, tuple)
@@ -266,7 +266,7 @@ def _pods(seen: Seen, known: Known, planned: StandingPlan) -> Pods | None:
 def _in_place(seen: Seen, known: Known) -> PlanRecord | None:
     """Return the plan of record that is stored after this look."""
     written = (
-        # The last that was written; a refused one is not what the API server has.
+        # The last that was written; the API server does not have a refused one.
         record
         for record, outcome in reversed(seen.recorded)
         if not outcome.refused
@@ -289,7 +289,7 @@ def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
     from then on.
     """
     serial = max(seen.serial, record.serial if record else 0)
-    # With a serial in the status, the first process that has a key would refuse what is unsigned.
+    # With a serial in the status, the first process that has a key would refuse an unsigned record.
     return {SERIAL: serial} if seen.keys and serial else {}
 
 
@@ -364,8 +364,8 @@ def _unseen(seen: Seen, known: Known, outcome: Outcome) -> frozenset[ObjectKey]:
         if not is_managed(live) or controller_uid(live) != seen.resource.owner.uid
     )
     return frozenset(
-        # The caches hold what carries our label. These objects are read by name in the next look,
-        # or the creation would answer 409 for ever.
+        # The caches hold only objects with our label. These are read by name in the next look, or
+        # the creation would answer 409 for ever.
         (*hidden, *(key for item in outcome.refused if (key := _exists(item))))
     )
 
@@ -549,7 +549,7 @@ def _status(
     # The engine of the pods that are written, not of a plan that is only shown.
     runs = deployed.record.plan if deployed.record and deployed.runs else None
     engine = engine_status(subject, runs) if subject else {}
-    # What serves is found by its address whatever is wrong with the spec.
+    # A group that serves is found by its address, however wrong the spec is.
     stands = deployed.runs or found.groups
     domain = seen.cluster.domain if seen.cluster else "cluster.local"
     service = service_status(owner, domain) if stands else {}
@@ -588,7 +588,7 @@ def _again_at(
 
 
 def _recheck_at(seen: Seen, found: Findings, now: datetime) -> datetime | None:
-    # What the cluster lacks may come.
+    # A kind that the cluster lacks may come.
     beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)
     if (
         found.refused

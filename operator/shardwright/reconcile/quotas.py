@@ -214,8 +214,8 @@ def quota_problem(
         if not _is_about(quota, need):
             continue
         for name, hard in sorted(quota.hard.items()):
-            # Whatever room there is: admission refuses a pod that does not state what a quota
-            # limits.
+            # Whatever room there is: admission refuses a pod that does not state a resource that a
+            # quota limits.
             if name in need.unstated:
                 return _unstated(quota, name)
             if name not in need.amounts:
@@ -227,7 +227,7 @@ def quota_problem(
                 - _sum(quota, name, own)
                 + _sum(quota, name, promised)
             )
-            # What a quota says is used lags behind: our newest pods may not be in it.
+            # The usage that a quota states lags behind: our newest pods may not be in it.
             gone = max(gone, Decimal(0))
             whole = _sum(quota, name, (wanted, *kept))
             # As admission does: a quota that is exceeded already bars nobody who asks nothing of

@@ -82,7 +82,7 @@ def believed(stored: StoredRecord | None, known: RecordEvidence) -> Believed:
     if stored.signed:
         return _signed(stored.said, known)
     strange = _strange(stored, known)
-    # What this process remembers goes before every judgement of a strange text (ADR 12).
+    # The memory of this process goes before every judgement of a strange text (ADR 12).
     if strange and known.remembered:
         return _refused(known, strange)
     return _unverified(stored.said, known, strange)
@@ -98,7 +98,7 @@ def kept_version(
     else has written is not ours.
     """
     said = stored.said if stored and (stored.signed or not serial) else None
-    # What was seen signed goes first: the stored text may have been edited since.
+    # A text that was seen signed goes first: the stored one may have been edited since.
     record = remembered or (said if isinstance(said, PlanRecord) else None)
     return kept_default(record.default_of_spec) if record else None
 
@@ -130,7 +130,7 @@ def _unverified(
         return Believed(record=known.remembered)
     contradiction = _contradiction(said, known)
     if contradiction is None and (_bears_out(said.plan, known) or not known.signs):
-        # What it says of its serial anybody may have written.
+        # Anybody may have written its serial.
         taken = replace(said, serial=known.serial)
         return Believed(
             record=taken, refused=_problem(known, strange) if strange else None

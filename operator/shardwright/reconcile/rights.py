@@ -170,8 +170,8 @@ def _not_allowed(
     # A need that pods have already was let in by the LimitRanges before.
     if made and (more or need not in [had for had, _ in before]):
         problem = range_problem(spec, cluster.allowance)
-    # A plan that counts for no more than the pods that run is never barred: what a quota says is
-    # used lags behind pods that end (ADR 13).
+    # A plan that counts for no more than the pods that run is never barred: the usage that a quota
+    # states lags behind pods that end (ADR 13).
     if problem or not more:
         return problem
     return quota_problem(

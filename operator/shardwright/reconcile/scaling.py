@@ -45,8 +45,8 @@ def worst_first(
         states.setdefault(generation_of(state.name)[0], []).append(state)
     moves = {item.group for item in leaving}
     worth = [
-        # The highest number goes first, as with a StatefulSet; who watches groups by their names
-        # finds the others again (ADR 3).
+        # The highest number goes first, as with a StatefulSet; monitors that know groups by their
+        # names find the others again (ADR 3).
         (_worth(states.get(root, ()), moves=index in moves), -numbers[index])
         for index, root in enumerate(roots)
     ]

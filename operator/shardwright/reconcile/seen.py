@@ -273,8 +273,7 @@ class Seen:
                 if isinstance(answer, Replanned)
             ),
         )
-        # The shell goes by it: what a look works out for more than 16 groups is worked out on a
-        # thread (ADR 6).
+        # The shell goes by it: a look at more than 16 groups is worked out on a thread (ADR 6).
         return max(
             there,
             wanted,

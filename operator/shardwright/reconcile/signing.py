@@ -29,8 +29,8 @@ class SigningKeys:
 
     def sign(self, kind: str, uid: str, text: str) -> str | None:
         """Return the signature of a text, as hexadecimal digits; None without a key."""
-        # With the first: a new key stands behind it until every replica has read both, as none can
-        # verify what a key has signed that it has not read (ADR 12).
+        # With the first: a new key stands behind it until every replica has read both. No replica
+        # can verify signatures of a key that it has not read (ADR 12).
         return next(_signatures(self, kind, uid, text), None)
 
     def signatures(self, kind: str, uid: str, text: str) -> tuple[str, ...]:

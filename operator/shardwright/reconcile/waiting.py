@@ -94,8 +94,8 @@ class Waiting:
 def claimed_before(line: Iterable[Waiting], rank: Rank) -> Counter[str]:
     """Return the GPUs by node that are claimed by those who come before this place in line."""
     claimed: Counter[str] = Counter()
-    # Not of the first alone: as long as he waits for hardware of one kind, those who wait for
-    # another kind would have no protection at all (ADR 10).
+    # Not of the first alone: while it waits for hardware of one kind, those that wait for another
+    # kind would have no protection at all (ADR 10).
     for waiting in line:
         if waiting.rank < rank:
             claimed.update(waiting.claim)
@@ -109,8 +109,8 @@ def kept_back(claimed: Claim, free: Mapping[str, int]) -> dict[str, int]:
     return {
         node: min(gpus, free[node])
         for node, gpus in claimed.items()
-        # What is not free is held by somebody, and a claim takes nothing from a model that runs
-        # (ADR 10).
+        # GPUs that are not free are held by somebody, and a claim takes nothing from a model that
+        # runs (ADR 10).
         if free.get(node, 0) > 0
     }
 

@@ -130,7 +130,7 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
             # A pod that gets no node or no image never fails, so no limit of failures would end the
             # Job.
             "activeDeadlineSeconds": DEADLINE_SECONDS,
-            # What it has read is in the status of its one pod. Another try is another Job.
+            # Its findings are in the status of its one pod. Another try is another Job.
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {

@@ -196,7 +196,7 @@ def _with_pods(
     """
     template = group["spec"]["template"]
     old = template["metadata"]
-    # A hash is never part of what it is the hash of.
+    # A hash is never part of its own input.
     bare = {key: value for key, value in old["labels"].items() if key != TEMPLATE_HASH}
     metadata = {
         **old,

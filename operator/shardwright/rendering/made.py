@@ -80,7 +80,7 @@ def pods_text(made: MadePods) -> dict[str, Any]:
 def pods_from(said: Mapping[str, Any]) -> MadePods | None:
     """Return the pods that :func:`pods_text` has written, None for another form."""
     known = {field.name for field in fields(MadePods)}
-    # A later release may keep more. Pods are not made again from a part of what was said.
+    # A later release may keep more. Pods are not made again from a part of their record.
     return MadePods(**said) if said.keys() == known else None
 
 

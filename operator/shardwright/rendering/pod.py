@@ -187,7 +187,7 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
     if deployment.groups.earlier:
         template = with_earlier(template, deployment.groups.earlier)
     metadata = template["metadata"]
-    # Last, for a hash is never part of what it is the hash of.
+    # Last, for a hash is never part of its own input.
     labels = {**metadata["labels"], TEMPLATE_HASH: template_hash(template)}
     return {**template, "metadata": {**metadata, "labels": labels}}
 
@@ -367,7 +367,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "securityContext": _container_security(
             deployment, ("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()
         ),
-        # Of an engine that leaves no message, the end of its log is what status can show.
+        # If an engine leaves no message, the status can at least show the end of its log.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _probe("startup", period_seconds=5, failures=NO_LIMIT),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
@@ -452,7 +452,7 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
         **written_folders(own, dict(deployment.serving.environment)),
         **ENGINES[deployment.engine].environment(plan, start),
     }
-    # What is needed is there: a restart must not depend on whether the hub can be reached.
+    # All files are there: a restart must not depend on whether the hub can be reached.
     return fixed if cache.downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}
 
 
@@ -494,7 +494,7 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         *({"name": name, "value": value} for name, value in fixed.items()),
         *_secret(HUB_TOKEN_VARIABLE, deployment.weights.hub_token),
     ]
-    # What downloads sees no weights of a claim, and no key of the group.
+    # The container that downloads sees no weights of a claim, and no key of the group.
     mounted = {"scripts", "cache", "tmp"}
     return {
         "name": "weights",

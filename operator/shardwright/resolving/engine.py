@@ -188,8 +188,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
     if isinstance(version, Problem):
         raise InputError([version])
     own, settings = question.resource.spec.engine.args, question.settings
-    # What the administrator's defaults add is the administrator's own word: dangerous options are
-    # admitted there.
+    # The defaults are the administrator's own word: dangerous options are admitted there.
     preset = {
         name: value for name, value in spec.engine.args.items() if name not in own
     }
@@ -316,7 +315,8 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
     """
     own = ENGINES[spec.engine.name].traits(version)
     memory = own.memory
-    # The user's numbers take the place of the engine's: a plan counts with what the engine is told.
+    # The user's numbers take the place of the engine's: the engine is told them, so a plan counts
+    # with them.
     return replace(
         own,
         memory=replace(
