@@ -40,6 +40,7 @@ def pinned(request: Request, plan: Plan) -> Request:
         context=layout.context,
         partition=layout.partition,
     )
+    # Pinned too: all groups have one template, which has the size of the K/V beside the GPUs.
     kept = plan.host_cache.pod_bytes if plan.host_cache else None
     wanted = request.workload.kv_offload
     pinned_offload = (
@@ -63,6 +64,7 @@ def _more(
 
     ``standing`` counts the existing replicas by label value, if replicas are to be spread.
     """
+    # A part of the replicas cannot keep a limit that holds for the load of all.
     objective = replace(request.objective, ttft_seconds=None, tpot_seconds=None)
     return replace(
         request,
@@ -94,6 +96,7 @@ def most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Re
     if not isinstance(whole.outcome, NoPlan):
         return whole
     # Fewer groups have a place wherever more have, and each question is a plan.
+    # By halving: each question is a whole plan.
     fewer = bisect_left(
         range(1, most),
         True,
@@ -204,6 +207,8 @@ def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
     named = [pool for pool in inventory.pools if pool.name == plan.pool]
     holding = [
         pool
+        # A label may have renamed the pool. Of the same product only, for pods of the plan request
+        # GPUs of this kind.
         for pool in inventory.pools
         if pool.product == plan.product
         and any(node.name in planned for node in pool.nodes)

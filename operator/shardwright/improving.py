@@ -60,15 +60,19 @@ def improve(
     """
     stands = Replanned(record=record, report=record.report())
     made = plan_anew(subject, record, ground, planned)
+    # A plan with fewer groups than are asked for is no better one.
     if made.record is None or made.short or not made.record.plan.deployable:
         return stands
     stands = replace(
         stands,
         anew=Prospect(layout=made.record.plan.layout, pool=made.record.plan.pool),
     )
+    # It could differ in its nodes only, and no group moves to a better place (``replanning``).
     if _is_alike(made.record.plan, record.plan):
         return stands
     inventory = ground.inventory
+    # Anew, on the same inventory: the prediction of the record may be of another release or of
+    # other neighbours (ADR 24).
     predicted = _predicted(subject, record.plan, inventory)
     if predicted is None:
         return stands
@@ -80,6 +84,7 @@ def improve(
     )
     if found and _is_enough(found):
         found = replace(found, relisted=not all(map(_is_enough, others)))
+        # No group moves only because a list of prices has changed (ADR 31).
         if take and not found.relisted:
             return made
     return replace(stands, better=found)
@@ -127,6 +132,7 @@ def _predicted(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | Non
     return (
         found
         if isinstance(found, Plan)
+        # If another layout comes out, its prediction says nothing of the plan that stands.
         and replace(found.layout, partition=plan.layout.partition) == plan.layout
         else None
     )

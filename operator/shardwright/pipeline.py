@@ -50,6 +50,7 @@ def with_ways_out(subject: Subject, inventory: Inventory, report: Report) -> Rep
     if not isinstance(outcome, NoPlan) or outcome.lack is None:
         return report
 
+    # The planner itself is asked, so that advice and plan never differ.
     def fits(larger: Inventory) -> bool:
         return isinstance(plan_serving(subject, larger).outcome, Plan)
 
@@ -140,6 +141,7 @@ def bundle_for(
     """
     from shardwright.rendering.render import render  # noqa: PLC0415 - see above
 
+    # Here and not when the spec is read: only the plan says for which GPUs an image is needed.
     if plan.resource in subject.unadmitted:
         raise InputError([subject.unadmitted[plan.resource]])
     scheduling = subject.deployment.cluster.scheduling

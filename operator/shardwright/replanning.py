@@ -84,6 +84,8 @@ def plan_anew(
     inventory = ground.inventory
     report = planned(subject, inventory)
     if isinstance(report.outcome, Plan):
+        # Without a record the groups that run are all that is known: a model whose record was lost
+        # moves as little as one that has it.
         stood = _standing(record.plan) if record else ground.held
         stay = _staying(stood, ground.worst, len(report.outcome.groups))
         nodes, before = (
@@ -122,6 +124,8 @@ def _staying(
     [[0, 2], [0, 1]]
     """
     rank = {number: at for at, number in enumerate(worst)}
+    # With the numbers descending, because of equal groups the highest number goes: names that stay
+    # are the low ones (ADR 3).
     order = sorted(
         groups, key=lambda item: (rank.get(item.number, len(rank)), -item.number)
     )
@@ -139,6 +143,8 @@ def _holding(
     return tuple(
         {
             item.number: item
+            # Those that are held come last, so that they win: where pods are counts more than where
+            # a plan has them.
             for item in (*stood, *held)
             if item.number < subject.intent.partition
         }.values()
@@ -176,9 +182,12 @@ def _clear_of(
             for at in (index, *later)
             if all(room.get(node, 0) >= plan.gpus_per_node for node in places[at])
         )
+        # Its pods could not start beside those that hold the nodes.
         if (at := next(free, None)) is None:
             crowded.add(index)
             continue
+        # Swapped, so that the plan has no node twice and the group that waits has a place for
+        # later.
         places[index], places[at] = places[at], places[index]
         room |= {node: room[node] - plan.gpus_per_node for node in places[index]}
     return rehouse(
@@ -226,6 +235,7 @@ def settled(
     usable = _usable(plan, inventory, held, before)
     kept = {index: held[index] for index in usable}
     missing = len(plan.groups) - len(kept)
+    # No group can stay: they choose among the new places, each the one most like its own.
     if not kept or missing < 0:
         return _matched(plan.groups, held)
     stand = replace(plan, groups=tuple(kept.values()))
@@ -236,6 +246,8 @@ def settled(
         if missing
         else None
     )
+    # Beside the groups that would stay there is no room for all, but the plan has room: then some
+    # must move.
     if isinstance(more, NoPlan):
         return _matched(plan.groups, held)
     others = iter(more.groups if more else ())
@@ -255,6 +267,8 @@ def _usable(
     has groups.
     """
     alone = plan.nodes_per_replica == 1
+    # The order of nodes within a group decides which link joins which ranks. It is right only for
+    # the same shape.
     if not alone and (before is None or _shape(before) != _shape(plan)):
         return ()
     room = {
@@ -270,6 +284,7 @@ def _usable(
         )
         if fits:
             found.append(index)
+            # Two groups may be on one node: the second must fit beside the first.
             room |= {name: room[name] - plan.gpus_per_node for name in nodes}
     return tuple(found)
 
@@ -345,6 +360,7 @@ def restore(
     if wanted == 0:  # as of any plan: the next group has a new one
         said = Report(outcome=plan, alternatives=(), excluded=(), considered=0)
         return _recorded(subject, record, without_groups(said))
+    # Its own pool: pods are made again as they were, and they name GPUs of that kind.
     own = pools_of(ground.inventory, plan)
     stay = _staying(ground.held, ground.worst, wanted)
     report = _restored(subject, plan, own, stay, wanted)
@@ -398,6 +414,7 @@ def mend(
         if anew.short is None:
             return anew
     moved = replace(record, plan=plan)
+    # Groups that are there come first: no new ones while some of these wait for a place.
     if short or record.input_hash == subject.input_hash:
         return Replanned(record=moved, report=moved.report(), short=short)
     return rescaled(subject, moved, inventory)
@@ -420,6 +437,8 @@ def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Re
             if least
             else ()
         )
+        # The hour since the last better plan is counted from improved_at: a new number of replicas
+        # must not shorten it (ADR 24).
         made = replace(made, generations=generations, improved_at=record.improved_at)
     return Replanned(record=made, report=report)
 
@@ -467,6 +486,7 @@ def rescale(
     whole = make_plan(subject.model, own, pinned(subject.request, plan), subject.traits)
     missing = subject.intent.replicas - len(plan.groups)
     if missing <= 0:
+        # Dropping groups needs no prediction: nodes that are away must not keep it from happening.
         predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
         stay = _staying(_standing(plan), worst, subject.intent.replicas)
         fewer = _numbered(
@@ -543,6 +563,7 @@ def place_beside(
     mounted_on = {node for group in plan.groups for node in group}
     return (
         place
+        # A claim that two nodes have mounted can be mounted by a third.
         if len(mounted_on) > 1
         or not subject.intent.shares_claim
         or mounted_on.issuperset(place)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from shardwright.cluster.reviews import AUDIENCE
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.labels import POD_INDEX
 from shardwright.rendering.render import render
@@ -76,7 +77,7 @@ def test_prometheus_brings_a_token_where_it_is_asked_for_one(
 def test_the_leaders_of_an_engine_are_found_and_nobody_else(
     installed: list[Manifest], deployment: Deployment, name: str
 ) -> None:
-    (group,) = render(a_plan(), deployment).of_kind("StatefulSet")
+    (group,) = of_kind(render(a_plan(), deployment).objects, "StatefulSet")
     template = group["spec"]["template"]
     said = named(installed, "PodMonitor")["spec"]
     wanted = dict(said["selector"]["matchLabels"])
@@ -97,7 +98,7 @@ def test_the_leaders_of_an_engine_are_found_and_nobody_else(
 def test_the_labels_of_a_target_are_those_of_our_series(
     installed: list[Manifest],
 ) -> None:
-    (group,) = render(a_plan(), a_deployment()).of_kind("StatefulSet")
+    (group,) = of_kind(render(a_plan(), a_deployment()).objects, "StatefulSet")
     found = group["spec"]["template"]["metadata"]
     known = {
         f"__meta_kubernetes_pod_annotation_{_as_label(key)}": value

@@ -17,6 +17,7 @@ from shardwright.layouts.layout import Layout
 from shardwright.reconcile.quotas import Allowance, ceilings, read_ranges
 from shardwright.reconcile.writes import Create
 from shardwright.rendering import ray
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.render import render
 from tests.harness.api import ApiError
@@ -87,7 +88,7 @@ def test_the_operator_finds_a_field_that_is_dropped_and_creates_nothing(
     bundle = render(
         NATIVE.plan, replace(NATIVE.deployment, owner=an_owner(namespace=namespace))
     )
-    (group,) = bundle.of_kind("StatefulSet")
+    (group,) = of_kind(bundle.objects, "StatefulSet")
     client = Client(open_access(control_plane.kubeconfig), threads=2)
     try:
         outcome = asyncio.run(

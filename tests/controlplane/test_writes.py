@@ -13,6 +13,7 @@ from shardwright.cluster.resources import CONFIG_MAPS
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.seen import Outcome
 from shardwright.reconcile.writes import Apply, Create, Patch, Why, Write
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import CacheClaim
 from shardwright.rendering.render import render
 from tests.harness.api import Manifest
@@ -77,9 +78,10 @@ def test_an_apply_removes_what_an_earlier_one_set_also_where_annotations_were_pa
     client: Client, control_plane: ControlPlane, namespace: str
 ) -> None:
     def a_group(**env: str) -> Manifest:
-        (group,) = render(
-            a_plan(), a_deployment(owner=an_owner(namespace=namespace))
-        ).of_kind("StatefulSet")
+        (group,) = of_kind(
+            render(a_plan(), a_deployment(owner=an_owner(namespace=namespace))).objects,
+            "StatefulSet",
+        )
         template = group["spec"]["template"]
         container = template["spec"]["containers"][0]
         containers = [
@@ -192,7 +194,7 @@ def test_nothing_of_a_group_seems_to_drift_when_it_has_been_stored(
         served_name="llama",
         load_format="safetensors",
     )
-    (group,) = render(a_plan(), deployment).of_kind("StatefulSet")
+    (group,) = of_kind(render(a_plan(), deployment).objects, "StatefulSet")
     rendered = {
         **group,
         "metadata": {

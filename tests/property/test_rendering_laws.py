@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import ClaimPath, Deployment, SecretKey
 from shardwright.rendering.names import (
     STATEFULSET_MAX,
@@ -111,7 +112,7 @@ def test_labels_are_valid_and_every_selector_finds_the_pods_that_it_means(
 ) -> None:
     bundle = render(plan, deployment)
     pods: dict[tuple[str, int], dict[str, str]] = {}
-    for item in bundle.of_kind("StatefulSet"):
+    for item in of_kind(bundle.objects, "StatefulSet"):
         labels = item["spec"]["template"]["metadata"]["labels"]
         assert all(LABEL_VALUE.fullmatch(value) for value in labels.values())
         pods |= {
@@ -167,8 +168,8 @@ def test_what_a_user_writes_changes_values_but_never_the_structure(
     )
     expected, found = render(plan, tame), render(plan, wild)
     assert shape(found.objects) == shape(expected.objects)
-    assert found.of_kind("ConfigMap") == expected.of_kind("ConfigMap")
-    assert found.of_kind("Service") == expected.of_kind("Service")
+    assert of_kind(found.objects, "ConfigMap") == of_kind(expected.objects, "ConfigMap")
+    assert of_kind(found.objects, "Service") == of_kind(expected.objects, "Service")
 
 
 @given(plans(), deployments())

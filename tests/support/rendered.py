@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from shardwright.rendering.bundle import Bundle, KubernetesObject
+from shardwright.rendering.bundle import Bundle, KubernetesObject, of_kind
 
 
 def by_name(bundle: Bundle) -> dict[tuple[str, str], KubernetesObject]:
@@ -17,9 +17,9 @@ def by_name(bundle: Bundle) -> dict[tuple[str, str], KubernetesObject]:
 
 def pod_of(bundle: Bundle, group: int = 0) -> Mapping[str, Any]:
     """Return the pod spec of a group."""
-    spec: Mapping[str, Any] = bundle.of_kind("StatefulSet")[group]["spec"]["template"][
-        "spec"
-    ]
+    spec: Mapping[str, Any] = of_kind(bundle.objects, "StatefulSet")[group]["spec"][
+        "template"
+    ]["spec"]
     return spec
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import OnCluster, bundle_for, plan_serving, record_of
+from shardwright.rendering.bundle import of_kind
 from shardwright.resolving.question import Question
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import (
@@ -28,7 +29,7 @@ def test_a_model_of_the_catalogue_is_planned_and_rendered() -> None:
     assert plan.layout == Layout(tensor=8, pipeline=2)
     assert [
         item["metadata"]["name"]
-        for item in bundle_for(subject, plan).of_kind("StatefulSet")
+        for item in of_kind(bundle_for(subject, plan).objects, "StatefulSet")
     ] == ["llama-0"]
 
 
@@ -117,7 +118,7 @@ def test_no_replicas_hold_no_node_and_show_the_plan_of_one() -> None:
 
     of_one = plan_of(plan_serving(one, stock(one, nodes)))
     assert plan == replace(of_one, groups=(), layout=replace(of_one.layout, replicas=0))
-    assert bundle_for(none, plan).of_kind("StatefulSet") == ()
+    assert of_kind(bundle_for(none, plan).objects, "StatefulSet") == ()
 
 
 def test_a_record_holds_what_the_report_said() -> None:
@@ -163,7 +164,7 @@ def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key
         "TensorRT-LLM",
     ]
     assert len(bundle.keys) == 2
-    assert "trtllm.yaml" in bundle.of_kind("ConfigMap")[0]["data"]
+    assert "trtllm.yaml" in of_kind(bundle.objects, "ConfigMap")[0]["data"]
 
 
 def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> None:
@@ -174,7 +175,9 @@ def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> N
 
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
     said = json.loads(
-        bundle_for(subject, plan).of_kind("ConfigMap")[0]["data"]["trtllm.yaml"]
+        of_kind(bundle_for(subject, plan).objects, "ConfigMap")[0]["data"][
+            "trtllm.yaml"
+        ]
     )
 
     assert (said["dtype"], said["kv_cache_config"]["dtype"]) == ("float16", "fp8")
@@ -207,7 +210,7 @@ def test_what_only_the_cluster_knows_is_in_the_objects() -> None:
         subject, plan, OnCluster(domain="models.internal"), generations=(3,)
     )
 
-    (group,) = here.of_kind("StatefulSet")
+    (group,) = of_kind(here.objects, "StatefulSet")
     assert group["metadata"]["name"] == "llama-0-g3"
     assert "models.internal" in json.dumps(pod_of(here))
 

@@ -1,4 +1,5 @@
-"""``spec.engine``: the inference engine, its options and environment, and who joins its ranks.
+"""``spec.engine``: the inference engine, its options and environment, and the program that joins
+its ranks.
 
 Which options an engine has, and who may set them, is not asked here: ``engines.options`` does.
 """

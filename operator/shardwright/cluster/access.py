@@ -81,6 +81,8 @@ def open_access(
     # The library keeps five for each core, and shakes hands anew for every request beyond that.
     configuration.connection_pool_maxsize = CONNECTIONS_KEPT
     try:
+        # A context is a word of a kubeconfig, so whoever names one wants that and not the pod's
+        # account.
         if credentials_dir or (kubeconfig is None and context is None):
             folder = credentials_dir or SERVICE_ACCOUNT
             InClusterConfigLoader(

@@ -42,6 +42,8 @@ def read_answer(call: Call, code: int, header: Header, text: bytes) -> dict[str,
         _refuse(call, code, header, text)
     body = _list(call, text) if call.project else _json(text) if text else {}
     if body is None:
+        # A proxy's page with code 200: taken for an empty answer, it would say that nothing is
+        # there.
         raise ApiError(
             0,
             "NotJson",
@@ -75,6 +77,8 @@ def retry_after_seconds(header: Header) -> float | None:
 
 def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
     status = _json(text) or {}
+    # Only a Status is the API server's own word. A 404 page of a proxy must not mean that an object
+    # is gone.
     if status.get("kind") == "Status":
         message = str(status.get("message") or f"HTTP {code}")
         raise ApiError(
@@ -97,7 +101,7 @@ def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
 
 
 def _json(text: bytes) -> dict[str, Any] | None:
-    """Return a JSON object, without its depths where it is nested beyond all bounds; None if it is
+    """Return a JSON object, without its depths if it is nested beyond all bounds; None if it is
     none.
     """
     try:

@@ -36,8 +36,8 @@ Take = Callable[[Mapping[Key, Change[Any]]], Concern]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The part of a cluster that is read: ``namespaces`` (none named: all), and whose ``pods`` (of
-    those of nobody nothing is known), with the administrator's statements about nodes.
+    """The part of a cluster that is read: ``namespaces`` (none named: all), and the namespaces of
+    the ``pods`` that are known, with the administrator's statements about nodes.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -74,6 +74,8 @@ class Caches:
         # Those that are not optional.
         self._of_namespace: dict[str, list[Reader[Any]]] = {}
         self._listed: set[str] = set()
+        # Until then no look decides: with half of the nodes known, every decision could be a wrong
+        # one.
         self.filled = asyncio.Event()
 
     def start(self) -> None:
@@ -115,6 +117,7 @@ class Caches:
         return frozenset(
             kind
             for kind, readers in self._kinds.items()
+            # A kind that one namespace shows is there, whatever rights the others lack.
             if not any(reader.health.served for reader in readers)
         )
 
@@ -126,6 +129,7 @@ class Caches:
         return frozenset(
             name
             for name, readers in self._of_namespace.items()
+            # Never once read: objects that were read before a right was lost still count (ADR 34).
             if not all(reader.counts.lists for reader in readers)
         )
 
@@ -161,6 +165,8 @@ class Caches:
 
         def take_over(changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001  # a fact
             concern = take(changes)
+            # After the changes are taken: whoever waits for the caches to be full looks into the
+            # store at once.
             if listed:
                 self._listed.add(name)
                 if self.synced:
@@ -174,9 +180,10 @@ class Caches:
         )
         self._kinds.setdefault(kind, []).append(reader)
         if source.namespace and not source.optional:
-            # Not of optional kinds: nobody is told of a namespace for the want of what it need not
-            # have.
+            # Not of optional kinds: a namespace need not have them, so nobody is told that they are
+            # missing.
             self._of_namespace.setdefault(source.namespace, []).append(reader)
+        # Before the reader starts, so that no write is missed between its first LIST and this.
         self.store.tell_writes(kind, source.namespace, reader.expect)
         reader.start()
 

@@ -65,7 +65,8 @@ class ApiError(Exception):
     @property
     def passes(self) -> bool:
         """Return whether the same request may succeed a little later."""
-        # What is too large is as large the next time.
+        # A body that is too large is as large the next time. 409 is not among them: its meaning
+        # depends on the write, which the caller knows.
         return (self.code in {0, 429} and self.reason != TOO_LARGE) or self.code >= 500  # noqa: PLR2004 - status codes of HTTP
 
 
@@ -105,6 +106,8 @@ class Call:
     @property
     def urgency(self) -> Urgency:
         """Return how urgent it is unless its caller says otherwise."""
+        # Writes that end a group have the right of way: a flood of new models must not hold a
+        # repair up.
         if self.verb == "delete":
             return Urgency.REPAIR
         if self.resource is EVENTS or DRY_RUN[0] in self.query:

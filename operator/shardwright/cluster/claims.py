@@ -2,8 +2,8 @@
 ClusterRoles say by their names.
 
 Tenants write no ClusterRoles, and no two have one name: Helm refuses the second release that would
-plan on the same nodes. If nobody refuses it, the later one is written over the earlier, and whoever
-is named there is the one that goes on.
+plan on the same nodes. If nobody refuses it, the later claim is written over the earlier. The
+installation that it names goes on.
 """
 
 import asyncio
@@ -80,6 +80,8 @@ class Installation:
                 "nodeSet, or uninstall one of the two"
             )
         everywhere = owners.get(NAMESPACES)
+        # An installation for all namespaces needs that claim itself; one for some needs only that
+        # nobody else has it.
         if not self.namespaces and everywhere != self.name:
             return _of_others(
                 f"the namespaces are not for {self.name}", NAMESPACES, everywhere
@@ -95,6 +97,8 @@ class Installation:
         them to that.
         """
         found = {}
+        # Only the namespace is left, as ending would stop all others for a list that two teams have
+        # written differently (ADR 34).
         for namespace in self.namespaces:
             claim = f"{NAMESPACE}{namespace}"
             # nobody has it while a namespace is taken out of watchNamespaces, or comes into it
@@ -171,6 +175,8 @@ class Claims:
         source = Source(
             resource=CLUSTER_ROLES,
             project=owner_of,
+            # By name: so the right to list is one on these names alone, and no other ClusterRole is
+            # read.
             query=(("fieldSelector", f"metadata.name={name}"),),
             metadata_only=True,
         )
@@ -182,6 +188,7 @@ class Claims:
             self._told,
             (complaint, self._installation.left(self._owners)),
         )
+        # The same words are told once: the end of a process follows from them.
         if before != self._told:
             self._on_change(*self._told)
         self.read.set()

@@ -102,8 +102,8 @@ class Client:
         return view
 
     def impatient(self) -> Self:
-        """Return this client for somebody in front of a terminal: what gets no answer is not sent
-        again.
+        """Return this client for somebody in front of a terminal: a request without an answer is
+        not sent again.
         """
         view = copy.copy(self)
         vars(view).update(_patient=False)
@@ -164,6 +164,7 @@ class Client:
         cursor: str | None = None
         limit = CHUNK
         while cursor != "":
+            # In pages: an answer of all nodes at once could exceed the bound on one answer.
             query = (("limit", str(limit)), *selectors.items())
             call = Call(
                 verb="list",
@@ -211,6 +212,7 @@ class Client:
         """Create an object, or only ask for the outcome; 409 if one of the name exists, ours or
         not.
         """
+        # Named, so that an apply later finds these fields as ours (_own_by_apply in writer).
         query = (("fieldManager", FIELD_MANAGER), *(DRY_RUN if dry_run else ()))
         path = resource.path(namespace)
         return await self.send(
@@ -236,6 +238,8 @@ class Client:
         """Patch an object at ``path``, or only ask for the outcome. An apply takes over the fields
         that others have set.
         """
+        # Without force a field that somebody else has edited is a conflict, and could never be
+        # repaired.
         forced = (("force", "true"),) if content_type == APPLY_PATCH else ()
         query = (
             ("fieldManager", FIELD_MANAGER),
@@ -306,7 +310,9 @@ class Client:
         is fine.
         """
         options: dict[str, Any] = {
+            # An object of the same name that was made since is not the one that was decided on.
             "preconditions": {"uid": uid},
+            # Foreground would keep the object until all that depends on it is gone.
             "propagationPolicy": "Background",
         }
         if grace_seconds is not None:
@@ -327,7 +333,7 @@ class Client:
                 raise
 
     async def send(self, call: Call) -> dict[str, Any]:
-        """Send a request, again after a pause where it may pass later.
+        """Send a request, again after a pause if it may pass later.
 
         Raises:
             ApiError: refused, out of time, or still failing after the last retry.
@@ -344,15 +350,17 @@ class Client:
                 ):
                     raise
                 failed = error
+            # Spread, so that looks that failed together do not come back together.
             pause = failed.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
+            # At once: a look that waits out its time for nothing holds up its model's next one.
             if monotonic() + pause >= self._deadline:
                 raise _no_time(failed) from failed
             await asyncio.sleep(pause)
         return await self._try(call, failed)
 
     async def _try(self, call: Call, failed: ApiError | None) -> dict[str, Any]:
-        """Send a request once; where its time ends, say how it has failed before, for that names
-        the cause.
+        """Send a request once. If its time ends, say how it has failed before: that names the
+        cause.
         """
         try:
             return await self._send_once(call)
@@ -380,6 +388,7 @@ class Client:
         began = monotonic()
         try:
             await self._gate.enter(urgency, call.namespace, self._deadline)
+        # Said as not sent: a write of which this is said has surely not been carried out.
         except TimeoutError as error:
             raise ApiError(
                 0,

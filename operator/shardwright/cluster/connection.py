@@ -22,8 +22,8 @@ class AccessError(Exception):
 
 
 class LoginError(AccessError):
-    """The program that a kubeconfig gets credentials from gives none; ``hint`` is as the kubeconfig
-    says it, where it does.
+    """The program that a kubeconfig gets credentials from gives none; ``hint`` is the kubeconfig's
+    own, if it has one.
     """
 
 
@@ -69,7 +69,7 @@ class Connection:
 
 
 def kubeconfigs_of(connection: Connection) -> tuple[str, ...]:
-    """Return the kubeconfigs that are there; none if flags alone say where the cluster is.
+    """Return the existing kubeconfigs; none if flags alone give the address of the cluster.
 
     Raises:
         AccessError: there is none, and no flag names a server.

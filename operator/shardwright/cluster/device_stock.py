@@ -1,5 +1,5 @@
-"""Nodes, their ResourceSlices and the DeviceClasses, in whatever order they come: what each node is
-by all of them.
+"""Nodes, their ResourceSlices and the DeviceClasses, in whatever order they come, put together for
+each node.
 
 The meaning of a slice is :mod:`shardwright.hardware`'s; only the order of arrival is dealt with
 here.
@@ -61,6 +61,8 @@ class DeviceStock:
                 self._classes.pop(name, None)
             else:
                 self._classes[name] = change.value
+        # All nodes with slices: a class may select devices of any of them, and classes hardly ever
+        # change.
         return self._all_joined(self._of_node)
 
     def _put(self, name: str, now: DeviceSlice | None) -> set[str]:
@@ -72,6 +74,7 @@ class DeviceStock:
                 del self._of_node[before.node]
         if now is not None:
             self._slices[name] = self._of_node[now.node][name] = now
+        # Both: a slice may move to another node under its name.
         return {item.node for item in (before, now) if item is not None}
 
     def _all_joined(self, nodes: Iterable[str]) -> Entries:

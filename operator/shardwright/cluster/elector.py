@@ -8,8 +8,8 @@ never compared. Never two write:
 - A Lease that changes hands at once is one that its holder has released, which says so in its
   duration. An empty or changed holder without that was written by hand: then, too, the Lease must
   first stand still for its duration.
-- A Lease that is not there was never made, or somebody has deleted it under a leader: whoever makes
-  it waits before it leads for as long as that leader may not have noticed.
+- A Lease that is not there was never made, or somebody has deleted it under a leader. A process
+  that makes it waits before it leads, for as long as that leader may not have noticed.
 - A leader that reads another holder, or wakes up too late, never leads again: the process is to
   end.
 """
@@ -128,6 +128,8 @@ class Elector:
         return (
             self._renewed_at is not None
             and not self.must_fence
+            # A Lease that was deleted under a leader is waited out first: that leader may not have
+            # noticed yet.
             and self._clock() > self._leads_from
         )
 
@@ -137,6 +139,8 @@ class Elector:
         at once, for good.
         """
         renewed_at = self._renewed_at
+        # Asked of the clock at each write, not of a task that may not have run: a suspended process
+        # wakes up as no leader.
         return self._lost or (
             renewed_at is not None
             and self._clock() - renewed_at > self._timings.renew_deadline_seconds
@@ -145,6 +149,7 @@ class Elector:
     @property
     def pause_seconds(self) -> float:
         """Return the pause in seconds before the next :meth:`tick`."""
+        # A candidate looks more often, so that a released Lease is taken within a retry.
         pace = 1.0 if self._renewed_at is not None else CANDIDATE_PACE
         return self._timings.retry_seconds * pace * random.uniform(1 - JITTER, 1)  # noqa: S311  # spreads load
 
@@ -166,6 +171,7 @@ class Elector:
             held = await self._acquire(client)
         except ApiError:
             return False
+        # Once more after the answer: it may have taken longer than the deadline.
         if not held or self.must_fence:
             return False
         self._renewed_at = started
@@ -181,6 +187,7 @@ class Elector:
         )
         if not held:
             return
+        # Not for long: an end that hangs is worse than a Lease that expires.
         client = self._client.until(monotonic() + self._timings.retry_seconds)
         try:
             lease = await self._read(client)
@@ -199,6 +206,7 @@ class Elector:
         if lease is None:
             return await self._make(client)
         spec = _spec_of(lease)
+        # Asked before the look, as the look itself marks it as seen.
         first = self._seen is None
         self._look(spec)
         if self._renewed_at is not None:
@@ -228,6 +236,7 @@ class Elector:
         has asked for.
         """
         asked = (self._seen or {}).get("leaseDurationSeconds") or 0
+        # The longer of the two: a holder with other flags counts by its own duration.
         return self._clock() - self._seen_at >= max(
             self._timings.duration_seconds, min(asked, LONGEST_LEASE_SECONDS)
         )
@@ -258,6 +267,7 @@ class Elector:
     async def _replace(
         self, client: Client, lease: Mapping[str, Any], change: Mapping[str, Any]
     ) -> bool:
+        # With the resource version that was read, so of two candidates one gets 409.
         body = {**lease, "spec": {**_spec_of(lease), "renewTime": _now(), **change}}
         return await _accepted(
             client.replace(LEASES, self._identity.namespace, self._identity.name, body)

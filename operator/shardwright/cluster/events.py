@@ -34,6 +34,8 @@ class Recorder:
     async def record(self, regarding: KubernetesObject, event: Event) -> None:
         """Write an event unless the same one was written within ``QUIET_SECONDS``."""
         key = regarding["metadata"]["uid"], event
+        # A look repeats its findings, and an event each time would drown those of everybody else in
+        # the namespace.
         if not self._is_news(key):
             return
         try:
@@ -63,8 +65,11 @@ class Recorder:
                 "name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}",
                 "namespace": metadata["namespace"],
             },
+            # Required by events.k8s.io/v1, with the two fields of the reporter; without them the
+            # event is refused.
             "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": "shardwright.io/operator",
+            # 128 characters are the most that the API takes here.
             "reportingInstance": self._instance[:128],
             "action": event.action,
             "reason": event.reason,

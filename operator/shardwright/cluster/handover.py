@@ -1,5 +1,6 @@
-"""From a reader's thread to the event loop: what changed, one callback for many changes, the last
-of a key alone.
+"""From a reader's thread to the event loop: one callback for many changes.
+
+Of each key only the last change is handed over.
 """
 
 import asyncio
@@ -49,6 +50,8 @@ class Handover(Generic[V]):
     def put(self, changes: Mapping[Key, Change[V]], listed: bool) -> None:  # noqa: FBT001  # a fact
         """Hand changes over; ``listed``: they complete a LIST. Called on the reader's thread."""
         with self._lock:
+            # Only the last change of a key counts, so a loop that is busy finds no queue of
+            # outdated ones.
             self._waiting.update(changes)
             self._listed |= listed
             # One callback on its way is enough: it takes all that has come by then.
@@ -79,6 +82,7 @@ class Handover(Generic[V]):
                 for key in changes:
                     del self._waiting[key]
         if more:
-            # By another callback rather than a loop: what else is ready comes in between.
+            # By another callback rather than a loop: other ready work comes in between.
             self._call(self._loop.call_soon)
+        # Outside of the lock: the reader's thread must not wait for the loop.
         self._take_over(changes, listed)

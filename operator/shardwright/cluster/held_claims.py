@@ -15,7 +15,9 @@ from shardwright.reconcile.ledger import Ledger, OwnerKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimingPod:
-    """Whose the pod is that a claim is reserved for; ``owner`` is None if it is nobody's."""
+    """The model and the group of the pod that a claim is reserved for; ``owner`` is None if it has
+    none.
+    """
 
     owner: OwnerKey | None = None
     group: str = ""
@@ -37,6 +39,8 @@ class HeldClaims:
         freed: set[str] = set()
         for key, change in changes.items():
             before, now = self._claims.pop(key, None), change.value
+            # Claims and pods are watched apart and come in any order, so a claim is booked again
+            # when its pod is known.
             self._by_pod.move(key, _pod_of(key, before), _pod_of(key, now))
             if now is not None:
                 self._claims[key] = now

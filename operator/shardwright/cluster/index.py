@@ -13,6 +13,7 @@ class Index(Generic[A, B]):
     """Many to one: which ``B`` go by an ``A``, in the order in which they came."""
 
     def __init__(self) -> None:
+        # A dict and no set: it keeps the order, and so a look finds the same order each time.
         self._sets: dict[A, dict[B, None]] = {}
 
     def get(self, key: A) -> tuple[B, ...]:
@@ -26,6 +27,7 @@ class Index(Generic[A, B]):
         if before is not None:
             items = self._sets[before]
             del items[item]
+            # Empty ones go: namespaces and models come and go for as long as the process runs.
             if not items:
                 del self._sets[before]
         if now is not None:

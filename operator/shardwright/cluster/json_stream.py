@@ -91,8 +91,8 @@ class JsonText:
         return character
 
     def value(self) -> Any:
-        """Take one value, which something always follows; where it is cut off, it is tried again
-        with twice as much.
+        """Take one value, which something always follows; if it is cut off, it is tried again with
+        twice as much.
         """
         self.next()
         while True:
@@ -106,6 +106,7 @@ class JsonText:
             # After JSONDecodeError, which is a ValueError: of a number that has too many digits.
             except (ValueError, RecursionError) as error:
                 return self._shallow(str(error))
+            # A number that ends where the text ends may go on in the next piece.
             if end < len(self._text):
                 self._at = end
                 return value
@@ -115,6 +116,8 @@ class JsonText:
         """Take the rest: an answer that is read to its end leaves its connection to the next
         request.
         """
+        # Without reading the last chunk the connection cannot be kept, and each page would shake
+        # hands anew.
         for _ in self._chunks:
             pass
 
@@ -122,6 +125,8 @@ class JsonText:
         """Have at least so many characters before us, or all that come."""
         parts, size = [self._text[self._at :]], len(self._text) - self._at
         before = size
+        # Doubled by the callers: decoding again after each piece would take quadratic time for a
+        # long object.
         while size < least and (chunk := next(self._chunks, b"")):
             parts.append(self._utf8.decode(chunk))
             size += len(parts[-1])
@@ -134,6 +139,7 @@ class JsonText:
         head = self._text[self._at : self._at + HEAD]
         kept: list[str] = []
         size = 0
+        # Taken to its end even where it is not kept: the next item begins after it.
         for segment in self._segments():
             size += len(segment)
             if size <= LONGEST_OBJECT:
@@ -153,6 +159,8 @@ class JsonText:
         """
         depth = 0
         while True:
+            # By a regular expression with possessive quantifiers: Python's decoder recurses and
+            # ends at a thousand levels, and a loop over characters would be slow.
             for found in _SEGMENT.finditer(self._text, self._at):
                 if not found.lastindex:  # cut off, maybe in a string
                     break
@@ -196,6 +204,8 @@ class ListDocument:
             if key == "items" and text.next() == "[":
                 yield from self._array()
             else:
+                # Also fields after the items: the API server writes metadata before them, and JSON
+                # has no order.
                 self.fields[str(key)] = text.value()
             if text.take(",}") == "}":
                 text.end()
@@ -237,6 +247,8 @@ class Lines:
         Raises:
             BrokenError: a line is no JSON.
         """
+        # By bytes: a chunk may end within a character, and no byte of another character is a line
+        # feed in UTF-8.
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             self._keep(line)

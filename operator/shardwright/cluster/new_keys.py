@@ -22,6 +22,7 @@ def _group_token() -> dict[str, str]:
     return {group_token.FILE: secrets.token_hex(TOKEN_BYTES)}
 
 
+# By type, not by name: names follow from the operator's key, and nothing can be read off them.
 _MADE: Final[Mapping[str, Callable[[], dict[str, str]]]] = {
     ssh.SECRET_TYPE: _ssh_key,
     group_token.SECRET_TYPE: _group_token,

@@ -1,8 +1,7 @@
 """Objects of ours that somebody has filled: the kept part of one that is larger than anything that
 we write.
 
-It stays ours, as its controller says. What others have written into it is left out before what we
-have.
+It stays ours, as its controller says. Additions of others are left out before our own fields.
 
 Only our copy is shortened; the object itself is not changed.
 """
@@ -78,6 +77,8 @@ def bounded(whole: KubernetesObject, size: int) -> tuple[Mapping[str, Any], str]
         field: len(json.dumps(metadata[field])) - len(json.dumps(own[field]))
         for field in own
     }
+    # Its owner stays in any case: else a group that serves would be somebody else's by its size
+    # alone (ADR 9).
     kept = {**whole, "metadata": {**metadata, **own}}
     if not is_overfull(json.dumps(kept).encode()):
         field = max(theirs, key=lambda name: theirs[name])
@@ -109,4 +110,5 @@ def _fixed(spec: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in spec.items()
         if name != "template" and len(json.dumps(value)) <= ANNOTATION_MAX_BYTES
     }
+    # The labels of the template stay: by the hash in them it is told from the rendered one.
     return {**others, "template": {"metadata": {"labels": _own(labels)}, "spec": {}}}

@@ -41,7 +41,7 @@ def packed(text: bytes, sort: str) -> Packed:
         text: The text to pack.
         sort: Its likeness; one of a few, for something is kept of each.
     """
-    # The end of it: what DEFLATE refers to most cheaply is what stands nearest.
+    # The end of it: DEFLATE refers most cheaply to the nearest text.
     dictionary = _first.setdefault(sort, text[-DICTIONARY_BYTES_MAX:])
     packer = zlib.compressobj(LEVEL, zdict=dictionary)
     return Packed(packer.compress(text) + packer.flush(), dictionary)

@@ -158,6 +158,7 @@ def _review(wanted: Needed) -> dict[str, Any]:
         "subresource": subresource,
         "verb": verb,
     }
+    # Left out for all namespaces: a review without one asks for the right in each of them.
     namespace = {"namespace": wanted.namespace} if wanted.namespace else {}
     where = namespace | ({"name": wanted.name} if wanted.name else {})
     return {
@@ -169,6 +170,8 @@ def _review(wanted: Needed) -> dict[str, Any]:
 
 def _of_account(review: Mapping[str, Any], account: Account) -> dict[str, Any]:
     namespace, name = account
+    # A SubjectAccessReview knows nobody's groups: those of a service account must be said, or no
+    # binding to them counts.
     groups = [
         "system:authenticated",
         "system:serviceaccounts",
@@ -213,6 +216,7 @@ async def missing_rights(
 ) -> tuple[Needed, ...]:
     """Return the needed rights that are missing."""
     asked = tuple(wanted)
+    # At once: one after another some fifty questions would hold up the start.
     answers = await asyncio.gather(*(may(client, one, account) for one in asked))
     return tuple(
         one for one, allowed in zip(asked, answers, strict=True) if not allowed

@@ -110,12 +110,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Generic[V]):
-    """The objects to read, and the part to keep of them: ``project`` says, ``stand_in`` where it
-    raises or the object cannot be decoded.
+    """The objects to read, and the part to keep of them: ``project`` makes it, or ``stand_in`` if
+    that raises or the object cannot be decoded.
 
     ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see, which is
     asked before it is read: then there are no objects of it. With a ``namespace`` its objects alone
-    are read; where they are not ours to see, nobody waits for them.
+    are read; if they are not ours to see, nobody waits for them.
     """
 
     resource: Resource
@@ -177,15 +177,17 @@ class Reader(threading.Thread, Generic[V]):
         )
 
     def expect(self, key: Key, version: int) -> None:
-        """Note that an object was stored at a version, and handed over by who wrote it: it may be
-        gone before it is heard of.
+        """Note that an object was stored at a version, as its writer has handed it over. It may be
+        gone before an event tells of it.
         """
+        # Told on the loop and read on this thread.
         with self._lock:
             self._written[key] = version
 
     def stop(self) -> None:
         """End, soon."""
         self._stopping.set()
+        # Shut down, not only told: a quiet watch waits in the socket for up to 90 s.
         if stream := self._stream:
             stream.end()
 
@@ -193,6 +195,8 @@ class Reader(threading.Thread, Generic[V]):
         """Read until stopped."""
         while not self._stopping.is_set():
             try:
+                # Asked first, as a refused LIST every half a minute would stand in the audit log of
+                # each cluster without the kind.
                 if self._source.optional and (self._failures or not self._version):
                     check_may(self._client, self._source.objects, self._timing.silence)
                 if not self._version or monotonic() >= self._list_due:
@@ -214,15 +218,17 @@ class Reader(threading.Thread, Generic[V]):
         while True:
             fields = self._page(cursor, found)
             metadata = metadata_of(fields)
-            # Of the first page: what changes while the others are read is in the watch from there.
+            # Of the first page: changes while the others are read are in the watch from there.
             version = version or str(metadata.get("resourceVersion") or "")
             cursor = str(metadata.get("continue") or "")
+            # A list without a version cannot be watched from, so it is none.
             if not version:
                 raise ReadError(
                     Trouble.BROKEN, f"the answer to LIST {self.name} is no list"
                 )
             if not cursor:
                 break
+        # After the last page: the difference to half a LIST would say that the other half is gone.
         self._take_over(found, version)
 
     def _page(self, cursor: str, found: dict[Key, Change[V]]) -> Mapping[str, Any]:
@@ -233,6 +239,7 @@ class Reader(threading.Thread, Generic[V]):
             try:
                 for item in document.items():
                     key, change = self._projected(item)
+                    # Objects of no interest are not kept at all: of 20,000 pods most hold no GPU.
                     if change.value is not None:
                         found[key] = change
             except BrokenError as error:
@@ -251,6 +258,8 @@ class Reader(threading.Thread, Generic[V]):
             # By identity, as _projected hands back the known value where nothing has changed.
             if self._known.get(key) is not change.value
         }
+        # No ghosts: no event will ever tell of objects that were deleted while a watch was broken
+        # (ADR 9).
         changes |= {
             key: Change(None, number)
             for key in (self._known.keys() | self._heard(number)) - found.keys()
@@ -259,6 +268,7 @@ class Reader(threading.Thread, Generic[V]):
         self._version = version
         self._list_due = monotonic() + _spread(self._timing.relist)
         self.counts.lists += 1
+        # Also without a change: it says that this LIST is complete, for which the caches wait.
         self._deliver(changes, True)
         self._health = replace(self._health, synced=True, served=True)
 
@@ -281,13 +291,13 @@ class Reader(threading.Thread, Generic[V]):
         """Take over events until the stream ends."""
         query = (
             ("watch", "true"),
+            # Bookmarks keep the version young in silence, and show a dead connection.
             ("allowWatchBookmarks", "true"),
             ("timeoutSeconds", str(max(1, round(_spread(self._timing.watch))))),
             ("resourceVersion", self._version),
         )
         with self._open("watch", query) as chunks:
             self.counts.watches += 1
-            # One that broke right after it was opened has proved nothing by being opened again.
             if not self._suspect:
                 self._prove()
             self._opened_at = opened_at = monotonic()
@@ -330,15 +340,15 @@ class Reader(threading.Thread, Generic[V]):
             for event in lines.feed(chunk):
                 self._take_event(event, changes)
         finally:
-            # What came before a broken event counts: the version to watch from has passed it.
+            # Events before a broken one count: the version to watch from has passed them.
             self._miss_written(changes)
             if changes:
                 self._apply(changes)
                 self._deliver(changes, False)
 
     def _miss_written(self, changes: dict[Key, Change[V]]) -> None:
-        """Add objects that were written by the version of the last event, and are not there: it had
-        come and gone before who wrote it had the answer, and handed it over.
+        """Add the objects that were written before the version of the last event and are not there.
+        Each has come and gone before its writer had the answer and handed it over.
         """
         version = _number(self._version)
         for key in self._heard(version) if self._written else ():
@@ -361,6 +371,8 @@ class Reader(threading.Thread, Generic[V]):
                 content, gone=kind == "DELETED", before=changes
             )
         known = changes[key].value if key in changes else self._known.get(key)
+        # By identity, as _projected hands back the known value: an event that changes nothing never
+        # leaves the thread.
         if change.value is not known:
             changes[key] = change
 
@@ -408,9 +420,12 @@ class Reader(threading.Thread, Generic[V]):
                 log.exception(
                     "%s %s cannot be read: a fault of ours", self.name, "/".join(key)
                 )
+            # A fault of ours concerns this object alone: the next one of the LIST is read.
             value = self._source.stand_in(key)
         changed = (before or {}).get(key)
         known = changed.value if changed else self._known.get(key)
+        # The known one where they are equal: its texts are shared, and the new one is forgotten at
+        # once.
         return key, Change(known if known == value else value, version)
 
     def _is_news(self, key: Key) -> bool:
@@ -477,6 +492,8 @@ class Reader(threading.Thread, Generic[V]):
         if error.trouble is Trouble.EXPIRED or (
             error.trouble in DOUBTFUL and self._failures > 1
         ):
+            # Doubtful the second time: after a restore of etcd the API server may not know the
+            # version, and says so in many ways.
             self._version = ""
         if self._source.optional and error.trouble in {
             Trouble.NOT_SERVED,
@@ -488,13 +505,14 @@ class Reader(threading.Thread, Generic[V]):
         if (
             self._source.namespace
             and error.trouble is Trouble.FORBIDDEN
-            # Of what is refused nobody waits for the first LIST: the others would never be
+            # Nobody waits for the first LIST of a kind that is refused: the others would never be
             # complete.
             and not self._health.synced
         ):
             self._deliver({}, True)
             self._health = replace(self._health, synced=True)
         self.counts.failures += 1
+        # Not sleep: an end must not wait for the longest pause.
         self._stopping.wait(self._pause())
 
     def _pause(self) -> float:
@@ -506,6 +524,7 @@ class Reader(threading.Thread, Generic[V]):
         )
 
     def _show(self, error: ReadError) -> None:
+        # Said once: it is tried again every half a minute, for as long as the trouble lasts.
         if self._health.trouble is not error.trouble:
             log.warning(
                 "cannot read %s (%s), trying again and again: %s",

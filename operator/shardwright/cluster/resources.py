@@ -31,6 +31,7 @@ class Resource:
         """
         parts = ["namespaces", namespace] if namespace else []
         parts += [self.plural, *(part for part in (name, subresource) if part)]
+        # Quoted: names come from resources of tenants, and a slash in one would be another path.
         return "/".join([self.prefix, *(quote(part, safe="") for part in parts)])
 
     @property
@@ -53,7 +54,7 @@ class Collection:
 
     @property
     def path(self) -> str:
-        """Return where they are listed."""
+        """Return the path of their LIST."""
         return self.resource.path(self.namespace)
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
-"""Asks the API server who brings a token, and whether he may read the pages of this process.
+"""Asks the API server for the user of a token, and whether that user may read the pages of this
+process.
 
-No answer is kept here: who may no longer read is refused at the next request.
+No answer is kept here: a user who may no longer read is refused at the next request.
 """
 
 from collections.abc import Mapping
@@ -34,13 +35,14 @@ class TokenVerdict(Enum):
 
 
 def may_read(client: Client, token: str, path: str, seconds: float) -> TokenVerdict:
-    """Return whether who has a token may GET a path that belongs to no resource; blocking, no
+    """Return whether the user of a token may GET a path that belongs to no resource. Blocking, no
     longer than this.
 
     Raises:
         ApiError: the API server did not say.
     """
     until = monotonic() + seconds
+    # The identity first: a SubjectAccessReview believes any name that it is given.
     who = who_brings(client, token, AUDIENCE, seconds)
     if who is None:
         return TokenVerdict.UNKNOWN
@@ -60,8 +62,8 @@ def may_read(client: Client, token: str, path: str, seconds: float) -> TokenVerd
 def who_brings(
     client: Client, token: str, audience: str, seconds: float
 ) -> User | None:
-    """Return who has a token, as a SubjectAccessReview names him; None: nobody, or not for this
-    audience. Blocking.
+    """Return the user of a token, as a SubjectAccessReview has it. None: nobody has it, or it is
+    not for this audience. Blocking.
 
     Raises:
         ApiError: the API server did not say.
@@ -72,6 +74,7 @@ def who_brings(
         {"token": token, "audiences": [audience]},
         monotonic() + seconds,
     )
+    # The audience is checked here, too: an API server without audiences answers for its own.
     if said.get("authenticated") is not True or audience not in (
         said.get("audiences") or ()
     ):
@@ -124,4 +127,5 @@ def _asked(
     call = Call(
         verb="create", resource=resource, path=resource.path(), method="POST", body=body
     )
+    # One time for both questions: the scraper waits for no longer than its own timeout.
     return client.ask(call, until - monotonic()).get("status") or {}

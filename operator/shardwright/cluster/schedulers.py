@@ -45,7 +45,7 @@ class SchedulerApi:
 
 
 class Schedulers:
-    """The last findings, by the words of ``spec.placement.scheduler``; where rights are given by
+    """The last findings, by the words of ``spec.placement.scheduler``; if rights are given by
     namespace, in each of them.
     """
 
@@ -72,6 +72,7 @@ class Schedulers:
             ApiError: the API server did not answer; that says nothing of the cluster.
         """
         place = namespace if self._namespaces else None
+        # Rights are asked for where the model is, and looks side by side ask once.
         async with self._asking:
             if self._clock() - self._asked_at >= PROBE_SECONDS:
                 apis = await self._apis()
@@ -79,7 +80,8 @@ class Schedulers:
                     name: await self._best(integration, apis)
                     for name, integration in SCHEDULER_INTEGRATIONS.items()
                 }
-                # Rights may have changed with what is served, so they are asked for again as well.
+                # Rights may have changed with the APIs that are served, so they are asked for again
+                # as well.
                 self._found = {}
                 self._asked_at = self._clock()
             if place not in self._found:
@@ -100,6 +102,8 @@ class Schedulers:
     ) -> str:
         """Return the best version of its API that is served, empty if none is."""
         for api in integration.apis:
+            # A group may be served without the kind: Kubernetes serves scheduling.k8s.io for
+            # PriorityClasses anyway.
             if api in apis and await self._has(api, integration.plural):
                 return api
         return ""
@@ -148,6 +152,8 @@ class Schedulers:
                 Call(verb="get", resource=DISCOVERY, path=path, method="GET")
             )
         except ApiError as error:
+            # 404 alone says that it is not served: on any other error nothing is concluded from
+            # silence.
             if error.code != NOT_FOUND:
                 raise
             return None

@@ -61,11 +61,11 @@ DIGEST_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """What is kept of a pod that holds GPUs or carries the label of a model.
+    """The kept part of a pod that holds GPUs or carries the label of a model.
 
-    ``usage`` is what it requests by each resource, ``model`` the value of that label, empty without
-    one, ``set_uid`` the StatefulSet that controls such a pod (empty: none does) and ``member`` its
-    place in that. Whether that StatefulSet is one of ours, only its own object says.
+    ``usage`` is its request by each resource, ``model`` the value of that label, empty without one,
+    ``set_uid`` the StatefulSet that controls such a pod (empty: none does) and ``member`` its place
+    in that. Whether that StatefulSet is one of ours, only its own object says.
     """
 
     usage: tuple[GpuUsage, ...] = ()
@@ -80,10 +80,10 @@ class Child:
     controllers.
 
     ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty if
-    none does; then it is somebody else's, and no more is kept than that it is there. Of one that is
-    larger than anything that we write, our fields are kept, and ``excess`` names the others. Equal
-    as long as its ``digest`` is: a status that changes is no change. ``version`` is the number of
-    the version that it was seen at.
+    none does. Then it is somebody else's, and all that is kept is that it exists. If it is larger
+    than anything that we write, our fields are kept, and ``excess`` names the others. Equal as long
+    as its ``digest`` is: a status that changes is no change. ``version`` is the number of the
+    version that it was seen at.
     """
 
     kind: str  # as kind_of says
@@ -124,6 +124,7 @@ def project_node(
     Its labels share their texts with those of all other nodes.
     """
     metadata = node["metadata"]
+    # Interned: thousands of nodes have the same labels, and pods repeat the names of nodes.
     metadata["name"] = _shared(metadata["name"])
     if isinstance(labels := metadata.get("labels"), dict):
         metadata["labels"] = {
@@ -146,6 +147,7 @@ def project_pod(pod: dict[str, Any]) -> PodFacts | None:
     if not model:
         return PodFacts(usage=usage) if usage else None
     owner = controller(pod)
+    # By group, too: another group may have a kind of this name.
     if owner.get("kind") != "StatefulSet" or _group(owner) != "apps":
         return PodFacts(usage=usage, model=model)
     set_uid = _shared(owner["uid"])
@@ -180,6 +182,8 @@ def project_child(resource: Resource, content: KubernetesObject) -> Child:
     )
     if is_overfull(body):
         found, excess = bounded(whole, len(body))
+        # Digest and copy are of the kept part: else each change in a foreign field of a filled
+        # object would be news.
         body = plain(found)
     return Child(
         kind=kind,
@@ -196,7 +200,7 @@ def project_child(resource: Resource, content: KubernetesObject) -> Child:
 
 
 def _kept(resource: Resource, content: KubernetesObject) -> dict[str, Any]:
-    """Return what is kept of one of our objects."""
+    """Return the kept part of one of our objects."""
     metadata = {
         key: value
         for key, value in content["metadata"].items()
@@ -282,6 +286,8 @@ def _child(resource: Resource, *, optional: bool = False) -> Source[Child]:
 def _unreadable_node(key: Key) -> NodeExclusion:
     return NodeExclusion(
         node=key[1],
+        # Excluded, not absent: a node that is away and one that cannot be read are two faults, with
+        # two ways out.
         problem=implausible(
             "the Node object", "must be readable; the operator's log says more"
         ),

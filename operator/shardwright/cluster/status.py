@@ -27,6 +27,7 @@ async def write_status(
         ApiError: it could not be written, or it changed at every attempt.
     """
     metadata = live["metadata"]
+    # A write that changes nothing still costs a request.
     if (live.get("status") or {}) == status:
         return None
     for attempts_left in reversed(range(ATTEMPTS)):
@@ -42,6 +43,7 @@ async def write_status(
         )
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
             break
+        # Read again for its status: the patch is the difference to the present one.
         live = project_model(found)
     return None
 
@@ -60,6 +62,7 @@ async def _patch(
     )
     return {
         **live,
+        # Only the metadata came back: with an inline config the whole object has up to 1.5 MB.
         "metadata": kept_metadata(answer["metadata"]),
         "status": dict(status),
     }

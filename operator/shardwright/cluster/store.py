@@ -56,7 +56,7 @@ class Concern:
 
     ``models`` are those whose objects or pods have changed, ``hurt`` those of them with a pod that
     is gone, fails, or is not ready any more. ``nodes`` have changed themselves, ``freed`` are those
-    where GPUs may have come free. ``config_maps`` are all that have changed, whoever reads them.
+    on which GPUs may have come free. ``config_maps`` are all that have changed, whoever reads them.
     ``priorities``: a PriorityClass has changed. ``allowances`` are the namespaces of which a
     ResourceQuota or a LimitRange has.
     """
@@ -133,6 +133,8 @@ class Store:
 
     def follow(self, model: Key) -> None:
         """Count the changes of a model from now on."""
+        # Only models that there are: pods with a label of none would grow the counts without an
+        # end.
         self._versions.setdefault(model, 0)
 
     def unfollow(self, model: Key) -> None:
@@ -200,9 +202,12 @@ class Store:
                 del self._nodes[name]
                 continue
             self._nodes[name] = node
+        # One number for all: a look compares it, and need not compare thousands of nodes.
         self.node_version += bool(changed)
         freed = self._bind_pods_on(changed)
         usable = {name for name, node in changed.items() if isinstance(node, NodeFacts)}
+        # A node that can be planned on is room as well: those that wait are woken as by GPUs that
+        # come free.
         return Concern(nodes=frozenset(changed), freed=freed | usable)
 
     def _bind_pods_on(self, nodes: Iterable[str]) -> frozenset[str]:
@@ -235,6 +240,7 @@ class Store:
                 for model in self._models_of(key[0], facts)
             }
             models |= concerned
+            # A change for the worse is urgent: a look at a broken group goes before all others.
             if (
                 before
                 and before.member
@@ -263,6 +269,8 @@ class Store:
             key = (kind, namespace, name)
             before = self._children.get(key)
             now = change.value
+            # Our own writes are taken over from their answers (wrote): an event from before would
+            # put the past back.
             if before and _is_older(change.version, before.version):
                 continue
             self._put_child(key, before, now)
@@ -270,8 +278,8 @@ class Store:
                 models |= {
                     _model(child) for child in (before, now) if child and child.owner
                 }
-            # Watches of two kinds are in no order: pods may come before the StatefulSet that says
-            # whose they are.
+            # Watches of two kinds are in no order: pods may come before the StatefulSet that names
+            # their model.
             if now and kind == STATEFUL_SET:
                 freed |= self._bind_pods_of(now)
         self._count(models)
@@ -345,6 +353,8 @@ class Store:
         if expect := self._expecting.get((kind, None)) or self._expecting.get(
             (kind, key[0])
         ):
+            # The reader must know of it: somebody may delete the object before its event comes, and
+            # no LIST would miss it.
             expect(key, _number(metadata["resourceVersion"]))
 
     def tell_writes(
@@ -362,8 +372,8 @@ class Store:
         return controlling if ours and facts.member is not None else None
 
     def _models_of(self, namespace: str, facts: PodFacts) -> Iterator[Key]:
-        """Yield whose pod this is, by the StatefulSet that controls it, and whose it says that it
-        is.
+        """Yield the model of a pod by the StatefulSet that controls it, and the model that its
+        label names.
         """
         controlling = self._sets.get((namespace, facts.set_uid))
         if controlling and controlling.owner:
@@ -374,7 +384,7 @@ class Store:
     def _usage(
         self, key: Key, before: PodFacts | None, now: PodFacts | None
     ) -> GpuUsage | None:
-        """Return the GPUs that a pod holds: for a model where a StatefulSet of it controls the pod,
+        """Return the GPUs that a pod holds: for a model if a StatefulSet of it controls the pod,
         whatever its labels say.
 
         It stays that model's when the StatefulSet goes before it.
@@ -384,9 +394,11 @@ class Store:
         usage = next(held, None)
         if now is None or usage is None:
             return None
+        # Not by its label: whoever may create pods could book GPUs on another model.
         if controlling := self._controlling(key[0], now):
             return replace(usage, owner=_model(controlling), group=controlling.name)
         known = self._ledger.bound(key)
+        # Pods outlive a deleted StatefulSet by their grace, and hold their GPUs until then.
         if known and known.owner and before and before.set_uid == now.set_uid:
             return replace(usage, owner=known.owner, group=known.group)
         return replace(usage, owner=None, group="")
@@ -402,7 +414,7 @@ class Store:
         )
 
     def _holder(self, pod: Key, uid: str) -> ClaimingPod:
-        """Return whose a pod is, if it is a member of this uid."""
+        """Return the model and the group of a pod, if it is a member of this uid."""
         facts = self._pods.get(pod)
         if not facts or not facts.member or facts.member.uid != uid:
             return ClaimingPod()
@@ -431,6 +443,7 @@ class Store:
             _owner_of(key[1], now),
         )
         if key[0] == STATEFUL_SET and before:
+            # By uid: a StatefulSet that was made again under its name has other pods.
             del self._sets[before.namespace, before.uid]
         if now is None:
             self._children.pop(key, None)

@@ -75,6 +75,7 @@ def open_stream(
         response = client.open(call, silence_seconds).response
     except (ApiError, OSError) as error:  # the token's file may be out of reach
         raise ReadError(Trouble.UNREACHABLE, str(error)) from error
+    # Closed, not given back: an answer that was not read to its end cannot be followed by another.
     with closing(response):
         if response.status != OK:
             raise _refused(*_refusal(response))
@@ -88,6 +89,7 @@ def check_may(client: Client, objects: Collection, seconds: float) -> None:
         ReadError: they are not, or there is no answer.
     """
     try:
+        # Every authenticated user may ask this by default, so no denial stands in an audit log.
         allowed = may_now(client, objects.resource, "list", seconds, objects.namespace)
     except ApiError as error:
         raise (
@@ -111,7 +113,7 @@ class Stream:
         return _chunks(self._response)
 
     def end(self) -> None:
-        """Have whoever waits for more wait no longer."""
+        """End the wait of the thread that reads it."""
         with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
             self._response.shutdown()
 
@@ -163,7 +165,7 @@ def _chunks(response: Any) -> Iterator[bytes]:
 def _refusal(response: Any) -> tuple[int, str]:
     """Return the code of an answer that refuses, 0 if it is no API server's, and its words.
 
-    An API server answers with a Status, or in one sentence of plain text where it does not have the
+    An API server answers with a Status, or in one sentence of plain text if it does not have the
     kind at all.
     """
     try:
@@ -179,6 +181,7 @@ def _refusal(response: Any) -> tuple[int, str]:
         RecursionError,
         urllib3.exceptions.HTTPError,
     ):
+        # Not the API server's: a proxy's 404 must not say that the kind is gone from the cluster.
         return (
             0,
             f"{response.status} {response.reason or ''}, in words that are no API server's",

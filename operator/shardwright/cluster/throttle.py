@@ -36,8 +36,8 @@ class Gate:
     """Lets requests pass by urgency, within an urgency by namespaces in turn, within a namespace in
     their order.
 
-    A namespace whose requests hang holds a quarter of those under way and no more; a request that
-    is no repair leaves a quarter free, and one of its namespace's.
+    A namespace with requests that hang holds a quarter of those under way and no more. A request
+    that is no repair leaves a quarter free, and one of its namespace's.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Gate:
         """
         left = deadline - self._clock()
         if left <= 0:
+            # At once: a caller without time left must not stand in line before others.
             raise TimeoutError
         waiter = asyncio.get_running_loop().create_future()
         self._waiting[urgency].setdefault(namespace, deque()).append(waiter)
@@ -103,7 +104,7 @@ class Gate:
             line.pop(namespace, None)
 
     def _admit(self) -> None:
-        """Let pass whoever may now, and come back when there are tokens for the next."""
+        """Admit the requests that may pass now. Come back when there are tokens for the next."""
         now = self._clock()
         self._tokens = min(
             self._limits.burst,
@@ -123,6 +124,7 @@ class Gate:
         )
 
     def _next(self) -> asyncio.Future[None] | None:
+        # Enum order is the order of urgency, so the most urgent line is asked first.
         for urgency, line in self._waiting.items():
             for namespace in [
                 name
@@ -137,6 +139,8 @@ class Gate:
                     waiters.popleft()
                 if self._has_room(urgency, namespace):
                     waiter = waiters.popleft()
+                    # In turn: a namespace with a thousand requests gets one before the next
+                    # namespace gets its own.
                     line.move_to_end(namespace)
                     if not waiters:
                         del line[namespace]
@@ -148,5 +152,6 @@ class Gate:
         share = self._at_once // SHARE
         repairs = urgency is Urgency.REPAIR
         of_all = self._at_once - (0 if repairs else share)
+        # One fewer than its share: of the namespace, too, a place is left for a repair.
         of_one = max(1, share - (0 if repairs else 1))
         return self._running.total() < of_all and self._running[namespace] < of_one

@@ -70,7 +70,7 @@ OnWait = Callable[[Urgency, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meters:
-    """Who counts requests."""
+    """The functions that count requests."""
 
     call: OnCall = lambda _verb, _resource, _code, _seconds: None
     wait: OnWait = lambda _urgency, _seconds: None
@@ -90,6 +90,8 @@ class Transport:
         self._on_call = on_call
         self._may_write = may_write
         self._library = ApiClient(access.configuration)
+        # The library's pool: TLS, client certificates and proxies of a kubeconfig are set up in it
+        # already.
         self._pool = self._library.rest_client.pool_manager.connection_from_url(
             self._configuration.host
         )
@@ -127,6 +129,8 @@ class Transport:
         try:
             self._connect(connection, until)
             self._busy.add(connection)
+            # When the connection stands: a handshake may take ten seconds, in which a Lease can be
+            # lost.
             if call.writes and not self._may_write(call.namespace):
                 raise NotLeadingError
             socket = connection.sock
@@ -141,9 +145,12 @@ class Transport:
             )
             response = HTTPConnection.getresponse(connection)
             text = _read(call, response, socket, until)
+            # Only after the whole body: a connection with a rest of it on the way would answer the
+            # next request with that.
             keep = not response.will_close
         finally:
             self._busy.discard(connection)
+            # A write that ended in a fault may still be under way on this connection.
             if not keep:
                 connection.close()
             self._pool._put_conn(connection)  # noqa: SLF001 - the pool has no public way
@@ -180,6 +187,7 @@ class Transport:
             "Content-Type": call.content_type,
             "User-Agent": USER_AGENT,
         }
+        # Asked each time: a service account's token is replaced before it expires, within the hour.
         if authorization := self._configuration.get_api_key_with_prefix("BearerToken"):
             headers["Authorization"] = authorization
         return _joined(headers, self._more_headers) if self._more_headers else headers
@@ -237,6 +245,7 @@ def _read(call: Call, response: HTTPResponse, socket: Any, until: float) -> byte
             )
         if response.length != 0:
             _wait_no_longer(socket, until)
+    # Fewer bytes than its header says: the beginning of a LIST must not pass for all of it.
     if response.length:
         raise IncompleteRead(b"", response.length)
     response.close()

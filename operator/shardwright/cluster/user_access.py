@@ -35,7 +35,7 @@ _FLAGS: Final = "of the command line"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserAccess:
     """A way to the API server, with the kubeconfig's further words; ``context`` is empty if flags
-    alone say where.
+    alone name the cluster.
     """
 
     access: Access
@@ -60,6 +60,8 @@ def open_connection(connection: Connection) -> UserAccess:
         config.ConfigException,
         OSError,
         yaml.YAMLError,
+        # The library does not check the form of a kubeconfig; these are what it raises on a wrong
+        # one.
         KeyError,
         TypeError,
         AttributeError,
@@ -103,6 +105,7 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
         return {}
     merged = _merged(paths)
     name = connection.context or merged.safe_get("current-context")
+    # --server alone is enough, as with kubectl.
     if not name and not connection.cluster:
         if connection.server:
             return {}
@@ -151,7 +154,7 @@ def _check_name(
 
 @contextmanager
 def _faults_of_the_library() -> Iterator[list[str]]:
-    """Keep what the library logs, and goes on after: a login that fails is no exception to it."""
+    """Keep the errors that the library only logs: it raises nothing for a failed login."""
     said: list[str] = []
     keeping = logging.Handler(logging.ERROR)
     keeping.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
@@ -173,7 +176,7 @@ def _login_of(merged: Any, context: dict[str, Any]) -> dict[str, Any]:
 def _check_login(
     configuration: Any, login: dict[str, Any], said: Sequence[str]
 ) -> None:
-    """Refuse to go on as nobody where a program should have given credentials.
+    """Refuse to go on as nobody if a program should have given credentials.
 
     Raises:
         LoginError: it has given none.

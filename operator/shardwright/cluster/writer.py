@@ -113,14 +113,15 @@ class Writer:
         self._tried: OrderedDict[int, float] = OrderedDict()
 
     async def carry_out(self, writes: Sequence[Write]) -> Outcome:
-        """Write in order; what is refused holds up only what needs it.
+        """Write in order. A refused write holds up only the writes that need it.
 
-        What starts pods is tried first: a group without a field that the API server drops would
-        start all the same.
+        A write that starts pods is tried first: a group without a field that the API server drops
+        would start all the same.
 
         Raises:
             NotLeadingError: another operator leads.
         """
+        # One time for all: a webhook that hangs would take its 10 s of each write.
         client = self._client.until(self._clock() + CARRY_OUT_SECONDS)
         written: list[Write] = []
         refused: list[Refusal] = []
@@ -136,11 +137,12 @@ class Writer:
                     client.at(Urgency.REPAIR) if ended_groups([write]) else client,
                     write,
                 )
+            # Not a refusal of this write: nothing more may be written at all.
             except NotLeadingError:
                 raise
             except ApiError as error:
                 refused.append(_refusal(write, error))
-                # What was refused holds up what needs it, and so on.
+                # A refused object holds up all that need it, and those hold up others.
                 missing.add((written_kind(write), written_name(write)))
             else:
                 written.append(write)
@@ -189,7 +191,11 @@ class Writer:
             )
 
         await self._keeping_all(
-            client, send, content, try_first=content["kind"] == STATEFUL_SET
+            # Only objects that start pods are tried; all others are compared with the stored ones.
+            client,
+            send,
+            content,
+            try_first=content["kind"] == STATEFUL_SET,
         )
 
     async def _apply(self, client: Client, write: Apply) -> None:
@@ -199,6 +205,8 @@ class Writer:
         metadata = {**write.content["metadata"], "uid": write.uid}
         resource = BY_KIND[kind_of(write.content)]
         path = resource.path(metadata["namespace"], metadata["name"])
+        # Fields of our POST belong to an Update of ours; an apply that leaves one out would not
+        # remove it.
         live = await _owned_by_apply(client, resource, path, metadata)
         content = {**write.content, "metadata": metadata}
 
@@ -211,6 +219,7 @@ class Writer:
             client,
             send,
             content,
+            # A write of the same template brings no other pods, so it need not be tried.
             try_first=template_hash(live) != template_hash(content),
         )
 
@@ -222,14 +231,15 @@ class Writer:
         *,
         try_first: bool,
     ) -> None:
-        """Send an object and see that all of it was kept; where it is tried first, nothing has
-        changed if it would not be.
+        """Send an object and see that all of it was kept. If it is tried first and would not be
+        kept whole, nothing has changed.
         """
         if try_first and not self._was_well(shape := _shape(content)):
             _check(content, await _tried(send, content))
             await _try_pod(client, content)
             self._note_well(shape)
         stored = await send(dry_run=False)
+        # Checked again: a gate may have been turned off since the trial.
         _check(content, stored)
         self._on_stored(
             {"apiVersion": content["apiVersion"], "kind": content["kind"], **stored}
@@ -250,7 +260,7 @@ class Writer:
 
 def _shape(content: KubernetesObject) -> int:
     """Return the parts that decide whether the API server keeps and admits an object: its
-    namespace, its fields and who its pods are.
+    namespace, its fields and the security of its pods.
     """
     contexts = json.dumps(
         [
@@ -307,6 +317,8 @@ def _refusal(write: Write, error: ApiError) -> Refusal:
 
 
 async def _patch(client: Client, write: Patch) -> dict[str, Any]:
+    # The uid in a merge patch is a precondition: of another object of this name it would be a
+    # change, which is refused.
     metadata = {"uid": write.uid, "annotations": dict(write.annotations)}
     spec = {} if write.replicas is None else {"spec": {"replicas": write.replicas}}
     path = STATEFUL_SETS.path(write.namespace, write.name)
@@ -333,6 +345,8 @@ async def _create_key(client: Client, write: CreateKey) -> None:
             return
         if (name := written_name(write)) not in str(error):
             raise
+        # Whoever knew the name before the Secret exists could make it first (ADR 18), and refusals
+        # end in the status.
         said = str(error).replace(name, HIDDEN_NAME)
         raise ApiError(
             error.code, error.reason, said, error.retry_after_seconds
@@ -342,7 +356,7 @@ async def _create_key(client: Client, write: CreateKey) -> None:
 async def _create_named(
     client: Client, resource: Resource, content: KubernetesObject
 ) -> None:
-    """Create an object that is named by its content: where there is one of its name, that is it."""
+    """Create an object that is named by its content. An existing one of its name is the same."""
     try:
         await client.create(resource, content["metadata"]["namespace"], content)
     except ApiError as error:
@@ -352,7 +366,11 @@ async def _create_named(
 
 async def _drop_revision(client: Client, write: DropRevision) -> None:
     found = await client.get(
-        CONTROLLER_REVISIONS, write.namespace, write.name, metadata_only=True
+        # Read first: the name alone does not tell its owner. Its content is not needed for that.
+        CONTROLLER_REVISIONS,
+        write.namespace,
+        write.name,
+        metadata_only=True,
     )
     if found and controller_uid(found) == write.owner_uid:
         await client.delete(
@@ -378,14 +396,16 @@ async def _try_pod(client: Client, content: KubernetesObject) -> None:
     """Ask whether Pod Security would let the pods of a StatefulSet in: it keeps pods out, not their
     makers.
 
-    Whatever else speaks against the pod today (a quota, a webhook) may be gone tomorrow and is the
-    StatefulSet's to wait for.
+    Anything else that speaks against the pod today (a quota, a webhook) may be gone tomorrow. The
+    StatefulSet waits for that.
     """
     try:
         await client.create(
             PODS, content["metadata"]["namespace"], pod_of(content), dry_run=True
         )
     except ApiError as error:
+        # Pod Security judges pods, not StatefulSets: the latter would be taken, and no pod ever
+        # come.
         if forbids_pods(str(error)):
             raise RefusedError(pod_security_forbids(content, str(error))) from error
 
@@ -433,8 +453,8 @@ async def _own_by_apply(
 
     Otherwise no apply could remove a field again: the other would still own it. A manager has one
     entry of each operation: fields that an apply of ours owns already are kept beside the added
-    ones. The version that was read is replaced, not tested: out of date it answers 409, where a
-    test that fails answers 422 as a real refusal does.
+    ones. The version that was read is replaced, not tested: out of date it answers 409, while a
+    test that fails answers 422, as a real refusal does.
     """
     managers = live["metadata"].get("managedFields") or ()
     ours = {
@@ -458,7 +478,7 @@ async def _own_by_apply(
             "path": f"/metadata/managedFields/{ours['Apply']}/fieldsV1",
             "value": _union(applied, updated),
         }
-        # Replaced before anything is removed: removing moves the indices of what follows.
+        # Replaced before anything is removed: removing moves all later indices.
         operations = [both, {"op": "remove", "path": fields}]
     version = {
         "op": "replace",

@@ -7,9 +7,7 @@ NOT_INSTALLED_EXIT_CODE: Final = 2
 
 
 def main() -> int:
-    """Run the operator, or name in one line the packages to install where its libraries are
-    missing.
-    """
+    """Run the operator. If its libraries are missing, name the packages to install in one line."""
     try:
         from shardwright.controller.main import main as run  # noqa: PLC0415 - this is what may be missing
     except ModuleNotFoundError as error:

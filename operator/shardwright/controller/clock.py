@@ -18,4 +18,6 @@ class SteadyClock:
 
     def now(self) -> datetime:
         """Return the time by this clock."""
+        # Begun with the wall clock, as its times are also written into annotations that people read
+        # (ADR 8).
         return self._started + timedelta(seconds=self._clock() - self._zero)

@@ -70,6 +70,8 @@ class ConfigMaps:
             self._drop(key)
             return None
         kept = self._kept.get(key)
+        # By version, not by age: a ConfigMap may have a megabyte, and is read from the API server
+        # once for each.
         if kept and kept.version == facts.version:
             self._kept.move_to_end(key)
             content: KubernetesObject = unpacked(kept.packed)
@@ -79,6 +81,8 @@ class ConfigMaps:
     async def _read(self, key: Key) -> KubernetesObject | None:
         found = await self._client.get(CONFIG_MAPS, *key)
         if found is None:
+            # Gone, and not only unknown: a plan of record of the same name that comes later is
+            # another one.
             self._drop(key)
             return None
         return self.put(found)
@@ -94,6 +98,7 @@ class ConfigMaps:
             name: value for name, value in metadata.items() if name != "managedFields"
         }
         whole = {"apiVersion": "v1", "kind": "ConfigMap", **content, "metadata": known}
+        # Our own write comes twice: as the answer, and as an event.
         if (kept := self._kept.get(key)) and kept.version == version:
             return whole  # and what was read from it holds
         self._drop(key)
@@ -123,6 +128,7 @@ class ConfigMaps:
             return None, None
         version, known = (
             content["metadata"]["resourceVersion"],
+            # Taken out and put back below: that makes it the one that was asked for last.
             self._records.pop(key, None),
         )
         if known is None or (known.version, known.owner_uid, known.keys) != (

@@ -17,9 +17,11 @@ ms of CPU each.
 
 
 async def contents(children: Sequence[Child]) -> list[KubernetesObject]:
-    """Return the objects; many of them are decoded where that holds nobody up."""
+    """Return the objects. Many of them are decoded on a thread, which holds nobody up."""
     if len(children) <= CHILDREN_AT_ONCE:
         return _decoded(children)
+    # A model of 1,000 groups has thousands of objects: on the event loop all others would wait for
+    # them.
     return await asyncio.to_thread(_decoded, children)
 
 

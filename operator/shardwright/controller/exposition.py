@@ -47,7 +47,8 @@ class _Text:
 class Exposition:
     """The text of the metrics, the same again for a while.
 
-    Whoever asks without end costs a tenth of a core for each of the two formats, not all of it.
+    A client that asks without end costs a tenth of a core for each of the two formats, not all of
+    it.
     """
 
     def __init__(self, write: Callable[[Encode], bytes]) -> None:
@@ -64,12 +65,12 @@ class Exposition:
         return HttpReply(HTTPStatus.OK, text.plain, content_type)
 
     def _current(self, text: _Text, encode: Encode) -> _Text:
-        """Return the text as it is, or written anew where that may be."""
+        """Return the text as it is, or written anew if its rest is over."""
         started = monotonic()
         if started >= text.again_at:
             text.plain = self._write(encode)
             text.packed = gzip.compress(text.plain, GZIP_LEVEL)
-            # In proportion to what it took, so that many series are written as seldom as they must
-            # be.
+            # In proportion to the time that it took, so that many series are written as seldom as
+            # they must be.
             text.again_at = started + SCRAPE_REST * (monotonic() - started)
         return text

@@ -45,6 +45,8 @@ async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | Non
     except ApiError as error:
         if error.code != FORBIDDEN:
             raise
+        # Without the right no config is fetched; a guessed image could be one that the cluster
+        # cannot pull.
         return None
     containers = ((found or {}).get("spec") or {}).get("containers") or ()
     ours = next(
@@ -85,6 +87,8 @@ def believed_text(
     model = live["spec"]["model"]
     if not model.get("configMapRef"):
         known = (
+            # With keys a signature proves that the operator had to read it for this model, so a
+            # release that learns the id changes nothing that runs (ADR 30).
             not keys
             and find_model(str(model["id"]), administration.catalogue) is not None
         )
@@ -99,7 +103,7 @@ async def read_fetching(
     subject: Subject | tuple[Problem, ...],
     taken: Key | None,
 ) -> Fetching | None:
-    """Return how far the Job of a resource is whose model lacks a config, None if it lacks none
+    """Return the state of the Job that reads the config of a resource, None if its model lacks none
     that can be read.
 
     Also if the operator may not look at Jobs and their pods: then configs are given by hand.
@@ -115,6 +119,7 @@ async def read_fetching(
         job = await client.get(JOBS, owner.namespace, name)
         if job is None or not (job.get("status") or {}).get("conditions"):
             return Fetching(fetch=lacking.fetch, job=job)
+        # Only of a Job that has ended: until then its pod may still say something else.
         left = await _left(client, owner.namespace, name, job["metadata"]["uid"])
     except ApiError as error:  # what runs is repaired all the same
         return (
@@ -142,9 +147,12 @@ async def _left(client: Client, namespace: str, job: str, uid: str) -> str:
 def left_by(pods: Iterable[KubernetesObject], job_uid: str) -> str:
     """Return the messages that the containers of a Job's pod have left, one after the other."""
     for pod in pods:
+        # By uid: the label that finds the pod is anybody's to write (ADR 30).
         if controller_uid(pod) == job_uid:
             status = pod.get("status") or {}
             containers = (
+                # In the order in which they ran: a message holds 4,096 bytes, so a large config
+                # comes in two.
                 *(status.get("initContainerStatuses") or ()),
                 *(status.get("containerStatuses") or ()),
             )

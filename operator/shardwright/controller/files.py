@@ -19,8 +19,8 @@ Parsed = TypeVar("Parsed")
 
 
 class Watched(Generic[Parsed]):
-    """One file and the value that was made of it last; before it is read, ``begin`` or, if that is
-    None, what an empty text makes.
+    """One file and the value that was made of it last. Before it is read, that is ``begin`` or, if
+    that is None, the value of an empty text.
     """
 
     def __init__(
@@ -43,6 +43,8 @@ class Watched(Generic[Parsed]):
             ValueError: it cannot be used: there is no last good content yet.
         """
         seen = self._bytes() or b""
+        # Raises here, other than later: with a file that cannot be used the operator does not
+        # start.
         self.content, self._seen = self._read(seen.decode()), seen
 
     def reload(self) -> bool:
@@ -52,6 +54,7 @@ class Watched(Generic[Parsed]):
         seen = self._bytes()
         if seen is None or seen == self._seen:
             return False
+        # Before it is understood: a broken file is complained of once, not every five seconds.
         self._seen = seen
         try:
             self.content = self._read(seen.decode())

@@ -22,6 +22,8 @@ class Health:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._beat_at = clock()
+        # Not ready before the caches are full: a standby that has read nothing could not take over
+        # at once.
         self.ready = False
 
     def beat(self) -> None:

@@ -1,7 +1,7 @@
 """HTTP for probes and scrapes: answered by a thread and a loop of its own, so that a hung loop of
 the operator cannot hide.
 
-One loop serves all connections: whoever is slow costs a socket for a few seconds, and no thread.
+One loop serves all connections: a slow client costs a socket for a few seconds, and no thread.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from types import MappingProxyType
 from typing import Final
 
 LONGEST_REQUEST_BYTES: Final = 1 << 14
-# What a client has for its request, and for taking the answer.
+# The time that a client has for its request, and for taking the answer.
 EXCHANGE_SECONDS: Final = 5.0
 # for one more goes the oldest of the address that has the most: seldom a probe's
 MOST_CONNECTIONS: Final = 64
-# What a connection holds of an answer; the rest is shared by all that take it.
+# The part of an answer that a connection holds; the rest is shared by all that take it.
 SLICE_BYTES: Final = 1 << 16
 
 
@@ -39,7 +39,7 @@ class HttpRequest:
 class HttpReply:
     """The answer. ``encoding`` is that of the body (``gzip``), empty if it is sent as it is.
     ``challenges`` say how a client that is not known may show who it is: a header for each, as
-    Chromium asks for no password where one header has two.
+    Chromium asks for no password if one header has two.
     """
 
     status: HTTPStatus
@@ -64,6 +64,8 @@ class HttpReply:
                 if self.status is HTTPStatus.UNAUTHORIZED
                 else []
             ),
+            # One exchange a connection: a kept one would hold its place against probes while it is
+            # idle.
             "Connection: close",
         )
         return "\r\n".join(lines).encode() + b"\r\n\r\n"
@@ -102,6 +104,7 @@ class HttpServer:
         self._admits = admits
         # Oldest first, with the client's address.
         self._connections: dict[asyncio.StreamWriter, str] = {}
+        # Here and not on the thread: a port that is taken ends the start with its error.
         self._socket = listening_socket(port)
         self.port: int = self._socket.getsockname()[1]
         self._loop = asyncio.new_event_loop()
@@ -125,7 +128,7 @@ class HttpServer:
             self._accept, sock=self._socket, limit=LONGEST_REQUEST_BYTES
         )
         await self._stopping.wait()
-        # A server that is closed leaks what it is just accepting.
+        # A server that is closed leaks the connection that it is just accepting.
         self._loop.remove_reader(self._socket)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             # Again and again: an exchange may be accepted between two rounds.
@@ -150,6 +153,7 @@ class HttpServer:
                 asyncio.IncompleteReadError,
                 asyncio.LimitOverrunError,
             ):
+                # Around the answer, too: whoever reads it slowly holds a place just as well.
                 async with asyncio.timeout(EXCHANGE_SECONDS):
                     await self._respond(
                         await reader.readuntil(b"\r\n\r\n"), writer, address
@@ -161,7 +165,7 @@ class HttpServer:
             self._connections.pop(writer, None)
 
     def _evict(self) -> None:
-        """End the oldest connection of the address that has the most: whoever floods ends his
+        """End the oldest connection of the address that has the most: a client that floods ends its
         own.
         """
         ((most, _),) = Counter(self._connections.values()).most_common(1)
@@ -189,6 +193,7 @@ class HttpServer:
         await writer.drain()
 
     async def _replied(self, request: HttpRequest, address: str) -> HttpReply:
+        # Before the TokenReview: a flood of other methods must not cost one each.
         if request.method not in {"GET", "HEAD"}:
             return HttpReply(HTTPStatus.METHOD_NOT_ALLOWED)
         room = next(

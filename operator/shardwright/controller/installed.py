@@ -62,6 +62,7 @@ def answer(model: KubernetesObject) -> str:
     ''
     """
     status = model.get("status") or {}
+    # The answer to an earlier spec is none.
     if status.get("observedGeneration") != model["metadata"]["generation"]:
         return ""
     said = (
@@ -109,7 +110,10 @@ async def check_leader(client: Client, target: CheckedInstallation) -> Installed
 
     before = await read()
     holder, renewed = await _until(
-        read, lambda now: bool(now[0]) and now != before, target.seconds
+        # Changed, not recent: the holder's clock may be minutes off.
+        read,
+        lambda now: bool(now[0]) and now != before,
+        target.seconds,
     )
     fine = bool(holder) and (holder, renewed) != before
     idle = f"the Lease {target.lease_name} is not renewed; the log of the operator's pods says why"
@@ -139,6 +143,7 @@ async def check_served(client: Client) -> InstalledCheck:
 async def check_planned(client: Client, target: CheckedInstallation) -> InstalledCheck:
     """Create a model that is only planned, wait for the operator's answer, and delete it."""
     metadata = {
+        # Another name each time: two tests may run at once, or one have left its model.
         "generateName": f"{target.lease_name}-test-",
         "namespace": target.models_namespace,
     }

@@ -31,8 +31,8 @@ a look takes.
 
 @dataclass(frozen=True, slots=True)
 class _Woken:
-    """Who was woken for a turn to restart: how many of its groups were down then, and until when
-    the turn is kept for it.
+    """A model that was woken for a turn to restart: how many of its groups were down then, and
+    until when the turn is kept for it.
     """
 
     moving: int
@@ -55,17 +55,18 @@ class Intake:
         self._queue = queue
         self._may_ask = may_ask
         self._clock = clock
-        # Who waits, may use what has come free, and has not had its turn.
+        # Models that wait, may use the GPUs that came free, and have not had their turn.
         self._round: deque[Key] = deque()
         self._turn: Key | None = None
         self._turn_ends = 0.0
-        # Who waits for a turn to restart, and has not been woken for it.
+        # Models that wait for a turn to restart and have not been woken for it.
         self._for_turns: deque[Key] = deque()
         self._woken: dict[Key, _Woken] = {}  # who has
 
     def on_model(self, content: KubernetesObject, gone: bool) -> None:  # noqa: FBT001  # a fact
         """Take over an event of a ShardedModel; our own status is no news."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
+        # Of a namespace that is left to another installation nothing is known here (ADR 34).
         if key[0] in self._view.left:
             return
         before = self._view.resources.get(key)
@@ -103,16 +104,19 @@ class Intake:
         for owner in concern.hurt:
             if key := view.models.get(owner):
                 self._add(key, Priority.BROKEN)
-        # What is hurt is in line already, and more urgently.
+        # A model that is hurt is in line already, and more urgently.
         for owner in concern.models - concern.hurt:
             if key := view.models.get(owner):
                 self._add_soon(key)
+        # As urgent as a move: the node may be one that a group has to leave.
         for key in view.planned_on(concern.nodes):
             self._add(key, Priority.ROLL)
         for key in view.reading(concern.config_maps):
             self._add_changed(key)
         for key in view.barred_in(concern.allowances):
             self._add(key, Priority.WAITING)
+        # Gathered, not acted on: a model that goes frees many nodes within a second, and one round
+        # serves them all.
         view.freed |= concern.freed | view.openings(concern.nodes)
         if concern.priorities:
             self.all_again(Priority.WAITING)
@@ -124,6 +128,8 @@ class Intake:
         Of those that wait for their turn to restart as many are looked at as turns have come.
         """
         if self._view.turns_came:
+            # As many looks as turns. To look at all waiting models for each turn made most of 96
+            # requests a second.
             came, self._view.turns_came = self._view.turns_came, 0
             self._for_turns = deque(
                 key for key in self._view.waiting_for_turn() if key not in self._woken
@@ -136,6 +142,7 @@ class Intake:
             del self._woken[key]
             self._wake_for_turn()
         if self._view.freed:
+            # Those of the last round stay in line: their turn has not come yet.
             served = {*self._round, *self._view.served_by(self._view.freed)}
             self._round = deque(sorted(served, key=self._view.place_in_line))
             self._view.freed.clear()
@@ -148,11 +155,12 @@ class Intake:
     def looked_at(self, key: Key) -> None:
         """Let the next one in line have its turn, now that this one has been looked at.
 
-        A turn to restart is for the next one, too, where this one did not take it.
+        A turn to restart goes to the next one if this one did not take it.
         """
         if key == self._turn:
             self._next_turn()
         woken = self._woken.pop(key, None)
+        # It did not take the turn, so the turn is still there.
         if woken and self._view.interests(key).moving <= woken.moving:
             self._wake_for_turn()
 
@@ -174,6 +182,7 @@ class Intake:
         """Wait no longer for looks at models of a namespace: its API calls may hang, which is
         nothing to the others.
         """
+        # Its whole namespace: the next one of it would hang in the same way.
         theirs = [key for key in self._round if key[0] == namespace]
         self._round = deque(key for key in self._round if key[0] != namespace)
         self._turn = None
@@ -182,6 +191,7 @@ class Intake:
 
     def all_again(self, priority: Priority) -> None:
         """Ask for looks at all models."""
+        # In one order: the queue serves namespaces in turn, whatever order they come in.
         for key in sorted(self._view.resources):
             self._add(key, priority)
 
@@ -197,7 +207,7 @@ class Intake:
         """Ask for a look once no more is to be expected; the wait of a group that has failed is as
         urgent as its failure.
 
-        A roll waits for the pace of its namespace where its user has changed the model again: that
+        A roll waits for the pace of its namespace if its user has changed the model again: that
         look is one at the change. A first start has time: models that have no pods yet come before
         it.
         """

@@ -40,6 +40,7 @@ class KeptAnswer(aiohttp.ClientResponse):
         """Begin to read the answer."""
         await super().start(connection)
         if self._is_of_models() and "watch" in self.url.query:
+            # kopf reads the stream of a watch by itself, so it is the stream that is replaced.
             vars(self)["content"] = _KeptEvents(self.content)
         return self
 
@@ -78,7 +79,7 @@ class _KeptEvents:
 
 
 class Logins:
-    """The sessions of one run of kopf. It asks for another where one was refused."""
+    """The sessions of one run of kopf. It asks for another one if one was refused."""
 
     def __init__(self) -> None:
         self._given: kopf.ConnectionInfo | None = None
@@ -87,9 +88,12 @@ class Logins:
         """Return the session for a server and its credentials; ``None`` for those that it was given
         last: they are refused.
         """
+        # None tells kopf that there is nothing else to try; the same credentials again would be
+        # refused again, at once and without end.
         if info == self._given:
             return None
         self._given = info
+        # No limit: each watched namespace holds a connection for as long as it is watched.
         connector = aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context())
         made = aiohttp.ClientSession(
             connector=connector,
@@ -106,6 +110,8 @@ def _kept_list(text: bytes) -> dict[str, Any]:
     items = [
         project_model(item)
         for item in document.items()
+        # Left out: one object that nobody can decode must not end the LIST of all the others (ADR
+        # 9).
         if not isinstance(item, Unreadable)
     ]
     if not metadata_of(document.fields).get("resourceVersion"):
@@ -120,5 +126,6 @@ def _kept_events(events: Iterable[Any]) -> Iterable[bytes]:
         content = event.get("object") if isinstance(event, Mapping) else None
         if content is None:
             raise BrokenError("a line is no event")
+        # An ERROR holds a Status, which kopf needs whole: by its code it lists anew.
         kept = content if event["type"] == "ERROR" else project_model(content)
         yield json.dumps({"type": event["type"], "object": kept}).encode() + b"\n"

@@ -3,7 +3,7 @@ operator may already be writing.
 
 Work never waits for the Lease and the Lease never for work: the thread has an event loop and
 connections of its own, so that one that is busy for longer than the Lease lasts loses nothing. One
-that hangs for good must not lead for ever: who leads shows a sign of life (``Pulse``), and without
+that hangs for good must not lead for ever: a leader shows a sign of life (``Pulse``), and without
 it the process ends.
 """
 
@@ -47,6 +47,8 @@ class Pulse:
 
     def hangs(self) -> bool:
         """Look once more, and return whether so many looks in a row have seen the same beat."""
+        # By equality and not by age: a process that was stopped as a whole has an old beat and does
+        # not hang (ADR 22).
         beat = self._last_beat()
         self._looks = self._looks + 1 if beat == self._seen else 0
         self._seen = beat
@@ -93,6 +95,8 @@ class Leadership(threading.Thread):
             log.critical("a fault of ours; ending, to be started again", exc_info=True)
             stopped = False
         if not stopped:
+            # os._exit and no exception: work in flight on other threads must not send one more
+            # write.
             self._end(FENCED_EXIT_CODE)
         self._loop.close()
 
@@ -114,6 +118,7 @@ class Leadership(threading.Thread):
         if not self._let_go.is_set():
             return False
         await asyncio.gather(*jobs, return_exceptions=True)
+        # Last of all: another one leads from the moment in which this is stored.
         await self._elector.release()
         return True
 
@@ -126,6 +131,7 @@ class Leadership(threading.Thread):
                 log.info("leading" if led else "not leading")
                 if led:
                     self._on_lead()
+            # Asked once more: between the tick and here the deadline may have passed.
             self._metrics.leader.set(self._elector.leading)
             await asyncio.sleep(self._elector.pause_seconds)
 

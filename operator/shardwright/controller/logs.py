@@ -56,7 +56,7 @@ class JsonLines(logging.Formatter):
 
 class _Lines(logging.StreamHandler):  # type: ignore[type-arg]  # generic for the type checker only
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in the library
-        """Say that a record is lost, where Python would print a traceback."""
+        """Say that a record is lost. Python would print a traceback instead."""
         lost = logging.LogRecord(
             record.name,
             logging.ERROR,
@@ -99,7 +99,7 @@ def _uncaught(
 
 
 def _message(record: logging.LogRecord) -> str:
-    """Return the message; where its arguments do not fit it, both as they are."""
+    """Return the message. If its arguments do not fit it, return both as they are."""
     try:
         return record.getMessage()
     except Exception:  # noqa: BLE001  # whatever the arguments raise

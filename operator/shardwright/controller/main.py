@@ -30,11 +30,13 @@ BAD_SETTINGS_EXIT_CODE = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the operator and return its exit code."""
+    # Twice: before the options are known, so that their complaint is a line of JSON, too.
     configure("INFO")
     options = parse_options(arguments)
     configure(options.log_level)
     # At Python's own of 1,000 one such resource would end kopf's watch for good.
     sys.setrecursionlimit(2 * DEEPEST_OBJECT)
+    # Before the first thread starts, so that each of them finds these settings.
     keep_answering()
     return asyncio.run(_run(options))
 

@@ -72,7 +72,9 @@ class Metrics:
     """
 
     def __init__(self, most_series: int = sys.maxsize) -> None:
+        # The library would add a series with the time of creation to each counter and histogram.
         disable_created_metrics()  # type: ignore[no-untyped-call]
+        # Not the library's global one: two instances in one process share no series.
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
@@ -210,6 +212,7 @@ class Metrics:
     def count_work(self, question: str, cpu_seconds: float) -> None:
         """Count the CPU time of a question that the worker has answered."""
         self._work.labels(question).inc(cpu_seconds)
+        # Reading a resource is no planning, and happens also where nothing is planned.
         if question != Resolve.__name__:
             self.planning.inc(cpu_seconds)
 
@@ -378,6 +381,7 @@ class Metrics:
         """Replace the series of one model."""
         now = dict(self._series(key, found, report))
         if found.hidden:  # nobody knows that anything but the conditions has changed
+            # The last known values stand: a gap would look as if the model had gone.
             before = self._models.of(key)
             now = {
                 series: value

@@ -33,7 +33,7 @@ Series = tuple[ModelGauge, tuple[str, ...]]
 class ModelSeries(Collector):
     """At most ``most`` series of all models together; ``hidden`` says how many models lack some.
 
-    ``first`` are the metrics that a model gets first where there is no room for all.
+    ``first`` are the metrics that a model gets first if there is no room for all.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class ModelSeries(Collector):
         self._hidden.set(len(self._left_out))
         if fits:
             return wanted
+        # Series that exist go first: one that comes and goes is of no use in a graph.
         by_rank = sorted(
             wanted,
             key=lambda series: (series not in before, series[0] is not self._first),
@@ -91,10 +92,10 @@ class ModelSeries(Collector):
         return {series: wanted[series] for series in by_rank[:room]}
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics with all their series, one metric at a time; on the thread of who
-        asks.
+        """Yield the metrics with all their series, one metric at a time; on the thread of the
+        scrape.
         """
-        # Each is replaced as a whole, so what is read here does not change meanwhile.
+        # Each is replaced as a whole, so it does not change while it is read here.
         shown = list(self._shown.values())
         for gauge in self._gauges:
             family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)
@@ -102,4 +103,5 @@ class ModelSeries(Collector):
                 for (which, labels), value in series.items():
                     if which is gauge:
                         family.add_metric(labels, value)
+            # One metric at a time, as the text format wants all series of one together.
             yield family

@@ -70,6 +70,7 @@ class Notes:
     ) -> None:
         """Note the results of a look at the resource with this uid."""
         before = self.of(key)
+        # A look that could not read the objects has not seen that there is no record.
         record = before.record if published.found.hidden else None
         self._notes[key] = Note(
             since=published.since,
@@ -98,6 +99,7 @@ class Notes:
         """Note the state that was looked at, and when there is something to do although it stays as
         it is.
         """
+        # The mark from before the look: changes while it ran are still to be looked at.
         self._notes[key] = replace(self.of(key), mark=mark, again_at=again_at)
 
     def wrote_status(self, key: Key, gist: Gist, now: datetime) -> None:

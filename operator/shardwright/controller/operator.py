@@ -93,6 +93,7 @@ class Operator:
         )
         self._caches: Caches | None = None
         self._claims: Claims | None = None
+        # Without a name there is nothing to claim: a laptop, or one operator installed by hand.
         self._claimed = not options.installation
         self._leadership: Leadership | None = None
         self._reads = asyncio.Event()
@@ -106,6 +107,8 @@ class Operator:
             self._access,
             meters=meters,
             may_write=lambda namespace: (
+                # Asked at each write, not at each look: a claim may change in the midst of one (ADR
+                # 34).
                 self._leads() and namespace not in self._view.left
             ),
             limits=self._options.request_limits,
@@ -148,7 +151,7 @@ class Operator:
         )
 
     def _make_scrapers(self) -> Scrapers | None:
-        """Return who judges those that scrape, None if everybody may."""
+        """Return the judge of scrapers, None if everybody may scrape."""
         if self._options.metrics_authentication == "None":
             return None
         return Scrapers(
@@ -191,6 +194,7 @@ class Operator:
         """Run until told to stop (0) or until a part of it has failed (1)."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+        # Before anything is read: a start that takes long must answer its probes.
         servers = start_servers(
             self._options,
             self._health,
@@ -251,7 +255,11 @@ class Operator:
         self._leadership.start()
 
     async def _start_reading(self, watches: Watches) -> None:
-        """Start to watch everything and to lead, once our scope and our rights are known."""
+        """Start to watch everything and to lead, once our scope and our rights are known.
+
+        Models are read last: before the caches are full they would be looked at in vain.
+        """
+        # Before the Lease: an operator that may not be here must not take it from one that may.
         await self._claim()
         if not self._claimed:
             return
@@ -261,6 +269,7 @@ class Operator:
             if await self._asked_for_pods():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
+        # Before the worker resolves: a model by its id alone would be refused without a fetcher.
         await self._look_at_itself()
         with suppress(OSError):  # who asks it something starts it again
             self._worker.start()  # while the caches fill
@@ -295,8 +304,8 @@ class Operator:
                 log.error("not permitted, but needed: %s", missing)
 
     async def _claim(self) -> None:
-        """Wait until it is known that nodes and namespaces are for this installation; end where
-        they are for another.
+        """Wait until it is known that nodes and namespaces are for this installation; end if they
+        are for another.
         """
         options = self._options
         if not options.installation:
@@ -312,6 +321,7 @@ class Operator:
         self._claims = Claims(self._client, installation, self._on_claims)
         self._claims.start()
         await self._claims.read.wait()
+        # The first reading may have been a complaint, and then we are ending.
         self._claimed = not self._stopping.is_set()
 
     def _on_claims(self, complaint: str, left: Mapping[str, str]) -> None:
@@ -326,6 +336,8 @@ class Operator:
             )
         self._intake.leave(frozenset(left))
         self._metrics.show_left(self._view.namespaces, left)
+        # A namespace that comes back is listed at once: no event tells of models that were there
+        # meanwhile.
         self._sync_due.set()
 
     def _end_for(self, complaint: str) -> None:
@@ -335,6 +347,7 @@ class Operator:
                 "ending, for two installations must share neither nodes nor namespaces: %s",
                 complaint,
             )
+            # First the fence, then the end: from here on no write is sent.
             self._claimed, self._failed = False, True
             self._stopping.set()
 
@@ -374,6 +387,7 @@ class Operator:
             self._view.known_pods = (
                 KnownPods.ALL if await may_see_pods(self._client) else others
             )
+        # Not known is not refused: with pods unseen all GPUs would count as free.
         except ApiError as error:
             log.warning(
                 "the API server does not answer: %s",
@@ -441,6 +455,8 @@ class Operator:
             try:
                 await self._resync.run()
                 if not (self._view.synced and self._leads()):
+                    # Booked before anybody plans: GPUs that plans of record keep must not look
+                    # free.
                     await self._resync.book()
             except ApiError as error:
                 log.warning(
@@ -449,6 +465,7 @@ class Operator:
                     extra={"reason": error.reason},
                 )
                 return False
+        # After the booking: from here on looks plan.
         self._view.synced = True
         self._intake.all_again(Priority.RESYNC)
         self._health.ready = True
@@ -465,12 +482,13 @@ class Operator:
     async def _work(self) -> None:
         """Work while leading; writes of others before are listed first."""
         await self._may_work.wait()
-        # Others have led until now: what they have booked is in their plans of record alone.
+        # Others have led until now: their bookings are in their plans of record alone.
         self._view.synced = False
         while True:
             if await self._sync():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
+        # Only after a LIST: a standby's caches may lag behind the last writes of the leader before.
         await self._workers.run()
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -483,6 +501,7 @@ class Operator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._leadership:
+            # After the last write: another one leads from that moment on.
             await asyncio.to_thread(self._leadership.stop)
         self._worker.stop()
         self._client.close()
@@ -499,6 +518,8 @@ def _signing_keys(options: Options) -> Watched[SigningKeys]:
     keys = Watched(
         options.signing_keys_file, "the file of signing keys", read_keys, SigningKeys()
     )
+    # No key is made up: plans signed with one that is lost at the next start would all be refused
+    # (ADR 12).
     if options.signing_keys_file is None:
         log.warning(
             "there is no key (--signing-keys-file): plans of record are not signed, and used "

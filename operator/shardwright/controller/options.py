@@ -72,7 +72,7 @@ class Options:
 
     @property
     def lease_timings(self) -> LeaseTimings:
-        """Return the timings of the Lease; ValueError where they contradict each other."""
+        """Return the timings of the Lease; ValueError if they contradict each other."""
         return LeaseTimings(
             duration_seconds=self.lease_duration_seconds,
             renew_deadline_seconds=self.lease_renew_deadline_seconds,
@@ -101,6 +101,8 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         **given
         | {
             "identity": given["identity"]
+            # The pod's name: it is unique in the namespace, and whoever reads the Lease finds the
+            # pod by it.
             or os.environ.get("POD_NAME")
             or unique_holder()
         }
@@ -130,6 +132,7 @@ def operator_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="shardwright-operator",
         description="Plans, deploys and keeps alive every ShardedModel of the cluster.",
+        # The page of flags is made of this help, so a default cannot be told wrong there.
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     _add_access(parser)

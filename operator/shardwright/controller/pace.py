@@ -1,6 +1,6 @@
 """How fast a namespace may have something done again and again.
 
-A request that is not let through yet is not lost: who asks is told when to come back.
+A request that is not let through yet is not lost: its sender is told when to come back.
 """
 
 from math import inf
@@ -34,6 +34,7 @@ class Pace:
     ) -> None:
         self._per_second = per_second
         self._at_once = at_once
+        # A fuller bucket would have somebody wait for longer than that.
         self._fullest = at_once + longest_seconds * per_second
         self._levels: dict[str, float] = {}
         self._at = 0.0
@@ -41,6 +42,7 @@ class Pace:
     def next(self, namespace: str, now: float) -> float:
         """Return when one more may be done, which counts from then on."""
         leaked, self._at = self._per_second * (now - self._at), now
+        # Empty ones go: a namespace that asks for nothing costs no memory.
         self._levels = {
             other: level - leaked
             for other, level in self._levels.items()
@@ -66,7 +68,7 @@ class Rechecks:
         """Return when a model is looked at, not before it is ``asked`` for.
 
         A look that came for another reason leaves the appointment as it is: a namespace pays for
-        what it is looked at, not for each time that this is asked.
+        the looks at its models, not for each time that one is asked for.
         """
         at = self._at.get(key)
         if at is None or at <= now:

@@ -125,12 +125,13 @@ class Planner:
         """Read the settings for the first time: a model that runs must not lose its defaults to a
         broken file.
 
-        What they state of GPUs, nodes and pools holds as long as this process runs: otherwise its
-        nodes would have been read by different settings.
+        Their statements about GPUs, nodes and pools hold as long as this process runs: otherwise
+        its nodes would have been read by different settings.
 
         Raises:
             InputError: the file cannot be used.
         """
+        # Fails at a broken file, where a reload keeps the last good content.
         self._settings.load()
         self._administer()
         self.stated = self._settings.content.stated
@@ -152,6 +153,8 @@ class Planner:
         return changed
 
     def _administer(self) -> None:
+        # One value, made anew only here: the worker knows it by identity, and it crosses once (ADR
+        # 11).
         self.administration = Administration(
             catalogue=self._catalogue.content,
             settings=self.settings,
@@ -171,10 +174,11 @@ class Planner:
         the newest known.
 
         Raises:
-            InputError: what the user must correct.
+            InputError: the problems that the user must correct.
         """
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
+        # All that the answer follows from, and nothing else: status and labels change all the time.
         form = (
             metadata["uid"],
             metadata["generation"],
@@ -235,7 +239,7 @@ class Planner:
         so many. A model that does not get its GPUs stands in line. A mere comparison, or a plan
         that is only to be shown, keeps no GPUs, and is answered beside the others.
         """
-        if ask.choice is PlanChoice.COMPARE:
+        if ask.only_compares:
             return await self._make(key, subject, ask, self._stock(key, subject, ask))
         # GPUs that are chosen and not kept yet look free to everybody: one chooses at a time.
         async with (
@@ -252,6 +256,7 @@ class Planner:
                 answer = replace(
                     answer, record=seeking(record, ask.on, self._view.turnouts())
                 )
+            # Under the lock: until they are kept, the chosen GPUs look free to the next one.
             self._book(key, subject, ask, answer.record)
             if ask.beside is None:
                 self._view.stand_in_line(
@@ -262,6 +267,7 @@ class Planner:
                 )
         if not answer.short or ask.beside is not None:
             return answer
+        # Outside of the lock: it takes as long as a plan, and chooses no GPUs.
         advised = await self._advised(key, subject, ask, answer)
         # Where its namespace had kept too many, it may keep fewer now.
         self._book(key, subject, ask, advised.record)
@@ -270,8 +276,8 @@ class Planner:
     def _book(
         self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None
     ) -> None:
-        """Keep the GPUs of a new plan that is to be deployed; where its namespace would keep too
-        many it is not written.
+        """Keep the GPUs of a new plan that is to be deployed. If its namespace would keep too many,
+        it is not written.
         """
         if (
             record
@@ -292,6 +298,7 @@ class Planner:
         stock = self._stock(key, subject, ask)
         inventory = stock.inventory()
         known = self._advice.get(key)
+        # Remembered: a model that waits is looked at each time that GPUs come free, mostly in vain.
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
             work = FindWaysOut(
@@ -310,10 +317,10 @@ class Planner:
     def _holders(
         self, key: Key, subject: Subject, inventory: Inventory
     ) -> tuple[Holder, ...]:
-        """Return the models that hold GPUs of an inventory and whose pods are of no higher priority
-        than those of a model.
+        """Return the models that hold GPUs of an inventory, with pods of no higher priority than
+        those of a model.
 
-        Those of other namespaces are not named: who may not see them must not learn of them.
+        Those of other namespaces are not named: a user who may not see them must not learn of them.
         """
         view = self._view
         found = []
@@ -349,6 +356,7 @@ class Planner:
             asked=subject.input_hash,
             terms=subject.terms,
             deploys=not subject.intent.plan_only
+            # Where pods are not seen everything looks free, so there is nothing to claim.
             and self._view.known_pods is not KnownPods.NONE,
         ).carried_on(self._view.line.get(key))
         if not waiting.may_claim(now):
@@ -388,6 +396,8 @@ class Planner:
             and self._view.pools
             and self._view.known_pods is not KnownPods.NONE
         ):
+            # Nodes that exist come first: those to come are asked about only where the answer
+            # without them is short (ADR 14).
             larger = self._stock(key, subject, ask, to_come=True)
             later = await self._make(key, subject, ask, larger, more=True)
             if isinstance(later, Replanned) and (
@@ -399,10 +409,11 @@ class Planner:
     async def _make(
         self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False
     ) -> Replanned | Problem:
-        """Return the answer on a stock, out of memory where it says the same; with ``more`` it has
-        nodes to come, too.
+        """Return the answer on a stock, out of memory if the same was asked before. With ``more``
+        it has nodes to come, too.
         """
         if answering.plans_anew(ask) and (
+            # On a thread: choosing nodes anew takes 12 to 16 ms on 5,000 nodes (ADR 6).
             recalled := await asyncio.to_thread(self._recall, subject, ask, stock)
         ):
             return recalled
@@ -453,6 +464,8 @@ class Planner:
                 others = {
                     other: known
                     for other, known in self._refused.get(key, {}).items()
+                    # Those of the present spec: a question of an earlier spec will not be asked
+                    # again.
                     if other[1] == form[0]
                 }
                 self._refused[key] = others | {
@@ -472,8 +485,8 @@ class Planner:
     async def _beside(
         self, key: Key, subject: Subject, ask: Ask
     ) -> Replanned | Problem | None:
-        """Return the record with a group as a later generation on free GPUs, without a record where
-        there are none; None if no second place is asked for.
+        """Return the record with a group as a later generation on free GPUs, no record if there are
+        none. Return None if no second place is asked for.
         """
         if ask.beside is None or ask.on is None:
             return None
@@ -509,6 +522,8 @@ class Planner:
         """
         whole = self._whole(subject, to_come=to_come)
         view = self._view
+        # Nobody knows which GPUs are held, so none are taken off. The status says that free
+        # capacity is unknown.
         if view.known_pods is KnownPods.NONE:
             return Stock(whole=whole, lost=ask.lost, taken={})
         own = base_key(key)
@@ -516,12 +531,14 @@ class Planner:
         root = None if beside is None else group_name(own[1], beside)
         taken = view.ledger.taken(own, beside=root, vacated=own_gpus.vacated)
         rank = view.rank(key, subject.deployment.pods.priority_class)
-        claimed = view.claimed_before(
-            first_of(rank) if ask.choice is PlanChoice.REHOUSE else rank
-        )
+        # A group that has lost its node goes before all of its priority: it has served, and others
+        # are still to come (ADR 10).
+        claimed = view.claimed_before(first_of(rank) if ask.goes_first else rank)
         taken.update(kept_back(claimed, view.unheld(claimed)))
         turnouts = view.turnouts()
         taken.update(
+            # An empty node of such a pool is awaited by the model that has booked one, until its
+            # pods are bound (ADR 14).
             view.healthy(name for turnout in turnouts for name in turnout.awaited())
         )
         if to_come:
@@ -545,6 +562,7 @@ class Planner:
             *self._view.store.nodes.values(),
             *(self._view.to_come.values() if to_come else ()),
         )
+        # Without pods: which GPUs are taken changes with each pod, the pools only with the nodes.
         inventory = replace(
             build_inventory(nodes, (), terms=subject.terms),
             known_pods=self._view.known_pods,
@@ -565,6 +583,8 @@ def _urgency(choice: PlanChoice) -> Priority:
     """Return how urgent a question is: a look that users cause as often as they like, going back
     too, waits for its namespace's turn.
     """
+    # Users cause all others as often as they like, so only a group without a place goes before the
+    # turn of its namespace.
     return {
         PlanChoice.REHOUSE: Priority.BROKEN,
         PlanChoice.COMPARE: Priority.RESYNC,

@@ -1,5 +1,5 @@
-"""Plans as pages, for people: who asks is asked of the API server, and sees the plans that he may
-list or get.
+"""Plans as pages, for people. The API server says who has sent a request, and which plans that user
+may list or get.
 
 It never shows more than the API server would, and changes nothing.
 """
@@ -100,6 +100,7 @@ class Plans:
         self._client = client
         self._sources = sources
         self._loop = loop
+        # One: a page takes CPU that repairs need, however many people ask.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plans")
         self._waiting: list[str] = []
         self._known: OrderedDict[Hashable, tuple[Any, float]] = OrderedDict()
@@ -107,6 +108,7 @@ class Plans:
     async def __call__(self, request: HttpRequest, address: str) -> HttpReply:
         """Answer a request, on the loop of the server."""
         token = token_of(request.headers.get("authorization", ""))
+        # Without a question to the API server: strangers must cost nothing.
         if not token:
             return _UNKNOWN
         if (
@@ -162,7 +164,8 @@ class Plans:
             for item in self._asked(self._sources.models(), until)
             if only in ("", item.namespace)
         ]
-        # One without models is asked about all the same: who may not list it must not learn that.
+        # A namespace without models is asked about all the same: without the right to list it,
+        # nobody may learn that it has none.
         namespaces = sorted({item.namespace for item in listed}) or [only]
         everywhere = self._may("list", who, "", until)
         asked = namespaces if everywhere else namespaces[:NAMESPACES_MAX]
@@ -182,6 +185,8 @@ class Plans:
         )
 
     def _plan(self, who: User, key: Key, until: float) -> HttpReply:
+        # Asked before it is looked for: only with the right to get it may one learn whether a model
+        # exists.
         if not self._may("get", who, key[0], until):
             raise _forbidden("get", key[0])
         found = self._asked(self._sources.plan(key), until)
@@ -196,6 +201,8 @@ class Plans:
         deed = Deed(verb=verb, resource=SHARDED_MODELS, namespace=namespace)
         return bool(
             self._remembered(
+                # By the verb as well: the right to get one plan is not the right to list those of a
+                # namespace.
                 (verb, repr(sorted(who.items())), namespace),
                 lambda: may(self._client, who, deed, _left(until)),
             )
@@ -243,6 +250,7 @@ def page_of(subject: Subject, record: PlanRecord) -> str:
     candidates.
     """
     report = record.report()
+    # The request of another spec would be shown beside a plan that does not answer it.
     request = subject.request if record.input_hash == subject.input_hash else None
     nobody = Inventory(pools=())
     explanation = with_drawings(
@@ -283,6 +291,7 @@ def listed(content: KubernetesObject) -> Listed:
 def _page(text: str) -> HttpReply:
     # ASCII, so that no half of a surrogate pair or wrong guess of an encoding breaks the page.
     body = text.encode("ascii", "xmlcharrefreplace")
+    # Refused, not cut: half a page would show half of a plan as all of it.
     if len(body) > PAGE_MAX_BYTES:
         raise _Refusal(
             HTTPStatus.INSUFFICIENT_STORAGE,

@@ -2,14 +2,15 @@
 failures after a pause.
 
 Six laws, each a property test. No key that was asked for is lost, and none is worked on twice at
-once. What is more urgent goes first, and of 16 workers, the default, what is broken finds one
-whatever is worked on that is not. Namespaces take turns within an urgency. None may hold more
-workers for what is broken than it leaves free, nor any more for the rest than it leaves free beside
-all that it holds, nor the last one beside others of its own: one whose API calls hang, or one that
-floods, keeps no other from its own. A key that has failed comes again after a pause that grows,
-whatever happens meanwhile; only its user ends the pause, by changing the resource. Of a namespace
-whose users change resources all the time, so many are looked at for it a second; each sees the last
-of its changes, and till then is looked at only if it is broken.
+once. The more urgent key goes first. Of 16 workers, the default, a broken model always finds one,
+however many are at work on the others. Namespaces take turns within an urgency. None may hold more
+workers for broken models than it leaves free. For the rest it may hold no more than it leaves free
+beside all that it holds. Nor may it hold the last one beside others of its own. So a namespace that
+floods, or that has API calls that hang, keeps no other from its workers. A key that has failed
+comes again after a pause that grows, whatever happens meanwhile; only its user ends the pause, by
+changing the resource. If the users of a namespace change resources all the time, only so many a
+second are looked at for that. Each look sees the last of the changes; until then a resource is
+looked at only if it is broken.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ Key = tuple[str, str]
 
 FIRST_RETRY_SECONDS: Final = 0.1
 LONGEST_RETRY_SECONDS: Final = 300.0
-# share by which a pause differs at random, so that what failed together does not come together
+# share by which a pause differs at random, so that keys that failed together do not come together
 RETRY_SPREAD: Final = 0.2
 # More would say nothing: the longest pause is reached long before.
 DOUBLINGS: Final = 16
@@ -42,6 +43,7 @@ def retry_pause_seconds(failures: int) -> float:
         LONGEST_RETRY_SECONDS,
         FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1)),
     )
+    # Spread, so that keys that failed together do not come back together.
     return pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD)  # noqa: S311  # guards nothing
 
 
@@ -146,8 +148,8 @@ class WaitingLine:
             del self._queued[priority][namespace]
 
     def take(self, may_work: Callable[[str, Priority], bool]) -> Key | None:
-        """Take the next key of a namespace that ``may_work`` on what is as urgent; its namespace is
-        last in turn then.
+        """Take the next key of a namespace that ``may_work`` at this urgency. Its namespace is last
+        in turn then.
         """
         for priority, namespaces in self._queued.items():
             namespace = next(
@@ -159,6 +161,8 @@ class WaitingLine:
                 None,
             )
             if namespace is not None:
+                # Taken out and put in again behind the others: a dict keeps that order, which makes
+                # the turns.
                 names = namespaces.pop(namespace)
                 name = next(iter(names))
                 del names[name]
@@ -213,7 +217,8 @@ class Queue:
         if paused and not fresh:
             self._appoint(key, self._pauses[key], priority)
             return
-        # A change ends the pause. What waited for it may have been more urgent than the change.
+        # A change ends the pause. The entry that waited for it may have been more urgent than the
+        # change.
         if paused:
             priority = min(priority, self._appointments.pop(key).priority)
         if fresh:
@@ -231,6 +236,7 @@ class Queue:
         before it are forgotten.
         """
         now = self._clock()
+        # A look is due already, and it will see this change, too.
         if self._closed or self._changed.get(key, 0.0) > now:
             return
         # In line already: the look to come sees this change, too, so it costs its namespace
@@ -261,6 +267,7 @@ class Queue:
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
         pause = max(retry_pause_seconds(failures), least_seconds)
         asked = self._asked.get(key)
+        # The failure was that of an earlier form of the resource.
         if asked and asked.fresh:
             return 0.0
         urgent = min(
@@ -293,12 +300,14 @@ class Queue:
         """
         if self._closed or len(self._working) >= self.workers:
             return None
+        # Here and not only by the alarm: a free worker takes a key that has become due at once.
         self._keep_appointments()
         key = self._line.take(self._may_work)
         if key is None:
             return None
         asked = self._asked.pop(key)
         self._appointments.pop(key, None)
+        # This look sees the last of the changes, so none is due any more.
         self._changed.pop(key, None)
         self._working[key] = _Work(asked.priority, self._clock())
         self._count(key[0], asked.priority, 1)
@@ -310,6 +319,7 @@ class Queue:
         """Give a key back."""
         self._count(key[0], self._working.pop(key).priority, -1)
         if asked := self._asked.get(key):
+            # Requests while it was worked on had to wait: no key is worked on twice at once.
             self._line.put(key, asked.priority)
         self._wake()  # one more worker is free: a namespace that held its share may take it
 
@@ -325,6 +335,8 @@ class Queue:
 
     def close(self) -> None:
         """Hand out no more keys: workers that ask for one wait for ever."""
+        # Nothing is cancelled by it: looks in flight end, and their workers then wait until the
+        # process ends.
         self._closed = True
 
     def load(self) -> QueueLoad:
@@ -351,7 +363,7 @@ class Queue:
         """Return whether a namespace may have one more worker: it must leave at least as many free
         as it holds.
 
-        Alone it gets half of them. Whoever comes next gets half of the rest, so that it takes one
+        Alone it gets half of them. The next one gets half of the rest, so that it takes one
         namespace more for each halving to fill them all, and no namespace needs a share of its own
         set aside. A look that mends nothing has its part only, which is shared in the same way, and
         does not count against those that mend; the last free worker is for a namespace that has
@@ -373,6 +385,7 @@ class Queue:
         asked = self._asked.get(key)
         if asked:
             asked.fresh |= fresh
+            # A key keeps its place in line: being asked for again must not put it behind others.
             if asked.priority <= priority:
                 return
             if key not in self._working:
@@ -413,9 +426,11 @@ class Queue:
         while self._calendar and self._calendar[0][0] <= now:
             _, number, key = heapq.heappop(self._calendar)
             appointment = self._appointments.get(key)
+            # Another appointment has taken its place; its own entry comes later.
             if appointment is None or appointment.number != number:
                 continue
             del self._appointments[key]
+            # The pause may have begun after this appointment was made.
             until = self._pauses.get(key, 0.0)
             if appointment.priority is not Priority.BROKEN:
                 until = max(until, self._changed.get(key, 0.0))

@@ -127,6 +127,7 @@ class Reading:
         """Note that the API server did not know a kind when an object of it was written: a reader
         may notice later.
         """
+        # A reader notices at its next LIST, which may be half an hour away.
         self._unserved[_alone(kind)] = monotonic()
 
     @property
@@ -148,13 +149,13 @@ class Reading:
         """
         resource, (where, _) = resource_of(live), config_place(live)
         owner = resource.owner
+        # A release with a newer default must not make another spec of it (ADR 15).
         version = await self._kept_version(live, note)
-        # Before the spec is resolved: a ConfigMap that comes meanwhile may well hold its config.
         taken = where if where and self._view.store.config_map(where) else None
         subject = await self._resolve(key, live, version)
         observed, stored = await self._observe(owner, note.unseen)
         trusted = self._believed(live, subject, observed, stored, note)
-        # To a cache that lags, our own newest record looks as if somebody had put an old one back.
+        # To a cache that lags, our own newest record looks like an old one put back.
         if isinstance(observed, Observed) and self._is_doubtful(trusted, live, note):
             observed, stored = await self._with_fresh_record(owner, observed)
             trusted = self._believed(live, subject, observed, stored, note)
@@ -192,6 +193,8 @@ class Reading:
             ApiError: something could not be read.
             ChangedError: the resource has changed meanwhile.
         """
+        # The record that this process believes, as a look would: the page shows no plan that
+        # somebody has put there.
         record = self._remembered(live, note) or (await self.kept_record(live))[0]
         subject = (
             await self._resolve(key, live, await self._kept_version(live, note))
@@ -206,6 +209,8 @@ class Reading:
         """
         remembered = note.record_of(live["metadata"]["uid"])
         return (
+            # The process may know a record whose serial is not in the status yet: it is written
+            # before the status.
             max(_serial_in(live), remembered.serial if remembered else 0)
             if self.keys()
             else 0
@@ -244,6 +249,8 @@ class Reading:
         content, stored = await self.config_maps.record(
             (owner.namespace, key[1]), owner.uid, self.keys(), fresh=True
         )
+        # Replaced in the observation, too: the decision must not write over a record that it has
+        # not seen.
         others = {
             other: live for other, live in observed.objects.items() if other != key
         }
@@ -275,8 +282,8 @@ class Reading:
         return believed(stored, known)
 
     def record_form(self, live: KubernetesObject) -> RecordForm | None:
-        """Return what :meth:`kept_record` goes by, None where there is no plan of record, or no key
-        to sign it.
+        """Return the facts that :meth:`kept_record` depends on, None if there is no plan of record,
+        or no key to sign it.
         """
         owner = owner_of(live)
         keys = self.keys()
@@ -306,6 +313,8 @@ class Reading:
                 where, owner.uid, keys, fresh=True
             )
             trusted = await self._judged(live, stored)
+            # Read afresh it depends on more than the caches show, so it is judged again the next
+            # time.
             form = None
         record = trusted.record if isinstance(trusted.record, PlanRecord) else None
         return record, form if record and stored and stored.signed else None
@@ -319,6 +328,8 @@ class Reading:
         async with self._judging:
             children = (
                 ()
+                # A signature is enough; only without one are the StatefulSets asked, which must be
+                # decoded for that.
                 if stored is None or stored.signed
                 else self._view.store.children(_ref(owner_of(live)))
             )
@@ -366,6 +377,7 @@ class Reading:
         pods = (
             self._labelled(owner)
             if self._view.known_pods is not KnownPods.NONE
+            # A LIST at each look, as no cache holds pods then.
             else await self._listed_members(owner)
         )
         # Without its label an object is in no cache. Its pods still name it, and the API server
@@ -429,8 +441,7 @@ class Reading:
         )
 
     async def _listed_members(self, owner: Owner) -> tuple[Member, ...]:
-        """Return the same where pods may not be listed in all namespaces, and perhaps may in this
-        one.
+        """Return the same if pods may not be listed in all namespaces, and perhaps may in this one.
 
         Raises:
             ApiError: not there either, or they could not be read.
@@ -448,15 +459,17 @@ class Reading:
     async def _named(
         self, namespace: str, keys: Iterable[ObjectKey]
     ) -> dict[ObjectKey, KubernetesObject]:
-        """Return objects that no cache shows, by name: they lack our label, or are somebody
-        else's. One at a time is there as a whole, whoever is looked at.
+        """Return objects that no cache shows, by name: they lack our label, or are somebody else's.
+        Of all looks together one object at a time is in memory as a whole.
         """
         found: dict[ObjectKey, KubernetesObject] = {}
         for kind, name in keys:
+            # One at a time, as these objects are anybody's and of any size.
             async with self._naming.turn((namespace, name), Priority.NEW):
                 client = self._client.until(monotonic() + READ_SECONDS)
                 item = await client.get(BY_KIND[kind], namespace, name)
                 if item is not None:
+                    # Through the same projection as the caches, so that both compare alike.
                     found[kind, name] = project_child(BY_KIND[kind], item).content()
         return found
 
@@ -494,6 +507,7 @@ class Reading:
             domain=self._set_for_all.cluster_domain,
             priorities=self._view.store.priorities,
             allowance=(allowance := self._view.store.allowance(key[0])),
+            # Counted only where something is limited: it walks through all models of the namespace.
             promised=self._view.promised(key) if allowance else (),
             limits=(limits := self._planner.settings.limits_of(key[0])),
             older=self._view.older(key) if limits.models is not None else 0,
@@ -535,6 +549,7 @@ class Reading:
         there is none.
         """
         where, file = config_place(live)
+        # Noted also where it is not there: the model is woken when it comes.
         self._view.note(key, replace(self._view.interests(key), config_map=where))
         content = await self.config_maps.get(where) if where else None
         return (
@@ -565,6 +580,7 @@ class Reading:
         for member in seen.observed.members:
             if member.group in ranks:
                 ranks[member.group].add(member.rank)
+        # At once: a group that is broken waits for these answers before it is ended.
         live, *read = await asyncio.gather(
             (urgent if broken else self._client).get(
                 SHARDED_MODELS, owner.namespace, owner.name, metadata_only=True
@@ -579,6 +595,7 @@ class Reading:
                 for name, known in ranks.items()
             ),
         )
+        # A spec that has changed meanwhile may want this group as it is.
         if live is None or (
             live["metadata"]["uid"],
             live["metadata"]["generation"],
@@ -606,6 +623,7 @@ class Reading:
             ("", name): Change(project_node(node, stated) if node else None, 0)
             for name, node in zip(wanted, found, strict=True)
         }
+        # Taken over into the caches, so that the next look decides on it.
         return bool(self._view.store.take_nodes(changes).nodes)
 
 
@@ -619,6 +637,8 @@ async def _group(
     def pods(ranks: Iterable[int]) -> list[Coroutine[Any, Any, dict[str, Any] | None]]:
         return [client.get(PODS, namespace, f"{name}-{rank}") for rank in sorted(ranks)]
 
+    # The pods that are known are asked for together with their StatefulSet, which saves one round
+    # trip.
     stored, *found = await asyncio.gather(
         client.get(STATEFUL_SETS, namespace, name), *pods(known)
     )
@@ -683,7 +703,7 @@ def _serial_in(live: KubernetesObject) -> int:
 
 
 def resource_of(live: KubernetesObject) -> ModelResource:
-    """Return a ShardedModel without what is resolved of it."""
+    """Return a ShardedModel without its resolution."""
     where, _ = config_place(live)
     return ModelResource(
         owner=owner_of(live),
@@ -696,7 +716,7 @@ def resource_of(live: KubernetesObject) -> ModelResource:
 
 
 def owner_of(live: KubernetesObject) -> Owner:
-    """Return who a resource is."""
+    """Return the identity of a resource."""
     metadata = live["metadata"]
     return Owner(
         name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]

@@ -34,7 +34,7 @@ from shardwright.resolving.subject import Subject
 
 
 class Recalling:
-    """Reads on where a look needs more than the caches have.
+    """Reads on if a look needs more than the caches have.
 
     The resolution of a revision is kept as long as it is run, for as many models as there is room;
     for further ones it is read anew.
@@ -75,6 +75,8 @@ class Recalling:
             and isinstance(former.subject, Subject)
             and isinstance(seen.observed, Observed)
         ):
+            # Read again: a revision may ask for another scheduler, and its plan may name other
+            # nodes.
             cluster = await self._reading.around(
                 key, former.subject, nodes_of_interest(seen.observed, seen.record)
             )
@@ -103,8 +105,10 @@ class Recalling:
         content = await self._client.get(CONTROLLER_REVISIONS, owner.namespace, name)
         said = await asyncio.to_thread(read_revision, content, owner.uid, revision)
         if isinstance(said, Problem):
-            # What is gone may be put back: it is read again.
+            # A revision that is gone may be put back: it is read again.
             return Former(hash=revision.hash, subject=(said,))
+        # Compared with the hash that was kept: changed defaults of the administrator may make
+        # another spec of the same text (ADR 25).
         former = as_kept(
             _former_of(revision, await self._resolved(live, said, revision), said),
             revision,
@@ -121,7 +125,12 @@ class Recalling:
 
         try:
             return await self._planner.resolve(
-                beside(live, revision.hash), said.config, said.engine_version, whole
+                # Under a key beside that of the spec: otherwise the two would push each other out
+                # of memory at every look.
+                beside(live, revision.hash),
+                said.config,
+                said.engine_version,
+                whole,
             )
         except InputError as error:
             return error.problems

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, ParamSpec, TypeVar
 
-from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import Client
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.status import write_status
@@ -30,7 +29,6 @@ from shardwright.controller.workers import NotAllTakenError
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.pacing import gist_of, write_at
-from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Published, undetermined
 from shardwright.reconcile.refusals import internal_error
 from shardwright.reconcile.rollout import turn_is_gone
@@ -51,7 +49,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 UNKNOWN_PATH: Final = "UnknownPath"  # the API server does not have this kind of object
-# Until the next look, where what is looked at has changed under it.
+# Until the next look, where the model has changed under this one.
 CHANGED_SECONDS: Final = 0.1
 
 GROUPS_AT_ONCE: Final = 16
@@ -112,9 +110,12 @@ class Reconciler:
             ApiError: the API server could not be read; the look is to be repeated after a pause.
         """
         live = self._view.resources.get(key)
+        # Nothing is deleted here: owner references and the garbage collector do that (ADR 1).
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._forget(key)
             return None
+        # The mark is taken before anything is read, so a change in the midst of the look is seen by
+        # the next.
         mark, note, now = self._mark(key, live), self._notes.of(key), self._clock.now()
         # Nothing has changed that matters to it: most looks that a resync asks for end here.
         if note.at_rest(mark, now):
@@ -123,8 +124,11 @@ class Reconciler:
             with self._way.looking(priority):
                 seen = await self._parts.reading.read(key, live, note, now)
                 published, done = await self._advance(key, live, seen, priority)
+        # Nothing was written over the change, so the look is only repeated.
         except ChangedError:
             return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
+        # Before the status: the GPUs must be kept also where the API server does not take the
+        # status.
         self._take_over(key, live["metadata"]["uid"], published)
         again_at = await self._publish(key, live, published, done)
         return self._next_look(key, mark, done, again_at, _priority(published))
@@ -141,9 +145,11 @@ class Reconciler:
             again = self._after_refusal(key, refused, again_at, priority)
             raise NotAllTakenError(refused.code, refused.reason, refused.message, again)
         self._notes.taken(key)
+        # No mark is noted: our own writes are no events to us, and their consequences are still to
+        # be done.
         if done.changed:
             return Again(seconds=WRITTEN_SECONDS, priority=priority)
-        # What has changed since it began is still to be looked at.
+        # Changes since it began are still to be looked at.
         self._notes.rest(key, mark, again_at)
         return self._again(again_at, priority)
 
@@ -156,6 +162,7 @@ class Reconciler:
         live = self._view.resources.get(key)
         if live is None:
             return
+        # Only the class of the fault: its message may quote a Secret.
         raised = fault.raised if isinstance(fault, WorkError) else type(fault).__name__
         published = undetermined(
             resource_of(live), internal_error(raised), self._clock.now()
@@ -223,6 +230,7 @@ class Reconciler:
         """
         done = Outcome()
         while True:
+            # Before each step: a broken group's look must not wait for a step of every other look.
             await self._way.step(priority)
             step = await _aside(seen.groups, advance, seen, self._clock.now())
             if more := await self._know_more(key, live, seen, step, priority):
@@ -242,21 +250,22 @@ class Reconciler:
         step: Step,
         priority: Priority,
     ) -> Seen | None:
-        """Return the same with what a step needs to know before it, None if it needs nothing."""
+        """Return the same with the facts that a step needs first, None if it needs none."""
         if step.recalls or step.tell:
             return await self._read_on(key, live, seen, step)
         if step.ask is not None and step.subject is not None:
             with self._way.letting_on(priority):
                 answer = await self._answer(key, step.subject, step.ask)
-            # What was booked for others meanwhile may be why nothing was for this one.
+            # Bookings of others meanwhile may be the reason why there was no room for this one.
             return seen.answered(step.ask, answer).beside(self._view.kept_beside(key))
         if ended := step.doubtful_ends(seen):
             return await self._certain(seen, ended, broken_groups(step.writes))
         return None
 
     async def _carry_out(self, key: Key, seen: Seen, step: Step) -> Outcome:
-        """Take what a step needs of what others need, too, and write."""
+        """Take the turns and the GPUs that others want as well, and write."""
         if step.published and seen.cluster:
+            # Before the writes: two looks at once must not take the same turn or the same GPUs.
             self._take_turns(key, step.published, seen.cluster)
             self._take_gpus(key, step.published, seen.cluster)
             self._view.promise(key, step.published.pods)
@@ -276,6 +285,7 @@ class Reconciler:
             published.moving > before.moving,
         )
         if turn_is_gone(left, counted_on, goes_down=goes_down):
+            # Another look was faster: this one is repeated, and then waits for its turn.
             raise ChangedError
         self._view.note(key, replace(before, moving=published.moving))
 
@@ -285,18 +295,17 @@ class Reconciler:
         """
         kept = published.newly_kept(cluster)
         if kept and not self._view.keep(key, kept, cluster.limits.gpus):
+            # Some groups may have been taken in: a plan that has only a part of its GPUs runs
+            # nowhere.
             self._view.keep(key, None)
             raise ChangedError
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
         """Ask the planner; before groups leave their nodes those are read afresh."""
-        if ask.choice is PlanChoice.REHOUSE and isinstance(ask.on, PlanRecord):
-            nodes = {
-                node for index in ask.leaving for node in ask.on.plan.groups[index]
-            }
-            if await self._parts.reading.certain_nodes(nodes):
-                raise ChangedError
-        # What comes free meanwhile counts.
+        # A cache that lags must move no group (ADR 6).
+        if ask.vacated and await self._parts.reading.certain_nodes(ask.vacated):
+            raise ChangedError
+        # GPUs that come free meanwhile count.
         self._view.note(
             key, replace(self._view.interests(key), waits_for_capacity=True)
         )
@@ -329,8 +338,9 @@ class Reconciler:
         """Show the results, and return when to look again."""
         now, again_at = self._clock.now(), self._again_at(key, published)
         groups, show = len(published.found.groups), self._parts.metrics.show
-        # Who has read the status finds the series.
+        # Written first: a reader of the status shall find the series.
         await _aside(groups, show, key, published.found, published.report)
+        # Before the events: whoever follows an event finds the status that it is about.
         due = await self._write_status(key, live, published.status, now)
         for event in published.events:
             await self._parts.recorder.record(live, event)
@@ -350,6 +360,7 @@ class Reconciler:
         if status == (live.get("status") or {}):
             return None
         gist = gist_of(status)
+        # A probe or a label that flaps would write the same two statuses in turn, every second.
         due = write_at(self._notes.of(key).said, gist, now)
         if due > now:
             return due
@@ -382,7 +393,9 @@ class Reconciler:
     def _recheck_at(
         self, key: Key, asked: datetime | None, now: datetime
     ) -> datetime | None:
-        """Return when to look at a model only to be sure, later where many of its namespace are."""
+        """Return when to look at a model only to be sure. It is later if many of its namespace are
+        looked at so.
+        """
         if asked is None:
             self._rechecks.forget(key)
             return None
@@ -397,6 +410,7 @@ class Reconciler:
         event does.
         """
         if content["kind"] == "ConfigMap":
+            # Whole, as the store has versions of ConfigMaps alone: the next look need not read it.
             self._parts.reading.config_maps.put(content)
         self._view.store.wrote(content)
 
@@ -434,13 +448,14 @@ def _after(seen: Seen, step: Step, outcome: Outcome) -> tuple[Seen, Published | 
 def _interests(
     published: Published, before: Interests, claimed: frozenset[str]
 ) -> Interests:
-    """Return what a model depends on after a look; what it could not tell is as before."""
+    """Return the dependencies of a model after a look. Unknown ones are as before."""
     now = replace(
         before,
         moving=published.moving,
         starting=published.starting,
         broken=published.failing,
     )
+    # Otherwise a look that could read nothing would wake nobody when its nodes change.
     if not published.known:
         return now
     groups = published.kept.record.plan.groups if published.kept else ()

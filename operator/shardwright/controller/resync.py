@@ -69,6 +69,7 @@ class Resync:
                 except ApiError as error:
                     if namespace is None or error.code != FORBIDDEN:
                         raise
+                    # The others are listed: a namespace that was deleted must not stop them all.
                     hidden.append(namespace)
                     log.warning(
                         "namespace %s is not watched: %s",
@@ -83,6 +84,8 @@ class Resync:
     async def _list(self, namespace: str | None) -> int:
         """List the models of a namespace, or all, and return how many are being deleted."""
         known, found, ending = (
+            # Known before the LIST: a model that comes while it is read is in none of its pages,
+            # and not gone.
             {key for key in self._view.resources if namespace in {None, key[0]}},
             set(),
             0,
@@ -120,26 +123,31 @@ class Resync:
             _, wanted = self._booked[key]
             if wanted is not None:
                 self._view.reserve(key, wanted)
+        # GPUs that are kept for models that are gone, or hold nothing any more, are given back
+        # last, so that nobody plans on them in between.
         for owner in self._view.ledger.owners() - {base_key(key) for key in keys}:
             self._view.freed |= self._view.ledger.forget(owner)
 
     def _precedence(self, key: Key) -> tuple[bool, str, Key]:
         item = self._view.resources[key]
         runs = bool(self._view.store.members_of(base_key(key)))
+        # Plans whose pods run hold their GPUs in any case, so they are booked first (ADR 7).
         return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
 
     async def _bookings(
         self, models: Mapping[Key, KubernetesObject]
     ) -> dict[Key, Booking]:
-        """Return what the plan of record of each model keeps, as far as it is believed."""
+        """Return the GPUs that the plan of record of each model keeps, as far as it is believed."""
         gate, known = asyncio.Semaphore(AT_ONCE), self._booked
 
         async def read(key: Key, item: KubernetesObject) -> Booking:
             form = self._reading.record_form(item)
             if form is not None and key in known and known[key][0] == form:
                 return known[key]
+            # Bounded: after a start thousands of records are read while the first looks wait.
             async with gate:
                 record, form = await self._reading.kept_record(item)
+            # None, not empty: nothing is known, so its bookings stay as they are.
             if record is None or not record.plan.deployable:
                 return form, None
             return form, tuple(

@@ -6,9 +6,9 @@ would wait for a step of every other look. So those steps are taken one after an
 ready tasks between them, and none while a look at a broken group is under way.
 
 It refuses nothing and starves nobody: those that pause have as long to themselves afterwards as
-they have paused, so somebody whose groups always break can take half of the time of the others and
-no more. Not covered by it: reading, publishing, and work on many groups, which runs on threads. How
-urgent a look is does not change while it lasts.
+they have paused, so a user with groups that always break can take half of the time of the others
+and no more. Not covered by it: reading, publishing, and work on many groups, which runs on threads.
+How urgent a look is does not change while it lasts.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ control plane, too (``python -m benchmarks.neighbours``).
 
 
 class RightOfWay:
-    """Who may take a step; one for all looks of an event loop."""
+    """Decides which look may take a step; one for all looks of an event loop."""
 
     def __init__(
         self,
@@ -39,6 +39,8 @@ class RightOfWay:
         self._urgent = 0
         self._clear = asyncio.Event()
         self._clear.set()
+        # One at a time: asyncio serves whoever is ready in turn, so a dozen looks would take a
+        # dozen steps in a row.
         self._one = asyncio.Lock()
         self._theirs_until = float("-inf")
 
@@ -54,6 +56,7 @@ class RightOfWay:
     @contextmanager
     def letting_on(self, priority: Priority) -> Iterator[None]:
         """Let the others on in this block of a look, which waits for something other than them."""
+        # While it waits for the planner, which takes seconds, the others would pause for nothing.
         self._count(priority, -1)
         try:
             yield

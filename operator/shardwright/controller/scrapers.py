@@ -1,5 +1,5 @@
-"""Who may scrape: asked of the API server, remembered for a while, and never so often that asking
-becomes an attack.
+"""Judges scrapers: the API server is asked, its answer is remembered for a while, and no flood of
+questions becomes an attack on it.
 """
 
 import asyncio
@@ -99,7 +99,9 @@ class Scrapers:
         self._known, self._strangers = _Desk("scrapers"), _Desk("strangers")
 
     async def __call__(self, authorization: str, address: str) -> HTTPStatus | None:
-        """Return why who sends this header from this address is refused, None if he is not."""
+        """Return why a client that sends this header from this address is refused, None if it is
+        not.
+        """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -107,6 +109,7 @@ class Scrapers:
         # The hash alone is kept: a dump of this process's memory is to hold no token that is worth
         # anything.
         mark = sha256(token.encode()).digest()
+        # A token that was admitted once keeps its own thread when its answer is asked for anew.
         desk = self._known if mark in self._known.found else self._strangers
         verdict, until = desk.found.get(mark, (TokenVerdict.UNKNOWN, 0.0))
         if self._clock() < until:
@@ -131,12 +134,14 @@ class Scrapers:
         return await asyncio.shield(question)
 
     def _remembered(self, mark: bytes, verdict: TokenVerdict) -> TokenVerdict:
+        # A verdict may change, and then it must not stand in both.
         for desk in (self._known, self._strangers):
             desk.found.pop(mark, None)
         found = (
             self._known if verdict is TokenVerdict.ADMITTED else self._strangers
         ).found
         found[mark] = (verdict, self._clock() + REMEMBERED_SECONDS)
+        # Each desk by itself: a flood of new tokens pushes no scraper out.
         while len(found) > REMEMBERED_MAX:
             found.popitem(last=False)
         return verdict

@@ -1,6 +1,6 @@
 """The HTTP servers of the process: probes on one port, metrics and plans on another.
 
-What they answer is made elsewhere; here is only that they begin and end together.
+Their answers are made elsewhere. This module begins and ends them together.
 """
 
 import asyncio
@@ -37,6 +37,7 @@ class Servers:
         if self.plans:
             # A page that is made now may wait for this loop.
             await asyncio.to_thread(self.plans.stop)
+        # Last: scrapers and plans answer on its loop.
         self.scrapes.stop()
 
 

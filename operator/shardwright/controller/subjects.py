@@ -24,8 +24,8 @@ Resolution = Subject | tuple[Problem, ...]
 
 
 class Subjects:
-    """Outcomes by resource, each for one form of it; those of the largest models are forgotten
-    where there are too many.
+    """Outcomes by resource, each for one form of it; those of the largest models are forgotten if
+    there are too many.
     """
 
     def __init__(self, weights_max: int = WEIGHTS_MAX) -> None:
@@ -49,6 +49,7 @@ class Subjects:
 
     def keep(self, key: Key, form: tuple[Any, ...], outcome: Resolution) -> None:
         """Keep the resolution of a form of a resource instead of that of another one."""
+        # The former outcome first, so that its model is not counted twice.
         self.forget(key)
         self._known[key] = form, outcome
         self._count(outcome, 1)
@@ -74,6 +75,7 @@ class Subjects:
             self._users[id(model)] += users
             if not self._users[id(model)]:
                 del self._users[id(model)]
+            # A model that several resources share is counted once, as it is in memory once.
             if not before or before + users == 0:
                 self._weights += users * len(model.weights)
 

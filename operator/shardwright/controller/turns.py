@@ -1,7 +1,7 @@
-"""Turns at something that one at a time may have: the most urgent first, then whoever has had it
-least lately, by namespace.
+"""Turns at something that one at a time may have: the most urgent first, then the namespace that
+has had it least lately.
 
-It ends no turn: who has one gives it back.
+It ends no turn: its holder gives it back.
 """
 
 import asyncio
@@ -45,8 +45,8 @@ class _Waiting:
 class Turns:
     """A lock of which each namespace has its turn the sooner, the less time it has had it lately.
 
-    One that asks a thousand times, or has long turns, holds another up that asks now and then by
-    the turn that it has. ``on_turn`` is told for how many seconds whoever has got it has waited.
+    A namespace that asks a thousand times, or has long turns, holds up one that asks now and then
+    by a single turn. ``on_turn`` is told for how many seconds each turn was waited for.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Turns:
         ``first``: before all else of its namespace that is as urgent.
         """
         namespace = key[0]
+        # Nobody waits while the turn is free: give_back hands it on at once.
         if self._holder is None:
             self._count()
             self._holder = namespace
@@ -103,6 +104,7 @@ class Turns:
 
     def give_back(self) -> None:
         """End a turn: the next one begins."""
+        # Before the next is chosen, so that this turn counts for whoever had it.
         self._count()
         self._holder = None
         while (following := self._next()) is not None:
@@ -116,7 +118,7 @@ class Turns:
                 return
 
     def _count(self) -> None:
-        """Count the time that has passed for whoever had it, and the time before for less."""
+        """Count the time that has passed for the holder, and the time before for less."""
         now = self._clock()
         seconds, self._counted_at = now - self._counted_at, now
         less = exp(-seconds / LATELY_SECONDS)
@@ -136,6 +138,8 @@ class Turns:
         return min(
             heads,
             key=lambda head: (
+                # Urgency before fairness: a group that has lost its node goes before all first
+                # plans.
                 head[1].priority,
                 self._had.get(head[0], 0.0),
                 head[1].number,

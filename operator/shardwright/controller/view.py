@@ -49,7 +49,7 @@ class Interests:
 
     @property
     def follows_others(self) -> bool:
-        """Return whether it goes on by what others do."""
+        """Return whether its next step depends on other models."""
         return self.waits_for_capacity or self.waits_for_turn or self.barred
 
 
@@ -87,7 +87,7 @@ class View:
     pools: tuple[AutoscaledPool, ...] = ()
     to_come: dict[str, NodeFacts] = field(default_factory=dict)
     _of_pools: tuple[int, dict[str, dict[str, NodeFacts]]] = (-1, {})
-    # Dicts as ordered sets: who has waited longest comes first.
+    # Dicts as ordered sets: the one that has waited longest comes first.
     _waiting: dict[Key, None] = field(default_factory=dict)
     _turns: dict[Key, None] = field(default_factory=dict)
     _barred: dict[Key, None] = field(default_factory=dict)
@@ -107,6 +107,7 @@ class View:
         """Return the turnout of each pool that an autoscaler adds nodes to."""
         if not self.pools:
             return ()
+        # Worked out anew only when a node has changed: it walks through all nodes.
         if self._of_pools[0] != self.store.node_version:
             nodes = [
                 node
@@ -194,6 +195,8 @@ class View:
         return (
             self.store.version_of(base_key(key)),
             self.nodes(nodes),
+            # The GPUs that others leave on its nodes, as a plan that lacks its GPUs has to be made
+            # anew.
             self.free(key, nodes),
             self.synced,
             self.unread,
@@ -222,6 +225,7 @@ class View:
         self._moving[key[0]] += now.moving - before.moving
         if not self._moving[key[0]]:
             del self._moving[key[0]]
+        # Counted here, as a turn comes back by a look at another model than the one that waits.
         self.turns_came += max(0, before.moving - now.moving)
 
     def keep(self, key: Key, kept: Kept | None, most: int | None = None) -> bool:
@@ -271,6 +275,7 @@ class View:
         return tuple(
             (need, missing)
             for other, (need, count) in planned
+            # Pods that are there are in the quota's own count.
             if (missing := count - self._there(other)) > 0
         )
 
@@ -319,6 +324,7 @@ class View:
         before = self.line.pop(key, None)
         if waiting is not None:
             self.line[key] = waiting
+        # Nodes that are claimed no longer are like GPUs that come free: those behind it are woken.
         self.freed |= (before.claim.keys() if before else set()) - (
             waiting.claim.keys() if waiting else set()
         )
@@ -384,6 +390,7 @@ class View:
         ]
         admitted: dict[str, bool] = {}
         for key in self._waiting:
+            # Once for all models of the same terms: a thousand of them often have the same.
             if (terms := self._terms(key)) is not None and repr(terms) not in admitted:
                 admission = NodeFilter(terms)
                 admitted[repr(terms)] = any(
@@ -393,6 +400,7 @@ class View:
             (
                 key
                 for key in self._waiting
+                # One of which nothing is known yet may use any node.
                 if admitted.get(repr(self._terms(key)), True)
             ),
             key=self.place_in_line,
@@ -443,7 +451,7 @@ def base_key(key: Key) -> OwnerKey:
 
 
 def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
-    """Have a model stand in a list, behind all others where it did not before, or not."""
+    """Put a model into a list, behind all others if it is new there, or take it out."""
     if listed:
         names.setdefault(key)
     else:
@@ -453,6 +461,7 @@ def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
 def user_written(content: KubernetesObject) -> tuple[Any, ...]:
     """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
     metadata = content["metadata"]
+    # Without the status and managedFields, which change with each of our own writes.
     return (
         metadata["uid"],
         metadata["generation"],

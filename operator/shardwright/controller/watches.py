@@ -87,7 +87,7 @@ class Watches(threading.Thread):
         """``client`` asks for the served kinds; ``pauses`` are those between the attempts of a row,
         in seconds.
 
-        ``namespaces`` are those that are watched, each by itself; all at once where none is named.
+        ``namespaces`` are those that are watched, each by itself; all at once if none is named.
         """
         super().__init__(name="watches", daemon=True)
         self._client = client
@@ -109,6 +109,8 @@ class Watches(threading.Thread):
         pauses = iter(self._pauses)
         while not self._stopping.is_set():
             began = monotonic()
+            # The API server is asked for the kind first: kopf looks for served kinds once, and
+            # would wait for ever.
             why = self._watch()
             if self._stopping.is_set():
                 return
@@ -152,6 +154,8 @@ class Watches(threading.Thread):
             settings=watch_settings(),
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,
+            # No peering: leadership is by our Lease, and kopf's peering would pause the watch of a
+            # standby.
             standalone=True,
             stop_flag=end,
         )
@@ -160,6 +164,8 @@ class Watches(threading.Thread):
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(partial(self._login, Logins()))
         group, _, version = SHARDED_MODELS.api_version.rpartition("/")
+        # An event handler only: one for deletion, a timer or a daemon would have kopf add a
+        # finalizer (ADR 1).
         kopf.on.event(
             group,
             version,
@@ -175,6 +181,7 @@ class Watches(threading.Thread):
     async def _login(
         self, logins: Logins, **_kwargs: Any
     ) -> kopf.AiohttpSession | None:
+        # Read each time: the token of a service account is renewed within the hour.
         credentials = self._access.credentials()
         scheme, _, token = (credentials.authorization or "").partition(" ")
         info = kopf.ConnectionInfo(

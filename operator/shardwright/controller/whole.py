@@ -1,5 +1,5 @@
-"""Whole ShardedModels, read one at a time: where there is an inline config, caches keep all but
-that (``cluster.kept_model``).
+"""Whole ShardedModels, read one at a time: if there is an inline config, caches keep all but that
+(``cluster.kept_model``).
 
 Nothing is kept of them: the caches hold the parts that are looked at often.
 """
@@ -48,6 +48,7 @@ async def as_it_is(live: KubernetesObject) -> str:
     Raises:
         InputError: its inline config is too large, or nested too deeply.
     """
+    # Walking through 1.2 MB of empty objects takes 0.09 s of CPU (ADR 11).
     if has_free_form(live.get("spec")):
         return await asyncio.to_thread(_text, live)
     return _text(live)
@@ -56,6 +57,8 @@ async def as_it_is(live: KubernetesObject) -> str:
 def _text(live: KubernetesObject) -> str:
     if problems := free_form_problems(live.get("spec")):
         raise InputError(problems)
+    # Without the status and the other metadata: the same request is the same text, and so one
+    # question.
     asked = {field: live[field] for field in ASKED if field in live}
     return json.dumps(
         {**asked, "metadata": {field: live["metadata"][field] for field in NAMED}}
@@ -90,6 +93,7 @@ class WholeModels:
             found = await self._client.until(monotonic() + READ_SECONDS).get(
                 SHARDED_MODELS, *key
             )
+            # The answer would be kept under the form that was asked for.
             if found is None or _form(found) != _form(live):
                 raise ChangedError
             return await as_it_is(found)

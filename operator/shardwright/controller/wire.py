@@ -74,6 +74,7 @@ def write_message(target: IO[bytes], body: bytes) -> None:
     """Send a message."""
     target.write(LENGTH.pack(len(body)))
     target.write(body)
+    # Both ends wait in strict turn, so a question in a buffer would wait for its own answer.
     target.flush()
 
 
@@ -91,6 +92,7 @@ class SharedValues:
 
     def dumps(self, message: object) -> bytes:
         """Return a message for the other end's :meth:`loads`."""
+        # Before this message is pickled: it must not forget values that it refers to.
         forgotten = tuple(self._superfluous())
         new: list[tuple[bytes, bytes]] = []
         body = self._pickled(message, new, root=None)
@@ -107,6 +109,8 @@ class SharedValues:
             value = _Unpickler(content, self._value).load()
             self._keep(
                 name,
+                # Interned, so that equal models of many resources are one object, and are compared
+                # by identity.
                 interned(value) if isinstance(value, ModelSpec) else value,
                 len(content),
             )
@@ -129,6 +133,7 @@ class SharedValues:
         if known is not None:
             self._values.move_to_end(known)
             return known
+        # Its parts first: a model within a subject crosses once for all subjects.
         content = self._pickled(value, new, root=value)
         name = sha256(content).digest()
         if name in self._values:
@@ -157,6 +162,7 @@ class SharedValues:
     def _superfluous(self) -> list[bytes]:
         """Forget the values that are beyond the room, and return their names."""
         names = []
+        # One end decides: two that forgot by themselves could disagree on the meaning of a name.
         while self._decides and self._size > self._room_bytes and len(self._values) > 1:
             names.append(next(iter(self._values)))
             self._forget(names[-1])
@@ -191,6 +197,7 @@ def _taken_apart(node: Node) -> tuple[Callable[..., Node], tuple[Any, ...]]:
 
 
 def _copied(proxy: Mapping[Any, Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    # A mappingproxy cannot be pickled; the worker only reads it.
     return dict, (dict(proxy),)
 
 

@@ -1,5 +1,5 @@
-"""One process beside the operator in which everything is worked out whose cost users decide: it may
-be killed at any time.
+"""One process beside the operator that works out everything at a cost that users decide. It may be
+killed at any time.
 
 It has one question at a time. One that spends its CPU time or the worker's memory, or with which
 the process ends twice, has no answer, and nobody else notices more than a short wait: the next
@@ -55,8 +55,8 @@ class WorkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memo(Generic[Memoized]):
-    """Where the outcome of a question is kept, also if nobody waits for it any more, and found by
-    who asks it again.
+    """The place that keeps the outcome of a question, also if nobody waits for it any more. The
+    same question finds it there when it is asked again.
     """
 
     recall: Callable[[], Memoized | None] = lambda: None
@@ -64,7 +64,7 @@ class Memo(Generic[Memoized]):
 
 
 class Answerer(Protocol):
-    """Who answers questions."""
+    """Answers questions."""
 
     async def ask(
         self,
@@ -99,6 +99,7 @@ class Worker:
     def start(self) -> None:
         """Start the process, without waiting for it."""
         if self._process is None and not self._stopped:
+            # Not waited for: starting takes 0.4 s of CPU, in which the caches fill.
             self._process = _Process(self.budget)
 
     def stop(self) -> None:
@@ -128,7 +129,7 @@ class Worker:
         task = asyncio.create_task(self._finish(work, memo))
         self._under_way.add(task)
         task.add_done_callback(self._finished)
-        # Who asks may give up; the turn lasts until the process is free.
+        # A caller may give up; the turn lasts until the process is free.
         return await asyncio.shield(task)
 
     def _finished(self, task: "asyncio.Task[Any]") -> None:
@@ -151,6 +152,8 @@ class Worker:
 
     async def _outcome(self, work: Work[Answer]) -> Answer | Failed:
         fault = QuestionFault.CRASH
+        # A second process: the first may have been full of other people's models, or killed from
+        # outside (ADR 11).
         for _ in range(TRIES):
             process = await self._ready()
             outcome = await self._asked_of(process, work)
@@ -165,11 +168,13 @@ class Worker:
     async def _asked_of(
         self, process: "_Process", work: Work[Answer]
     ) -> Answer | QuestionFault:
-        """Return the answer of a process, which is replaced where it has ended or may have
-        forgotten its values.
+        """Return the answer of a process. It is replaced if it has ended or may have forgotten its
+        values.
         """
         alarm = asyncio.get_running_loop().call_later(
-            STARVED * self.budget.cpu_seconds, process.kill
+            # By the clock as well: a process that gets no CPU, or hangs, spends none of its budget.
+            STARVED * self.budget.cpu_seconds,
+            process.kill,
         )
         try:
             reply = await asyncio.to_thread(process.exchange, work)
@@ -177,6 +182,8 @@ class Worker:
             await self._replace(process, error.fault)
             return error.fault
         except Exception:
+            # A message may have gone halfway, and the two ends would not agree on their values any
+            # more.
             await self._replace(process, QuestionFault.CRASH)
             raise
         finally:
@@ -184,6 +191,8 @@ class Worker:
         self._metrics.count_work(type(work).__name__, reply.cpu_seconds)
         if reply.error:
             raise WorkError(reply.error, reply.raised)
+        # Memory that Python has freed is often not given back, so the next question would fail as
+        # well.
         if reply.fault is QuestionFault.MEMORY:
             await self._replace(process, reply.fault)
         answer: Answer = reply.answer
@@ -212,6 +221,8 @@ class Worker:
                 ready = await asyncio.to_thread(process.wait_ready)
             finally:
                 alarm.cancel()
+            # It has said that it is ready: the import of the planner is not counted against a
+            # question.
             if ready:
                 return process
             log.error(
@@ -288,6 +299,8 @@ class _Process:
         except BrokenPipeError:
             data = None
         if data is None:
+            # The default action of the timer's signal: no handler could run within a regular
+            # expression.
             spent = self._process.wait() == -signal.SIGPROF
             raise EndedError(QuestionFault.CPU if spent else QuestionFault.CRASH)
         reply: Reply = self._shared.loads(data)

@@ -30,8 +30,9 @@ FAULT_MAX_LENGTH: Final = 4000
 def main() -> None:
     """Answer until there is nobody to ask."""
     cpu_seconds, memory_bytes = float(sys.argv[1]), int(sys.argv[2])
+    # Copies of the pipes: standard output becomes standard error below.
     source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # What a library prints must not get into the answers.
+    # Prints of a library must not get into the answers.
     os.dup2(2, 1)
     faulthandler.enable()
     keep_answering()
@@ -46,12 +47,14 @@ def main() -> None:
         # counts no time that others had.
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         reply = _reply(shared, question)
+        # Off while it waits and writes: only the question is to be measured.
         signal.setitimer(signal.ITIMER_PROF, 0)
         write_message(target, reply)
 
 
 def _reply(shared: SharedValues, question: bytes) -> bytes:
     began = process_time()
+    # Within the budget: a question may be large, and unpacking it takes CPU and memory.
     work: Work[Any] = shared.loads(question)
     try:
         answer = work.answer()

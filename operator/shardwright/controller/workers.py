@@ -73,6 +73,7 @@ class Workers:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        # A group: a worker that ends by a fault of ours ends them all, and so the process.
         async with asyncio.TaskGroup() as group:
             for _ in range(self._queue.workers):
                 group.create_task(self._work())
@@ -110,6 +111,7 @@ class Workers:
                 again = await self._look(key, priority)
         except NotAllTakenError as error:
             return self._not_all_taken(key, error)
+        # The API server's own word: it is tried again after the pause that it asks for.
         except ApiError as error:
             return self._unanswered(key, error)
         except Exception as fault:
@@ -126,6 +128,7 @@ class Workers:
             if pause >= TOLD_FROM_SECONDS:
                 await self._tell_of(key, fault)
             return "error"
+        # A look that went well ends the row of failures.
         self._queue.forget(key)
         if again is not None:
             self._queue.add_after(key, again)

@@ -3,8 +3,8 @@
 A candidate goes through ``estimator``: first ``memory`` (weights, K/V, activations and overheads of
 the fullest rank of every stage, each in bytes), then ``work`` (FLOP and bytes that one step moves,
 counted from the model's tensors), ``roofline`` (the seconds of one step on this GPU) and
-``communication`` (the seconds on the links that are really used), then ``serving`` (what users see
-under continuous batching, TTFT and TPOT in seconds).
+``communication`` (the seconds on the links that are really used), then ``serving`` (the times of
+users under continuous batching, TTFT and TPOT in seconds).
 
 Constants that data sheets do not state are one small set of ``coefficients``, fitted on published
 measurements by ``make fit``; every figure says whether it was measured, modelled or assumed.

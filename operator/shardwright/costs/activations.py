@@ -88,6 +88,8 @@ def activation_bytes(
     sampling = (
         logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * hidden
     )
+    # The larger of the two on the last stage: sampling begins when the forward pass has given its
+    # buffers back.
     return math.ceil(kept + (max(forward, sampling) if last else forward))
 
 
@@ -101,6 +103,7 @@ def _wide_values(layer: Layer, layout: Layout) -> float:
     """Return the values per token of a layer's widest intermediate result on one rank, routed
     experts apart.
     """
+    # One at a time: a layer gives the buffers of its attention back before its feed-forward block.
     return max(_attention_values(layer), _feed_forward_values(layer)) / layout.tensor
 
 
@@ -148,8 +151,8 @@ def _gathered_values(model: ModelSpec, layout: Layout) -> float:
     """Return the values per token that attention-data ranks gather: every token of all of them, and
     its sum to give back.
 
-    Source: vLLM 0.32, ``allgather_reducescatter``: what it gathers is of the size of all ranks'
-    batches.
+    Source: vLLM 0.32, ``allgather_reducescatter``: the gathered tensor is of the size of
+    all ranks' batches.
     """
     return (
         GATHERED_COPIES * layout.attention_data * model.hidden_size
@@ -161,6 +164,7 @@ def _gathered_values(model: ModelSpec, layout: Layout) -> float:
 def _workspace(model: ModelSpec, block: object, layout: Layout) -> float:
     if not isinstance(block, ExpertFeedForward):
         return 0.0
+    # Whole experts are cut over no ranks at all; sliced ones over all of them.
     ways = max(1, layout.tensor * layout.attention_data // layout.expert)
     columns = block.expert_intermediate / ways
     wide = max((block.matrices - 1) * columns, model.hidden_size) + max(

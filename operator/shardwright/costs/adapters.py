@@ -83,4 +83,5 @@ def _factor_elements(
     if weight.part is PipelineRole.LAYER:
         # One input: a norm or a bias, which no adapter changes.
         return copies * (outputs + inputs) if weight.inputs > 1 else 0
+    # Never cut: every rank keeps the whole factors of embedding and head.
     return weight.outputs + weight.inputs if weight.part in _ENDS else 0

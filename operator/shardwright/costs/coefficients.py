@@ -46,14 +46,14 @@ class Coefficients:
 
     The first twelve are fitted, source: benchmarks/fit.py. ``compute_efficiency`` is the share of a
     large matrix product's rate, ``kv_efficiency`` of the memory bandwidth while attention reads
-    K/V. ``product_seconds`` is what starting a product and what surrounds it takes, per matrix and
-    step, ``expert_layer_seconds`` what choosing experts adds per layer and step, ``step_seconds``
-    is per step, ``sequence_seconds`` per running request and step. To the first token add
-    ``answer_steps`` (decode steps until the answer is on its way), ``request_seconds`` per request,
-    ``admission_seconds`` per other running request and ``bunching``, the share of their prompts
-    that a prompt waits for: requests of like lengths end together. ``widening`` is how many times
-    longer a product takes where the GPU has no unit for the stored format, ``thin_columns`` the
-    width of an expert's slice that takes twice its time.
+    K/V. ``product_seconds`` is the time to start a product, with the kernels around it, per matrix
+    and step, ``expert_layer_seconds`` the time to choose experts, per layer and step,
+    ``step_seconds`` is per step, ``sequence_seconds`` per running request and step. To the first
+    token add ``answer_steps`` (decode steps until the answer is on its way), ``request_seconds``
+    per request, ``admission_seconds`` per other running request and ``bunching``, the share of
+    their prompts that a prompt waits for: requests of like lengths end together. ``widening`` is
+    how many times longer a product takes if the GPU has no unit for the stored format,
+    ``thin_columns`` the width of an expert's slice that takes twice its time.
     """
 
     compute_efficiency: float
@@ -128,7 +128,7 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
 
 
 def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> Band:
-    """Return the band of a kind of measurement; of a model where there is none.
+    """Return the band of a kind of measurement, or of a model if there is none.
 
     Formula: the row of the engine and the arrival where there is one with ``ENOUGH_ROWS`` of every
         format, else 1 -/+ ``BAND_MODELLED``; both ends squared where a fact is unknown.
@@ -159,6 +159,7 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
     return (
         Band(low=low, high=high, basis=basis)
         if known
+        # Squared, as a factor that may be off twice over; the middle stays where it is.
         else Band(low=low * low, high=high * high, basis=basis)
     )
 

@@ -81,7 +81,7 @@ class Fabric:
 
 
 def tensor_fabric(candidate: Candidate) -> Fabric:
-    """Return the links of a candidate's tensor groups, from where its ranks are placed.
+    """Return the links of a candidate's tensor groups, from the places of its ranks.
 
     Formula: none: :func:`group_fabric` of the tensor degree.
     Unit: ranks; links in bytes/s and seconds.
@@ -110,6 +110,7 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
     """
     pool = candidate.pool
     placement = candidate.placement
+    # No partner, no link: its collectives take no time at all.
     if ranks == 1:
         return Fabric()
     in_node = (
@@ -134,6 +135,7 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
     return Fabric(
         inner_ranks=placement.gpus_per_node,
         inner=in_node or pool.gpu.host,
+        # Whole nodes: groups over several nodes fill each of them.
         outer_ranks=ranks // placement.gpus_per_node,
         outer=pool.network,
         shared_host=in_node is None,
@@ -163,7 +165,10 @@ def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:
     if fabric.ranks == 1:
         return 0.0
     return _inner_seconds(size_bytes, fabric) + _outer_seconds(
-        size_bytes / fabric.inner_ranks, fabric
+        # Only a rank's share crosses the network: the ranks of a node have summed and divided it
+        # before.
+        size_bytes / fabric.inner_ranks,
+        fabric,
     )
 
 
@@ -239,11 +244,13 @@ def _inner_seconds(size_bytes: float, fabric: Fabric) -> float:
         return CUSTOM_KERNEL_SECONDS + min(one_shot, two_shot)
     ring = 2 * (ranks - 1) * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
     tree = 2 * math.ceil(math.log2(ranks)) * link.latency_seconds + 2 * wire
+    # NCCL chooses by size: a ring moves fewer bytes, a tree takes fewer steps.
     return NCCL_SECONDS + min(ring, tree)
 
 
 def _reached(fabric: Fabric) -> float:
     """Return the share of the inner link's bandwidth that a collective of all its ranks reaches."""
+    # A switch gives each rank its full link; on PCIe all ranks share one root complex.
     if not fabric.shared_host:
         return SCALE_UP_EFFICIENCY
     return HOST_EFFICIENCY / math.pow(max(1.0, fabric.inner_ranks / 2), HOST_CONTENTION)

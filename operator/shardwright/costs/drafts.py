@@ -103,6 +103,8 @@ def draft_activation_bytes(
     drafter = traits.options.drafter
     if drafter is None:
         return 0
+    # Beside its own peak: the drafter reads the states of the pass before it, so they cannot be
+    # given back yet.
     kept = limits.batched_tokens * ELEMENT_BYTES[model.dtype] * model.hidden_size
     return kept + activation_bytes(
         drafter.model,
@@ -171,14 +173,15 @@ def _passing(drafter: Drafter) -> ModelSpec:
     if drafter.method is not DraftMethod.MTP:
         return model
     first = (weight for weight in model.weights if weight.layer == 0)
+    # One layer a pass, however many there are, and then the borrowed head (ADR 35).
     return replace(model, layers=model.layers[:1], weights=(*first, *drafter.borrowed))
 
 
 def with_drafting(
     step: StepTime, passes: DraftPasses, batch: Batch, fitted: Coefficients
 ) -> StepTime:
-    """Return the time of a step with the drafting after it: the first pass has what the step had,
-    the others a token each.
+    """Return the time of a step with the drafting after it: the first pass has the tokens of the
+    step, the others one each.
 
     As many tokens are drafted as the step verifies beside the newest one.
 
@@ -198,6 +201,7 @@ def with_drafting(
     >>> round(1000 * step.total_seconds, 2), round(1000 * drafting.total_seconds, 2)
     (11.21, 33.54)
     """
+    # Prompts that end in this step are sampled as well, and drafted for from then on.
     prompts = max(0.0, batch.sampled - batch.sequences * batch.verified)
     requests = batch.sequences + prompts
     first = replace(
@@ -206,7 +210,7 @@ def with_drafting(
     other = replace(
         batch, sequences=requests, verified=1.0, prompt_tokens=0.0, sampled=requests
     )
-    # What a step verifies is the drafts and the newest token; it is a float as all of a batch is.
+    # A step verifies the drafts and the newest token. The number is a float as all of a batch is.
     drafted = round(batch.verified) - 1
     times = [
         step,

@@ -34,6 +34,7 @@ class StageMemory:
     @property
     def tight(self) -> bool:
         """Return whether one longest request fits by less than the band."""
+        # Not below zero: that does not start at all, which is a violation and no warning.
         return 0 <= self.kv_cache_bytes - self.request_bytes < self.band_bytes
 
 

@@ -122,6 +122,8 @@ class Estimator:
         other._kinds, other._replicas = self._kinds, self._replicas
         other._estimates = {}
         # How many requests are in flight is part of the key of memory, so it may differ.
+        # A rate is priced at dozens of numbers in flight; all else of the load changes memory, and
+        # so is not shared.
         alike = replace(workload, concurrency=self._workload.concurrency)
         same = alike == self._workload
         other._memory = self._memory if same else {}
@@ -177,6 +179,8 @@ class Estimator:
         load = Load(
             workload=self._workload,
             offered=offered,
+            # At least one: a layout without room for any is judged by its memory, and still needs a
+            # time for the picture of all.
             running=max(1.0, min(offered, memory.limits.sequences, self._room(memory))),
             chunk_tokens=memory.limits.batched_tokens,
             ranks=groups / busy,
@@ -292,6 +296,7 @@ class Estimator:
         """Return the different works of the stages and how many stages do each, the first stage's
         first.
         """
+        # Stages of a pipeline are mostly alike; each kind is worked out once.
         alike: dict[object, list[StageHold]] = {}
         for hold in holds:
             alike.setdefault(
@@ -378,6 +383,7 @@ def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
     """
     layout = candidate.layout
     even = len({kind.floor.layers for kind in replica.kinds}) == 1
+    # No published row has drafts or a cache that hits, so such a prediction is a model (ADR 35).
     plain = workload.draft_tokens == 0 and workload.prefix_cache_hit_rate == 0
     plain = plain and workload.kv_offload is None
     one_node = (
@@ -414,6 +420,7 @@ def _hardware(candidate: Candidate) -> tuple[object, ...]:
     """
     pool = candidate.pool
     placement = candidate.placement
+    # Pools that differ by their network alone share the prices of all layouts inside a node.
     network = pool.network if placement.nodes_per_replica > 1 else None
     links = (
         placement.tensor_link,

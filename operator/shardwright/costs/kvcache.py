@@ -77,6 +77,7 @@ class KvCache:
     def blocks(self, kv_bytes: int) -> int:
         """Return the blocks that requests can use of so many bytes (one block is held back)."""
         return (
+            # Rounded down: a part of a block holds no token.
             max(0, kv_bytes // self.bytes_per_block - NULL_BLOCKS)
             if self.bytes_per_block
             else 0
@@ -84,6 +85,8 @@ class KvCache:
 
     def requests(self, kv_bytes: int, request_tokens: int) -> float:
         """Return the number of requests of one length that fit at once."""
+        # By blocks, not by bytes: a request leaves its last block partly empty, and others cannot
+        # use the rest.
         return self.blocks(kv_bytes) / max(1, self.blocks_for_request(request_tokens))
 
     def tokens(self, kv_bytes: int, request_tokens: int) -> int:
@@ -150,6 +153,7 @@ def kv_cache(
         block_tokens=traits.memory.kv_block_tokens,
     )
     whole = model
+    # Only the ranks that sample draft, which are those of the last stage.
     if traits.options.drafter is not None and end == len(model.layers):
         whole = _beside(model, traits.options.drafter.model)
         end = len(whole.layers)
@@ -202,6 +206,7 @@ def _pages(model: ModelSpec, tensor: int, form: CacheFormat) -> _Pages:
     ]
     by_tokens = {
         tokens: [entry for entry in kept if entry.block_tokens == tokens]
+        # By length of block: bytes of pages can only be added where they hold as many tokens.
         for tokens in {e.block_tokens for e in kept}
     }
     return _Pages(

@@ -142,6 +142,7 @@ def cache_entries(
     >>> len(entries), entries[0].page_bytes, 2 * (128 + 128) * 16 * 16 // 8
     (80, 16384, 16384)
     """
+    # One length of block for all: every layer gets the longest that any of its kernels wants.
     own = replace(
         form,
         block_tokens=max(
@@ -199,6 +200,7 @@ def cache_groups(
     if not entries:
         return ()
     buckets = _buckets(entries)
+    # All layers keep the same: one block table, no padding.
     if len(buckets) == 1:
         return (_group(entries),)
     if any(entry.kind.transient for entry in entries):
@@ -222,6 +224,8 @@ def _entries(
         case RecurrentAttention():
             state = (
                 attention.state_elements * attention.state_bits
+                # The state has a type of its own (--mamba-ssm-cache-dtype); the convolution has the
+                # model's.
                 + attention.convolution_elements * form.model_bits
             )
             states = _STATES + attention.checkpointed
@@ -239,6 +243,7 @@ def _grouped_entries(
     index: int, attention: GroupedAttention, tensor: int, form: CacheFormat
 ) -> tuple[Entry, ...]:
     kind = Kind(window=attention.window, chunked=attention.chunked)
+    # Rounded up: with more ranks than K/V heads each rank keeps a whole head.
     values = math.ceil(attention.kv_heads / tensor) * (
         attention.head_dim + attention.value_head_dim
     )
@@ -262,6 +267,7 @@ def _latent_entries(
 ) -> tuple[Entry, ...]:
     selected = attention.selected_tokens is not None
     block = form.block_tokens
+    # Not divided by the tensor degree: every rank keeps the whole latent vector.
     vector = (attention.kv_lora_rank + attention.rope_dim) * form.bits // 8
     vector = _SELECTED_FP8 if selected and form.bits < form.model_bits else vector
     own = Entry(layer=index, kind=Kind(), block_tokens=block, page_bytes=vector * block)
@@ -312,7 +318,7 @@ def _compressed_entries(index: int, attention: LatentAttention) -> tuple[Entry, 
 
 
 def _compressor_state(index: int, ratio: int, dim: int) -> Entry:
-    """Return the FP32 keys and gates that a compressor keeps of its window (two windows where they
+    """Return the FP32 keys and gates that a compressor keeps of its window (two windows if they
     overlap).
     """
     overlap = 2 if ratio == _OVERLAPPED else 1
@@ -343,6 +349,8 @@ def _aligned(entries: Sequence[Entry], step: int) -> Sequence[Entry]:
     if not state or not tokens:
         return entries
     per_token = max(entry.page_bytes // entry.block_tokens for entry in tokens)
+    # Rounded up: vLLM lengthens the blocks of attention until a page holds a whole state, as all
+    # pages are equal.
     block = step * max(1, math.ceil(state / (step * per_token)))
     return [
         replace(entry, page_bytes=block * per_token, block_tokens=block)
@@ -378,8 +386,8 @@ def _paged(entries: Sequence[Entry]) -> tuple[KvCacheGroup, ...]:
 
 
 def _with_page(entry: Entry, page: int) -> Entry:
-    """Return an entry with the common page: a longer block where that is a whole number of pages,
-    else padding.
+    """Return an entry with the common page: a longer block if that is a whole number of pages, else
+    padding.
     """
     longer = (
         page // entry.page_bytes

@@ -93,6 +93,8 @@ def limits_to_try(
     needed = _power_of_two(share)
     fewest = _fewest_tokens(workload, traits)
     each = workload.draft_tokens + 1 if traits.options.adapters else 1
+    # More sequences than the engine's default only where the load has them: each takes room for its
+    # logits.
     tokens, sequences = max(tokens, fewest), max(sequences, needed)
     while True:
         yield _as_told(
@@ -106,6 +108,7 @@ def limits_to_try(
         )
         if tokens <= fewest and sequences <= FEWEST_SEQUENCES:
             return
+        # Chunks of prompts shrink first: fewer sequences than the load has make requests wait.
         floor = (
             FEWEST_SEQUENCES
             if sequences <= needed and tokens <= fewest
@@ -152,6 +155,7 @@ def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:
     capability = gpu.compute_capability
     for row in traits.batching.batch_defaults:
         if gpu.memory_bytes >= row.gpu_bytes and (
+            # None: AMD's have no such number, and qualify.
             capability is None or capability >= row.compute_capability
         ):
             return row.tokens, row.sequences

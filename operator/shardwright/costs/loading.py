@@ -1,4 +1,4 @@
-"""How long a node reads weights before it can serve: bytes over the bandwidth of where they lie.
+"""How long a node reads weights before it can serve: bytes over the bandwidth of their storage.
 
 No source measures the storage of a cluster, so every bandwidth is an assumption and its band is
 wide. Compilation, graph capture and the start of processes come on top (``rendering/budgets.py``).
@@ -14,7 +14,7 @@ from shardwright.layouts.layout import Layout
 
 
 class Storage(StrEnum):
-    """Where weights lie."""
+    """The kinds of storage for weights."""
 
     HUB = "Hub"  #: every node downloads the whole model, again for every new pod
     KEPT = "Kept"  #: downloaded from the hub as well, and kept on a claim for the next start
@@ -191,6 +191,7 @@ def loading_time(
     (2000.0, 500.0, 8000.0, 'assumed')
     """
     speed = read_speed(storage, stated_bytes_per_second)
+    # From a hub or an image each node fetches all stages, also those that it does not hold.
     size = bytes_per_node * (nodes if storage in WHOLE else 1)
     seconds = size / speed.bytes_per_second
     return LoadingTime(

@@ -2,8 +2,8 @@
 K/V.
 
 The parts add up to the engine's budget. The limits that the engine is started with are variables:
-the sizes of a batch are halved step by step where the wished ones leave too little K/V, and the
-longest request is shortened where nobody asked for it.
+the sizes of a batch are halved step by step if the wished ones leave too little K/V, and the
+longest request is shortened if nobody asked for it.
 """
 
 import math
@@ -134,6 +134,8 @@ def memory_under(
     share = requests_per_rank(workload, frame.layout)
     tried = []
     for limits in limits_to_try(workload, frame.traits, frame.device.gpu, share):
+        # Layouts and loads share their trials: the same limits are tried for every number in
+        # flight.
         if limits not in seen:
             seen[limits] = memory_at(frame, limits)
         tried.append(seen[limits])
@@ -141,6 +143,8 @@ def memory_under(
             return tried[-1]
     starting = [memory for memory in tried if memory.starts]
     if not starting:
+        # The smallest batches leave the most K/V: where even these do not start, only shorter
+        # requests may.
         return _shortened(
             frame, tried[-1], workload.shortest_model_len or workload.max_model_len
         )
@@ -171,6 +175,8 @@ class Frame:
             if self.traits.options.kv_cache_bytes is None
             else 1.0
         )
+        # As vLLM rounds it. The share is of all memory of the GPU, not of the part that is free at
+        # the start.
         return math.ceil(self.device.usable_bytes * share)
 
 
@@ -208,6 +214,8 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
     return ReplicaMemory(
         stages=stages,
         limits=limits,
+        # The worst stage: the engine gives all ranks as many blocks as the poorest one has room
+        # for.
         kv_tokens=min(kv.tokens(free, limits.model_len) for kv, free in room),
         requests=min(kv.requests(free, frame.mean_tokens) for kv, free in room),
     )
@@ -238,6 +246,7 @@ def _stage(
         draft_bytes=hold.draft_bytes,
         activations_bytes=activations,
         overhead_bytes=overhead,
+        # May be negative: by how much is the gap that a check names.
         kv_cache_bytes=frame.budget_bytes - held - activations - overhead,
         budget_bytes=frame.budget_bytes,
         kv_bytes_per_token=kv.bytes_per_token,
@@ -257,9 +266,10 @@ def _stage(
 
 
 def _pinned(stage: StageMemory, kv_bytes: int) -> StageMemory:
-    """Return the memory of a stage whose K/V is given: just that, or the gap where it may not fit
-    beside the rest.
+    """Return the memory of a stage with a given K/V: just that, or the gap if it may not fit beside
+    the rest.
     """
+    # With the band: the engine does not lower a number that the user states.
     missing = kv_bytes + stage.band_bytes - stage.kv_cache_bytes
     if missing > 0:
         return replace(
@@ -304,6 +314,7 @@ def _longest(
     fitting = shortest
     longest = limits.model_len
     while fitting < longest:
+        # Rounded up, so that two neighbouring lengths do not stand still.
         middle = (fitting + longest + 1) // 2
         tried = memory_at(frame, replace(limits, model_len=middle))
         if fits(tried):

@@ -79,6 +79,7 @@ class Device:
     @property
     def usable_bytes(self) -> int:
         """Return the memory that programs see."""
+        # The label states the memory of the board; programs see less, on NVIDIA's only.
         return self.gpu.memory_bytes - (
             DRIVER_BYTES if self.gpu.vendor == "NVIDIA" else 0
         )
@@ -101,7 +102,7 @@ def overhead_bytes(
 ) -> int:
     """Return libraries, communication buffers and the remains of loading on a rank.
 
-    Graphs of the layers are among them where the engine takes them from its budget.
+    Graphs of the layers are among them if the engine takes them from its budget.
 
     Formula: libraries + communication buffers + bytes of a graph x layers x captured batches +
         ``LOADING_RESIDUE`` x weights.

@@ -104,7 +104,7 @@ class AttentionFloor:
 
     Per token of context: ``kv_seconds`` of reading for one sequence, ``decode_seconds`` and
     ``prefill_seconds`` of computing for one decoding and one prompt token. ``state_seconds`` are of
-    reading what each sequence keeps whatever its context.
+    reading the state of each sequence, which does not grow with its context.
     """
 
     window_tokens: float  # infinite: all of the context
@@ -385,8 +385,8 @@ def _rows(tokens: float, fitted: Coefficients, *, widened: bool) -> float:
 
 
 def _joined(one: float, other: float) -> tuple[float, float]:
-    """Return the time of two things that overlap, divided between them: near the longer one, more
-    where they are alike.
+    """Return the time of two things that overlap, divided between them. It is near the longer one,
+    and more if they are alike.
     """
     # There is nothing to hide behind, and the ratio below would divide by zero.
     if one <= 0 or other <= 0:
@@ -431,7 +431,9 @@ def _experts(
         if links.whole_experts
         else 1.0
     )
+    # The chance that no token of the batch wants an expert: experts that nobody wants are not read.
     missed = math.pow(1 - min(floor.hot_share, 1 - 1e-12), met)
+    # By the busiest rank, since the others wait for it in the collective that follows.
     touched = min(1.0, (1.0 - missed) * factor)
     experts = touched * floor.experts
     rows = (
@@ -467,6 +469,7 @@ def _expert_seconds(
     ``allgather_reducescatter``, vLLM's default of ``--all2all-backend`` (0.32
     ``config/parallel.py``), which is rendered.
     """
+    # Within one attention replica every rank has all tokens already.
     if links.peers == 1 or not floor.expert_layers:
         return 0.0
     return (

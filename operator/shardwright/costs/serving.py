@@ -120,7 +120,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """The speed of one replica: seconds of a request by phase, and where they go
+    """The speed of one replica: seconds of a request by phase and by cause
     (docs/planner-request-worked.md).
     """
 
@@ -357,8 +357,7 @@ def _batch(
         # Of a request that decodes, half of the answer is there in the mean.
         context_tokens=work.input_tokens + work.output_tokens / 2,
         prompt_tokens=prompt_tokens,
-        # What is computed is the end of a prompt: it sees the cached part whole, and half of
-        # itself.
+        # Only the end of a prompt is computed: it sees the cached part whole, and half of itself.
         prompt_context_tokens=work.input_tokens * (1 + work.prefix_cache_hit_rate) / 2,
         sampled=sequences * (1.0 + work.draft_tokens) + prompts,
         prompting=prompting,

@@ -169,7 +169,9 @@ def load_bytes_per_node(
         for first in range(0, ranks, gpus_per_node)
     )
     held = (
-        {rank // layout.tensor % layout.pipeline for rank in node} for node in nodes
+        # Tensor ranks count fastest (engines.md 1): the ranks of a stage lie side by side.
+        {rank // layout.tensor % layout.pipeline for rank in node}
+        for node in nodes
     )
     return max(sum(stages[stage] for stage in on_node) for on_node in held)
 
@@ -298,7 +300,7 @@ def stored_bytes(
     >>> stored_bytes(llama, head, 1, 128256, 8192), 128256 * 8192 * 2
     (2101346304, 2101346304)
     """
-    # A Measure is given it; what is stored follows from the weight alone.
+    # A Measure is given it; the stored bytes follow from the weight alone.
     del model
     return copies * _stored_bytes(_refined(weight, outputs, inputs), outputs, inputs)
 
@@ -311,6 +313,7 @@ def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int, int
     if weight.experts and _is_mxfp4(model, weight):
         outputs, inputs = _padded(weight, outputs, inputs)
     return (
+        # Rounded up: the first ranks get one expert more where they do not divide.
         math.ceil(weight.copies / cut.expert) if weight.experts else weight.copies,
         outputs,
         inputs,
@@ -383,8 +386,8 @@ def _padded(weight: Weight, outputs: int, inputs: int) -> tuple[int, int]:
 
 
 def _refined(weight: Weight, outputs: int, inputs: int) -> WeightFormat:
-    """Return the storage with a finer grid of scales where a slice of an expert is no whole number
-    of blocks.
+    """Return the storage with a finer grid of scales if a slice of an expert is no whole number of
+    blocks.
 
     Source: vLLM 0.32 ``fused_moe/oracle/fp8.py:resolve_fp8_moe_weight_block_shape``.
     """

@@ -1,7 +1,7 @@
-"""What one step moves and computes on a rank of each stage: counted from the model's tensors, free
-of any GPU.
+"""The bytes and FLOP of one step on a rank of each stage: counted from the model's tensors, free of
+any GPU.
 
-Nothing here is a time: ``roofline`` divides by what a GPU does in a second.
+Nothing here is a time: ``roofline`` divides by the rates of a GPU.
 """
 
 import math
@@ -154,6 +154,7 @@ class ModelWork:
             layers=layers[1] - layers[0],
             products=round(_between(self.products, layers)),
             expert_layers=round(_between(self.expert_layers, layers)),
+            # Not rounded: this is the mean of the ranks. The busiest one is a factor of the batch.
             experts=self.experts / expert,
             dense_bytes=held.attention_bytes
             + held.feed_forward_bytes
@@ -176,7 +177,7 @@ class ModelWork:
     def _matmul_flops(
         self, layers: tuple[int, int], ranks: int
     ) -> tuple[tuple[str, float], ...]:
-        """Return the FLOP of a token in what is no expert, by storage."""
+        """Return the FLOP of a token outside of experts, by storage."""
         flops = {
             name: 2 * _between(prefix, layers) / ranks
             for name, prefix in self.split_elements.items()
@@ -187,7 +188,7 @@ class ModelWork:
 
 
 def _head(matrices: Sequence[Weight]) -> list[Weight]:
-    """Return the matrices of the last product: where they are tied it is with the embedding."""
+    """Return the matrices of the last product: the embedding, if they are tied."""
     own = [weight for weight in matrices if weight.part is PipelineRole.HEAD]
     return own or [
         weight for weight in matrices if weight.part is PipelineRole.EMBEDDING

@@ -20,7 +20,7 @@ class Arrival(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvOffload:
     """K/V that is kept in the memory of the node beside that on the GPUs: so many bytes for each
-    pod (None: what there is).
+    pod (None: all there is).
 
     ``beside_bytes`` is the pod's further request because somebody states it (0: the engine's need).
     """
@@ -37,10 +37,10 @@ class Workload:
     If nobody asked for that length, ``shortest_model_len`` is how far it may be lowered before a
     layout is refused.
 
-    ``requests_per_second``, where stated, is the offered rate of all replicas: the number in flight
-    is derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the share of
-    input tokens whose K/V is there already. ``expert_imbalance`` is the work of the busiest expert
-    rank over the mean (None: the cost model's own). With speculative decoding a step verifies
+    ``requests_per_second``, if stated, is the offered rate of all replicas: the number in flight is
+    derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the share of input
+    tokens whose K/V is there already. ``expert_imbalance`` is the work of the busiest expert rank
+    over the mean (None: the cost model's own). With speculative decoding a step verifies
     ``draft_tokens`` drafted tokens, each of which is accepted with the chance ``draft_acceptance``,
     give or take ``draft_acceptance_band``. If ``draft_choices`` are given, each estimate takes the
     number of them that serves most. ``kv_offload`` is the K/V that is kept beside the GPUs (None:
@@ -80,13 +80,12 @@ class Workload:
         return self.tokens_per_step_at(self.draft_acceptance)
 
     def tokens_per_step_at(self, acceptance: float) -> float:
-        """Return the same where drafts are accepted with another chance."""
+        """Return the same with another chance that drafts are accepted."""
         return sum(acceptance**drafted for drafted in range(self.draft_tokens + 1))
 
     @property
     def drafted_band(self) -> tuple[float, float]:
-        """Return the tokens of a step over the mean, where fewer and where more drafts are
-        accepted.
+        """Return the tokens of a step over the mean, if fewer and if more drafts are accepted.
 
         >>> from dataclasses import replace
         >>> load = Workload(

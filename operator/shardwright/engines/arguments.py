@@ -143,10 +143,12 @@ def _parallelism(plan: Plan, *, over_ray: bool) -> tuple[str, ...]:
     if over_ray:  # it tells the engine of other nodes
         return degrees + experts + _pairs({"distributed-executor-backend": "ray"})
     nodes = {
+        # mp: no further ports and packages than the engine's (engines.md 1.2).
         "distributed-executor-backend": "mp",
         "nnodes": plan.nodes_per_replica,
         "master-port": MASTER_PORT,
     }
+    # Ranks that differ in these flags hang and do not fail (engines.md 5).
     return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
 
 
@@ -208,12 +210,16 @@ def serve_environment(plan: Plan, start: Start) -> Mapping[str, str]:
     """
     partition = plan.layout.partition
     return {
+        # The pod's user has a number and no name; vLLM asks for one (engines.md 2).
         "USER": "vllm",
         "VLLM_CACHE_ROOT": f"{start.own_dir}/vllm",
+        # Its own limit is 600 s, too short for very slow weights (engines.md 2).
         "VLLM_ENGINE_READY_TIMEOUT_S": str(start.load_seconds),
+        # This ends a leader whose peer is gone: nothing else of vLLM does (engines.md 5).
         "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(start.execute_seconds),
         **(
             {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))}
+            # Only for stages that vLLM would cut differently; it must be the same on every pod.
             if partition
             else {}
         ),
@@ -243,8 +249,11 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             else None,
             "quantization": serving.quantization,
             "speculative-config": _speculation(serving),
+            # Else torch's own limits hold, 10 minutes of NCCL and 30 of gloo (engines.md 2),
+            # whatever the weights take to load.
             "distributed-timeout-seconds": serving.rendezvous_seconds,
             "cpu-distributed-timeout-seconds": serving.rendezvous_seconds,
+            # vLLM's default is 0: SIGTERM would end all running requests.
             "shutdown-timeout": serving.drain_seconds,
         }
     )

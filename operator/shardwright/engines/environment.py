@@ -13,7 +13,7 @@ from shardwright.errors import Problem
 
 COMMON: Final = frozenset(
     {
-        # what time it is, how many threads
+        # the time zone and the number of threads
         "KMP_AFFINITY",
         "MKL_NUM_THREADS",
         "OMP_NUM_THREADS",

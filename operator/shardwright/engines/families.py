@@ -26,8 +26,8 @@ _TEMPLATE_FORMAT: Final = "chat-template-content-format"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParserFamily:
-    """Models whose name, behind the slash and in lower case, begins with a pattern, and the parsers
-    of their answers.
+    """Models with names that begin with a pattern, behind the slash and in lower case, and the
+    parsers of their answers.
     """
 
     name: str

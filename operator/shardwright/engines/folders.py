@@ -48,5 +48,7 @@ def written_folders(own_dir: str, chosen: Collection[str] = ()) -> Mapping[str, 
     return {
         name: folder
         for name, folder in folders.items()
+        # A folder that the administrator admits goes before ours; one that nobody can admit does
+        # not.
         if name not in chosen or not is_admissible(name)
     }

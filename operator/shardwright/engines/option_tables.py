@@ -87,6 +87,7 @@ class Option:
 
 def option_table(version: str, tables: Tables = VLLM) -> Mapping[str, Option] | None:
     """Return the options of an engine's ``version`` by name, or None if no table holds for it."""
+    # Patch releases have the options of their minor version; another minor version may have others.
     minor = version.rpartition(".")[0]
     listed = next(
         (known for known in tables.versions if known.rpartition(".")[0] == minor), None
@@ -132,6 +133,7 @@ def _option(row: _Row) -> Option:
         flag=spelled[0],
         key=row.get("key", ""),
         aliases=tuple(flag for flag in others if flag not in turned),
+        # The parser's own type says only that the option may be left out.
         type=_INNER_TYPES.get(name) or row["type"] or "str",
         switch=switch,
         off=_off_flag(name, turned),

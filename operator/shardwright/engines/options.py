@@ -77,6 +77,8 @@ def check_arguments(
     """
     if not arguments:
         return ()
+    # Without a table nothing is admitted: an unknown option may change memory or limits of the
+    # plan.
     table = option_table(version, rules.tables)
     if table is None:
         return tuple(_no_table(name, version, rules.tables) for name in arguments)
@@ -86,6 +88,7 @@ def check_arguments(
     given = frozenset(map(canonical, arguments))
     problems = [_check(name, value, known, given) for name, value in arguments.items()]
     found = [problem for problem in problems if problem]
+    # A value that the parser refuses is not looked at again: one problem for one mistake.
     wrong = {problem.path for problem in found}
     counted = {
         name: value
@@ -181,6 +184,7 @@ def argument_list(
     ('--no-enable-prefix-caching', '--enforce-eager', '--seed=7')
     """
     table = option_table(version, rules.tables) or {}
+    # Sorted, because the order of a spec must not be another template.
     named = sorted((canonical(name), value) for name, value in arguments.items())
     told = [(name, value, table.get(name)) for name, value in named]
     words = (
@@ -239,6 +243,7 @@ def _check(
     option = _find(name, known.table)
     if option is None:
         return _unknown(name, known.table, known.rules.tables)
+    # Another option that is set, too, brings values that the parser's list does not have.
     told = replace(option, choices=()) if option.opened_by in given else option
     return _forbidden(name, value, option, known) or _check_option(name, told, value)
 

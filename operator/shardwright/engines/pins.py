@@ -108,6 +108,7 @@ def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
         compilation.get("cudagraph_capture_sizes"),
         compilation.get("max_cudagraph_capture_size"),
     )
+    # Both say that no graph is captured, so no memory is counted for graphs.
     nothing = (
         named.get("enforce-eager") is True
         or compilation.get("cudagraph_mode") == "NONE"

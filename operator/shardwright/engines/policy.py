@@ -12,7 +12,7 @@ from typing import Final
 
 
 class OptionClass(StrEnum):
-    """The effect of an option on a plan, and so who may set it."""
+    """The effect of an option on a plan. It decides who may set the option."""
 
     FREE = "Free"  #: changes nothing of a plan: everybody
     COUNTED = (

@@ -43,6 +43,8 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
     """
     layout = plan.layout
     options = {
+        # TensorRT-LLM spreads replicas of attention over its tensor ranks: enable_attention_dp in
+        # the file says so.
         "tp_size": layout.tensor * layout.attention_data,
         "pp_size": layout.pipeline,
         "ep_size": layout.expert if layout.expert > 1 else None,
@@ -84,6 +86,7 @@ def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
     if serving.revision is not None:
         ours["revision"] = serving.revision
     said = configuration(serving.arguments, serving.version, TENSORRT_LLM)
+    # Ours last: a user's key must not change a number of the plan.
     return {
         CONFIGURATION: json.dumps({**said, **ours}, indent=2, sort_keys=True) + "\n"
     }

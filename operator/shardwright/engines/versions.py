@@ -1,8 +1,8 @@
 """Which engine version an image holds; read from the tag if the tag tells it, else the user says
 it.
 
-Refuses an image whose version nobody tells, a tag and a stated version that contradict each other,
-and versions older than the launch form was run with.
+Refuses an image of an unknown version, a tag and a stated version that contradict each other, and
+versions older than the launch form was run with.
 """
 
 import re
@@ -251,5 +251,6 @@ def kept_default(said: str | None) -> str | None:
     >>> kept_default("0.32.0"), kept_default(NEWEST_DEFAULT), kept_default("")
     ('0.32.0', None, None)
     """
+    # Records of releases that did not say the version all mean this one (ADR 15).
     version = FIRST_DEFAULT if said is None else said
     return version if version and version != NEWEST_DEFAULT else None

@@ -195,9 +195,9 @@ def read_claim(content: object) -> DeviceUsage | None:
 
     A slice holds the GPU that it is of: where GPUs are cut on demand, nobody else can have the
     whole one. Where they are cut before, a claim on several slices of one GPU counts as one of
-    them; ours claim one. Who looks only (admin access) holds nothing. Nothing but the status is
-    believed: whoever may make claims may write their labels, annotations and owners, and only the
-    scheduler and its controllers the status.
+    them; ours claim one. A claim that only looks (admin access) holds nothing. Only the status is
+    believed: a user who may make claims may write their labels, annotations and owners, and only
+    the scheduler and its controllers the status.
     """
     status = mapping(mapping(content).get("status"))
     allocation = mapping(status.get("allocation"))
@@ -339,6 +339,8 @@ def _current(slices: Iterable[DeviceSlice]) -> list[DeviceSlice] | None:
     current: list[DeviceSlice] = []
     for items in pools.values():
         latest = max(item.generation for item in items)
+        # A driver writes a new generation slice by slice: until all are there the old ones are
+        # stale and the new ones too few.
         kept = [item for item in items if item.generation == latest]
         if any(item.slices != len(kept) for item in kept):
             return None

@@ -1,4 +1,4 @@
-"""Which GPUs are joined by a fast link, and where does a node sit in the network?
+"""Which GPUs are joined by a fast link, and what is the place of a node in the network?
 
 A clique label counts only on racks (NVL72): HGX boards never carry one, and fabrics that are still
 coming up show a zero UUID. Sources: NVIDIA/k8s-device-plugin@1b826acc internal/lm/imex.go,
@@ -39,6 +39,7 @@ _RACK_KEYS: Final = (
 )
 # Sold as bridged sets; others: an option.
 _ALWAYS_BRIDGED: Final = frozenset({"H100-NVL-94GB", "H200-NVL-141GB"})
+# Two nodes with "unknown" are not in the same rack. OCI writes no-imds-data.
 _PLACEHOLDERS: Final = frozenset({"no-imds-data", "unknown", "none"})
 _FAMILIES: Final[tuple[tuple[str, ...], ...]] = (
     tuple(f"fabric.topograph.run/tier-{tier}" for tier in range(8)),
@@ -124,6 +125,7 @@ def read_domain(
             or bool(node.vouched("nvlink-domain"))
         )
         return _bounded(node, size if joined else 1, gpus, DomainKind.BRIDGE)
+    # A virtual machine with a part of a board: whether its GPUs are joined by NVLink shows nowhere.
     if instance is None and 1 < physical < gpu.scale_up_gpus and not _whole_board(node):
         return Domain(
             kind=DomainKind.NONE, name="", gpus=1, warning=_partial_board(gpu, physical)
@@ -172,8 +174,13 @@ def stated_path(node: RawNode) -> tuple[tuple[str, str], ...]:
 
 def _rack(node: RawNode, gpus: int) -> Domain:
     stated = label_value(node.vouched("nvlink-domain"))
+    # The whole value: a rack may be split into two cliques of one UUID, and NVLink does not cross
+    # them.
     match = _CLIQUE.fullmatch(node.labels.get(CLIQUE_LABEL, ""))
+    # A zero UUID is no domain: boards of H100 and fabrics that are still coming up show it.
     clique = match[0] if match and set(match[1]) - set("0-") else None
+    # A node writes its clique label itself: where the administrator vouches by a prefix, only that
+    # is believed.
     if node.label_prefix and not stated:
         warning = (
             f"no {node.label_prefix}nvlink-domain label: "
@@ -196,6 +203,7 @@ def _rack(node: RawNode, gpus: int) -> Domain:
 
 
 def _bounded(node: RawNode, size: int, gpus: int, kind: DomainKind) -> Domain:
+    # Unhealthy GPUs join nothing.
     joined = min(size, gpus)
     if joined <= 1:
         return Domain(kind=DomainKind.NONE, name="", gpus=1)

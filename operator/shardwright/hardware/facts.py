@@ -17,11 +17,10 @@ class NodeFacts:
     """One node with whole, known GPUs; a heartbeat does not change it, so equality tells a relevant
     change.
 
-    ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row
-    with the memory of this node's labels, ``host_bytes`` the memory of the node that pods may
-    request (None: it does not say), ``gpu_hour_price`` the price of one GPU for an hour, ``rdma``
-    the RDMA devices that pods may request. ``unready_since`` is since when it is not ready, None if
-    nothing says, ``created`` since when there is a Node of that name, as the API server wrote it.
+    ``gpus`` are the healthy ones (allocatable), held or free. ``gpu`` is the catalogue row with the
+    memory of this node's labels, ``host_bytes`` the memory of the node that pods may request (None:
+    it does not say), ``gpu_hour_price`` the price of one GPU for an hour, ``rdma`` the RDMA devices
+    that pods may request. ``created`` is the creation time of the Node, as the API server wrote it.
     ``taints`` leave out those that ``schedulable``, ``ready`` and ``deleting`` stand for.
     ``claimed`` are the devices that pods claim for its GPUs (None: they request ``resource``).
     ``published``: ResourceSlices have its GPUs, so that claims alone hold them.
@@ -40,7 +39,6 @@ class NodeFacts:
     taints: tuple[Taint, ...] = ()
     schedulable: bool = True
     ready: bool = True
-    unready_since: datetime | None = None
     created: datetime | None = None
     deleting: bool = False
     warnings: tuple[str, ...] = ()

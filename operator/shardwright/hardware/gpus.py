@@ -172,6 +172,8 @@ def find_gpu(product: str, memory_bytes: int | None = None) -> Gpu | None:
     """
     catalogue = load_gpus()
     rows = [catalogue[gpu_id] for gpu_id in candidates(product, _names())]
+    # By memory only among several: one row is right whatever its label says, and bounds are checked
+    # later.
     if len(rows) > 1 and memory_bytes is not None:
         rows = [
             row

@@ -87,6 +87,7 @@ def identify(
     if gpu is None:
         nameless = plain_name(product) == NAMELESS
         return _nameless(key, product) if nameless else _unknown(key, product)
+    # Anyone may have written the label: the resource is the device plugin's word.
     if gpu.vendor != VENDORS[resource]:
         return implausible(
             f"{printable(product)} on a node with {resource}",
@@ -101,6 +102,7 @@ def identify(
     if not low <= memory / gpu.memory_bytes <= high:
         limit = f"must be near the {gpu.memory_bytes // MIB} MiB of {gpu.id}"
         return implausible(f"{memory // MIB} MiB of GPU memory", limit)
+    # The label's figure: variants of one product name differ by up to 20%, drivers and ECC by 7%.
     return _with_memory(gpu, memory), product
 
 
@@ -180,6 +182,8 @@ def _counted(labels: Mapping[str, str], key: str) -> str:
     return next(
         (
             label.removeprefix(prefix)
+            # Sorted, so that the answer does not depend on the order in which the API server writes
+            # labels.
             for label in sorted(labels)
             if label.startswith(prefix)
         ),

@@ -6,7 +6,6 @@ The CPU and memory that pods take of a node are not counted.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from enum import StrEnum
 
 from shardwright.errors import Problem
@@ -129,18 +128,17 @@ class NodeExclusion:
     """A node with GPUs that the planner cannot use, and why; ``product`` is empty if it could not
     be read.
 
-    ``ready`` and ``unready_since`` are those of the node, whatever else keeps it out.
+    ``ready`` is that of the node, whatever else keeps it out.
     """
 
     node: str
     problem: Problem
     product: str = ""
     ready: bool = True
-    unready_since: datetime | None = None
 
 
 class KnownPods(StrEnum):
-    """Whose pods are known: the GPUs that others hold count as free."""
+    """Which pods are known: the GPUs that others hold count as free."""
 
     ALL = "All"
     WATCHED = "Watched"  #: those of the namespaces that the operator watches

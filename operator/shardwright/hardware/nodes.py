@@ -6,7 +6,6 @@ of it raises.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
@@ -38,7 +37,6 @@ from shardwright.hardware.untrusted import (
     quantity,
     raw_node,
     text_or_empty,
-    time,
 )
 
 __all__ = [
@@ -90,6 +88,7 @@ def read_raw(
     if devices is None and not has_accelerator(raw):
         return None
     published = devices if isinstance(devices, NodeDevices) else None
+    # Then all checks that follow are those of a node with a device plugin.
     raw = _offering(raw, published) if published else raw
     resource = published.resource if published else gpu_resource(raw)
     against = devices if isinstance(devices, Problem) else unsuitable(raw, resource)
@@ -104,12 +103,12 @@ def read_raw(
         )
     )
     if isinstance(found, Problem):
+        # The name goes into messages: anyone who may write a Node may have put anything there.
         name = raw.name if is_node_name(raw.name) else printable(raw.name)
         return NodeExclusion(
             node=name,
             problem=found,
             ready=_is_ready(raw),
-            unready_since=_unready_since(raw),
         )
     gpu, product = found
     facts = replace(
@@ -169,6 +168,8 @@ def _of_others(raw: RawNode, node_set: str) -> Problem | None:
 
 
 def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
+    # Allocatable, not the label gpu.count, which goes on counting GPUs that nobody can request
+    # (topology.md 0).
     gpus = quantity(raw.allocatable[resource]) or 0
     counts = (quantity(raw.labels.get(key)) or 0 for key in _COUNT_KEYS)
     # Capacity and labels go on counting GPUs that are not healthy any more.
@@ -191,8 +192,8 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         taints=_taints(taints),
         schedulable=not raw.spec.get("unschedulable"),
         ready=_is_ready(raw),
-        unready_since=_unready_since(raw),
         created=raw.created,
+        # An autoscaler taints a node before it deletes it (topology.md 1.8).
         deleting=raw.deleting
         or any(text_or_empty(taint.get("key")) in _DELETION_TAINTS for taint in taints),
         warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
@@ -241,28 +242,14 @@ def _is_ready(raw: RawNode) -> bool:
     """Return whether nothing says that the node is not ready (a dump without conditions says
     nothing).
     """
-    return next(_unready_stamps(raw), None) is None
-
-
-def _unready_since(raw: RawNode) -> datetime | None:
-    """Return the first that is known of since when the node is not ready, None if it is ready or
-    nothing says.
-    """
-    return next(
-        (since for stamp in _unready_stamps(raw) if (since := time(stamp))), None
+    unready = any(
+        condition.get("type") == "Ready" and condition.get("status") != "True"
+        for condition in mappings(raw.status.get("conditions"))
     )
-
-
-def _unready_stamps(raw: RawNode) -> Iterator[str]:
-    """Yield for everything that says that the node is not ready since when, empty if it does not
-    say.
-    """
-    for condition in mappings(raw.status.get("conditions")):
-        if condition.get("type") == "Ready" and condition.get("status") != "True":
-            yield text_or_empty(condition.get("lastTransitionTime"))
-    for taint in mappings(raw.spec.get("taints")):
-        if text_or_empty(taint.get("key")) in _NOT_READY_TAINTS:
-            yield text_or_empty(taint.get("timeAdded"))
+    return not unready and not any(
+        text_or_empty(taint.get("key")) in _NOT_READY_TAINTS
+        for taint in mappings(raw.spec.get("taints"))
+    )
 
 
 def _taints(taints: tuple[Mapping[str, object], ...]) -> tuple[Taint, ...]:

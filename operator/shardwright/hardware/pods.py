@@ -1,4 +1,4 @@
-"""Who holds GPUs? Pods to the GPUs they keep on a node, with the model they belong to.
+"""Pods to the GPUs that they keep on a node, with the model that they belong to.
 
 A pod that has no node, or has finished, holds none.
 """
@@ -41,8 +41,8 @@ class GpuUsage:
 def is_held(usage: GpuUsage, node: object) -> bool:
     """Return whether a usage holds GPUs of its node (anything but facts: it cannot be planned).
 
-    Whoever names the node of a pod himself can request a resource that it does not offer: the
-    kubelet then passes over the request (``removeMissingExtendedResources``), and so does this.
+    A user who names the node of a pod can request a resource that it does not offer: the kubelet
+    then passes over the request (``removeMissingExtendedResources``), and so does this.
     """
     if not usage.resource or not isinstance(node, NodeFacts):
         return True
@@ -82,6 +82,8 @@ def read_claimed(
         held = read_claim(claim)
         if held is None:
             continue
+        # By the pod that the scheduler has written into the status, not by labels of the claim,
+        # which its user writes.
         pod = there.get((_text(claim, "namespace"), held.pod), {})
         owner, group = _model_of(mapping(mapping(pod).get("metadata")))
         yield GpuUsage(
@@ -94,7 +96,7 @@ def _text(content: object, name: str) -> str:
 
 
 def _model_of(metadata: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]:
-    """Return whose a pod is by its labels, and of which group; None: nobody's."""
+    """Return the model of a pod by its labels, and its group; None if it is of no model."""
     labels = texts(metadata.get("labels"))
     model = labels.get(MODEL_LABEL)
     owner = (text_or_empty(metadata.get("namespace")), model) if model else None
@@ -125,6 +127,8 @@ def _requested(spec: Mapping[str, Any], resource: str) -> int:
     for container in mappings(spec.get("initContainers")):
         request = _request(container, resource)
         if text_or_empty(container.get("restartPolicy")) == "Always":
+            # A sidecar goes on running, so it counts beside each later step and beside the
+            # containers.
             sidecars += request
             peak = max(peak, sidecars)
         else:

@@ -133,7 +133,6 @@ def _excluded(node: NodeFacts, problem: Problem) -> NodeExclusion:
         problem=problem,
         product=node.product,
         ready=node.ready,
-        unready_since=node.unready_since,
     )
 
 
@@ -320,6 +319,7 @@ def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
     return Node(
         name=node.name,
         gpus=node.gpus,
+        # A GPU that has become unhealthy may still be held: allocatable falls below what pods have.
         free=max(0, node.gpus - taken.get(node.name, 0)),
         domain=node.domain.name,
         path=node.path,

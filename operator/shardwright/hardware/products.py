@@ -140,6 +140,7 @@ def candidates(product: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str,
     if name in names:
         return names[name]
     bare = re.sub(r"^(nvidia|amd)-", "", name)
+    # The first rule counts, so longer names stand before those that they begin with.
     return next((ids for rule, ids in _RULES if _pattern(rule).match(bare)), ())
 
 

@@ -80,6 +80,8 @@ class NodeSlices:
 
 def read_slices(node: RawNode) -> NodeSlices | None:
     """Return the slices of a node, None if its GPUs are whole, or cut into unequal slices."""
+    # GPU feature discovery's label first: with the strategy single it is all that tells slices from
+    # GPUs.
     name, _, profile = node.labels.get(PRODUCT_LABEL, "").partition(_MARK)
     resource = WHOLE_GPU
     if not name:

@@ -93,6 +93,7 @@ def gpu_resource(node: RawNode) -> str:
     """
     if slices := read_slices(node):
         return slices.resource
+    # Allocatable first; the capacity only tells a node whose plugin is away for a moment.
     for source in (node.allocatable, node.capacity):
         for resource in RESOURCES:
             if quantity(source.get(resource)):
@@ -183,6 +184,7 @@ def _passed_through(node: RawNode, _resource: str) -> Problem | None:
 def _sliced(node: RawNode, resource: str) -> Problem | None:
     if read_slices(node):
         return None
+    # GFD writes replicas 0 for GPUs that are cut under the strategy mixed (topology.md 1.1).
     mixed = (
         node.labels.get("nvidia.com/mig.strategy") == "mixed"
         and node.labels.get("nvidia.com/gpu.replicas") == "0"
@@ -225,6 +227,8 @@ def _shared(node: RawNode, resource: str) -> Problem | None:
     count = quantity(node.labels.get("nvidia.com/gpu.count"))
     allocatable = quantity(node.allocatable.get(resource)) or 0
     replicated = (quantity(node.labels.get("nvidia.com/gpu.replicas")) or 0) > 1
+    # GFD before sharing labels: more allocatable GPUs than there are can only be shared ones
+    # (topology.md 0).
     more_than_there_are = (
         resource == RESOURCES[0] and count is not None and 0 < count < allocatable
     )
@@ -311,6 +315,7 @@ def _none_allocatable(node: RawNode, resource: str) -> Problem:
 
 
 def _mixed(node: RawNode, resource: str) -> Problem | None:
+    # Only AMD's labels show it: GFD names one of several models, at random (topology.md 1.2).
     if resource != RESOURCES[1]:
         return None
     models = max(

@@ -133,6 +133,8 @@ class Turnout:
         """Return the nodes that exist, and that pods which have booked nodes to come will have, as
         far as that can be told.
         """
+        # An empty node may be the one that somebody's pods have asked for, and are about to be
+        # bound to (ADR 14).
         empty = sorted(self.there.keys() - self.held)
         return frozenset(empty[: len(self.booked)])
 

@@ -136,6 +136,7 @@ def _kept(keys: tuple[object, ...]) -> tuple[str, ...]:
 def _keyed(value: object) -> Mapping[str, Any]:
     """Return the entries of a mapping whose key is a string."""
     entries: Mapping[Any, Any] = mapping(value)
+    # Nearly always so, and then nothing is copied.
     if set(map(type, entries)) == {str}:
         return entries
     return {key: item for key, item in entries.items() if isinstance(key, str)}

@@ -90,12 +90,15 @@ def enumerate_candidates(
     cuts: dict[tuple[int, int, bool], tuple[Layout, ...]] = {}
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
         shelves = _Shelves(pool, Over.of(space))
+        # Not beyond the pool at first: most questions have an answer there, and larger layouts
+        # would cost as much again.
         most = min(
             max(len(pool.nodes), _LOOK_BEYOND_NODES if scope.beyond else 1),
             _NODE_COUNTS[-1],
         )
         key = (pool.gpus_per_node, most, bool(pool.gpu.mig_profile))
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
+        # Placed with free GPUs only: busy ones show as missing nodes.
         for layout in cuts[key]:
             without = scope.barred(pool, layout)
             shelf = shelves.without(without)
@@ -132,6 +135,8 @@ def layouts(
     """Yield the layouts of a pool over up to ``most_nodes`` nodes a replica, in ascending order of
     degrees.
     """
+    # A set, as pins and whole nodes name the same degrees twice; sorted, as the order must not
+    # depend on hashes.
     for tensor, pipeline, data in sorted(set(_degrees(model, pool, space, most_nodes))):
         for expert in _expert_degrees(
             model, tensor * data, space.expert, traits, beside=data > 1
@@ -182,6 +187,8 @@ def _degrees(
                 None,
                 pipeline,
             )
+            # Beyond the heads a tensor rank has no attention to compute; only a pin asks for it, so
+            # that a check can say why not.
             sensible = tensor <= heads and pipeline <= min(
                 _MOST_STAGES, len(model.layers)
             )
@@ -205,6 +212,8 @@ def _split_groups(
         return
     yield groups, 1
     if whole and groups > 1:
+        # Replicas of the attention pay with experts alone: without any they are replicas of the
+        # model.
         yield 1, groups
 
 
@@ -215,6 +224,8 @@ def _in_node(pool: Pool) -> Iterator[tuple[int, int]]:
     if pool.gpu.mig_profile:
         yield 1, 1
         return
+    # Every number, not powers of two: 3 or 6 ranks fit some models, and divisibility is for the
+    # checks to judge.
     for tensor in range(1, pool.gpus_per_node + 1):
         for groups in range(1, pool.gpus_per_node // tensor + 1):
             yield tensor, groups
@@ -245,6 +256,7 @@ def _pinned(pool: Pool, space: SearchSpace) -> Iterator[tuple[int, int]]:
     """
     if space.tensor is None and space.pipeline is None:
         return
+    # Only with a pin: otherwise groups over several nodes take whole ones.
     most = _LOOK_BEYOND_NODES * pool.gpus_per_node
     data = space.attention_data or 1
     tensors = (space.tensor,) if space.tensor else range(1, most + 1)
@@ -336,6 +348,7 @@ def _filled(layout: Layout, shelf: Shelf, space: SearchSpace) -> Layout:
     within = (
         space.max_gpus // layout.gpus_per_replica if space.max_gpus else space.replicas
     )
+    # At least one, which may not fit: the checks then say by how much.
     wanted = replace(layout, replicas=max(1, min(space.replicas, within)))
     groups = shelf.place(wanted).groups
     return replace(layout, replicas=max(1, _within_nodes(groups, space.max_nodes)))

@@ -76,6 +76,7 @@ class Candidate:
         placement = self.placement
         if placement.nodes_per_replica == 1:
             return False
+        # Its ranks exchange tokens before the experts, over all nodes of the replica.
         attention = self.layout.attention_data > 1 and not placement.one_domain
         return attention or self.pool.network in (
             placement.tensor_link,

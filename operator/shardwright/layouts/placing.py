@@ -45,6 +45,7 @@ class Spread:
 def _spread(ranks: int, tensor: int, gpus_per_node: int) -> Spread:
     for nodes in range(-(-ranks // gpus_per_node), ranks):
         gpus, rest = divmod(ranks, nodes)
+        # Equal nodes, as all pods of a group are made from one template.
         if rest == 0 and (gpus % tensor == 0 or tensor % gpus == 0):
             return Spread(nodes=nodes, gpus=gpus)
     return Spread(nodes=ranks, gpus=1)
@@ -85,6 +86,8 @@ class Shelf:
         room_of_domain: dict[str, int] = defaultdict(int)
         for node in pool.nodes:
             room_of_domain[node.domain] += self._room[node.name]
+        # The fullest first: large holes stay for those that need whole nodes. Then small domains,
+        # then names, for one order.
         order = [
             (self._room[node.name], room_of_domain[node.domain], node.name)
             for node in pool.nodes
@@ -161,6 +164,7 @@ class Shelf:
         self, spread: Spread, nodes: Sequence[Node]
     ) -> Iterator[tuple[Node, ...]]:
         for node in nodes:
+            # Several replicas on one node before the next: fewer nodes are broken into.
             for _ in range(self._room[node.name] // spread.gpus):
                 yield (node,)
 
@@ -180,6 +184,7 @@ class Shelf:
         if spread.nodes == 1:
             return -(-short // (self._pool.gpus_per_node // spread.gpus))
         left = len(self.eligible(spread.gpus)) - len(groups) * spread.nodes
+        # At least one: nodes may be left that are no group of near ones.
         return max(1, short * spread.nodes - left)
 
 
@@ -245,6 +250,8 @@ class Over:
             set[str](),
         )
         while offers:
+            # The fewest first; offers keep the order of their fullest nodes, so of equal values
+            # that one comes first.
             value = min(offers, key=there.__getitem__)
             place = next(offers[value], None)
             if place is None:
@@ -253,6 +260,8 @@ class Over:
             there[value] += 1
             taken.update(node.name for node in place)
             yield place
+        # Last: a group over several values is worse than an uneven spread, and better than no place
+        # (ADR 32: a wish, never a reason to refuse).
         yield from (
             place
             for place in among([node for node in nodes if node.name not in taken])
@@ -298,6 +307,8 @@ class Levels:
             ):
                 for first in range(0, len(group) - count + 1, count):
                     chosen = _in_rank_order(group[first : first + count])
+                    # By name over all levels: a node that was taken near is gone from the wider
+                    # levels, too.
                     taken.update(node.name for node in chosen)
                     yield chosen
 
@@ -407,6 +418,8 @@ def _tensor_link(
         return None
     return (
         _in_node_link(pool, layout.tensor)
+        # Priced over the slowest link: any pod of a group may take any of its nodes, so no order of
+        # nodes counts (ADR 5).
         if layout.tensor <= spread.gpus
         else _across_link(pool, joined=joined)
     )

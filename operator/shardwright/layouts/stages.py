@@ -42,6 +42,8 @@ def split_layers(
     if partition:
         return tuple(pairwise(accumulate(partition, initial=0)))
     each, rest = divmod(layers, pipeline)
+    # Engines differ in which stages get the layers left over, and a plan must count those of its
+    # own engine.
     first_longer = {
         Remainder.FIRST: 0,
         Remainder.BEFORE_LAST: pipeline - 1 - rest,
@@ -67,6 +69,7 @@ def balanced_partition(
     if not 1 < pipeline <= len(model.layers):
         return ()
     held = _running_bits(model)
+    # Bits of weights, not layers: the embedding and the head weigh as much as several layers.
     ends = [_nearest(held, held[-1] * stage / pipeline) for stage in range(1, pipeline)]
     cuts = [0, *ends, len(model.layers)]
     sizes = tuple(end - first for first, end in pairwise(cuts))

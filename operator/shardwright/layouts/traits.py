@@ -230,6 +230,7 @@ class EngineSupport:
         """Return the resource whose GPUs go before others: the first that images are chosen for;
         empty if none does.
         """
+        # With a single one there is nothing to prefer.
         return self.runs_on[0] if self.runs_on and len(self.runs_on) > 1 else ""
 
 

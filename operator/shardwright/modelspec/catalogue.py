@@ -64,8 +64,8 @@ def known_ids() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A model that others list: since when it is there (as ``2026-01-05``, None: they do not say),
-    and who lists it.
+    """A model that others list: the day since which it is there (as ``2026-01-05``, None: they do
+    not say), and the lists that have it.
     """
 
     released: str | None

@@ -120,8 +120,8 @@ def problem_handed_over(problem: Problem) -> str:
 
 
 def read_handover(text: str) -> CheckpointFiles | Problem:
-    """Return the content of a text that was left; text of any kind is taken, for whoever may write
-    pods may have written it.
+    """Return the content of a text that was left; text of any kind is taken, for any user who may
+    write pods may have written it.
     """
     if text.startswith(_PROBLEM):
         return _read_problem(text.removeprefix(_PROBLEM))
@@ -138,7 +138,8 @@ def read_handover(text: str) -> CheckpointFiles | Problem:
         lzma.LZMAError,
         RecursionError,
     ):
-        # Who has written it had read it as a config before.
+        # Our own pod writes only a config that it has read, so this text is not its own, or
+        # damaged.
         return _invalid("is damaged")
 
 

@@ -43,6 +43,7 @@ def max_context_tokens(fields: Fields) -> int:
     """
     given = [name for name in _LENGTHS if fields.values.get(name) is not None]
     length = min(fields.integer(name, CONTEXT) for name in given or _LENGTHS[:1])
+    # Its length has the factor in it already; vLLM leaves it as it is, too (same source).
     if "gemma3" in (fields.string("model_type") or ""):
         return length
     return int(length * _factor(fields))

@@ -114,7 +114,7 @@ def read_eagle(
 
 
 def _architecture(fields: Fields) -> str:
-    """Return which head it is, and refuse what is none, or none that is counted."""
+    """Return which head it is. Refuse a config of none, or of one that is not counted."""
     architecture = next(iter(fields.strings("architectures")), "")
     if architecture not in LATENT_HEADS | GROUPED_HEADS:
         raise InputError([*fields.problems, _unknown(architecture)])

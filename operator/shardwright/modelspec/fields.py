@@ -53,6 +53,7 @@ class Fields:
         value = self.values.get(name)
         if value is None:
             return self._missing(name, bounds) if default is None else default
+        # True is an int to Python.
         if isinstance(value, bool) or not isinstance(value, int):
             return self._refuse(
                 name, _shown(value), "must be a whole number", bounds[0]
@@ -150,6 +151,7 @@ class Fields:
 
 
 def _shown(value: object) -> str:
+    # Python refuses to print an int of more than 4,300 digits.
     if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER_BITS:
         return "a very large number"
     if isinstance(value, list | dict):

@@ -1,5 +1,5 @@
-"""Which repositories of the hub are gated: whoever has not accepted their terms, or
-brings no token, gets no file of them.
+"""Which repositories of the hub are gated: a user who has not accepted their terms, or brings no
+token, gets no file of them.
 
 The rows are data (``gating.csv``), read once: an id, or how the ids of an organisation or a family
 begin, whether they are gated, and the source and the day of that.

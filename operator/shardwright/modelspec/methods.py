@@ -74,6 +74,7 @@ def by_rules(
         for rule, storage in stored.items()
     }
     patterns = tuple(rule for rule in stored if is_pattern(rule))
+    # Each pattern is tried on every module: a config of a stranger must not make that long.
     beyond, patterns = patterns[MAX_PATTERNS:], patterns[:MAX_PATTERNS]
     read = [(globs_of(pattern), stored[pattern]) for pattern in patterns]
 

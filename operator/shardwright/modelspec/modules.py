@@ -136,7 +136,9 @@ class Modules:
         parts = name.split(".")
         above = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
         return any(module in self.names for module in above) or any(
-            part in self.names for part in parts[3:]
+            # Behind model.layers.N, which is alike in all weights of a layer.
+            part in self.names
+            for part in parts[3:]
         )
 
     def _matched(self, name: str) -> bool:

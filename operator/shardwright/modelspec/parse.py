@@ -28,6 +28,7 @@ def parse_config(text: str, *, source: str) -> dict[str, object]:
     Raises:
         InputError: too large, not JSON, a duplicate key, NaN, too deep, or not an object.
     """
+    # Before it is parsed: the size bounds what parsing costs. A lone surrogate must not raise here.
     if len(text.encode(errors="surrogatepass")) > MAX_CONFIG_BYTES:
         raise _invalid(
             source,
@@ -65,7 +66,7 @@ def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | N
     Args:
         files: Texts by file name, as a folder or a ConfigMap has them.
         name: The name that the config has among them. Under another name than :data:`CONFIG_FILE`
-            it stands alone: nothing tells whose file is beside it.
+            it stands alone: a file beside it may belong to another model.
     """
     config, quantization = files.get(name), files.get(QUANTIZATION_FILE)
     if not isinstance(config, str):

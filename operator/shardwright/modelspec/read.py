@@ -114,7 +114,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
 
 
 def _quantized(model: ModelSpec, by: Quantization) -> ModelSpec:
-    """Return the same as it is where a method stores its weights."""
+    """Return the same as a method stores its weights."""
     return replace(
         model,
         weights=quantized(model.weights, by),
@@ -329,6 +329,7 @@ def _text_fields(top: Fields, family: Family) -> Fields:
         for name, value in family.defaults.items()
         if name not in section.values
     }
+    # Later entries win: stated values go before counted ones and defaults.
     return Fields(
         {**left_out, **_counted(present), **present, **renamed},
         section.path,

@@ -64,6 +64,8 @@ def stored_as(model: ModelSpec, name: str) -> ModelSpec:
     ('compressed-tensors', {'int8'})
     """
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
+    # The checkpoint is of this format: its own list of unquantized modules is better than the
+    # common form.
     if name in stored and (model.quantization is not None or name in _PLAIN):
         return model
     plain = _PLAIN[name] if name in _PLAIN else _PLAIN.get(model.dtype, BF16)

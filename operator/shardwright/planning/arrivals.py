@@ -59,6 +59,7 @@ def estimator_of(model: ModelSpec, request: Request, traits: EngineTraits) -> Pr
     )
     return (
         closed
+        # A number in flight is priced as it is; only a rate needs the number that it comes to.
         if request.workload.requests_per_second is None
         else _Open(closed, request.workload)
     )
@@ -84,7 +85,8 @@ class _Open:
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return the estimate at the number in flight that the rate comes to."""
         found = self._settled(candidate)[1]
-        # What is served at most need not be served at the number in flight that the rate comes to.
+        # The most that is served need not be reached at the number in flight that the rate comes
+        # to.
         rates = (
             self._at(number).estimate(candidate).performance.requests_per_second
             for number in _filled(candidate, found)
@@ -147,6 +149,7 @@ class _Open:
         )
 
     def _at(self, in_flight: int) -> Estimator:
+        # Kept by number: layouts settle at the same few numbers, and share the prices of each.
         if in_flight not in self._under:
             self._under[in_flight] = self._estimator.under(
                 replace(self._workload, concurrency=in_flight)
@@ -184,6 +187,7 @@ def _rounded_up(in_flight: float) -> int:
 
 
 def _step(in_flight: float) -> int:
+    # Rounded up: a number in flight that is too small would promise a rate that is not served.
     return math.ceil(math.log2(in_flight) * _STEPS_PER_DOUBLING)
 
 

@@ -58,9 +58,10 @@ def warnings(
         inventory: The nodes, with those that are free.
         shown: The chosen layout and the runners-up beside it.
         request: The load and the objective.
-        model: What is served.
+        model: The model to serve.
         traits: The engine.
     """
+    # Of the best alone; only the unknown network is a warning also where a runner-up depends on it.
     best = shown[0]
     return (
         *_tight(best),
@@ -114,6 +115,7 @@ def more_replicas(
         scale: The measure by which layouts are compared.
     """
     best, request = ranked[0], scale.request
+    # With a budget to fill, the plan has chosen the number of replicas already.
     if request.space.fill:
         return
     if best.estimate.capacity is not None:
@@ -165,6 +167,7 @@ def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
 def _tight(best: FeasibleCandidate) -> Iterator[str]:
     tight = [stage for stage in best.estimate.stages if stage.tight]
     if tight:
+        # The stage with the least left: the engine starts on all stages or on none.
         worst = min(tight, key=lambda stage: stage.kv_cache_bytes - stage.request_bytes)
         margin = format_bytes(worst.kv_cache_bytes - worst.request_bytes)
         yield (
@@ -185,6 +188,7 @@ def _lowered(
             "tokens: that is what K/V holds"
         )
     told = traits.options.told
+    # A limit that the user has told is not ours, so it was not lowered by us.
     fewer = (
         told.sequences is None
         and estimate.max_sequences < traits.batching.max_sequences
@@ -396,6 +400,7 @@ def _slowed_by_drafts(
         ),
     )
     undrafted = replace(traits, options=replace(traits.options, drafter=None))
+    # At the same layout: without drafts another one might be best, which says nothing of drafts.
     alone = (
         estimator_of(model, plain, undrafted)
         .estimate(best.candidate)
@@ -424,6 +429,7 @@ def _lighter(
             "spec.engine.args.kv-cache-memory-bytes says how much there is"
         )
         return
+    # Lighter weights on a GPU without an FP8 unit would be widened at each product.
     if model.quantization is not None or "fp8" not in best.candidate.pool.gpu.flops:
         return
     worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
@@ -458,7 +464,7 @@ def _unpriced(inventory: Inventory) -> Iterator[str]:
 
 
 def rdma_devices(candidate: Candidate) -> tuple[tuple[str, int], ...]:
-    """Return the RDMA devices that every pod requests: those of the pool where traffic crosses the
+    """Return the RDMA devices that every pod requests: those of the pool if traffic crosses the
     network between nodes.
     """
     if not candidate.uses_network:

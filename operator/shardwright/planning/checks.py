@@ -3,7 +3,7 @@
 No check stops another, and none knows which layouts stand beside its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,6 +79,8 @@ class Judge:
     ) -> None:
         self._model, self._request, self._traits = model, request, traits
         self.prices = prices or estimator_of(model, request, traits)
+        # By layout and by pool: the same layout is judged on each pool, and each pool with hundreds
+        # of layouts.
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
         self._of_pool: dict[
             str, tuple[tuple[Violation, ...], tuple[Violation, ...]]
@@ -87,40 +89,79 @@ class Judge:
         self._free: dict[str, Shelf] = {}
 
     def verdict(self, candidate: Candidate) -> Verdict:
-        """Return everything that speaks against a candidate."""
-        shape = self._shape(candidate.layout)
-        # Degrees that do not divide the model have no memory to look at.
-        prices = None if shape else self.prices
-        dtypes, images = self._pool(candidate.pool)
-        found = [
-            *shape,
-            *dtypes,
-            *budget_violations(candidate, self._request.space),
-            *images,
-        ]
-        if prices is not None:
-            found += memory_violations(
-                candidate, prices.memory(candidate), self._traits.options.kv_cache_bytes
-            )
-            found += self._limits(candidate, prices)
-        if candidate.uses_network:
-            found += network_violations(candidate.pool)
-        found += ray_violations(candidate, self._traits)
-        found += slice_violations(candidate)
-        wanted, over_ray = (
-            self._request.workload.kv_offload,
-            self._traits.options.over_ray,
+        """Return everything that speaks against a candidate, in the order of the list below."""
+        checks: tuple[Callable[[Candidate], Iterable[Violation]], ...] = (
+            self._degrees,
+            self._number_formats,
+            self._budget,
+            self._image,
+            self._memory,
+            self._latency,
+            self._network,
+            self._ray,
+            self._slices,
+            self._host,
+            self._room,
         )
-        short = host_problems(candidate, wanted, self._model, over_ray=over_ray)
-        found += (Violation(problem=problem) for problem in short)
-        if candidate.placement.missing_nodes and not self._room_but_for(candidate):
-            found.append(self._capacity(candidate))
-        return Verdict(candidate=candidate, violations=tuple(found), prices=prices)
+        return Verdict(
+            candidate=candidate,
+            violations=tuple(
+                violation for check in checks for violation in check(candidate)
+            ),
+            prices=self._prices(candidate),
+        )
 
-    def _limits(self, candidate: Candidate, prices: Prices) -> Iterator[Violation]:
-        objective = self._request.objective
-        if objective.ttft_seconds is not None or objective.tpot_seconds is not None:
-            yield from limit_violations(prices.speed(candidate), self._request)
+    def _prices(self, candidate: Candidate) -> Prices | None:
+        # Degrees that do not divide the model have no memory to look at.
+        # A slice of a head has no size, so neither memory nor speed can be counted.
+        return None if self._shape(candidate.layout) else self.prices
+
+    def _degrees(self, candidate: Candidate) -> Iterable[Violation]:
+        return self._shape(candidate.layout)
+
+    def _number_formats(self, candidate: Candidate) -> Iterable[Violation]:
+        return self._pool(candidate.pool)[0]
+
+    def _budget(self, candidate: Candidate) -> Iterable[Violation]:
+        return budget_violations(candidate, self._request.space)
+
+    def _image(self, candidate: Candidate) -> Iterable[Violation]:
+        return self._pool(candidate.pool)[1]
+
+    def _memory(self, candidate: Candidate) -> Iterable[Violation]:
+        prices = self._prices(candidate)
+        if prices is None:
+            return ()
+        fixed = self._traits.options.kv_cache_bytes
+        return memory_violations(candidate, prices.memory(candidate), fixed)
+
+    def _latency(self, candidate: Candidate) -> Iterable[Violation]:
+        objective, prices = self._request.objective, self._prices(candidate)
+        limited = (
+            objective.ttft_seconds is not None or objective.tpot_seconds is not None
+        )
+        if prices is None or not limited:
+            return ()
+        return limit_violations(prices.speed(candidate), self._request)
+
+    def _network(self, candidate: Candidate) -> Iterable[Violation]:
+        return network_violations(candidate.pool) if candidate.uses_network else ()
+
+    def _ray(self, candidate: Candidate) -> Iterable[Violation]:
+        return ray_violations(candidate, self._traits)
+
+    def _slices(self, candidate: Candidate) -> Iterable[Violation]:
+        return slice_violations(candidate)
+
+    def _host(self, candidate: Candidate) -> Iterable[Violation]:
+        wanted = self._request.workload.kv_offload
+        over_ray = self._traits.options.over_ray
+        for problem in host_problems(candidate, wanted, self._model, over_ray=over_ray):
+            yield Violation(problem=problem)
+
+    def _room(self, candidate: Candidate) -> Iterable[Violation]:
+        if candidate.placement.missing_nodes and not self._room_but_for(candidate):
+            yield self._capacity(candidate)
 
     def _shape(self, layout: Layout) -> tuple[Violation, ...]:
         if layout not in self._shapes:
@@ -179,6 +220,8 @@ def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
     """
     absent, replicas = empty.missing_nodes, candidate.layout.replicas
     if candidate.placement.nodes_per_replica == 1 and replicas > 1:
+        # By replicas: of replicas inside nodes several may share a node, so missing nodes would say
+        # too many.
         what, gap, miss = _missing_replicas(
             candidate, empty if absent else candidate.placement, idle=bool(absent)
         )
@@ -219,7 +262,7 @@ def _missing_replicas(
 
 
 def _not_free(count: int) -> str:
-    """Return how much of what there is somebody else holds: that much more is missing now."""
+    """Return how much of it somebody else holds: that much more is missing now."""
     return f", {count} of them not free" if count > 0 else ""
 
 
@@ -326,6 +369,8 @@ def memory_violations(
     """
     if memory.starts:
         return
+    # K/V is counted for the stage with the least: vLLM gives all ranks as many blocks as the
+    # poorest has.
     worst = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
     if worst.kv_cache_bytes > 0:
         yield _cache_violation(candidate, memory, pinned_bytes)
@@ -336,7 +381,7 @@ def memory_violations(
 
 
 def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
-    """Return that the K/V that was asked for does not fit where less of it would."""
+    """Return that the requested K/V does not fit, although less of it would."""
     room, missing = pinned_bytes + stage.kv_cache_bytes, -stage.kv_cache_bytes
     problem = Problem(
         code="KvCachePinTooLarge",
@@ -398,7 +443,7 @@ def _cache_violation(
 
 
 def _more_room(pool: Pool) -> str:
-    """Return what to use so that a replica has more memory; slices are never joined."""
+    """Return the hardware that gives a replica more memory; slices are never joined."""
     return "a larger migProfile" if pool.gpu.mig_profile else "more GPUs per replica"
 
 
@@ -468,7 +513,7 @@ def _excess(ratio: float) -> str:
 
 
 def _relief(request: Request) -> str:
-    """Return what would help, as far as the request leaves it open: a load may be stated as a rate,
+    """Return the ways out, as far as the request leaves them open: a load may be stated as a rate,
     and the replicas may be those that fill the budget.
     """
     load = "concurrency" if request.workload.requests_per_second is None else "rate"

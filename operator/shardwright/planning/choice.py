@@ -54,7 +54,8 @@ def settled(
     if not ranked:
         return ()
     spared = _sparing_racks(ranked, scale)
-    # What beats in all comes last: it may take back what a near tie has chosen, never the reverse.
+    # Layouts that are better in all come last: they may take back the choice of a near tie, never
+    # the reverse.
     best = _unbeaten(_simplest(_paying(spared, scale, prices), scale), spared, scale)
     return (best, *(other for other in ranked if other is not best))
 
@@ -76,6 +77,8 @@ def _sparing_racks(
         (other for other in alike if not other.candidate.pool.gpu.of_a_rack), None
     )
     breaking = (other for other in alike if breaks_rack(other.candidate))
+    # With whole trays: whoever is first on a tray keeps others from a layout over several of them
+    # (ADR 31).
     whole = max(
         (_with_whole_trays(other, scale) for other in breaking),
         key=lambda other: other.score,
@@ -116,14 +119,16 @@ def in_replicas(
 def _paying(
     ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> Sequence[FeasibleCandidate]:
-    """Return the rank from the first layout that its nodes pay for; all of it where none that does
-    as much for the load does.
+    """Return the rank from the first layout that its nodes pay for. Return all of it if there is
+    none that does as much for the load.
 
     A request for the least time, or one that cannot be served at all, gets no layout over several
     nodes that replicas inside nodes beat: more of those can be had any time.
     """
     first, goal = ranked[0], scale.request.objective.optimize_for
     if scale.request.space.fill or not (
+        # The other objectives count GPUs already; these two would take any number of nodes for a
+        # little less time.
         goal is OptimizeFor.LATENCY or first.falls_behind
     ):
         return ranked
@@ -140,6 +145,8 @@ def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
     load, is on GPUs to take first.
     """
     return (
+        # In the order of select's rank: a layout that may not start is worth less than one whose
+        # requests wait.
         feasible.tight,
         _shown_only(feasible, scale),
         feasible.carries_load,
@@ -178,6 +185,7 @@ def _in_copies(
     smaller = (
         other
         for other in ranked
+        # At most half: two replicas at least must have room on the GPUs of the larger one.
         if other.candidate.pool is pool and 2 * other.candidate.layout.gpus <= gpus
     )
     likely = sorted(
@@ -188,6 +196,7 @@ def _in_copies(
         replicas = layout.replicas * (gpus // layout.gpus)
         if (
             scale.request.workload.requests_per_second is None
+            # A replica without a request brings nothing.
             and replicas > scale.request.workload.concurrency
         ):
             continue
@@ -207,6 +216,8 @@ def _simplest(ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCand
         for other in ranked
         if _shown_only(other, scale) == _shown_only(ranked[0], scale)
     ]
+    # A layout inside a node goes before an equally good one over the network: hardly anything there
+    # is measured (ADR 5).
     inside = (
         other
         for other in alike
@@ -237,6 +248,7 @@ def _effort(feasible: FeasibleCandidate, scale: Scale) -> tuple[float, ...]:
     candidate = feasible.candidate
     nodes = candidate.placement.nodes_per_replica
     return (
+        # Cost first: a near tie is no reason to take more GPUs.
         scale.cost(candidate),
         nodes,
         candidate.uses_network,
@@ -253,6 +265,7 @@ def near_tie(first: FeasibleCandidate, other: FeasibleCandidate) -> bool:
         other.carries_load,
         other.second_choice,
     )
+    # A guess takes no near tie from a layout whose like has been measured.
     as_sure = _measured(other) or not _measured(first)
     return other is first or (
         same and as_sure and _worth(first, other) <= _margin(first, other)
@@ -269,6 +282,8 @@ def _unbeaten(
     """Return the layout, or one that brings more and sooner for no more GPUs; of several the one
     that the objective prefers.
     """
+    # Again and again: a layout that beats the first may be beaten in turn. Each step is strictly
+    # better, so it ends.
     while True:
         better = [
             other
@@ -301,6 +316,7 @@ def _dominates(
     margin = 1 + (_margin(other, best) if margin is None else margin)
     if scale.cost(other.candidate) > scale.cost(best.candidate):
         return False
+    # Its queue grows without end, so its times say nothing; only its throughput counts.
     if best.falls_behind:
         return _served(other) > _served(best) * margin
     if other.falls_behind:
@@ -314,6 +330,8 @@ def _dominates(
 
 
 def _margin(better: FeasibleCandidate, other: FeasibleCandidate) -> float:
+    # Half of the band of such predictions, which is 45% (ADR 5); inside a node an error of
+    # throughput is 10%.
     crosses = better.candidate.uses_network and not other.candidate.uses_network
     return NEAR_TIE_OVER_NETWORK if crosses else NEAR_TIE
 
@@ -344,7 +362,7 @@ def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
     """Return the layout, with as many replicas as carry the load, that does so on the fewest
     GPUs.
     """
-    # What may not start carries nothing, unless nothing else is there.
+    # A layout that may not start carries nothing, unless there is no other.
     served = [other for other in ranked if not other.tight] or ranked
     wanted = (
         replace(

@@ -18,6 +18,8 @@ def in_reach(
     ranked: Sequence[FeasibleCandidate], *, deploy: bool
 ) -> tuple[FeasibleCandidate, ...]:
     """Return the same with runnable layouts first, if something is to be run."""
+    # Sorted, not left out: mode PlanOnly shows them, and a plan that cannot be run is better than
+    # no answer.
     return tuple(
         # False sorts first, and a stable sort keeps the rank among those that can be run.
         sorted(ranked, key=lambda item: deploy and not_yet(item.candidate) is not None)
@@ -29,8 +31,8 @@ def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
     pods cannot share.
 
     Args:
-        candidate: What is planned.
-        deploy: Whether it is to be run; where it is not, the remedy is another one.
+        candidate: The layout that is planned.
+        deploy: Whether it is to be run; if it is not, the remedy is another one.
     """
     layout, placement, link = (
         candidate.layout,
@@ -38,6 +40,8 @@ def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
         candidate.placement.tensor_link,
     )
     replica = layout.tensor * layout.pipeline
+    # Each pod is told its first attention replica and how many it has: half a replica cannot be
+    # said.
     if layout.attention_data > 1 and placement.gpus_per_node % replica:
         what = (
             f"{degrees(layout)} puts attention replicas of {replica} GPUs each on nodes with "

@@ -32,6 +32,7 @@ def draft_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     drafter = traits.options.drafter
     if drafter is None:
         return
+    # MTP layers step with their target, so that replicas of the attention agree on the batch.
     data = 1 if drafter.steps_with_replicas else layout.attention_data
     degrees = (
         ("DraftExcludesPipeline", "pipeline", layout.pipeline, "stages"),

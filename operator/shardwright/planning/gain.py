@@ -45,6 +45,7 @@ def better(
     speed.
     """
     gain: float | None = None
+    # A start that may fail, or a queue, is no price for speed: the groups serve now.
     if plan.tight > stands.tight or stands.carries_load > plan.carries_load:
         return None
     if plan.carries_load == stands.carries_load:
@@ -78,6 +79,8 @@ def _score(plan: Plan, inventory: Inventory, scale: Scale) -> float:
     )
     if plan.carries_load:
         return score(speed, cost, request)
+    # As select ranks them, so that the gain is in the measure by which the plan was chosen (ADR
+    # 24).
     served = (
         None
         if request.workload.requests_per_second is None

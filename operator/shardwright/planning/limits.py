@@ -38,6 +38,7 @@ def tpot_seconds(speed: Performance, statistic: Statistic) -> float:
     """
     if statistic is Statistic.MEAN:
         return speed.tpot_seconds
+    # Without its own prompt, which is in the time to first token.
     prompts = max(1, speed.running_requests - 1)
     return speed.tpot_seconds + _share(
         speed.decode_shares, "Prefill"

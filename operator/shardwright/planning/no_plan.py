@@ -60,6 +60,7 @@ def no_plan(
         return NoPlan(
             problem=_returning(returning), heals_by_itself=True, lack=_lack(returning)
         )
+    # A node that is away is no help where the user's own limits rule every layout out.
     hopeful = not inventory.pools or any(
         item.prices and item.codes <= _HARDWARE for item in verdicts
     )
@@ -106,6 +107,7 @@ def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | No
     only = [
         item for item in verdicts if item.prices and item.codes == {"BudgetExceeded"}
     ]
+    # Those that exceed the budget by least: the message names the smallest budget that would do.
     least = min(map(_worst, only), default=0.0)
     near = {id(item.candidate): item for item in only if _worst(item) == least}
     ranked = _ranked(near.values(), scale)
@@ -127,13 +129,14 @@ def _away(inventory: Inventory) -> Counter[str]:
 
 
 def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Verdict]:
-    """Return the verdicts on pools whose absent nodes may be among those that are away."""
+    """Return the verdicts on pools that may have nodes among those that are away."""
     away = _away(inventory)
     return [
         verdict
         for verdict in verdicts
         if 0
         < max((item.absent_nodes for item in verdict.violations), default=0)
+        # By product: of a node that is away no more is known than its label.
         <= away[verdict.candidate.pool.product]
     ]
 
@@ -148,7 +151,7 @@ def _best_waiting(
         if item.prices and item.codes and item.codes <= codes
     }
     ranked = _ranked(only.values(), scale)
-    # where the most replicas have room at all, and of those the fewest missing nodes: what can come
+    # the most replicas that have room at all, and of those the fewest missing nodes, which can come
     # free soonest
     ranked = tuple(
         sorted(ranked, key=lambda feasible: _lacking(only[id(feasible.candidate)]))
@@ -184,8 +187,8 @@ def _returning(verdict: Verdict) -> Problem:
 
 
 def _unknown_away(inventory: Inventory) -> Problem:
-    """Return that nodes are away of whose kind none is there: their worth is not known, so they are
-    waited for.
+    """Return that nodes are away, and none of their kind is there: their worth is not known, so
+    they are waited for.
     """
     kinds = sorted(_away(inventory).items())
     return Problem(
@@ -217,7 +220,7 @@ def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
 
 
 def _no_gpu_nodes(inventory: Inventory) -> Problem:
-    """Return that there is nothing to plan on; where nodes are excluded, why most of them are."""
+    """Return that there is nothing to plan on. If nodes are excluded, say why most of them are."""
     excluded = inventory.excluded
     if not excluded:
         return Problem(
@@ -226,6 +229,8 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
             remedy=_NODES_COME,
             path="spec.placement",
         )
+    # The most frequent reason, and by name among equals: the message must not alternate from look
+    # to look.
     (code, count), *others = sorted(
         Counter(item.problem.code for item in excluded).items(),
         key=lambda item: (-item[1], item[0]),

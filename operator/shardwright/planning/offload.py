@@ -4,7 +4,7 @@ divides it among its ranks.
 As vLLM 0.32 and 0.33 have it (``v1/kv_offload/cpu/spec.py``, ``shared_offload_region.py``): an
 engine is told the sum over its ranks. It lies in ``/dev/shm``, in files as large as all of it on
 every node, of which each rank fills its own part. Ranks of latent attention that all hold the same
-keep one copy. Attention replicas are engines of their own. Files of so much are refused where
+keep one copy. Attention replicas are engines of their own. Files of so much are refused if
 ``/dev/shm`` has less, and the kubelet gives that no more than the node has
 (``pkg/volume/emptydir/empty_dir.go``, ``calculateEmptyDirMemorySize``): so an engine over several
 nodes keeps no more than one of them has room for.
@@ -60,6 +60,7 @@ class _Parts:
     @classmethod
     def of(cls, layout: Layout, nodes: int, model: ModelSpec) -> "_Parts":
         kinds = [layer.attention for layer in model.layers if layer.attention]
+        # As vLLM decides whether ranks hold the same: latent attention without stages (ADR 33).
         alike = (
             layout.tensor > 1
             and layout.pipeline == 1
@@ -103,7 +104,7 @@ class PodShape:
             host_bytes * (1 - OTHERS_SHARE) * self.gpus / of_gpus,
         )
         left = max(0, int(share - self.beside_bytes))
-        # vLLM is told whole GiB: what is left of one is nobody's.
+        # vLLM is told whole GiB: nobody has the rest of one.
         return left // parts.pods // parts.engines // GIB * GIB * parts.engines
 
 
@@ -152,6 +153,7 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
         return frozenset(
             node.name
             for node in pool.nodes
+            # Unknown memory bars nobody: many nodes of a dump do not state it.
             if node.host_bytes is not None and not enough[node.host_bytes]
         )
 
@@ -212,6 +214,7 @@ def host_cache(
     layout, pod_bytes = candidate.layout, wanted.pod_bytes
     parts = _Parts.of(layout, candidate.placement.nodes_per_replica, model)
     if pod_bytes is None:
+        # The smallest node of the pool counts, as any of them may get a group (ADR 33).
         pod_bytes = room_bytes(candidate, wanted, model, over_ray=over_ray) or 0
     own_bytes = pod_bytes // parts.engines // GIB * GIB  # of an engine, on one node
     if not own_bytes:

@@ -69,8 +69,8 @@ def consider(
     """Return every candidate for a model on an inventory, judged; the same input gives the same
     candidates.
 
-    ``prices`` are those of the same model under the same load, where other inventories or budgets
-    were asked about before: their prices are not worked out again.
+    ``prices`` are those of the same model under the same load, if other inventories or budgets were
+    asked about before: their prices are not worked out again.
     """
     judge = Judge(model, request, traits, prices)
     wanted = request.workload.kv_offload
@@ -79,7 +79,7 @@ def consider(
         barred=too_small(wanted, model, over_ray=traits.options.over_ray)
     )
     verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
-    # Only now: most questions have an answer, and what is beyond what is free would cost as much
+    # Only now: most questions have an answer, and a plan beyond the free GPUs would cost as much
     # again.
     if all(verdict.violations for verdict in verdicts):
         larger = candidates(replace(scope, beyond=True))
@@ -114,6 +114,7 @@ def choose(considered: Considered) -> Report:
     """Return the best candidate, or why there is none."""
     scale = considered.scale
     verdicts = considered.verdicts
+    # Ranked first, settled then: near ties and copies are held against the whole rank.
     ranked = settled(
         best_first(considered.feasible, scale), scale, considered.judge.prices
     )
@@ -141,6 +142,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
         scale,
         feasible=_reached(considered.feasible, deploy=request.deploy),
     )
+    # With a budget to fill the number of replicas was part of the search already.
     copies = None if request.space.fill else in_replicas(best, ranked, scale, prices)
     looked_at = (best, *others)
     inventory = considered.inventory
@@ -195,6 +197,8 @@ def best_first(
     beside = (
         verdict
         for verdict in feasible
+        # Slower twins on the best one's own pool are priced after all: a near tie may go to one of
+        # them.
         if verdict.candidate.pool is best.pool and id(verdict) not in looked_at
     )
     rest = select(

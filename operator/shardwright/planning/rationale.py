@@ -289,6 +289,8 @@ def _not_free(
     busy = {
         id(item.candidate): item
         for item in verdicts
+        # Only layouts that nothing but room speaks against: any other would not run with all GPUs
+        # free.
         if item.estimate is not None and item.codes == {"InsufficientCapacity"}
     }
     carrying = [
@@ -310,7 +312,7 @@ def _time(best: FeasibleCandidate) -> str:
 
 
 def time_shares(shares: Sequence[TimeShare]) -> str:
-    """Return where time goes, the three largest parts."""
+    """Return the three largest parts of the time."""
     total = sum(share.seconds for share in shares)
     largest = sorted(shares, key=lambda share: (-share.seconds, share.name))[:3]
     return ", ".join(
@@ -437,13 +439,13 @@ def _served(feasible: FeasibleCandidate) -> float:
 
 def _running(feasible: FeasibleCandidate, request: Request) -> int:
     """Return the requests that run at once in one replica, over all its attention ranks: not all,
-    where K/V is short for them.
+    if K/V is short for them.
     """
     running, offered = (
         feasible.estimate.performance.running_requests,
         _offered(feasible, request),
     )
-    # What is rounded up to all of them must not be said of a layout whose requests queue.
+    # Of a layout whose requests queue, rounding must not say that all of them run.
     return running if feasible.carries_load else min(running, max(1, offered - 1))
 
 

@@ -34,6 +34,8 @@ def without_slower_twins(
     are mostly their first tokens.
     """
     steps = load.output_tokens / load.tokens_per_step
+    # A rate settles at another number in flight on each network, and in short answers a faster link
+    # may count as a later start.
     if load.requests_per_second is not None or steps < LONG_ANSWER_STEPS:
         return feasible
     twins: dict[object, list[Verdict]] = defaultdict(list)
@@ -61,6 +63,7 @@ def _unbeaten(twins: Sequence[Verdict]) -> Iterable[Verdict]:
     if (
         twins[0].candidate.placement.nodes_per_replica == 1
     ):  # no network is crossed: all are equally good
+        # One of them is enough: which one is decided as select would.
         return [min(twins, key=_tie)]
     kept: list[Verdict] = []
     # Fastest first: a verdict can then be beaten by those before it alone.

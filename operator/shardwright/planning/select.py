@@ -48,11 +48,11 @@ definition of Latency.
 class Scale:
     """The measure that layouts are compared by: the objective, and how much a GPU counts.
 
-    If every pool has a price, a GPU counts as its price; else as one, or where there are several
-    kinds in hours of an H100. With a budget that is to be filled the GPUs are given: only their
-    price counts, not how many of them a layout uses. ``takes_first`` is the resource whose GPUs are
-    taken where they do (empty: none goes before another). ``by_data_sheet`` has GPUs of several
-    kinds count as before there were lists of prices.
+    If every pool has a price, a GPU counts as its price; else as one or, if there are several
+    kinds, in hours of an H100. With a budget that is to be filled the GPUs are given: only their
+    price counts, not how many of them a layout uses. ``takes_first`` is the resource of the GPUs
+    that are taken if they do (empty: none goes before another). ``by_data_sheet`` has GPUs of
+    several kinds count as before there were lists of prices.
     """
 
     request: Request
@@ -93,6 +93,7 @@ class Scale:
         """Return the cost of a layout's GPUs on a pool. If the GPUs are given, it is the cost of
         one.
         """
+        # Given GPUs cost the same whether a layout uses them or not.
         return self._each(pool) * (1 if self.request.space.fill else layout.gpus)
 
     def total(self, candidate: Candidate) -> float:
@@ -117,6 +118,8 @@ class Scale:
         if self.relative:
             return (
                 pool.gpu.worth
+                # As before there were lists: a release with other prices moves no plan that serves
+                # (ADR 31).
                 if self.by_data_sheet
                 else relative_price(pool.gpu).per_hour
             )
@@ -127,6 +130,7 @@ def breaks_rack(candidate: Candidate) -> bool:
     """Return whether a candidate takes trays out of a rack that nobody used before, without using
     its links.
     """
+    # A layout over several trays uses the links of the rack, for which it is there.
     return candidate.placement.nodes_per_replica == 1 and bool(_whole_trays(candidate))
 
 
@@ -144,6 +148,7 @@ def _whole_trays(candidate: Candidate) -> list[Node]:
     if not pool.gpu.of_a_rack:
         return []
     used = {name for group in candidate.placement.groups for name in group}
+    # Only trays that nobody is on: one that somebody has a part of is spared nothing (ADR 31).
     return [node for node in pool.nodes if node.name in used and node.free == node.gpus]
 
 
@@ -247,6 +252,7 @@ def _served_share(
         )
         # A layout whose replicas were counted to carry the rate must not miss it by rounding.
         return 1.0 if served > 1 - _RATE_TOLERANCE else served
+    # Rounded up: of three requests on two replicas one has two.
     offered = math.ceil(
         requests_per_replica(request.workload, candidate.layout)
         / candidate.layout.attention_data
@@ -301,7 +307,10 @@ def waiting_score(
     second.
     """
     return _worth_its_gpus(
-        _seconds(speed, request) if capacity is None else 1 / capacity, cost
+        # Of a rate that is not served the times grow without end, so the served part is the
+        # measure.
+        _seconds(speed, request) if capacity is None else 1 / capacity,
+        cost,
     )
 
 
@@ -335,6 +344,7 @@ def runners_up(
     """
     others: dict[tuple[Layout, str], FeasibleCandidate] = {}
     for feasible in ranked:
+        # The first of each cut is its best, as they are ranked.
         others.setdefault(_cut(feasible), feasible)
     if ranked:
         others.pop(_cut(ranked[0]))
@@ -394,9 +404,12 @@ def _order(feasible: FeasibleCandidate) -> tuple[object, ...]:
         -feasible.served_share,
         candidate.layout.gpus,
         candidate.pool.gpu.memory_bytes,
+        # Of equally good ones the one with less on the links: those are where predictions are least
+        # sure.
         crossing,
         candidate.placement.nodes_per_replica * len(candidate.placement.groups),
         candidate.placement.leftover_gpus,
         candidate.pool.name,
+        # By name and layout last: the order must be the same whatever order the candidates came in.
         candidate.layout,
     )

@@ -134,6 +134,8 @@ def shape_problems(
     rules = _rules(model, traits)
     cut = tuple(_cut_problems(model, layout, rules))
     if cut:
+        # Once for all of them: a tensor degree that mends one rule and breaks another is no way
+        # out.
         remedy = _tensor_remedy(model, _without_tensor(layout, rules), rules)
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)
     unknown = architecture_unknown_to_engine(model, traits) or _quantization_unknown(
@@ -351,6 +353,7 @@ def _block_problems(
         share = weight.cut_elements // ways
         if ways == 1 or weight.cut_elements % ways or share % weight.block == 0:
             continue
+        # Outputs of a merged projection may end within a block, and padded slices never do.
         if weight.forgiving or _is_padded(weight, rules):
             continue
         if (
@@ -446,6 +449,7 @@ def _is_merged(model: ModelSpec, weight: Weight) -> bool:
 @lru_cache(maxsize=64)
 def _feed_forward(model: ModelSpec) -> tuple[_CutWeight, ...]:
     """Return one weight for every width of the feed-forward blocks."""
+    # One of each width: a model has hundreds of such weights, and a few widths.
     widths = {
         (w.cut_elements, w.experts): w
         for w in _cut_weights(model)
@@ -501,8 +505,8 @@ def _tensor_remedy(model: ModelSpec, layout: Layout, rules: _Rules) -> str:
 
 
 def _without_tensor(layout: Layout, rules: _Rules) -> Layout:
-    """Return the condition of the remedy: whether experts are whole, attention ranks, and stages
-    where a class counts them.
+    """Return the condition of the remedy: whether experts are whole, attention ranks, and stages if
+    a class counts them.
     """
     stages = layout.pipeline if rules.width_divides_replica else 1
     return Layout(
@@ -514,5 +518,6 @@ def _without_tensor(layout: Layout, rules: _Rules) -> Layout:
 
 
 def _with_tensor(layout: Layout, tensor: int) -> Layout:
+    # Whole experts go over all ranks: the engine knows no other degree beside 1.
     expert = tensor * layout.attention_data if layout.expert > 1 else 1
     return replace(layout, tensor=tensor, expert=expert)

@@ -46,6 +46,7 @@ def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, 
     # Doubling finds the scale in a few questions, each of which plans for all of the GPUs.
     while not carries(high) and high < most:
         low, high = high, min(2 * high, most)
+    # Between one that does not carry and one that does, if more GPUs never carry less.
     while steps[high].carries and high - low > 1:
         middle = (low + high) // 2
         if carries(middle):

@@ -32,7 +32,12 @@ def loses_from(
     def loses(in_flight: int) -> bool:
         with_drafts, without = (
             prices.token_seconds(
-                best.candidate, memory, in_flight=in_flight, draft_tokens=tokens
+                # The memory of the plan for both: without drafts there would be more K/V, which is
+                # another question.
+                best.candidate,
+                memory,
+                in_flight=in_flight,
+                draft_tokens=tokens,
             )
             for tokens in (drafted, 0)
         )

@@ -49,6 +49,8 @@ def survey(considered: Considered) -> tuple[Surveyed, ...]:
                 layout=candidate.layout,
                 pool=candidate.pool.name,
                 product=candidate.pool.product,
+                # Sorted: a set has another order in each process, and the same question must give
+                # the same bytes.
                 codes=tuple(sorted(verdict.codes)),
                 performance=estimate.performance if estimate else None,
                 carries_load=carries,

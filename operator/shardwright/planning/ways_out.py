@@ -1,5 +1,5 @@
-"""The ways to make room where there is none: more nodes of a pool, or a model that goes. Said,
-never done.
+"""The ways to make room if there is none: more nodes of a pool, or a model that goes. Said, never
+done.
 
 Each answer is tried: with copies of a node that there is, and with the GPUs of a model given back.
 """
@@ -39,9 +39,9 @@ def ways_out(
 
     Args:
         lack: The gap of the layout that lacks least.
-        inventory: What there is.
+        inventory: The present stock.
         fits: Whether it would have room in another inventory.
-        holders: The models that may be named, as those whose pods come first may not.
+        holders: The models that may be named. Those with pods that come first may not.
     """
     pool = next((pool for pool in inventory.pools if pool.name == lack.pool), None)
     if pool is None:
@@ -83,6 +83,7 @@ def _copies(pool: Pool, count: int) -> Iterator[Node]:
     """Yield nodes as new ones of a pool would be: empty, and those of a rack in racks of their
     own.
     """
+    # A node that there is: new ones of a pool are taken to be like it.
     template = pool.nodes[0]
     per_rack = max(1, pool.domain_gpus // pool.gpus_per_node)
     for number in range(count):
@@ -108,14 +109,15 @@ def _copies(pool: Pool, count: int) -> Iterator[Node]:
 def _who_moves(
     lack: Lack, inventory: Inventory, pool: Pool, fits: Fits, holders: Iterable[Holder]
 ) -> str:
-    """Return the model whose GPUs would do, of the lowest priority and then the smallest, empty if
-    none of those tried.
+    """Return the model with GPUs that would do: of the lowest priority, and then the smallest.
+    Empty if none of those tried would.
     """
     near = {node.name: node for node in pool.nodes}
     helpful = [
         holder for holder in holders if _gains(holder, near, lack) >= lack.missing_nodes
     ]
     helpful.sort(
+        # The models that cost least to move first: the lowest priority, then the fewest GPUs.
         key=lambda holder: (holder.priority, sum(holder.gpus.values()), holder.name)
     )
     return next(

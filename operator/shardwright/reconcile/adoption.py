@@ -22,6 +22,7 @@ from shardwright.rendering.names import generation_of, group_names
 from shardwright.rendering.objects import asked_of
 from shardwright.resolving.subject import Subject
 
+# Not empty: an empty mark would count as silent again, and would be looked up in the next look.
 SOMETHING_ELSE: Final = "something-else"
 """Stands for what is not asked for any more: no hash of ours."""
 
@@ -30,6 +31,8 @@ def adopted(
     observed: Observed, subject: Subject, record: PlanRecord | None, cluster_domain: str
 ) -> Observed:
     """Return the same with the requests of standing groups whose StatefulSets do not hold them."""
+    # The cut, not the whole question: a record that only has other replicas still says which pods
+    # the standing groups were made for.
     answers = record if record and record.cut_hash == subject.cut_hash else None
     stated = subject.deployment
     deployment = replace(
@@ -55,6 +58,8 @@ def marks(seen: Observed, known: Observed, owner_uid: str) -> tuple[Patch, ...]:
             name=name,
             namespace=live["metadata"]["namespace"],
             uid=live["metadata"]["uid"],
+            # One annotation alone: an apply of the rendered StatefulSet would bring this release's
+            # template, too, and the mark must be there before that.
             annotations={ASKED_HASH: asked_by(known.objects[STATEFUL_SET, name])},
             why=Why.NOTE,
         )
@@ -66,7 +71,7 @@ def marks(seen: Observed, known: Observed, owner_uid: str) -> tuple[Patch, ...]:
 def _silent(
     observed: Observed, owner_uid: str
 ) -> Iterator[tuple[str, KubernetesObject]]:
-    """Yield the StatefulSets with pods, by name, that do not say what these were asked for."""
+    """Yield the StatefulSets with pods, by name, without the mark of their request."""
     for (kind, name), live in sorted(observed.objects.items()):
         ours = kind == STATEFUL_SET and controller_uid(live) == owner_uid
         # One at zero gets its mark with its next start anyway.
@@ -86,6 +91,8 @@ def _asked(
     if record is None:
         return SOMETHING_ELSE
     indices = {
+        # Without the generation: a group that was made anew stands under another name than the plan
+        # has.
         root: index
         for index, root in enumerate(
             group_names(deployment.base, record.plan.group_numbers)

@@ -1,6 +1,6 @@
 """One look at one ShardedModel as a pure function: all that was read in, the next thing to do out.
 
-The shell does what a step says and calls ``advance`` again with the result, until there is nothing
+The shell carries a step out and calls ``advance`` again with the result, until there is nothing
 left to do::
 
     Seen ─▶ ask the planner ─▶ write the plan of record ─▶ write the rest ─▶ publish
@@ -96,7 +96,7 @@ class Step:
 
     ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on.
     ``subject`` is the planner's subject. If something is still to be read, that comes first:
-    ``recalls`` is a revision to read, ``tell``: what the resource asks, word for word.
+    ``recalls`` is a revision to read, ``tell`` asks for the request of the resource, word for word.
     """
 
     recalls: Revision | None = None
@@ -137,6 +137,7 @@ class _Carried:
 
 def advance(seen: Seen, now: datetime) -> Step:
     """Return the next thing to do for a model."""
+    # First of all: without its objects nobody can tell which writes would end a group that serves.
     if isinstance(seen.observed, Problem):
         return Step(published=hidden(seen, seen.observed, now))
     on_course = _on_course(seen)
@@ -153,6 +154,8 @@ def _on_course(seen: Seen) -> Step | Seen:
     """
     course = course_of(seen)
     seen = replace(seen, course=course)
+    # A spec that cannot be used has no hash, so nobody can tell whether the rollback is still one
+    # from this spec.
     if course.rollback is None or isinstance(seen.subject, tuple):
         return seen
     former = former_of(seen, course.rollback)
@@ -167,12 +170,15 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     """Return the next thing to do for a model of which everything is known."""
     known = look_around(seen, observed, now)
     as_it_stands = StandingPlan(record=known.record)
+    # Before the caches are asked for: groups are kept alive also where no node is known yet.
     if isinstance(seen.subject, tuple):
         deployed = _without_subject(seen, known, seen.subject, now)
         return _end(seen, known, as_it_stands, deployed, now)
     # Caches are not full yet. With half of the nodes known, every decision could be a wrong one.
     if seen.cluster is None:
         return Step(published=publish(seen, known, as_it_stands, Deployed(), now))
+    # Before anything is planned: another plan of record would no longer say for which request the
+    # standing groups were made (ADR 15).
     known = replace(
         known,
         observed=adopted(
@@ -188,6 +194,8 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
         or (known.unreadable if known.standing else None)
         or plan_that_stands(seen, known, seen.subject, now)
     )
+    # The planner's answer takes seconds. The shell asks it and looks again, so the event loop goes
+    # on.
     if isinstance(planned, Ask):
         return Step(ask=planned, subject=seen.subject)
     if isinstance(planned, Problem):
@@ -199,12 +207,13 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
 def _without_subject(
     seen: Seen, known: Known, problems: tuple[Problem, ...], now: datetime
 ) -> Deployed:
-    """Decide for a model whose spec cannot be used, or whose config is still to be read from the
-    hub.
+    """Decide for a model with a spec that cannot be used, or a config that is still to be read from
+    the hub.
     """
     if seen.fetching is None or seen.resource.paused:
         return _kept(seen, known, now, problems=problems)
     found = fetched(seen, seen.fetching, now)
+    # Groups of an earlier spec serve on while the config of a new one is read.
     deployed = _kept(seen, known, now, problems=(found.problem,))
     decision = deployed.decision and replace(
         deployed.decision, writes=(*deployed.decision.writes, *found.writes)
@@ -216,6 +225,7 @@ def _put_in_place(
     seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime
 ) -> Step:
     """Write the plan of record before any object of it, and deploy it."""
+    # A paused model keeps the record that it has: the plan is only shown.
     if planned.record and not subject.intent.paused:
         if problem := _held_up(seen, known, subject, planned.record):
             return _end(
@@ -234,6 +244,7 @@ def _put_in_place(
         if isinstance(placing, Step):
             return placing
         if isinstance(placing, Problem):
+            # The refused plan was not written, so no event may say that there is a new one.
             stands = replace(planned, record=known.record, events=())
             return _end(
                 seen, known, stands, _kept(seen, known, now, refused=placing), now
@@ -246,6 +257,8 @@ def _run(
 ) -> Step:
     """Deploy the plan of record, unless groups do not come up with it and are to go back."""
     deployed = _deploy(seen, known, subject, planned, now)
+    # Before any write of this decision: it would start groups with the very spec that is being
+    # given up.
     if course := given_up(seen, subject, planned.record, deployed.decision):
         carried = _Carried(planned=planned, deployed=deployed)
         return _taken_back(seen, known, carried, course, now)
@@ -256,6 +269,8 @@ def _run(
         return _end(seen, known, planned, _kept(seen, known, now, refused=beside), now)
     if beside:
         planned = beside
+        # Decided again: the record has a new generation for a group now, so other objects are
+        # rendered.
         deployed = _deploy(seen, known, subject, beside, now)
     carried = _Carried(planned=planned, deployed=deployed)
     return _good(seen, known, subject, carried, now)
@@ -268,6 +283,8 @@ def _good(
     planned = carried.planned
     deployed = carried.deployed
     if planned.record and not seen.resource.paused and carried.is_good:
+        # Pods of another release serve under the same spec. A revision that says which pods were
+        # good must not take this release's for them.
         mixed = any(
             group.pending
             for group in (deployed.decision.groups if deployed.decision else ())
@@ -299,6 +316,8 @@ def _taken_back(
     placing = _record(seen, known, record) if record else None
     if isinstance(placing, Step):
         return placing
+    # Only a decision that is written counts: one that is refused would be forgotten with this
+    # process.
     if placing is None:
         seen, planned = replace(seen, course=course), replace(planned, record=record)
     return _end(seen, known, planned, carried.deployed, now)
@@ -314,6 +333,7 @@ def _where_it_is(
         return following(
             record, _bundle(seen, subject, known, record).objects, known.observed
         )
+    # Deploying tells why it cannot be rendered; here the record stays as it is.
     except InputError:
         return record
 
@@ -324,24 +344,30 @@ def _held_up(
     """Return why a plan that was made because the one that is stored is not believed stays
     unwritten: it would end running groups.
     """
+    # Only a plan that replaces one that is not believed can be somebody's attempt to restart groups
+    # (ADR 12).
     if seen.refused is None or known.record is not None:
         return None
     owner = seen.resource.owner
     try:
         rendered = _bundle(seen, subject, known, record).objects
     except InputError:
+        # Rendered to nothing it changes each template, so every group with pods speaks against it.
         rendered = ()
     ended = not_as_they_are(known.observed, owner.uid, rendered)
     return would_end(record_key(owner)[1], ended) if ended else None
 
 
 def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:
-    """Return a plan of record with its serial: one more than that of the newest where it is new."""
+    """Return a plan of record with its serial: one more than that of the newest if it is new."""
     there = (
         *((known.record,) if known.record else ()),
+        # Attempts count as well: one whose answer was lost may have been written, and two records
+        # of one serial could be put back for each other.
         *(attempt for attempt, _ in seen.recorded),
     )
     newest = max((seen.serial, *(item.serial for item in there)))
+    # The same record keeps its serial: a new one in each look would be a write in each look.
     serial = next((item.serial for item in there if item == record), newest + 1)
     # 0: it was taken over, and is signed now.
     return replace(record, serial=max(serial, 1) if seen.keys else serial)
@@ -356,13 +382,14 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
     owner = seen.resource.owner
     stands = record == known.record
     tried = next(
+        # The last one counts: the same record may have been refused earlier in this look and taken
+        # later.
         (outcome for attempt, outcome in reversed(seen.recorded) if attempt == record),
         None,
     )
     if tried is None:
         content = record_object(owner, record, seen.keys)
-        # It says what it should in memory, and somebody sets it back: the rest need not wait for
-        # it.
+        # It is right in memory, and somebody sets it back: the rest need not wait for it.
         if stands and object_key(content) in seen.contested:
             return None
         if writes := _after_marks(
@@ -394,6 +421,8 @@ def _after_marks(
     needs = frozenset((STATEFUL_SET, mark.name) for mark in first)
     after = (
         replace(item, needs=item.needs | needs)
+        # A refused mark holds the record up: once the record has changed, nobody can find out for
+        # which request the standing pods were made (ADR 15).
         if isinstance(item, Create | Apply)
         else item
         for item in writes
@@ -411,6 +440,8 @@ def _deploy(
     problem = (seen.cluster or Cluster()).scheduler_problem
     if record is None or not _may_run(subject, planned, record):
         return _kept(seen, known, now)
+    # A scheduler that cannot place the pods as they are rendered is told before they hang; groups
+    # that run are not its concern.
     if problem and record.plan.groups and not subject.intent.plan_only:
         return _kept(seen, known, now, refused=problem)
     try:
@@ -439,6 +470,8 @@ def _may_run(subject: Subject, planned: StandingPlan, record: PlanRecord) -> boo
     there is room for.
     """
     if (
+        # All four keep what runs alive as it is: a plan that is shown must not end groups by the
+        # objects that it lacks.
         planned.undeployable
         or planned.unplaced
         or planned.stays
@@ -472,6 +505,8 @@ def _decided(
         config=config,
         rules=known.rules,
     )
+    # The record is taken as there: how it comes into its place was settled before (_record), and a
+    # repair here would write it twice.
     decision = decide(
         desired, known.observed.having(place, owner.uid), now, cluster.most_moving
     )
@@ -497,6 +532,7 @@ def _beside(
         or not deployed.decision.stopping
     ):
         return None
+    # One at a time: the GPUs that it leaves are the next one's place (ADR 3).
     group = deployed.decision.stopping[0]
     name = deployed.decision.groups[group].name
     ask = Ask(
@@ -510,6 +546,7 @@ def _beside(
             if seen.outcome or generation_of(name)[1] >= GENERATION_MAX
             else Step(ask=ask, subject=subject)
         )
+    # No free GPUs: the group stops first and starts in its own place, as it would without maxSurge.
     if isinstance(answer, Problem) or answer.record is None:
         return None
     record = _numbered(seen, known, answer.record)
@@ -539,6 +576,8 @@ def _kept(
     groups = KnownGroups(
         owner_uid=seen.resource.owner.uid,
         rules=known.rules,
+        # A group at zero that does not remember its size must not start with a guessed number of
+        # pods: some ranks would wait for peers that nobody makes.
         size=known.record.plan.nodes_per_replica if known.record else None,
     )
     decision = keep_alive(known.observed, groups, now, most_moving)
@@ -549,6 +588,8 @@ def _end(
     seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, now: datetime
 ) -> Step:
     """Return the writes, with the findings that hold once all of them are taken."""
+    # The writes of this look have been sent. Deciding again on caches that may not show them yet
+    # would send some of them twice.
     if seen.outcome is not None:
         return Step(published=publish(seen, known, planned, deployed, now))
     kept = deployed.history.writes if deployed.history else ()
@@ -566,10 +607,12 @@ def _end(
 
 
 def _taken_up(seen: Seen, deployed: Deployed) -> Iterator[Write]:
-    """Yield the writes but for repairs that somebody else sets back each time."""
+    """Yield the writes, without the repairs that somebody else sets back each time."""
     for write in deployed.decision.writes if deployed.decision else ():
         contested = (
             isinstance(write, Apply)
+            # Only repairs: a stop or a start is never left out because somebody edits the same
+            # object.
             and write.why is Why.DRIFT
             and object_key(write.content) in seen.contested
         )
@@ -581,6 +624,8 @@ def _questions(seen: Seen, known: Known, now: datetime) -> Iterator[Write]:
     """Yield the questions why pods have not been created for a while: only the API server knows its
     refusals.
     """
+    # A dry run is a request to the API server with all its webhooks, so it waits until the
+    # StatefulSet controller has had time to create the pods.
     limit = timedelta(seconds=NO_PODS_SECONDS)
     for (kind, _), live in known.observed.objects.items():
         if kind == STATEFUL_SET and controller_uid(live) == seen.resource.owner.uid:
@@ -601,6 +646,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     owner, observed = seen.resource.owner, known.observed
     cluster = seen.cluster or Cluster()
     sets = stateful_sets(observed).values()
+    # From this look: the annotation that notes readiness is written after the rendering.
     ready = frozenset(group.name for group in known.standing if group.ready)
     places = dict(
         zip(
@@ -623,8 +669,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
             generations=of,
         )
 
-    # Whether a StatefulSet can become what is rendered shows only when it is rendered, so it may be
-    # rendered a second time, under the next generation's name.
+    # Only the rendered object shows whether a StatefulSet can become it; if not, a generation more.
     numbers = generations(places, observed, owner.uid, known.lost, record.generations)
     bundle = made(numbers)
     if (anew := following_generations(bundle.objects, numbers, observed)) != numbers:

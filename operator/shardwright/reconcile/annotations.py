@@ -134,6 +134,7 @@ class GroupAnnotations:
         """Return the annotations of a group that goes to zero. An outage begins with the first
         stop.
         """
+        # A stop in the midst of a restart is the same outage for whoever waits for answers.
         began = self.stopped_at or _whole(now)
         return replace(
             self,
@@ -145,7 +146,7 @@ class GroupAnnotations:
         )
 
     def held_back(self, now: datetime) -> "GroupAnnotations":
-        """Return the annotations of a group all of whose pods a queue holds back: it has no others
+        """Return the annotations of a group with all pods held back by a queue: it has no others
         any more.
         """
         if not self.members:
@@ -165,14 +166,17 @@ class GroupAnnotations:
         """
         anew = replace(self, members="", ready_since=None, stopped_for="")
         return (
+            # Beside one that serves there is no outage, and its past failures were those of other
+            # pods.
             replace(anew.forgiven(), stopped_at=None, outage_seconds=0)
             if beside
             else anew
         )
 
     def ready(self, members: Sequence[Member], now: datetime) -> "GroupAnnotations":
-        """Return the annotations of a group whose pods are all ready."""
+        """Return the annotations of a group with all pods ready."""
         uids = members_value(members)
+        # The same pods: the memory must stay as it is, or every look would write a new time.
         if self.members == uids and self.ready_since:
             return self
         return replace(
@@ -217,7 +221,10 @@ def changed_annotations(
     """Return the annotations that turn one into the other, None for those that go."""
     was, wanted = before.annotations(), after.annotations()
     return {
-        name: wanted.get(name) for name in NAMES if was.get(name) != wanted.get(name)
+        # None deletes an annotation in a merge patch; a key that is only left out would stay.
+        name: wanted.get(name)
+        for name in NAMES
+        if was.get(name) != wanted.get(name)
     }
 
 
@@ -235,6 +242,8 @@ def read_annotations(stateful_set: KubernetesObject) -> GroupAnnotations:
         restarted_for=_word(found.get(RESTARTED_FOR, "")),
         size=_number(found.get(SIZE, "")),
         asked=asked_by(stateful_set),
+        # Whoever may write StatefulSets may write these annotations, so each value is bounded as it
+        # is read.
         pending=tuple(filter(None, found.get(PENDING, "").split(",")))[:PENDING_MAX],
         restarts_before=_restarts_before(found.get(RESTARTS_BEFORE, "")),
     )
@@ -256,7 +265,11 @@ def ready_pods(
     for live in stateful_sets:
         if live["metadata"]["name"] in ready or read_annotations(live).ready_once:
             root, _ = generation_of(live["metadata"]["name"])
+            # Two generations of a group are one group to the budget: counted twice, it would allow
+            # no eviction at all.
             pods[root] = max(live["spec"].get("replicas") or size, pods.get(root, 0))
+    # Groups that are on their way out still have pods; the largest ones count, so that the budget
+    # is rather too strict than too loose.
     return sum(sorted(pods.values(), reverse=True)[:groups])
 
 
@@ -283,6 +296,8 @@ def _restarts_before(text: str) -> RestartsBefore | None:
 
 
 def _whole(now: datetime) -> datetime:
+    # Whole seconds: the text must read back as the same value, or each look would find a
+    # difference.
     return now.astimezone(UTC).replace(microsecond=0)
 
 

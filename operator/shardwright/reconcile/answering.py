@@ -31,8 +31,8 @@ def answer(
 ) -> Replanned:
     """Return the fate of a plan of record, or a first plan, as it is ``planned``.
 
-    An earlier plan whose groups would have no room however long they waited, as its hardware is
-    gone, gives way to a new one.
+    An earlier plan gives way to a new one if its hardware is gone: its groups would have no room
+    however long they waited.
     """
     if ask.choice is PlanChoice.RESCALE and ask.on:
         return rescaled(subject, ask.on, inventory, ask.worst)
@@ -45,6 +45,9 @@ def answer(
     ground = Ground(inventory=inventory, held=ask.held, worst=ask.worst)
     if ask.choice is PlanChoice.RESTORE and ask.restored:
         restored = restore(subject, ask.on, ask.restored, ground)
+        # A lack that passes is waited out, to restore the very plan that was good;
+        # nodes that an autoscaler could make are not, as hardware that is gone may never come
+        # (ADR 25).
         if restored.short is None or (
             restored.short.heals_by_itself and not restored.short.awaits_nodes
         ):
@@ -53,10 +56,10 @@ def answer(
 
 
 def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
-    """Return an answer whose record says when its plan took the place of one that served, if it
-    did.
-    """
+    """Return an answer. If its plan takes the place of one that served, its record says when."""
     if (
+        # The hour between two improvements counts from here (ADR 24); a plan that was made for
+        # another reason does not begin it.
         ask.choice is not PlanChoice.IMPROVE
         or answer.record is None
         or answer.record == ask.on
@@ -99,6 +102,8 @@ def with_ways_out(
     if short is None or short.lack is None:
         return made
 
+    # The very question that failed, asked of other inventories: a rule of thumb here could promise
+    # room that the planner then does not find.
     def fits(other: Inventory) -> bool:
         return answer(subject, ask, other).short is None
 
@@ -136,6 +141,8 @@ def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -
         for pool in whole.pools
         for node in pool.nodes
     }
+    # With all GPUs of others free: a claim asks where there would be room, and is filled as they go
+    # (ADR 10).
     vacant = whole.without(blocked)
 
     def fit(near: Sequence[Room]) -> Claim | None:
@@ -144,8 +151,7 @@ def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -
         )
         if made.short or made.record is None:
             return None
-        # A Counter's difference leaves out what is not positive: GPUs that it gives back are no
-        # claim.
+        # A Counter's difference leaves out numbers below one: GPUs that it gives back are no claim.
         return _gpus(made.record.plan) - _gpus(
             ask.on.plan if isinstance(ask.on, PlanRecord) else None
         )

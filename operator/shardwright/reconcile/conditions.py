@@ -73,8 +73,8 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
 
 
 def _of_hidden(found: Findings, kind: ConditionType, summary: Summary) -> Condition:
-    """Return a condition of a model of which nobody knows how it is: somebody must act, of
-    everything else nothing is known.
+    """Return a condition of a model in an unknown state: somebody must act, and nothing else is
+    known.
     """
     if kind in {ConditionType.RECONCILING, ConditionType.STALLED}:
         return _summarised(found, kind, kind == ConditionType.STALLED, summary)

@@ -40,6 +40,7 @@ def contested(
         key: done[-1].fields
         for key, done in repairs.items()
         if len(done) >= REPAIRS_MAX
+        # It is never given up for good: whoever keeps setting it back may have stopped meanwhile.
         and now - done[-1].at < timedelta(seconds=PAUSE_SECONDS)
     }
 
@@ -57,6 +58,8 @@ def remembered(
         key: tuple(repair for repair in done if now - repair.at < window)
         for key, done in repairs.items()
     }
+    # No more than the limit is kept of an object: somebody who edits it every second must not grow
+    # the memory of the operator.
     added = {
         key: (*kept.get(key, ()), Repair(at=now, fields=fields))[-REPAIRS_MAX:]
         for key, fields in repaired.items()

@@ -46,10 +46,12 @@ def course_of(seen: Seen) -> Course:
     if not isinstance(subject, Subject):
         return _as_it_stood(record)
     before = _as_it_stood(record)
+    # A rollback is from one spec. A new spec ends it, without anybody who takes it back (ADR 25).
     if before.rollback and before.rollback.instead_of != hash_of(subject):
         before = replace(before, rollback=None)
     request = request_in(seen.resource.annotations)
     # The record keeps that it was unknown, not the sentence; that is made anew in each look.
+    # It is not looked for again: a later revision of that number is not the one that was asked for.
     if request == before.answered and before.unknown:
         return replace(
             before,
@@ -61,8 +63,8 @@ def course_of(seen: Seen) -> Course:
 
 
 def request_in(annotations: Mapping[str, str]) -> str:
-    """Return what annotations of a model ask it to run, as a plan of record keeps the answered one;
-    empty if they ask for nothing.
+    """Return the request to run something else in the annotations of a model, in the form in which
+    a plan of record keeps the answered one; empty if there is none.
     """
     return annotations.get(ROLLBACK_TO, "")[:REQUEST_LENGTH]
 
@@ -97,6 +99,7 @@ def _asked(
             rollback=None if stands and stands.cause is Cause.ASKED else stands,
             answered=request,
         )
+    # The spec's own revision is asked for by name, which ends a rollback that a failure began, too.
     if wanted == SPEC:
         return Course(answered=request)
     found = next((item for item in revisions if str(item.number) == wanted), None)
@@ -107,10 +110,14 @@ def _asked(
             unknown=True,
             problem=_unknown(wanted, revisions),
         )
+    # The spec has come back to that revision by itself, so there is nothing in place of which it
+    # would run.
     if found.hash == spec:
         return Course(answered=request)
     rollback = Rollback(
         to=found.hash,
+        # The version by default of the spec, beside the decision: the running pods have another
+        # one, and a release of the operator must not make this a new spec (ADR 25).
         instead_of=spec,
         cause=Cause.ASKED,
         engine_version=subject.default_version,
@@ -119,11 +126,12 @@ def _asked(
 
 
 def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
-    """Return the revision to restore, as it would run; only which one it is where it has
-    not been read yet.
+    """Return the revision to restore, as it would run; only which one it is if it has not been read
+    yet.
     """
     if seen.former and seen.former.hash == rollback.to:
         return seen.former
+    # By hash, not by number: a revision that serves again gets a new number.
     found = next(
         (
             item
@@ -154,6 +162,8 @@ def given_up(
     ):
         return None
     newest, spec = (
+        # The newest only. Going further back by itself would run pods that somebody has replaced on
+        # purpose.
         next(iter(revisions_of(seen.resource.status)[-1:]), None),
         hash_of(subject),
     )

@@ -51,7 +51,7 @@ from shardwright.reconcile.writes import (
     Write,
     written_name,
 )
-from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.gang_scheduling import pod_group_of
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import (
@@ -114,15 +114,18 @@ def decide(
     ``most_moving`` is how many groups may be down on purpose at once, whatever the rules of this
     model say (None: any number).
     """
+    # Nothing of ours is written beside a foreign object: half of a model's objects would serve with
+    # somebody else's Service or scripts.
     if foreign := _foreign(desired, observed):
         known = KnownGroups(owner_uid=desired.owner_uid, rules=desired.rules)
         alive = keep_alive(observed, known, now, most_moving)
         return _beside(alive, foreign)
     wanted = [
         _group(content, observed, desired.rules)
-        for content in desired.objects
-        if content["kind"] == STATEFUL_SET
+        for content in of_kind(desired.objects, STATEFUL_SET)
     ]
+    # Before the steps: a group that keeps its pods must look to everything below as if they were
+    # the wanted ones.
     groups = held_back(wanted, now)
     former = _former_generations(groups, desired, observed, now)
     # A group that is made anew beside its former self is the one that moves now: no other may stop
@@ -139,6 +142,8 @@ def decide(
         writes=tuple(_in_order(desired, observed, lives, surplus)),
         groups=tuple(step.state for step in steps),
         stopping=_to_begin_beside(groups, steps) if desired.rules.max_surge else (),
+        # Asked of the groups as they are wanted: one that is held stands as it is, and speaks
+        # against nothing.
         rejection=rejected(wanted, now) if desired.rules.rolls_back else None,
     )
 
@@ -167,8 +172,8 @@ def _in_order(
 ) -> Iterator[Write]:
     """Yield all writes in order.
 
-    What is broken ends first, as nothing that is refused may hold that up. Keys come before the
-    pods that mount them. What goes comes last, when its heirs have been written.
+    Broken groups end first: no refused write may hold that up. Keys come before the pods that mount
+    them. Deletions come last, when the heirs have been written.
     """
     yield from (write for write in lives if _ends_what_is_broken(write))
     for content in desired.objects:
@@ -220,7 +225,11 @@ def keep_alive(
     as in :func:`decide`.
     """
     lives = [
-        live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET
+        # Sorted, here and below: a message or a turn that depends on the order of a cache would
+        # change from look to look.
+        live
+        for key, live in sorted(observed.objects.items())
+        if key[0] == STATEFUL_SET
     ]
     ours = [
         _as_it_is(live, observed, known)
@@ -253,6 +262,8 @@ def _ends_what_is_broken(write: Write) -> bool:
     hold it up.
     """
     return isinstance(write, Delete) or (
+        # The stop of a rollout is not among them: it ends a group that serves, so it waits until
+        # the objects of its next start are there.
         isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE}
     )
 
@@ -279,6 +290,8 @@ class _Needs:
         """
         if not isinstance(write, Create | Apply) or _ends_what_is_broken(write):
             return write
+        # The Service of its peers and its claims: pods that start without them find no name and no
+        # device.
         own = self._of_group.get(
             write.content["metadata"]["labels"].get(GROUP, ""), set()
         )
@@ -328,6 +341,8 @@ def _kept_sets(
     for group in groups:
         if (
             group.served_by
+            # Available, not ready: the former generation answers until the next one has been ready
+            # for minReadySeconds (ADR 19).
             and not group.available(now)
             and not finds_no_place(group, now)
         ):
@@ -345,12 +360,15 @@ def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
     for key, live in observed.objects.items():
         if key[0] == STATEFUL_SET:
             yield from _named_by(live)
+            # Also while the group has no pod: its next ones are made of this template, and could
+            # not be placed without these objects.
             named |= _beside_pods_of(live["spec"].get("template") or {})
     for key, live in observed.objects.items():
         group = (live["metadata"].get("labels") or {}).get(GROUP)
         names = {key[1], channel_template(key[1])}
         if group and key[0] != STATEFUL_SET and (group in there or names & named):
             yield key
+    # A mounted ConfigMap that is gone keeps a container of the pod from ever starting again.
     yield from ((CONFIG_MAP, name) for member in members for name in member.config_maps)
 
 
@@ -375,6 +393,8 @@ def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
     read.
     """
     if any(
+        # Only with a write that starts pods: the operator may not read Secrets, so a look at rest
+        # would send a creation each time to hear 409.
         isinstance(write, Create | Apply) and not _ends_what_is_broken(write)
         for write in lives
     ):
@@ -389,8 +409,7 @@ def not_as_they_are(
     """
     templates = {
         object_key(content): template_hash(content)
-        for content in objects
-        if content["kind"] == STATEFUL_SET
+        for content in of_kind(objects, STATEFUL_SET)
     }
     ours = (
         (key, live)
@@ -400,6 +419,7 @@ def not_as_they_are(
     run = (
         (key, live)
         for key, live in ours
+        # A StatefulSet at zero has nothing that a changed template could end.
         if key[0] == STATEFUL_SET and live["spec"].get("replicas")
     )
     return tuple(
@@ -452,6 +472,8 @@ def _former(name: str, observed: Observed) -> KubernetesObject | None:
     """Return the StatefulSet of the generation before, if a group is made anew beside it."""
     root, number = generation_of(name)
     return (
+        # Only the one before can still serve: a group has at most two generations at a time (ADR
+        # 3).
         observed.objects.get((STATEFUL_SET, generation_name(root, number - 1)))
         if number
         else None
@@ -477,10 +499,14 @@ def is_leftover(live: KubernetesObject, content: KubernetesObject) -> bool:
     """Return whether an object is going, or of an earlier resource of our name: it goes by itself,
     the user need not act.
     """
+    # The garbage collector, or somebody's finalizer, is at it already; a conflict would send the
+    # user after nothing.
     if "deletionTimestamp" in live["metadata"]:
         return True
     theirs = controller(live)
     ours = controller(content)
+    # All but the uid: a ShardedModel that was deleted and made again under its name meets the
+    # objects of its predecessor for a while.
     return all(
         theirs.get(field) == ours.get(field) for field in ("apiVersion", "kind", "name")
     )
@@ -508,10 +534,14 @@ def placed(
     live = observed.objects.get(object_key(content))
     if live is None:
         return (Create(content=content),)
+    # An object that is going cannot be created again before it is gone; the event of its end wakes
+    # the model.
     if "deletionTimestamp" in live["metadata"] or controller_uid(live) != owner_uid:
         return ()
     drift = drifted_fields(content, live)
     return (
+        # With the uid: an object that was deleted and made again by somebody in between is refused,
+        # not taken over.
         (Apply(content=content, uid=live["metadata"]["uid"], fields=drift),)
         if drift
         else ()
@@ -567,6 +597,8 @@ def _prune(
     return tuple(
         replace(_delete(key, live), needs=heirs.get(key, frozenset()))
         for key, live in sorted(observed.objects.items())
+        # Ownership by uid: an object of a predecessor, or of somebody who copied our labels, is not
+        # ours to delete.
         if key not in wanted
         and controller_uid(live) == desired.owner_uid
         and "deletionTimestamp" not in live["metadata"]

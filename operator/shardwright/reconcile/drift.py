@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
+# By key, not by position: a sidecar or a variable that a webhook injects before ours would be
+# repaired for ever.
 LIST_KEYS: Final = {
     "containers": "name",
     "initContainers": "name",
@@ -26,6 +28,8 @@ LIST_KEYS: Final = {
 API. ``ports`` are keyed, too, but we own all of them, so they are compared in order.
 """
 
+# The server keeps a quantity as it was written: "1024Mi" and "1Gi" are the same amount, and a text
+# that differs would be drift in each look.
 QUANTITY_FIELDS: Final = frozenset(
     {
         "limits",
@@ -92,6 +96,8 @@ def dropped_fields(sent: Any, stored: Any) -> tuple[str, ...]:
     return tuple(
         difference.path
         for difference in _differences(sent, stored, "")
+        # Lacking, not different: a server that does not know a field drops it without a word, while
+        # other differences are its defaulting.
         if difference.live in (None, ())
     )
 
@@ -127,6 +133,8 @@ def _of_list(rendered: Sequence[Any], live: Any, path: str) -> Iterator[Differen
     if key is None:
         yield from _of_atomic_list(rendered, live, path)
         return
+    # Items beside the rendered ones are left alone: admission webhooks inject containers, variables
+    # and volumes.
     by_key = {item.get(key): item for item in live}
     for item in rendered:
         yield from _differences(item, by_key.get(item[key]), f"{path}[{item[key]}]")
@@ -135,6 +143,7 @@ def _of_list(rendered: Sequence[Any], live: Any, path: str) -> Iterator[Differen
 def _of_atomic_list(
     rendered: Sequence[Any], live: Sequence[Any], path: str
 ) -> Iterator[Difference]:
+    # A list without a key has one owner: an item that somebody added to our arguments is drift.
     if len(rendered) != len(live):
         yield Difference(path, live)
         return
@@ -158,5 +167,6 @@ def _is_quantity(path: str) -> bool:
 
 def amount(quantity: Any) -> Decimal | None:
     """Return the amount of a quantity, None if the value is not a quantity."""
+    # Decimal, not float: 0.1 and 100m must be the same amount exactly.
     match = QUANTITY.fullmatch(str(quantity).replace("Ki", "ki"))
     return Decimal(match[1]) * SUFFIXES[match[2]] if match else None

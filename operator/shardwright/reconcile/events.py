@@ -80,6 +80,8 @@ def _of_outcome(
             warning=summary.stalled,
         )
     refused = _before(before, ConditionType.RECORD_REFUSED)
+    # Told by the change of the condition: the finding itself holds for ten minutes, and each look
+    # would tell it again.
     if found.distrusted and refused.get("status") != "True":
         yield Event(
             reason=Reason.PLAN_RECORD_REFUSED,
@@ -160,6 +162,8 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
                 "be gone, and are not"
             )
             yield Event(reason="Rebuilt", action="Restart", note=note, warning=True)
+        # A new release renders fields otherwise and repairs them all: that is nobody's edit, and an
+        # event for each object would drown the others.
         case Apply(why=Why.DRIFT, fields=fields) if _by_somebody_else(fields):
             yield Event(
                 reason="Repaired",

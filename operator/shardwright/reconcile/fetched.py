@@ -2,7 +2,7 @@
 ConfigMap keeps it.
 
 The Job goes by itself some time after it has ended. As long as there is no config, it is begun
-again then: a hub that was not there may be, and who had to accept the terms of a model may have.
+again then: a hub that was away may be back, and a user may have accepted the terms of the model.
 """
 
 from collections.abc import Mapping
@@ -103,9 +103,12 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
         too_many(seen.cluster) if seen.cluster and job is None else None
     ):
         return Fetched(problem=against, again_seconds=LATER_SECONDS)
+    # Its name follows from public facts, so somebody else's Job may be there. Its findings are not
+    # believed.
     if job is not None and controller_uid(job) != owner.uid:
         return Fetched(problem=_in_the_way(name), again_seconds=LATER_SECONDS)
     state = None if job is None else state_of(job, now)
+    # A Job that has failed may have left words as well: its pod says why before it ends.
     if job is not None and state in {JobState.COMPLETE, JobState.FAILED}:
         return _found(
             seen,
@@ -114,6 +117,7 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
             if fetching.left
             else _without_words(name, _why_ended(job)),
         )
+    # Nobody ends such a Job, so it is named: waiting for it in silence would be for ever.
     if state is JobState.SUSPENDED or state is JobState.OVERDUE:
         return Fetched(problem=_stuck(name, state), again_seconds=LATER_SECONDS)
     start = (
@@ -154,6 +158,8 @@ def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
         if (
             isinstance(item.write, Create)
             and written_name(item.write) == config
+            # Only the name is known, not the content: the object of this name was not among our
+            # own, so the operator has not signed it.
             and item.reason == ALREADY_EXISTS
         ):
             return config_taken(config)
@@ -229,6 +235,8 @@ def _said(problem: Problem, job: str) -> Problem:
     )
     if problem.code == "ConfigFetchFailed":
         return replace(problem, path=PATH, remedy=again)
+    # Whoever owns a pod of that name may have written the message: only codes that we know are
+    # passed on, with words of our own (ADR 30).
     remedy = _REMEDIES.get(problem.code)
     return (
         replace(problem, path=PATH, remedy=f"{remedy}; {again}")
@@ -287,7 +295,7 @@ def config_taken(name: str) -> Problem:
 
 
 def job_unread(name: str, message: str) -> Problem:
-    """Return the problem of a Job whose state the API server does not tell."""
+    """Return the problem of a Job if the API server does not tell its state."""
     return Problem(
         code="ApiUnavailable",
         path=PATH,

@@ -49,6 +49,8 @@ def is_believed(content: KubernetesObject, owner_uid: str, keys: SigningKeys) ->
 
     Without keys nobody can tell who wrote it: then it need only say that the resource controls it.
     """
+    # Before the signature: a signed ConfigMap that is copied under another owner is not this
+    # model's.
     if controller_uid(content) != owner_uid:
         return False
     signature = (content["metadata"].get("annotations") or {}).get(SIGNATURE, "")
@@ -56,6 +58,8 @@ def is_believed(content: KubernetesObject, owner_uid: str, keys: SigningKeys) ->
 
 
 def _text(content: KubernetesObject) -> str:
+    # The name is signed with the content: it holds the hash of id and revision, so a config of
+    # another id cannot be renamed into its place.
     return json.dumps(
         [content["metadata"]["name"], content.get("data") or {}], sort_keys=True
     )

@@ -60,18 +60,18 @@ class Findings:
     are not created. ``stale`` is the fault of the plan that stands, ``better`` one that would be
     better, ``anew`` the one that would be made now. ``wanted`` is how many groups shall run, None
     if that cannot be told. ``standing`` are the groups that exist. ``decision`` is None if nothing
-    may be deployed. ``hidden`` is why nobody knows how the model is: nothing else is known
+    may be deployed. ``hidden`` is why the state of the model is not known: nothing else is known
     then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
     labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
     with their fields, ``overfull`` objects that somebody has filled, with their oversized fields.
-    ``kept_engine`` is the engine's version by default where an earlier release has chosen it,
-    unless a revision is run. ``distrusted`` is why a plan of record was not believed a while ago,
-    ``barred`` why the pods of a new plan are not let in. ``most_moving`` is how many groups may be
-    down on purpose for the sake of all models. ``rollback`` is the revision that runs instead of
-    the spec, ``rollback_problem`` why a requested one is not restored, ``history_problem`` why
-    the serving state is not kept as a revision. ``alpha_groups``: its PodGroups are of an API that
-    the next release of Kubernetes does not have. ``unread`` are watched namespaces of which
-    something was never read.
+    ``kept_engine`` is the engine's version by default if an earlier release has chosen it, unless a
+    revision is run. ``distrusted`` is why a plan of record was not believed a while ago, ``barred``
+    why the pods of a new plan are not let in. ``most_moving`` is how many groups may be down on
+    purpose for the sake of all models. ``rollback`` is the revision that runs instead of the spec,
+    ``rollback_problem`` why a requested one is not restored, ``history_problem`` why the serving
+    state is not kept as a revision. ``alpha_groups``: its PodGroups are of an API that the next
+    release of Kubernetes does not have. ``unread`` are watched namespaces of which something was
+    never read.
     """
 
     generation: int
@@ -137,8 +137,8 @@ class Findings:
 
     @property
     def of_another_release(self) -> tuple[GroupState, ...]:
-        """Return the groups whose pods another release of the operator rendered, and this one would
-        render otherwise.
+        """Return the groups with pods that another release of the operator rendered, and this one
+        would render otherwise.
         """
         return tuple(group for group in self.groups if group.pending)
 
@@ -158,7 +158,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The outcome in a word and a sentence, and its meaning for who waits."""
+    """The outcome in a word and a sentence, and whether a client that waits may go on."""
 
     reason: str
     message: str
@@ -215,6 +215,8 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
     if found.no_plan:
         heals = found.no_plan.heals_by_itself
         reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
+        # Nodes that an autoscaler has not made are why there is no room; the planner only knows
+        # that there is none.
         late = [
             not_ready_sentence(group)
             for group in found.groups
@@ -272,6 +274,8 @@ def _resting(found: Findings) -> Summary | None:
 
 
 def _running(found: Findings) -> Summary:
+    # Stalled although all groups serve: the spec of observedGeneration does not run, and a pipeline
+    # must not take it for done (ADR 25).
     if _all_ready(found) and found.spec_rejected:
         return Summary(
             reason=Reason.ROLLED_BACK, message=rollback_message(found), stalled=True
@@ -311,11 +315,13 @@ def _all_ready(found: Findings) -> bool:
     return (
         bool(found.groups)
         and all(group.ready for group in found.groups)
+        # Groups that a stopped rollout holds serve, but not by the present spec.
         and not found.held_by(Awaited.STOPPED_ROLLOUT)
     )
 
 
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
+    # The problems that need a user come first, those that pass by themselves last.
     if any(group.budget_spent for group in waiting):
         return Reason.RESTART_BUDGET_SPENT
     if any(group.late for group in waiting):

@@ -18,7 +18,7 @@ from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.writes import Why
-from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.names import (
     GENERATION_MAX,
     generation_name,
@@ -49,7 +49,11 @@ def lost_nodes(
         for member in members
         if member.node
         and overdue(
-            member, now, LOST_SECONDS if member.node in silent else HANGING_SECONDS
+            # A kubelet that answers may still be ending the pod: a stuck unmount takes minutes, so
+            # it gets four times as long.
+            member,
+            now,
+            LOST_SECONDS if member.node in silent else HANGING_SECONDS,
         )
     )
 
@@ -96,8 +100,8 @@ def generations(
 ) -> tuple[int, ...]:
     """Return the generation under which each planned group is to exist.
 
-    It is the one that exists, or the next where that one is at zero, only pods on lost nodes are
-    left of it, and the group is planned elsewhere by now; never less than in the plan of record
+    It is the one that exists, or the next if that one is at zero, only pods on lost nodes are left
+    of it, and the group is planned elsewhere by now; never less than in the plan of record
     (``least``). ``groups`` are their nodes by name, without the generation.
     """
     floors = (*least, *(0 for _ in groups))
@@ -119,9 +123,11 @@ def following_generations(
     """Return the generation of each group, the next one if a StatefulSet without pods cannot become
     the rendered one.
     """
-    sets = [content for content in rendered if content["kind"] == STATEFUL_SET]
+    sets = of_kind(rendered, STATEFUL_SET)
     return tuple(
         number + 1
+        # At the last number the name would not fit the revision label of a StatefulSet any more (52
+        # characters, ADR 3).
         if number < GENERATION_MAX and _gives_way(content, observed)
         else number
         for content, number in zip(sets, numbers, strict=True)
@@ -132,11 +138,12 @@ def _gives_way(rendered: KubernetesObject, observed: Observed) -> bool:
     """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of the
     rendered one.
 
-    It does where it is ours and was stopped for a change: one that failed may be held back, and is
-    to start again as it was.
+    It does if it is ours and was stopped for a change: one that failed may be held back, and is to
+    start again as it was.
     """
     name = rendered["metadata"]["name"]
     live = observed.objects.get((STATEFUL_SET, name))
+    # With a pod left, the next generation would meet it on the GPUs of its own place.
     if live is None or live["spec"].get("replicas") != 0 or observed.members_of(name):
         return False
     ours = controller_uid(live) == controller_uid(rendered)
@@ -162,6 +169,8 @@ def former_generations(
     return frozenset(
         name
         for name, uid in earlier.items()
+        # Pods without a StatefulSet of ours count as well while they can end: they hold GPUs that
+        # the next group needs.
         if uid == owner_uid
         or not all(overdue(member, now) for member in observed.members_of(name))
     )
@@ -182,6 +191,8 @@ def _generation(
     )
     current = generation_name(root, latest)
     left = observed.members_of(current)
+    # All of them: one pod that ends by itself is waited for, and a group never has pods of two
+    # generations without need.
     stuck = bool(left) and all(
         member.deleting and member.node in lost for member in left
     )
@@ -190,6 +201,8 @@ def _generation(
     moves = (
         stuck
         and stopped
+        # Moved first: a next generation that is planned on the lost node would hang there as the
+        # last one does.
         and not set(nodes).intersection(lost)
         and latest < GENERATION_MAX
     )
@@ -217,6 +230,7 @@ def finds_no_place(group: Group, now: datetime) -> bool:
         for member in group.members
         if member.unschedulable_since
     ]
+    # A group that has been up had its place: pods that are missing then are those of a restart.
     first_start = group.remembered.stopped_at is None and not group.remembered.members
     if group.short_since and first_start and len(group.members) < group.size:
         waiting.append(group.short_since)

@@ -35,14 +35,14 @@ class LifeRules:
     """The user's rules of the life of the groups; ``restart_asked`` is the value of the restart
     annotation, or empty.
 
-    ``keeps_templates``: pods stay as they are where the same is asked for and only another release
-    would render them otherwise. ``makes_earlier``: pods of an earlier release are restored,
-    which a group with others gets at once where it does not serve. ``min_ready_seconds`` is how
-    long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
-    may take to become ready on its nodes (None: nobody knows). Groups below the number
-    ``partition`` keep the pods they have. ``rejected``: a group did not come up with the wanted
-    state, and is gone. ``rolls_back``: a spec that groups do not come up with is taken back.
-    ``revision`` tells the wanted state from all earlier ones (empty: nobody knows it).
+    ``keeps_templates``: pods stay as they are if the same is asked for and only another release
+    would render them otherwise. ``makes_earlier``: pods of an earlier release are restored, which a
+    group with others gets at once if it does not serve. ``min_ready_seconds`` is how long a group
+    is ready before it counts as available, ``progress_deadline_seconds`` how long it may take to
+    become ready on its nodes (None: nobody knows). Groups below the number ``partition`` keep the
+    pods they have. ``rejected``: a group did not come up with the wanted state, and is gone.
+    ``rolls_back``: a spec that groups do not come up with is taken back. ``revision`` tells the
+    wanted state from all earlier ones (empty: nobody knows it).
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -65,14 +65,14 @@ class Group:
     """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in
     rank order.
 
-    ``former`` is the live StatefulSet of the generation before, where this one is made anew beside
-    it, with its pods. ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one
-    with all its pods, and it is kept alive so. ``kept_out`` says that the API server refuses its
-    pods (at zero: in this look), ``short_since`` since when some are missing. ``crowded_out``:
-    others leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be
-    made. ``ready_since`` is since when all its pods are ready, ``starting_since`` since when all
-    have nodes and it has not come up. ``hold`` is why it keeps the pods that it has although others
-    are wanted.
+    ``former`` is the live StatefulSet of the generation before, with its pods, if this one is made
+    anew beside it. ``as_it_is``: its wanted form is not known, so ``rendered`` is the live one with
+    all its pods, and it is kept alive so. ``kept_out`` says that the API server refuses its pods
+    (at zero: in this look), ``short_since`` since when some are missing. ``crowded_out``: others
+    leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be made.
+    ``ready_since`` is since when all its pods are ready, ``starting_since`` since when all have
+    nodes and it has not come up. ``hold`` is why it keeps the pods that it has although others are
+    wanted.
     """
 
     rendered: KubernetesObject
@@ -103,6 +103,8 @@ class Group:
     @cached_property
     def remembered(self) -> GroupAnnotations:
         """Return the memory of the group, also from before it was made anew."""
+        # A next generation inherits the failures of the one before, so that a broken image does not
+        # start at once again under a new name.
         return read_annotations(self.live or self.former or {})
 
     @property
@@ -127,6 +129,8 @@ class Group:
         """
         seconds = self.rules.min_ready_seconds
         return (
+            # Readiness that this look sees for the first time counts from now: earlier times are
+            # another process's clock (ADR 8).
             (self.ready_since or now) + timedelta(seconds=seconds)
             if seconds and self.complete
             else None
@@ -155,6 +159,8 @@ class Group:
         """
         before = self.remembered.restarts_before
         return sum(
+            # The kubelet counts as long as the pod lives. Restarts under an earlier spec speak
+            # against nothing that is wanted now (ADR 25).
             pod.restarts - (before.count if before and before.uid == pod.uid else 0)
             for pod in self.members
         )
@@ -163,6 +169,7 @@ class Group:
         """Return when it will have served for so long that its restarts were not in a row, None if
         it had none.
         """
+        # In a group of several pods no container restarts in place, so its incidents count.
         if self.size > 1 or not (
             self.complete and self.ready_since and self.restarts_since > 0
         ):
@@ -220,6 +227,8 @@ class Group:
     def outdated(self) -> bool:
         """Return whether pods of it are of another template than the one that is rendered."""
         wanted = template_hash(self.rendered)
+        # By our hash on the pods: updateRevision of the StatefulSet changes with every write of the
+        # template, also one that restarts nothing.
         return any(member.template_hash != wanted for member in self.members)
 
     @property
@@ -236,6 +245,7 @@ class Group:
     @property
     def asks_the_same(self) -> bool:
         """Return whether its pods were made for the present request."""
+        # An empty mark says nothing: two empty ones are no agreement.
         return self.remembered.asked != "" and self.remembered.asked == asked_by(
             self.rendered
         )
@@ -265,6 +275,7 @@ class Group:
         """Return whether pods are of another revision, or would be: pods are never compared with
         updateRevision.
         """
+        # Held or kept alive: it is compared with nothing, as there is no wish to compare it with.
         if self.as_it_is:
             return False
         if self.is_made_anew:
@@ -306,6 +317,7 @@ def as_it_stands(live: KubernetesObject, size: int) -> dict[str, Any]:
 
 def all_ready(members: Sequence[Member], count: int) -> bool:
     """Return whether these are so many pods, all of them ready."""
+    # Exactly so many: a pod too many is of an earlier size, and its group is not one NCCL world.
     return len(members) == count and all(
         member.ready and not member.deleting for member in members
     )

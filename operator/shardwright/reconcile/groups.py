@@ -50,6 +50,7 @@ Source: Kueue 0.17 ``pkg/controller/jobframework/interface.go``.
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
 """Why a group is stopped that could have gone on."""
 
+# A patch cannot bring a new template, so none of these writes can start pods of another one.
 PATCHED: Final = frozenset(
     {
         Why.FAILURE,
@@ -89,6 +90,8 @@ def next_step(group: Group, now: datetime) -> GroupStep:
         return GroupStep(
             state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION))
         )
+    # Before everything that asks about pods: at zero they are on their way out, whatever they look
+    # like.
     if group.live["spec"].get("replicas") == 0:
         return _leave_zero(group, now)
     # Somebody has scaled it up while we were stopping it: the stop comes first.
@@ -97,15 +100,18 @@ def next_step(group: Group, now: datetime) -> GroupStep:
     # A change goes before a failure, and forgives: failures of pods that are replaced say nothing
     # of the new ones.
     change = Why.ROLLOUT if group.must_roll else Why.REQUESTED if group.asked else None
-    # What a queue holds back has not begun: there is nothing to restart.
+    # A group that a queue holds back has not begun: there is nothing to restart.
     if change and not (change is Why.REQUESTED and _held_back(group)):
         return _go_to_zero(group, change, group.remembered.forgiven(), now)
+    # Last of all: a group is stopped for a failure only where nobody wants it to stop anyway.
     failure = _failure(group, now)
     return _fail(group, failure, now) if failure else _keep(group, now)
 
 
 def _failure(group: Group, now: datetime) -> Failure | None:
     """Return why a group is to restart, None if nothing is broken."""
+    # Kueue ends the pods of a group one after another. Counted as failures, a preemption would use
+    # up the restart budget.
     if _held_back(group) or _is_taken_whole(group, now):
         return None
     # The kubelet restarts a single pod in place. It needs no restart as a group.
@@ -147,6 +153,8 @@ def _fail(group: Group, failure: Failure, now: datetime) -> GroupStep:
 
 def _find_failure(group: Group, now: datetime) -> Failure | None:
     failure = find_failure(group.members, group.size, group.remembered.members)
+    # A rank that has failed says more than one that found no place: the latter may only wait for
+    # the GPUs of the former.
     if failure:
         return failure
     unplaced = find_unschedulable(
@@ -162,6 +170,7 @@ def _refused(group: Group, now: datetime) -> Failure | None:
     kept_out = group.kept_out
     if (
         kept_out is None
+        # Pods that are there may serve; a refusal is about those that are still to be made.
         or group.complete
         or now < kept_out.since + timedelta(seconds=REFUSED_SECONDS)
     ):
@@ -175,6 +184,7 @@ def _refused(group: Group, now: datetime) -> Failure | None:
 
 
 def _create(group: Group) -> GroupStep:
+    # A new StatefulSet adopts pods of its name: ranks of an earlier start would meet new ones.
     if group.members:
         return GroupStep(
             state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS))
@@ -194,10 +204,12 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
     """Wait until every pod is gone and the back-off is over, then start all of them at once; a
     change waits for none.
     """
+    # Also a pod that hangs on a dead node counts: its rank could come back and meet the new group.
     if group.members:
         return _end(group, now)
     remembered, incident = group.remembered, group.remembered.incident
     if _changed_since(group) or not incident:
+        # The failures were those of other pods, so the back-off begins anew.
         remembered = remembered.forgiven()
     elif state := _kept_at_zero(group, incident, now):
         return GroupStep(state=state)
@@ -226,6 +238,7 @@ def _kept_at_zero(group: Group, incident: Incident, now: datetime) -> GroupState
     if incident.spent(policy) and policy.stop_when_spent:
         wait = Wait(what=Awaited.CHANGE, said=str(incident.counted))
         return _state(group, Situation.STOPPED, wait)
+    # Before the back-off: a start would only make pods that the scheduler finds no place for.
     if group.crowded_out:
         return _state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM))
     until = incident.restart_at(policy)
@@ -240,9 +253,11 @@ def _kept_at_zero(group: Group, incident: Incident, now: datetime) -> GroupState
 
 
 def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
-    """Return the memory of a group whose pods are made as they are rendered now."""
+    """Return the memory of a group that gets pods as they are rendered now."""
     rules = group.rules
     before = (
+        # The new pod begins at zero restarts, so those of its predecessor must not be subtracted
+        # from it.
         RestartsBefore(revision=rules.revision)
         if group.size == 1 and rules.revision and not group.as_it_is
         else None
@@ -259,7 +274,7 @@ def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
 
 
 def _end(group: Group, now: datetime) -> GroupStep:
-    """Wait for the last pods; whose node is found dead meanwhile was the cause."""
+    """Wait for the last pods. If the node of one is found dead meanwhile, that was the cause."""
     remembered = group.remembered
     changed = _changed(group)  # is noticed when it starts, as long as it shows
     if remembered.stopped_for == Why.FAILURE and remembered.incident and not changed:
@@ -288,7 +303,7 @@ def _late(group: Group, now: datetime) -> Iterator[Wait]:
 
 
 def _stay_at_zero(group: Group) -> GroupStep:
-    """Carry a stop through that somebody has scaled away: what began it is no second failure."""
+    """Carry a stop through that somebody has scaled away: its cause is no second failure."""
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP_AGAIN))
     return GroupStep(
         state=state, writes=_write(group, group.remembered, Why.STOP_AGAIN, replicas=0)
@@ -327,7 +342,11 @@ def _hurried(group: Group) -> tuple[Write, ...]:
             uid=m.uid,
             grace_seconds=BROKEN_GRACE_SECONDS,
         )
+        # Also for pods that are ending already: a second deletion with a shorter grace cuts it
+        # short.
         for m in group.members
+        # deletionGracePeriodSeconds is set while a pod ends; one that is cut short already needs no
+        # further request.
         if m.grace_seconds > BROKEN_GRACE_SECONDS
     )
 
@@ -340,8 +359,10 @@ def _go_to_zero(
     )
     stopped = remembered.stopped(why, group.size, now).with_(restarted_for=asked)
     if why is Why.ROLLOUT and not group.is_made_anew:
-        # Written with the template: whoever starts the group, its pods are what was asked for then.
+        # Written with the template: whoever starts the group, its pods are of this request.
         stopped = stopped.with_(asked=asked_by(group.rendered), pending=())
+    # Kueue 0.17 loses sight of a StatefulSet whose pods go as fast as pods that never ran do, so
+    # its next generation takes over from here.
     if _held_back(group):
         stopped = stopped.with_(stopped_for=HELD_BACK)
     state = _state(
@@ -357,6 +378,8 @@ def _go_to_zero(
 def _keep(group: Group, now: datetime) -> GroupStep:
     """Repair drift that disturbs no pod, and note the pods that are ready together."""
     remembered = group.remembered
+    # The uids that were ready together are noted once they are all ready: a pod that is replaced
+    # later shows by them.
     if group.complete:
         remembered = remembered.ready(group.members, now)
     elif _held_back(group):
@@ -374,6 +397,7 @@ def _keep(group: Group, now: datetime) -> GroupStep:
             asked=_found_asked(group),
             restarts_before=group.restarts_before(now),
         )
+        # With the memory as it stands: a new memory alone is no drift, and is written as a patch.
         drift = drifted_fields(_intent(group, group.remembered), group.live)
     if drift:
         return GroupStep(
@@ -393,6 +417,8 @@ def _found_asked(group: Group) -> str:
     """
     return (
         group.remembered.asked
+        # A group without pods keeps its mark: nobody can tell for which request its next pods will
+        # be made.
         if group.outdated or not group.members
         else asked_by(group.rendered)
     )
@@ -473,6 +499,7 @@ def _waits(group: Group) -> Iterator[Wait]:
     missing = group.size - len(group.members)
     if missing > 0:
         yield Wait(what=Awaited.PODS_CREATED, said=f"{missing} of {group.size}")
+        # Which ranks wait for each other says nothing as long as some of them do not exist.
         return
     ranks: dict[tuple[Awaited, str], list[int]] = {}
     for member in sorted(
@@ -492,8 +519,8 @@ def _waits(group: Group) -> Iterator[Wait]:
 
 
 def _why_not_ready(member: Member, group: Group) -> Awaited:
-    """Return why a member whose containers wait for nothing is not ready: a follower has started
-    when all ranks have met.
+    """Return why a member is not ready although its containers wait for nothing. A follower has
+    started when all ranks have met.
     """
     if member in _unready(group):
         return Awaited.PROBE
@@ -509,8 +536,8 @@ def _why_not_ready(member: Member, group: Group) -> Awaited:
 
 
 def _unready(group: Group) -> list[Member]:
-    """Return the members of a group that has been ready whose engines run and are not ready any
-    more.
+    """Return the members with engines that run and are not ready any more, of a group that has been
+    ready.
     """
     served = group.remembered.ready_since is not None
     return [m for m in group.members if served and m.started and not m.ready]
@@ -556,6 +583,8 @@ def _write(
         if replicas is None
         else {**intent, "spec": {**intent["spec"], "replicas": replicas}}
     )
+    # Template and replicas: 0 in one request. In two, an operator that is killed between them
+    # leaves a new template under running pods.
     return (Apply(content=content, uid=metadata["uid"], why=why, fields=fields),)
 
 
@@ -598,6 +627,8 @@ def _state(
         nodes=nodes_of(group.members),
         budget_spent=bool(incident and incident.spent(group.rules.restart)),
         outage_seconds=remembered.outage_seconds,
+        # A group whose former generation serves is down for nobody, so it takes no turn from
+        # others.
         moving=situation is not Situation.READY
         and not group.former_serves
         and _on_the_move(remembered, situation),

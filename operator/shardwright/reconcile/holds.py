@@ -1,5 +1,5 @@
 """Groups that keep the pods that they have although others are wanted: below the partition, and
-where a rollout has stopped.
+while a rollout has stopped.
 
 Such a group lives on as it is: it restarts with its own template, whatever ends it. Which groups
 those are follows in every look from the present objects, so nothing is remembered: a rollout goes
@@ -58,6 +58,8 @@ def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
     for group in groups:
         late, incident = group.late(now), group.remembered.incident
         spent = incident is not None and incident.spent(group.rules.restart)
+        # More than one failure is needed here, other than to hold: a change that is given up is not
+        # tried again by itself (ADR 25).
         if _speaks_against(group, now) and (
             late or spent or _starts_failed(group) >= FAILED_STARTS
         ):
@@ -98,7 +100,12 @@ def _held(group: Group, hold: Wait | None) -> Group:
     if hold is None or group.live is None:
         return group
     stands = replace(
-        group, rendered=as_it_stands(group.live, group.size), as_it_is=True, hold=hold
+        # As it stands: the same mechanism that keeps groups alive while a spec is invalid (ADR 19),
+        # so a held group restarts with its own template.
+        group,
+        rendered=as_it_stands(group.live, group.size),
+        as_it_is=True,
+        hold=hold,
     )
     return (
         # Both are facts of the nodes that it is planned on by now, not of those where it stands.
@@ -112,6 +119,7 @@ def _is_rejected(groups: Sequence[Group]) -> bool:
     """Return whether a group that is gone did not come up with the wanted state, and none has come
     up with it since.
     """
+    # The plan of record says so: the group itself is gone, and nothing else remembers its request.
     rejected = any(group.rules.rejected for group in groups)
     return rejected and not any(
         group.live and group.complete and not _would_change(group) for group in groups
@@ -127,11 +135,12 @@ def is_against(state: GroupState) -> bool:
 
 
 def _speaks_against(group: Group, now: datetime) -> bool:
-    """Return whether a group that has what is wanted does not come up, and not for want of a place
-    or of a node.
+    """Return whether a group with the wanted pods does not come up, and not for want of a place or
+    of a node.
 
-    What a lost node, an eviction or the scheduler does to it says nothing of the template.
+    A lost node, an eviction or the scheduler says nothing of the template.
     """
+    # A group that still has its former pods cannot tell anything of the wanted ones.
     if (
         group.live is None
         or _would_change(group)
@@ -186,15 +195,18 @@ def _would_change(group: Group) -> bool:
         Why.ROLLOUT,
     }:
         return False
+    # A group that a failure took to zero starts with the present template: without this each fault
+    # of a node would spread a bad image (ADR 19).
     return not group.template_waits and template_hash(group.live) != template_hash(
         group.rendered
     )
 
 
 def _can_stay(group: Group, now: datetime) -> bool:
-    """Return whether a group can live on where it is: not where it has lost its place and is
-    planned elsewhere by now.
+    """Return whether a group can live on in its place: not if it has lost that and is planned
+    elsewhere by now.
     """
+    # Kept as it was, a group whose node is gone would wait for that node for ever.
     if group.complete or not _is_planned_elsewhere(group):
         return True
     incident = group.remembered.incident

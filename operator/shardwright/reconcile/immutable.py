@@ -2,12 +2,12 @@
 another object.
 
 A group whose StatefulSet differs so is made anew as its next generation: beside the one that serves
-where the plan of record has a place for that, else once its pods are gone. Everything else is
-deleted and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1.36 for these kinds,
-and the schema of NVIDIA's ComputeDomain. Of the rendered objects, disruption budgets,
-NetworkPolicies and the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of
-Kubernetes has its size in its name, a Secret the kind of its content, and neither is ever written
-again. Kueue fixes more of a StatefulSet that is in one of its queues, also at zero.
+if the plan of record has a place for that, else once its pods are gone. Everything else is deleted
+and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1.36 for these kinds, and the
+schema of NVIDIA's ComputeDomain. Of the rendered objects, disruption budgets, NetworkPolicies and
+the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of Kubernetes has its size
+in its name, a Secret the kind of its content, and neither is ever written again. Kueue fixes more
+of a StatefulSet that is in one of its queues, also at zero.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -61,6 +61,7 @@ def made_anew(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, 
     :func:`as_it_can_be`.
     """
     asked = asked_by(live)
+    # Asked the same: a release that renders such a field otherwise must restart nothing (ADR 15).
     if asked and asked == asked_by(rendered):
         return ()
     return (*_differing(rendered, live), *_queued(rendered, live))
@@ -111,6 +112,7 @@ def _fixed(
     """
     new = list(wanted.get(name) or ())
     old = list(there.get(name) or ())
+    # Kueue fixes the list of containers, so none can be added or left out.
     if [one["name"] for one in new] != [one["name"] for one in old]:
         return old
     return [
@@ -125,6 +127,8 @@ def is_in_the_way(
 ) -> bool:
     """Return whether these fields of an object beside the pods cannot be set right in it."""
     if rendered["kind"] == "ConfigMap":
+        # Of an immutable ConfigMap the API server takes changed labels and annotations, but no
+        # data.
         return bool(live.get("immutable")) and any(
             _is_under(path, "data") for path in fields
         )
@@ -146,6 +150,7 @@ def _differing(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str,
         for name in OF_A_SET
         if name in wanted
         and name != CLAIMS
+        # As drift compares: the server's own defaults in these fields are no difference.
         and drifted_fields(wanted[name], there.get(name))
     )
     claims = () if tuple(_claims(wanted)) == tuple(_claims(there)) else (CLAIMS,)
@@ -153,8 +158,8 @@ def _differing(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str,
 
 
 def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]:
-    """Yield what a queue of Kueue lets nobody change of a StatefulSet, its own name among it: it
-    would only take another one while no pod is ready.
+    """Yield the fields of a StatefulSet that a queue of Kueue lets nobody change. Its own name is
+    among them: it would only take another one while no pod is ready.
     """
     before, after = queue_of(live), queue_of(rendered)
     if before != after:
@@ -205,17 +210,18 @@ def _asks(containers: Collection[Mapping[str, Any]] | None) -> list[object]:
 
 
 def _amounts(requests: Mapping[str, Any]) -> tuple[tuple[str, object], ...]:
-    """Return requests as amounts: 1Ti and 1024Gi are one, and the server keeps what was written
-    first.
+    """Return requests as amounts: 1Ti and 1024Gi are one, and the server keeps the form that was
+    written first.
     """
     return tuple(sorted((name, amount(size)) for name, size in requests.items()))
 
 
 def _claims(spec: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
-    """Yield what is said of each claim of a pod: also one that is said no more is a change."""
+    """Yield the fields of each claim of a pod: also one that is left out now is a change."""
     for claim in spec.get(CLAIMS) or ():
         asks = claim["spec"].get("resources", {}).get("requests", {})
         yield (
+            # Only what we render of a claim: the server adds its volumeMode and its status.
             claim["metadata"]["name"],
             tuple(claim["spec"].get("accessModes") or ()),
             claim["spec"].get("storageClassName"),

@@ -127,6 +127,7 @@ def find_failure(
         key=_how_remote,
         default=None,
     )
+    # A rank whose peer is silent ends by itself, and says so first. The node is the cause.
     return found and (_behind(found, members) or found)
 
 
@@ -134,9 +135,9 @@ def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
     """Return the failure behind the end of an engine when another rank's node does not answer, None
     if there is none.
 
-    A silent node is no failure by itself, and whoever takes a pod away does so whether its node
-    answers or not. The engine's own words stand before it: the node may have been silent for a
-    moment only.
+    A silent node is no failure by itself. An eviction or a deletion of a pod counts as such whether
+    its node answers or not. The engine's own words stand before it: the node may have been silent
+    for a moment only.
     """
     silent = (
         member
@@ -144,6 +145,7 @@ def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
         if member.node and not member.node_answers and member.rank != failure.rank
     )
     member = next(silent, None)
+    # A pod that somebody takes away goes whatever another node does, so that stays the cause.
     if member is None or not failure.by_engine:
         return None
     why = f"node {member.node} does not answer"
@@ -176,6 +178,8 @@ def _ended(members: Sequence[Member]) -> Iterator[Failure]:
         # of a pod that the kubelet ended, also when it is deleted afterwards: it said why
         elif member.failure:
             yield member.failure
+    # Ranks of two templates may speak different versions of the engine: no such group is left
+    # running.
     if len({member.revision for member in members if member.revision}) > 1:
         yield Failure(rank=members[-1].rank, reason="MixedRevisions")
 
@@ -186,8 +190,10 @@ def find_unschedulable(
     """Return which rank finds no place while others of the group hold GPUs, and until when they
     hold them.
 
-    They hold them longer where nodes are made for the group (``nodes_to_come``).
+    They hold them longer if nodes are made for the group (``nodes_to_come``).
     """
+    # Nobody holds GPUs in vain: a group without any place costs nobody anything, and may wait for
+    # as long as it likes.
     if not any(member.node for member in members):
         return None
     waiting = [
@@ -207,6 +213,7 @@ def find_unschedulable(
 def _lost(members: Sequence[Member], expected: int, known: str) -> Iterator[Failure]:
     """Yield the ranks whose pods were ready with the others and are there no more."""
     joined = {member.rank for member in members if member.uid in known.split(",")}
+    # Before all were ready together a missing pod is one that is still being made.
     if known:
         yield from (
             Failure(rank=rank, reason="PodLost")
@@ -233,6 +240,8 @@ def new_incident(
     """
     row = previous if previous and not stable else None
     return Incident(
+        # By the uids of the pods: the same failure that is seen by two looks, or by two operators,
+        # is the same incident.
         id=sha256(members_value(members).encode()).hexdigest()[:12],
         restarts=previous.restarts + 1 if previous else 1,
         attempt=row.attempt + 1 if row else 1,
@@ -243,8 +252,8 @@ def new_incident(
 
 
 def engine_to_blame(failure: Failure) -> bool:
-    """Return whether the engine is to blame: not where a rank followed another one, or its node
-    took it.
+    """Return whether the engine is to blame: not if a rank followed another one, or its node took
+    it.
     """
     return (
         failure.by_engine
@@ -262,6 +271,8 @@ def better_known(incident: Incident, members: Sequence[Member]) -> Incident:
         replace(
             incident,
             failure=behind,
+            # The engine was counted as guilty before the node was known, and the restart budget is
+            # for engines only.
             counted=incident.counted - engine_to_blame(incident.failure),
         )
         if behind
@@ -280,6 +291,8 @@ def read_incident(annotations: Mapping[str, str]) -> Incident | None:
     """Return the last incident, or None if there was none, or if it is not of our writing."""
     try:
         record: dict[str, Any] = json.loads(annotations[INCIDENT][:INCIDENT_LENGTH])
+        # Anybody who may write StatefulSets may write the annotation, and its numbers are reckoned
+        # with.
         if not _is_record(record, _INCIDENT_FIELDS):
             return None
         failure = Failure(**record.pop("failure"))

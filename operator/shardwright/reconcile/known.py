@@ -1,5 +1,5 @@
-"""Conclusions from the reading of one look, before anything is decided: who stands where, which
-node is at fault.
+"""Conclusions from the reading of one look, before anything is decided: the places of groups, and
+the nodes at fault.
 
 No rule of the life of groups is here: knowledge is the same whatever the user wants.
 """
@@ -88,6 +88,8 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     unfit = _unfit(seen, record, observed)
     silent = cluster.silent_nodes(observed)
     since = carried_on(seen.since, _sighted(seen, observed, unfit, silent), now)
+    # From here on no time is that of another machine: with a clock six minutes ahead a pod that had
+    # waited for a second took its group to zero (ADR 8).
     own = _by_own_clock(seen, observed, since, now).seen_from(silent)
     if record:
         own = _by_plan(own, record, seen)
@@ -98,6 +100,7 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
         rules=rules,
         standing=standing_groups(own, seen.resource.owner.uid, now, rules),
         unfit=unfit,
+        # By our own clock as well: a deletionTimestamp comes from the API server's clock.
         lost=lost_nodes(own.members, silent, now),
         leaving=(),
         recheck_at=None,
@@ -115,6 +118,8 @@ def _unfit(
         return ()
     found = unfit_nodes(record.plan, seen.cluster.nodes, seen.subject.terms)
     sought = _sought(record, base_name(seen.resource.owner.name), observed)
+    # Before its pods ask, no autoscaler knows of the node: its patience must not run out in a
+    # queue.
     asked = {node for nodes in sought.values() for node in nodes}
     return tuple(
         item
@@ -126,7 +131,7 @@ def _unfit(
 def _sighted(
     seen: Seen, observed: Observed, unfit: Iterable[Unfit], silent: Collection[str]
 ) -> Iterator[Sighting]:
-    """Yield what is to be seen now, and may pass."""
+    """Yield the facts of now that may pass."""
     uid = seen.resource.owner.uid
     yield from of_members(observed.members)
     yield from map(of_node, unfit)
@@ -152,7 +157,7 @@ def _by_own_clock(
     return replace(
         observed,
         members=by_own_clock(observed.members, since, now),
-        # What was refused before knows since when; what this look has asked says only now.
+        # A former refusal knows since when; the answer to this look says only now.
         kept_out=now_out | kept_out,
         short_since=since_by_set(since, Sight.NO_PODS),
         ready_since=since_by_set(since, Sight.READY),
@@ -161,8 +166,9 @@ def _by_own_clock(
 
 
 def _by_plan(own: Observed, record: PlanRecord, seen: Seen) -> Observed:
-    """Return the same with what groups find on their planned nodes: no room, or no node yet."""
+    """Return the same with the state of the planned nodes of groups: no room, or no node yet."""
     base, cluster = base_name(seen.resource.owner.name), seen.cluster or Cluster()
+    # None: pods are not known yet, so nobody knows how many GPUs others leave.
     if cluster.free is not None:
         healthy = {
             name: node.gpus
@@ -251,6 +257,7 @@ def _occupancy(
         free=(seen.cluster or Cluster()).free or {},
         unsettled=unsettled_groups(groups, base, standing, record.plan.numbers),
         hanging=hanging_groups(roots, members, known.lost, now),
+        # A group that gave its GPUs back has no place either, although no pod of it waits any more.
         homeless=homeless_groups(roots, standing, members, now) | released,
     )
 

@@ -1,5 +1,5 @@
-"""The ledger: who holds which GPUs of a node, by pods that are bound and by plans whose pods are
-still to come.
+"""The ledger: the holders of the GPUs of each node, by pods that are bound and by plans with pods
+that are still to come.
 
 A plan keeps GPUs on a node for a group until pods of that group are bound there; a pod binds GPUs
 that are kept for its own group alone. So a node is never promised twice: kept GPUs are taken in
@@ -51,7 +51,7 @@ class _Place:
         earlier = sum(
             gpus for number, gpus in self.bound_by.items() if number != latest
         )
-        # Pods bind what is kept for their own group: the sum would count those GPUs twice.
+        # Pods bind the GPUs that are kept for their own group: the sum would count those twice.
         return max(self.kept, self.bound(latest)) + earlier
 
     def generations(self) -> frozenset[int]:
@@ -65,8 +65,8 @@ class _Place:
 
 
 class Ledger:
-    """Who holds what. Nothing here is the only copy of anything: pods and plans of record can be
-    read again at any time.
+    """The holders of all GPUs. Nothing here is the only copy of anything: pods and plans of record
+    can be read again at any time.
     """
 
     def __init__(self) -> None:
@@ -91,6 +91,7 @@ class Ledger:
         before = self._pods.pop(pod, None)
         if usage is not None:
             self._pods[pod] = usage
+        # Most pod events change nothing that is held, and each recount walks the places of a group.
         if before == usage:
             return frozenset()
         return self._changed((usage, 1), (before, -1))
@@ -109,10 +110,10 @@ class Ledger:
         """Keep GPUs for a plan instead of those that were kept for it before.
 
         Args:
-            owner: Whose plan it is.
-            wanted: What the plan needs; a group for which others leave no room on one of its nodes
-                is left out whole. Its own pods that a new plan has no place for are going: they are
-                in nobody's way but the scheduler's.
+            owner: The model of the plan.
+            wanted: The needs of the plan; a group for which others leave no room on one of its
+                nodes is left out whole. Its own pods that a new plan has no place for are going:
+                they are in nobody's way but the scheduler's.
             gpus_of: Healthy GPUs by node; a node that is not in it cannot be judged, so nothing is
                 left out because of it.
             most: GPUs that the plans of its namespace may keep (None: any number); a plan that
@@ -124,11 +125,11 @@ class Ledger:
         wanted = tuple(wanted)
         if wanted == self._kept.get(owner, ()):
             return frozenset(), frozenset()
+        # Judged where it is booked: of two at once the last finds the limit used up (ADR 13).
         if not self._within(owner, sum(item.gpus for item in wanted), most):
             return frozenset(item.group for item in wanted), frozenset()
         before = self._kept.pop(owner, ())
         free_before = {item.node: self._total(item.node) for item in before}
-        # What it had is given up first: the new plan may be on the same GPUs.
         for item in before:
             self._keep(item, -item.gpus)
         room = self._room(owner, {item.node for item in wanted}, gpus_of or {})
@@ -154,10 +155,11 @@ class Ledger:
         return frozenset(refused), freed
 
     def _within(self, owner: OwnerKey, gpus: int, most: int | None) -> bool:
-        """Return whether a model may keep so many GPUs where its namespace may keep ``most``: its
-        present GPUs it always may.
+        """Return whether a model may keep so many GPUs if its namespace may keep ``most``. It may
+        always keep its present GPUs.
         """
         own = self._kept_of(owner)
+        # A limit that is lowered ends nothing; Kubernetes' own quotas do not either.
         return most is None or gpus <= own or self.kept_beside(owner) + gpus <= most
 
     def kept_beside(self, owner: OwnerKey) -> int:
@@ -217,6 +219,7 @@ class Ledger:
         found: dict[OwnerKey, Counter[str]] = {}
         for (owner, _), places in self._places.items():
             if not places.keys().isdisjoint(nodes) and owner not in found:
+                # With former generations: whoever deletes the model gets these GPUs, too.
                 found[owner] = self._own(owner, beside=None, vacated=True)
         return found
 
@@ -229,6 +232,8 @@ class Ledger:
             for node, place in self._places[owner, root].items():
                 if beside is not None:
                     own[node] += (
+                        # The group itself stays where it is, so only the GPUs that are kept for its
+                        # second place are its own to use.
                         max(0, place.kept - place.bound(latest))
                         if root == beside
                         else 0
@@ -281,6 +286,8 @@ class Ledger:
         generation may be another.
         """
         group, places = (owner, root), self._places[owner, root]
+        # Taken out as a whole: another latest generation changes the sum of each node of the group,
+        # not only of this one.
         self._count(group, -1)
         place = places.setdefault(node, _Place())
         yield place
@@ -311,9 +318,7 @@ class Ledger:
 
 
 def _add(counts: Counter[str], name: str, gpus: int) -> None:
-    """Count GPUs of a node or a namespace; those come and go, so one of which nothing is taken is
-    not kept.
-    """
+    """Count GPUs of a node or a namespace. Both come and go, so a count of zero is not kept."""
     counts[name] += gpus
     if not counts[name]:
         del counts[name]

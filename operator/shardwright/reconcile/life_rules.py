@@ -42,6 +42,7 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
         progress_deadline_seconds=intent.progress_deadline_seconds,
         partition=intent.partition,
         rolls_back=intent.rolls_back,
+        # Cut: the value is kept in an annotation of each StatefulSet, and compared as it is kept.
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )
 

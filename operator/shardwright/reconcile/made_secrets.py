@@ -38,6 +38,8 @@ def seed_of(
     kept = (
         seed for seed in seeds if not mounted.isdisjoint(_names(base, owner.uid, seed))
     )
+    # The seed of the mounted Secrets goes before the newest: another name would change the template
+    # of each group (ADR 18).
     return next(kept, seeds[0] if seeds else "")
 
 

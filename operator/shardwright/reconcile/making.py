@@ -1,5 +1,5 @@
-"""How the pods of a plan are made here and now: with what is found out where they are made, and as
-another release had made those of a revision that is restored.
+"""How the pods of a plan are made here and now: with the facts of this cluster and, for a revision
+that is restored, as another release had made them.
 
 Decides nothing: which revision and which record it is about has been found before.
 """
@@ -36,8 +36,9 @@ def earlier_of(
     subject: Subject,
     record: PlanRecord,
 ) -> Earlier | None:
-    """Return the pods of the revision to restore, where another release had made them."""
+    """Return the pods of the revision to restore, None if this release makes the same."""
     former = seen.former
+    # By identity: the spec's own subject may be equal, and its pods are this release's.
     if former is None or former.subject is not subject:
         return None
     placed = _placed(seen, known, subject, record)
@@ -50,7 +51,7 @@ def _placed(
     subject: Subject,
     record: PlanRecord,
 ) -> Deployment:
-    """Return a deployment with what is found out where and when its pods are made."""
+    """Return a deployment with the facts of this cluster and of this look."""
     cluster = seen.cluster or Cluster()
     sets = stateful_sets(known.observed).values()
     stated = subject.deployment

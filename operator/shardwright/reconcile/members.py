@@ -41,7 +41,8 @@ FINISHED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 class Failure:
     """Why a member of a group failed; ``exit_code`` is None if no container of it exited.
 
-    ``message`` is the end of the words of the container, or of whoever ended the pod.
+    ``message`` is the end of the last words of the container, or of the component that ended the
+    pod.
     """
 
     rank: int
@@ -177,6 +178,7 @@ def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
         (volume.get("configMap") or {}).get("name", "")
         for volume in pod_spec.get("volumes") or ()
     }
+    # Sorted: members are compared from look to look, and a set has no order.
     return tuple(sorted(mounted - {""}))
 
 
@@ -281,6 +283,7 @@ def _time(stamp: str | None) -> datetime | None:
 
 
 def _taken_by(pod: KubernetesObject) -> str:
+    # Kubernetes' own condition goes first; the other one is Kueue's.
     for kind in (
         "DisruptionTarget",
         "TerminationTarget",
@@ -295,11 +298,13 @@ def _failure(pod: KubernetesObject, rank: int) -> Failure | None:
     """Return the failure that ended the pod or one of its engine containers. Init containers retry
     by themselves.
 
-    A pod that was evicted has ended containers, too: who took the pod comes before how its
-    containers ended.
+    A pod that was evicted has ended containers, too: the eviction comes before the end of its
+    containers.
     """
     status = pod.get("status", {})
     finished = status.get("phase") in FINISHED_PHASES
+    # Before its containers: those of an evicted pod have ended as well, and their exit codes say
+    # nothing of why.
     if finished and (status.get("reason") or _taken_by(pod)):
         return Failure(
             rank=rank,

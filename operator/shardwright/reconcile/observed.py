@@ -82,6 +82,7 @@ class Observed:
     def seen_from(self, silent_nodes: Collection[str]) -> "Observed":
         """Return the same with the pods of nodes that do not answer told apart."""
         members = tuple(
+            # Kept, not left out: a pod on a silent node still holds its GPUs and its name.
             replace(member, node_answers=False)
             if member.node in silent_nodes
             else member
@@ -93,7 +94,7 @@ class Observed:
         """Return the pods of a group in rank order: those that its StatefulSet controls or, if
         there is none, once did.
 
-        A pod says by uid who controls it; one of another uid is left to the garbage collector.
+        A pod names its controller by uid. One of another uid is left to the garbage collector.
         """
         live = self.objects.get((STATEFUL_SET, group))
         named = self._by_group.get(group, ())
@@ -112,14 +113,14 @@ class Observed:
 
     @cached_property
     def generations(self) -> Mapping[str, Mapping[int, str | None]]:
-        """Return by name of group the generations of which there is a StatefulSet, with who
-        controls it, or a pod (None).
+        """Return by name of group its generations: of each that has a StatefulSet the controller of
+        that, of each that has a pod alone None.
         """
         found: dict[str, dict[int, str | None]] = {}
         for name in self._by_group:
             root, number = generation_of(name)
             found.setdefault(root, {})[number] = None
-        # After the pods, so that a StatefulSet that there is says whose the generation is.
+        # After the pods, so that an existing StatefulSet decides on the owner of the generation.
         for (kind, name), live in self.objects.items():
             if kind == STATEFUL_SET:
                 root, number = generation_of(name)

@@ -66,6 +66,7 @@ def write_at(said: Iterable[Said], gist: Gist, now: datetime) -> datetime:
     recent = _recent(said, now)
     if not any(item.gist == gist for item in recent):
         return now
+    # From the last write of any facts: two states that alternate are each other's news only once.
     return max(now, max(item.at for item in recent) + timedelta(seconds=PACE_SECONDS))
 
 

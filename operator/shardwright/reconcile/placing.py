@@ -68,9 +68,12 @@ def plan_that_stands(
     record = known.record
     intent = subject.intent
     stale = _fault(known, record) or _no_room(seen, known, subject)
+    # Before any question: a pause must hold also where a node of the plan is gone.
     if record and intent.paused:
         return StandingPlan(record=record, report=record.report(), stale=stale)
     if (
+        # Neither planned nor kept in line: a namespace beyond its limit would cost the planner's
+        # time (ADR 13).
         record is None
         and not _has_begun(seen, known)
         and (why := too_many(seen.cluster or Cluster()))
@@ -85,6 +88,8 @@ def plan_that_stands(
     if not isinstance(answer, Replanned):
         return answer
     planned = _of_answer(known, subject, answer, stale)
+    # Before it is written: a plan of which the quota admits no pod kept all GPUs of a cluster (ADR
+    # 13).
     if planned.record != record and (
         why := barred(seen, known, subject, planned.record)
     ):
@@ -130,10 +135,13 @@ def _let_in(
         record is None
         or planned.record != record
         or planned.undeployable
+        # The pods of another cut are the new plan's, and that is judged for itself.
         or record.cut_hash != subject.cut_hash
     ):
         return planned
     if _has_begun(seen, known):
+        # Before the first group stops: its new pods would be refused, and the old ones would be
+        # gone.
         why = outgrown(seen, known, subject, record)
         unplaced = planned.unplaced
     else:
@@ -199,6 +207,8 @@ def _serves(known: Known, record: PlanRecord | None) -> bool:
         for state in known.standing
         if state.ready and state.situation is Situation.READY
     ]
+    # With no group too many either: one that is on its way out still holds GPUs that a better plan
+    # would count as free.
     return record is not None and 0 < len(record.plan.groups) == len(serving) == len(
         known.standing
     )
@@ -224,6 +234,7 @@ def _ask(seen: Seen, known: Known, subject: Subject, choice: PlanChoice) -> Ask:
     held = tuple(
         item
         for item in _held(seen, known)
+        # Those below the partition may stand elsewhere than the record says.
         if not known.record or item.number < subject.intent.partition
     )
     numbers = (
@@ -246,6 +257,8 @@ def _ask(seen: Seen, known: Known, subject: Subject, choice: PlanChoice) -> Ask:
         leaving=leaving,
         held=held,
         worst=worst,
+        # Nodes that did not come in time are left out as well, or the same ones would be planned
+        # again.
         lost=known.lost | known.late,
     )
 
@@ -260,7 +273,9 @@ def _restoring(seen: Seen, known: Known, plan: Plan | None) -> Ask:
         if item
     ]
     held = tuple(
-        replace(item, nodes=_in_order(item, said)) for item in _held(seen, known)
+        # Groups stay where their StatefulSets stand, as far as the plan can run there (ADR 25).
+        replace(item, nodes=_in_order(item, said))
+        for item in _held(seen, known)
     )
     numbers = tuple(item.number for item in held)
     worst = worst_first(
@@ -290,7 +305,7 @@ def _in_order(
     """Return the nodes of a group in the order of its ranks, as a plan says it: pods restart for
     another one.
 
-    One whose pods name no nodes, as they were to come, is where the first plan has it.
+    If its pods name no nodes, as those were to come, it is where the first plan has it.
     """
     places = (nodes for plan in said if (nodes := plan.get(item.number)))
     return next(
@@ -327,6 +342,7 @@ def _of_answer(
         )
     if answer.short:
         moved = made is not None and made != record
+        # Of the plan that is stored now: the fault of the one before may be mended by it.
         left = _fault(known, made) if moved else stale
         return StandingPlan(
             record=made,
@@ -352,12 +368,13 @@ def _of_answer(
 
 
 def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> str:
-    """Return what a group did not come up with that goes with a new plan while others run other
-    pods: they are to keep them.
+    """Return the request that a group did not come up with, if that group goes with a new plan
+    while others run other pods: they are to keep them.
 
-    What was rejected before stays so for as long as the same cut is wanted.
+    A rejected request stays so for as long as the same cut is wanted.
     """
     record = known.record
+    # Another cut is another template, against which nothing has been said.
     if record is None or record.cut_hash != made.cut_hash:
         return ""
     domain = (seen.cluster or Cluster()).domain
@@ -419,6 +436,7 @@ def _has_its_gpus(seen: Seen, known: Known, record: PlanRecord | None) -> bool:
         _short_node(
             seen,
             record.plan,
+            # Pods that run have their GPUs, whatever the node says of its healthy ones by now.
             frozenset(member.node or "" for member in known.observed.members),
         )
         is None

@@ -54,6 +54,7 @@ class PlanCache:
         """
         key = _key(subject, inventory)
         known = self._reports.get(key)
+        # The nodes are chosen anew each time: those that were free then may be taken by now.
         again = _again(subject, known.outcome, inventory) if known else None
         if known is None or again is None:
             return None
@@ -65,6 +66,7 @@ class PlanCache:
         key = _key(subject, inventory)
         self._reports[key] = report
         self._reports.move_to_end(key)
+        # A namespace can ask any number of different questions, so the memory has an end.
         while len(self._reports) > REMEMBERED_MAX:
             self._reports.popitem(last=False)
 
@@ -92,9 +94,7 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:
-    """Return all that a plan depends on beside the cluster; not whose it is, nor at which
-    generation.
-    """
+    """Return all that a plan depends on beside the cluster, but for owner and generation."""
     return subject.cut_hash, subject.intent.replicas, subject.request.deploy
 
 
@@ -140,6 +140,8 @@ def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
 
 
 def _room(pool: Pool, copies: int) -> Iterator[Any]:
+    # More nodes than all copies can use change no choice, so nodes that come and go there cost no
+    # new plan (ADR 6: 12 to 16 ms instead of 50 to 290 on 5,000 nodes).
     most = NODES_MAX * copies
     yield min(most, len(pool.nodes))
     yield _counted((node.free for node in pool.nodes), most)

@@ -25,7 +25,7 @@ class PlanChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is asked now; the hashes cover everything that a plan depends on beside the cluster."""
+    """The present request. Its hashes cover all that a plan depends on beside the cluster."""
 
     input_hash: str
     cut_hash: str
@@ -57,6 +57,8 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
         or (wanted.deploy and not record.plan.deployable)
     ):
         return PlanChoice.REPLAN
+    # A plan that was only shown keeps nothing. Deployed as it is, it once reserved 16 GPUs on a
+    # node of 8 (ADR 7).
     if wanted.deploy and not state.has_its_gpus:
         return PlanChoice.REPLAN
     if wanted.replan is Replan.ALWAYS and not wanted.deploy:

@@ -39,6 +39,8 @@ class Priorities:
         Priority of Kubernetes.
         """
         if name is not None:
+            # A missing class is a problem of its own (problem_of); the place in line must not
+            # depend on it.
             return self.classes[name].value if name in self.classes else 0
         return min(
             (item.value for item in self.classes.values() if item.is_default), default=0

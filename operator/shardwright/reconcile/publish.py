@@ -86,7 +86,7 @@ class Deployed:
 
     ``record`` is the plan that is deployed, None if the standing groups are only kept alive.
     ``problems`` are for the user to mend, ``refused`` is why nothing is written, or is not taken.
-    ``history`` are the revisions to keep, where all groups serve. ``again_seconds`` is how soon to
+    ``history`` are the revisions to keep, if all groups serve. ``again_seconds`` is how soon to
     look again at facts that no cache shows.
     """
 
@@ -162,6 +162,8 @@ class Published:
         down on purpose.
         """
         groups = self.found.groups
+        # A first start that goes on is no more urgent than a new model: 1,000 new ones would wait
+        # for each other's starts.
         return bool(groups) and not any(
             group.serves or group.failing or group.moving for group in groups
         )
@@ -181,6 +183,7 @@ class Published:
         """Return the GPUs of a plan that was only shown before, None if they are kept already, or
         its groups stand on them.
         """
+        # A group that stands holds its GPUs by its pods, and the ledger counts those.
         return None if cluster.reserved or self.found.standing else self.kept
 
 
@@ -190,6 +193,7 @@ def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
     """
     return replace(
         undetermined(seen.resource, problem, now),
+        # Waits go on: a read that fails is no sign that a fact has passed.
         since=seen.since,
         kept_out=seen.kept_out,
     )
@@ -202,6 +206,7 @@ def undetermined(resource: ModelResource, problem: Problem, now: datetime) -> Pu
         status=hidden_status(resource.status, found, now),
         events=tuple(events_of(resource.status.get("conditions") or (), found, ())),
         again_at=None,
+        # No event comes for a right that is given back.
         recheck_at=now + timedelta(seconds=UNREADY_SECONDS),
         found=found,
         known=False,
@@ -234,6 +239,8 @@ def publish(
         distrusted=distrusted,
         kept=_kept(seen, known, planned, found),
         pods=_pods(seen, known, planned),
+        # Only a known record may free GPUs of the ledger: one that cannot be read may well keep
+        # some.
         known=seen.cluster is not None
         and not isinstance(seen.subject, tuple)
         and not (known.unreadable and known.standing),
@@ -259,7 +266,10 @@ def _pods(seen: Seen, known: Known, planned: StandingPlan) -> Pods | None:
 def _in_place(seen: Seen, known: Known) -> PlanRecord | None:
     """Return the plan of record that is stored after this look."""
     written = (
-        record for record, outcome in reversed(seen.recorded) if not outcome.refused
+        # The last that was written; the API server does not have a refused one.
+        record
+        for record, outcome in reversed(seen.recorded)
+        if not outcome.refused
     )
     return next(written, known.record)
 
@@ -279,6 +289,7 @@ def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
     from then on.
     """
     serial = max(seen.serial, record.serial if record else 0)
+    # With a serial in the status, the first process that has a key would refuse an unsigned record.
     return {SERIAL: serial} if seen.keys and serial else {}
 
 
@@ -299,8 +310,8 @@ def _repaired(
     """Return which objects were set right, or would have been if somebody had not changed them at
     the same moment.
 
-    What is rendered anew in the look in which a plan follows its pods to other nodes was nobody's
-    doing.
+    In a look in which a plan follows its pods to other nodes, objects are rendered anew: that was
+    nobody's doing.
     """
     outcomes = (
         outcome,
@@ -318,6 +329,8 @@ def _repaired(
         for write in (*written, *raced)
         if isinstance(write, Apply) and write.why is Why.DRIFT
     )
+    # A record that follows its pods to their nodes renders the template anew: not somebody else's
+    # edit, so it must not count as contested.
     follows = any(
         record.sought and record != seen.record for record, _ in seen.recorded
     )
@@ -351,6 +364,8 @@ def _unseen(seen: Seen, known: Known, outcome: Outcome) -> frozenset[ObjectKey]:
         if not is_managed(live) or controller_uid(live) != seen.resource.owner.uid
     )
     return frozenset(
+        # The caches hold only objects with our label. These are read by name in the next look, or
+        # the creation would answer 409 for ever.
         (*hidden, *(key for item in outcome.refused if (key := _exists(item))))
     )
 
@@ -404,7 +419,7 @@ def _found(
 def _with_plan(
     found: Findings, planned: StandingPlan, subject: Subject, cluster: Cluster
 ) -> Findings:
-    """Return the same with what is found of the plan, on a cluster that is known."""
+    """Return the same with the findings about the plan, on a cluster that is known."""
     intent, record = subject.intent, planned.record
     return replace(
         found,
@@ -427,10 +442,9 @@ def _with_plan(
 
 
 def _kept_engine(subject: Subject) -> KeptEngine | None:
-    """Return the engine whose version by default is older than that of this release, None if it is
-    not.
-    """
+    """Return the engine if its version by default is older than that of this release, else None."""
     version = subject.default_version
+    # After a downgrade the kept version is the newer one, and there is nothing to come.
     if not version or not is_newer(NEWEST_DEFAULT, version):
         return None
     return KeptEngine(
@@ -470,6 +484,7 @@ def _history_problem(seen: Seen, outcome: Outcome) -> Problem | None:
 
 def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
     """Return why the first write was not taken; a mere question is no write."""
+    # Nothing that runs depends on the others: the model is none the worse where they are not taken.
     refused = (item for item in outcome.refused if not isinstance(item.write, Aside))
     return next((problem_of(item, queued=queued) for item in refused), None)
 
@@ -531,9 +546,10 @@ def _status(
         seen.subject if isinstance(seen.subject, Subject) else None,
     )
     shown = plan_status(planned.report) if planned.report else None
+    # The engine of the pods that are written, not of a plan that is only shown.
     runs = deployed.record.plan if deployed.record and deployed.runs else None
     engine = engine_status(subject, runs) if subject else {}
-    # What serves is found by its address whatever is wrong with the spec.
+    # A group that serves is found by its address, however wrong the spec is.
     stands = deployed.runs or found.groups
     domain = seen.cluster.domain if seen.cluster else "cluster.local"
     service = service_status(owner, domain) if stands else {}
@@ -572,7 +588,7 @@ def _again_at(
 
 
 def _recheck_at(seen: Seen, found: Findings, now: datetime) -> datetime | None:
-    # What the cluster lacks may come.
+    # A kind that the cluster lacks may come.
     beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)
     if (
         found.refused
@@ -638,6 +654,8 @@ def _kept(
                     strict=True,
                 )
             )
+            # A group whose pods are refused for five minutes gives its GPUs back, and nodes that do
+            # not come are booked no longer (ADR 7, ADR 14).
             if root in gave_up or not known.late.isdisjoint(nodes)
         ),
     )

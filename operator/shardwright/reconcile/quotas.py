@@ -74,7 +74,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """All of a namespace; nothing is limited where there is nothing."""
+    """All quotas and limits of a namespace. If there are none, nothing is limited."""
 
     quotas: tuple[Quota, ...] = ()
     ranges: tuple[Range, ...] = ()
@@ -112,6 +112,7 @@ def need_of(
     containers = [
         _container(item, allowance.ranges) for item in spec.get("containers") or ()
     ]
+    # LimitRange defaults first, as in the API server: they are set before quotas are asked.
     before = [
         _container(item, allowance.ranges) for item in spec.get("initContainers") or ()
     ]
@@ -213,16 +214,20 @@ def quota_problem(
         if not _is_about(quota, need):
             continue
         for name, hard in sorted(quota.hard.items()):
+            # Whatever room there is: admission refuses a pod that does not state a resource that a
+            # quota limits.
             if name in need.unstated:
                 return _unstated(quota, name)
             if name not in need.amounts:
                 continue
             gone = (
                 quota.used.get(name, Decimal(0))
+                # Our own pods end before the new ones come, and others' pods that are still to be
+                # made are not in the quota's count yet.
                 - _sum(quota, name, own)
                 + _sum(quota, name, promised)
             )
-            # What a quota says is used lags behind: our newest pods may not be in it.
+            # The usage that a quota states lags behind: our newest pods may not be in it.
             gone = max(gone, Decimal(0))
             whole = _sum(quota, name, (wanted, *kept))
             # As admission does: a quota that is exceeded already bars nobody who asks nothing of
@@ -239,6 +244,7 @@ def grows(wanted: Sequence[Pods], before: Sequence[Pods]) -> bool:
     for need, count in wanted:
         if not count:
             continue
+        # Another class or another scope falls under other quotas, however small the pod is.
         if not any(_counts_alike(need, had) for had, _ in before):
             return True
         for name in need.amounts:
@@ -341,6 +347,8 @@ def _is_about(quota: Quota, need: Need) -> bool:
 def _matches(scope: QuotaScope, need: Need) -> bool:
     if scope.name == "PriorityClass":
         return _has_class(scope, need.priority_class)
+    # Source: the scopes of ResourceQuota; the others (CrossNamespacePodAffinity) need terms that no
+    # pod of ours has.
     facts = {
         "Terminating": need.ends,
         "NotTerminating": not need.ends,

@@ -1,7 +1,7 @@
 """The ConfigMap that keeps the plan of record: written before any pod, owned like everything else,
 and signed.
 
-Whoever may write ConfigMaps of the namespace may write this one, so its content counts as far as
+A user who may write ConfigMaps of the namespace may write this one, so its content counts as far as
 its signature does (:mod:`shardwright.reconcile.record_trust`).
 
 The content of a record is the wire's (``api.record``), and it is not checked here.
@@ -47,6 +47,7 @@ class StoredRecord:
         """Return the plan of record, or the reason why it cannot be read. It is parsed only when
         somebody asks for it.
         """
+        # Most looks compare texts only; a record of 1,000 groups takes a while to parse.
         return decode(self.text)
 
 
@@ -56,7 +57,7 @@ def record_key(owner: Owner) -> ObjectKey:
 
 
 def record_place(owner: Owner) -> dict[str, Any]:
-    """Return the ConfigMap of any record, without its content: where it is and whose."""
+    """Return the ConfigMap of any record, without its content: its name and its owner."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -67,7 +68,7 @@ def record_place(owner: Owner) -> dict[str, Any]:
 def record_object(
     owner: Owner, record: PlanRecord, keys: SigningKeys
 ) -> dict[str, Any]:
-    """Return the ConfigMap of a record, signed where there is a key."""
+    """Return the ConfigMap of a record, signed if there is a key."""
     text = encode(record)
     # Not left out: one that was there before is of another text.
     signature = keys.sign(KIND, owner.uid, text) or ""
@@ -80,6 +81,8 @@ def read_record(
     content: KubernetesObject | None, owner_uid: str, keys: SigningKeys
 ) -> StoredRecord | None:
     """Read the plan of record of a ConfigMap, None if the resource with this uid controls none."""
+    # A ConfigMap of that name that another resource controls is not this model's record, signed or
+    # not.
     if content is None or controller_uid(content) != owner_uid:
         return None
     data = content.get("data") or {}

@@ -42,10 +42,10 @@ class RecordEvidence:
     """The evidence that a plan of record is compared with.
 
     Args:
-        owner: Whose it is.
+        owner: The model of the record.
         signs: Whether there is a key, so that our records are signed.
         serial: Which record is the newest, 0: none was signed so far.
-        remembered: The newest one, where this process has believed it; None if it has not.
+        remembered: The newest one, if this process has believed it; None if it has not.
         shown: ``status.plan``: the last published facts of a plan.
         observed: The present objects of the resource.
         nodes: Facts of nodes, those that are to come among them.
@@ -82,6 +82,7 @@ def believed(stored: StoredRecord | None, known: RecordEvidence) -> Believed:
     if stored.signed:
         return _signed(stored.said, known)
     strange = _strange(stored, known)
+    # The memory of this process goes before every judgement of a strange text (ADR 12).
     if strange and known.remembered:
         return _refused(known, strange)
     return _unverified(stored.said, known, strange)
@@ -97,6 +98,7 @@ def kept_version(
     else has written is not ours.
     """
     said = stored.said if stored and (stored.signed or not serial) else None
+    # A text that was seen signed goes first: the stored one may have been edited since.
     record = remembered or (said if isinstance(said, PlanRecord) else None)
     return kept_default(record.default_of_spec) if record else None
 
@@ -123,11 +125,12 @@ def _unverified(
     """Judge a record that no key of ours has signed, and that this process has not seen before."""
     if isinstance(said, Problem):
         return _refused(known, strange) if strange else Believed(record=said)
+    # The same as we have written: only its signature was taken away.
     if said == known.remembered:
         return Believed(record=known.remembered)
     contradiction = _contradiction(said, known)
     if contradiction is None and (_bears_out(said.plan, known) or not known.signs):
-        # What it says of its serial anybody may have written.
+        # Anybody may have written its serial.
         taken = replace(said, serial=known.serial)
         return Believed(
             record=taken, refused=_problem(known, strange) if strange else None
@@ -208,6 +211,7 @@ def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
         node = known.nodes.get(name)
         if node is None:
             return f"names node {name}, which does not exist"
+        # An excluded node says nothing of its GPUs, so it contradicts nothing.
         if not isinstance(node, NodeFacts):
             continue
         if node.resource != plan.resource or node.gpus < plan.gpus_per_node:
@@ -301,6 +305,7 @@ def _has_devices(plan: Plan, live: KubernetesObject) -> bool:
         item.get("resources") or {}
         for item in live["spec"]["template"]["spec"]["containers"]
     ]
+    # Any container: sidecars that a webhook has injected ask for no devices.
     return any(
         _devices(item) == wanted and _claims(item) == gpu_claims.names_of(plan)
         for item in found
@@ -323,11 +328,12 @@ def _devices(resources: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return what no plan can say, or what contradicts the plan that the status shows, if a release
-    like this one wrote it.
+    """Return a statement that no plan can make, or a contradiction to the plan that the status
+    shows, if a release like this one wrote it.
     """
     try:
         would_show = plan_status(record.report())
+    # Whoever edits a record can put in numbers that cannot be shown: infinite, or divided by zero.
     except (ValueError, ArithmeticError):
         return "has values that no plan has"
     if not known.serial or "layout" not in known.shown:

@@ -60,6 +60,7 @@ def field_dropped(content: KubernetesObject, fields: Sequence[str]) -> Problem:
     more = (
         f" and {len(fields) - SHOWN_FIELDS} more" if len(fields) > SHOWN_FIELDS else ""
     )
+    # The last part of the path is the field; all before it is the place in the pod.
     remedies = (_REMEDIES.get(field.rsplit(".", 1)[-1]) for field in fields)
     return Problem(
         code="FieldDropped",
@@ -137,6 +138,8 @@ def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
         return _unavailable(refusal)
     message, write = refusal.message, refusal.write
     starts = isinstance(write, Apply) and write.why is Why.START
+    # Kueue's webhook refuses the start while the quota of the former pods is being given back. It
+    # passes by itself, so it must not say Stalled.
     if queued and starts and (WEBHOOK in message or POLICY in message):
         return Problem(
             code="WaitingForQuota",

@@ -64,7 +64,7 @@ _BACK: Final[Mapping[NodeFault, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """Known facts of the nodes of a plan and of who stands on them.
+    """Known facts of the nodes of a plan and of the groups on them.
 
     ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with
     it, by node. ``lost`` are nodes that do not give pods of this model back, ``hanging`` the
@@ -103,6 +103,7 @@ def departures(plan: Plan, seen: Occupancy, now: datetime) -> tuple[Departure, .
     return tuple(
         departure
         for index, nodes in enumerate(plan.groups)
+        # One reason a group: the first node that says why is the one to look at.
         if (departure := next(_reasons(index, nodes, seen, faults, full), None))
     )
 
@@ -116,6 +117,7 @@ def _reasons(
 ) -> Iterator[Departure]:
     """Yield why a group leaves nodes of its own, the worst first."""
     for node in nodes:
+        # First: its StatefulSet waits for that pod and never reaches zero (ADR 3).
         if node in seen.lost and index in seen.hanging:
             what = "holds pods that should be gone, and does not give them back"
             yield Departure(
@@ -136,6 +138,8 @@ def _reasons(
                 what=what,
                 back=_BACK.get(fault.fault, "repair the node"),
             )
+    # Full nodes alone move nobody: they empty by themselves, and only a group that found no place
+    # for long goes elsewhere.
     if index in seen.homeless:
         for node in nodes:
             if node in full:
@@ -149,6 +153,7 @@ def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
     """Return when the next fault will have lasted long enough for a group that needs a place, None
     if none will.
     """
+    # A running group is looked at when it needs a place; nothing needs to wake it before.
     waiting = {
         node
         for index in seen.unsettled
@@ -206,7 +211,7 @@ def homeless_groups(
     """Return which of the planned groups of these names, by index, the scheduler has found no place
     for for long.
 
-    A pod waits for one that is just ending, too: what is meant is a group of which one waits beyond
+    A pod waits for one that is just ending, too. So only a group counts of which one waits beyond
     that, or that has given its GPUs back because of it.
     """
     waited = timedelta(seconds=UNSCHEDULABLE_SECONDS)
@@ -240,8 +245,7 @@ def crowded_out(
     """Return the names of the groups of a plan, without their generation, on whose nodes others
     leave too few GPUs.
 
-    A node that has too few healthy ones, whoever holds them, has a fault: those have a patience of
-    their own.
+    A node with too few healthy ones, held or free, has a fault: those have a patience of their own.
     """
     full = _full_nodes(plan, free) - _full_nodes(plan, healthy)
     roots = group_names(base, plan.group_numbers)

@@ -157,6 +157,8 @@ def _not_allowed(
     deployment: Deployment,
 ) -> Problem | None:
     """Return why LimitRanges or quotas do not let the pods of a plan in, None if they do."""
+    # Compared with the pods that the StatefulSets have: compared with the old plan under the new
+    # spec, a change of memory alone would look like no change (ADR 13).
     same = tuple(_as_asked(lives, plan, deployment))
     spec = _spec_of(plan, deployment)
     need = _need(cluster, spec)
@@ -168,6 +170,8 @@ def _not_allowed(
     # A need that pods have already was let in by the LimitRanges before.
     if made and (more or need not in [had for had, _ in before]):
         problem = range_problem(spec, cluster.allowance)
+    # A plan that counts for no more than the pods that run is never barred: the usage that a quota
+    # states lags behind pods that end (ADR 13).
     if problem or not more:
         return problem
     return quota_problem(
@@ -186,12 +190,14 @@ def outgrown(
     record: PlanRecord,
 ) -> Problem | None:
     """Return why the groups of a plan that runs keep the pods that they have: those that are asked
-    for now would not be let in. None if they would, or where the first of them have come.
+    for now would not be let in. None if they would, or if the first of them have come.
     """
     if not (seen.cluster or Cluster()).allowance:
         return None
     lives = stateful_sets(known.observed, seen.resource.owner.uid)
     deployment = as_made(seen, known, subject, record)
+    # The first group has come with the new pods, so the quota lets them in; used counts lag, and a
+    # second judgement could stop the rollout halfway.
     if any(_as_asked(lives, record.plan, deployment)):
         return None
     return barred(seen, known, subject, record)

@@ -14,10 +14,12 @@ def turns_left(most: int, beside: int, elsewhere: int) -> int:
     models may have down.
 
     ``beside`` are down of other models of its namespace, ``elsewhere`` of other namespaces. The
-    last turn is for a namespace that has none: one whose models change all the time holds no other
-    up by more than a restart.
+    last turn is for a namespace that has none. So a namespace with models that change all the time
+    holds no other up by more than a restart.
     """
     free = most - beside - elsewhere
+    # Without the last turn kept back, one namespace whose models change all the time held all of
+    # them, and nobody else rolled or moved.
     return max(0, free - 1, min(free, 1 - beside))
 
 
@@ -53,6 +55,7 @@ def one_after_another(
     if most_moving is not None:
         turns = min(
             turns,
+            # Of this model alone: those of others are left out of most_moving already.
             most_moving - sum(step.state.moving and not step.planned for step in steps),
         )
     turns = max(turns, int(max_unavailable > 0 and _is_a_cycle(groups, steps)))
@@ -99,6 +102,7 @@ def _is_a_cycle(groups: Sequence[Group], steps: Sequence[GroupStep]) -> bool:
         if not group.complete
     ]
     held = _held_in_the_way(groups, steps)
+    # All of them: as long as one can start by itself, its nodes come free without a further outage.
     return bool(down) and all(
         step.state.unplaced and not _nodes(group).isdisjoint(held)
         for group, step in down

@@ -1,4 +1,4 @@
-"""Which groups go where fewer are wanted: those whose end costs least.
+"""Which groups go if fewer are wanted: those that cost least to end.
 
 How many go is not decided here: ``life_rules`` counts them.
 """
@@ -45,6 +45,8 @@ def worst_first(
         states.setdefault(generation_of(state.name)[0], []).append(state)
     moves = {item.group for item in leaving}
     worth = [
+        # The highest number goes first, as with a StatefulSet; monitors that know groups by their
+        # names find the others again (ADR 3).
         (_worth(states.get(root, ()), moves=index in moves), -numbers[index])
         for index, root in enumerate(roots)
     ]
@@ -52,6 +54,7 @@ def worst_first(
 
 
 def _worth(states: Sequence[GroupState], *, moves: bool) -> Worth:
+    # Any generation: while the next one starts, the former one serves.
     if any(state.ready for state in states):
         return Worth.SERVES
     broken = moves or any(

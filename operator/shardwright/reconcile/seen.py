@@ -55,7 +55,7 @@ class Cluster:
             that do not exist, are not in it.
         free: How many GPUs other models and pods leave on each planned node, None if pods cannot be
             listed.
-        known_pods: Whose pods are known.
+        known_pods: Which pods are known.
         unread: Watched namespaces of which something was never read.
         reserved: Whether the GPUs of its plan of record are kept for it.
         scheduling_api: Version of the API by which the scheduler that it names is told of groups,
@@ -94,7 +94,11 @@ class Cluster:
         """
         names = {member.node for member in observed.members if member.node}
         return frozenset(
-            name for name in names if (node := self.nodes.get(name)) and not node.ready
+            # A node without a Node object is not silent: it is gone, which is another fault with
+            # another patience.
+            name
+            for name in names
+            if (node := self.nodes.get(name)) and not node.ready
         )
 
 
@@ -116,13 +120,15 @@ class Ask:
     that leave their nodes.
 
     ``held`` are the nodes that groups have now, if there is no plan of record that says so, or an
-    earlier plan is to be ``restored``, and of those below the partition, who may be elsewhere than
-    it says. ``worst`` are the numbers of the groups in the order in which they go where fewer are
+    earlier plan is to be ``restored``, and of those below the partition, which may be elsewhere
+    than it says. ``worst`` are the numbers of the groups in the order in which they go if fewer are
     wanted. ``lost`` are nodes that do not give pods of the model back, or that should have been
     made by now: nothing is planned there. With ``beside`` (group, generation) it is asked for a
     second place for one group instead, while the first one serves.
     """
 
+    # Not compared: it is the same throughout a look, and hashing a record of 1,000 groups for each
+    # question is not.
     on: PlanRecord | None = field(compare=False)
     choice: PlanChoice = PlanChoice.KEEP
     leaving: frozenset[int] = frozenset()
@@ -131,6 +137,24 @@ class Ask:
     worst: tuple[int, ...] = ()
     lost: frozenset[str] = frozenset()
     beside: tuple[int, int] | None = None
+
+    @property
+    def only_compares(self) -> bool:
+        """Return whether nothing is deployed by the answer, so that it keeps no GPUs."""
+        return self.choice is PlanChoice.COMPARE
+
+    @property
+    def goes_first(self) -> bool:
+        """Return whether a broken group waits for the answer: it waits behind no other model."""
+        return self.choice is PlanChoice.REHOUSE
+
+    @property
+    def vacated(self) -> frozenset[str]:
+        """Return the nodes that groups leave because they are lost or ill."""
+        if self.choice is not PlanChoice.REHOUSE or self.on is None:
+            return frozenset()
+        groups = self.on.plan.groups
+        return frozenset(node for index in self.leaving for node in groups[index])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +273,7 @@ class Seen:
                 if isinstance(answer, Replanned)
             ),
         )
+        # The shell goes by it: a look at more than 16 groups is worked out on a thread (ADR 6).
         return max(
             there,
             wanted,
@@ -265,7 +290,7 @@ class Seen:
         return replace(self, answers={**self.answers, ask: answer})
 
     def beside(self, gpus: int) -> "Seen":
-        """Return the same where other models of the namespace keep so many GPUs by now."""
+        """Return the same with so many GPUs that other models of the namespace keep by now."""
         if self.cluster is None:
             return self
         return replace(self, cluster=replace(self.cluster, gpus=gpus))

@@ -119,7 +119,7 @@ def failure_sentence(state: GroupState) -> str:
 
 
 def _of_hub(message: str) -> bool:
-    """Return whether what a container said last is that the Hugging Face hub gives it nothing."""
+    """Return whether a container has ended because the Hugging Face hub gives it nothing."""
     return _HUB_REFUSAL.search(message) is not None
 
 

@@ -2,8 +2,8 @@
 jumps.
 
 Times that others write (of nodes, pods, conditions) come from clocks that may be minutes off:
-whoever compares them with his own takes a fresh fact for long overdue. So a wait begins when it is
-first seen, and after a restart it begins anew.
+compared with our own clock, a fresh fact looks long overdue. So a wait begins when it is first
+seen, and after a restart it begins anew.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class Sight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One fact that may pass, and of what."""
+    """One fact that may pass, and its object."""
 
     sight: Sight
     of: str
@@ -104,6 +104,8 @@ def of_starts(
             size
             and len(members) == size
             and not _has_come_up(live)
+            # Waiting for a place, a queue or a dead node is no failure of a template, so the
+            # deadline of a start does not run then (ADR 19).
             and all(_stands(m, silent_nodes) for m in members)
         ):
             found.add(Sighting(Sight.STARTING, live["metadata"]["uid"]))
@@ -111,6 +113,8 @@ def of_starts(
 
 
 def _has_come_up(live: KubernetesObject) -> bool:
+    # By the annotation: a start is over once the group was ready, also for the process after this
+    # one.
     return READY_SINCE in (live["metadata"].get("annotations") or {})
 
 
@@ -150,6 +154,8 @@ def _by_own_clock(
         if member.unschedulable_since
         else None
     )
+    # The grace is a length, so it holds by any clock; the deletionTimestamp is a moment by another
+    # one.
     ends = since.get(Sighting(Sight.DELETING, member.uid), now) + timedelta(
         seconds=member.grace_seconds
     )

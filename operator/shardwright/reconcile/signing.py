@@ -1,8 +1,8 @@
-"""Signatures of texts that are kept in objects which others may write: who can change them can
-neither forge one nor put another's in its place.
+"""Signatures of texts that are kept in objects which others may write. A user who can change such
+an object can neither forge a signature nor use that of another text.
 
 A signature is an HMAC-SHA256 over the kind of text, the uid of its resource, and the text. The text
-itself says which of several it is (generation, serial): a signature tells who wrote it, never that
+itself says which of several it is (generation, serial): a signature proves the writer, never that
 it is the newest one.
 """
 
@@ -29,8 +29,8 @@ class SigningKeys:
 
     def sign(self, kind: str, uid: str, text: str) -> str | None:
         """Return the signature of a text, as hexadecimal digits; None without a key."""
-        # With the first: a new key stands behind it until every replica has read both, as none can
-        # verify what a key has signed that it has not read (ADR 12).
+        # With the first: a new key stands behind it until every replica has read both. No replica
+        # can verify signatures of a key that it has not read (ADR 12).
         return next(_signatures(self, kind, uid, text), None)
 
     def signatures(self, kind: str, uid: str, text: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """How a group stands: facts that rules decide on; ``sentences`` says them to people, and nothing
 reads that back.
 
-The life of a group. Whoever moves it is named on the edge: (we) by a write, (K) Kubernetes.
+The life of a group. Each edge names the mover: (we) by a write, (K) Kubernetes.
 
 ::
 
@@ -30,7 +30,7 @@ from shardwright.reconcile.members import PODS_REFUSED, UNSCHEDULABLE, Failure
 
 
 class Situation(StrEnum):
-    """Where a group is in its life."""
+    """The stages of the life of a group."""
 
     STARTING = "Starting"  #: its pods are being created, bound or started
     WAITING_FOR_QUOTA = "WaitingForQuota"  #: a queue holds its pods back

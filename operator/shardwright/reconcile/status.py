@@ -44,10 +44,10 @@ def build_status(
 
     Args:
         before: The conditions that the status had: they keep the time of their last transition.
-        found: What was found.
+        found: The findings of the look.
         plan: ``status.plan``, None if nothing could be planned.
-        service: The result of :func:`service_status`, empty if nothing is deployed, and the engine
-            where it is known.
+        service: The result of :func:`service_status`, empty if nothing is deployed, and
+            the engine if it is known.
         now: The time of new transitions.
     """
     shown: tuple[Mapping[str, Any], ...] = tuple(before)
@@ -149,6 +149,7 @@ def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:
     # False sorts before True: room goes to those that are not ready.
     for index in sorted(range(len(groups)), key=lambda index: groups[index].ready):
         whole = group_status(groups[index])
+        # Bytes with escapes, as json.dumps makes them: more than the server stores, never less.
         room -= len(json.dumps(whole))
         if room < 0:
             break

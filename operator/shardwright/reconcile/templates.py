@@ -47,6 +47,8 @@ def own_hash_in(labels: Mapping[str, Any]) -> str:
     ... )
     ('a', 'b')
     """
+    # The second label is left out where it would be the same, so that templates of earlier releases
+    # stay as they were.
     return str(labels.get(OWN_HASH) or labels.get(TEMPLATE_HASH, ""))
 
 
@@ -82,4 +84,6 @@ def pending_fields(drift: Iterable[str], before: Iterable[str]) -> tuple[str, ..
         for path in drift
         if path.startswith(_OF_PODS) and path not in _HASHES
     }
+    # With those of before: once the new template is written, the live object no longer differs, and
+    # the pods still do.
     return tuple(sorted(found.union(before)))[:PENDING_MAX] or _SOME

@@ -12,7 +12,7 @@ from shardwright.hardware.to_come import Sought, Turnout, is_to_come
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.templates import asked_by, template_hash
-from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.bundle import KubernetesObject, of_kind
 
 
 def seeking(
@@ -26,7 +26,7 @@ def seeking(
     Args:
         record: The new plan of record.
         before: The one that it replaces.
-        turnouts: What there is of each pool.
+        turnouts: The nodes that there are of each pool.
     """
     numbers, groups = (
         (before.plan.group_numbers, before.plan.groups) if before else ((), ())
@@ -47,7 +47,9 @@ def seeking(
     ):
         known = earlier.get(number)
         if known and stood.get(number) == nodes:
+            # The same number: another one would be another template, and the group would roll.
             sought.append(replace(known, group=index))
+        # Counted up: a group that asks again must be of another template.
         elif any(map(is_to_come, nodes)):
             others = {
                 node
@@ -81,6 +83,7 @@ def _sought(
         if not set(turnout.pool.names()).isdisjoint(nodes)
     ]
     there = {name for turnout in pools for name in turnout.there}
+    # Karpenter ignores a pod whose required terms have matchFields or name a host (ADR 14).
     bare = any(turnout.pool.is_karpenters for turnout in pools)
     named = (
         ()
@@ -100,10 +103,11 @@ def following(
     Args:
         record: The plan of record.
         rendered: The objects that it turns into: only pods that ask as they say count.
-        observed: What there is.
+        observed: The present objects.
     """
+    # Only groups that seek follow their pods: a pod elsewhere in any other group is a fault.
     asking = {item.group for item in record.sought}
-    sets = dict(enumerate(item for item in rendered if item["kind"] == STATEFUL_SET))
+    sets = dict(enumerate(of_kind(rendered, STATEFUL_SET)))
     groups = tuple(
         _followed(nodes, _bound(sets[index], observed))
         if index in asking and index in sets
@@ -127,12 +131,14 @@ def _bound(rendered: KubernetesObject, observed: Observed) -> Iterator[str]:
     yield from (
         m.node
         for m in members
+        # A pod that is ending leaves its node, and one that was made for an earlier request is on
+        # nodes of an earlier search.
         if m.node and (same or m.template_hash == wanted) and not m.deleting
     )
 
 
 def _followed(nodes: tuple[str, ...], bound: Iterable[str]) -> tuple[str, ...]:
-    """Return planned nodes with those where pods are in place of others, of those to come first.
+    """Return planned nodes with the nodes of pods in place of others, of those to come first.
 
     >>> _followed(("a", "~spot-0", "~spot-1"), ("b", "a"))
     ('a', 'b', '~spot-1')
@@ -142,6 +148,7 @@ def _followed(nodes: tuple[str, ...], bound: Iterable[str]) -> tuple[str, ...]:
     got = tuple(bound)
     spare = sorted(
         (node for node in nodes if node not in got),
+        # Nodes that do not exist give way first; those that exist may still get their pod.
         key=lambda node: not is_to_come(node),
     )
     swapped = dict(

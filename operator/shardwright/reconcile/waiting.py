@@ -1,11 +1,11 @@
-"""Who waits for GPUs, in which order, and which nodes are kept for whom: docs/decisions/0005 has
-the rule and its numbers.
+"""The line of models that wait for GPUs, and the nodes that are kept for them: docs/decisions/0010
+has the rule and its numbers.
 
 Models stand in line by the priority of their pods, then by age. One that comes later may be placed
 while an earlier one waits, until that one has waited for ``BACKFILL_SECONDS``. From then on it
-claims nodes: as many GPUs of them as its plan needs, where most is free already. The free part of a
-claim is for nobody who comes after. A claim is chosen once and stays as long as it is possible, so
-that it fills up instead of wandering.
+claims nodes: as many GPUs of them as its plan needs, of the nodes with most free already. The free
+part of a claim is for nobody who comes after. A claim is chosen once and stays as long as it is
+possible, so that it fills up instead of wandering.
 """
 
 from bisect import bisect_left
@@ -33,6 +33,8 @@ def rank_of(priority: int, created: str, key: tuple[str, str]) -> Rank:
     """Return the place in line of a model of this priority that was created at this time (RFC 3339,
     UTC).
     """
+    # created is RFC 3339 in UTC, so texts sort like times; the name decides among equals, so that a
+    # line has one order in every process.
     return -priority, created, key
 
 
@@ -69,13 +71,14 @@ class Waiting:
         )
 
     def carried_on(self, before: "Waiting | None") -> "Waiting":
-        """Return the same as one that has waited before: since then, and with its claim where it
-        waits for the same.
+        """Return the same as one that has waited before: since then, and with its claim if it waits
+        for the same.
         """
         if before is None:
             return self
         return replace(
             self,
+            # A changed spec loses its claim, not its place in line.
             since=before.since,
             # Chosen once, so that it fills up (ADR 10).
             claim=before.claim
@@ -91,8 +94,8 @@ class Waiting:
 def claimed_before(line: Iterable[Waiting], rank: Rank) -> Counter[str]:
     """Return the GPUs by node that are claimed by those who come before this place in line."""
     claimed: Counter[str] = Counter()
-    # Not of the first alone: as long as he waits for hardware of one kind, those who wait for
-    # another kind would have no protection at all (ADR 10).
+    # Not of the first alone: while it waits for hardware of one kind, those that wait for another
+    # kind would have no protection at all (ADR 10).
     for waiting in line:
         if waiting.rank < rank:
             claimed.update(waiting.claim)
@@ -106,6 +109,8 @@ def kept_back(claimed: Claim, free: Mapping[str, int]) -> dict[str, int]:
     return {
         node: min(gpus, free[node])
         for node, gpus in claimed.items()
+        # GPUs that are not free are held by somebody, and a claim takes nothing from a model that
+        # runs (ADR 10).
         if free.get(node, 0) > 0
     }
 
@@ -131,6 +136,8 @@ def holds(claim: Claim, rooms: Mapping[str, Room]) -> bool:
     return (
         bool(claim)
         and possible
+        # When all of it is free and the model is still not placed, it waits for something that is
+        # not in its claim: that one is of no use.
         and any(rooms[node].free < gpus for node, gpus in claim.items())
     )
 
@@ -146,6 +153,8 @@ def choose(
     """
     nearest = sorted(
         (room for room in rooms if room.gpus > 0),
+        # Nodes that need least to become free, so that a claim is soon full; by name among equals,
+        # so that it does not wander.
         key=lambda room: (room.gpus - room.free, room.node),
     )
     if fit(nearest) is None:

@@ -87,6 +87,8 @@ class MakePlan:
 
     def answer(self) -> Planned:
         """Return it."""
+        # Kept as it was made: the cache of plans needs the report before its groups were settled on
+        # nodes.
         made: list[Report] = []
 
         def planned(subject: Subject, inventory: Inventory) -> Report:
@@ -101,7 +103,7 @@ class MakePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindPlaceBeside:
-    """Where could one more group of a plan start while all of them run?"""
+    """On which nodes could one more group of a plan start while all of them run?"""
 
     subject: Subject
     plan: Plan
@@ -114,7 +116,7 @@ class FindPlaceBeside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindWaysOut:
-    """What would make room for a model that ``made`` says has none?"""
+    """Which changes would make room for a model that has none by ``made``?"""
 
     subject: Subject
     ask: Ask

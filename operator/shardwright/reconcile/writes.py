@@ -1,4 +1,4 @@
-"""What to write next: creations, applications, patches, deletions; values that ``cluster`` carries
+"""The next writes: creations, applications, patches, deletions; values that ``cluster`` carries
 out.
 
 A write to an object that exists names its uid, so that no other of the same name is hit.
@@ -32,7 +32,7 @@ class Why(StrEnum):
 class Create:
     """Create an object; one of the same name that appears first is left alone.
 
-    ``needs`` are objects without which it is not to be created: where one of them was refused, this
+    ``needs`` are objects without which it is not to be created: if one of them was refused, this
     waits for the next look.
     """
 
@@ -42,17 +42,15 @@ class Create:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateKey:
-    """Create a Secret with a key that is made for it; where there is one of its name, that is the
-    key.
-    """
+    """Create a Secret with a new key. If there is one of its name, that is the key."""
 
     content: KubernetesObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepRevision:
-    """Create a ControllerRevision that is named by what it says; where there is one of its name,
-    that is it.
+    """Create a ControllerRevision that is named by its content. An existing one of its name is the
+    same.
     """
 
     content: KubernetesObject
@@ -60,15 +58,15 @@ class KeepRevision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartJob:
-    """Create a Job that is named by what it does; where there is one of its name, that is it."""
+    """Create a Job that is named by its work. An existing one of its name is the same."""
 
     content: KubernetesObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRevision:
-    """Delete a ControllerRevision if the resource of this uid controls it; where there is none, all
-    is well.
+    """Delete a ControllerRevision if the resource of this uid controls it. If there is none, all is
+    well.
 
     ``needs`` as in a creation.
     """
@@ -185,6 +183,8 @@ def kind_of(content: KubernetesObject) -> str:
     """
     group, _, version = str(content.get("apiVersion", "")).rpartition("/")
     return (
+        # PodGroup is a kind of Kubernetes, of Volcano and of Coscheduling: by kind alone they would
+        # overwrite each other.
         f"{content['kind']}.{version}.{group}" if "." in group else str(content["kind"])
     )
 
@@ -207,6 +207,7 @@ def _ends(write: Write) -> bool:
     if isinstance(write, Delete):
         return write.kind == "StatefulSet"
     if isinstance(write, Patch):
+        # None leaves the number of pods as it is, so it ends nothing.
         return write.replicas == 0
     return (
         isinstance(write, Apply)

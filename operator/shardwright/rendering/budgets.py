@@ -176,6 +176,7 @@ def start_budget(
     fill = ceil(kept / HOST_FILL_BYTES_PER_SECOND)
     load = (
         max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(safety * size / speed))
+        # Beside the least of ten minutes: the engine fills this memory in addition to all else.
         + fill
     )
     basis = (
@@ -198,6 +199,8 @@ def file_bytes(plan: Plan, *, whole: bool, quantizes: bool) -> int:
     """
     nodes = distinct_nodes(plan.layout, plan.gpus_per_node) if whole else 1
     return (
+        # The plan has the bytes of one node. The nodes that hold different stages have the whole
+        # model together, each layer once.
         plan.load_bytes_per_node * nodes * (FILE_BYTES_PER_FP8_BYTE if quantizes else 1)
     )
 

@@ -3,7 +3,7 @@
 Its objects are made by ``render``, and written by nobody here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,9 @@ class Bundle:
     objects: tuple[KubernetesObject, ...]
     keys: tuple[KubernetesObject, ...] = ()
 
-    def of_kind(self, kind: str) -> tuple[KubernetesObject, ...]:
-        """Return the objects of one kind, in order."""
-        return tuple(item for item in self.objects if item["kind"] == kind)
+
+def of_kind(
+    objects: Iterable[KubernetesObject], kind: str
+) -> tuple[KubernetesObject, ...]:
+    """Return the objects of one kind, in order."""
+    return tuple(item for item in objects if item["kind"] == kind)

@@ -34,6 +34,7 @@ def volume(deployment: Deployment) -> list[dict[str, Any]]:
     """Return the cache as a volume of the pod; a claim of its own comes from the StatefulSet."""
     if deployment.weights.cache is None:
         return [{"name": "cache", "emptyDir": {}}]
+    # The StatefulSet controller itself adds the volume of a claim template.
     if deployment.weights.cache.claim is None:
         return []
     return [
@@ -59,6 +60,7 @@ def claim_templates(deployment: Deployment) -> dict[str, Any]:
     return {
         "volumeClaimTemplates": [{"metadata": {"name": "cache"}, "spec": spec}],
         "persistentVolumeClaimRetentionPolicy": {
+            # The API's default would keep the claims, beyond the life of the model.
             "whenDeleted": "Delete",
             # A restart ends all pods before it creates any, and must find the downloads again.
             "whenScaled": "Retain",

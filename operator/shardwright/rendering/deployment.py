@@ -73,7 +73,7 @@ class ObjectStore:
 
     @property
     def scheme(self) -> str:
-        """Return whose protocol it speaks: ``s3``, ``gs`` or ``az``."""
+        """Return the protocol that it speaks: ``s3``, ``gs`` or ``az``."""
         return self.uri.partition("://")[0]
 
 
@@ -153,8 +153,8 @@ class OwnVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnMarks:
-    """A user's marks on pods beside ours: ``labels`` and ``annotations``, sorted, and whose account
-    they have.
+    """A user's marks on pods beside ours: ``labels`` and ``annotations``, sorted, and their service
+    account.
 
     Without an ``account`` they have the namespace's default one. ``pull_policy`` is when the
     kubelet pulls the engine's image.
@@ -168,8 +168,8 @@ class OwnMarks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRules:
-    """Who may reach the pods of a model beside each other, and whom they may reach; entries as
-    Kubernetes writes them.
+    """The peers that may reach the pods of a model, beside each other, and those that they may
+    reach. Entries are as Kubernetes writes them.
 
     ``clients`` send requests (empty: everybody), ``metrics`` may read metrics beside them.
     ``egress`` are the places that pods may reach beside each other and DNS (None: everything).

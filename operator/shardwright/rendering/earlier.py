@@ -54,6 +54,7 @@ def merged(base: Any, changed: Any, other: Any) -> Any:
     >>> merged([{"name": "x"}], [], [{"name": "x"}, {"name": "y"}])
     [{'name': 'y'}]
     """
+    # Both may have made the same change, which is no clash.
     if changed in (base, other):
         return other
     if base == other:
@@ -61,6 +62,7 @@ def merged(base: Any, changed: Any, other: Any) -> Any:
     values = (base, changed, other)
     if all(isinstance(value, Mapping) for value in values):
         return _merged_fields(base, changed, other)
+    # By name and not by position: one volume more would shift all that come after it.
     key = _key_of(values)
     if key is None:
         raise ClashError
@@ -85,6 +87,7 @@ def _key_of(values: Sequence[Any]) -> str | None:
         return None
     for key in _KEYS:
         named = [[_name(item, key) for item in value] for value in values]
+        # A name that occurs twice does not tell which of the entries has changed.
         if all(None not in names and len({*names}) == len(names) for names in named):
             return key
     return None

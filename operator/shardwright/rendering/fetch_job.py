@@ -81,7 +81,7 @@ class Fetcher:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFetch:
     """The task of reading for a resource: the config of a model at a commit (None: the newest), as
-    whoever has the token.
+    the user of the token.
 
     ``environment`` are the engine's variables that say how the hub is reached. The image is pulled
     with ``pull_secrets``.
@@ -127,8 +127,10 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
             job_name(owner, fetch), owner, JOB_LABELS, {HUB_MODEL: fetch.model}
         ),
         "spec": {
+            # A pod that gets no node or no image never fails, so no limit of failures would end the
+            # Job.
             "activeDeadlineSeconds": DEADLINE_SECONDS,
-            # What it has read is in the status of its one pod. Another try is another Job.
+            # Its findings are in the status of its one pod. Another try is another Job.
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {
@@ -156,7 +158,10 @@ def _pod_spec(fetch: HubFetch) -> dict[str, Any]:
             "fsGroup": USER_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
+        # A termination message has 4,096 bytes. Two containers have two messages, and the findings
+        # need both (ADR 30).
         "initContainers": [_container(fetch, "read", words, _environment(fetch))],
+        # It does not ask the hub, so it gets neither the token nor the variables.
         "containers": [_container(fetch, "rest", ["--rest"], [])],
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}],
     }

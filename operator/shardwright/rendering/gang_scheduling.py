@@ -77,6 +77,7 @@ def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
     )
     return replace(
         bundle,
+        # Anew, for an integration changes objects that have their hash already.
         objects=tuple(with_content_hash(item) for group in groups for item in group),
     )
 
@@ -94,6 +95,7 @@ def _native(group: Stateful, scheduling: Scheduling) -> Objects:
         "schedulingPolicy": {"gang": {"minCount": group["spec"]["replicas"]}}
     }
     if scheduling.api_version != ALPHA_GROUPS:
+        # The pods' own: with another one none of them is scheduled (Kubernetes 1.37, #139920).
         priority = group["spec"]["template"]["spec"].get("priorityClassName")
         fixed = {
             "disruptionMode": {"all": {}},
@@ -139,6 +141,7 @@ def _kueue(group: Stateful, scheduling: Scheduling) -> Objects:
     pods = _with_pods(group, annotations={QUEUE: scheduling.queue}, spec={})
     metadata = {
         **pods["metadata"],
+        # On the StatefulSet: Kueue's webhook makes one pod group of it, with all its replicas.
         "labels": {**pods["metadata"]["labels"], KUEUE_QUEUE: scheduling.queue},
     }
     return ({**pods, "metadata": metadata},)
@@ -193,7 +196,7 @@ def _with_pods(
     """
     template = group["spec"]["template"]
     old = template["metadata"]
-    # A hash is never part of what it is the hash of.
+    # A hash is never part of its own input.
     bare = {key: value for key, value in old["labels"].items() if key != TEMPLATE_HASH}
     metadata = {
         **old,

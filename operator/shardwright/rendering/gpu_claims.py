@@ -41,6 +41,7 @@ def template_name(claimed: ClaimedDevices, gpus: int, group: str) -> str:
     """Return the name of the ResourceClaimTemplate of a group; one that asks for anything else
     has another one.
     """
+    # The spec of a ResourceClaimTemplate is immutable: another request needs another object.
     return names.claim_template(group, digest(claim_spec(claimed, gpus)))
 
 

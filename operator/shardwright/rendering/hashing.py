@@ -42,6 +42,7 @@ that it had.
 _PARTS_THAT_CAME_LATER: Final = frozenset({"mig_profile"})
 """The same of values in a plan."""
 
+# The whole hash has 64 digits, one more than the value of a label may have.
 _LABEL_DIGITS: Final = 16
 
 
@@ -57,6 +58,7 @@ def _fields(value: Any) -> dict[str, Any]:
     times the cost (measured). A field that came later is left out while it says nothing.
     """
     found = {field.name: getattr(value, field.name) for field in fields(value)}
+    # Else a release that adds a field would change the hash of every plan of record.
     for name in _PARTS_THAT_CAME_LATER.intersection(found):
         if not found[name]:
             del found[name]
@@ -103,8 +105,8 @@ def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
     """Return the hash of the request for pods: the spec (``asked`` is its hash), how the plan cuts
     the model, and ``where``.
 
-    Only what the plan of record has said since the first release counts, and what was found once
-    and is kept in it: another release that renders other pods for it gives the same hash.
+    Only those fields of the plan of record count that are there since the first release, and the
+    findings that it keeps: another release that renders other pods for it gives the same hash.
     """
     layout = plan.layout
     degrees = [
@@ -131,6 +133,8 @@ def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
         plan.kv_tokens,
     ]
     found = (plan.host_cache, plan.claimed, plan.draft_tokens)
+    # Left out where they say nothing, so that groups of earlier releases keep their hash and do not
+    # restart (ADR 15).
     beside = [each for each in found if each]
     return digest([asked, degrees, pods, limits, where, *beside])[:_LABEL_DIGITS]
 

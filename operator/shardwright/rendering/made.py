@@ -27,6 +27,7 @@ _ANY: Final = (0, 1)
 def made_pods(plan: Plan, deployment: Deployment) -> MadePods:
     """Return this release's form of the pods of a plan, wherever they run."""
     made = _made(plan, deployment)
+    # Tuples become lists: it is compared with a text that was read from JSON.
     template, claims = json.loads(json.dumps([made.template, made.claims]))
     return replace(made, template=template, claims=claims)
 
@@ -50,6 +51,8 @@ def _made(plan: Plan, deployment: Deployment) -> MadePods:
 
 def _anywhere(deployment: Deployment) -> Deployment:
     """Return it without facts that are found out when the pods are made."""
+    # A pull policy and a LimitRange are not worth a restart, so two releases must not differ by
+    # them.
     marks = replace(deployment.pods.marks, pull_policy=OwnMarks().pull_policy)
     return replace(
         deployment,
@@ -77,6 +80,7 @@ def pods_text(made: MadePods) -> dict[str, Any]:
 def pods_from(said: Mapping[str, Any]) -> MadePods | None:
     """Return the pods that :func:`pods_text` has written, None for another form."""
     known = {field.name for field in fields(MadePods)}
+    # A later release may keep more. Pods are not made again from a part of their record.
     return MadePods(**said) if said.keys() == known else None
 
 
@@ -93,6 +97,7 @@ def earlier_pods(
     if asked_hash("", then, ()) != asked_hash("", plan, ()):
         return None
     now = made_pods(plan, deployment)
+    # A StatefulSet never changes its claim templates.
     if made == now or made.claims != now.claims:
         return None
     earlier = Earlier(made=made, now=now)
@@ -103,6 +108,8 @@ def earlier_pods(
         for g in _ANY
     )
     try:
+        # Tried with each group and both forms of its name: later, in rendering, a clash would be an
+        # error.
         for placed in numbered:
             for group in range(len(plan.groups)):
                 with_earlier(bare_template(plan, placed, group), earlier)

@@ -68,6 +68,7 @@ def base_name(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]
     readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    # Services have this name, too, and theirs must begin with a letter (DNS-1035).
     if not readable[:1].isalpha():
         readable = f"m-{readable}"
     return f"{readable[: BASE_MAX - _HASH_DIGITS - 1].rstrip('-')}-{digest}"
@@ -229,6 +230,7 @@ def made_secret(base: str, content: str, uid: str, seed: str = "") -> str:
     >>> made_secret("llama", "ssh", "9b1f", seed="5eed")
     'llama-ssh-ec34bf9c21e89120df46f6cc9fbd6ad9'
     """
+    # An installation without a signing key: then whoever sees the uid can derive the name (ADR 18).
     if not seed:
         return f"{base}-{content}-{hashlib.sha256(uid.encode()).hexdigest()[:_HASH_DIGITS]}"
     return f"{base}-{content}-{hashlib.sha256(f'{seed}/{content}'.encode()).hexdigest()[:_SECRET_DIGITS]}"  # noqa: E501 - a name in one piece

@@ -1,4 +1,4 @@
-"""Who reaches the pods of a model, and whom they reach: one NetworkPolicy for all groups of it.
+"""The peers of the pods of a model, in both directions: one NetworkPolicy for all its groups.
 
 Kubelets ask by programs inside the pods, so probes need no way in.
 """
@@ -15,9 +15,12 @@ DNS_PORT: Final = 53
 
 def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any]:
     """Return the ``spec`` of the policy of a model that serves at ``http_port``."""
+    # All pods of the model and not of one group: they have the same token, image and user (ADR 18).
     members = [{"podSelector": {"matchLabels": model_selector(base)}}]
     policy = {
         "podSelector": {"matchLabels": model_selector(base)},
+        # Egress is open until the administrator restricts it: only they know hubs, mirrors and
+        # stores (ADR 18).
         "policyTypes": ["Ingress"] if rules.egress is None else ["Ingress", "Egress"],
         "ingress": [
             {"from": members},
@@ -32,8 +35,8 @@ def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any
 
 
 def _from_clients(rules: NetworkRules) -> dict[str, Any]:
-    """Return who may ask the engine: metrics are read at the port of requests, so everybody may if
-    clients are everybody.
+    """Return the peers that may ask the engine. Metrics are read at the port of requests, so
+    everybody may if clients are everybody.
     """
     return {"from": [*rules.clients, *rules.metrics]} if rules.clients else {}
 

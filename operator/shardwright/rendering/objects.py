@@ -76,12 +76,15 @@ def scripts_configmap(subject: RenderInputs) -> KubernetesObject:
     name = (
         earlier.made.scripts_name
         if earlier
+        # Named by its content: another release makes another object, and running pods keep theirs
+        # (ADR 3).
         else scripts_name(subject.plan, subject.deployment)
     )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": subject.metadata(name),
+        # A mounted ConfigMap changes under its pods when it is changed.
         "immutable": True,
         "data": dict(
             earlier.made.scripts
@@ -92,8 +95,8 @@ def scripts_configmap(subject: RenderInputs) -> KubernetesObject:
 
 
 def made_secret(subject: RenderInputs, name: str, kind: str) -> KubernetesObject:
-    """Return a Secret without its content: whoever creates it makes that by the type of the Secret,
-    and nobody reads it again.
+    """Return a Secret without its content. The writer makes that by the type of the Secret, and
+    nobody reads it again.
     """
     return {
         "apiVersion": "v1",
@@ -123,6 +126,7 @@ def peers_service(subject: RenderInputs, group: int) -> KubernetesObject:
         group_selector(subject.base, name),
         dict([ray.peer_port(subject.plan, subject.deployment)]),
     )
+    # DNS hides pods that are not ready, and here none gets ready before all have met.
     item["spec"] |= {"clusterIP": "None", "publishNotReadyAddresses": True}
     return item
 

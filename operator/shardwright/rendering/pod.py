@@ -77,6 +77,8 @@ budget.
 
 def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
     """Return the size of the shared memory of one pod."""
+    # The engine keeps this K/V in a file of /dev/shm: the volume must hold it beside the rest (ADR
+    # 33).
     kept = plan.host_cache.region_bytes if plan.host_cache else 0
     return (
         host.shared_memory_bytes(
@@ -111,6 +113,8 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
             tcp_only=not deployment.pods.network.rdma,
         ),
         times=ScriptTimes(
+            # The engine gives up by itself within its budget and says why. The script ends later
+            # than that one which says nothing.
             start_seconds=start_budget(plan, deployment).load_seconds
             + budgets.LAST_WORDS_SECONDS
         ),
@@ -154,8 +158,8 @@ def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
 
 
 def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
-    """Return the seconds that a group may take to become ready once all its pods have nodes. Image
-    and weights count, whoever fetches them.
+    """Return the seconds that a group may take to become ready once all its pods have nodes. The
+    time for image and weights counts, however they are fetched.
     """
     budget = _budget(plan, deployment, downloads=deployment.weights.claim is None)
     return budgets.IMAGE_SECONDS + budget.load_seconds
@@ -183,6 +187,7 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
     if deployment.groups.earlier:
         template = with_earlier(template, deployment.groups.earlier)
     metadata = template["metadata"]
+    # Last, for a hash is never part of its own input.
     labels = {**metadata["labels"], TEMPLATE_HASH: template_hash(template)}
     return {**template, "metadata": {**metadata, "labels": labels}}
 
@@ -204,6 +209,8 @@ def bare_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, A
         **network.annotations(plan, deployment),
     }
     if sought := deployment.sought_by(group):
+        # A group that asks for nodes again must roll: the number makes its template another one
+        # (ADR 14).
         annotations[SOUGHT] = str(sought.number)
     return {
         "metadata": {"labels": labels, "annotations": annotations},
@@ -268,10 +275,13 @@ def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     asked = (
         [_pool_term(term, plan.architecture) for term in sought.terms] if sought else []
     )
+    # Each pod gets all nodes of its group: a StatefulSet has one template, which cannot say where
+    # one rank goes.
     named = node_terms(
         sought.named if sought else plan.groups[group], plan.architecture
     )
     affinity: dict[str, Any] = {"nodeAffinity": node_affinity([*named, *asked])}
+    # The terms let each rank onto each node of the group. Only this keeps two of them apart.
     if plan.nodes_per_replica > 1:
         selector = group_selector(deployment.base, deployment.group_name(group))
         apart = {
@@ -298,6 +308,8 @@ def node_terms(nodes: Iterable[str], architecture: str) -> list[dict[str, Any]]:
     return [
         {
             "matchExpressions": [_one_of("kubernetes.io/arch", architecture)],
+            # The name of the Node, not its label kubernetes.io/hostname, which may be another
+            # (topology.md 3.2). The API takes one value here; several terms are alternatives.
             "matchFields": [_one_of("metadata.name", node)],
         }
         for node in nodes
@@ -305,6 +317,7 @@ def node_terms(nodes: Iterable[str], architecture: str) -> list[dict[str, Any]]:
 
 
 def _pool_term(term: PoolTerm, architecture: str) -> dict[str, Any]:
+    # No matchFields: Karpenter ignores a pod whose required terms have any (ADR 14).
     labels = {"kubernetes.io/arch": architecture, **dict(term.labels)}
     apart = (
         [{"key": HOSTNAME, "operator": "NotIn", "values": list(term.apart_from)}]
@@ -354,7 +367,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "securityContext": _container_security(
             deployment, ("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()
         ),
-        # Of an engine that leaves no message, the end of its log is what status can show.
+        # If an engine leaves no message, the status can at least show the end of its log.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _probe("startup", period_seconds=5, failures=NO_LIMIT),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
@@ -403,6 +416,7 @@ def _environment(
     plan: Plan, deployment: Deployment, group: int
 ) -> list[dict[str, Any]]:
     ours = [
+        # First: the kubelet expands $(POD_NAME) only in variables that come after it.
         *_pod_name(deployment),
         _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
         _field(ENGINES[deployment.engine].address_variable, "status.podIP"),
@@ -413,6 +427,8 @@ def _environment(
         ),
         *(
             _secret(HUB_TOKEN_VARIABLE, deployment.weights.hub_token)
+            # With a cache the init container downloads, and only the container that downloads has
+            # the token.
             if deployment.weights.cache is None
             else []
         ),
@@ -436,7 +452,7 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
         **written_folders(own, dict(deployment.serving.environment)),
         **ENGINES[deployment.engine].environment(plan, start),
     }
-    # What is needed is there: a restart must not depend on whether the hub can be reached.
+    # All files are there: a restart must not depend on whether the hub can be reached.
     return fixed if cache.downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}
 
 
@@ -478,7 +494,7 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         *({"name": name, "value": value} for name, value in fixed.items()),
         *_secret(HUB_TOKEN_VARIABLE, deployment.weights.hub_token),
     ]
-    # What downloads sees no weights of a claim, and no key of the group.
+    # The container that downloads sees no weights of a claim, and no key of the group.
     mounted = {"scripts", "cache", "tmp"}
     return {
         "name": "weights",
@@ -522,10 +538,13 @@ def _group_environment(
 ) -> list[dict[str, Any]]:
     if plan.nodes_per_replica == 1:
         return []
+    # A name and not an address: a pod has another address after each restart.
     own = deployment.group_name(group)
     name = f"{own}-0.{peers_service(own)}.{deployment.owner.namespace}.svc.{deployment.cluster.cluster_domain}"  # noqa: E501 - a name in one piece
     return [
         {"name": LEADER_VARIABLE, "value": name},
+        # The rendezvous turns away ranks of another template: revisions must not mix in a group
+        # (ADR 15).
         _field("SHARDWRIGHT_GENERATION", f"metadata.labels['{TEMPLATE_HASH}']"),
     ]
 
@@ -574,9 +593,13 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     scripts_map = scripts_name(plan, deployment)
     return [
         {"name": "scripts", "configMap": {"name": scripts_map}},
+        # vLLM 0.32 refuses the 64 MiB that a container gets by default: one queue alone has 160 MiB
+        # (engines.md 2).
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
         *cache.volume(deployment),
         {"name": "run", "emptyDir": {"sizeLimit": budgets.quantity(budgets.RUN_BYTES)}},
+        # The root cannot be written (ADR 21). No limit of its own: the pod's limit of local disk
+        # counts its volumes.
         {"name": "tmp", "emptyDir": {}},
         *group_token.volumes(plan, deployment),
         *ssh.volumes(plan, deployment, scripts_map),

@@ -1,5 +1,5 @@
-"""The needs of a group whose pods are joined by Ray: a cluster of its own, whose head runs beside
-the leader's engine.
+"""The needs of a group whose pods are joined by Ray: a cluster of its own, with a head that runs
+beside the leader's engine.
 
 Whether Ray is used is for ``spec.engine.executor`` to say. No cluster of a user's own is ever
 joined.

@@ -52,6 +52,8 @@ def render(
         objects=tuple(map(with_content_hash, _objects(subject, ready))),
         keys=tuple(_keys(subject)),
     )
+    # Before marks and pins: an integration hashes the template anew, and that hash must have
+    # neither.
     bundle = adapt(bundle, deployment.cluster.scheduling)
     return _pinned(_marked(bundle, plan, deployment), plan, deployment)
 
@@ -61,7 +63,7 @@ def _objects(
 ) -> Iterator[KubernetesObject]:
     """Yield the objects in order.
 
-    What pods mount, and the names by which they find each other, are there before the pods.
+    Mounted objects, and the names by which pods find each other, are there before the pods.
     """
     plan, groups = subject.plan, range(len(subject.plan.groups))
     yield objects.scripts_configmap(subject)
@@ -105,6 +107,7 @@ def _marked(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
             pods, marks=replace(pods.marks, pull_policy=OwnMarks().pull_policy)
         ),
     )
+    # So no second rendering where there is no LimitRange and no pull policy.
     if bare == deployment or not plan.groups:
         return bundle
     rendered, own = (
@@ -171,6 +174,7 @@ def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
     The hash of their template is still that of pods which seek: these run, and it is only pods to
     come that are pinned.
     """
+    # A group with one node still to come goes on asking for all: its pods have one template.
     bound = {
         deployment.group_name(index): nodes
         for index, nodes in enumerate(plan.groups)
@@ -197,5 +201,6 @@ def _on_nodes(
         **template["spec"]["affinity"],
         "nodeAffinity": node_affinity(node_terms(nodes, architecture)),
     }
+    # The label with the hash stays as it is, so that nothing rolls (ADR 14).
     pinned = {**template, "spec": {**template["spec"], "affinity": affinity}}
     return with_content_hash({**item, "spec": {**item["spec"], "template": pinned}})

@@ -1,9 +1,9 @@
 """The request and the limit of each container: GPUs, cores, memory, local disk.
 
 The limits of memory and disk are there so that one engine cannot end its neighbours. They are far
-above an engine's need, and may be above a node's memory. Whoever states them in
-``spec.pod.resources`` goes before them, and so does a LimitRange. Who states zero wants none: there
-is no limit then, for the kubelet evicts every pod over a limit of no disk.
+above an engine's need, and may be above a node's memory. Limits that are stated in
+``spec.pod.resources`` go before them, and so does a LimitRange. Zero means none: there is no limit
+then, for the kubelet evicts every pod over a limit of no disk.
 """
 
 from typing import Any, Final
@@ -54,6 +54,8 @@ def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     # So little may not have the engine's limit.
     memory = requests[MEMORY] if bound else deployment.pods.memory or cache.INIT_MEMORY
     return {
+        # No GPUs: the scheduler counts the greater of this and the engine's request, so the pod has
+        # them anyway.
         "requests": {"cpu": cache.INIT_CPU, **requests, MEMORY: memory},
         **({"limits": limits} if limits else {}),
     }
@@ -156,9 +158,12 @@ def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | 
     given, highest = (
         (ceiling.given_bytes, ceiling.highest(least)) if ceiling else (None, None)
     )
+    # Ours is left out: the namespace gives its own, and that is counted (ADR 21).
     if given is not None and given >= least and (highest is None or given <= highest):
         return None
     if highest is not None and highest < most:
+        # Rounded down, because one byte above the namespace's highest limit is refused. A limit
+        # below the request would be refused, too, without a word about the LimitRange.
         return budgets.quantity(max(highest // MIB * MIB, least))
     return budgets.quantity(_whole(most))
 

@@ -213,6 +213,7 @@ class ScriptSettings:
 def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     """Return file name to content of everything that is mounted into the scripts folder."""
     files = [*_SHELL, *(ssh.FILES if settings.ssh.joins else ())]
+    # Only programs that are used: one more would be another ConfigMap, and so another template.
     programs = ["rendezvous"] if settings.ranks > 1 else []
     programs += (
         ["serving", f"counters_{settings.engine}"]
@@ -253,6 +254,7 @@ def _environment() -> "ImmutableSandboxedEnvironment":
 
     environment = ImmutableSandboxedEnvironment(
         loader=FunctionLoader(_load),
+        # Else a misspelt name would render as nothing, in a shell script.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -119,6 +119,7 @@ def _claims(deployment: Deployment) -> Mapping[str, str]:
         if deployment.weights.claim is None
         else {deployment.weights.claim.claim: _MODELS}
     )
+    # Their index is in names and paths: another order would be another template.
     others = (claim for claim in beside if claim not in own)
     found = own | {claim: f"{_ADAPTERS}-{index}" for index, claim in enumerate(others)}
     draft = deployment.drafting.draft_model

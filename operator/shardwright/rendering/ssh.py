@@ -71,6 +71,8 @@ def mounts(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         {"name": "ssh", "mountPath": KEY_DIR, "readOnly": True},
         {
             "name": "passwd",
+            # sshd refuses a user without an entry, and an image has none for a number that we have
+            # chosen.
             "mountPath": "/etc/passwd",
             "subPath": "passwd",
             "readOnly": True,

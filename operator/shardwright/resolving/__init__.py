@@ -3,8 +3,7 @@ checked.
 
 A ``Question`` is a resource and the texts that it refers to (a config, a draft's config). Resolving
 names the model (``model``), the engine and its version (``engine``), how the pods are to run
-(``deployment``) and what to do with the plan (``intent``); together they are a ``Subject``, the
-value to begin reading with. ``hashes`` change with all that makes a new plan necessary and with
-nothing else, and ``stock`` says which GPUs there are for a subject, those of its own groups told
-apart.
+(``deployment``) and the use of the plan (``intent``); together they are a ``Subject``, the value to
+begin reading with. ``hashes`` change with all that makes a new plan necessary and with nothing
+else, and ``stock`` says which GPUs there are for a subject, those of its own groups told apart.
 """

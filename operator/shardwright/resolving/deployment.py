@@ -213,7 +213,7 @@ def _network(spec: Spec) -> PodNetwork:
 
 
 def network_rules_of(policy: NetworkPolicies) -> NetworkRules | None:
-    """Return who may reach the pods of models, None if no policy is to say so."""
+    """Return the peers that may reach the pods of models, None if no policy is to say so."""
     if not policy.enabled:
         return None
     egress = _as_written(policy.egress.rules) if policy.egress.restricted else None

@@ -188,6 +188,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
     if isinstance(version, Problem):
         raise InputError([version])
     own, settings = question.resource.spec.engine.args, question.settings
+    # The defaults are the administrator's own word: dangerous options are admitted there.
     preset = {
         name: value for name, value in spec.engine.args.items() if name not in own
     }
@@ -314,6 +315,8 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
     """
     own = ENGINES[spec.engine.name].traits(version)
     memory = own.memory
+    # The user's numbers take the place of the engine's: the engine is told them, so a plan counts
+    # with them.
     return replace(
         own,
         memory=replace(
@@ -335,10 +338,11 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
 def _runs_on(
     engine: wire.Engine, version: str, settings: Settings
 ) -> tuple[str, ...] | None:
-    """Return the resources whose GPUs the image is built for, the one to take first; None if its
-    name does not tell.
+    """Return the resources of the GPUs that the image is built for, the one to take first. None if
+    its name does not tell.
     """
     releases = ENGINES[engine.name].releases
+    # Only images by default that are admitted: no plan for GPUs whose image could not run.
     if engine.image is None:
         return tuple(_admitted(images_of(engine, version), settings))
     told = built_for(engine.image)

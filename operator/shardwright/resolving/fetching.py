@@ -1,5 +1,5 @@
-"""The config to read from the hub for a resource whose model has none, and the ConfigMap that keeps
-it then.
+"""The config to read from the hub for a resource with a model that has none, and the ConfigMap that
+keeps it then.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ ConfigMapSource = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread(Problem):
-    """A model that is not known, and whose config can be read from the hub."""
+    """A model that is not known, with a config that can be read from the hub."""
 
     fetch: HubFetch
 

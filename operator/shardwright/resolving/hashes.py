@@ -75,7 +75,11 @@ def hashes_of(
         [one.config_file_hash for one in named],
     )
     plain: dict[str, Any] = spec.model_dump(
-        mode="json", by_alias=True, exclude_none=True
+        # Without fields that nobody sets: a new field of the spec leaves all stored hashes as they
+        # are (ADR 15).
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
     )
     return Hashes(
         whole=_hash(_planned_with(plain, NOT_PLANNED_WITH), models, version),
@@ -118,6 +122,7 @@ def _empty_pod() -> Mapping[str, Any]:
 
 
 def _hash(fields: Mapping[str, Any], models: Iterable[str], version: str) -> str:
+    # Drafts last: without one the hash is that of releases which knew none.
     config, *drafts = models
     canonical = json.dumps(
         [fields, config, version, *drafts], sort_keys=True, separators=(",", ":")

@@ -46,15 +46,15 @@ class Intent:
 
     ``plan_only``: it is shown, no pod is made and no GPU is held. ``paused``: nothing that exists
     is changed. ``replicas`` is the number of groups that the user names; if the plan ``fills`` a
-    budget, it says how many. ``scheduler`` is who is told that the pods of a group belong together
-    (None: nobody). ``shares_claim``: pods mount a claim that there is (weights, adapters, a user's
-    own volume), which may be one that a single node mounts. ``max_unavailable`` and ``max_surge``
-    are how many groups may be without service at once, and beside their former selves, in a
-    rollout. ``keeps_templates``: groups stay as another release of the operator has made them until
-    they restart. ``min_ready_seconds`` is how long a group serves before the next one is stopped,
-    ``progress_deadline_seconds`` how long a start may take (None: as follows from the bytes to
-    load). Groups below the index ``partition`` keep the pods that they have. ``rolls_back``: a
-    change with which a group does not come up is taken back.
+    budget, it says how many. ``scheduler`` is the scheduler that is told that the pods of a group
+    belong together (None: no one is). ``shares_claim``: pods mount a claim that there is (weights,
+    adapters, a user's own volume), which may be one that a single node mounts. ``max_unavailable``
+    and ``max_surge`` are how many groups may be without service at once, and beside their former
+    selves, in a rollout. ``keeps_templates``: groups stay as another release of the operator has
+    made them until they restart. ``min_ready_seconds`` is how long a group serves before the next
+    one is stopped, ``progress_deadline_seconds`` how long a start may take (None: as follows from
+    the bytes to load). Groups below the index ``partition`` keep the pods that they have.
+    ``rolls_back``: a change with which a group does not come up is taken back.
     """
 
     plan_only: bool
@@ -83,6 +83,7 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         plan_only=spec.mode == "PlanOnly",
         paused=spec.paused,
         replicas=spec.replicas,
+        # replicas: 0 stops a model, whatever budget it is to fill.
         fills=(spec.budget or unsaid(Budget)).fill and spec.replicas > 0,
         replan=Replan(spec.replan),
         scheduler=(spec.placement or unsaid(PlacementRules)).scheduler,

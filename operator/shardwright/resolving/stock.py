@@ -50,7 +50,7 @@ def take_stock(
     others hold.
 
     Args:
-        subject: Whose pods are to run.
+        subject: The model that is to run.
         facts: The nodes of the cluster.
         usage: GPUs that bound pods hold (None: pods are not known).
         reservations: GPUs that plans of record keep, its own among them.
@@ -61,6 +61,7 @@ def take_stock(
         subject.owner.namespace,
         base_name(subject.owner.name),
     )
+    # GPUs that its plan keeps and no pod of it has bound yet may be its second place.
     if own_gpus.beside is not None:
         group = group_name(own[1], own_gpus.beside)
         reservations = [
@@ -75,6 +76,7 @@ def take_stock(
         facts,
         None if usage is None else pods,
         reservations=kept,
+        # Nobody's own: the former self of the group goes on serving and holds its GPUs.
         own=own if own_gpus.beside is None else None,
         terms=subject.terms,
     )

@@ -38,8 +38,8 @@ class Subject:
 
     ``owner`` is the resource at its ``generation``. ``model`` is as the engine holds it.
     ``request``, ``traits`` and ``terms`` are the question to the planner, ``deployment`` is how to
-    run its plan, and ``intent`` what to do with it. ``defaulted`` are the paths of fields that came
-    from the administrator's defaults.
+    run its plan, and ``intent`` its use. ``defaulted`` are the paths of fields that came from the
+    administrator's defaults.
 
     ``input_hash`` changes with everything that makes a new plan necessary (the spec but for
     :data:`~shardwright.resolving.hashes.NOT_PLANNED_WITH`, the model's config, the engine version),

@@ -9,6 +9,7 @@ import yaml
 
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import (
@@ -93,7 +94,10 @@ def _readable(plan: Plan, deployment: Deployment) -> str:
     of vLLM.
     """
     bundle = render(plan, deployment)
-    (scripts,), (group,) = bundle.of_kind("ConfigMap"), bundle.of_kind("StatefulSet")
+    (scripts,), (group,) = (
+        of_kind(bundle.objects, "ConfigMap"),
+        of_kind(bundle.objects, "StatefulSet"),
+    )
     own = {
         name: text for name, text in scripts["data"].items() if name not in SAME_AS_VLLM
     }

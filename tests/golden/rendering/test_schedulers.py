@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import Scheduling
 from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
 from shardwright.rendering.render import render
@@ -22,7 +23,7 @@ def told(name: str, api: str) -> list[dict[str, Any]]:
         integration=name, api_version=api, queue="serving" if name == "Kueue" else ""
     )
     bundle = render(a_plan(), a_deployment(scheduling=scheduling))
-    (group,) = bundle.of_kind("StatefulSet")
+    (group,) = of_kind(bundle.objects, "StatefulSet")
     template = group["spec"]["template"]
     pods = {
         "metadata": template["metadata"],
@@ -31,7 +32,7 @@ def told(name: str, api: str) -> list[dict[str, Any]]:
         },
     }
     shown = {**group, "spec": {"replicas": group["spec"]["replicas"], "template": pods}}
-    return [*(dict(item) for item in bundle.of_kind("PodGroup")), shown]
+    return [*(dict(item) for item in of_kind(bundle.objects, "PodGroup")), shown]
 
 
 def test_each_scheduler_is_told_what_was_read(update_goldens: bool) -> None:  # noqa: FBT001  # a fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -80,14 +79,11 @@ def test_a_node_that_changes_or_goes_concerns_whoever_stands_on_it(
     assert store.nodes.keys() == {"b"}
 
 
-def test_nodes_whose_kubelet_is_silent_are_known_with_since_when(store: Store) -> None:
-    silent = a_node("a", ready=False)
-    silent["status"]["conditions"][-1]["lastTransitionTime"] = "2026-01-02T12:00:00Z"
-    store.take_nodes(nodes(silent))
-    since = datetime(2026, 1, 2, 12, tzinfo=UTC)
-    assert (store.nodes["a"].ready, store.nodes["a"].unready_since) == (False, since)
+def test_a_node_whose_kubelet_is_silent_is_known_and_not_ready(store: Store) -> None:
+    store.take_nodes(nodes(a_node("a", ready=False)))
+    assert not store.nodes["a"].ready
     store.take_nodes(nodes(a_node("a")))
-    assert (store.nodes["a"].ready, store.nodes["a"].unready_since) == (True, None)
+    assert store.nodes["a"].ready
 
 
 def test_a_node_that_slices_give_gpus_to_concerns_who_waits_for_some() -> None:

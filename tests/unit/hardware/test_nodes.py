@@ -545,51 +545,6 @@ class TestState:
         node = facts(a_node("x", taints=[{"key": key, "effect": "NoSchedule"}]))
         assert (node.ready, node.taints) == (False, ())
 
-    @pytest.mark.parametrize(
-        ("condition", "taint", "since"),
-        [
-            (
-                {"lastTransitionTime": "2026-01-02T12:00:00Z"},
-                {"timeAdded": "2026-01-02T12:00:05Z"},
-                NOON,
-            ),
-            (
-                {"lastTransitionTime": "yesterday"},
-                {"timeAdded": "2026-01-02T12:00:00Z"},
-                NOON,
-            ),
-            (
-                {"status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-                {"timeAdded": "2026-01-02T12:00:00Z"},
-                NOON,
-            ),
-            ({"lastTransitionTime": "2026-01-02T12:00:00"}, {}, None),
-            ({}, {"timeAdded": 7}, None),
-        ],
-    )
-    def test_since_when_a_node_is_not_ready_is_what_its_condition_says_or_else_its_taint(
-        self, condition: dict[str, Any], taint: dict[str, Any], since: datetime | None
-    ) -> None:
-        node = a_node(
-            "x",
-            taints=[
-                {
-                    "key": "node.kubernetes.io/unreachable",
-                    "effect": "NoExecute",
-                    **taint,
-                }
-            ],
-        )
-        node["status"]["conditions"] = [
-            {"type": "Ready", "status": "Unknown", **condition}
-        ]
-        assert (facts(node).ready, facts(node).unready_since) == (False, since)
-
-    def test_of_a_node_that_is_ready_nothing_says_since_when_it_is_not(self) -> None:
-        node = a_node("x")
-        node["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-02T12:00:00Z"
-        assert facts(node).unready_since is None
-
     def test_a_dump_without_conditions_counts_as_ready(self) -> None:
         node = a_node("x")
         del node["status"]["conditions"]

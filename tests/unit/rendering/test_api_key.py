@@ -10,6 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import CacheClaim, SecretKey
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.rendering.render import render
@@ -29,16 +30,16 @@ def test_the_kubelet_hands_the_key_to_the_engine_and_to_nobody_else() -> None:
     (download,) = pod_of(bundle)["initContainers"]
     assert "VLLM_API_KEY" not in {variable["name"] for variable in download["env"]}
     assert "clients" not in json.dumps(
-        [engine_of(bundle)["args"], *map(dict, bundle.of_kind("ConfigMap"))]
+        [engine_of(bundle)["args"], *map(dict, of_kind(bundle.objects, "ConfigMap"))]
     )
     assert "VLLM_API_KEY" not in environment_of(render(a_plan(), a_deployment()))
 
 
 def test_only_a_launch_script_whose_engine_demands_a_key_looks_at_it() -> None:
     launch = [
-        render(a_plan(), a_deployment(api_key=key)).of_kind("ConfigMap")[0]["data"][
-            "launch.sh"
-        ]
+        of_kind(render(a_plan(), a_deployment(api_key=key)).objects, "ConfigMap")[0][
+            "data"
+        ]["launch.sh"]
         for key in (KEY, None)
     ]
     assert ["VLLM_API_KEY" in text for text in launch] == [True, False]
@@ -59,9 +60,9 @@ def test_another_reference_is_another_template() -> None:
     bundles = [render(a_plan(), a_deployment(api_key=key)) for key in keys]
 
     hashes = {
-        bundle.of_kind("StatefulSet")[0]["spec"]["template"]["metadata"]["labels"][
-            TEMPLATE_HASH
-        ]
+        of_kind(bundle.objects, "StatefulSet")[0]["spec"]["template"]["metadata"][
+            "labels"
+        ][TEMPLATE_HASH]
         for bundle in bundles
     }
     assert len(hashes) == len(keys)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import CacheClaim, SecretKey
 from shardwright.rendering.pod import start_budget
 from shardwright.rendering.render import render
@@ -97,7 +98,7 @@ def test_what_is_a_pods_own_lies_under_its_name_in_a_claim_that_may_be_shared() 
 
 
 def test_a_claim_for_every_pod_outlives_zero_replicas_and_not_the_model() -> None:
-    (item,) = render(a_plan(), OWN).of_kind("StatefulSet")
+    (item,) = of_kind(render(a_plan(), OWN).objects, "StatefulSet")
 
     (template,) = item["spec"]["volumeClaimTemplates"]
     assert template == {
@@ -122,8 +123,10 @@ def test_without_a_cache_nothing_is_kept_and_nothing_runs_before_the_engine() ->
 
     assert "initContainers" not in pod_of(bundle)
     assert {"name": "cache", "emptyDir": {}} in pod_of(bundle)["volumes"]
-    assert "volumeClaimTemplates" not in bundle.of_kind("StatefulSet")[0]["spec"]
-    assert "weights.py" not in bundle.of_kind("ConfigMap")[0]["data"]
+    assert (
+        "volumeClaimTemplates" not in of_kind(bundle.objects, "StatefulSet")[0]["spec"]
+    )
+    assert "weights.py" not in of_kind(bundle.objects, "ConfigMap")[0]["data"]
 
 
 @pytest.mark.parametrize("deployment", [SHARED, OWN])

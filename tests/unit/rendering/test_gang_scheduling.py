@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shardwright.layouts.layout import Layout
-from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.bundle import Bundle, of_kind
 from shardwright.rendering.deployment import Scheduling
 from shardwright.rendering.hashing import (
     CONTENT_HASH,
@@ -43,14 +43,14 @@ def rendered(scheduling: Scheduling | None, groups: int = 1) -> Bundle:
 
 
 def pod_group(bundle: Bundle) -> dict[str, Any]:
-    (found,) = bundle.of_kind("PodGroup")
+    (found,) = of_kind(bundle.objects, "PodGroup")
     return dict(found)
 
 
 def added(scheduling: Scheduling) -> dict[str, Any]:
     """Return what an adapter adds to the StatefulSet and its pods, hashes left out."""
     (plain,), (told,) = (
-        rendered(each).of_kind("StatefulSet") for each in (None, scheduling)
+        of_kind(rendered(each).objects, "StatefulSet") for each in (None, scheduling)
     )
     return dict(_added(plain, told))
 
@@ -95,7 +95,7 @@ def test_a_native_group_of_kubernetes_1_37_is_disrupted_whole_with_the_priority_
 ) -> None:
     bundle = render(a_plan(), a_deployment(scheduling=BETA, priority_class=priority))
 
-    group, (pods,) = pod_group(bundle), bundle.of_kind("StatefulSet")
+    group, (pods,) = pod_group(bundle), of_kind(bundle.objects, "StatefulSet")
     fixed: dict[str, Any] = {"disruptionMode": {"all": {}}} | (
         {"priorityClassName": priority} if priority else {}
     )
@@ -136,7 +136,7 @@ def test_coscheduling_is_one_pod_group_and_a_scheduler_that_has_the_plugin() -> 
 
 
 def test_kueue_is_told_by_a_label_and_makes_its_group_itself() -> None:
-    assert rendered(KUEUE).of_kind("PodGroup") == ()
+    assert of_kind(rendered(KUEUE).objects, "PodGroup") == ()
     assert added(KUEUE) == {
         "metadata.labels.kueue.x-k8s.io/queue-name": "serving",
         "spec.template.metadata.annotations.shardwright.io/queue": "serving",
@@ -163,7 +163,7 @@ def test_every_group_has_a_pod_group_of_its_own_that_comes_before_its_pods(
 @pytest.mark.parametrize("name", [name for name in ALL if name != "Kueue"])
 def test_a_pod_group_is_owned_labelled_and_hashed_as_everything_else(name: str) -> None:
     bundle = rendered(ALL[name])
-    (group,) = bundle.of_kind("StatefulSet")
+    (group,) = of_kind(bundle.objects, "StatefulSet")
     metadata = pod_group(bundle)["metadata"]
     assert pod_group(bundle)["apiVersion"] == ALL[name].api_version
     assert (metadata["namespace"], metadata["labels"]) == (
@@ -177,7 +177,7 @@ def test_a_pod_group_is_owned_labelled_and_hashed_as_everything_else(name: str) 
 @pytest.mark.parametrize("name", ALL)
 def test_pods_that_are_told_of_a_scheduler_are_of_another_revision(name: str) -> None:
     (plain,), (told,) = (
-        rendered(each).of_kind("StatefulSet") for each in (None, ALL[name])
+        of_kind(rendered(each).objects, "StatefulSet") for each in (None, ALL[name])
     )
     template = told["spec"]["template"]
     bare = {
@@ -200,7 +200,7 @@ def test_pods_that_are_told_of_a_scheduler_are_of_another_revision(name: str) ->
 @pytest.mark.parametrize("name", ALL)
 def test_the_nodes_stay_those_of_the_plan(name: str) -> None:
     (plain,), (told,) = (
-        rendered(each).of_kind("StatefulSet") for each in (None, ALL[name])
+        of_kind(rendered(each).objects, "StatefulSet") for each in (None, ALL[name])
     )
     assert (
         told["spec"]["template"]["spec"]["affinity"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.devices import ClaimedDevices
-from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.bundle import Bundle, of_kind
 from shardwright.rendering.gpu_claims import claim_spec
 from shardwright.rendering.hashing import asked_hash, digest, plan_hash
 from shardwright.rendering.names import group_name
@@ -20,7 +20,10 @@ RESOURCE = "nvidia.com/gpu"
 
 
 def pods(bundle: Bundle) -> list[dict[str, Any]]:
-    return [item["spec"]["template"]["spec"] for item in bundle.of_kind("StatefulSet")]
+    return [
+        item["spec"]["template"]["spec"]
+        for item in of_kind(bundle.objects, "StatefulSet")
+    ]
 
 
 def engine(pod: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +33,7 @@ def engine(pod: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_plan_that_requests_is_rendered_without_any_claim() -> None:
     bundle = render(a_plan(), a_deployment())
-    assert bundle.of_kind("ResourceClaimTemplate") == ()
+    assert of_kind(bundle.objects, "ResourceClaimTemplate") == ()
     assert all(
         "resourceClaims" not in pod and "claims" not in engine(pod)
         for pod in pods(bundle)
@@ -43,7 +46,7 @@ def test_each_group_claims_by_a_template_of_its_own_that_asks_for_the_planned_pr
 ):
     plan = a_plan(claimed=CLAIMED)
     bundle = render(plan, a_deployment())
-    templates = bundle.of_kind("ResourceClaimTemplate")
+    templates = of_kind(bundle.objects, "ResourceClaimTemplate")
     assert len(templates) == len(plan.groups)
     for index, (template, pod) in enumerate(zip(templates, pods(bundle), strict=True)):
         name = template["metadata"]["name"]
@@ -126,8 +129,9 @@ def test_a_template_that_asks_for_anything_else_has_another_name(
     other: dict[str, Any],
 ) -> None:
     names = [
-        render(a_plan(**{"claimed": CLAIMED, **more}), a_deployment()).of_kind(
-            "ResourceClaimTemplate"
+        of_kind(
+            render(a_plan(**{"claimed": CLAIMED, **more}), a_deployment()).objects,
+            "ResourceClaimTemplate",
         )[0]["metadata"]["name"]
         for more in ({}, other)
     ]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import NetworkRules
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import (
@@ -25,8 +26,8 @@ STORE = {"to": [{"ipBlock": {"cidr": "203.0.113.0/24"}}], "ports": [{"port": 443
 
 
 def spec_under(rules: NetworkRules) -> Any:
-    (policy,) = render(a_plan(), a_deployment(network_rules=rules)).of_kind(
-        "NetworkPolicy"
+    (policy,) = of_kind(
+        render(a_plan(), a_deployment(network_rules=rules)).objects, "NetworkPolicy"
     )
     return policy["spec"]
 
@@ -69,7 +70,10 @@ def test_the_policy_selects_every_pod_of_the_model_whatever_the_engine_and_the_s
     plan: Any, deployment: Any
 ) -> None:
     bundle = render(plan, deployment)
-    (policy,), (group,) = bundle.of_kind("NetworkPolicy"), bundle.of_kind("StatefulSet")
+    (policy,), (group,) = (
+        of_kind(bundle.objects, "NetworkPolicy"),
+        of_kind(bundle.objects, "StatefulSet"),
+    )
     labels = group["spec"]["template"]["metadata"]["labels"]
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
     assert policy["metadata"]["ownerReferences"][0]["controller"] is True
@@ -80,6 +84,6 @@ def test_there_is_none_where_it_is_turned_off_and_no_pod_is_another_for_it() -> 
         render(a_plan(), a_deployment(network_rules=rules))
         for rules in (None, NetworkRules(egress=()))
     )
-    assert without.of_kind("NetworkPolicy") == ()
+    assert of_kind(without.objects, "NetworkPolicy") == ()
     key = ("StatefulSet", "llama-405b-0")
     assert by_name(without)[key] == by_name(restricted)[key]

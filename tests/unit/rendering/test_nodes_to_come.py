@@ -9,6 +9,7 @@ import pytest
 
 from shardwright.hardware.to_come import PoolTerm, Sought
 from shardwright.planning.report import Plan
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import Scheduling
 from shardwright.rendering.hashing import CONTENT_HASH, TEMPLATE_HASH, content_hash
 from shardwright.rendering.render import render
@@ -25,8 +26,8 @@ def on(*nodes: str) -> Plan:
 
 
 def stateful_set(plan: Plan, *sought: Sought, **options: Any) -> dict[str, Any]:
-    (found,) = render(plan, a_deployment(sought=sought, **options)).of_kind(
-        "StatefulSet"
+    (found,) = of_kind(
+        render(plan, a_deployment(sought=sought, **options)).objects, "StatefulSet"
     )
     return dict(found)
 

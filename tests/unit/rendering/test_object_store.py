@@ -7,6 +7,7 @@ import pytest
 
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import ConfigMapKey, ObjectStore
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of
@@ -134,8 +135,8 @@ def test_a_rank_alone_of_which_nothing_is_said_reads_as_the_streamer_does() -> N
 
 def test_the_start_up_budget_follows_from_the_bandwidth() -> None:
     def budget_of(store: ObjectStore) -> str:
-        (group,) = render(a_plan(), a_deployment(object_store=store)).of_kind(
-            "StatefulSet"
+        (group,) = of_kind(
+            render(a_plan(), a_deployment(object_store=store)).objects, "StatefulSet"
         )
         return str(group["metadata"]["annotations"]["shardwright.io/start-up-budget"])
 

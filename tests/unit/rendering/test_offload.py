@@ -7,6 +7,7 @@ import pytest
 from shardwright.api.record import PlanRecord, decode, encode
 from shardwright.planning.offload import HostCache
 from shardwright.planning.report import Plan
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.hashing import asked_hash, plan_hash
 from shardwright.rendering.render import render
 from shardwright.units import GIB
@@ -87,7 +88,7 @@ def test_memory_that_a_user_states_is_beside_it(
 
 def test_filling_it_takes_time_at_the_start() -> None:
     bases = [
-        render(plan, a_deployment()).of_kind("StatefulSet")[0]["metadata"][
+        of_kind(render(plan, a_deployment()).objects, "StatefulSet")[0]["metadata"][
             "annotations"
         ]["shardwright.io/start-up-budget"]
         for plan in (a_plan(), keeping())

@@ -3,6 +3,7 @@ one pod does without.
 """
 
 from shardwright.layouts.layout import Layout
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import CacheClaim, SecretKey
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import (
@@ -88,7 +89,7 @@ def test_the_leader_names_no_secret_and_no_folder_of_a_pod_to_the_others() -> No
         cache=CacheClaim(claim="hub"),
         environment=(("NCCL_DEBUG", "INFO"),),
     )
-    (scripts,) = render(a_plan(), deployment).of_kind("ConfigMap")
+    (scripts,) = of_kind(render(a_plan(), deployment).objects, "ConfigMap")
     (line,) = [
         line
         for line in scripts["data"]["launch.sh"].splitlines()

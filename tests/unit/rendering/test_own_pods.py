@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.api.pod import is_reserved
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import (
     CacheClaim,
     Deployment,
@@ -64,9 +65,9 @@ VOLUMES = (
 
 def metadata_of(deployment: Deployment) -> dict[str, Any]:
     """Return the metadata of the pods of a group of two."""
-    metadata: dict[str, Any] = render(a_plan(), deployment).of_kind("StatefulSet")[0][
-        "spec"
-    ]["template"]["metadata"]
+    metadata: dict[str, Any] = of_kind(
+        render(a_plan(), deployment).objects, "StatefulSet"
+    )[0]["spec"]["template"]["metadata"]
     return metadata
 
 
@@ -207,7 +208,7 @@ def test_whatever_we_write_on_pods_a_user_may_not(
         network=PodNetwork(attachments=("fabric/rail-0",)),
     )
     for plan in (a_plan(), a_small_plan()):
-        for group in render(plan, deployment).of_kind("StatefulSet"):
+        for group in of_kind(render(plan, deployment).objects, "StatefulSet"):
             metadata = group["spec"]["template"]["metadata"]
             written = (
                 *metadata["labels"],

@@ -15,6 +15,7 @@ from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import DraftMethod
 from shardwright.planning.report import Plan
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
@@ -166,7 +167,7 @@ def test_other_scripts_have_another_name_so_that_those_of_running_pods_never_cha
         with_parts(deployment, cpu="3"),
     ):
         bundle = render(plan, one)
-        (scripts,) = bundle.of_kind("ConfigMap")
+        (scripts,) = of_kind(bundle.objects, "ConfigMap")
         mounted = {
             v["configMap"]["name"]
             for v in pod_of(bundle)["volumes"]
@@ -217,7 +218,7 @@ def test_the_clients_reach_leaders_only_and_the_peers_reach_everybody_early() ->
 
 
 def test_a_group_is_one_stateful_set_that_only_the_operator_rolls() -> None:
-    (item,) = render(a_plan(), a_deployment()).of_kind("StatefulSet")
+    (item,) = of_kind(render(a_plan(), a_deployment()).objects, "StatefulSet")
     spec = item["spec"]
     assert {
         key: spec[key]
@@ -263,13 +264,13 @@ def test_pods_go_to_exactly_the_planned_nodes_and_never_two_to_one() -> None:
 def test_pods_over_trays_claim_a_channel_of_the_compute_domain_of_their_group() -> None:
     layout = Layout(tensor=8, replicas=2)
     bundle = render(a_plan_of(layout, nodes=2, compute_domain=True), a_deployment())
-    domains = bundle.of_kind("ComputeDomain")
+    domains = of_kind(bundle.objects, "ComputeDomain")
     assert [item["metadata"]["name"] for item in domains] == [
         "llama-405b-0",
         "llama-405b-1",
     ]
     for group, (domain, item) in enumerate(
-        zip(domains, bundle.of_kind("StatefulSet"), strict=True)
+        zip(domains, of_kind(bundle.objects, "StatefulSet"), strict=True)
     ):
         template = {"name": f"llama-405b-{group}-channel"}
         assert domain["apiVersion"] == "resource.nvidia.com/v1beta1"
@@ -320,7 +321,7 @@ def test_attention_replicas_on_several_nodes_are_told_their_number_a_pod_and_no_
 
 def test_without_a_compute_domain_pods_claim_nothing() -> None:
     bundle = render(a_plan(), a_deployment())
-    assert bundle.of_kind("ComputeDomain") == ()
+    assert of_kind(bundle.objects, "ComputeDomain") == ()
     assert "resourceClaims" not in pod_of(bundle)
     assert "claims" not in engine_of(bundle)["resources"]
 
@@ -351,7 +352,7 @@ def test_networks_are_attached_to_pods_of_groups_over_several_nodes_only() -> No
         (a_small_plan(), {}),
         (a_plan_of(Layout(tensor=8)), {}),
     ):
-        (item,) = render(plan, deployment).of_kind("StatefulSet")
+        (item,) = of_kind(render(plan, deployment).objects, "StatefulSet")
         annotations = item["spec"]["template"]["metadata"]["annotations"]
         assert {
             key: value for key, value in annotations.items() if "cni" in key
@@ -594,7 +595,7 @@ def test_the_start_up_budget_follows_from_the_bytes_to_load(
     engine = engine_of(bundle)
     (launch,) = (
         item["data"]["launch.sh"]
-        for item in bundle.of_kind("ConfigMap")
+        for item in of_kind(bundle.objects, "ConfigMap")
         if "launch.sh" in item["data"]
     )
     assert re.findall(r"^  sleep (\d+)$", launch, re.MULTILINE) == [str(load + 60)]
@@ -608,7 +609,7 @@ def test_the_start_up_budget_follows_from_the_bytes_to_load(
 
 
 def test_the_start_up_budget_is_spelled_out() -> None:
-    (item,) = render(a_plan(), a_deployment()).of_kind("StatefulSet")
+    (item,) = of_kind(render(a_plan(), a_deployment()).objects, "StatefulSet")
     assert item["metadata"]["annotations"]["shardwright.io/start-up-budget"] == (
         "16680 s: 180 s start, 754.4 GiB downloaded at 200 MB/s (assumed) x 4, 300 s compilation; "
         "at least 600 s; "
@@ -631,8 +632,9 @@ def test_what_the_engine_makes_fp8_while_loading_is_read_at_its_size_in_the_file
     None
 ):
     def size(quantization: str | None) -> float:
-        (item,) = render(a_plan(), a_deployment(quantization=quantization)).of_kind(
-            "StatefulSet"
+        (item,) = of_kind(
+            render(a_plan(), a_deployment(quantization=quantization)).objects,
+            "StatefulSet",
         )
         found = re.search(
             r"([0-9.,]+) GiB",
@@ -667,9 +669,12 @@ def test_only_our_scripts_are_run_by_a_shell() -> None:
 def test_one_disruption_budget_lets_one_pod_go_at_a_time(
     layout: Layout, nodes: int, ready_pods: int | None, least: int
 ) -> None:
-    (item,) = render(
-        a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods
-    ).of_kind("PodDisruptionBudget")
+    (item,) = of_kind(
+        render(
+            a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods
+        ).objects,
+        "PodDisruptionBudget",
+    )
     assert item["spec"] == {
         "minAvailable": least,
         "selector": {"matchLabels": {"shardwright.io/model": "llama-405b"}},
@@ -691,12 +696,13 @@ def test_there_is_no_disruption_budget_where_it_would_allow_everything(
     bundle = render(
         a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods
     )
-    assert bundle.of_kind("PodDisruptionBudget") == ()
+    assert of_kind(bundle.objects, "PodDisruptionBudget") == ()
 
 
 def test_pods_carry_the_hash_of_their_template_and_the_name_of_their_resource() -> None:
-    (item,) = render(a_plan(), a_deployment(owner=an_owner(name="qwen2.5-7b"))).of_kind(
-        "StatefulSet"
+    (item,) = of_kind(
+        render(a_plan(), a_deployment(owner=an_owner(name="qwen2.5-7b"))).objects,
+        "StatefulSet",
     )
     template = item["spec"]["template"]
     labels = dict(template["metadata"]["labels"])
@@ -746,7 +752,8 @@ def test_pods_that_a_limit_range_changes_carry_the_template_hash_they_would_have
     )
 
     own, found = (
-        render(plan, item).of_kind("StatefulSet") for item in (deployment, limited)
+        of_kind(render(plan, item).objects, "StatefulSet")
+        for item in (deployment, limited)
     )
 
     assert [labels_of(item)[OWN_HASH] for item in found] == [
@@ -772,7 +779,8 @@ def test_pods_with_a_pull_policy_of_their_own_say_of_which_template_they_would_b
     )
 
     own, found = (
-        render(plan, item).of_kind("StatefulSet") for item in (deployment, pulling)
+        of_kind(render(plan, item).objects, "StatefulSet")
+        for item in (deployment, pulling)
     )
 
     assert [labels_of(item)[OWN_HASH] for item in found] == [
@@ -803,7 +811,7 @@ def test_a_prediction_that_changes_restarts_nothing() -> None:
 
 
 def template_of(plan: Plan, deployment: Deployment) -> str:
-    (item,) = render(plan, deployment).of_kind("StatefulSet")
+    (item,) = of_kind(render(plan, deployment).objects, "StatefulSet")
     return str(
         item["spec"]["template"]["metadata"]["labels"]["shardwright.io/template-hash"]
     )
@@ -855,7 +863,7 @@ def test_uneven_stages_are_the_same_setting_on_every_pod() -> None:
 
 
 def _container(plan: Plan) -> dict[str, Any]:
-    (item,) = render(plan, a_deployment()).of_kind("StatefulSet")
+    (item,) = of_kind(render(plan, a_deployment()).objects, "StatefulSet")
     container: dict[str, Any] = item["spec"]["template"]["spec"]["containers"][0]
     return container
 
@@ -872,7 +880,7 @@ LOOKED_UP = {"drafts_by": DraftMethod.PROMPT_LOOKUP, "draft_tokens": 3}
 
 
 def _speculation(plan: Plan, **deployment: Any) -> dict[str, Any]:
-    (item,) = render(plan, a_deployment(**deployment)).of_kind("StatefulSet")
+    (item,) = of_kind(render(plan, a_deployment(**deployment)).objects, "StatefulSet")
     words = item["spec"]["template"]["spec"]["containers"][0]["args"]
     said: dict[str, Any] = json.loads(words[words.index("--speculative-config") + 1])
     return said
@@ -902,7 +910,9 @@ def test_the_number_of_drafts_is_the_plans_where_nobody_states_it(
 
 
 def test_drafts_are_looked_up_in_the_prompt_without_a_draft_model() -> None:
-    (item,) = render(a_plan(), a_deployment(**LOOKED_UP)).of_kind("StatefulSet")
+    (item,) = of_kind(
+        render(a_plan(), a_deployment(**LOOKED_UP)).objects, "StatefulSet"
+    )
     words = item["spec"]["template"]["spec"]["containers"][0]["args"]
 
     assert json.loads(words[words.index("--speculative-config") + 1]) == {
@@ -915,12 +925,15 @@ def test_drafts_are_looked_up_in_the_prompt_without_a_draft_model() -> None:
 
 def test_a_draft_model_is_named_by_its_folder() -> None:
     draft = HubCommit(id="acme/draft", revision="a" * 40)
-    (item,) = render(
-        a_plan(),
-        a_deployment(
-            drafts_by=DraftMethod.DRAFT_MODEL, draft_tokens=3, draft_model=draft
-        ),
-    ).of_kind("StatefulSet")
+    (item,) = of_kind(
+        render(
+            a_plan(),
+            a_deployment(
+                drafts_by=DraftMethod.DRAFT_MODEL, draft_tokens=3, draft_model=draft
+            ),
+        ).objects,
+        "StatefulSet",
+    )
     words = item["spec"]["template"]["spec"]["containers"][0]["args"]
 
     assert json.loads(words[words.index("--speculative-config") + 1]) == {

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from shardwright.layouts.traits import DraftMethod
+from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import (
     Adapters,
     CacheClaim,
@@ -103,7 +104,10 @@ def test_an_adapter_of_the_hub_is_downloaded_at_its_commit_before_the_engine_sta
         "name": "HF_TOKEN",
         "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}},
     } in container["env"]
-    assert "weights.py" in render(a_plan(), deployment).of_kind("ConfigMap")[0]["data"]
+    assert (
+        "weights.py"
+        in of_kind(render(a_plan(), deployment).objects, "ConfigMap")[0]["data"]
+    )
 
 
 def test_model_and_adapters_share_one_download_and_one_cache() -> None:
@@ -258,7 +262,9 @@ def test_the_image_at_its_root_is_pulled_as_the_user_says() -> None:
 
 def test_the_engine_reads_what_a_node_has_pulled_as_from_a_claim() -> None:
     def budget_of(**source: Any) -> str:
-        (group,) = render(a_plan(), a_deployment(**source)).of_kind("StatefulSet")
+        (group,) = of_kind(
+            render(a_plan(), a_deployment(**source)).objects, "StatefulSet"
+        )
         return str(group["metadata"]["annotations"]["shardwright.io/start-up-budget"])
 
     pulled, claimed = (

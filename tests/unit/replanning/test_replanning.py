@@ -11,6 +11,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import bundle_for, plan_serving, record_of
 from shardwright.planning.report import NoPlan, Plan
+from shardwright.rendering.bundle import of_kind
 from shardwright.replanning import (
     KEPT,
     Held,
@@ -250,7 +251,7 @@ def test_another_number_of_replicas_starts_no_running_group_anew() -> None:
     grown = plan_of(rescale(after, kept, stock(after, nodes)))
 
     first, same = (
-        bundle_for(after, plan).of_kind("StatefulSet")[0]["spec"]
+        of_kind(bundle_for(after, plan).objects, "StatefulSet")[0]["spec"]
         for plan in (kept, grown)
     )
     assert first == same

@@ -175,6 +175,7 @@ def _attentions(fields: Fields, shape: Shape) -> Callable[[int], _Attention]:
         attention=indexed,
         tensors=(*tensors, *_indexer_tensors(fields, shape, attention, dim)),
     )
+    # A layer that borrows a selection has no indexer, and no keys of one in the cache.
     borrowed = _Attention(attention=shared, tensors=tensors)
     types = fields.strings("indexer_types")
     return lambda layer: (

@@ -124,7 +124,7 @@ def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> T
 
 
 def _latent_projections(latent: int, hidden: int) -> Tensors:
-    """Return what stands before and after routed experts that work on a narrower state."""
+    """Return the projections before and after routed experts that work on a narrower state."""
     return (
         Tensor(
             name="block_sparse_moe.routed_expert_down_proj",
