@@ -42,6 +42,9 @@ LONG = {
         "by test_reasons.py"
     ),
     "docs/reference/faults.md": "one row for each fault, held to the tests by test_faults_page.py",
+    "docs/reference/engine-measurements.md": (
+        "a record that sources point to by section, held to them by test_citations.py"
+    ),
     "docs/benchmarks/": "measured output",
     "docs/real-cluster.md": "measured output",
     "docs/decisions/": "records of a choice with its numbers, left as they were written",

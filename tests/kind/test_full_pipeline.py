@@ -35,8 +35,8 @@ LONG_SECONDS = 10
 LOST_SECONDS = 600
 DRAIN_SECONDS = 300
 LATE_SECONDS = 60
-"""How late a rank comes at least; as late as followers of vLLM alone were seen to bear (engines.md
-2).
+"""How late a rank comes at least; as late as followers of vLLM alone were seen to bear
+(engine-measurements.md 2).
 """
 
 

@@ -1,9 +1,9 @@
 """The memory of one step beside weights and K/V: the peak of a forward pass, and of sampling on the
 last stage.
 
-Source of the shape: engines.md section 7 (vLLM profiles one forward pass of a full batch, then one
-sampling run); of the figures: the memory rows of ``docs/memory.md``. Workspaces that some attention
-kernels take and others do not are not counted here: they are in the band (``overheads``).
+Source of the shape: engine-measurements.md 7 (vLLM profiles one forward pass of a full batch, then
+one sampling run); of the figures: the memory rows of ``docs/memory.md``. Workspaces that some
+attention kernels take and others do not are not counted here: they are in the band (``overheads``).
 """
 
 import math
@@ -38,7 +38,7 @@ their sums. Basis: derived.
 """
 
 LOGIT_BYTES: Final = 4
-"""Bytes of one logit while sampling. Source: engines.md section 7 (FP32 copies)."""
+"""Bytes of one logit while sampling. Source: engine-measurements.md 7 (FP32 copies)."""
 
 ELEMENT_BYTES: Final = {
     "bf16": 2,
@@ -59,8 +59,8 @@ def activation_bytes(
     Unit: bytes, on one rank.
     Error: median 3.6% of 7 published rows (docs/benchmarks/memory.md); +3% for Llama 8B, -58%
         for Qwen 7B on 16 GiB.
-    Source: engines.md section 7 for the shape; ``HIDDEN_COPIES`` and ``logit_copies`` are fitted,
-        the rest derived.
+    Source: engine-measurements.md 7 for the shape; ``HIDDEN_COPIES`` and ``logit_copies`` are
+        fitted, the rest derived.
 
     Args:
         model: The model.

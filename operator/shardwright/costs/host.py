@@ -11,7 +11,9 @@ SHM_BASE_BYTES: Final = 1 * GIB
 """NCCL's and the executor's own share of ``/dev/shm``; assumed."""
 
 SHM_BYTES_PER_WORKER: Final = 512 * MIB
-"""One 240 MiB response queue and its reserve; 2 GiB for two workers is measured (engines.md 2)."""
+"""One 240 MiB response queue and its reserve; 2 GiB for two workers is measured
+(engine-measurements.md 2).
+"""
 
 HOST_BASE_BYTES: Final = 4 * GIB
 """API server and engine core; assumed from 0.9 GiB measured on CPU."""
@@ -22,7 +24,7 @@ HOST_BYTES_PER_WORKER: Final = 4 * GIB
 
 RAY_BYTES: Final = 640 * MIB
 """Ray's own processes in a pod: 508 MiB measured for a head of ray[default] 2.60, 380 for a head
-and 260 for another node of ray (engines.md 1.2); rounded up.
+and 260 for another node of ray (engine-measurements.md 1.2); rounded up.
 """
 
 RAY_STORE_BYTES: Final = 256 * MIB
@@ -38,7 +40,7 @@ def shared_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
     Formula: ``SHM_BASE_BYTES`` + workers x ``SHM_BYTES_PER_WORKER`` (+ ``RAY_STORE_BYTES``).
     Unit: bytes of a pod.
     Error: assumed to be enough; two workers were measured to need 2 GiB, which this is.
-    Source: engines.md 2 for a worker's part; the other two are assumed.
+    Source: engine-measurements.md 2 for a worker's part; the other two are assumed.
 
     >>> shared_memory_bytes(8) / GIB
     5.0
@@ -58,7 +60,7 @@ def host_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
     Unit: bytes of a pod.
     Error: assumed to be enough: on a CPU 0.9 and 1.6 GiB were measured for the two parts, 4 are
         taken for each.
-    Source: assumed; ``RAY_BYTES`` is measured (engines.md 1.2).
+    Source: assumed; ``RAY_BYTES`` is measured (engine-measurements.md 1.2).
 
     >>> host_memory_bytes(8) / GIB
     41.0

@@ -38,7 +38,7 @@ vLLM 0.32 ``v1/cudagraph_dispatcher.py:_get_lora_cases``.
 LOADING_RESIDUE: Final = 0.007
 """What loading leaves behind, as a share of the weights: fragments of the allocator, copies that
 kernels repack. Basis: fitted, Llama 70B in INT8 and DeepSeek-V4-Flash (mem-010, mem-038: 0.4 to 0.8
-GiB beside 70); DeepSeek-V3 keeps 0.24 GiB of 79 dequantized (engines.md section 7).
+GiB beside 70); DeepSeek-V3 keeps 0.24 GiB of 79 dequantized (engine-measurements.md 7).
 """
 
 BAND_SHARE: Final = 0.25
@@ -47,7 +47,7 @@ BAND_SHARE: Final = 0.25
 
 BAND_BYTES: Final = 394 * MIB
 """How far the rest may be off: a workspace that some attention kernels take and others do not.
-Source: engines.md section 7 (FlashInfer).
+Source: engine-measurements.md 7 (FlashInfer).
 """
 
 BAND_OF_WEIGHTS: Final = 0.01

@@ -169,7 +169,8 @@ def load_bytes_per_node(
         for first in range(0, ranks, gpus_per_node)
     )
     held = (
-        # Tensor ranks count fastest (engines.md 1): the ranks of a stage lie side by side.
+        # Tensor ranks count fastest (engine-measurements.md 1): the ranks of a stage lie side by
+        # side.
         {rank // layout.tensor % layout.pipeline for rank in node}
         for node in nodes
     )

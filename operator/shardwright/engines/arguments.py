@@ -23,8 +23,8 @@ MASTER_PORT: Final = 29501
 
 
 DATA_PARALLEL_PORT: Final = 13345
-"""TCP port by which the leader reaches the attention replicas of other pods; as in engines.md 1,
-away from vLLM's own 29550.
+"""TCP port by which the leader reaches the attention replicas of other pods; as in
+engine-measurements.md 1, away from vLLM's own 29550.
 """
 
 
@@ -143,12 +143,12 @@ def _parallelism(plan: Plan, *, over_ray: bool) -> tuple[str, ...]:
     if over_ray:  # it tells the engine of other nodes
         return degrees + experts + _pairs({"distributed-executor-backend": "ray"})
     nodes = {
-        # mp: no further ports and packages than the engine's (engines.md 1.2).
+        # mp: no further ports and packages than the engine's (engine-measurements.md 1.2).
         "distributed-executor-backend": "mp",
         "nnodes": plan.nodes_per_replica,
         "master-port": MASTER_PORT,
     }
-    # Ranks that differ in these flags hang and do not fail (engines.md 5).
+    # Ranks that differ in these flags hang and do not fail (engine-measurements.md 5.8).
     return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
 
 
@@ -210,12 +210,13 @@ def serve_environment(plan: Plan, start: Start) -> Mapping[str, str]:
     """
     partition = plan.layout.partition
     return {
-        # The pod's user has a number and no name; vLLM asks for one (engines.md 2).
+        # The pod's user has a number and no name; vLLM asks for one (engine-measurements.md 2).
         "USER": "vllm",
         "VLLM_CACHE_ROOT": f"{start.own_dir}/vllm",
-        # Its own limit is 600 s, too short for very slow weights (engines.md 2).
+        # Its own limit is 600 s, too short for very slow weights (engine-measurements.md 2).
         "VLLM_ENGINE_READY_TIMEOUT_S": str(start.load_seconds),
-        # This ends a leader whose peer is gone: nothing else of vLLM does (engines.md 5).
+        # This ends a leader whose peer is gone: nothing else of vLLM does
+        # (engine-measurements.md 5.3).
         "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(start.execute_seconds),
         **(
             {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))}
@@ -249,8 +250,8 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             else None,
             "quantization": serving.quantization,
             "speculative-config": _speculation(serving),
-            # Else torch's own limits hold, 10 minutes of NCCL and 30 of gloo (engines.md 2),
-            # whatever the weights take to load.
+            # Else torch's own limits hold, 10 minutes of NCCL and 30 of gloo, whatever the weights
+            # take to load (engine-measurements.md 2).
             "distributed-timeout-seconds": serving.rendezvous_seconds,
             "cpu-distributed-timeout-seconds": serving.rendezvous_seconds,
             # vLLM's default is 0: SIGTERM would end all running requests.

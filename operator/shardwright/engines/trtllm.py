@@ -2,7 +2,7 @@
 
 Degrees and limits are told on the command line, everything else in a configuration file, whose keys
 override it; settings that 1.2 does not take on the command line are in the file. Sources:
-engines.md section 10; the lists in ``tests/data/engines``.
+engine-measurements.md 10; the lists in ``tests/data/engines``.
 """
 
 import json

@@ -24,16 +24,16 @@ _ASKED_ALONE: Final = (
 
 _SOURCES: Final[Mapping[str, str]] = {
     **assumed.SOURCES,
-    "remainder": "engines.md 10: mapping.py:pp_layers (tensor_split), the first stages",
+    "remainder": "engine-measurements.md 10: mapping.py:pp_layers (tensor_split), the first stages",
     "vocabulary_padding": "assumed: 64, as vLLM's; what it pads to was not read",
     "memory_utilization": (
-        "assumed: its default is 0.9 of what is free after weights and buffers (engines.md 10), "
-        "taken as 0.95 of the GPU"
+        "assumed: its default is 0.9 of what is free after weights and buffers "
+        "(engine-measurements.md 10), taken as 0.95 of the GPU"
     ),
-    "kv_block_tokens": "engines.md 10: tokens_per_block, 32 by default",
-    "max_batched_tokens": "engines.md 10: max_num_tokens, 8,192 by default",
-    "max_sequences": "engines.md 10: max_batch_size, 2,048 by default",
-    "batch_defaults": "engines.md 10: the same on every GPU",
+    "kv_block_tokens": "engine-measurements.md 10: tokens_per_block, 32 by default",
+    "max_batched_tokens": "engine-measurements.md 10: max_num_tokens, 8,192 by default",
+    "max_sequences": "engine-measurements.md 10: max_batch_size, 2,048 by default",
+    "batch_defaults": "engine-measurements.md 10: the same on every GPU",
     "counts_graphs": "assumed: they are there before its cache is sized",
     "chunks_prompts": "rendered: enable_chunked_prefill",
     "mixes_prompts": "assumed: in-flight batching has both in one step",
@@ -42,10 +42,12 @@ _SOURCES: Final[Mapping[str, str]] = {
         "TensorRT-LLM source, llmapi/llm_args.py:SchedulerConfig: GUARANTEED_NO_EVICT by default"
     ),
     "cache_follows_weights": "assumed: K/V in FP8 beside weights in FP8 or FP4",
-    "mixes_expert_cuts": "engines.md 10: moe_tp x moe_ep = tp",
-    "shares_context": "engines.md 10: context parallelism adds GPUs, and is Helix only",
-    "data_beside_tensor": "engines.md 10: enable_attention_dp replaces the tensor ranks",
-    "deals_experts_evenly": "engines.md 10: experts must be divisible by ep",
+    "mixes_expert_cuts": "engine-measurements.md 10: moe_tp x moe_ep = tp",
+    "shares_context": "engine-measurements.md 10: context parallelism adds GPUs, and is Helix only",
+    "data_beside_tensor": (
+        "engine-measurements.md 10: enable_attention_dp replaces the tensor ranks"
+    ),
+    "deals_experts_evenly": "engine-measurements.md 10: experts must be divisible by ep",
     "over_ray": _ASKED_ALONE,
     "without_pipeline": "assumed: every class can be cut into stages",
     "adapters": _ASKED_ALONE,

@@ -74,7 +74,7 @@ TENSORRT_LLM: Final = Releases(
         1,
         2,
         0,
-    ),  # the release whose options and keys are listed; engines.md section 10
+    ),  # the release whose options and keys are listed; engine-measurements.md 10
     example="1.2.1",
     default_images=MappingProxyType(
         {}

@@ -169,7 +169,7 @@ def _of_others(raw: RawNode, node_set: str) -> Problem | None:
 
 def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
     # Allocatable, not the label gpu.count, which goes on counting GPUs that nobody can request
-    # (topology.md 0).
+    # (NVIDIA/k8s-device-plugin#1501).
     gpus = quantity(raw.allocatable[resource]) or 0
     counts = (quantity(raw.labels.get(key)) or 0 for key in _COUNT_KEYS)
     # Capacity and labels go on counting GPUs that are not healthy any more.
@@ -193,7 +193,8 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         schedulable=not raw.spec.get("unschedulable"),
         ready=_is_ready(raw),
         created=raw.created,
-        # An autoscaler taints a node before it deletes it (topology.md 1.8).
+        # An autoscaler taints a node before it deletes it (Karpenter docs, "Disruption";
+        # cluster-autoscaler utils/taints/taints.go).
         deleting=raw.deleting
         or any(text_or_empty(taint.get("key")) in _DELETION_TAINTS for taint in taints),
         warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),

@@ -181,7 +181,8 @@ def _tainted(
 
 
 def _tolerated(taint: Taint, tolerations: Sequence[Mapping[str, Any]]) -> bool:
-    # Not even by a toleration of everything: AMD's operator repairs these GPUs (topology.md 1.6).
+    # Not even by a toleration of everything: AMD's operator repairs these GPUs (ROCm/gpu-operator
+    # api/v1alpha1/deviceconfig_types.go, NodeRemediationTaints).
     return taint.key != _UNHEALTHY_TAINT and any(
         _matches(taint, toleration) for toleration in tolerations
     )

@@ -184,7 +184,8 @@ def _passed_through(node: RawNode, _resource: str) -> Problem | None:
 def _sliced(node: RawNode, resource: str) -> Problem | None:
     if read_slices(node):
         return None
-    # GFD writes replicas 0 for GPUs that are cut under the strategy mixed (topology.md 1.1).
+    # GFD writes replicas 0 for GPUs that are cut under the strategy mixed
+    # (NVIDIA/k8s-device-plugin internal/lm/resource.go:replicasLabel).
     mixed = (
         node.labels.get("nvidia.com/mig.strategy") == "mixed"
         and node.labels.get("nvidia.com/gpu.replicas") == "0"
@@ -228,7 +229,7 @@ def _shared(node: RawNode, resource: str) -> Problem | None:
     allocatable = quantity(node.allocatable.get(resource)) or 0
     replicated = (quantity(node.labels.get("nvidia.com/gpu.replicas")) or 0) > 1
     # GFD before sharing labels: more allocatable GPUs than there are can only be shared ones
-    # (topology.md 0).
+    # (NVIDIA GPU Operator docs, "Time-Slicing GPUs in Kubernetes").
     more_than_there_are = (
         resource == RESOURCES[0] and count is not None and 0 < count < allocatable
     )
@@ -315,7 +316,8 @@ def _none_allocatable(node: RawNode, resource: str) -> Problem:
 
 
 def _mixed(node: RawNode, resource: str) -> Problem | None:
-    # Only AMD's labels show it: GFD names one of several models, at random (topology.md 1.2).
+    # Only AMD's labels show it: GFD names one of several models, at random
+    # (NVIDIA/k8s-device-plugin internal/lm/mig-strategy.go:newGPULabelers).
     if resource != RESOURCES[1]:
         return None
     models = max(

@@ -262,7 +262,7 @@ def _needs_experts(layout: Layout) -> Iterator[Problem]:
 def _unsayable_problems(
     model: ModelSpec, layout: Layout, traits: EngineTraits
 ) -> Iterator[Problem]:
-    """Source: TensorRT-LLM ``mapping.py`` (engines.md section 10)."""
+    """Source: TensorRT-LLM ``mapping.py`` (engine-measurements.md 10)."""
     if layout.context > 1 and not traits.cuts.shares_context:
         yield _context(
             f"context {layout.context}",

@@ -14,11 +14,11 @@ from shardwright.units import GIB, MIB, format_bytes
 
 BASE_SECONDS: Final = 180
 """Start of processes, imports, rendezvous; assumed from 66 s measured for one process on two cores
-(engines.md 3).
+(engine-measurements.md 3).
 """
 
 COMPILE_SECONDS: Final = 300
-"""torch.compile and CUDA graph capture with a cold cache; assumed, as in operators.md 3.2."""
+"""torch.compile and CUDA graph capture with a cold cache; assumed: no GPU was there."""
 
 LEAST_SECONDS: Final = 600
 """Least start-up budget; assumed: ten minutes is what shipped operators start from."""
@@ -43,7 +43,7 @@ over has lost all of it.
 
 ENDPOINT_SECONDS: Final = 5
 """From deletion of a pod until every node has dropped it from the Service; assumed, as in
-engines.md 5.6.
+engine-measurements.md 5.6.
 """
 
 DRAIN_SECONDS: Final = 60
@@ -54,7 +54,8 @@ SHUTDOWN_SECONDS: Final = 10
 """
 
 EXIT_SECONDS: Final = 30
-"""From SIGTERM until a rank is gone; measured 11 to 19 s for a follower (engines.md 4), rounded up.
+"""From SIGTERM until a rank is gone; measured 11 to 19 s for a follower
+(engine-measurements.md 4), rounded up.
 """
 
 GRACE_SECONDS: Final = (
@@ -63,8 +64,8 @@ GRACE_SECONDS: Final = (
 """``terminationGracePeriodSeconds`` of every rank: followers outlive the leader's drain."""
 
 EXECUTE_SECONDS: Final = 120
-"""``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``: ends a leader whose peer is gone; engines.md 2 recommends
-60 to 120.
+"""``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``: ends a leader whose peer is gone;
+engine-measurements.md 2 recommends 60 to 120.
 """
 
 RUN_BYTES: Final = 16 * MIB

@@ -309,7 +309,8 @@ def node_terms(nodes: Iterable[str], architecture: str) -> list[dict[str, Any]]:
         {
             "matchExpressions": [_one_of("kubernetes.io/arch", architecture)],
             # The name of the Node, not its label kubernetes.io/hostname, which may be another
-            # (topology.md 3.2). The API takes one value here; several terms are alternatives.
+            # (Kubernetes docs, "Node Labels Populated By The Kubelet"). The API takes one value
+            # here; several terms are alternatives.
             "matchFields": [_one_of("metadata.name", node)],
         }
         for node in nodes
@@ -594,7 +595,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     return [
         {"name": "scripts", "configMap": {"name": scripts_map}},
         # vLLM 0.32 refuses the 64 MiB that a container gets by default: one queue alone has 160 MiB
-        # (engines.md 2).
+        # (engine-measurements.md 2).
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
         *cache.volume(deployment),
         {"name": "run", "emptyDir": {"sizeLimit": budgets.quantity(budgets.RUN_BYTES)}},
