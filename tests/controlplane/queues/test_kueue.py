@@ -29,7 +29,10 @@ def serve_in_a_queue(
 
 
 def last(models: Models, name: str) -> None:
-    """Let the pods of a model take a moment to end, as engines do: they are gone at once else."""
+    """Let the pods of a model take a moment to end, as those of a kubelet do.
+
+    Else they are gone at once, and Kueue 0.17 may keep the workload of pods that it never saw end.
+    """
     for rank in (0, 1):
         models.patch(
             "Pod", f"{name}-0-{rank}", {"metadata": {"annotations": {STOP_AFTER: "3s"}}}
@@ -137,6 +140,7 @@ def test_requests_that_kueue_fixes_make_the_group_anew(
     quotas: Quotas, models: Models, fleet: Fleet
 ) -> None:
     serve_in_a_queue(quotas, models, fleet)
+    last(models, "large")
 
     models.change("large", pod={"resources": {"cpu": "20"}})
     models.wait_ready("large", timeout=120)
@@ -156,6 +160,7 @@ def test_a_group_takes_another_queue_whether_it_serves_or_waits(
     fleet(H100, 4)
     models.create("first", LARGE, placement=SERVING)
     models.wait_ready("first", timeout=90)
+    last(models, "first")
     models.create("second", LARGE, placement=SERVING)
     models.wait_reason("second", "WaitingForQuota")
 
@@ -178,6 +183,7 @@ def test_a_group_leaves_kueue_and_comes_to_it(
     quotas: Quotas, models: Models, fleet: Fleet
 ) -> None:
     serve_in_a_queue(quotas, models, fleet)
+    last(models, "large")
     models.change("large", placement={"scheduler": "None", "queue": None})
     models.wait_ready("large", timeout=120)
     wait_for(lambda: quotas.workloads() == [], 30, "no workload to be left")
