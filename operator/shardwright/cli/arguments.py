@@ -406,7 +406,7 @@ def _add_gpus(commands: Commands) -> None:
         nargs="?",
         metavar="TEXT",
         default="",
-        help="only ids that contain this, in any case",
+        help="only those with a name that contains this: an id, a label's value, what --gpus takes",
     )
     command.add_argument(
         "--search", dest="searched", metavar="TEXT", default="", help="the same"

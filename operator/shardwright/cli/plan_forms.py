@@ -17,9 +17,9 @@ def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
         "GPUS",
         "NODES",
         "PRODUCT",
-        "OUTPUT",
-        "FIRST TOKEN",
-        "PER TOKEN",
+        "TOK/S",
+        "TTFT",
+        "TPOT",
         "REASON",
     )
     return whole_rows(header, [(name, *_row(outcome)) for name, outcome in plans])
@@ -34,7 +34,7 @@ def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
         f"{outcome.layout.gpus:,}",
         f"{len({name for group in outcome.groups for name in group}):,}",
         outcome.product,
-        f"{format_count(speed.output_tokens_per_second)} tok/s",
+        format_count(speed.output_tokens_per_second),
         format_seconds(speed.ttft_seconds),
         format_seconds(speed.tpot_seconds),
         "",

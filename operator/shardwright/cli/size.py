@@ -29,6 +29,7 @@ from shardwright.cli.output import (
     with_bar,
 )
 from shardwright.cli.outputs import print_document
+from shardwright.cli.sheets import Sheet, widest_that_fits
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError
@@ -45,6 +46,7 @@ from shardwright.reporting.figures import (
     format_seconds,
 )
 from shardwright.reporting.lines import (
+    GAP,
     Line,
     Role,
     Span,
@@ -79,10 +81,12 @@ hundred.
 """
 
 
-ABOUT_H100_HOURS: Final = (
-    "H100 HOURS: what an hour of these GPUs costs, in hours of one H100, by public price lists; "
+ABOUT_PRICES: Final = (
+    "PRICE: what an hour of these GPUs costs, in hours of one H100, by public price lists; "
     "*: assumed from the data sheet; state your own prices as gpuHourPrices in --settings"
 )
+
+_TOO_LITTLE: Final = "does not carry the load"
 
 
 class Counted(StrEnum):
@@ -95,7 +99,7 @@ class Counted(StrEnum):
 
 _PRICE_HEADERS: Final = {
     Counted.STATED: ("PER HOUR",),
-    Counted.RELATIVE: ("H100 HOURS",),
+    Counted.RELATIVE: ("PRICE",),
     Counted.GPUS: (),
 }
 _CHEAPEST: Final = {
@@ -260,13 +264,7 @@ def counted_by(found: Sequence[Sized]) -> Counted:
     return Counted.RELATIVE if carrying[1:] else Counted.GPUS
 
 
-_COLUMNS: Final = (
-    "GPUS",
-    "LAYOUT",
-    "OUTPUT",
-    "FIRST TOKEN",
-    "PER TOKEN",
-)
+_COLUMNS: Final = ("GPUS", "TOK/S", "TTFT", "TPOT", "LAYOUT")
 """What every table of sizes says of a number of GPUs."""
 
 
@@ -277,18 +275,16 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
         headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL
     )
     yield Line()
-    header = (
-        "GPU",
-        *_COLUMNS,
-        *_PRICE_HEADERS[by],
+    yield from _products(
+        found,
+        by,
+        width,
     )
-    rows = [(*_row(sized), *_price(sized, by)) for sized in found]
-    yield from table(header, rows, width=width)
     yield from _reasons(
         ((sized.named.gpu.id, _why_not(sized)) for sized in found), width
     )
     notes = (
-        *((ABOUT_H100_HOURS,) if by is Counted.RELATIVE else ()),
+        *((ABOUT_PRICES,) if by is Counted.RELATIVE else ()),
         *(() if arguments.gpus else (ABOUT_USUAL,)),
     )
     for note in notes:
@@ -305,6 +301,31 @@ def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterato
     )
 
 
+def _products(
+    found: Sequence[Sized],
+    by: Counted,
+    width: int,
+) -> list[Line]:
+    """Return a row for each product; the layout stands last, where it can be wrapped."""
+    *numbers, layout = _COLUMNS
+    header = ("GPU", *numbers, *_PRICE_HEADERS[by], layout)
+    rows = [
+        (*cells[:-1], *_price(sized, by), cells[-1])
+        for sized in found
+        for cells in (_row(sized),)
+    ]
+    full = Sheet(
+        header=header,
+        rows=rows,
+    )
+    forms = (full, full.without("TTFT", "TPOT"), full.without("LAYOUT"))
+    return widest_that_fits(
+        forms,
+        width=width,
+        indent=GAP,
+    )
+
+
 def _reasons(said: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
     """Yield under a table why some of its rows do not carry the load."""
     for name, reason in said:
@@ -318,7 +339,7 @@ def _wide(found: Sequence[Sized]) -> list[Line]:
     header = (
         "GPU",
         *_COLUMNS,
-        "OUTPUT/GPU",
+        "TOK/S/GPU",
         *_PRICE_HEADERS[Counted.RELATIVE],
         *_PRICE_HEADERS[Counted.STATED],
         "REASON",
@@ -329,7 +350,7 @@ def _wide(found: Sequence[Sized]) -> list[Line]:
             _output_of_a_gpu(sized),
             *_price(sized, Counted.RELATIVE),
             "-" if sized.hour_price is None else f"{sized.hour_price:,.2f}",
-            _why_not(sized),
+            "" if sized.best else _code(sized.steps[-1]),
         )
         for sized in found
     ]
@@ -340,7 +361,7 @@ def _output_of_a_gpu(sized: Sized) -> str:
     if sized.best is None or not isinstance(sized.best.outcome, Plan):
         return "-"
     each = sized.best.outcome.performance.output_tokens_per_second / sized.best.gpus
-    return f"{format_count(each)} tok/s"
+    return format_count(each)
 
 
 def _near(sized: Sized) -> Iterator[SizedOutcome]:
@@ -372,7 +393,7 @@ def _row(sized: Sized) -> tuple[str, ...]:
 
 
 def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
-    """Return the last cell of a row, none if products are not compared."""
+    """Return the price in a row, none if products are not compared."""
     relative = sized.relative_price
     if by is Counted.GPUS:
         return ()
@@ -391,10 +412,10 @@ def _cells(step: SizedOutcome) -> tuple[str, ...]:
     performance = step.outcome.performance
     return (
         str(step.gpus),
-        format_layout(step.outcome.layout),
-        f"{format_count(performance.output_tokens_per_second)} tok/s",
+        format_count(performance.output_tokens_per_second),
         format_seconds(performance.ttft_seconds),
         format_seconds(performance.tpot_seconds),
+        format_layout(step.outcome.layout),
     )
 
 
@@ -407,11 +428,20 @@ def _shortfall(step: SizedOutcome) -> str:
     """Return why a number of GPUs does not do, empty if it does."""
     if step.carries:
         return ""
-    return (
-        step.outcome.problem.code
-        if isinstance(step.outcome, NoPlan)
-        else "does not carry the load"
-    )
+    if not isinstance(step.outcome, NoPlan):
+        return _TOO_LITTLE
+    problem = of_option(step.outcome.problem)
+    return replace(
+        problem,
+        path="",
+        remedy="",
+    ).sentence()
+
+
+def _code(step: SizedOutcome) -> str:
+    """Return the reason of a number of GPUs that does not do, in one word if it has one."""
+    outcome = step.outcome
+    return outcome.problem.code if isinstance(outcome, NoPlan) else _TOO_LITTLE
 
 
 def _document(arguments: Namespace, found: Sequence[Sized]) -> dict[str, Any]:
