@@ -3,6 +3,8 @@
 import sys
 from typing import Final
 
+from shardwright.controller.main import main as run
+
 NOT_INSTALLED_EXIT_CODE: Final = 2
 
 
@@ -11,7 +13,7 @@ def main() -> int:
     missing.
     """
     try:
-        from shardwright.controller.main import main as run  # noqa: PLC0415 - this is what may be missing
+        return run()
     except ModuleNotFoundError as error:
         if str(error.name).startswith("shardwright"):
             raise
@@ -20,7 +22,6 @@ def main() -> int:
             "'shardwright[operator]'\n"
         )
         return NOT_INSTALLED_EXIT_CODE
-    return run()
 
 
 if __name__ == "__main__":

@@ -309,3 +309,30 @@ def test_nodes_come_from_files_or_from_a_context(
         "argument --context: not allowed with argument --nodes"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    "version", [__version__, f"v{__version__}"], ids=["plain", "v"]
+)
+def test_diff_answers_for_its_own_release(
+    version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["diff", "-f", "none.yaml", "--operator-version", version]
+
+    assert main(words) == 2
+
+    assert capsys.readouterr().err.startswith("error[FileUnreadable]: none.yaml: ")
+
+
+def test_diff_refuses_to_answer_for_another_release_and_says_how_to_ask_that(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["diff", "llama", "--operator-version", "9.9.9"]) == 2
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        f"error[NotAllowed]: --operator-version: this program renders as release {__version__} "
+        "does and as no other; install the command line of 9.9.9 beside it, for example into a "
+        "virtual environment, and ask that\n"
+    )

@@ -249,3 +249,19 @@ def test_who_waits_for_a_silent_server_is_told_so(tmp_path: Path) -> None:
 
     assert written[0] == f"note: waiting for {server}"
     assert written[1].startswith(f"error[NoAnswer]: {server} does not answer")
+
+
+def test_a_page_for_a_browser_is_refused_in_a_terminal_before_anything_is_loaded() -> (
+    None
+):
+    program = (
+        "import sys\n"
+        "from shardwright.cli.main import main\n"
+        "code = main(['report', 'Qwen/Qwen3-8B', '--gpus', '1xH100'])\n"
+        "print(code, sorted(name for name in sys.modules if name == 'shardwright.planning'))\n"
+    )
+
+    error, ended, *_ = shown(in_terminal(200, "-c", program))
+
+    assert error.startswith("error[NotAllowed]: the page is HTML for a browser")
+    assert ended == "2 []"
