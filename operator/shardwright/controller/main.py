@@ -17,9 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     configure("INFO")
     options = parse_options(arguments)
     configure(options.log_level)
-    from shardwright.controller.starting import start  # noqa: PLC0415 - help needs none of it
+    from shardwright.controller.starting import serve  # noqa: PLC0415 - help needs none of it
 
-    return asyncio.run(start(options))
+    return asyncio.run(serve(options))
 
 
 if __name__ == "__main__":

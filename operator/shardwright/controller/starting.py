@@ -22,7 +22,7 @@ NO_ACCESS_EXIT_CODE = 3
 BAD_SETTINGS_EXIT_CODE = 2
 
 
-async def start(options: Options) -> int:
+async def serve(options: Options) -> int:
     """Run the operator until it ends, and return its exit code."""
     # At Python's own of 1,000 one such resource would end kopf's watch for good.
     sys.setrecursionlimit(2 * DEEPEST_OBJECT)
