@@ -9,6 +9,7 @@ from typing import Final
 KIB: Final = 1024
 MIB: Final = 1024**2
 GIB: Final = 1024**3
+MEGA: Final = 10**6
 GIGA: Final = 10**9
 TERA: Final = 10**12
 

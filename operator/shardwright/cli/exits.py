@@ -24,7 +24,9 @@ class Exit(IntEnum):
     FAULT = 3
 
 
-FORBIDDEN: Final = "NotAllowedInCluster"  #: the code of what the cluster does not let us do
+FORBIDDEN: Final = (
+    "NotAllowedInCluster"  #: the code of what the cluster does not let us do
+)
 
 
 class UnreachableError(Exception):

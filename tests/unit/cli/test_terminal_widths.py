@@ -265,3 +265,30 @@ def test_a_page_for_a_browser_is_refused_in_a_terminal_before_anything_is_loaded
 
     assert error.startswith("error[NotAllowed]: the page is HTML for a browser")
     assert ended == "2 []"
+
+
+def test_who_reads_a_long_file_sees_how_far_it_is_and_how_it_is_read_sooner(
+    tmp_path: Path,
+) -> None:
+    nodes = tmp_path / "nodes.yaml"
+    pod = "- {kind: Pod, apiVersion: v1, metadata: {name: p, labels: {a: b, c: d}}}\n"
+    nodes.write_text(f"kind: List\napiVersion: v1\nitems:\n{pod * 30_000}")
+    options = ("--nodes", str(nodes))
+
+    written = in_terminal(
+        120, "-m", "shardwright.cli.main", "plan", "Qwen/Qwen3-8B", *options
+    )
+    in_a_pipe = subprocess.run(
+        [sys.executable, "-m", "shardwright.cli.main", "plan", "a/b", *options],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "operator")},
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stderr
+
+    assert re.search(r"[012]/2 .*MB of ", ESCAPE.sub("", written))
+    assert [line for line in shown(written) if "read 4 times as fast" in line] == [
+        f"note: {nodes}: what 'kubectl -o json' prints is read 4 times as fast"
+    ]
+    assert "MB of" not in in_a_pipe
+    assert "4 times" not in in_a_pipe
