@@ -111,7 +111,7 @@ def list_gpus(arguments: Namespace) -> None:
         missing=missing,
         wide=wide,
     )
-    if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
+    if gpus:
         width = width_of_output(IN_A_FILE_COLUMNS)
         print_lines([Line(), *paragraph(_ABOUT_FIGURES, width=width)], width=width)
 

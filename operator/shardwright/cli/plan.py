@@ -45,7 +45,7 @@ from shardwright.cli.output import (
     width_of_output,
 )
 from shardwright.cli.plan_forms import plans_table, print_documents
-from shardwright.cli.surroundings import Surroundings, read_surroundings
+from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
 from shardwright.cli.typed import (
     names_live_model,
     of_option,
@@ -301,6 +301,8 @@ def _surroundings(
 
         return read_surroundings_of(cluster, settings.stated)
     found = read_surroundings(there, settings.stated, arguments.nodes)
+    if said := slices_to_give(there, found.nodes):
+        print_note(said)
     # GPUs that are named are free.
     return replace(found, usage=()) if arguments.gpus else found
 

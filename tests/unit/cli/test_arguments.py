@@ -249,12 +249,12 @@ def test_gpus_are_listed_by_the_id_that_a_node_may_state(
 ) -> None:
     assert main(["gpus", "--search", "h100-sxm"]) == 0
 
-    header, *rows = capsys.readouterr().out.splitlines()
+    header, *rows, blank, about = capsys.readouterr().out.splitlines()
+    assert (blank, about.split(": ")[0]) == ("", "TFLOP/S")
     assert header.split() == [
         "ID",
         "GIB",
         "GB/S",
-        "BF16",
         "TFLOP/S",
         "PRICE",
         "FORMATS",
@@ -263,7 +263,7 @@ def test_gpus_are_listed_by_the_id_that_a_node_may_state(
     ]
     assert rows == [
         (
-            "H100-SXM-80GB  80   3,350  989           1      bf16, fp16, fp8, int8  NVLink4 "
+            "H100-SXM-80GB  80   3,350  989      1      bf16, fp16, fp8, int8  NVLink4 "
             "NVSwitch, up to 8"
         )
     ]

@@ -60,7 +60,7 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it(capsys: Capture) -> 
             ("--nodes", "empty.yaml"),
             (
                 "error[NoNodes]: empty.yaml: no Node is in it; write one with: kubectl get nodes,pods "
-                "-A -o yaml > nodes.yaml"
+                "-A -o json > nodes.json"
             ),
         ),
         (
@@ -216,7 +216,7 @@ def test_a_file_without_a_node(files: Files, capsys: Capture) -> None:
         (
             "error[NoNodes]: model.yaml: no Node is in it; write one with: kubectl get nodes,pods "
             "-A "
-            "-o yaml > nodes.yaml"
+            "-o json > nodes.json"
         )
     ]
 
