@@ -32,8 +32,8 @@ from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
 _WITHOUT_CONFIG = (
-    "any other model needs its config.json: --fetch, --config FILE, or "
-    "spec.model.configMapRef"
+    "'plan --fetch' and 'size --fetch' read any other from the hub, and 'plan --config FILE' "
+    "takes its config.json"
 )
 _TABLES = ("text", "wide")
 _MORE_OF_GPUS = ("VENDOR", "GPUS/NODE", "LINK GB/S")

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import (
+    BY_CONFIG,
+    BY_CONFIG_MAP,
+    BY_FETCH,
     NOTHING,
     Named,
     fetch_unknown,
     fetched_for,
     read_config,
+    with_ways_to_read,
 )
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import (
@@ -440,13 +444,8 @@ def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
 
 def _located(problem: Problem, file: str, inputs: PlanInputs) -> Problem:
     of_config = "spec.model.id."
-    if (
-        problem.code == "ModelUnknown" and problem.path == "spec.model.id"
-    ):  # the file is the model's, not its draft's
-        problem = replace(
-            problem,
-            remedy=f"read it from the hub with --fetch, give it with --config, or {problem.remedy}",
-        )
+    ways = (BY_FETCH, BY_CONFIG, *((BY_CONFIG_MAP,) if file else ()))
+    problem = with_ways_to_read(problem, *ways)
     if inputs.config_file and problem.path.startswith(of_config):
         return in_file(
             inputs.config_file,

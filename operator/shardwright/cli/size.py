@@ -14,6 +14,12 @@ from math import inf
 from typing import Any, Final
 
 from shardwright.api.settings import Settings
+from shardwright.cli.checkpoints import (
+    BY_FETCH,
+    fetch_unknown,
+    fetched_for,
+    with_ways_to_read,
+)
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import name_the_file, read_text
 from shardwright.cli.named_gpus import (
@@ -208,18 +214,16 @@ def _subject(arguments: Namespace, settings: Settings) -> Subject:
     resource = read_typed(manifest)
     fetched: Mapping[str, Mapping[str, object]] = {}
     if arguments.fetch:
-        from shardwright.cli.checkpoints import (  # noqa: PLC0415 - most models are built in
-            fetch_unknown,
-            fetched_for,
-        )
-
         fetched = fetched_for(resource, fetch_unknown((("", resource),)))
     try:
         return resolve(
             Question(resource=resource, settings=settings, catalogue=fetched)
         )
     except InputError as error:
-        raise InputError(map(of_option, error.problems)) from None
+        raise InputError(
+            of_option(with_ways_to_read(problem, BY_FETCH))
+            for problem in error.problems
+        ) from None
 
 
 def _size(

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shardwright.cli.main import main
+from shardwright.modelspec.catalogue import known_ids
 from tests.support.builders_cli import Files, a_foreign_pod, a_listed_node, a_manifest
 
 Capture = pytest.CaptureFixture[str]
@@ -226,13 +227,34 @@ def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
 
     [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
 
-    assert error.startswith(
+    assert error == (
         "error[ModelUnknown]: model.yaml: spec.model.id: 'us/ours' is not among the "
+        f"{len(known_ids())} models of the catalogue; --fetch reads it from the hub, "
+        "--config FILE takes its config.json, spec.model.configMapRef a ConfigMap of it, which "
+        "'shardwright fetch' prints"
     )
-    assert (
-        "; read it from the hub with --fetch, give it with --config, or make a ConfigMap of its "
-        "config.json with "
-    ) in error
+
+
+@pytest.mark.parametrize(
+    ("words", "ways"),
+    [
+        (
+            ["plan", "--gpus", "8xH100"],
+            "--fetch reads it from the hub, --config FILE takes its config.json",
+        ),
+        (["size", "--gpus", "H100"], "--fetch reads it from the hub"),
+    ],
+    ids=["plan", "size"],
+)
+def test_a_typed_model_that_is_not_built_in_is_told_what_its_command_takes(
+    words: list[str], ways: str, capsys: Capture
+) -> None:
+    [error] = _errors(capsys, words[0], "zai-org/GLM-4.7", *words[1:])
+
+    assert error == (
+        "error[ModelUnknown]: MODEL: 'zai-org/GLM-4.7' is known by its id alone: its config is "
+        f"not built in; {ways}"
+    )
 
 
 def test_a_number_without_quotes_among_our_labels(
