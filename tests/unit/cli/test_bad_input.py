@@ -257,6 +257,31 @@ def test_a_typed_model_that_is_not_built_in_is_told_what_its_command_takes(
     )
 
 
+@pytest.mark.parametrize(
+    ("word", "read", "others"),
+    [
+        ("no", "false", "no, n, off and false"),
+        ("Off", "false", "no, n, off and false"),
+        ("y", "true", "yes, y, on and true"),
+    ],
+)
+def test_a_word_that_yaml_reads_as_a_truth_value_is_said_to_need_quotes(
+    word: str, read: str, others: str, files: Files, capsys: Capture
+) -> None:
+    (files.folder / "model.yaml").write_text(
+        "apiVersion: shardwright.io/v1alpha1\nkind: ShardedModel\nmetadata: {name: m}\n"
+        f"spec: {{model: {{id: a/b}}, placement: {{nodeSelector: {{pool: {word}}}}}}}\n"
+    )
+
+    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+
+    assert error == (
+        f"error[WrongType]: model.yaml: spec.placement.nodeSelector.pool: {read} must be a "
+        f"string; YAML reads {others} as {read}: put the word in quotes, as in "
+        f'"{others.partition(",")[0]}"'
+    )
+
+
 def test_a_number_without_quotes_among_our_labels(
     files: Files, capsys: Capture
 ) -> None:
