@@ -248,10 +248,14 @@ def _add_plan(commands: Commands) -> None:
     _add_inputs(command, by_operator=True)
     meaning = (
         "text for people, wide one line for each; json and yaml hold what the operator writes "
-        "to status.plan; manifest is the "
+        "to status.plan; markdown is all that explain says, as a page; manifest is the "
     )
     meaning += "ShardedModel to apply"
-    _add_output(command, ("text", "wide", "name", "json", "yaml", "manifest"), meaning)
+    _add_output(
+        command,
+        ("text", "wide", "name", "json", "yaml", "markdown", "manifest"),
+        meaning,
+    )
 
 
 def _add_explain(commands: Commands) -> None:
@@ -262,8 +266,9 @@ def _add_explain(commands: Commands) -> None:
         epilog=EXPLAIN_EXAMPLES,
     )
     _add_inputs(command)
-    meaning = "text for a terminal, markdown for a page, json and yaml for a program"
-    _add_output(command, ("text", "json", "yaml", "markdown"), meaning)
+    meaning = "text for a terminal, markdown for a page, json and yaml for a program; "
+    meaning += "wide and name as of plan"
+    _add_output(command, ("text", "wide", "name", "json", "yaml", "markdown"), meaning)
 
 
 def _add_report(commands: Commands) -> None:
@@ -286,7 +291,9 @@ def _add_render(commands: Commands) -> None:
     )
     _add_inputs(command)
     _add_output(
-        command, ("yaml", "json"), "one YAML document per object, or one JSON List"
+        command,
+        ("yaml", "json", "name"),
+        "one YAML document per object, one JSON List, or a name for each",
     )
 
 

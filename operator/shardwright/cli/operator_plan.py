@@ -37,11 +37,13 @@ from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, print_yaml, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.plan import PlannedModel, explanation_of
+from shardwright.cli.plan_forms import plans_table, print_names
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
+from shardwright.planning.report import NoPlan, Plan
 from shardwright.reporting.explanation import Explanation, Fact, explain
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.reporting.text import to_lines
@@ -85,6 +87,10 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         planned = cluster.ask(lambda client: _all_with_surroundings(client, found))
         for index, copy in enumerate(planned):
             print_lines([*([Line()] if index else []), *_lines(copy)])
+    elif arguments.output == "wide":
+        print_lines(plans_table(map(outcome_of, found)))
+    elif arguments.output == "name":
+        print_names(map(outcome_of, found))
     elif arguments.output == "yaml":
         print_yaml([document(live) for live in found])
     else:
@@ -94,6 +100,18 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         if all(is_planned(live.content) for live in found)
         else Exit.NOTHING_FITS
     )
+
+
+def outcome_of(live: LiveModel) -> tuple[str, Plan | NoPlan]:
+    """Return the name of the original, and its plan or the operator's words why there is none."""
+    if is_planned(live.content) and live.record:
+        return _name(live), live.record.plan
+    planned = condition_of(live.content, ConditionType.PLANNED)
+    problem = Problem(
+        code=text_or_empty(planned.get("reason")),
+        what=text_or_empty(planned.get("message")),
+    )
+    return _name(live), NoPlan(problem=problem, heals_by_itself=False)
 
 
 def _models(arguments: Namespace) -> Sequence[Given]:

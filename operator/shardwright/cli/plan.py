@@ -44,11 +44,16 @@ from shardwright.cli.output import (
     print_json,
     print_lines,
     print_note,
-    print_text,
     print_yaml,
     width_of_output,
 )
-from shardwright.cli.plan_forms import plans_table, print_documents
+from shardwright.cli.plan_forms import (
+    name_of,
+    plans_table,
+    print_documents,
+    print_names,
+    print_pages,
+)
 from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
 from shardwright.cli.typed import (
     names_live_model,
@@ -124,28 +129,42 @@ class PlanInputs:
 def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
     answers = answers_to(read_inputs(arguments))
-    if arguments.output == "text":
-        for index, answer in enumerate(answers):
-            print_lines([*([Line()] if index else []), *_lines(answer, full=False)])
-    elif arguments.output == "wide":
-        print_lines(
-            plans_table((answer.name, answer.report.outcome) for answer in answers)
-        )
-    elif arguments.output == "name":
-        print_lines(
-            line(Span(f"shardedmodel.shardwright.io/{answer.name}"))
-            for answer in answers
-        )
-    elif arguments.output == "manifest":
+    if arguments.output == "manifest":
         _print_manifest(arguments, answers)
-    else:
+    elif arguments.output in {"json", "yaml"}:
         from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
         print_documents(
             [plan_document(answer.subject, answer.report) for answer in answers],
             arguments.output,
         )
+    else:
+        _print_for_people(
+            answers,
+            arguments.output,
+            full=False,
+        )
     return exit_of(answers)
+
+
+def _print_for_people(
+    answers: Sequence[PlannedModel],
+    form: str,
+    *,
+    full: bool,
+) -> None:
+    """Print plans as text, as a page, as a table, or their names; ``full`` as ``explain`` does."""
+    named = [(answer.name, answer.report.outcome) for answer in answers]
+    if form == "wide":
+        print_lines(plans_table(named))
+    elif form == "name":
+        print_names(named)
+    elif form == "markdown":
+        print_pages((answer.name, explanation_of(answer)) for answer in answers)
+    else:
+        for index, answer in enumerate(answers):
+            lines = _lines(answer, full=full)
+            print_lines([*([Line()] if index else []), *lines])
 
 
 def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> None:
@@ -175,29 +194,22 @@ def exit_of(answers: Sequence[PlannedModel]) -> Exit:
 def explain(arguments: Namespace) -> Exit:
     """Say everything about the plan of every ShardedModel; the exit code is that of ``plan``."""
     answers = answers_to(read_inputs(arguments))
-    match arguments.output:
-        case "text":
-            for index, answer in enumerate(answers):
-                print_lines([*([Line()] if index else []), *_lines(answer, full=True)])
-        case "markdown":
-            from shardwright.reporting.markdown import to_markdown  # noqa: PLC0415 - only for this form
+    if arguments.output not in {"json", "yaml"}:
+        _print_for_people(
+            answers,
+            arguments.output,
+            full=True,
+        )
+        return exit_of(answers)
+    from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
 
-            print_text(
-                "\n".join(
-                    to_markdown(explanation_of(answer), title=answer.name)
-                    for answer in answers
-                ).removesuffix("\n")
-            )
-        case _:
-            from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
-
-            documents = [
-                explanation_document(
-                    answer.subject, answer.report, drawn_explanation_of(answer)
-                )
-                for answer in answers
-            ]
-            print_documents(documents, arguments.output)
+    documents = [
+        explanation_document(
+            answer.subject, answer.report, drawn_explanation_of(answer)
+        )
+        for answer in answers
+    ]
+    print_documents(documents, arguments.output)
     return exit_of(answers)
 
 
@@ -226,6 +238,8 @@ def render(arguments: Namespace) -> Exit:
             )
     if arguments.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
+    elif arguments.output == "name":
+        print_lines(line(Span(name_of(item))) for item in objects)
     else:
         print_yaml(objects)
     return Exit.PLAN

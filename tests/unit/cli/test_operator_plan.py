@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shardwright.cli.operator_plan import PlannedCopy, Unseen, explanation_of_copy
+from shardwright.cli.operator_plan import (
+    PlannedCopy,
+    Unseen,
+    explanation_of_copy,
+    outcome_of,
+)
+from shardwright.planning.report import NoPlan, Plan
 from shardwright.reporting.explanation import Explanation, Fact
 from shardwright.resolving.subject import Subject
 from tests.support.builders_live import a_live_model, around
@@ -26,6 +32,23 @@ def _explained(*, knows: bool = True, unseen: Unseen | None = None) -> Explanati
         surroundings=unseen or around(operator),
     )
     return explanation_of_copy(copy, live.record)
+
+
+@pytest.mark.parametrize(("nodes", "kind"), [(2, Plan), (0, NoPlan)])
+def test_a_row_of_the_operators_plans_has_its_plan_or_its_reason(
+    nodes: int, kind: type[Plan | NoPlan]
+) -> None:
+    cluster = SmallCluster()
+    cluster.add_nodes(nodes)
+    operator = Operator(cluster, {"mode": "PlanOnly"})
+    operator.run(60)
+
+    name, outcome = outcome_of(a_live_model(operator))
+
+    assert isinstance(outcome, kind)
+    assert name == "llama"
+    if isinstance(outcome, NoPlan):
+        assert outcome.problem.code == "InsufficientCapacity"
 
 
 def _facts(explanation: Explanation) -> dict[str, str]:
