@@ -52,6 +52,7 @@ Quotation = Annotated[
 ]
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
+Microseconds = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class Shown(BaseModel):
@@ -200,7 +201,12 @@ class ShownPrediction(Shown):
     """Means at the planned load."""
 
     ttft_milliseconds: Count = Field(description="Time to first token.")
-    tpot_milliseconds: Count = Field(description="Time per output token, rounded.")
+    tpot_milliseconds: Count = Field(
+        description="Time per output token, rounded; see tpotMicroseconds."
+    )
+    tpot_microseconds: Microseconds | None = Field(
+        default=None, description="Time per output token."
+    )
     output_tokens_per_second: Count = Field(
         description="Output tokens per second of all replicas."
     )
@@ -236,7 +242,12 @@ class ShownAlternative(Shown):
     replicas: Count = Field(description="Groups.")
     pool: Name = Field(description="Nodes it would run on.")
     ttft_milliseconds: Count = Field(description="Time to first token.")
-    tpot_milliseconds: Count = Field(description="Time per output token, rounded.")
+    tpot_milliseconds: Count = Field(
+        description="Time per output token, rounded; see tpotMicroseconds."
+    )
+    tpot_microseconds: Microseconds | None = Field(
+        default=None, description="Time per output token."
+    )
     output_tokens_per_second: Count = Field(
         description="Output tokens per second of all replicas."
     )

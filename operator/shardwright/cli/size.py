@@ -64,7 +64,7 @@ from shardwright.reporting.lines import (
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
-from shardwright.units import to_milliseconds
+from shardwright.units import to_microseconds, to_milliseconds
 
 USUAL: Final = (
     "L40S-48GB",
@@ -489,4 +489,5 @@ def _step(step: SizedOutcome) -> dict[str, Any]:
         "outputTokensPerSecond": round(performance.output_tokens_per_second),
         "ttftMilliseconds": to_milliseconds(performance.ttft_seconds),
         "tpotMilliseconds": to_milliseconds(performance.tpot_seconds),
+        "tpotMicroseconds": to_microseconds(performance.tpot_seconds),
     }

@@ -69,6 +69,30 @@ def test_replicas_on_the_same_node_count_it_once() -> None:
     )
 
 
+def test_the_time_of_a_token_tells_apart_what_milliseconds_round_to_the_same() -> None:
+    plan = a_reported_plan()
+    other = an_alternative(Layout(tensor=16), "it is slower")
+    faster, slower = (
+        plan_status(
+            a_report(
+                replace(plan, performance=replace(plan.performance, tpot_seconds=tpot)),
+                alternatives=(
+                    replace(
+                        other,
+                        performance=replace(other.performance, tpot_seconds=tpot),
+                    ),
+                ),
+            )
+        )
+        for tpot in (0.0086, 0.0091)
+    )
+
+    for shown, microseconds in ((faster, 8600), (slower, 9100)):
+        for figures in (shown["predicted"], shown["alternatives"][0]):
+            assert figures["tpotMilliseconds"] == 9
+            assert figures["tpotMicroseconds"] == microseconds
+
+
 def test_memory_is_shown_per_stage_in_bytes() -> None:
     plan = a_reported_plan()
     stage = plan.stages[0]
