@@ -14,6 +14,7 @@ from shardwright.api.published import (
     ShownExclusion,
     ShownLayout,
     ShownLimits,
+    ShownLoss,
     ShownMemory,
     ShownPlacement,
     ShownPlan,
@@ -25,7 +26,14 @@ from shardwright.api.published import (
 from shardwright.costs.estimates import StageMemory, TimeShare
 from shardwright.hardware.prices import GpuPrice
 from shardwright.planning.phrases import price
-from shardwright.planning.report import Alternative, Exclusion, Plan, Report
+from shardwright.planning.report import (
+    Alternative,
+    Exclusion,
+    Loss,
+    LossKind,
+    Plan,
+    Report,
+)
 from shardwright.units import to_microseconds, to_milliseconds
 
 
@@ -170,7 +178,27 @@ def _alternative(item: Alternative) -> ShownAlternative:
         output_tokens_per_second=round(item.performance.output_tokens_per_second),
         million_output_tokens_price=_price(item.million_tokens_price),
         loses=item.loses,
+        losses=[_loss(loss) for loss in item.losses] or None,
     )
+
+
+def _loss(loss: Loss) -> ShownLoss:
+    amount = loss.amount
+    match loss.kind:
+        case LossKind.NOT_DEPLOYABLE | LossKind.TIGHT:
+            figure: dict[str, Any] = {}
+        case LossKind.QUEUES:
+            figure = {"requests": int(amount)}
+        case LossKind.FALLS_BEHIND | LossKind.NO_HEADROOM:
+            figure = {"requests_per_second": f"{amount:.6g}"}
+        case LossKind.PART_OF_TPOT:
+            figure = {
+                "part": loss.part,
+                "microseconds": to_microseconds(amount),
+            }
+        case _:
+            figure = {"percent": round((amount - 1) * 100)}
+    return ShownLoss(kind=loss.kind.value, **figure)
 
 
 def _exclusion(item: Exclusion) -> ShownExclusion:

@@ -23,6 +23,7 @@ NODES_MAX_ITEMS: Final = 512
 STAGES_MAX_ITEMS: Final = 256
 REASONS_MAX_ITEMS: Final = 32
 ALTERNATIVES_MAX_ITEMS: Final = 8
+LOSSES_MAX_ITEMS: Final = 16
 EXCLUSIONS_MAX_ITEMS: Final = 64
 GROUPS_MAX_ITEMS: Final = 1000
 GROUP_NODES_MAX_ITEMS: Final = 64
@@ -53,6 +54,7 @@ Quotation = Annotated[
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Microseconds = Annotated[int, Field(ge=0, le=2**53)]
+Percent = Annotated[int, Field(ge=-100, le=2_147_483_647)]
 
 
 class Shown(BaseModel):
@@ -230,6 +232,36 @@ class ShownPrediction(Shown):
     )
 
 
+class ShownLoss(Shown):
+    """One fact of the comparison of a layout with the chosen one."""
+
+    kind: ShortWord = Field(
+        description="NotDeployable, Tight, FallsBehind, NoHeadroom, Queues, ThroughputPerGpu, "
+        "ThroughputForPrice, TimePerToken, TimeToFirstToken or PartOfToken."
+    )
+    percent: Percent | None = Field(
+        default=None,
+        description="Of throughput and times: how much more it has than the chosen layout; less "
+        "if negative.",
+    )
+    requests: Count | None = Field(
+        default=None,
+        description="Queues: requests that run at once per replica.",
+    )
+    requests_per_second: ShortWord | None = Field(
+        default=None,
+        description="FallsBehind, NoHeadroom: requests a second that are served at most.",
+    )
+    part: ShortWord | None = Field(
+        default=None,
+        description="PartOfToken: the part, as in tokenTime.",
+    )
+    microseconds: Microseconds | None = Field(
+        default=None,
+        description="PartOfToken: how much longer it takes.",
+    )
+
+
 class ShownAlternative(Shown):
     """A layout that would also run."""
 
@@ -254,7 +286,13 @@ class ShownAlternative(Shown):
     million_output_tokens_price: ShortWord | None = Field(
         default=None, description="Cost of a million output tokens."
     )
-    loses: Sentence = Field(description="Its loss against the chosen one.")
+    loses: Sentence = Field(description="Its losses against the chosen one, in words.")
+    losses: list[ShownLoss] | None = Field(
+        default=None,
+        max_length=LOSSES_MAX_ITEMS,
+        description="The same for programs.",
+        json_schema_extra=_LIST,
+    )
 
 
 class ShownExclusion(Shown):
