@@ -54,7 +54,7 @@ Quotation = Annotated[
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Microseconds = Annotated[int, Field(ge=0, le=2**53)]
-Percent = Annotated[int, Field(ge=-100, le=2_147_483_647)]
+MoreOrLess = Annotated[int, Field(ge=-100, le=2_147_483_647)]
 
 
 class Shown(BaseModel):
@@ -239,7 +239,7 @@ class ShownLoss(Shown):
         description="NotDeployable, Tight, FallsBehind, NoHeadroom, Queues, ThroughputPerGpu, "
         "ThroughputForPrice, TimePerToken, TimeToFirstToken or PartOfToken."
     )
-    percent: Percent | None = Field(
+    percent: MoreOrLess | None = Field(
         default=None,
         description="Of throughput and times: how much more it has than the chosen layout; less "
         "if negative.",

@@ -70,7 +70,7 @@ def sentence_of(
     return "; ".join(parts)
 
 
-def served(feasible: FeasibleCandidate) -> float:
+def rate_served(feasible: FeasibleCandidate) -> float:
     """Return the requests a second that a layout serves at most."""
     return (
         feasible.estimate.capacity or feasible.estimate.performance.requests_per_second
@@ -122,7 +122,7 @@ def _queues(
         return
     yield Loss(
         kind=LossKind.FALLS_BEHIND if other.falls_behind else LossKind.NO_HEADROOM,
-        amount=served(other),
+        amount=rate_served(other),
     )
 
 

@@ -19,9 +19,9 @@ from shardwright.planning.deployability import not_yet
 from shardwright.planning.losses import (
     losses_of,
     offered,
+    rate_served,
     running,
     sentence_of,
-    served,
 )
 from shardwright.planning.phrases import (
     WORDS,
@@ -240,7 +240,7 @@ def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> Iterator[str
 
 
 def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
-    capacity = served(best)
+    capacity = rate_served(best)
     if best.carries_load:
         return (
             f"It carries {shape}, {rate / capacity:.0%} of "
@@ -421,7 +421,7 @@ def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
     rate, cut = request.workload.requests_per_second, degrees(smaller.candidate.layout)
     if rate is not None:
         return (
-            f"Fewer GPUs would fall behind: {cut} serves {served(smaller):.3g} requests a "
+            f"Fewer GPUs would fall behind: {cut} serves {rate_served(smaller):.3g} requests a "
             f"second at most, {rate:g} are offered."
         )
     share = f"{running(smaller, request):,} of {offered(smaller, request):,}"
