@@ -20,8 +20,8 @@ from shardwright.cluster.elector import (
     RELEASED_SECONDS,
     Elector,
     LeaseIdentity,
-    LeaseTimings,
 )
+from shardwright.cluster.leases import LeaseTimings
 from shardwright.cluster.resources import LEASES, Resource
 from tests.crash.points import Fate, Point, StrikingCluster
 from tests.support.builders_operator import Parts

@@ -2,7 +2,7 @@
 schema.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from shardwright.api.published import (
     ALTERNATIVES_MAX_ITEMS,
@@ -14,6 +14,7 @@ from shardwright.api.published import (
     ShownExclusion,
     ShownLayout,
     ShownLimits,
+    ShownLoss,
     ShownMemory,
     ShownPlacement,
     ShownPlan,
@@ -25,10 +26,15 @@ from shardwright.api.published import (
 from shardwright.costs.estimates import StageMemory, TimeShare
 from shardwright.hardware.prices import GpuPrice
 from shardwright.planning.phrases import price
-from shardwright.planning.report import Alternative, Exclusion, Plan, Report
-from shardwright.units import to_milliseconds
-
-MICROSECONDS: Final = 10**6  #: of a second
+from shardwright.planning.report import (
+    Alternative,
+    Exclusion,
+    Loss,
+    LossKind,
+    Plan,
+    Report,
+)
+from shardwright.units import to_microseconds, to_milliseconds
 
 
 def plan_status(report: Report) -> dict[str, Any]:
@@ -134,6 +140,7 @@ def _prediction(plan: Plan) -> ShownPrediction:
     return ShownPrediction(
         ttft_milliseconds=to_milliseconds(performance.ttft_seconds),
         tpot_milliseconds=to_milliseconds(performance.tpot_seconds),
+        tpot_microseconds=to_microseconds(performance.tpot_seconds),
         output_tokens_per_second=round(performance.output_tokens_per_second),
         low=round(performance.low),
         high=round(performance.high),
@@ -144,7 +151,7 @@ def _prediction(plan: Plan) -> ShownPrediction:
 
 
 def _time(share: TimeShare) -> ShownTime:
-    return ShownTime(part=share.name, microseconds=round(share.seconds * MICROSECONDS))
+    return ShownTime(part=share.name, microseconds=to_microseconds(share.seconds))
 
 
 def _gpu_price(each: GpuPrice) -> ShownPrice:
@@ -167,11 +174,32 @@ def _alternative(item: Alternative) -> ShownAlternative:
         pool=item.pool,
         ttft_milliseconds=to_milliseconds(item.performance.ttft_seconds),
         tpot_milliseconds=to_milliseconds(item.performance.tpot_seconds),
+        tpot_microseconds=to_microseconds(item.performance.tpot_seconds),
         output_tokens_per_second=round(item.performance.output_tokens_per_second),
         million_output_tokens_price=_price(item.million_tokens_price),
         gpu_hour_price=f"{item.gpu_price.per_hour:.6g}" if item.gpu_price else None,
         loses=item.loses,
+        losses=[_loss(loss) for loss in item.losses] or None,
     )
+
+
+def _loss(loss: Loss) -> ShownLoss:
+    amount = loss.amount
+    match loss.kind:
+        case LossKind.NOT_DEPLOYABLE | LossKind.TIGHT:
+            figure: dict[str, Any] = {}
+        case LossKind.QUEUES:
+            figure = {"requests": int(amount)}
+        case LossKind.FALLS_BEHIND | LossKind.NO_HEADROOM:
+            figure = {"requests_per_second": f"{amount:.6g}"}
+        case LossKind.PART_OF_TPOT:
+            figure = {
+                "part": loss.part,
+                "microseconds": to_microseconds(amount),
+            }
+        case _:
+            figure = {"percent": round((amount - 1) * 100)}
+    return ShownLoss(kind=loss.kind.value, **figure)
 
 
 def _exclusion(item: Exclusion) -> ShownExclusion:

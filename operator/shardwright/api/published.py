@@ -23,6 +23,7 @@ NODES_MAX_ITEMS: Final = 512
 STAGES_MAX_ITEMS: Final = 256
 REASONS_MAX_ITEMS: Final = 32
 ALTERNATIVES_MAX_ITEMS: Final = 8
+LOSSES_MAX_ITEMS: Final = 16
 EXCLUSIONS_MAX_ITEMS: Final = 64
 GROUPS_MAX_ITEMS: Final = 1000
 GROUP_NODES_MAX_ITEMS: Final = 64
@@ -52,6 +53,8 @@ Quotation = Annotated[
 ]
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
+Microseconds = Annotated[int, Field(ge=0, le=2**53)]
+MoreOrLess = Annotated[int, Field(ge=-100, le=2_147_483_647)]
 
 
 class Shown(BaseModel):
@@ -200,7 +203,12 @@ class ShownPrediction(Shown):
     """Means at the planned load."""
 
     ttft_milliseconds: Count = Field(description="Time to first token.")
-    tpot_milliseconds: Count = Field(description="Time per output token, rounded.")
+    tpot_milliseconds: Count = Field(
+        description="Time per output token, rounded; see tpotMicroseconds."
+    )
+    tpot_microseconds: Microseconds | None = Field(
+        default=None, description="Time per output token."
+    )
     output_tokens_per_second: Count = Field(
         description="Output tokens per second of all replicas."
     )
@@ -224,6 +232,36 @@ class ShownPrediction(Shown):
     )
 
 
+class ShownLoss(Shown):
+    """One fact of the comparison of a layout with the chosen one."""
+
+    kind: ShortWord = Field(
+        description="NotDeployable, Tight, FallsBehind, NoHeadroom, Queues, ThroughputPerGpu, "
+        "ThroughputForPrice, TimePerToken, TimeToFirstToken or PartOfToken."
+    )
+    percent: MoreOrLess | None = Field(
+        default=None,
+        description="Of throughput and times: how much more it has than the chosen layout; less "
+        "if negative.",
+    )
+    requests: Count | None = Field(
+        default=None,
+        description="Queues: requests that run at once per replica.",
+    )
+    requests_per_second: ShortWord | None = Field(
+        default=None,
+        description="FallsBehind, NoHeadroom: requests a second that are served at most.",
+    )
+    part: ShortWord | None = Field(
+        default=None,
+        description="PartOfToken: the part, as in tokenTime.",
+    )
+    microseconds: Microseconds | None = Field(
+        default=None,
+        description="PartOfToken: how much longer it takes.",
+    )
+
+
 class ShownAlternative(Shown):
     """A layout that would also run."""
 
@@ -236,7 +274,12 @@ class ShownAlternative(Shown):
     replicas: Count = Field(description="Groups.")
     pool: Name = Field(description="Nodes it would run on.")
     ttft_milliseconds: Count = Field(description="Time to first token.")
-    tpot_milliseconds: Count = Field(description="Time per output token, rounded.")
+    tpot_milliseconds: Count = Field(
+        description="Time per output token, rounded; see tpotMicroseconds."
+    )
+    tpot_microseconds: Microseconds | None = Field(
+        default=None, description="Time per output token."
+    )
     output_tokens_per_second: Count = Field(
         description="Output tokens per second of all replicas."
     )
@@ -247,7 +290,13 @@ class ShownAlternative(Shown):
         default=None,
         description="Price of one of its GPUs for an hour, as price.gpuHour of the plan.",
     )
-    loses: Sentence = Field(description="Its loss against the chosen one.")
+    loses: Sentence = Field(description="Its losses against the chosen one, in words.")
+    losses: list[ShownLoss] | None = Field(
+        default=None,
+        max_length=LOSSES_MAX_ITEMS,
+        description="The same for programs.",
+        json_schema_extra=_LIST,
+    )
 
 
 class ShownExclusion(Shown):

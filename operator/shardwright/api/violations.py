@@ -238,17 +238,36 @@ def _wrong_value(location: Location, detail: ErrorDetails, _schema: Schema) -> P
 
 
 def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
-    wanted = _TYPES.get(schema.get("type", ""), "a string or an integer")
+    kind = schema.get("type", "")
+    wanted = _TYPES.get(kind, "a string or an integer")
     found = detail["input"]
-    meant = _UNQUOTED.get(schema.get("type", ""))
-    quotes = isinstance(found, str) and meant is not None and meant.fullmatch(found)
-    remedy = "remove the quotes" if quotes else f"write {wanted}"
     return Problem(
         code="WrongType",
         path=path_of(location),
         what=_shown(found),
         limit=f"must be {wanted}",
-        remedy=remedy,
+        remedy=_quotes(found, kind) or f"write {wanted}",
+    )
+
+
+def _quotes(found: object, kind: str) -> str:
+    """Return what to do about the quotes of a value, empty if it is of another type with them and
+    without.
+
+    >>> _quotes(8, "string"), _quotes("8", "integer"), _quotes([], "string")
+    ('put it in quotes', 'remove the quotes', '')
+    """
+    meant = _UNQUOTED.get(kind)
+    if isinstance(found, str):
+        return "remove the quotes" if meant and meant.fullmatch(found) else ""
+    if kind != "string" or not isinstance(found, int | float):
+        return ""
+    if not isinstance(found, bool):
+        return "put it in quotes"
+    *words, last = _READ_AS[found]
+    return (
+        f"YAML reads {', '.join(words)} and {last} as {last}: put the word in quotes, as in "
+        f"{json.dumps(words[0])}"
     )
 
 
@@ -285,6 +304,12 @@ _TYPES: Final = {
     "object": "an object",
     "array": "a list",
 }
+
+_READ_AS: Final = {
+    True: ("yes", "y", "on", "true"),
+    False: ("no", "n", "off", "false"),
+}
+"""Words that YAML 1.1 reads as a truth value, as kubectl does, in any case."""
 
 _UNQUOTED: Final = {
     "integer": re.compile(r"[+-]?[0-9]+", re.ASCII),

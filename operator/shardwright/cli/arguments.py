@@ -28,7 +28,7 @@ examples:
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 \\
     -o manifest | kubectl apply -f -
   %(prog)s -f model.yaml --nodes nodes.yaml
-  kubectl get nodes,pods -A -o yaml | %(prog)s -f model.yaml --nodes -
+  kubectl get nodes,pods -A -o json | %(prog)s -f model.yaml --nodes -
   %(prog)s -f model.yaml --context my-cluster -o json
   %(prog)s llama-70b -n models
   %(prog)s -f model.yaml --server
@@ -250,10 +250,14 @@ def _add_plan(commands: Commands) -> None:
     _add_inputs(command, by_operator=True)
     meaning = (
         "text for people, wide one line for each; json and yaml hold what the operator writes "
-        "to status.plan; manifest is the "
+        "to status.plan; markdown is all that explain says, as a page; manifest is the "
     )
     meaning += "ShardedModel to apply"
-    _add_output(command, ("text", "wide", "name", "json", "yaml", "manifest"), meaning)
+    _add_output(
+        command,
+        ("text", "wide", "name", "json", "yaml", "markdown", "manifest"),
+        meaning,
+    )
 
 
 def _add_explain(commands: Commands) -> None:
@@ -265,8 +269,9 @@ def _add_explain(commands: Commands) -> None:
         more=_WORDS,
     )
     _add_inputs(command)
-    meaning = "text for a terminal, markdown for a page, json and yaml for a program"
-    _add_output(command, ("text", "json", "yaml", "markdown"), meaning)
+    meaning = "text for a terminal, markdown for a page, json and yaml for a program; "
+    meaning += "wide and name as of plan"
+    _add_output(command, ("text", "wide", "name", "json", "yaml", "markdown"), meaning)
 
 
 def _add_report(commands: Commands) -> None:
@@ -289,7 +294,9 @@ def _add_render(commands: Commands) -> None:
     )
     _add_inputs(command)
     _add_output(
-        command, ("yaml", "json"), "one YAML document per object, or one JSON List"
+        command,
+        ("yaml", "json", "name"),
+        "one YAML document per object, one JSON List, or a name for each",
     )
 
 
@@ -409,7 +416,7 @@ def _add_gpus(commands: Commands) -> None:
         nargs="?",
         metavar="TEXT",
         default="",
-        help="only ids that contain this, in any case",
+        help="only those with a name that contains this: an id, a label's value, what --gpus takes",
     )
     command.add_argument(
         "--search", dest="searched", metavar="TEXT", default="", help="the same"
@@ -498,7 +505,7 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="what 'kubectl get nodes,pods -A -o yaml' prints; or -o json; '-': stdin; pods hold "
+        help="what 'kubectl get nodes,pods -A -o json' prints; or -o yaml; '-': stdin; pods hold "
         "their GPUs; may be repeated",
     )
     one_of.add_argument(

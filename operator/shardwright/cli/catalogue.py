@@ -2,7 +2,7 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shardwright import __version__
 from shardwright.api.names import API_VERSION
@@ -14,8 +14,9 @@ from shardwright.cli.output import (
     width_of_output,
 )
 from shardwright.cli.outputs import print_document, print_list
+from shardwright.cli.sheets import Rows, Sheet, widest_that_fits
 from shardwright.engines import option_tables
-from shardwright.hardware.gpus import Gpu, load_gpus
+from shardwright.hardware.gpus import Gpu, load_gpus, search_ids
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.prices import PriceBasis, relative_price
 from shardwright.hardware.untrusted import mapping
@@ -26,19 +27,19 @@ from shardwright.modelspec.catalogue import (
     listing_of,
 )
 from shardwright.modelspec.parse import CONFIG_FILE
-from shardwright.reporting.lines import Line, paragraph, table, whole_rows
+from shardwright.reporting.lines import Line, paragraph, whole_rows
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
 _WITHOUT_CONFIG = (
-    "any other model needs its config.json: --fetch, --config FILE, or "
-    "spec.model.configMapRef"
+    "'plan --fetch' and 'size --fetch' read any other from the hub, and 'plan --config FILE' "
+    "takes its config.json"
 )
 _TABLES = ("text", "wide")
 _MORE_OF_GPUS = ("VENDOR", "GPUS/NODE", "LINK GB/S")
 _BY_ID = "(read from the hub)"  #: of a model whose config is not built in
-_ABOUT_PRICES = (
-    "PRICE: what an hour of it costs, in hours of an H100, by "
+_ABOUT_FIGURES = (
+    "TFLOP/S: of dense products in BF16; PRICE: what an hour of it costs, in hours of an H100, by "
     "public price lists; *: assumed from its data sheet"
 )
 _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
@@ -72,34 +73,47 @@ def list_models(arguments: Namespace) -> None:
         *(("REVISION", "CONFIG FROM") if wide else ()),
     )
     missing = f"no model id that is known contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
-    _print_table(header, cells, missing=missing, wide=wide)
+    _print_table(
+        _forms_of_models,
+        header,
+        cells,
+        missing=missing,
+        wide=wide,
+    )
 
 
 def list_gpus(arguments: Namespace) -> None:
-    """Print the GPUs whose id contains the searched text, with the figures that a plan reckons
-    with.
+    """Print the GPUs that the searched text names, in full or in part, with the figures that a
+    plan reckons with.
     """
+    catalogue = load_gpus()
     gpus = [
-        gpu
-        for gpu in load_gpus().values()
-        if gpu.vendor in VENDORS.values() and _searched(arguments) in gpu.id.lower()
+        catalogue[gpu_id]
+        for gpu_id in search_ids(_searched(arguments))
+        if catalogue[gpu_id].vendor in VENDORS.values()
     ]
     if arguments.output not in _TABLES:
         _print_rows("GpuList", [_gpu(gpu) for gpu in gpus], arguments.output)
         return
     wide = arguments.output == "wide"
-    header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "PRICE", "FORMATS", "JOINED BY")
+    header = ("ID", "GIB", "GB/S", "TFLOP/S", "PRICE", "FORMATS", "JOINED BY")
     header = (*header, *(_MORE_OF_GPUS if wide else ()))
     near = " or ".join(nearest_gpus(_searched(arguments)))
     missing = (
-        f"no GPU of the catalogue has an id with {_searched(arguments)!r} in it; "
+        f"no GPU of the catalogue has a name with {_searched(arguments)!r} in it; "
         f"{f'did you mean {near}?' if near else _OTHER_GPUS}"
     )
     cells = [(*_cells(gpu), *(_more_cells(gpu) if wide else ())) for gpu in gpus]
-    _print_table(header, cells, missing=missing, wide=wide)
-    if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
+    _print_table(
+        _forms_of_gpus,
+        header,
+        cells,
+        missing=missing,
+        wide=wide,
+    )
+    if gpus:
         width = width_of_output(IN_A_FILE_COLUMNS)
-        print_lines([Line(), *paragraph(_ABOUT_PRICES, width=width)], width=width)
+        print_lines([Line(), *paragraph(_ABOUT_FIGURES, width=width)], width=width)
 
 
 def _repository(source: str | None) -> str:
@@ -155,9 +169,24 @@ def _print_rows(kind: str, rows: Sequence[Mapping[str, object]], form: str) -> N
         print_text(in_terminal(str(row["id"])))
 
 
+def _forms_of_models(full: Sheet, width: int) -> Sequence[Sheet]:
+    undated = full.without("RELEASED")
+    return full, undated.cut_to(width), undated.without("ARCHITECTURE")
+
+
+def _forms_of_gpus(full: Sheet, _width: int) -> Sequence[Sheet]:
+    return full, full.without("FORMATS"), full.without("FORMATS", "JOINED BY")
+
+
 def _print_table(
-    header: Sequence[str], cells: Sequence[Sequence[str]], *, missing: str, wide: bool
+    forms: Callable[[Sheet, int], Sequence[Sheet]],
+    header: Sequence[str],
+    cells: Rows,
+    *,
+    missing: str,
+    wide: bool,
 ) -> None:
+    """Print rows in the first of their forms that has room, or the reason why there are none."""
     if not cells:
         print_text(in_terminal(missing), sys.stderr)
         return
@@ -165,7 +194,10 @@ def _print_table(
     lines = (
         whole_rows(header, cells)
         if wide
-        else table(header, cells, width=width, indent="")
+        else widest_that_fits(
+            forms(Sheet(header=header, rows=cells), width),
+            width=width,
+        )
     )
     print_lines(lines, width=width)
 

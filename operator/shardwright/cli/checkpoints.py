@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -38,6 +39,21 @@ Named = tuple[str, str | None]
 """A repository of the hub and the commit that is wanted, None for the newest."""
 
 NOTHING: Final[Mapping[Named, Checkpoint]] = MappingProxyType({})
+
+BY_FETCH: Final = "--fetch reads it from the hub"
+BY_CONFIG: Final = "--config FILE takes its config.json"
+BY_CONFIG_MAP: Final = (
+    "spec.model.configMapRef a ConfigMap of it, which 'shardwright fetch' prints"
+)
+
+
+def with_ways_to_read(problem: Problem, *ways: str) -> Problem:
+    """Return the problem of a model that is not built in with the ways in which a command takes
+    its config; any other as it is, that of a draft model among them.
+    """
+    if problem.code != "ModelUnknown" or problem.path != "spec.model.id":
+        return problem
+    return replace(problem, remedy=", ".join(ways))
 
 
 def read_config(place: str) -> str:

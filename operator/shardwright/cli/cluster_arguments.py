@@ -31,7 +31,7 @@ examples:
     kubectl shardwright plan -f - --server
   kubectl get llmisvc -A -o yaml | %(prog)s -f - -o json
 
-exit codes: 0 printed, 2 it cannot be imported, 3 the cluster cannot be reached, or an internal error
+exit codes: 0 printed, 2 it cannot be imported, 3 the cluster cannot be reached or does not let you read it, or an internal error
 """  # noqa: E501 - a line of help
 
 

@@ -5,6 +5,7 @@ This is said before a cluster is asked. The content of files, and whether a numb
 is checked when the command has been loaded, which is after that.
 """
 
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -70,6 +71,16 @@ def _of_model(arguments: Namespace) -> Iterator[Problem]:
     else:
         yield from mistyped_options(arguments)
     yield from _of_gpus(arguments)
+
+
+def _of_report(arguments: Namespace) -> Iterator[Problem]:
+    if sys.stdout.isatty():
+        yield Problem(
+            code="NotAllowed",
+            what="the page is HTML for a browser, not for a terminal",
+            remedy="redirect it: > plan.html",
+        )
+    yield from _of_model(arguments)
 
 
 def _of_files_only(flag: str) -> Problem:
@@ -203,6 +214,7 @@ def _of_server(arguments: Namespace) -> Iterator[Problem]:
         "--fetch": arguments.fetch,
         "--settings": arguments.settings,
         "-o manifest": arguments.output == "manifest",
+        "-o markdown": arguments.output == "markdown",
     }
     for path in (name for name, value in given.items() if value):
         what, limit = (
@@ -237,7 +249,7 @@ _OF_COMMAND: Final[Mapping[str, Callable[[Namespace], Iterator[Problem]]]] = (
         {
             "plan": _of_model,
             "explain": _of_model,
-            "report": _of_model,
+            "report": _of_report,
             "render": _of_model,
             "diff": _of_diff,
             "status": _of_status,

@@ -24,13 +24,19 @@ class Exit(IntEnum):
     FAULT = 3
 
 
+FORBIDDEN: Final = (
+    "NotAllowedInCluster"  #: the code of what the cluster does not let us do
+)
+
+
 class UnreachableError(Exception):
     """The cluster or the hub cannot be reached, or the cluster does not let us read it; the message
-    says why.
+    says why. ``problems`` has also those of what was asked beside it.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *others: Problem) -> None:
         self.problem = problem
+        self.problems = (problem, *others)
         super().__init__(problem.sentence())
 
     @property
@@ -41,4 +47,4 @@ class UnreachableError(Exception):
     @property
     def forbidden(self) -> bool:
         """Return whether the cluster knows us, and does not let us do this one thing."""
-        return self.code == "NotAllowedInCluster"
+        return self.code == FORBIDDEN

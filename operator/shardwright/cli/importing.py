@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardwright.api.resource import parse_manifest
-from shardwright.cli.exits import Exit, UnreachableError
+from shardwright.cli.exits import FORBIDDEN, Exit, UnreachableError
 from shardwright.cli.imports.draft import Content, Imported
 from shardwright.cli.imports.kinds import (
     READERS,
@@ -37,16 +37,20 @@ def import_models(arguments: Namespace) -> Exit:
 
     Raises:
         InputError: nothing that is named can be imported.
-        UnreachableError: the cluster cannot be reached, or does not know us.
+        UnreachableError: the cluster cannot be reached, does not know us, or lets us read nothing
+            that can be imported.
     """
     found, problems = _in_turn(
         _from_cluster(arguments) if arguments.name else _from_files(arguments)
     )
+    forbidden = [problem for problem in problems if problem.code == FORBIDDEN]
     if not found:
-        raise InputError(problems)
+        raise UnreachableError(*problems) if forbidden else InputError(problems)
     _print(found, arguments.output)
     for problem in problems:
         print_error(problem.sentence(), problem.code)
+    if forbidden:
+        return Exit.FAULT
     return Exit.BAD_INPUT if problems else Exit.PLAN
 
 

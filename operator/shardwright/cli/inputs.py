@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from shardwright.cli.output import print_note, with_bar
 from shardwright.errors import InputError, Problem
+from shardwright.units import MEGA
 
 STDIN: Final = "-"
 SUFFIXES: Final = (
@@ -20,6 +22,11 @@ SUFFIXES: Final = (
     ".yaml",
     ".yml",
 )  #: what is read in a folder, as kubectl does
+
+LONG: Final = 2 * MEGA
+"""Unit: characters of YAML for which somebody is told how far they are read. Basis: measured;
+1,000,000 take 0.13 s of CPU.
+"""
 
 Object = Mapping[str, Any]
 T = TypeVar("T")
@@ -119,14 +126,41 @@ def _read(file: str) -> Iterator[Given]:
     from shardwright.api.manifest import read_manifests  # noqa: PLC0415 - help and version need no YAML
 
     text = read_text(file)
-    for content in name_the_file(file, lambda: read_manifests(text)):
+    with _shown_how_far(file, text) as tell:
+        contents = name_the_file(
+            file,
+            lambda: read_manifests(text, tell),
+        )
+    for content in contents:
         yield Given(file=file, content=content)
+
+
+@contextmanager
+def _shown_how_far(file: str, text: str) -> Iterator[Callable[[int], None]]:
+    """Yield the function that takes how many characters have been read; on a terminal a bar shows
+    it for a long text of YAML, and then a line how that is read sooner.
+    """
+    if len(text) < LONG or text.lstrip()[:1] == "{":
+        yield lambda _read: None
+        return
+    name = _shown(file)
+    with with_bar(len(text) // MEGA) as show:
+        yield lambda read: show(
+            read // MEGA,
+            f"MB of {name}",
+        )
+    if sys.stderr.isatty():
+        print_note(f"{name}: what 'kubectl -o json' prints is read 4 times as fast")
 
 
 def in_file(file: str, problem: Problem) -> Problem:
     """Return a problem with its file in front of its path."""
-    shown = "stdin" if file == STDIN else file
+    shown = _shown(file)
     return replace(problem, path=f"{shown}: {problem.path}" if problem.path else shown)
+
+
+def _shown(file: str) -> str:
+    return "stdin" if file == STDIN else file
 
 
 def _unopened(file: str, error: OSError) -> InputError:

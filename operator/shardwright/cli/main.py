@@ -131,7 +131,7 @@ def _report_input(error: InputError, form: str = "") -> int:
 
 
 def _report_unreachable(error: UnreachableError, form: str) -> int:
-    _report((error.problem,), form)
+    _report(error.problems, form)
     return Exit.FAULT
 
 

@@ -37,7 +37,12 @@ from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, print_yaml, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.plan import PlannedModel, explanation_of
-from shardwright.cli.plan_forms import plans_at_a_glance, where_words_are_explained
+from shardwright.cli.plan_forms import (
+    plans_at_a_glance,
+    plans_table,
+    print_names,
+    where_words_are_explained,
+)
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
@@ -88,9 +93,13 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         for index, copy in enumerate(planned):
             print_lines([*([Line()] if index else []), *_lines(copy)])
         if len(found) > 1:
-            plans = [(_name(live), outcome_of(live)) for live in found]
+            plans = [outcome_of(live) for live in found]
             print_lines([Line(), *plans_at_a_glance(plans, width_of_output())])
         print_lines(where_words_are_explained())
+    elif arguments.output == "wide":
+        print_lines(plans_table(map(outcome_of, found)))
+    elif arguments.output == "name":
+        print_names(map(outcome_of, found))
     elif arguments.output == "yaml":
         print_yaml([document(live) for live in found])
     else:
@@ -100,6 +109,18 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         if all(is_planned(live.content) for live in found)
         else Exit.NOTHING_FITS
     )
+
+
+def outcome_of(live: LiveModel) -> tuple[str, Plan | NoPlan]:
+    """Return the name of the original, and its plan or the operator's words why there is none."""
+    if is_planned(live.content) and live.record:
+        return _name(live), live.record.plan
+    planned = condition_of(live.content, ConditionType.PLANNED)
+    problem = Problem(
+        code=text_or_empty(planned.get("reason")),
+        what=text_or_empty(planned.get("message")),
+    )
+    return _name(live), NoPlan(problem=problem, heals_by_itself=False)
 
 
 def _models(arguments: Namespace) -> Sequence[Given]:
@@ -303,18 +324,6 @@ def _name(model: LiveModel) -> str:
     return text_or_empty(
         mapping(metadata.get("annotations")).get(COPY_OF)
     ) or text_or_empty(metadata["name"])
-
-
-def outcome_of(model: LiveModel) -> Plan | NoPlan:
-    """Return the operator's plan, or the reason of its condition if there is none."""
-    if is_planned(model.content) and model.record:
-        return model.record.plan
-    planned = condition_of(model.content, ConditionType.PLANNED)
-    problem = Problem(
-        code=text_or_empty(planned.get("reason")),
-        what=text_or_empty(planned.get("message")),
-    )
-    return NoPlan(problem=problem, heals_by_itself=False)
 
 
 def _lines(copy: PlannedCopy) -> list[Line]:

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import (
+    BY_CONFIG,
+    BY_CONFIG_MAP,
+    BY_FETCH,
     NOTHING,
     Named,
     fetch_unknown,
     fetched_for,
     read_config,
+    with_ways_to_read,
 )
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import (
@@ -40,17 +44,19 @@ from shardwright.cli.output import (
     print_json,
     print_lines,
     print_note,
-    print_text,
     print_yaml,
     width_of_output,
 )
 from shardwright.cli.plan_forms import (
+    name_of,
     plans_at_a_glance,
     plans_table,
     print_documents,
+    print_names,
+    print_pages,
     where_words_are_explained,
 )
-from shardwright.cli.surroundings import Surroundings, read_surroundings
+from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
 from shardwright.cli.typed import (
     names_live_model,
     of_option,
@@ -125,27 +131,40 @@ class PlanInputs:
 def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
     answers = answers_to(read_inputs(arguments))
-    if arguments.output == "text":
-        _print_text(answers, full=False)
-    elif arguments.output == "wide":
-        print_lines(
-            plans_table((answer.name, answer.report.outcome) for answer in answers)
-        )
-    elif arguments.output == "name":
-        print_lines(
-            line(Span(f"shardedmodel.shardwright.io/{answer.name}"))
-            for answer in answers
-        )
-    elif arguments.output == "manifest":
+    if arguments.output == "manifest":
         _print_manifest(arguments, answers)
-    else:
+    elif arguments.output in {"json", "yaml"}:
         from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
         print_documents(
             [plan_document(answer.subject, answer.report) for answer in answers],
             arguments.output,
         )
+    else:
+        _print_for_people(
+            answers,
+            arguments.output,
+            full=False,
+        )
     return exit_of(answers)
+
+
+def _print_for_people(
+    answers: Sequence[PlannedModel],
+    form: str,
+    *,
+    full: bool,
+) -> None:
+    """Print plans as text, as a page, as a table, or their names; ``full`` as ``explain`` does."""
+    named = [(answer.name, answer.report.outcome) for answer in answers]
+    if form == "wide":
+        print_lines(plans_table(named))
+    elif form == "name":
+        print_names(named)
+    elif form == "markdown":
+        print_pages((answer.name, explanation_of(answer)) for answer in answers)
+    else:
+        _print_text(answers, full=full)
 
 
 def _print_text(answers: Sequence[PlannedModel], *, full: bool) -> None:
@@ -187,28 +206,22 @@ def exit_of(answers: Sequence[PlannedModel]) -> Exit:
 def explain(arguments: Namespace) -> Exit:
     """Say everything about the plan of every ShardedModel; the exit code is that of ``plan``."""
     answers = answers_to(read_inputs(arguments))
-    match arguments.output:
-        case "text":
-            _print_text(answers, full=True)
-        case "markdown":
-            from shardwright.reporting.markdown import to_markdown  # noqa: PLC0415 - only for this form
+    if arguments.output not in {"json", "yaml"}:
+        _print_for_people(
+            answers,
+            arguments.output,
+            full=True,
+        )
+        return exit_of(answers)
+    from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
 
-            print_text(
-                "\n".join(
-                    to_markdown(explanation_of(answer), title=answer.name)
-                    for answer in answers
-                ).removesuffix("\n")
-            )
-        case _:
-            from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
-
-            documents = [
-                explanation_document(
-                    answer.subject, answer.report, drawn_explanation_of(answer)
-                )
-                for answer in answers
-            ]
-            print_documents(documents, arguments.output)
+    documents = [
+        explanation_document(
+            answer.subject, answer.report, drawn_explanation_of(answer)
+        )
+        for answer in answers
+    ]
+    print_documents(documents, arguments.output)
     return exit_of(answers)
 
 
@@ -237,6 +250,8 @@ def render(arguments: Namespace) -> Exit:
             )
     if arguments.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
+    elif arguments.output == "name":
+        print_lines(line(Span(name_of(item))) for item in objects)
     else:
         print_yaml(objects)
     return Exit.PLAN
@@ -316,6 +331,8 @@ def _surroundings(
 
         return read_surroundings_of(cluster, settings.stated)
     found = read_surroundings(there, settings.stated, arguments.nodes)
+    if said := slices_to_give(there, found.nodes):
+        print_note(said)
     # GPUs that are named are free.
     return replace(found, usage=()) if arguments.gpus else found
 
@@ -465,13 +482,8 @@ def _located(
     inputs: PlanInputs,
 ) -> Problem:
     of_config = "spec.model.id."
-    if (
-        problem.code == "ModelUnknown" and problem.path == "spec.model.id"
-    ):  # the file is the model's, not its draft's
-        problem = replace(
-            problem,
-            remedy=f"read it from the hub with --fetch, give it with --config, or {problem.remedy}",
-        )
+    ways = (BY_FETCH, BY_CONFIG, *((BY_CONFIG_MAP,) if file else ()))
+    problem = with_ways_to_read(problem, *ways)
     if inputs.config_file and problem.path.startswith(of_config):
         return in_file(
             inputs.config_file,

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shardwright.cli.help_text import WORDS_PAGE
-from shardwright.cli.output import print_yaml
+from shardwright.cli.output import print_lines, print_text, print_yaml
 from shardwright.planning.report import NoPlan, Plan
+from shardwright.reporting.explanation import Explanation
 from shardwright.reporting.figures import (
     format_count,
     format_layout,
@@ -34,9 +35,9 @@ def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
         "GPUS",
         "NODES",
         "PRODUCT",
-        "OUTPUT",
-        "FIRST TOKEN",
-        "PER TOKEN",
+        "TOK/S",
+        "TTFT",
+        "TPOT",
         "REASON",
     )
     return whole_rows(header, [(name, *_row(outcome)) for name, outcome in plans])
@@ -51,7 +52,7 @@ def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
         f"{outcome.layout.gpus:,}",
         f"{len({name for group in outcome.groups for name in group}):,}",
         outcome.product,
-        f"{format_count(speed.output_tokens_per_second)} tok/s",
+        format_count(speed.output_tokens_per_second),
         format_seconds(speed.ttft_seconds),
         format_seconds(speed.tpot_seconds),
         _shortfall(outcome),
@@ -114,6 +115,30 @@ def _shortfall(outcome: Plan | NoPlan) -> str:
     if isinstance(outcome, NoPlan):
         return outcome.problem.code
     return "; ".join(missed(outcome, None))
+
+
+def print_names(plans: Iterable[tuple[str, Plan | NoPlan]]) -> None:
+    """Print the name of each model, as kubectl prints it."""
+    print_lines(line(Span(f"shardedmodel.shardwright.io/{name}")) for name, _ in plans)
+
+
+def name_of(item: Mapping[str, Any]) -> str:
+    """Return the name of an object, as kubectl prints it.
+
+    >>> name_of({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}})
+    'service/a'
+    """
+    group, slash, _ = item["apiVersion"].rpartition("/")
+    kind = item["kind"].lower()
+    return f"{kind}{'.' if slash else ''}{group}/{item['metadata']['name']}"
+
+
+def print_pages(explained: Iterable[tuple[str, Explanation]]) -> None:
+    """Print the explanation of each name as a page of Markdown."""
+    from shardwright.reporting.markdown import to_markdown  # noqa: PLC0415 - only for this form
+
+    pages = [to_markdown(explanation, title=name) for name, explanation in explained]
+    print_text("\n".join(pages).removesuffix("\n"))
 
 
 def print_documents(documents: Sequence[Mapping[str, Any]], form: str) -> None:

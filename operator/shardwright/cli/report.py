@@ -3,7 +3,6 @@
 Refuses several ShardedModels at once: a page shows one.
 """
 
-import sys
 from argparse import Namespace
 
 from shardwright.cli.exits import Exit
@@ -19,15 +18,8 @@ def report(arguments: Namespace) -> Exit:
     """Print the page of one ShardedModel; the exit code is that of ``plan``.
 
     Raises:
-        InputError: the page would go to a terminal, or several ShardedModels are there.
+        InputError: several ShardedModels are there.
     """
-    if sys.stdout.isatty():
-        problem = Problem(
-            code="NotAllowed",
-            what="the page is HTML for a browser, not for a terminal",
-            remedy="redirect it: > plan.html",
-        )
-        raise InputError([problem])
     inputs = read_inputs(arguments)
     if len(inputs.resources) > 1:
         names = ", ".join(

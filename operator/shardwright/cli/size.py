@@ -14,6 +14,12 @@ from math import ceil, inf
 from typing import Any, Final
 
 from shardwright.api.settings import Settings
+from shardwright.cli.checkpoints import (
+    BY_FETCH,
+    fetch_unknown,
+    fetched_for,
+    with_ways_to_read,
+)
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import name_the_file, read_text
 from shardwright.cli.named_gpus import (
@@ -30,6 +36,7 @@ from shardwright.cli.output import (
 )
 from shardwright.cli.outputs import print_document
 from shardwright.cli.plan_forms import said_of_rows
+from shardwright.cli.sheets import Sheet, widest_that_fits
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError
@@ -46,6 +53,7 @@ from shardwright.reporting.figures import (
     format_seconds,
 )
 from shardwright.reporting.lines import (
+    GAP,
     Line,
     Role,
     Span,
@@ -57,7 +65,7 @@ from shardwright.reporting.lines import (
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
-from shardwright.units import to_milliseconds
+from shardwright.units import to_microseconds, to_milliseconds
 
 USUAL: Final = (
     "L40S-48GB",
@@ -80,10 +88,12 @@ hundred.
 """
 
 
-ABOUT_H100_HOURS: Final = (
-    "H100 HOURS: what an hour of these GPUs costs, in hours of one H100, by public price lists; "
+ABOUT_PRICES: Final = (
+    "PRICE: what an hour of these GPUs costs, in hours of one H100, by public price lists; "
     "*: assumed from the data sheet; state your own prices as gpuHourPrices in --settings"
 )
+
+_TOO_LITTLE: Final = "does not carry the load"
 
 
 ABOUT_SLICES: Final = (
@@ -102,7 +112,7 @@ class Counted(StrEnum):
 
 _PRICE_HEADERS: Final = {
     Counted.STATED: ("PER HOUR",),
-    Counted.RELATIVE: ("H100 HOURS",),
+    Counted.RELATIVE: ("PRICE",),
     Counted.GPUS: (),
 }
 _CHEAPEST: Final = {
@@ -226,18 +236,16 @@ def _subject(arguments: Namespace, settings: Settings) -> Subject:
     resource = read_typed(manifest)
     fetched: Mapping[str, Mapping[str, object]] = {}
     if arguments.fetch:
-        from shardwright.cli.checkpoints import (  # noqa: PLC0415 - most models are built in
-            fetch_unknown,
-            fetched_for,
-        )
-
         fetched = fetched_for(resource, fetch_unknown((("", resource),)))
     try:
         return resolve(
             Question(resource=resource, settings=settings, catalogue=fetched)
         )
     except InputError as error:
-        raise InputError(map(of_option, error.problems)) from None
+        raise InputError(
+            of_option(with_ways_to_read(problem, BY_FETCH))
+            for problem in error.problems
+        ) from None
 
 
 def _size(
@@ -282,13 +290,7 @@ def counted_by(found: Sequence[Sized]) -> Counted:
     return Counted.RELATIVE if carrying[1:] else Counted.GPUS
 
 
-_COLUMNS: Final = (
-    "GPUS",
-    "LAYOUT",
-    "OUTPUT",
-    "FIRST TOKEN",
-    "PER TOKEN",
-)
+_COLUMNS: Final = ("GPUS", "TOK/S", "TTFT", "TPOT", "LAYOUT")
 """What every table of sizes says of a number of GPUs."""
 
 
@@ -303,18 +305,16 @@ def _lines(
         headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL
     )
     yield Line()
-    header = (
-        "GPU",
-        *_COLUMNS,
-        *_PRICE_HEADERS[by],
+    yield from _products(
+        found,
+        by,
+        width,
     )
-    rows = [(*_row(sized), *_price(sized, by)) for sized in found]
-    yield from table(header, rows, width=width)
     yield from said_of_rows(
         ((sized.named.gpu.id, _why_not(sized)) for sized in found), width
     )
     notes = (
-        *((ABOUT_H100_HOURS,) if by is Counted.RELATIVE else ()),
+        *((ABOUT_PRICES,) if by is Counted.RELATIVE else ()),
         *((ABOUT_SLICES,) if any(sized.sliced for sized in found) else ()),
         *(() if arguments.gpus else (ABOUT_USUAL,)),
     )
@@ -338,12 +338,37 @@ def _curve(first: Sized, width: int) -> Iterator[Line]:
     yield from said_of_rows(said, width)
 
 
+def _products(
+    found: Sequence[Sized],
+    by: Counted,
+    width: int,
+) -> list[Line]:
+    """Return a row for each product; the layout stands last, where it can be wrapped."""
+    *numbers, layout = _COLUMNS
+    header = ("GPU", *numbers, *_PRICE_HEADERS[by], layout)
+    rows = [
+        (*cells[:-1], *_price(sized, by), cells[-1])
+        for sized in found
+        for cells in (_row(sized),)
+    ]
+    full = Sheet(
+        header=header,
+        rows=rows,
+    )
+    forms = (full, full.without("TTFT", "TPOT"), full.without("LAYOUT"))
+    return widest_that_fits(
+        forms,
+        width=width,
+        indent=GAP,
+    )
+
+
 def _wide(found: Sequence[Sized]) -> list[Line]:
     """Return one line for each product, with both prices."""
     header = (
         "GPU",
         *_COLUMNS,
-        "OUTPUT/GPU",
+        "TOK/S/GPU",
         *_PRICE_HEADERS[Counted.RELATIVE],
         *_PRICE_HEADERS[Counted.STATED],
         "REASON",
@@ -354,7 +379,7 @@ def _wide(found: Sequence[Sized]) -> list[Line]:
             _output_of_a_gpu(sized),
             *_price(sized, Counted.RELATIVE),
             "-" if sized.hour_price is None else f"{sized.hour_price:,.2f}",
-            _why_not(sized),
+            "" if sized.best else _code(sized.steps[-1]),
         )
         for sized in found
     ]
@@ -365,7 +390,7 @@ def _output_of_a_gpu(sized: Sized) -> str:
     if sized.best is None or not isinstance(sized.best.outcome, Plan):
         return "-"
     each = sized.best.outcome.performance.output_tokens_per_second / sized.best.gpus
-    return f"{format_count(each)} tok/s"
+    return format_count(each)
 
 
 def _near(sized: Sized) -> Iterator[SizedOutcome]:
@@ -421,7 +446,7 @@ def _row(sized: Sized) -> tuple[str, ...]:
 
 
 def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
-    """Return the last cell of a row, none if products are not compared."""
+    """Return the price in a row, none if products are not compared."""
     relative = sized.relative_price
     if by is Counted.GPUS:
         return ()
@@ -441,10 +466,10 @@ def _cells(step: SizedOutcome, *, sliced: bool) -> tuple[str, ...]:
     layout = format_layout(step.outcome.layout)
     return (
         str(step.gpus) if used == step.gpus else f"{used} of {step.gpus}",
-        layout.replace("one GPU", "one slice") if sliced else layout,
-        f"{format_count(performance.output_tokens_per_second)} tok/s",
+        format_count(performance.output_tokens_per_second),
         format_seconds(performance.ttft_seconds),
         format_seconds(performance.tpot_seconds),
+        layout.replace("one GPU", "one slice") if sliced else layout,
     )
 
 
@@ -457,11 +482,20 @@ def _shortfall(step: SizedOutcome) -> str:
     """Return why a number of GPUs does not do, empty if it does."""
     if step.carries:
         return ""
-    return (
-        step.outcome.problem.code
-        if isinstance(step.outcome, NoPlan)
-        else "does not carry the load"
-    )
+    if not isinstance(step.outcome, NoPlan):
+        return _TOO_LITTLE
+    problem = of_option(step.outcome.problem)
+    return replace(
+        problem,
+        path="",
+        remedy="",
+    ).sentence()
+
+
+def _code(step: SizedOutcome) -> str:
+    """Return the reason of a number of GPUs that does not do, in one word if it has one."""
+    outcome = step.outcome
+    return outcome.problem.code if isinstance(outcome, NoPlan) else _TOO_LITTLE
 
 
 def _document(arguments: Namespace, found: Sequence[Sized]) -> dict[str, Any]:
@@ -505,4 +539,5 @@ def _step(step: SizedOutcome) -> dict[str, Any]:
         "outputTokensPerSecond": round(performance.output_tokens_per_second),
         "ttftMilliseconds": to_milliseconds(performance.ttft_seconds),
         "tpotMilliseconds": to_milliseconds(performance.tpot_seconds),
+        "tpotMicroseconds": to_microseconds(performance.tpot_seconds),
     }

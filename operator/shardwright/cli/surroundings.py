@@ -29,6 +29,10 @@ from shardwright.resolving.stock import reservations_of
 
 Object = Mapping[str, Any]
 
+WITH_SLICES: Final = (
+    "kubectl get nodes,pods,resourceslices,deviceclasses,resourceclaims -A -o json"
+)
+
 _OURS: Final = "shardwright.io/"
 
 
@@ -74,6 +78,26 @@ def read_surroundings(
             (source.content for source in objects if source.kind == "ConfigMap"),
             [source.content for source in objects if source.kind == KIND] or None,
         ),
+    )
+
+
+def slices_to_give(
+    sources: Iterable[Given], nodes: Iterable[NodeFacts | NodeExclusion]
+) -> str:
+    """Return that the objects lack ResourceSlices, and how they are written with them, where no
+    node of files has GPUs without them; else nothing.
+    """
+    objects = tuple(sources)
+    without_gpus = all(
+        isinstance(node, NodeExclusion) and node.problem.code == "NoAllocatableGpus"
+        for node in nodes
+    )
+    if not without_gpus or any(one.kind == "ResourceSlice" for one in objects):
+        return ""
+    files = ", ".join(sorted({one.file for one in objects if one.kind == "Node"}))
+    return (
+        f"no node of {files} offers GPUs, and no ResourceSlices are in it, which have the GPUs "
+        f"that a DRA driver serves: if one does, write it with {WITH_SLICES}"
     )
 
 
@@ -177,5 +201,5 @@ def _no_nodes(files: str) -> Problem:
         code="NoNodes",
         path=files,
         what="no Node is in it",
-        remedy="write one with: kubectl get nodes,pods -A -o yaml > nodes.yaml",
+        remedy="write one with: kubectl get nodes,pods -A -o json > nodes.json",
     )

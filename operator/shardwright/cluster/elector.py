@@ -15,16 +15,15 @@ never compared. Never two write:
 """
 
 import random
-import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
-from uuid import uuid4
 
 from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.leases import LONGEST_LEASE_SECONDS, LeaseTimings
 from shardwright.cluster.resources import LEASES
 
 JITTER: Final = 0.2
@@ -37,11 +36,6 @@ RELEASED_SECONDS: Final = 1
 """The duration of a Lease that its holder has let go of, as client-go writes it; the API takes no
 0.
 """
-LONGEST_LEASE_SECONDS: Final = 600
-"""What a holder may ask the others to wait; a longer duration in the record was not written by an
-operator.
-"""
-
 # Linux's monotonic clock stands still while the machine is suspended, and the Lease does not.
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -49,46 +43,6 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def running_seconds() -> float:
     """Return a clock that nobody sets and that goes on while the machine is suspended."""
     return time.clock_gettime(_CLOCK)
-
-
-def unique_holder() -> str:
-    """Return a name for the Lease that no other process has: that of the host, and something
-    random.
-    """
-    return f"{socket.gethostname()}_{uuid4().hex[:8]}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTimings:
-    """How long a Lease lasts, until when its holder must have renewed it, and how often it tries;
-    client-go's defaults.
-
-    Raises:
-        ValueError: they contradict each other; the message says how.
-    """
-
-    duration_seconds: int = 15
-    renew_deadline_seconds: float = 10.0
-    retry_seconds: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not 1 < self.duration_seconds <= LONGEST_LEASE_SECONDS:
-            raise ValueError(
-                f"the Lease must last 2 to {LONGEST_LEASE_SECONDS} s, not {self.duration_seconds} s"
-            )
-        if not self.renew_deadline_seconds < self.duration_seconds:
-            raise ValueError(
-                "a leader must stop before others may start: its deadline to renew "
-                f"({self.renew_deadline_seconds:g} s) "
-                f"must be shorter than the Lease lasts ({self.duration_seconds} s)"
-            )
-        if not 0 < 2 * self.retry_seconds <= self.renew_deadline_seconds:
-            raise ValueError(
-                "a leader must be able to try twice before its deadline: the time between tries "
-                f"({self.retry_seconds:g} s) "
-                "must be more than 0 and at most half of the deadline to renew "
-                f"({self.renew_deadline_seconds:g} s)"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

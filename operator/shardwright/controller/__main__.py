@@ -3,13 +3,15 @@
 import sys
 from typing import Final
 
+from shardwright.controller.main import main as run
+
 NOT_INSTALLED_EXIT_CODE: Final = 2
 
 
 def main() -> int:
     """Run the operator. If its libraries are missing, name the packages to install in one line."""
     try:
-        from shardwright.controller.main import main as run  # noqa: PLC0415 - this is what may be missing
+        return run()
     except ModuleNotFoundError as error:
         if str(error.name).startswith("shardwright"):
             raise
@@ -18,7 +20,6 @@ def main() -> int:
             "'shardwright[operator]'\n"
         )
         return NOT_INSTALLED_EXIT_CODE
-    return run()
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from math import inf
 from pathlib import Path
 from typing import Final, NoReturn
 
-from shardwright.cluster.client import RequestLimits
-from shardwright.cluster.elector import LeaseTimings, unique_holder
+from shardwright.cluster.leases import LeaseTimings, unique_holder
+from shardwright.cluster.throttle import RequestLimits
 from shardwright.reconcile.budget import MEBIBYTE, QuestionBudget
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.hardware.products import candidates
+from shardwright.hardware.products import candidates, plain_name
 from shardwright.units import GIGA, MIB, TERA
 
 NVLINK_LATENCY_SECONDS: Final = 1.0e-6
@@ -186,6 +186,28 @@ def find_gpu(product: str, memory_bytes: int | None = None) -> Gpu | None:
 def catalogue_ids(product: str) -> tuple[str, ...]:
     """Return the ids of the catalogue that a product may mean; empty if it has none."""
     return candidates(product, _names())
+
+
+def search_ids(text: str) -> tuple[str, ...]:
+    """Return the ids of the catalogue that a text finds, in its order: those of which a name
+    contains it, hyphens or not, and those that it means as a product.
+
+    >>> search_ids("NVIDIA-H200"), search_ids("rtx5090")
+    (('H200-SXM-141GB', 'H200-NVL-141GB'), ('RTX-5090-32GB',))
+    """
+    part = _joined(plain_name(text))
+    found = {
+        gpu_id
+        for name, ids in _names().items()
+        if part in _joined(name)
+        for gpu_id in ids
+    }
+    found.update(catalogue_ids(text))
+    return tuple(gpu_id for gpu_id in load_gpus() if gpu_id in found)
+
+
+def _joined(name: str) -> str:
+    return name.replace("-", "")
 
 
 @cache

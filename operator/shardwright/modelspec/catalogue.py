@@ -114,13 +114,18 @@ def model_unknown(
     """
     by_hand = "`kubectl create configmap NAME --from-file=config.json=./config.json`"
     by_id = f"`shardwright fetch {model_id:.200} | kubectl apply --server-side -f -`"
+    listed = listing_of(model_id) is not None
+    known = len(known_ids()) + len(extra)
     return Problem(
         code="ModelUnknown",
         path="id",
         what=f"{model_id!r:.200}",
-        limit=f"is not among the {len(known_ids()) + len(extra)} models of the catalogue",
-        gap=_known_by_id(model_id)
-        or _suggestion(model_id, (*extra, *known_ids(), *listed_ids())),
+        limit="is known by its id alone: its config is not built in"
+        if listed
+        else f"is not among the {known} models of the catalogue",
+        gap=""
+        if listed
+        else _suggestion(model_id, (*extra, *known_ids(), *listed_ids())),
         remedy=f"make a ConfigMap of its config.json with {by_id} or {by_hand} and name it in "
         "spec.model.configMapRef",
     )
@@ -133,14 +138,6 @@ _ALIKE: Final = 0.8
 be meant. Basis: assumed; ids that differ in a version or a size have more, of other families of the
 catalogue less.
 """
-
-
-def _known_by_id(model_id: str) -> str:
-    listing = listing_of(model_id)
-    if listing is None:
-        return ""
-    since = f"released {listing.released}, " if listing.released else ""
-    return f"it is known by its id alone ({since}listed by {listing.source})"
 
 
 def _suggestion(model_id: str, ids: Iterable[str]) -> str:

@@ -93,3 +93,8 @@ SECONDS = format_seconds
 def from_milliseconds(value: float) -> str:
     """Return milliseconds as a person says them."""
     return format_seconds(value / 1000)
+
+
+def from_microseconds(value: float) -> str:
+    """Return microseconds as a person says them."""
+    return format_seconds(value / 10**6)

@@ -23,6 +23,7 @@ from shardwright.pages.figures import (
     Figure,
     at,
     figure,
+    from_microseconds,
     from_milliseconds,
     range_text,
     whole,
@@ -180,7 +181,7 @@ def _tiles(document: Document) -> Iterator[FigureTile]:
     )
     yield FigureTile(
         label="Per token",
-        figure=figure(document, "plan.predicted.tpotMilliseconds", milliseconds),
+        figure=figure(document, "plan.predicted.tpotMicroseconds", from_microseconds),
         note="mean",
     )
     yield FigureTile(

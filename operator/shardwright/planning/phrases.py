@@ -3,12 +3,31 @@
 No number is rounded for a program here: these are sentences for people.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from shardwright.hardware.inventory import Pool
 from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import WaysOut
+
+WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Weights": "reading weights",
+        "KvCache": "reading K/V",
+        "Compute": "computing",
+        "TensorCommunication": "tensor communication",
+        "PipelineCommunication": "sending between stages",
+        "ExpertCommunication": "sending to experts",
+        "ContextCommunication": "joining shared K/V",
+        "Bubble": "waiting for other stages",
+        "Prefill": "other requests' prompts",
+        "Queue": "queueing",
+        "Overhead": "fixed overhead",
+    }
+)
+"""Part of a token's time to its words."""
 
 
 def degrees(layout: Layout) -> str:

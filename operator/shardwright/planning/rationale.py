@@ -8,17 +8,24 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.costs.estimates import Performance, TimeShare
+from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.cautions import rdma_devices
 from shardwright.planning.checks import Verdict
 from shardwright.planning.choice import near_tie
 from shardwright.planning.deployability import not_yet
+from shardwright.planning.losses import (
+    losses_of,
+    offered,
+    rate_served,
+    running,
+    sentence_of,
+)
 from shardwright.planning.phrases import (
+    WORDS,
     copies,
     degrees,
-    duration,
     on_gpus,
     requests_of,
 )
@@ -43,29 +50,10 @@ _GOALS: Final[Mapping[OptimizeFor, str]] = MappingProxyType(
     }
 )
 
-WORDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "Weights": "reading weights",
-        "KvCache": "reading K/V",
-        "Compute": "computing",
-        "TensorCommunication": "tensor communication",
-        "PipelineCommunication": "sending between stages",
-        "ExpertCommunication": "sending to experts",
-        "ContextCommunication": "joining shared K/V",
-        "Bubble": "waiting for other stages",
-        "Prefill": "other requests' prompts",
-        "Queue": "queueing",
-        "Overhead": "fixed overhead",
-    }
-)
-
-
 LIMITS: Final = frozenset({"TtftLimitExceeded", "TpotLimitExceeded"})
 MEMORY: Final = frozenset(
     {"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge"}
 )
-
-_NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
 
 def reasons(
@@ -110,13 +98,15 @@ def alternative(
     other: FeasibleCandidate,
     scale: Scale,
 ) -> Alternative:
-    """Return a runner-up with its loss."""
+    """Return a runner-up with its losses."""
+    losses = losses_of(best, other, scale)
     each = scale.price(other.candidate.pool)
     return Alternative(
         layout=other.candidate.layout,
         pool=other.candidate.pool.name,
         performance=other.estimate.performance,
-        loses=_loses(best, other, scale),
+        loses=sentence_of(losses, best, other, scale.request),
+        losses=losses,
         million_tokens_price=million_tokens_price(other),
         gpu_price=replace(each, source="") if each else None,
     )
@@ -238,28 +228,24 @@ def _goal(scale: Scale) -> str:
 def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> Iterator[str]:
     """Yield the share of the load that waits, and the headroom of an offered rate."""
     best, load = ranked[0], request.workload
-    offered = requests_of(load.concurrency)
+    asked = requests_of(load.concurrency)
     if load.requests_per_second is not None:
-        offered = f"{load.requests_per_second:g} requests a second"
-    shape = f"{offered} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
+        asked = f"{load.requests_per_second:g} requests a second"
+    shape = f"{asked} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
     if load.requests_per_second is not None:
         yield _rate(best, load.requests_per_second, shape)
         return
     if best.carries_load:
         return
-    share = f"{_running(best, request):,} of {_offered(best, request):,} run at once per replica"
+    share = f"{running(best, request):,} of {offered(best, request):,} run at once per replica"
     if any(other.carries_load for other in ranked):
         yield f"It queues: of {shape} {share}."
     else:
         yield f"No layout carries {shape}: {share}, the others wait."
 
 
-def _rate(
-    best: FeasibleCandidate,
-    rate: float,
-    shape: str,
-) -> str:
-    capacity = _served(best)
+def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
+    capacity = rate_served(best)
     if best.carries_load:
         return (
             f"It carries {shape}, {rate / capacity:.0%} of "
@@ -424,112 +410,8 @@ def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
     rate, cut = request.workload.requests_per_second, degrees(smaller.candidate.layout)
     if rate is not None:
         return (
-            f"Fewer GPUs would fall behind: {cut} serves {_served(smaller):.3g} requests a "
+            f"Fewer GPUs would fall behind: {cut} serves {rate_served(smaller):.3g} requests a "
             f"second at most, {rate:g} are offered."
         )
-    share = f"{_running(smaller, request):,} of {_offered(smaller, request):,}"
+    share = f"{running(smaller, request):,} of {offered(smaller, request):,}"
     return f"On fewer GPUs requests would queue: {cut} runs {share} at once."
-
-
-def _served(feasible: FeasibleCandidate) -> float:
-    return (
-        feasible.estimate.capacity or feasible.estimate.performance.requests_per_second
-    )
-
-
-def _running(feasible: FeasibleCandidate, request: Request) -> int:
-    """Return the requests that run at once in one replica, over all its attention ranks: not all,
-    if K/V is short for them.
-    """
-    running, offered = (
-        feasible.estimate.performance.running_requests,
-        _offered(feasible, request),
-    )
-    # Of a layout whose requests queue, rounding must not say that all of them run.
-    return running if feasible.carries_load else min(running, max(1, offered - 1))
-
-
-def _offered(feasible: FeasibleCandidate, request: Request) -> int:
-    return -(-request.workload.concurrency // feasible.candidate.layout.replicas)
-
-
-def _loses(
-    best: FeasibleCandidate,
-    other: FeasibleCandidate,
-    scale: Scale,
-) -> str:
-    request = scale.request
-    later = (
-        "not deployable yet; " if request.deploy and not_yet(other.candidate) else ""
-    )
-    later += "tight, may not start; " if other.tight and not best.tight else ""
-    queues = _queues_more(best, other, request)
-    if queues and best.carries_load:
-        return f"{later}{queues}"
-    here, there = best.estimate.performance, other.estimate.performance
-    gpus = other.candidate.layout.gpus
-    mine, yours = (
-        item.estimate.performance.output_tokens_per_second / scale.total(item.candidate)
-        for item in (best, other)
-    )
-    counted = (
-        "per GPU"
-        if other.candidate.pool.gpu.id == best.candidate.pool.gpu.id
-        else "for its price"
-    )
-    parts = [
-        f"{_more(yours / mine)} throughput {counted}",
-        f"{_more(there.tpot_seconds / here.tpot_seconds)} time per token",
-    ]
-    if request.objective.optimize_for is OptimizeFor.LATENCY:
-        parts.append(
-            f"{_more(there.ttft_seconds / here.ttft_seconds)} time to first token"
-        )
-    where = f"{', '.join(parts)} on {gpus} GPU{'s' if gpus > 1 else ''}{_where(here, there)}"
-    return f"{later}{queues}{'; ' if queues else ''}{where}"
-
-
-def _queues_more(
-    best: FeasibleCandidate,
-    other: FeasibleCandidate,
-    request: Request,
-) -> str:
-    """Return words for the number of requests that run at once or are served, if it is lower than
-    under the chosen layout.
-    """
-    if other.served_share >= best.served_share:
-        return ""
-    rate = request.workload.requests_per_second
-    if rate is not None:
-        behind = "falls behind" if other.falls_behind else "has no headroom"
-        return (
-            f"{behind}: serves {_served(other):.3g} requests "
-            f"a second at most, {rate:g} are offered"
-        )
-    return (
-        f"queues{'' if best.carries_load else ' more'}: only "
-        f"{requests_of(_running(other, request))}"
-        " at once per replica"
-    )
-
-
-def _more(ratio: float) -> str:
-    change = ratio - 1
-    if abs(change) < 0.005:  # noqa: PLR2004 - rounds to no percent
-        return "the same"
-    return f"{abs(change):.0%} {'more' if change > 0 else 'less'}"
-
-
-def _where(here: Performance, there: Performance) -> str:
-    """Return the part of a token's time that grows most."""
-    before = {share.name: share.seconds for share in here.decode_shares}
-    grown = [
-        (share.seconds - before.get(share.name, 0.0), share.name)
-        for share in there.decode_shares
-    ]
-    most, name = max(grown)
-    return (
-        f"; {duration(most)} more per token for {WORDS[name]}"
-        if most > _NOTICEABLE_SECONDS
-        else ""
-    )

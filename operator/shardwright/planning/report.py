@@ -3,6 +3,7 @@ as JSON.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.loading import LoadingTime
@@ -13,9 +14,38 @@ from shardwright.layouts.layout import Layout
 from shardwright.planning.offload import HostCache
 
 
+class LossKind(StrEnum):
+    """A way in which a layout is behind the chosen one."""
+
+    NOT_DEPLOYABLE = "NotDeployable"
+    TIGHT = "Tight"  #: it may not start
+    FALLS_BEHIND = "FallsBehind"
+    NO_HEADROOM = "NoHeadroom"
+    QUEUES = "Queues"
+    THROUGHPUT_PER_GPU = "ThroughputPerGpu"
+    THROUGHPUT_FOR_PRICE = "ThroughputForPrice"
+    TPOT = "TimePerToken"
+    TTFT = "TimeToFirstToken"
+    PART_OF_TPOT = "PartOfToken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """One fact of a comparison with the chosen layout.
+
+    ``amount`` is by kind: requests a second that are served at most, requests that run at once per
+    replica, the figure as a multiple of the chosen layout's (which may be the better one), or the
+    seconds by which ``part`` of a token's time grows.
+    """
+
+    kind: LossKind
+    amount: float = 0.0
+    part: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """A layout that would also run, and its loss against the chosen one."""
+    """A layout that would also run, and its losses against the chosen one, also in words."""
 
     layout: Layout
     pool: str
@@ -23,6 +53,7 @@ class Alternative:
     loses: str  # one sentence
     million_tokens_price: float | None = None  # as in the plan
     gpu_price: GpuPrice | None = None  # as in the plan, without its source
+    losses: tuple[Loss, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

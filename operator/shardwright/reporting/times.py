@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardwright.costs.estimates import Performance
-from shardwright.planning.rationale import WORDS
+from shardwright.planning.phrases import WORDS
 from shardwright.planning.report import Alternative, Plan, Report
 from shardwright.reporting.figures import format_layout
 

@@ -3,11 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from shardwright.api.plan_status import plan_status
 from shardwright.api.published import ShownPlan
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
-from shardwright.planning.report import NoPlan, Report
+from shardwright.planning.report import Loss, LossKind, NoPlan, Report
 from tests.support.builders_reporting import (
     a_report,
     a_reported_plan,
@@ -67,6 +69,57 @@ def test_replicas_on_the_same_node_count_it_once() -> None:
         6,
         ["n0", "n1"],
     )
+
+
+def test_the_time_of_a_token_tells_apart_what_milliseconds_round_to_the_same() -> None:
+    plan = a_reported_plan()
+    other = an_alternative(Layout(tensor=16), "it is slower")
+    faster, slower = (
+        plan_status(
+            a_report(
+                replace(plan, performance=replace(plan.performance, tpot_seconds=tpot)),
+                alternatives=(
+                    replace(
+                        other,
+                        performance=replace(other.performance, tpot_seconds=tpot),
+                    ),
+                ),
+            )
+        )
+        for tpot in (0.0086, 0.0091)
+    )
+
+    for shown, microseconds in ((faster, 8600), (slower, 9100)):
+        for figures in (shown["predicted"], shown["alternatives"][0]):
+            assert figures["tpotMilliseconds"] == 9
+            assert figures["tpotMicroseconds"] == microseconds
+
+
+@pytest.mark.parametrize(
+    ("loss", "figures"),
+    [
+        (Loss(kind=LossKind.TIGHT), {}),
+        (Loss(kind=LossKind.QUEUES, amount=12.0), {"requests": 12}),
+        (
+            Loss(kind=LossKind.FALLS_BEHIND, amount=1.25),
+            {"requestsPerSecond": "1.25"},
+        ),
+        (Loss(kind=LossKind.THROUGHPUT_PER_GPU, amount=0.881), {"percent": -12}),
+        (Loss(kind=LossKind.TPOT, amount=1.34), {"percent": 34}),
+        (
+            Loss(kind=LossKind.PART_OF_TPOT, amount=0.0123, part="Weights"),
+            {"part": "Weights", "microseconds": 12300},
+        ),
+    ],
+    ids=lambda value: value.kind.value if isinstance(value, Loss) else "",
+)
+def test_a_loss_is_a_kind_with_its_figure(loss: Loss, figures: dict[str, Any]) -> None:
+    other = replace(an_alternative(Layout(tensor=16), "worse"), losses=(loss,))
+
+    shown = plan_status(a_report(alternatives=(other,)))
+
+    assert shown["alternatives"][0]["losses"] == [{"kind": loss.kind.value, **figures}]
+    assert fits_the_schema(shown)
 
 
 def test_memory_is_shown_per_stage_in_bytes() -> None:

@@ -99,12 +99,11 @@ def test_the_first_screen_says_defaults_and_lists_what_every_command_has_last(
 
     options = shown.index("options:")
     assert shown[options + 1 : options + 4] == [
-        "  -o, --output FORM       text, wide, name, json, yaml, manifest (default: text)",
+        "  -o, --output FORM       text, wide, name, json, yaml, markdown, manifest",
         "  -h, --help              show this help message and exit",
         "  --debug                 show the traceback of a fault",
     ]
     assert [line.split("(default: ")[1] for line in shown if "(default: " in line] == [
-        "text)",
         "2048)",
         "512)",
         "64)",
@@ -249,12 +248,12 @@ def test_gpus_are_listed_by_the_id_that_a_node_may_state(
 ) -> None:
     assert main(["gpus", "--search", "h100-sxm"]) == 0
 
-    header, *rows = capsys.readouterr().out.splitlines()
+    header, *rows, blank, about = capsys.readouterr().out.splitlines()
+    assert (blank, about.split(": ")[0]) == ("", "TFLOP/S")
     assert header.split() == [
         "ID",
         "GIB",
         "GB/S",
-        "BF16",
         "TFLOP/S",
         "PRICE",
         "FORMATS",
@@ -263,7 +262,7 @@ def test_gpus_are_listed_by_the_id_that_a_node_may_state(
     ]
     assert rows == [
         (
-            "H100-SXM-80GB  80   3,350  989           1      bf16, fp16, fp8, int8  NVLink4 "
+            "H100-SXM-80GB  80   3,350  989      1      bf16, fp16, fp8, int8  NVLink4 "
             "NVSwitch, up to 8"
         )
     ]
@@ -308,4 +307,31 @@ def test_nodes_come_from_files_or_from_a_context(
     assert (
         "argument --context: not allowed with argument --nodes"
         in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    "version", [__version__, f"v{__version__}"], ids=["plain", "v"]
+)
+def test_diff_answers_for_its_own_release(
+    version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["diff", "-f", "none.yaml", "--operator-version", version]
+
+    assert main(words) == 2
+
+    assert capsys.readouterr().err.startswith("error[FileUnreadable]: none.yaml: ")
+
+
+def test_diff_refuses_to_answer_for_another_release_and_says_how_to_ask_that(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["diff", "llama", "--operator-version", "9.9.9"]) == 2
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        f"error[NotAllowed]: --operator-version: this program renders as release {__version__} "
+        "does and as no other; install the command line of 9.9.9 beside it, for example into a "
+        "virtual environment, and ask that\n"
     )

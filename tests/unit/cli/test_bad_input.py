@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shardwright.cli.main import main
+from shardwright.modelspec.catalogue import known_ids
 from tests.support.builders_cli import Files, a_foreign_pod, a_listed_node, a_manifest
 
 Capture = pytest.CaptureFixture[str]
@@ -60,7 +61,7 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it(capsys: Capture) -> 
             ("--nodes", "empty.yaml"),
             (
                 "error[NoNodes]: empty.yaml: no Node is in it; write one with: kubectl get nodes,pods "
-                "-A -o yaml > nodes.yaml"
+                "-A -o json > nodes.json"
             ),
         ),
         (
@@ -216,7 +217,7 @@ def test_a_file_without_a_node(files: Files, capsys: Capture) -> None:
         (
             "error[NoNodes]: model.yaml: no Node is in it; write one with: kubectl get nodes,pods "
             "-A "
-            "-o yaml > nodes.yaml"
+            "-o json > nodes.json"
         )
     ]
 
@@ -226,13 +227,59 @@ def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
 
     [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
 
-    assert error.startswith(
+    assert error == (
         "error[ModelUnknown]: model.yaml: spec.model.id: 'us/ours' is not among the "
+        f"{len(known_ids())} models of the catalogue; --fetch reads it from the hub, "
+        "--config FILE takes its config.json, spec.model.configMapRef a ConfigMap of it, which "
+        "'shardwright fetch' prints"
     )
-    assert (
-        "; read it from the hub with --fetch, give it with --config, or make a ConfigMap of its "
-        "config.json with "
-    ) in error
+
+
+@pytest.mark.parametrize(
+    ("words", "ways"),
+    [
+        (
+            ["plan", "--gpus", "8xH100"],
+            "--fetch reads it from the hub, --config FILE takes its config.json",
+        ),
+        (["size", "--gpus", "H100"], "--fetch reads it from the hub"),
+    ],
+    ids=["plan", "size"],
+)
+def test_a_typed_model_that_is_not_built_in_is_told_what_its_command_takes(
+    words: list[str], ways: str, capsys: Capture
+) -> None:
+    [error] = _errors(capsys, words[0], "zai-org/GLM-4.7", *words[1:])
+
+    assert error == (
+        "error[ModelUnknown]: MODEL: 'zai-org/GLM-4.7' is known by its id alone: its config is "
+        f"not built in; {ways}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "read", "others"),
+    [
+        ("no", "false", "no, n, off and false"),
+        ("Off", "false", "no, n, off and false"),
+        ("y", "true", "yes, y, on and true"),
+    ],
+)
+def test_a_word_that_yaml_reads_as_a_truth_value_is_said_to_need_quotes(
+    word: str, read: str, others: str, files: Files, capsys: Capture
+) -> None:
+    (files.folder / "model.yaml").write_text(
+        "apiVersion: shardwright.io/v1alpha1\nkind: ShardedModel\nmetadata: {name: m}\n"
+        f"spec: {{model: {{id: a/b}}, placement: {{nodeSelector: {{pool: {word}}}}}}}\n"
+    )
+
+    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+
+    assert error == (
+        f"error[WrongType]: model.yaml: spec.placement.nodeSelector.pool: {read} must be a "
+        f"string; YAML reads {others} as {read}: put the word in quotes, as in "
+        f'"{others.partition(",")[0]}"'
+    )
 
 
 def test_a_number_without_quotes_among_our_labels(

@@ -171,7 +171,7 @@ def test_without_the_option_nothing_is_asked_and_the_message_names_it(
 ) -> None:
     assert _planned(files, a_manifest(model="us/ours"), words=()) == 2
     assert (
-        "; read it from the hub with --fetch, give it with --config, or make a ConfigMap"
+        "; --fetch reads it from the hub, --config FILE takes its config.json, "
         in capsys.readouterr().err
     )
     assert hub.seen == []

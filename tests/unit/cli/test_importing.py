@@ -434,11 +434,33 @@ def test_what_may_not_be_read_keeps_nothing_else_back(capsys: Capture) -> None:
         api.stop()
 
     printed = capsys.readouterr()
-    assert code == 2
+    assert code == 3, "as everywhere where the cluster does not let us"
     assert json.loads(printed.out)["kind"] == "ImportList"
     assert len(json.loads(printed.out)["items"]) == 1
     assert printed.err.startswith(f"error[NotAllowedInCluster]: {said}")
     assert printed.err.count("\n") == 1
+
+
+def test_where_nothing_may_be_read_all_is_said_and_the_code_is_that_of_other_commands(
+    capsys: Capture,
+) -> None:
+    api = ScriptedApi(
+        NO_SUCH_PATH,
+        by_path={**LET_IN, "deployments/no": Answer(403, {"message": "forbidden"})},
+    )
+    there = ["--server", api.access().configuration.host, "-n", "models"]
+    try:
+        code = main(["import", "lws/a", "deployment/no", *there, "-o", "json"])
+    finally:
+        api.stop()
+
+    printed = capsys.readouterr()
+    assert code == 3
+    assert [problem["code"] for problem in json.loads(printed.out)["items"]] == [
+        "ImportUnclear",
+        "NotAllowedInCluster",
+    ]
+    assert printed.err.count("\n") == 2
 
 
 def test_where_nothing_can_be_imported_there_is_no_list(capsys: Capture) -> None:

@@ -10,7 +10,7 @@ from shardwright.cli.operator_plan import (
     explanation_of_copy,
     outcome_of,
 )
-from shardwright.planning.report import Plan
+from shardwright.planning.report import NoPlan, Plan
 from shardwright.reporting.explanation import Explanation, Fact
 from shardwright.resolving.subject import Subject
 from tests.support.builders_live import a_live_model, around
@@ -34,22 +34,21 @@ def _explained(*, knows: bool = True, unseen: Unseen | None = None) -> Explanati
     return explanation_of_copy(copy, live.record)
 
 
-@pytest.mark.parametrize(("tensor", "said"), [(8, ""), (32, "NothingFits")])
-def test_of_several_plans_of_the_operator_each_is_a_plan_or_its_reason(
-    tensor: int, said: str
+@pytest.mark.parametrize(("nodes", "kind"), [(2, Plan), (0, NoPlan)])
+def test_a_row_of_the_operators_plans_has_its_plan_or_its_reason(
+    nodes: int, kind: type[Plan | NoPlan]
 ) -> None:
     cluster = SmallCluster()
-    cluster.add_nodes(2)
-    pinned = {"mode": "PlanOnly", "parallelism": {"tensor": tensor}}
-    operator = Operator(cluster, pinned)
+    cluster.add_nodes(nodes)
+    operator = Operator(cluster, {"mode": "PlanOnly"})
     operator.run(60)
 
-    outcome = outcome_of(a_live_model(operator))
+    name, outcome = outcome_of(a_live_model(operator))
 
-    if isinstance(outcome, Plan):
-        assert (outcome.layout.tensor, said) == (tensor, "")
-    else:
-        assert outcome.problem.code == said
+    assert isinstance(outcome, kind)
+    assert name == "llama"
+    if isinstance(outcome, NoPlan):
+        assert outcome.problem.code == "InsufficientCapacity"
 
 
 def _facts(explanation: Explanation) -> dict[str, str]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from shardwright.cli.inputs import Given
+from shardwright.cli.main import main
 from shardwright.cli.surroundings import read_surroundings
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.pools import build_inventory
@@ -65,3 +70,22 @@ def test_what_pods_claim_is_held_once_and_by_the_model_of_the_pod() -> None:
     for own, free in ((None, 2), (("models", "llama"), 5)):
         (pool,) = build_inventory(found.nodes, found.usage, own=own).pools
         assert [node.free for node in pool.nodes] == [free]
+
+
+def test_a_file_without_gpus_says_that_it_may_lack_resource_slices_and_how_they_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(bare_node("dra")))
+    whole = tmp_path / "whole.json"
+    items = [bare_node("dra"), a_device_class(RESOURCE), a_slice("dra")]
+    whole.write_text(json.dumps({"kind": "List", "items": items}))
+
+    assert main(["plan", "Qwen/Qwen3-8B", "--nodes", str(bare)]) == 1
+    assert capsys.readouterr().err == (
+        f"note: no node of {bare} offers GPUs, and no ResourceSlices are in it, which have the "
+        "GPUs that a DRA driver serves: if one does, write it with kubectl get nodes,pods,"
+        "resourceslices,deviceclasses,resourceclaims -A -o json\n"
+    )
+    assert main(["plan", "Qwen/Qwen3-8B", "--nodes", str(whole)]) == 0
+    assert "ResourceSlices" not in capsys.readouterr().err

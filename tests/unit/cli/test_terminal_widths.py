@@ -130,6 +130,32 @@ def test_no_line_of_any_screen_is_wider_than_the_terminal(width: int) -> None:
     assert sum(line.startswith("# ") for line in lines) == len(SCREENS)
 
 
+LISTS: Final = (
+    ("gpus", "H100-SXM-80GB", "ID"),
+    ("models", "Qwen/Qwen3-8B", "ID"),
+    ("size Qwen/Qwen3-8B --concurrency 8 --gpus H100 --gpus L40S", "L40S-48GB", "GPU"),
+)
+"""A screen, an item of its list, and the head of the first column."""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_list_is_a_table_at_every_width_and_says_which_columns_had_no_room(
+    width: int,
+) -> None:
+    screens = "\n".join(screen for screen, _, _ in LISTS)
+    printed = "\n".join(shown(in_terminal(width, "-c", PROGRAM, screens)))
+
+    for screen, item, first in LISTS:
+        begin = printed.index(f"# {screen.split()[0]}")
+        lines = printed[begin:].split("\n# ")[0].splitlines()
+        head = next(line for line in lines if line.split()[:1] == [first])
+        rows = [line for line in lines if line.split()[:1] == [item]]
+        left_out = any("-o wide has all" in line for line in lines)
+        assert len(rows) == 1, f"{screen}: {rows}"
+        assert left_out or len(head.split()) > 2, screen
+        assert not left_out or width < 120, screen
+
+
 def test_behind_a_pager_the_text_is_as_wide_as_the_terminal_and_in_a_file_as_ever(
     tmp_path: Path,
 ) -> None:
@@ -157,7 +183,10 @@ def test_a_wide_listing_has_a_line_for_each_however_narrow_the_terminal_is(
         text=True,
         check=True,
     ).stdout.splitlines()
-    notes = {"", *(line for line in in_a_pipe if line.startswith(("PRICE:", "*:")))}
+    notes = {
+        "",
+        *(line for line in in_a_pipe if line.startswith(("TFLOP", "PRICE:", "*:"))),
+    }
 
     lines = shown(in_terminal(width, "-c", PROGRAM, "\n".join(LISTINGS)))
 
@@ -232,3 +261,46 @@ def test_who_waits_for_a_silent_server_is_told_so(tmp_path: Path) -> None:
 
     assert written[0] == f"note: waiting for {server}"
     assert written[1].startswith(f"error[NoAnswer]: {server} does not answer")
+
+
+def test_a_page_for_a_browser_is_refused_in_a_terminal_before_anything_is_loaded() -> (
+    None
+):
+    program = (
+        "import sys\n"
+        "from shardwright.cli.main import main\n"
+        "code = main(['report', 'Qwen/Qwen3-8B', '--gpus', '1xH100'])\n"
+        "print(code, sorted(name for name in sys.modules if name == 'shardwright.planning'))\n"
+    )
+
+    error, ended, *_ = shown(in_terminal(200, "-c", program))
+
+    assert error.startswith("error[NotAllowed]: the page is HTML for a browser")
+    assert ended == "2 []"
+
+
+def test_who_reads_a_long_file_sees_how_far_it_is_and_how_it_is_read_sooner(
+    tmp_path: Path,
+) -> None:
+    nodes = tmp_path / "nodes.yaml"
+    pod = "- {kind: Pod, apiVersion: v1, metadata: {name: p, labels: {a: b, c: d}}}\n"
+    nodes.write_text(f"kind: List\napiVersion: v1\nitems:\n{pod * 30_000}")
+    options = ("--nodes", str(nodes))
+
+    written = in_terminal(
+        120, "-m", "shardwright.cli.main", "plan", "Qwen/Qwen3-8B", *options
+    )
+    in_a_pipe = subprocess.run(
+        [sys.executable, "-m", "shardwright.cli.main", "plan", "a/b", *options],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "operator")},
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stderr
+
+    assert re.search(r"[012]/2 .*MB of ", ESCAPE.sub("", written))
+    assert [line for line in shown(written) if "read 4 times as fast" in line] == [
+        f"note: {nodes}: what 'kubectl -o json' prints is read 4 times as fast"
+    ]
+    assert "MB of" not in in_a_pipe
+    assert "4 times" not in in_a_pipe

@@ -12,9 +12,8 @@ from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.elector import (
     Elector,
     LeaseIdentity,
-    LeaseTimings,
-    unique_holder,
 )
+from shardwright.cluster.leases import LeaseTimings, unique_holder
 from shardwright.cluster.resources import CONFIG_MAPS
 from tests.support.clocks import Clock
 from tests.support.scripted_api import Answer, ScriptedApi

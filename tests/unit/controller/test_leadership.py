@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from shardwright.cluster.elector import Elector, LeaseIdentity, LeaseTimings
+from shardwright.cluster.elector import Elector, LeaseIdentity
+from shardwright.cluster.leases import LeaseTimings
 from shardwright.controller.leadership import Leadership, Pulse
 from shardwright.controller.metrics import Metrics
 from tests.unit.cluster.test_elector import LeaseServer

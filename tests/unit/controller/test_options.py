@@ -1,9 +1,12 @@
 """The command line of the operator."""
 
+import subprocess
+import sys
+
 import pytest
 
 from shardwright.cluster.client import RequestLimits
-from shardwright.cluster.elector import LeaseTimings
+from shardwright.cluster.leases import LeaseTimings
 from shardwright.controller.options import parse_options
 
 
@@ -86,3 +89,24 @@ def test_values_that_cannot_be_meant_are_refused(
         parse_options([flag])
     assert ended.value.code == 2
     assert message in caplog.text
+
+
+def test_help_and_a_wrong_option_load_none_of_the_running_parts() -> None:
+    program = (
+        "import sys\n"
+        "from shardwright.controller.__main__ import main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    heavy = {'kopf', 'kubernetes', 'pydantic', 'aiohttp'} & sys.modules.keys()\n"
+        "    print('loaded', sorted(heavy))\n"
+    )
+    for words, code in ((["--help"], 0), (["--port=x"], 2)):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert done.stdout.endswith("loaded []\n")

@@ -15,7 +15,7 @@ from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.rdma import RdmaMode, Reach
 from shardwright.layouts.traits import EngineTraits
 from shardwright.planning.planner import make_plan
-from shardwright.planning.report import Lack, NoPlan, Plan, Report
+from shardwright.planning.report import Lack, Loss, LossKind, NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.units import GIB
 from tests.support.builders_plan import (
@@ -89,6 +89,13 @@ def test_alternatives_say_what_they_lose_and_where() -> None:
     assert alternatives[0].layout.tensor == 16
     assert "less throughput per GPU" in alternatives[0].loses
     assert alternatives[0].loses.endswith("more per token for tensor communication")
+    throughput, _, part = alternatives[0].losses
+    assert (throughput.kind, part.kind, part.part) == (
+        LossKind.THROUGHPUT_PER_GPU,
+        LossKind.PART_OF_TPOT,
+        "TensorCommunication",
+    )
+    assert alternatives[0].loses.startswith(f"{1 - throughput.amount:.0%} less")
 
 
 def test_the_best_layout_on_every_kind_of_gpu_is_shown_with_its_price() -> None:
@@ -289,6 +296,7 @@ def test_what_is_better_but_cannot_be_deployed_yet_is_named() -> None:
         other for other in deployed.alternatives if other.layout == better.layout
     ]
     assert other.loses.startswith("not deployable yet; ")
+    assert other.losses[0] == Loss(kind=LossKind.NOT_DEPLOYABLE)
 
 
 def test_attention_replicas_on_several_nodes_are_deployed_where_each_is_on_one() -> (

@@ -7,7 +7,7 @@ import pytest
 from shardwright.costs.estimates import TimeShare
 from shardwright.costs.loading import LoadingTime
 from shardwright.layouts.layout import Layout
-from shardwright.planning.rationale import WORDS
+from shardwright.planning.phrases import WORDS
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Objective, Statistic
 from shardwright.reporting.explanation import explain
