@@ -29,7 +29,7 @@ examples:
   %(prog)s -f lws.yaml > model.yaml
   %(prog)s deployment/llama -n models | \\
     kubectl shardwright plan -f - --server
-  kubectl get llmisvc -A -o yaml | %(prog)s -f - -o json
+  kubectl get llmisvc -A -o json | %(prog)s -f - -o json
 
 exit codes: 0 printed, 2 it cannot be imported, 3 the cluster cannot be reached, or an internal error
 """  # noqa: E501 - a line of help

@@ -177,5 +177,5 @@ def _no_nodes(files: str) -> Problem:
         code="NoNodes",
         path=files,
         what="no Node is in it",
-        remedy="write one with: kubectl get nodes,pods -A -o yaml > nodes.yaml",
+        remedy="write one with: kubectl get nodes,pods -A -o json > nodes.json",
     )
