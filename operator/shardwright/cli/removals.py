@@ -243,7 +243,7 @@ def _below(
     owned: Owned,
     field: str,
 ) -> Owned:
-    """Return what is owned below a field: all of it, where the API server has it down as one."""
+    """Return what is owned below a field: all of it, if the API server has it down as one."""
     if owned is None:
         return None
     found = [mapping(one[field]) for one in owned if field in one]
@@ -254,7 +254,7 @@ def _of_item(
     owned: Owned,
     live: Any,
 ) -> Owned:
-    """Return what is owned of an item of a list, all of it where the list has no keys."""
+    """Return what is owned of an item of a list, all of it if the list has no keys."""
     signs = [sign for one in owned or () for sign in one if sign.startswith("k:")]
     if not signs:
         return None if owned else owned

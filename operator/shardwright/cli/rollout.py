@@ -1,7 +1,7 @@
 """The command ``rollout``: which revisions of a model there are, and the request to run one of
 them, or its spec again.
 
-Changes no spec: it writes an annotation, and the operator does the rest. Where nothing would come
+Changes no spec: it writes an annotation, and the operator does the rest. If nothing would come
 of it, it writes nothing.
 """
 

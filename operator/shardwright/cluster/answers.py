@@ -97,7 +97,7 @@ def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
 
 
 def _json(text: bytes) -> dict[str, Any] | None:
-    """Return a JSON object, without its depths where it is nested beyond all bounds; None if it is
+    """Return a JSON object, without its depths if it is nested beyond all bounds; None if it is
     none.
     """
     try:

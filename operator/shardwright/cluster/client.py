@@ -327,7 +327,7 @@ class Client:
                 raise
 
     async def send(self, call: Call) -> dict[str, Any]:
-        """Send a request, again after a pause where it may pass later.
+        """Send a request, again after a pause if it may pass later.
 
         Raises:
             ApiError: refused, out of time, or still failing after the last retry.
@@ -351,7 +351,7 @@ class Client:
         return await self._try(call, failed)
 
     async def _try(self, call: Call, failed: ApiError | None) -> dict[str, Any]:
-        """Send a request once; where its time ends, say how it has failed before, for that names
+        """Send a request once; if its time ends, say how it has failed before, for that names
         the cause.
         """
         try:

@@ -91,7 +91,7 @@ class JsonText:
         return character
 
     def value(self) -> Any:
-        """Take one value, which something always follows; where it is cut off, it is tried again
+        """Take one value, which something always follows; if it is cut off, it is tried again
         with twice as much.
         """
         self.next()

@@ -110,12 +110,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Generic[V]):
-    """The objects to read, and the part to keep of them: ``project`` says, ``stand_in`` where it
+    """The objects to read, and the part to keep of them: ``project`` says, ``stand_in`` if it
     raises or the object cannot be decoded.
 
     ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see, which is
     asked before it is read: then there are no objects of it. With a ``namespace`` its objects alone
-    are read; where they are not ours to see, nobody waits for them.
+    are read; if they are not ours to see, nobody waits for them.
     """
 
     resource: Resource

@@ -45,7 +45,7 @@ class SchedulerApi:
 
 
 class Schedulers:
-    """The last findings, by the words of ``spec.placement.scheduler``; where rights are given by
+    """The last findings, by the words of ``spec.placement.scheduler``; if rights are given by
     namespace, in each of them.
     """
 

@@ -163,7 +163,7 @@ def _chunks(response: Any) -> Iterator[bytes]:
 def _refusal(response: Any) -> tuple[int, str]:
     """Return the code of an answer that refuses, 0 if it is no API server's, and its words.
 
-    An API server answers with a Status, or in one sentence of plain text where it does not have the
+    An API server answers with a Status, or in one sentence of plain text if it does not have the
     kind at all.
     """
     try:

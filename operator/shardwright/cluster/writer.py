@@ -222,7 +222,7 @@ class Writer:
         *,
         try_first: bool,
     ) -> None:
-        """Send an object and see that all of it was kept; where it is tried first, nothing has
+        """Send an object and see that all of it was kept; if it is tried first, nothing has
         changed if it would not be.
         """
         if try_first and not self._was_well(shape := _shape(content)):
@@ -342,7 +342,7 @@ async def _create_key(client: Client, write: CreateKey) -> None:
 async def _create_named(
     client: Client, resource: Resource, content: KubernetesObject
 ) -> None:
-    """Create an object that is named by its content: where there is one of its name, that is it."""
+    """Create an object that is named by its content: if there is one of its name, that is it."""
     try:
         await client.create(resource, content["metadata"]["namespace"], content)
     except ApiError as error:

@@ -7,7 +7,7 @@ NOT_INSTALLED_EXIT_CODE: Final = 2
 
 
 def main() -> int:
-    """Run the operator, or name in one line the packages to install where its libraries are
+    """Run the operator, or name in one line the packages to install if its libraries are
     missing.
     """
     try:

@@ -17,7 +17,7 @@ ms of CPU each.
 
 
 async def contents(children: Sequence[Child]) -> list[KubernetesObject]:
-    """Return the objects; many of them are decoded where that holds nobody up."""
+    """Return the objects; many of them are decoded if that holds nobody up."""
     if len(children) <= CHILDREN_AT_ONCE:
         return _decoded(children)
     return await asyncio.to_thread(_decoded, children)

@@ -64,7 +64,7 @@ class Exposition:
         return HttpReply(HTTPStatus.OK, text.plain, content_type)
 
     def _current(self, text: _Text, encode: Encode) -> _Text:
-        """Return the text as it is, or written anew where that may be."""
+        """Return the text as it is, or written anew if that may be."""
         started = monotonic()
         if started >= text.again_at:
             text.plain = self._write(encode)

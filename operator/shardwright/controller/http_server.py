@@ -39,7 +39,7 @@ class HttpRequest:
 class HttpReply:
     """The answer. ``encoding`` is that of the body (``gzip``), empty if it is sent as it is.
     ``challenges`` say how a client that is not known may show who it is: a header for each, as
-    Chromium asks for no password where one header has two.
+    Chromium asks for no password if one header has two.
     """
 
     status: HTTPStatus

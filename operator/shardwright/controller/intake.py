@@ -148,7 +148,7 @@ class Intake:
     def looked_at(self, key: Key) -> None:
         """Let the next one in line have its turn, now that this one has been looked at.
 
-        A turn to restart is for the next one, too, where this one did not take it.
+        A turn to restart is for the next one, too, if this one did not take it.
         """
         if key == self._turn:
             self._next_turn()
@@ -197,7 +197,7 @@ class Intake:
         """Ask for a look once no more is to be expected; the wait of a group that has failed is as
         urgent as its failure.
 
-        A roll waits for the pace of its namespace where its user has changed the model again: that
+        A roll waits for the pace of its namespace if its user has changed the model again: that
         look is one at the change. A first start has time: models that have no pods yet come before
         it.
         """

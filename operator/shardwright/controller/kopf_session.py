@@ -78,7 +78,7 @@ class _KeptEvents:
 
 
 class Logins:
-    """The sessions of one run of kopf. It asks for another where one was refused."""
+    """The sessions of one run of kopf. It asks for another if one was refused."""
 
     def __init__(self) -> None:
         self._given: kopf.ConnectionInfo | None = None

@@ -99,7 +99,7 @@ def _uncaught(
 
 
 def _message(record: logging.LogRecord) -> str:
-    """Return the message; where its arguments do not fit it, both as they are."""
+    """Return the message; if its arguments do not fit it, both as they are."""
     try:
         return record.getMessage()
     except Exception:  # noqa: BLE001  # whatever the arguments raise

@@ -33,7 +33,7 @@ Series = tuple[ModelGauge, tuple[str, ...]]
 class ModelSeries(Collector):
     """At most ``most`` series of all models together; ``hidden`` says how many models lack some.
 
-    ``first`` are the metrics that a model gets first where there is no room for all.
+    ``first`` are the metrics that a model gets first if there is no room for all.
     """
 
     def __init__(

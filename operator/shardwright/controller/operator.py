@@ -295,7 +295,7 @@ class Operator:
                 log.error("not permitted, but needed: %s", missing)
 
     async def _claim(self) -> None:
-        """Wait until it is known that nodes and namespaces are for this installation; end where
+        """Wait until it is known that nodes and namespaces are for this installation; end if
         they are for another.
         """
         options = self._options

@@ -72,7 +72,7 @@ class Options:
 
     @property
     def lease_timings(self) -> LeaseTimings:
-        """Return the timings of the Lease; ValueError where they contradict each other."""
+        """Return the timings of the Lease; ValueError if they contradict each other."""
         return LeaseTimings(
             duration_seconds=self.lease_duration_seconds,
             renew_deadline_seconds=self.lease_renew_deadline_seconds,

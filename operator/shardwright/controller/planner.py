@@ -270,7 +270,7 @@ class Planner:
     def _book(
         self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None
     ) -> None:
-        """Keep the GPUs of a new plan that is to be deployed; where its namespace would keep too
+        """Keep the GPUs of a new plan that is to be deployed; if its namespace would keep too
         many it is not written.
         """
         if (
@@ -399,7 +399,7 @@ class Planner:
     async def _make(
         self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False
     ) -> Replanned | Problem:
-        """Return the answer on a stock, out of memory where it says the same; with ``more`` it has
+        """Return the answer on a stock, out of memory if it says the same; with ``more`` it has
         nodes to come, too.
         """
         if answering.plans_anew(ask) and (
@@ -472,7 +472,7 @@ class Planner:
     async def _beside(
         self, key: Key, subject: Subject, ask: Ask
     ) -> Replanned | Problem | None:
-        """Return the record with a group as a later generation on free GPUs, without a record where
+        """Return the record with a group as a later generation on free GPUs, without a record if
         there are none; None if no second place is asked for.
         """
         if ask.beside is None or ask.on is None:

@@ -275,7 +275,7 @@ class Reading:
         return believed(stored, known)
 
     def record_form(self, live: KubernetesObject) -> RecordForm | None:
-        """Return what :meth:`kept_record` goes by, None where there is no plan of record, or no key
+        """Return what :meth:`kept_record` goes by, None if there is no plan of record, or no key
         to sign it.
         """
         owner = owner_of(live)
@@ -429,7 +429,7 @@ class Reading:
         )
 
     async def _listed_members(self, owner: Owner) -> tuple[Member, ...]:
-        """Return the same where pods may not be listed in all namespaces, and perhaps may in this
+        """Return the same if pods may not be listed in all namespaces, and perhaps may in this
         one.
 
         Raises:

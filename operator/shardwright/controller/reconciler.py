@@ -382,7 +382,7 @@ class Reconciler:
     def _recheck_at(
         self, key: Key, asked: datetime | None, now: datetime
     ) -> datetime | None:
-        """Return when to look at a model only to be sure, later where many of its namespace are."""
+        """Return when to look at a model only to be sure, later if many of its namespace are."""
         if asked is None:
             self._rechecks.forget(key)
             return None

@@ -25,7 +25,7 @@ Resolution = Subject | tuple[Problem, ...]
 
 class Subjects:
     """Outcomes by resource, each for one form of it; those of the largest models are forgotten
-    where there are too many.
+    if there are too many.
     """
 
     def __init__(self, weights_max: int = WEIGHTS_MAX) -> None:

@@ -443,7 +443,7 @@ def base_key(key: Key) -> OwnerKey:
 
 
 def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
-    """Have a model stand in a list, behind all others where it did not before, or not."""
+    """Have a model stand in a list, behind all others if it did not before, or not."""
     if listed:
         names.setdefault(key)
     else:

@@ -87,7 +87,7 @@ class Watches(threading.Thread):
         """``client`` asks for the served kinds; ``pauses`` are those between the attempts of a row,
         in seconds.
 
-        ``namespaces`` are those that are watched, each by itself; all at once where none is named.
+        ``namespaces`` are those that are watched, each by itself; all at once if none is named.
         """
         super().__init__(name="watches", daemon=True)
         self._client = client

@@ -1,4 +1,4 @@
-"""Whole ShardedModels, read one at a time: where there is an inline config, caches keep all but
+"""Whole ShardedModels, read one at a time: if there is an inline config, caches keep all but
 that (``cluster.kept_model``).
 
 Nothing is kept of them: the caches hold the parts that are looked at often.

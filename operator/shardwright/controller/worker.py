@@ -165,7 +165,7 @@ class Worker:
     async def _asked_of(
         self, process: "_Process", work: Work[Answer]
     ) -> Answer | QuestionFault:
-        """Return the answer of a process, which is replaced where it has ended or may have
+        """Return the answer of a process, which is replaced if it has ended or may have
         forgotten its values.
         """
         alarm = asyncio.get_running_loop().call_later(

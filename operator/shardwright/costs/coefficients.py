@@ -52,7 +52,7 @@ class Coefficients:
     ``answer_steps`` (decode steps until the answer is on its way), ``request_seconds`` per request,
     ``admission_seconds`` per other running request and ``bunching``, the share of their prompts
     that a prompt waits for: requests of like lengths end together. ``widening`` is how many times
-    longer a product takes where the GPU has no unit for the stored format, ``thin_columns`` the
+    longer a product takes if the GPU has no unit for the stored format, ``thin_columns`` the
     width of an expert's slice that takes twice its time.
     """
 
@@ -128,10 +128,10 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
 
 
 def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> Band:
-    """Return the band of a kind of measurement; of a model where there is none.
+    """Return the band of a kind of measurement; of a model if there is none.
 
-    Formula: the row of the engine and the arrival where there is one with ``ENOUGH_ROWS`` of every
-        format, else 1 -/+ ``BAND_MODELLED``; both ends squared where a fact is unknown.
+    Formula: the row of the engine and the arrival if there is one with ``ENOUGH_ROWS`` of every
+        format, else 1 -/+ ``BAND_MODELLED``; both ends squared if a fact is unknown.
     Unit: a factor of the predicted output tokens per second.
     Error: holds ``BAND_LEVEL`` (80%) of the rows that it was made from; 81.3% and 77.1% of rows
     held out

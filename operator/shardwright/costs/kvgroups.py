@@ -312,7 +312,7 @@ def _compressed_entries(index: int, attention: LatentAttention) -> tuple[Entry, 
 
 
 def _compressor_state(index: int, ratio: int, dim: int) -> Entry:
-    """Return the FP32 keys and gates that a compressor keeps of its window (two windows where they
+    """Return the FP32 keys and gates that a compressor keeps of its window (two windows if they
     overlap).
     """
     overlap = 2 if ratio == _OVERLAPPED else 1
@@ -378,7 +378,7 @@ def _paged(entries: Sequence[Entry]) -> tuple[KvCacheGroup, ...]:
 
 
 def _with_page(entry: Entry, page: int) -> Entry:
-    """Return an entry with the common page: a longer block where that is a whole number of pages,
+    """Return an entry with the common page: a longer block if that is a whole number of pages,
     else padding.
     """
     longer = (

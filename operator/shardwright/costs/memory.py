@@ -2,8 +2,8 @@
 K/V.
 
 The parts add up to the engine's budget. The limits that the engine is started with are variables:
-the sizes of a batch are halved step by step where the wished ones leave too little K/V, and the
-longest request is shortened where nobody asked for it.
+the sizes of a batch are halved step by step if the wished ones leave too little K/V, and the
+longest request is shortened if nobody asked for it.
 """
 
 import math
@@ -257,7 +257,7 @@ def _stage(
 
 
 def _pinned(stage: StageMemory, kv_bytes: int) -> StageMemory:
-    """Return the memory of a stage whose K/V is given: just that, or the gap where it may not fit
+    """Return the memory of a stage whose K/V is given: just that, or the gap if it may not fit
     beside the rest.
     """
     missing = kv_bytes + stage.band_bytes - stage.kv_cache_bytes

@@ -101,7 +101,7 @@ def overhead_bytes(
 ) -> int:
     """Return libraries, communication buffers and the remains of loading on a rank.
 
-    Graphs of the layers are among them where the engine takes them from its budget.
+    Graphs of the layers are among them if the engine takes them from its budget.
 
     Formula: libraries + communication buffers + bytes of a graph x layers x captured batches +
         ``LOADING_RESIDUE`` x weights.

@@ -177,7 +177,7 @@ def load_bytes_per_node(
 def _cut(model: ModelSpec, layout: Layout, traits: EngineTraits) -> _Cut:
     """Return the cut of a layout.
 
-    Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``; where whole experts are
+    Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``; if whole experts are
     spread over tensor and attention-data ranks, some classes repeat on every rank the parts that
     are not routed (``config/parallel.py:use_sequence_parallel_moe``).
     """
@@ -383,7 +383,7 @@ def _padded(weight: Weight, outputs: int, inputs: int) -> tuple[int, int]:
 
 
 def _refined(weight: Weight, outputs: int, inputs: int) -> WeightFormat:
-    """Return the storage with a finer grid of scales where a slice of an expert is no whole number
+    """Return the storage with a finer grid of scales if a slice of an expert is no whole number
     of blocks.
 
     Source: vLLM 0.32 ``fused_moe/oracle/fp8.py:resolve_fp8_moe_weight_block_shape``.

@@ -187,7 +187,7 @@ class ModelWork:
 
 
 def _head(matrices: Sequence[Weight]) -> list[Weight]:
-    """Return the matrices of the last product: where they are tied it is with the embedding."""
+    """Return the matrices of the last product: if they are tied it is with the embedding."""
     own = [weight for weight in matrices if weight.part is PipelineRole.HEAD]
     return own or [
         weight for weight in matrices if weight.part is PipelineRole.EMBEDDING

@@ -37,7 +37,7 @@ class Workload:
     If nobody asked for that length, ``shortest_model_len`` is how far it may be lowered before a
     layout is refused.
 
-    ``requests_per_second``, where stated, is the offered rate of all replicas: the number in flight
+    ``requests_per_second``, if stated, is the offered rate of all replicas: the number in flight
     is derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the share of
     input tokens whose K/V is there already. ``expert_imbalance`` is the work of the busiest expert
     rank over the mean (None: the cost model's own). With speculative decoding a step verifies
@@ -80,12 +80,12 @@ class Workload:
         return self.tokens_per_step_at(self.draft_acceptance)
 
     def tokens_per_step_at(self, acceptance: float) -> float:
-        """Return the same where drafts are accepted with another chance."""
+        """Return the same if drafts are accepted with another chance."""
         return sum(acceptance**drafted for drafted in range(self.draft_tokens + 1))
 
     @property
     def drafted_band(self) -> tuple[float, float]:
-        """Return the tokens of a step over the mean, where fewer and where more drafts are
+        """Return the tokens of a step over the mean, if fewer and if more drafts are
         accepted.
 
         >>> from dataclasses import replace

@@ -193,8 +193,8 @@ def read_device_class(content: object) -> DeviceClass:
 def read_claim(content: object) -> DeviceUsage | None:
     """Return the GPUs that a ResourceClaim holds, None if it holds none.
 
-    A slice holds the GPU that it is of: where GPUs are cut on demand, nobody else can have the
-    whole one. Where they are cut before, a claim on several slices of one GPU counts as one of
+    A slice holds the GPU that it is of: if GPUs are cut on demand, nobody else can have the
+    whole one. If they are cut before, a claim on several slices of one GPU counts as one of
     them; ours claim one. Who looks only (admin access) holds nothing. Nothing but the status is
     believed: whoever may make claims may write their labels, annotations and owners, and only the
     scheduler and its controllers the status.

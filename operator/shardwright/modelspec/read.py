@@ -114,7 +114,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
 
 
 def _quantized(model: ModelSpec, by: Quantization) -> ModelSpec:
-    """Return the same as it is where a method stores its weights."""
+    """Return the same as it is if a method stores its weights."""
     return replace(
         model,
         weights=quantized(model.weights, by),

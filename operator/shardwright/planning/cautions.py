@@ -458,7 +458,7 @@ def _unpriced(inventory: Inventory) -> Iterator[str]:
 
 
 def rdma_devices(candidate: Candidate) -> tuple[tuple[str, int], ...]:
-    """Return the RDMA devices that every pod requests: those of the pool where traffic crosses the
+    """Return the RDMA devices that every pod requests: those of the pool if traffic crosses the
     network between nodes.
     """
     if not candidate.uses_network:

@@ -336,7 +336,7 @@ def memory_violations(
 
 
 def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
-    """Return that the K/V that was asked for does not fit where less of it would."""
+    """Return that the K/V that was asked for does not fit if less of it would."""
     room, missing = pinned_bytes + stage.kv_cache_bytes, -stage.kv_cache_bytes
     problem = Problem(
         code="KvCachePinTooLarge",

@@ -116,7 +116,7 @@ def in_replicas(
 def _paying(
     ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> Sequence[FeasibleCandidate]:
-    """Return the rank from the first layout that its nodes pay for; all of it where none that does
+    """Return the rank from the first layout that its nodes pay for; all of it if none that does
     as much for the load does.
 
     A request for the least time, or one that cannot be served at all, gets no layout over several

@@ -30,7 +30,7 @@ def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
 
     Args:
         candidate: What is planned.
-        deploy: Whether it is to be run; where it is not, the remedy is another one.
+        deploy: Whether it is to be run; if it is not, the remedy is another one.
     """
     layout, placement, link = (
         candidate.layout,

@@ -65,7 +65,7 @@ def _as_fp16(model: ModelSpec, gpu: Gpu) -> str:
 def _needs(
     model: ModelSpec, kv_cache_dtype: str, in_fp8: Iterable[_Held], as_fp16: str
 ) -> Iterator[_Need]:
-    """Yield the units that a model needs; weights of ``in_fp8`` are not widened where they are held
+    """Yield the units that a model needs; weights of ``in_fp8`` are not widened if they are held
     so.
     """
     if model.dtype == "bf16":

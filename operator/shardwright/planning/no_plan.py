@@ -217,7 +217,7 @@ def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
 
 
 def _no_gpu_nodes(inventory: Inventory) -> Problem:
-    """Return that there is nothing to plan on; where nodes are excluded, why most of them are."""
+    """Return that there is nothing to plan on; if nodes are excluded, why most of them are."""
     excluded = inventory.excluded
     if not excluded:
         return Problem(

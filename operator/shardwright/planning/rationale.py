@@ -446,7 +446,7 @@ def _served(feasible: FeasibleCandidate) -> float:
 
 def _running(feasible: FeasibleCandidate, request: Request) -> int:
     """Return the requests that run at once in one replica, over all its attention ranks: not all,
-    where K/V is short for them.
+    if K/V is short for them.
     """
     running, offered = (
         feasible.estimate.performance.running_requests,

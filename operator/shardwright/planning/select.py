@@ -43,7 +43,7 @@ definition of Latency.
 class Scale:
     """The measure that layouts are compared by: the objective, and how much a GPU counts.
 
-    If every pool has a price, a GPU counts as its price; else as one, or where there are several
+    If every pool has a price, a GPU counts as its price; else as one, or if there are several
     kinds in hours of an H100. With a budget that is to be filled the GPUs are given: only their
     price counts, not how many of them a layout uses. ``takes_first`` is the resource whose GPUs are
     taken where they do (empty: none goes before another). ``by_data_sheet`` has GPUs of several

@@ -1,4 +1,4 @@
-"""The ways to make room where there is none: more nodes of a pool, or a model that goes. Said,
+"""The ways to make room if there is none: more nodes of a pool, or a model that goes. Said,
 never done.
 
 Each answer is tried: with copies of a node that there is, and with the GPUs of a model given back.

@@ -336,7 +336,7 @@ def _held_up(
 
 
 def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:
-    """Return a plan of record with its serial: one more than that of the newest where it is new."""
+    """Return a plan of record with its serial: one more than that of the newest if it is new."""
     there = (
         *((known.record,) if known.record else ()),
         *(attempt for attempt, _ in seen.recorded),

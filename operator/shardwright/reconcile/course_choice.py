@@ -119,7 +119,7 @@ def _asked(
 
 
 def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
-    """Return the revision to restore, as it would run; only which one it is where it has
+    """Return the revision to restore, as it would run; only which one it is if it has
     not been read yet.
     """
     if seen.former and seen.former.hash == rollback.to:

@@ -64,7 +64,7 @@ class Findings:
     then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
     labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
     with their fields, ``overfull`` objects that somebody has filled, with their oversized fields.
-    ``kept_engine`` is the engine's version by default where an earlier release has chosen it,
+    ``kept_engine`` is the engine's version by default if an earlier release has chosen it,
     unless a revision is run. ``distrusted`` is why a plan of record was not believed a while ago,
     ``barred`` why the pods of a new plan are not let in. ``most_moving`` is how many groups may be
     down on purpose for the sake of all models. ``rollback`` is the revision that runs instead of

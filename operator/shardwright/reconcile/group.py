@@ -35,9 +35,9 @@ class LifeRules:
     """The user's rules of the life of the groups; ``restart_asked`` is the value of the restart
     annotation, or empty.
 
-    ``keeps_templates``: pods stay as they are where the same is asked for and only another release
+    ``keeps_templates``: pods stay as they are if the same is asked for and only another release
     would render them otherwise. ``makes_earlier``: pods of an earlier release are restored,
-    which a group with others gets at once where it does not serve. ``min_ready_seconds`` is how
+    which a group with others gets at once if it does not serve. ``min_ready_seconds`` is how
     long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
     may take to become ready on its nodes (None: nobody knows). Groups below the number
     ``partition`` keep the pods they have. ``rejected``: a group did not come up with the wanted
@@ -65,7 +65,7 @@ class Group:
     """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in
     rank order.
 
-    ``former`` is the live StatefulSet of the generation before, where this one is made anew beside
+    ``former`` is the live StatefulSet of the generation before, if this one is made anew beside
     it, with its pods. ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one
     with all its pods, and it is kept alive so. ``kept_out`` says that the API server refuses its
     pods (at zero: in this look), ``short_since`` since when some are missing. ``crowded_out``:

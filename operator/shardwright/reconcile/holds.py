@@ -1,5 +1,5 @@
 """Groups that keep the pods that they have although others are wanted: below the partition, and
-where a rollout has stopped.
+if a rollout has stopped.
 
 Such a group lives on as it is: it restarts with its own template, whatever ends it. Which groups
 those are follows in every look from the present objects, so nothing is remembered: a rollout goes

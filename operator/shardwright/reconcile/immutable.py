@@ -2,7 +2,7 @@
 another object.
 
 A group whose StatefulSet differs so is made anew as its next generation: beside the one that serves
-where the plan of record has a place for that, else once its pods are gone. Everything else is
+if the plan of record has a place for that, else once its pods are gone. Everything else is
 deleted and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1.36 for these kinds,
 and the schema of NVIDIA's ComputeDomain. Of the rendered objects, disruption budgets,
 NetworkPolicies and the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of

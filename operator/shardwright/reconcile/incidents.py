@@ -186,7 +186,7 @@ def find_unschedulable(
     """Return which rank finds no place while others of the group hold GPUs, and until when they
     hold them.
 
-    They hold them longer where nodes are made for the group (``nodes_to_come``).
+    They hold them longer if nodes are made for the group (``nodes_to_come``).
     """
     if not any(member.node for member in members):
         return None
@@ -243,7 +243,7 @@ def new_incident(
 
 
 def engine_to_blame(failure: Failure) -> bool:
-    """Return whether the engine is to blame: not where a rank followed another one, or its node
+    """Return whether the engine is to blame: not if a rank followed another one, or its node
     took it.
     """
     return (

@@ -154,7 +154,7 @@ class Ledger:
         return frozenset(refused), freed
 
     def _within(self, owner: OwnerKey, gpus: int, most: int | None) -> bool:
-        """Return whether a model may keep so many GPUs where its namespace may keep ``most``: its
+        """Return whether a model may keep so many GPUs if its namespace may keep ``most``: its
         present GPUs it always may.
         """
         own = self._kept_of(owner)

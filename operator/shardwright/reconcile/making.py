@@ -36,7 +36,7 @@ def earlier_of(
     subject: Subject,
     record: PlanRecord,
 ) -> Earlier | None:
-    """Return the pods of the revision to restore, where another release had made them."""
+    """Return the pods of the revision to restore, if another release had made them."""
     former = seen.former
     if former is None or former.subject is not subject:
         return None

@@ -86,7 +86,7 @@ class Deployed:
 
     ``record`` is the plan that is deployed, None if the standing groups are only kept alive.
     ``problems`` are for the user to fix, ``refused`` is why nothing is written, or is not taken.
-    ``history`` are the revisions to keep, where all groups serve. ``again_seconds`` is how soon to
+    ``history`` are the revisions to keep, if all groups serve. ``again_seconds`` is how soon to
     look again at facts that no cache shows.
     """
 
@@ -123,7 +123,7 @@ class Published:
         record: The plan of record that is in place, None if there is none, or nobody can tell.
         distrusted: Why a plan of record was not believed, and when one was last found; for as long
             as a condition says so.
-        kept: The GPUs to keep for it, None for none, or where nobody can tell: see ``known``.
+        kept: The GPUs to keep for it, None for none, or if nobody can tell: see ``known``.
         pods: The pods that are to hold them, as quotas count them; None if nothing is limited.
         known: Whether this look could tell which GPUs to keep.
         since: When each passing fact was first seen.

@@ -74,7 +74,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """All of a namespace; nothing is limited where there is nothing."""
+    """All of a namespace; nothing is limited if there is nothing."""
 
     quotas: tuple[Quota, ...] = ()
     ranges: tuple[Range, ...] = ()

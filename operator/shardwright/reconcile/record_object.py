@@ -67,7 +67,7 @@ def record_place(owner: Owner) -> dict[str, Any]:
 def record_object(
     owner: Owner, record: PlanRecord, keys: SigningKeys
 ) -> dict[str, Any]:
-    """Return the ConfigMap of a record, signed where there is a key."""
+    """Return the ConfigMap of a record, signed if there is a key."""
     text = encode(record)
     # Not left out: one that was there before is of another text.
     signature = keys.sign(KIND, owner.uid, text) or ""

@@ -45,7 +45,7 @@ class RecordEvidence:
         owner: Whose it is.
         signs: Whether there is a key, so that our records are signed.
         serial: Which record is the newest, 0: none was signed so far.
-        remembered: The newest one, where this process has believed it; None if it has not.
+        remembered: The newest one, if this process has believed it; None if it has not.
         shown: ``status.plan``: the last published facts of a plan.
         observed: The present objects of the resource.
         nodes: Facts of nodes, those that are to come among them.

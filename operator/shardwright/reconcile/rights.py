@@ -186,7 +186,7 @@ def outgrown(
     record: PlanRecord,
 ) -> Problem | None:
     """Return why the groups of a plan that runs keep the pods that they have: those that are asked
-    for now would not be let in. None if they would, or where the first of them have come.
+    for now would not be let in. None if they would, or if the first of them have come.
     """
     if not (seen.cluster or Cluster()).allowance:
         return None

@@ -1,4 +1,4 @@
-"""Which groups go where fewer are wanted: those whose end costs least.
+"""Which groups go if fewer are wanted: those whose end costs least.
 
 How many go is not decided here: ``life_rules`` counts them.
 """

@@ -117,7 +117,7 @@ class Ask:
 
     ``held`` are the nodes that groups have now, if there is no plan of record that says so, or an
     earlier plan is to be ``restored``, and of those below the partition, who may be elsewhere than
-    it says. ``worst`` are the numbers of the groups in the order in which they go where fewer are
+    it says. ``worst`` are the numbers of the groups in the order in which they go if fewer are
     wanted. ``lost`` are nodes that do not give pods of the model back, or that should have been
     made by now: nothing is planned there. With ``beside`` (group, generation) it is asked for a
     second place for one group instead, while the first one serves.
@@ -265,7 +265,7 @@ class Seen:
         return replace(self, answers={**self.answers, ask: answer})
 
     def beside(self, gpus: int) -> "Seen":
-        """Return the same where other models of the namespace keep so many GPUs by now."""
+        """Return the same if other models of the namespace keep so many GPUs by now."""
         if self.cluster is None:
             return self
         return replace(self, cluster=replace(self.cluster, gpus=gpus))

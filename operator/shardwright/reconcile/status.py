@@ -47,7 +47,7 @@ def build_status(
         found: What was found.
         plan: ``status.plan``, None if nothing could be planned.
         service: The result of :func:`service_status`, empty if nothing is deployed, and the engine
-            where it is known.
+            if it is known.
         now: The time of new transitions.
     """
     shown: tuple[Mapping[str, Any], ...] = tuple(before)

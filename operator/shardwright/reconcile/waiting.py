@@ -3,7 +3,7 @@ the rule and its numbers.
 
 Models stand in line by the priority of their pods, then by age. One that comes later may be placed
 while an earlier one waits, until that one has waited for ``BACKFILL_SECONDS``. From then on it
-claims nodes: as many GPUs of them as its plan needs, where most is free already. The free part of a
+claims nodes: as many GPUs of them as its plan needs, if most is free already. The free part of a
 claim is for nobody who comes after. A claim is chosen once and stays as long as it is possible, so
 that it fills up instead of wandering.
 """
@@ -69,7 +69,7 @@ class Waiting:
         )
 
     def carried_on(self, before: "Waiting | None") -> "Waiting":
-        """Return the same as one that has waited before: since then, and with its claim where it
+        """Return the same as one that has waited before: since then, and with its claim if it
         waits for the same.
         """
         if before is None:

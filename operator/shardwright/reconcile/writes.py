@@ -32,7 +32,7 @@ class Why(StrEnum):
 class Create:
     """Create an object; one of the same name that appears first is left alone.
 
-    ``needs`` are objects without which it is not to be created: where one of them was refused, this
+    ``needs`` are objects without which it is not to be created: if one of them was refused, this
     waits for the next look.
     """
 
@@ -42,7 +42,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateKey:
-    """Create a Secret with a key that is made for it; where there is one of its name, that is the
+    """Create a Secret with a key that is made for it; if there is one of its name, that is the
     key.
     """
 
@@ -51,7 +51,7 @@ class CreateKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepRevision:
-    """Create a ControllerRevision that is named by what it says; where there is one of its name,
+    """Create a ControllerRevision that is named by what it says; if there is one of its name,
     that is it.
     """
 
@@ -60,14 +60,14 @@ class KeepRevision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartJob:
-    """Create a Job that is named by what it does; where there is one of its name, that is it."""
+    """Create a Job that is named by what it does; if there is one of its name, that is it."""
 
     content: KubernetesObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRevision:
-    """Delete a ControllerRevision if the resource of this uid controls it; where there is none, all
+    """Delete a ControllerRevision if the resource of this uid controls it; if there is none, all
     is well.
 
     ``needs`` as in a creation.
