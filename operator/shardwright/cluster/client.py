@@ -102,8 +102,8 @@ class Client:
         return view
 
     def impatient(self) -> Self:
-        """Return this client for somebody in front of a terminal: what gets no answer is not sent
-        again.
+        """Return this client for somebody in front of a terminal: a request without an answer is
+        not sent again.
         """
         view = copy.copy(self)
         vars(view).update(_patient=False)

@@ -1,8 +1,7 @@
 """Objects of ours that somebody has filled: the kept part of one that is larger than anything that
 we write.
 
-It stays ours, as its controller says. What others have written into it is left out before what we
-have.
+It stays ours, as its controller says. Parts that others have written are left out before ours.
 
 Only our copy is shortened; the object itself is not changed.
 """

@@ -61,9 +61,9 @@ DIGEST_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """What is kept of a pod that holds GPUs or carries the label of a model.
+    """The facts that are kept of a pod that holds GPUs or carries the label of a model.
 
-    ``usage`` is what it requests by each resource, ``model`` the value of that label, empty without
+    ``usage`` has its requests by resource, ``model`` the value of that label, empty without
     one, ``set_uid`` the StatefulSet that controls such a pod (empty: none does) and ``member`` its
     place in that. Whether that StatefulSet is one of ours, only its own object says.
     """
@@ -196,7 +196,7 @@ def project_child(resource: Resource, content: KubernetesObject) -> Child:
 
 
 def _kept(resource: Resource, content: KubernetesObject) -> dict[str, Any]:
-    """Return what is kept of one of our objects."""
+    """Return the kept facts of one of our objects."""
     metadata = {
         key: value
         for key, value in content["metadata"].items()

@@ -113,10 +113,9 @@ class Writer:
         self._tried: OrderedDict[int, float] = OrderedDict()
 
     async def carry_out(self, writes: Sequence[Write]) -> Outcome:
-        """Write in order; what is refused holds up only what needs it.
-
-        What starts pods is tried first: a group without a field that the API server drops would
-        start all the same.
+        """Write in order; a refused object holds up only those that need it. An object that starts
+        pods is tried first: a group without a field that the API server drops would start all the
+        same.
 
         Raises:
             NotLeadingError: another operator leads.

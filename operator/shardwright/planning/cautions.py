@@ -58,7 +58,7 @@ def warnings(
         inventory: The nodes, with those that are free.
         shown: The chosen layout and the runners-up beside it.
         request: The load and the objective.
-        model: What is served.
+        model: The served model.
         traits: The engine.
     """
     best = shown[0]

@@ -219,7 +219,7 @@ def _missing_replicas(
 
 
 def _not_free(count: int) -> str:
-    """Return how much of what there is somebody else holds: that much more is missing now."""
+    """Return how much of the stock somebody else holds: that much more is missing now."""
     return f", {count} of them not free" if count > 0 else ""
 
 
@@ -398,7 +398,7 @@ def _cache_violation(
 
 
 def _more_room(pool: Pool) -> str:
-    """Return what to use so that a replica has more memory; slices are never joined."""
+    """Return advice for a replica that needs more memory; slices are never joined."""
     return "a larger migProfile" if pool.gpu.mig_profile else "more GPUs per replica"
 
 
@@ -468,7 +468,7 @@ def _excess(ratio: float) -> str:
 
 
 def _relief(request: Request) -> str:
-    """Return what would help, as far as the request leaves it open: a load may be stated as a rate,
+    """Return the remedies, as far as the request leaves it open: a load may be stated as a rate,
     and the replicas may be those that fill the budget.
     """
     load = "concurrency" if request.workload.requests_per_second is None else "rate"

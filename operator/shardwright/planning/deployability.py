@@ -29,7 +29,7 @@ def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
     pods cannot share.
 
     Args:
-        candidate: What is planned.
+        candidate: The planned layout.
         deploy: Whether it is to be run; if it is not, the remedy is another one.
     """
     layout, placement, link = (

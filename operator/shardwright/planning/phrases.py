@@ -105,7 +105,7 @@ def ways_sentence(ways: WaysOut | None) -> str:
 
 
 def uncounted_sentence(names: Sequence[str]) -> str:
-    """Return in words that an engine is told what no plan counts.
+    """Return in words that an engine gets an option that no plan counts.
 
     >>> uncounted_sentence(["enable-eplb"])
     'spec.engine.args.enable-eplb is not counted: its effect on memory and speed is not known, and the bands are twice as wide'
@@ -167,7 +167,7 @@ def price(amount: float) -> str:
 
 
 def relative_price_words(each: GpuPrice) -> str:
-    """Return what a GPU counts in hours of an H100, and that it is a guess where it is.
+    """Return the price of a GPU in hours of an H100, and that it is a guess where it is.
 
     >>> relative_price_words(GpuPrice(per_hour=0.35, basis=PriceBasis.LISTED))
     '0.35'
@@ -180,7 +180,7 @@ def relative_price_words(each: GpuPrice) -> str:
 
 
 def as_h100s(gpus: int, per_hour: float) -> str:
-    """Return what GPUs cost beside an H100, and of how many that is the sum.
+    """Return the price of GPUs beside an H100, and of how many that is the sum.
 
     >>> as_h100s(1, 0.35), as_h100s(16, 1.4)
     ('as much as 0.35 H100', 'as much as 22.4 H100s (16 x 1.4)')

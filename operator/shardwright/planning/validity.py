@@ -106,7 +106,7 @@ def _fault(
     plan: Plan,
     groups: int,
 ) -> tuple[NodeFault, str] | None:
-    """Return the fault of a node on which so many groups are planned, and what it says; None if it
+    """Return the fault of a node on which so many groups are planned, and its content; None if it
     has none.
     """
     # Also of a node to come: there are facts of it as long as an autoscaled pool has it.

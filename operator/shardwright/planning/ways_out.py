@@ -39,7 +39,7 @@ def ways_out(
 
     Args:
         lack: The gap of the layout that lacks least.
-        inventory: What there is.
+        inventory: The stock.
         fits: Whether it would have room in another inventory.
         holders: The models that may be named, as those whose pods come first may not.
     """
