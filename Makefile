@@ -75,7 +75,7 @@ lint: setup ## Formatting, lint, types and the layer contracts
 	$(BIN)/mypy --python-version 3.10 operator/shardwright/rendering/programs # the oldest Python of an engine's image
 	$(BIN)/lint-imports
 
-fmt: setup ## Format and mend what can be mended
+fmt: setup ## Format, and fix the lint errors that can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	git ls-files --cached --others --exclude-standard --deduplicate -- ':(glob)*.md' 'docs/*.md' | xargs ls -d 2>/dev/null | xargs $(BIN)/python -m tests.support.wrapping
@@ -128,7 +128,7 @@ scan: ## Look the operator's image up among known vulnerabilities (trivy or gryp
 lock-engine: setup ## Resolve what vLLM needs anew into its lock file (downloads about 3 GB)
 	$(BIN)/python -m tests.engine lock
 
-tools: setup ## Build the control plane binaries once (about 7 minutes, then cached)
+tools: setup ## Build the control plane binaries once (about 10 minutes, then cached)
 	$(BIN)/python -m tests.harness build
 
 demo: setup tools ## A real control plane, a fake GPU fleet, the samples served (DEMO=once)

@@ -383,7 +383,7 @@ def _operator(made: builder.Dashboard) -> None:
         ),
         stacked(
             "Requests to the API server",
-            "A second, by what came of them; code 0 is no answer.",
+            "Per second, by outcome. Code 0: no answer.",
             "reqps",
             ("sum by (code) (rate(shardwright_api_requests_total[5m]))", "{{code}}"),
         ),

@@ -394,7 +394,7 @@ def _restored(
     )
 
 
-def mend(
+def relocate(
     subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]
 ) -> Replanned:
     """Return the plan with the ``leaving`` groups elsewhere, and then with the number of replicas

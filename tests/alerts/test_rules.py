@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "charts" / "shardwright" / "files" / "rules.yaml"
 TESTS: Final = Path(__file__).with_name("rules_test.yaml")
 RUNBOOKS: Final = ROOT / "docs" / "runbooks"
-HEADINGS: Final = ("## What it means", "## Look", "## Do")
+HEADINGS: Final = ("## Meaning", "## Look", "## Do")
 
 
 def rules() -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -21,6 +20,7 @@ from shardwright.modelspec.catalogue import find_model, known_ids
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_model import a_config
+from tests.support.console_blocks import ABRIDGED, FENCE, steps
 
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
@@ -31,7 +31,6 @@ NOT_IN_NAV = ("docs/decisions/", "charts/")  # of the site: pages link to them
 LISTED = ("concepts", "howto", "reference", "runbooks", "benchmarks")
 METRICS = ("reference/metrics.md", "reference/metrics-of-the-operator.md")
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
@@ -46,14 +45,6 @@ OTHERS_FIELDS = {
 OTHERS_DOCUMENTS = {"docs/reference/node-labels.md"}  # of topograph, named as a source
 
 Schema = dict[str, Any]
-
-
-@dataclass
-class Step:
-    """A command of a console block, and what is shown below it."""
-
-    command: str
-    shown: list[str] = field(default_factory=list)
 
 
 def _name(path: Path) -> str:
@@ -88,7 +79,7 @@ def test_commands_print_what_is_shown(
 
 def test_the_readme_shows_a_plan_before_anything_needs_a_cluster() -> None:
     commands = [
-        step.command for text in _blocks(README, "console") for step in _steps(text)
+        step.command for text in _blocks(README, "console") for step in steps(text)
     ]
 
     first = next(command for command in commands if "shardwright plan" in command)
@@ -244,15 +235,15 @@ def _replayed(
     """
     if block[1] != "console":
         return block[0]
-    steps, code = list(_steps(block[2])), 0
-    for step in steps:
+    taken, code = list(steps(block[2])), 0
+    for step in taken:
         words = shlex.split(step.command)
         if PurePath(words[0]).name == "shardwright":
             code, said = run(words[1:])
             step.shown = _abridged(said.splitlines(), step.shown)
         elif step.command == "echo $?":
             step.shown = [str(code)]
-    lines = (line for step in steps for line in (f"$ {step.command}", *step.shown))
+    lines = (line for step in taken for line in (f"$ {step.command}", *step.shown))
     return "\n".join(["```console", *lines, "```"])
 
 
@@ -260,22 +251,9 @@ def _abridged(real: list[str], shown: list[str]) -> list[str]:
     """Return as many lines as are shown, and the ``...`` that ends them; all of them where nothing
     was left out.
     """
-    if not shown or shown[-1] != "...":
+    if not shown or shown[-1] != ABRIDGED:
         return real
-    return [*real[: len(shown) - 1], "..."]
-
-
-def _steps(text: str) -> Iterator[Step]:
-    step = None
-    for line in text.splitlines():
-        if line.startswith("$ "):
-            if step is not None:
-                yield step
-            step = Step(command=line.removeprefix("$ "))
-        elif step is not None:
-            step.shown.append(line)
-    if step is not None:
-        yield step
+    return [*real[: len(shown) - 1], ABRIDGED]
 
 
 def _blocks(page: Path, language: str) -> Iterator[str]:

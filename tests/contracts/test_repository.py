@@ -186,7 +186,7 @@ def test_ci_calls_the_commands_that_the_page_of_the_tests_lists() -> None:
     listed = (
         (ROOT / "docs/howto/run-the-tests.md")
         .read_text()
-        .partition("## What CI runs\n")[2]
+        .partition("## Targets that CI runs\n")[2]
         .partition("```sh\n")[2]
         .partition("```")[0]
     )

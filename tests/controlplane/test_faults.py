@@ -276,7 +276,7 @@ def test_after_a_long_outage_all_is_mended_within_a_minute_by_a_process_that_was
     wait_for(
         lambda: served.get("Service", "large")["metadata"]["uid"] != service,
         60,
-        "the Service to be mended",
+        "the Service to be repaired",
     )
     after = wait_for_rest(chart, served.namespace)
     assert operator.running() == process

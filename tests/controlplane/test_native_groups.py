@@ -1,4 +1,4 @@
-"""Groups that kube-scheduler itself places all or none: the real scheduler with the feature gates
+"""Groups that kube-scheduler itself places all or nothing: the real scheduler with the feature gates
 on.
 """
 

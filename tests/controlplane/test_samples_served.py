@@ -4,18 +4,24 @@ wheel.
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from shardwright.cli.main import main
 from tests.harness import demo
 from tests.harness.api import ApiError, Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import DeployedOperator
 from tests.harness.waiting import wait_for
+from tests.support.console_blocks import FENCE, not_printed, steps
 from tests.support.models import Models
 from tests.support.operator import OPERATOR_USER, SYSTEM
 
+PAGE = Path(__file__).parents[2] / "docs/howto/why-is-it-not-ready.md"
 SAMPLES = demo.samples()
 DEPLOYED = [sample for sample in SAMPLES if sample.expected["outcome"] == "Ready"]
 
@@ -95,6 +101,37 @@ def test_ranks_of_a_sample_differ_in_their_name_and_node_alone(
     )
 
 
+def test_what_the_page_shows_of_a_sample_that_does_not_fit_is_printed(
+    served: Models,
+    chart: ControlPlane,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setattr(sys, "argv", ["kubectl-shardwright"])
+    (name,) = (one.name for one in SAMPLES if one.expected["outcome"] == "NothingFits")
+    wait_for(lambda: _reason_of(served, name) == "NothingFits", 90, f"{name}: why")
+    where = ["-n", served.namespace]
+    blocks = [
+        text for kind, text in FENCE.findall(PAGE.read_text()) if kind == "console"
+    ]
+    taken = [step for text in blocks for step in steps(text)]
+
+    def printed(words: list[str]) -> str:
+        if words[:2] != ["kubectl", "shardwright"]:
+            return chart.kubectl(*words[1:], *where)
+        there = [*where, "--kubeconfig", str(chart.kubeconfig)]
+        main([*words[2:], *there])
+        return capsys.readouterr().out
+
+    assert len(taken) == 4
+    assert [
+        line
+        for step in taken
+        for line in not_printed(step.shown, printed(shlex.split(step.command)))
+    ] == []
+
+
 def test_one_operator_leads_and_all_are_alive(
     served: Models, deployed: DeployedOperator
 ) -> None:
@@ -139,6 +176,11 @@ def test_a_pod_of_the_operators_namespace_never_looks_ready(
         "Pending",
         "Pending",
     ]
+
+
+def _reason_of(served: Models, name: str) -> str | None:
+    conditions = served.get("ShardedModel", name)["status"].get("conditions", [])
+    return next((one["reason"] for one in conditions if one["type"] == "Ready"), None)
 
 
 def _tokens_of_operator(chart: ControlPlane) -> set[str]:

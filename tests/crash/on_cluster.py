@@ -214,13 +214,13 @@ class Act:
     """What happens to a model, how it is Ready in the end ("" where it is gone), and what becomes
     of its pods.
 
-    ``mended`` is what has to be undone before the next act.
+    ``undone`` is what has to be undone before the next act.
     """
 
     happens: Callable[[Models, ControlPlane], None]
     pods: Pods = Pods.GONE
     ends: str = "Serving"
-    mended: Callable[[ControlPlane], None] = lambda _: None
+    undone: Callable[[ControlPlane], None] = lambda _: None
 
 
 def _change(**spec: object) -> Callable[[Models, ControlPlane], None]:
@@ -262,7 +262,7 @@ LIFE: Final[dict[str, Act]] = {
             "StatefulSet", models.all("StatefulSet")[0]["metadata"]["name"]
         )
     ),
-    "move": Act(_move, mended=_uncordon),
+    "move": Act(_move, undone=_uncordon),
     "re-plan": Act(_change(parallelism={"tensor": 8, "pipeline": 3})),
     "pause": Act(_change(paused=True, replicas=2), Pods.KEPT, ends="Paused"),
     "resume": Act(_change(paused=False, replicas=1), Pods.KEPT),
@@ -355,7 +355,7 @@ def live(stage: Stage, engine: str, point_of: PointOf) -> Generator[Played]:
             yield played
             if played.broken:
                 return
-            act.mended(stage.control_plane)
+            act.undone(stage.control_plane)
     finally:
         _clear(stage, models)
 

@@ -2,7 +2,7 @@
 see `make soak`.
 
 It goes in rounds: several things happen, a fault of the API server among them; then all that is
-broken is mended, and within ``RESTS_WITHIN_SECONDS`` every model must serve and every law hold.
+broken is repaired, and within ``RESTS_WITHIN_SECONDS`` every model must serve and every law hold.
 What the operator's process holds at rest may not grow.
 """
 
@@ -74,7 +74,7 @@ class Walk:
         self.proxy.add(Fault("*", "*", None, 0, request=self._count, goes_on=True))
 
     def round(self) -> list[str]:
-        """Let things happen and mend them; return what was wrong on the way, or is then."""
+        """Let things happen and repair them; return what was wrong on the way, or is then."""
         self.writes.clear()
         with watching(self.control_plane, self.models.namespace) as moments:
             broken = self._lived()

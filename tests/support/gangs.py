@@ -1,4 +1,4 @@
-"""What every scheduler that places groups all or none must do: the same scenes for each of them."""
+"""The same scenes for every scheduler that places groups all or nothing."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class MemoryOperator:
             self.parts.watching = False
 
     def hear(self) -> None:
-        """Mend its watches: they begin with what there is."""
+        """Repair its watches: they begin with what there is."""
         if not self.parts.watching:
             self.parts.watching = True
             self.cluster.tell_again(self._known)

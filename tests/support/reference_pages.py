@@ -22,11 +22,11 @@ VARIABLES: Final = ("KUBECONFIG", "POD_NAMESPACE", "HOSTNAME")
 """Of the process: defaults of flags would follow from them."""
 
 FORMS: Final = """\
-| form | what it does |
+| form | effect |
 |---|---|
 | `_PLUGIN`, `_LIB`, `_LIBRARIES`, `_LIBRARY_PATH`, `_SO_PATH`, `_MODULE_DIR`, `_CACHE_MANAGER`, `_HOME`, `_NVCC`, \
 `_COMPILER`, `_LDFLAGS` | loads code |
-| `_PATH`, `_DIR`, `_FILE`, `_ROOT`, `_BASE`, `_CACHE`, `_FOLDER`, `_DUMP`, `_CONFIG` | reads or writes a path of its own |
+| `_PATH`, `_DIR`, `_FILE`, `_ROOT`, `_BASE`, `_CACHE`, `_FOLDER`, `_DUMP`, `_CONFIG` | reads or writes another path |
 | `ENDPOINT`, `_URL`, `PROXY`, `SERVER`, `_HOST`, `_IP`, `_ADDR`, `_PORT`, `REPOSITORY`, `COMM_ID` | sends data to, or \
 takes it from, another host |"""
 
@@ -57,7 +57,7 @@ def _flags() -> Iterator[str]:
         ),
         "",
     )
-    yield from ("| flag | default | what it does |", "|---|---|---|")
+    yield from ("| flag | default | effect |", "|---|---|---|")
     for flag in operator_parser()._actions:
         if flag.dest != "help":
             names = " ".join(f"`{name}`" for name in flag.option_strings)
@@ -79,7 +79,7 @@ def _commands() -> Iterator[str]:
             "",
             parser.description or "",
             "",
-            "| option | what it does |",
+            "| option | effect |",
             "|---|---|",
         )
         yield from (
@@ -147,9 +147,9 @@ def _tensorrt_llm() -> Iterator[str]:
         "vLLM](../engines.md#who-may-set-what)."
     )
     yield from _table(
-        "Refused unless admitted", "what it does", TENSORRT_LLM.dangerous, admitted
+        "Refused unless admitted", "effect", TENSORRT_LLM.dangerous, admitted
     )
-    yield from _table("Never", "what it does", TENSORRT_LLM.incompatible)
+    yield from _table("Never", "effect", TENSORRT_LLM.incompatible)
 
 
 def _table(
@@ -194,7 +194,7 @@ def _environment() -> Iterator[str]:
     )
     yield from ("", "## Refused unless admitted", "")
     yield from (
-        "All other names. The message says what the variable could do, by the form of its name:",
+        "All other names. The message says why, by the form of the name:",
         "",
         FORMS,
         "",
@@ -202,7 +202,7 @@ def _environment() -> Iterator[str]:
     yield from (
         "Some names do not show it:",
         "",
-        "| variable | what it does |",
+        "| variable | effect |",
         "|---|---|",
     )
     yield from (

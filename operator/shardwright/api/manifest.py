@@ -73,7 +73,7 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
 def _objects_wanted(document: Any) -> str:
     """Return the form to write instead; a table of kubectl reads as one long word."""
     if isinstance(document, str):
-        return "kubectl prints objects with '-o yaml' or '-o json'"
+        return "kubectl prints objects with '-o json' or '-o yaml'"
     return "write apiVersion, kind, metadata and spec"
 
 

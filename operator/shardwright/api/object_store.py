@@ -85,7 +85,7 @@ class ObjectStoreWeights(Part):
     )
     addressing: Literal["Path", "VirtualHost"] | None = Field(
         default=None,
-        description="Where requests name the bucket, for s3://: in the path or in the "
+        description="Place of the bucket in requests, for s3://: in the path or in the "
         "host. Default: Path with endpoint, else VirtualHost.",
     )
     ca_config_map_ref: StoreAuthority | None = Field(
@@ -107,8 +107,8 @@ class ObjectStoreWeights(Part):
     )
     megabytes_per_second: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None,
-        description="What a node reads from the store, in MB/s, as you have measured "
-        "it; the time of a start follows from it. Default: 1,000, assumed.",
+        description="Measured speed at which a node reads from the store, in MB/s; the time of a "
+        "start follows from it. Default: 1,000, assumed.",
     )
 
 

@@ -101,7 +101,7 @@ class Resources(Part):
         default=None,
         description="Memory that each pod requests and may use at most, as 64Gi. "
         "Default: a request for the engine's processes, and a limit that is "
-        "higher by what they may take while they load and compile. 0: no limit.",
+        "higher by their need to load and compile. 0: no limit.",
     )
     ephemeral_storage: Quantity | None = Field(
         default=None,
@@ -165,7 +165,7 @@ class PodVolume(Part):
     mount_path: Annotated[
         str, StringConstraints(max_length=256, pattern=_MOUNT_PATH)
     ] = Field(
-        description=f"Folder where it is mounted, below one of {', '.join(VOLUME_ROOTS)}."
+        description=f"Folder of the mount, below one of {', '.join(VOLUME_ROOTS)}."
     )
     config_map: ConfigMapVolume | None = Field(
         default=None, description="The keys of a ConfigMap as files, to be read only."
@@ -191,7 +191,7 @@ class TopologySpread(Part):
         str, StringConstraints(max_length=LABEL_KEY_MAX_LENGTH, pattern=LABEL_KEY)
     ] = Field(
         description="Label of nodes, as topology.kubernetes.io/zone. The plan puts "
-        "each group where the fewest are by its value, as far as there is room."
+        "each group at the value with the fewest groups, as far as there is room."
     )
 
 

@@ -93,7 +93,7 @@ class ShownCondition(Shown):
     ] = Field(description="Why, in one word; explained in the reference.")
     message: Annotated[str, StringConstraints(max_length=MESSAGE_MAX_LENGTH)] = Field(
         default="",
-        description="Why, in a sentence: what, the limit, the gap, the way out.",
+        description="Why, in a sentence: the fault, the limit, the gap, the way out.",
     )
 
 
@@ -322,7 +322,7 @@ class ShownPrice(Shown):
         "Listed (public price lists) or Assumed (data sheet)."
     )
     source: Sentence = Field(
-        default="", description="Where it was read; empty if it is stated."
+        default="", description="Source of the price; empty if it is stated."
     )
 
 
@@ -429,7 +429,7 @@ class ShownGroup(Shown):
         json_schema_extra=_LIST,
     )
     waiting: Sentence | None = Field(
-        default=None, description="What it waits for, if it is not ready."
+        default=None, description="The cause of its wait, if it is not ready."
     )
     restarts: Count | None = Field(default=None, description="Restarts of the group.")
     last_failure: ShownFailure | None = Field(
@@ -556,8 +556,7 @@ class Status(Shown):
     summary: list[Sentence] | None = Field(
         default=None,
         max_length=3,
-        description="The status at a glance: what "
-        "is planned, how it stands, and where it is served.",
+        description="The status at a glance: the plan, its state, and the URL.",
         json_schema_extra=_LIST,
     )
     layout: ShortWord | None = Field(
@@ -581,6 +580,4 @@ class Status(Shown):
     )
     endpoint: (
         Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None
-    ) = Field(
-        default=None, description="Where it is served inside the cluster: an http URL."
-    )
+    ) = Field(default=None, description="Its http URL inside the cluster.")

@@ -65,7 +65,7 @@ PRINTER_COLUMNS: Final = (
         "string",
         ".status.endpoint",
         1,
-        "Where it is served inside the cluster.",
+        "Its URL inside the cluster.",
     ),
     ("Age", "date", ".metadata.creationTimestamp", 0, "Time since it was made."),
 )

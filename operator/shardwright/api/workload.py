@@ -49,7 +49,7 @@ class DraftHead(Part):
     ) = Field(
         default=None,
         description="Commit of its repository, 40 hexadecimal digits: downloaded from the hub "
-        "before the engine starts, with the token of weights.huggingFace where there is one. "
+        "before the engine starts, with the token of weights.huggingFace, if any. "
         "Excludes pvc.",
     )
     pvc: ClaimWeights | None = Field(
@@ -68,7 +68,7 @@ class Speculation(Part):
     """Tokens that are drafted ahead, and verified by the model in one step."""
 
     method: Literal["MTP", "EAGLE3", "DraftModel", "PromptLookup"] = Field(
-        description="What drafts. MTP: layers of the model's own "
+        description="The drafter. MTP: layers of the model's own "
         "checkpoint. EAGLE3: a head that was trained for it. DraftModel: "
         "a small model of the same vocabulary. PromptLookup: the prompt."
     )
@@ -98,9 +98,8 @@ class KvOffload(Part):
         StringConstraints(max_length=16, pattern=r"^(Auto|[1-9][0-9]{0,5}(Gi|Ti))$"),
     ] = Field(
         default="Auto",
-        description="Memory of its node for each pod, as 256Gi, beside what the engine's processes "
-        "need. Auto: what the nodes of "
-        "the plan have left for a pod.",
+        description="Memory of its node for each pod, as 256Gi, besides that of the engine's "
+        "processes. Auto: the memory that the nodes of the plan have left for a pod.",
     )
 
 
@@ -133,12 +132,12 @@ class Workload(Part):
     expert_imbalance_percent: Annotated[int, Field(ge=100, le=1000)] | None = Field(
         default=None,
         description="Work of the busiest rank of an expert-parallel group, in percent of the mean. "
-        "Default: what the cost model assumes.",
+        "Default: as the cost model assumes.",
     )
     speculation: Speculation | None = Field(
         default=None,
-        description="Speculative decoding; the engine is started with it. What drafts is planned "
-        "with: its weights, K/V and passes. Excludes promptLookup and draftModel. For vLLM.",
+        description="Speculative decoding; the engine is started with it, and the plan counts the "
+        "weights, K/V and passes of the drafter. Excludes promptLookup and draftModel. For vLLM.",
     )
     prompt_lookup: PromptLookup | None = Field(
         default=None,

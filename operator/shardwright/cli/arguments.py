@@ -249,8 +249,8 @@ def _add_plan(commands: Commands) -> None:
     )
     _add_inputs(command, by_operator=True)
     meaning = (
-        "text for people, wide one line for each; json and yaml hold what the operator writes "
-        "to status.plan; markdown is all that explain says, as a page; manifest is the "
+        "text for people, wide one line for each; json and yaml have the status.plan that the "
+        "operator would write; markdown is all that explain says, as a page; manifest is the "
     )
     meaning += "ShardedModel to apply"
     _add_output(
@@ -264,7 +264,7 @@ def _add_explain(commands: Commands) -> None:
     command = _add_command(
         commands,
         "explain",
-        summary="say why a model is cut so, what the others lose and where, and how sure it is",
+        summary="say why this layout, how much others lose, and how sure it is",
         epilog=EXPLAIN_EXAMPLES,
         more=_WORDS,
     )
@@ -278,7 +278,7 @@ def _add_report(commands: Commands) -> None:
     command = _add_command(
         commands,
         "report",
-        summary="draw the plan, and all that was considered, as one HTML page",
+        summary="draw the plan and all considered layouts as one HTML page",
         epilog=REPORT_EXAMPLES,
     )
     _add_inputs(command)
@@ -334,7 +334,7 @@ def _add_size(commands: Commands) -> None:
     _add_output(
         command,
         ("text", "wide", "name", "json", "yaml"),
-        "tables; wide: one line for each product; name: what plan takes as --gpus, the cheapest "
+        "tables; wide: one line for each product; name: for --gpus of plan, the cheapest "
         "first; json and yaml: every number of GPUs that was tried",
     )
 
@@ -364,7 +364,7 @@ def _add_fetch(commands: Commands) -> None:
     command = _add_command(
         commands,
         "fetch",
-        summary="read what a model is from the Hugging Face hub, as a ConfigMap",
+        summary="read the config of a model from the Hugging Face hub, as a ConfigMap",
         epilog=FETCH_EXAMPLES,
     )
     command.add_argument(
@@ -475,7 +475,7 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
     wanted.add_argument(
         "--settings",
         metavar="FILE",
-        help="what the administrator says for all models; it is the text of the operator's "
+        help="the administrator's settings for all models; it is the text of the operator's "
         "ConfigMap",
     )
     _add_surroundings(command)
@@ -492,7 +492,7 @@ def _add_by_operator(wanted: ArgumentGroup) -> None:
         nargs="?",
         action=PlannedByServer,
         metavar="URL",
-        help="have the operator plan a copy of -f; for whoever may not list nodes: the copy "
+        help="have the operator plan a copy of -f; needs no right to list nodes: the copy "
         "has mode PlanOnly, and is deleted again; with a URL: address of the API server",
     )
 
@@ -505,8 +505,8 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="what 'kubectl get nodes,pods -A -o json' prints; or -o yaml; '-': stdin; pods hold "
-        "their GPUs; may be repeated",
+        help="output of 'kubectl get nodes,pods -A -o json'; or -o yaml, which is read four times "
+        "slower; '-': stdin; pods hold their GPUs; may be repeated",
     )
     one_of.add_argument(
         "--gpus",

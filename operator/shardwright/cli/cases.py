@@ -300,7 +300,7 @@ def _layout(fields: CaseReader) -> Layout:
 
 
 def _cache_of(model: ModelSpec, traits: EngineTraits) -> str:
-    """Return FP8 where checkpoint or engine say so: ModelOpt's (the only ones in NVFP4) state it of
+    """Return FP8 if checkpoint or engine say so: ModelOpt's (the only ones in NVFP4) state it of
     their K/V cache.
     """
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}

@@ -29,7 +29,7 @@ examples:
   %(prog)s -f lws.yaml > model.yaml
   %(prog)s deployment/llama -n models | \\
     kubectl shardwright plan -f - --server
-  kubectl get llmisvc -A -o yaml | %(prog)s -f - -o json
+  kubectl get llmisvc -A -o json | %(prog)s -f - -o json
 
 exit codes: 0 printed, 2 it cannot be imported, 3 the cluster cannot be reached or does not let you read it, or an internal error
 """  # noqa: E501 - a line of help
@@ -90,7 +90,7 @@ def add_cluster_commands(commands: Any, add: AddCommand) -> None:
     completion = add(
         commands,
         "completion",
-        summary="print what a shell reads to complete commands and names",
+        summary="print a shell's script to complete commands and names",
         epilog=COMPLETION_EXAMPLES,
     )
     completion.add_argument(
@@ -102,7 +102,7 @@ def _add_status(commands: Any, add: AddCommand) -> None:
     command = add(
         commands,
         "status",
-        summary="say who waits for whom, since when, and what to run",
+        summary="say who waits for whom, since when, and the next command",
         epilog=STATUS_EXAMPLES,
     )
     command.add_argument(
@@ -112,7 +112,7 @@ def _add_status(commands: Any, add: AddCommand) -> None:
         "-w",
         "--watch",
         action="store_true",
-        help="go on until Ctrl-C; in a pipe, print what has changed",
+        help="continue until Ctrl-C; in a pipe, print the changes",
     )
     _add_output(command, ("text", "wide", "name", "json", "yaml"))
     add_namespace(command, everywhere=True)
@@ -123,7 +123,7 @@ def _add_diff(commands: Any, add: AddCommand) -> None:
     command = add(
         commands,
         "diff",
-        summary="say what an edit or a release would change, and which groups restart",
+        summary="show the effect of an edit or a release, and the groups that restart",
         epilog=DIFF_EXAMPLES,
     )
     command.add_argument(
@@ -158,7 +158,7 @@ def _add_rollout(commands: Any, add: AddCommand) -> None:
     command = add(
         commands,
         "rollout",
-        summary="show what a model has served with, go back to it, or have its spec tried again",
+        summary="show the history of a model, go back in it, or have the spec tried again",
         epilog=ROLLOUT_EXAMPLES,
     )
     meaning = (
@@ -186,7 +186,7 @@ def _add_doctor(commands: Any, add: AddCommand) -> None:
     command = add(
         commands,
         "doctor",
-        summary="say what is wrong with an installation, and what to run",
+        summary="check an installation, and name the next commands",
         epilog=DOCTOR_EXAMPLES,
     )
     command.add_argument(
@@ -199,7 +199,7 @@ def _add_doctor(commands: Any, add: AddCommand) -> None:
         "--trial-namespace",
         default="",
         metavar="NAME",
-        help="where these pods run (default: one that is made and deleted)",
+        help="namespace of these pods (default: one that is made and deleted)",
     )
     command.add_argument(
         "--image",
@@ -219,7 +219,7 @@ def _add_import(commands: Any, add: AddCommand) -> None:
     command = add(
         commands,
         "import",
-        summary="turn what LeaderWorkerSet, KServe, KAITO or a Deployment serves with vLLM into "
+        summary="turn vLLM models of LeaderWorkerSet, KServe, KAITO or a Deployment into "
         "ShardedModels",
         epilog=IMPORT_EXAMPLES,
     )
@@ -244,12 +244,12 @@ def _add_import(commands: Any, add: AddCommand) -> None:
     command.add_argument(
         "--model",
         metavar="ID",
-        help="id of the model, where the object names only a folder",
+        help="id of the model, if the object names only a folder",
     )
     _add_output(
         command,
         ("yaml", "json"),
-        "yaml: manifests, and on stderr what was left out; json: one list with both",
+        "yaml: manifests, and on stderr the omissions; json: one list with both",
     )
     add_namespace(command)
     add_connection(command)

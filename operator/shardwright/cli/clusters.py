@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The cluster that a connection means; ``without`` says the way out where there is none."""
+    """The cluster that a connection means; ``without`` says the way out if there is none."""
 
     connection: Connection
     without: str = ""
@@ -86,7 +86,7 @@ class Target:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace that is meant where nothing else says so."""
+        """Return the namespace that is meant if nothing else says so."""
         return self.access.namespace
 
     def ask(self, asking: "Callable[[Client], Awaitable[T]]") -> T:
@@ -100,7 +100,7 @@ class Target:
     def read_config_map(
         self, namespace: str, name: str, *, must: bool = True
     ) -> Mapping[str, Any] | None:
-        """Return a ConfigMap, None if there is none; nor where it may not be read, unless it
+        """Return a ConfigMap, None if there is none; nor if it may not be read, unless it
         ``must``.
 
         Raises:

@@ -101,7 +101,7 @@ def _models(parsed_args: Namespace, **_: Any) -> list[str]:
 
 
 def _models_and_ids(prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
-    """Return names of ShardedModels, and ids of the catalogue where one is begun."""
+    """Return names of ShardedModels, and ids of the catalogue if one is begun."""
     from shardwright.modelspec.catalogue import known_ids  # noqa: PLC0415 - only where somebody waits for it
 
     ids = [found for found in known_ids() if found.startswith(prefix)] if prefix else []
@@ -153,7 +153,7 @@ def _of_kubeconfig(part: str) -> Completer:
 
 
 def _gpus(prefix: str, **_: Any) -> list[str]:
-    """Return products, behind the count where there is one."""
+    """Return products, behind the count if there is one."""
     from shardwright.hardware.gpus import load_gpus  # noqa: PLC0415 - only where somebody waits for it
 
     count, times, _rest = prefix.partition("x")

@@ -1,7 +1,7 @@
 """The command ``doctor``: read a cluster, say the faults of the installation, and the commands
 against them.
 
-It mends nothing itself, and writes only if it is to measure NetworkPolicies.
+It fixes nothing itself, and writes only if it is to measure NetworkPolicies.
 """
 
 import sys

@@ -102,12 +102,12 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
 
 
 def _taken(action: argparse.Action) -> str:
-    """Return what stands for a value of an action: its name, or what may be chosen."""
+    """Return the stand-in for a value of an action: its name, or the choices."""
     return str(action.metavar or f"{{{','.join(map(str, action.choices or ()))}}}")
 
 
 def _rows(group: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield of each option how it is typed, what it does, and its default; help and traceback,
+    """Yield of each option its form, its effect, and its default; help and traceback,
     which every command has, come last.
     """
     actions = sorted(

@@ -57,7 +57,9 @@ def import_models(arguments: Namespace) -> Exit:
 def _in_turn(
     readings: Iterable[Callable[[], Imported]],
 ) -> tuple[list[Imported], list[Problem]]:
-    """Return what can be imported, and the problems of the rest: one keeps no other one back."""
+    """Return the objects that can be imported, and the problems of the rest: one keeps no other one
+    back.
+    """
     found: list[Imported] = []
     problems: list[Problem] = []
     for reading in readings:

@@ -18,7 +18,7 @@ from shardwright.resolving.subject import Subject, resolve
 async def read_subject(
     client: Client, model: LiveModel, resource: ShardedModel, settings: Settings
 ) -> Subject:
-    """Return what a resource asks for, with the config of its model as the cluster has it.
+    """Return the question of a resource, with the config of its model as the cluster has it.
 
     Raises:
         InputError: it is wrong, or its model is not known.

@@ -1,6 +1,6 @@
 """The same question under other loads: the data of a page whose load somebody moves.
 
-Lengths stay as they are where too many layouts would have to be priced.
+Lengths stay as they are if too many layouts would have to be priced.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -51,7 +51,7 @@ _NAMED: Final = re.compile(rf"([0-9]{{1,6}})x({_NAME})", re.ASCII)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedGpus:
     """So many GPUs of one product; ``gpus_per_node`` in each node, ``gpus_per_domain`` joined by
-    NVLink where that is more.
+    NVLink if that is more.
     """
 
     gpu: Gpu
@@ -68,7 +68,7 @@ def read_named_gpus(
     network_gbps_per_gpu: float | None = None,
     counted: bool = True,
 ) -> tuple[NamedGpus, ...]:
-    """Read the GPUs that ``--gpus`` names: each as COUNTxGPU, or one of each product where they are
+    """Read the GPUs that ``--gpus`` names: each as COUNTxGPU, or one of each product if they are
     not ``counted``. The product is an id of the catalogue or any name that means one.
 
     Raises:

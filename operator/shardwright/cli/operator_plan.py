@@ -257,7 +257,7 @@ async def _subject(
     client: Client,
     live: LiveModel,
 ) -> Subject | None:
-    """Return what a copy asks for, None if this program cannot know its model."""
+    """Return the question of a copy, None if this program cannot know its model."""
     try:
         return await unless_forbidden(
             read_subject(client, live, read_stored(live.content), Settings())
@@ -361,8 +361,8 @@ def explanation_of_copy(
     copy: PlannedCopy,
     record: PlanRecord,
 ) -> Explanation:
-    """Return the explanation of the operator's plan, and in words what this program cannot know of
-    it.
+    """Return the explanation of the operator's plan, and in words the gaps in this program's
+    knowledge of it.
     """
     live, subject, report = copy.live, copy.subject, record.report()
     if subject is None:

@@ -59,7 +59,7 @@ def in_colours() -> bool:
 
 
 def print_lines(lines: Iterable[Line], *, width: int | None = None) -> None:
-    """Print styled lines, none wider than the output: with colours where they are wanted, else as
+    """Print styled lines, none wider than the output: with colours if they are wanted, else as
     plain text.
     """
     room = width or width_of_output()
@@ -79,7 +79,7 @@ def clear_terminal() -> None:
 
 
 def print_text(text: str, stream: TextIO | None = None) -> None:
-    """Print lines, with plain signs where the stream cannot encode the better ones; all that is
+    """Print lines, with plain signs if the stream cannot encode the better ones; all that is
     printed passes here.
     """
     target = stream or sys.stdout

@@ -11,7 +11,7 @@ from shardwright.errors import Problem
 
 
 def print_problems(problems: Sequence[Problem], form: str) -> None:
-    """Print faults as a list of their own kind, where json or yaml was asked for: a program reads
+    """Print faults as a list of their own kind, if json or yaml was asked for: a program reads
     nothing else.
     """
     print_list("ProblemList", [problem.document() for problem in problems], form)

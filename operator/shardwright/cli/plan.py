@@ -503,7 +503,7 @@ def _kept(answer: PlannedModel) -> Iterator[Any]:
 
 
 def question_of(resource: ShardedModel, inputs: PlanInputs) -> Question:
-    """Return the question of a resource, with the config of its model where that is not built
+    """Return the question of a resource, with the config of its model if that is not built
     in.
     """
     if inputs.config_text is not None:

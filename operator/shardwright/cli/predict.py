@@ -48,7 +48,7 @@ def predict(arguments: Namespace) -> Exit:
 
 
 def _refuse_one_file_for_both(source: str, target: str) -> None:
-    """Raise an error where writing the predictions would empty the file of the cases."""
+    """Raise an error if writing the predictions would empty the file of the cases."""
     if STDIN in (source, target):
         return
     same = False

@@ -41,7 +41,7 @@ def sentence(finding: Finding) -> str:
 
 
 def command(finding: Finding, program: str) -> str:
-    """Return the command that shows more of the problem or mends it. ``program`` is the name the
+    """Return the command that shows more of the problem or fixes it. ``program`` is the name the
     user calls us by.
     """
     ours = _OURS.get(finding.ailment)

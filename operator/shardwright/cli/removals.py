@@ -1,8 +1,8 @@
 """Which fields of a live object an apply would take away: those that it has from us, and that are
 rendered no more.
 
-The operator itself compares rendered fields alone (``reconcile.drift``): an apply removes by what
-the API server has down as ours.
+The operator itself compares rendered fields alone (``reconcile.drift``): an apply removes the
+fields that the API server has down as ours.
 """
 
 import json
@@ -76,7 +76,7 @@ Owned = Sequence[Mapping[str, Any]] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """A field: its name, its path, who owns what below it, and whether its name is free-form."""
+    """A field: its name, its path, the owners below it, and whether its name is free-form."""
 
     name: str = ""
     path: str = ""
@@ -166,7 +166,7 @@ def _written(content: KubernetesObject) -> dict[str, Any]:
 
 
 def _owned(live: KubernetesObject) -> tuple[Owned, Owned]:
-    """Return what we own of an object, and what others do."""
+    """Return the fields of an object that we own, and those of others."""
     managers = mappings(mapping(live.get("metadata")).get("managedFields"))
     ours, theirs = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
     for item in managers:
@@ -193,7 +193,7 @@ def _of_field(
     live: Any,
     place: _Place,
 ) -> Iterator[str]:
-    """Yield what is removed at and below a field; of what many write, each part is named."""
+    """Yield the removals at and below a field; if many write it, each part is named."""
     if rendered is None and _leaves_alone(live, place):
         return
     shared = not place.free and place.name in _SHARED
@@ -243,7 +243,7 @@ def _below(
     owned: Owned,
     field: str,
 ) -> Owned:
-    """Return what is owned below a field: all of it, where the API server has it down as one."""
+    """Return the owned parts below a field: all of it, if the API server has it down as one."""
     if owned is None:
         return None
     found = [mapping(one[field]) for one in owned if field in one]
@@ -254,7 +254,7 @@ def _of_item(
     owned: Owned,
     live: Any,
 ) -> Owned:
-    """Return what is owned of an item of a list, all of it where the list has no keys."""
+    """Return the owned parts of an item of a list, all of it if the list has no keys."""
     signs = [sign for one in owned or () for sign in one if sign.startswith("k:")]
     if not signs:
         return None if owned else owned

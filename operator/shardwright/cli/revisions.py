@@ -54,8 +54,8 @@ async def read_formers(
 async def read_sayings(
     client: Client, content: KubernetesObject, revisions: Sequence[Revision]
 ) -> dict[str, Saying]:
-    """Return what revisions of a model say, by their digest; those that may not be read, or are not
-    as they were kept, are left out.
+    """Return the content of a model's revisions, by their digest; those that may not be read, or
+    are not as they were kept, are left out.
     """
     owner = owner_of(content)
     found = {

@@ -1,7 +1,7 @@
 """The command ``rollout``: which revisions of a model there are, and the request to run one of
 them, or its spec again.
 
-Changes no spec: it writes an annotation, and the operator does the rest. Where nothing would come
+Changes no spec: it writes an annotation, and the operator does the rest. If nothing would come
 of it, it writes nothing.
 """
 
@@ -72,7 +72,7 @@ class PastRevision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What is asked of a model: the revision or spec that is ``wanted``, and whether the model
+    """A request to a model: the revision or spec that is ``wanted``, and whether the model
     ``stands`` there already.
     """
 
@@ -143,8 +143,8 @@ def _revisions(
 
 
 def is_settled(live: LiveModel) -> bool:
-    """Return whether the operator has looked at the spec of a model and answered what was asked of
-    it last. Until then its status says nothing about what will run.
+    """Return whether the operator has looked at the spec of a model and answered its last request.
+    Until then its status says nothing about future groups.
     """
     asked = request_in(live.content["metadata"].get("annotations") or {})
     answered = live.record.answered if live.record else ""
@@ -186,7 +186,7 @@ def shown_revisions(
     said: Mapping[str, Saying],
 ) -> list[PastRevision]:
     """Return revisions as they are shown, oldest first. ``shown`` are those of the status, ``said``
-    what they say, by their digest.
+    their content, by their digest.
     """
     runs = _running(shown)
     sayings = [said.get(item.digest) for item in found]

@@ -79,7 +79,7 @@ def status(arguments: Namespace) -> Exit:
 
 
 def _watch(cluster: Target, namespace: str | None, arguments: Namespace) -> None:
-    """Show how models stand until somebody interrupts; where nobody looks at a terminal, only
+    """Show how models stand until somebody interrupts; if nobody looks at a terminal, only
     changes.
     """
     terminal = sys.stdout.isatty()

@@ -1,6 +1,5 @@
-"""What the doctor reads of a cluster, as far as whoever asks may read it.
-
-What may not be read is None, and never taken for nothing.
+"""The doctor's reading of a cluster, as far as its user may read. A part that may not be read is
+None, and never taken for nothing.
 """
 
 from argparse import Namespace

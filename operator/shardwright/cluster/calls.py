@@ -38,10 +38,11 @@ class Urgency(IntEnum):
     LEASE = 0
     """Leadership: waits for nothing."""
     REPAIR = 1
-    """What mends a group: deletions, zero replicas, restarts, and what is read right before them.
+    """Calls that repair a group: deletions, zero replicas, restarts, and the reads right before
+    them.
     """
     OBJECTS = 2
-    """Reads and what is made of new plans."""
+    """Reads, and the objects of new plans."""
     STATUS = 3
     EVENTS = 4
     """Events and dry runs."""

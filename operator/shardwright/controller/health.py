@@ -1,6 +1,6 @@
 """The answers to the probes of the kubelet.
 
-A model that does not serve changes nothing here: a restart would not mend it.
+A model that does not serve changes nothing here: a restart would not help.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,8 +37,8 @@ class Health:
 
     @property
     def alive(self) -> bool:
-        """Return whether the event loop runs; a restart mends nothing else, neither a backlog nor
-        an API server that is away.
+        """Return whether the event loop runs; a restart would help neither with a backlog nor
+        with an API server that is away.
         """
         return self._clock() - self._beat_at <= LONGEST_LAG_SECONDS
 

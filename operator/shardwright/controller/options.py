@@ -235,7 +235,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--settings-file",
         type=Path,
-        help="YAML or JSON file of what the administrator says for all models",
+        help="YAML or JSON file of the administrator's settings for all models",
     )
     parser.add_argument(
         "--signing-keys-file",
@@ -296,9 +296,8 @@ def _add_pace(parser: argparse.ArgumentParser) -> None:
         "--max-moving-groups",
         type=_at_least_one,
         default=5,
-        help="groups of all models that are moved or rolled at once, beside what spec.rollout of "
-        "each allows; "
-        "the last one is kept for a namespace that has none",
+        help="groups of all models that are moved or rolled at once, within spec.rollout of "
+        "each; the last one is kept for a namespace that has none",
     )
 
 

@@ -187,7 +187,7 @@ class Queue:
         self._asked: dict[Key, _Asked] = {}
         self._working: dict[Key, _Work] = {}
         self._busy: Counter[str] = Counter()  # workers by namespace
-        self._calm: Counter[str] = Counter()  # those of them that mend nothing
+        self._calm: Counter[str] = Counter()  # those of them that repair nothing
         self._appointments: dict[Key, _Appointment] = {}
         # A heap; entries that no appointment has any more are skipped.
         self._calendar: list[tuple[float, int, Key]] = []
@@ -365,9 +365,9 @@ class Queue:
 
         Alone it gets half of them. The next one gets half of the rest, so that it takes one
         namespace more for each halving to fill them all, and no namespace needs a share of its own
-        set aside. A look that mends nothing has its part only, which is shared in the same way, and
-        does not count against those that mend; the last free worker is for a namespace that has
-        none.
+        set aside. A look that repairs nothing has its part only, which is shared in the same way,
+        and does not count against those that repair; the last free worker is for a namespace that
+        has none.
         """
         free, busy, calm = (
             self.workers - len(self._working),

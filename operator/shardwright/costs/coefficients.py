@@ -130,8 +130,8 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
 def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> Band:
     """Return the band of a kind of measurement, or of a model if there is none.
 
-    Formula: the row of the engine and the arrival where there is one with ``ENOUGH_ROWS`` of every
-        format, else 1 -/+ ``BAND_MODELLED``; both ends squared where a fact is unknown.
+    Formula: the row of the engine and the arrival if there is one with ``ENOUGH_ROWS`` of every
+        format, else 1 -/+ ``BAND_MODELLED``; both ends squared if a fact is unknown.
     Unit: a factor of the predicted output tokens per second.
     Error: holds ``BAND_LEVEL`` (80%) of the rows that it was made from; 81.3% and 77.1% of rows
     held out

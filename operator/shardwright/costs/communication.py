@@ -148,7 +148,7 @@ def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:
     Across nodes: reduce-scatter inside, all-reduce of each rank's share outside, all-gather inside.
 
     Formula: start-up + 2 (n - 1) / n x bytes / bandwidth + steps x latency, of the ring, or less
-        where a tree or a one-shot kernel is faster; then the same for 1 / n of the bytes across
+        if a tree or a one-shot kernel is faster; then the same for 1 / n of the bytes across
         nodes.
     Unit: seconds.
     Error: inside a node start-up was measured at 5.3 to 6.3 us (taken as 5 and one or two steps of

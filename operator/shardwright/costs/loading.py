@@ -147,7 +147,7 @@ def read_speed(storage: Storage | None, stated: float | None = None) -> ReadSpee
 
     Formula: none: a table.
     Unit: bytes/s of one node.
-    Error: a factor of 2 where it is stated, 4 where the storage is known, 10 where it is not;
+    Error: a factor of 2 if it is stated, 4 if the storage is known, 10 if it is not;
         assumed.
     Source: the constants above, all assumed.
 
@@ -173,7 +173,7 @@ def loading_time(
 ) -> LoadingTime:
     """Return the time for which the busiest node of a replica reads.
 
-    Formula: bytes / read speed; times the nodes that hold different stages, where each fetches the
+    Formula: bytes / read speed; times the nodes that hold different stages, if each fetches the
         whole model.
     Unit: seconds.
     Error: the spread of :func:`read_speed`, both ways; assumed.

@@ -196,7 +196,7 @@ def _units(storage: str) -> tuple[str, ...]:
 def matmul_flops(gpu: Gpu, storage: str) -> float:
     """Return the FLOP/s of large matrix products on the unit that multiplies weights stored so.
 
-    Formula: none: the measured rate where the catalogue has one, else the data sheet's.
+    Formula: none: the measured rate if the catalogue has one, else the data sheet's.
     Unit: FLOP/s, dense.
     Error: the share that an engine reaches is fitted: ``Coefficients.compute_efficiency``.
     Source: ``hardware/gpus.csv``, its columns of measured rates.

@@ -180,7 +180,7 @@ def load_bytes_per_node(
 def _cut(model: ModelSpec, layout: Layout, traits: EngineTraits) -> _Cut:
     """Return the cut of a layout.
 
-    Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``; where whole experts are
+    Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``; if whole experts are
     spread over tensor and attention-data ranks, some classes repeat on every rank the parts that
     are not routed (``config/parallel.py:use_sequence_parallel_moe``).
     """

@@ -277,7 +277,7 @@ CLASSES: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         r"[A-Z0-9_]+_(PATH|DIR|DIRS|FILE|FILENAME|ROOT|BASE|CACHE|FOLDER|DUMP|CONFIG)",
-        "reads or writes a path of its own",
+        "reads or writes another path",
     ),
     (
         r"[A-Z0-9_]*(ENDPOINT|_URL|_URI|PROXY|SERVER|_HOST|_IP|_ADDR|_ADDRESS|_PORT|REPOSITORY|COMM_ID)|[a-z]+_proxy",

@@ -208,10 +208,10 @@ OWNED: Final[Mapping[str, str]] = {
 }
 """Options that shardwright renders itself, each with the remedy."""
 
-_HELD: Final = "what a rank holds"
-_SPEED: Final = "how long a step takes"
-_BOTH: Final = "what a rank holds and how long a step takes"
-_HOST: Final = "what a pod takes of its node's memory"
+_HELD: Final = "the memory of a rank"
+_SPEED: Final = "the time of a step"
+_BOTH: Final = "the memory of a rank and the time of a step"
+_HOST: Final = "the memory that a pod takes of its node"
 
 UNCOUNTED: Final[Mapping[str, str]] = {
     "attention-config": _BOTH,

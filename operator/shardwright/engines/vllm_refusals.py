@@ -89,27 +89,27 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "api-server-count": "replaces the one HTTP server that probes and readiness read",
     "config": "would set every other option from a file",
     "convert": "turns it into a model that generates no text; only text generation is planned",
-    "cpu-offload-gb": "keeps weights out of the GPU, where the plan counts them",
-    "cpu-offload-params": "keeps weights out of the GPU, where the plan counts them",
+    "cpu-offload-gb": "keeps weights out of the GPU, but the plan counts them there",
+    "cpu-offload-params": "keeps weights out of the GPU, but the plan counts them there",
     "diffusion-config": (
         "is of models that write by diffusion, and only those that write token by token are planned"
     ),
     "disable-hybrid-kv-cache-manager": (
-        "lets windows keep all tokens, where the plan counts windows"
+        "lets windows keep all tokens, but the plan counts windows"
     ),
     "disable-log-stats": "takes the metrics away that readiness reads",
-    "disable-sliding-window": "lets windows keep all tokens, where the plan counts windows",
+    "disable-sliding-window": "lets windows keep all tokens, but the plan counts windows",
     "elastic-ep-max-dp-size": "changes the number of ranks while the engine runs",
     "enable-elastic-ep": "changes the number of ranks while the engine runs",
-    "enable-fault-tolerance": "restarts ranks by itself, where a group lives and dies as one",
+    "enable-fault-tolerance": "restarts single ranks, but a group lives and dies as one",
     "enable-flash-late-interaction": (
-        "is of models that generate no text, where only those that do are planned"
+        "is of models that generate no text, which are not planned"
     ),
     "enable-ssl-refresh": (
         "takes the plain HTTP port away that probes and clients use; TLS ends "
         "before the pod"
     ),
-    "fault-tolerance-config": "restarts ranks by itself, where a group lives and dies as one",
+    "fault-tolerance-config": "restarts single ranks, but a group lives and dies as one",
     "grpc": "replaces the HTTP server that probes and clients use",
     "grpc-port": "replaces the HTTP server that probes and clients use",
     "hf-config-path": "reads another model's configuration",
@@ -120,18 +120,17 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     ),
     "kv-transfer-config": "opens connections to other hosts; disaggregated prefill is out of scope",
     "max-lora-cls-labels": (
-        "is of models that generate no text, where only those that do are planned"
+        "is of models that generate no text, which are not planned"
     ),
     "mm-encoder-only": (
-        "makes an encoder of it that generates no "
-        "text, where only those that do are planned"
+        "makes an encoder of it that generates no text, which are not planned"
     ),
-    "offload-backend": "keeps weights out of the GPU, where the plan counts them",
-    "offload-group-size": "keeps weights out of the GPU, where the plan counts them",
-    "offload-num-in-group": "keeps weights out of the GPU, where the plan counts them",
-    "offload-params": "keeps weights out of the GPU, where the plan counts them",
-    "offload-prefetch-step": "keeps weights out of the GPU, where the plan counts them",
-    "pooler-config": "is of models that generate no text, where only those that do are planned",
+    "offload-backend": "keeps weights out of the GPU, but the plan counts them there",
+    "offload-group-size": "keeps weights out of the GPU, but the plan counts them there",
+    "offload-num-in-group": "keeps weights out of the GPU, but the plan counts them there",
+    "offload-params": "keeps weights out of the GPU, but the plan counts them there",
+    "offload-prefetch-step": "keeps weights out of the GPU, but the plan counts them there",
+    "pooler-config": "is of models that generate no text, which are not planned",
     "runner": "turns it into a model that generates no text; only text generation is planned",
     "skip-tokenizer-init": "takes text away from the API that probes and clients use",
     "ssl-ca-certs": (

@@ -220,7 +220,7 @@ def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
 
 
 def _gated(request: Request) -> Iterator[str]:
-    """Yield that the hub will refuse the pods' download, and the field that mends it."""
+    """Yield that the hub will refuse the pods' download, and the field that prevents it."""
     if request.gated:
         named = "spec: {model: {weights: {huggingFace: {tokenSecretRef: {name: hub-token}}}}}"
         which = (

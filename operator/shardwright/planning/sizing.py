@@ -33,7 +33,7 @@ def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, 
     fewest.
 
     Numbers are doubled until one carries, then the gap below it is halved, and a few above it are
-    tried. More GPUs are taken to carry any load that fewer do; none of the steps carries where
+    tried. More GPUs are taken to carry any load that fewer do; none of the steps carries if
     ``most`` GPUs do not. ``ask`` plans for all of a number of GPUs.
     """
     steps: dict[int, SizedOutcome] = {}

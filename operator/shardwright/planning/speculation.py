@@ -22,7 +22,7 @@ def loses_from(
     None if it does at no number that runs at once. The drafts are those that are planned, the
     memory is the plan's; loads are doubled until drafting loses, and the last step is halved.
     Larger ones are not looked at: a batch that computes more never makes drafts cheaper again, but
-    where experts fill up it may for a while.
+    if experts fill up it may for a while.
     """
     # The question is asked of numbers in flight, which an offered rate would settle by itself.
     closed = replace(request.workload, requests_per_second=None)

@@ -19,7 +19,14 @@ from shardwright.planning.ways_out import Holder, ways_out
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
-from shardwright.replanning import Ground, Replanned, mend, plan_anew, rescaled, restore
+from shardwright.replanning import (
+    Ground,
+    Replanned,
+    plan_anew,
+    relocate,
+    rescaled,
+    restore,
+)
 from shardwright.resolving.subject import Subject
 
 
@@ -37,7 +44,7 @@ def answer(
     if ask.choice is PlanChoice.RESCALE and ask.on:
         return rescaled(subject, ask.on, inventory, ask.worst)
     if ask.choice is PlanChoice.REHOUSE and ask.on:
-        return mend(subject, ask.on, inventory, ask.leaving)
+        return relocate(subject, ask.on, inventory, ask.leaving)
     if ask.choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE} and ask.on:
         ground = Ground(inventory=inventory, worst=ask.worst)
         take = ask.choice is PlanChoice.IMPROVE

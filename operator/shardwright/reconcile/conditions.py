@@ -256,9 +256,9 @@ def _pending(found: Findings) -> Condition:
             f"{kept.engine} {kept.version} is kept as it was planned; {kept.newest} is the "
             "default of this release"
         )
-        mended = fixes_sentence(fixes_of_engine(kept.engine, kept.version, kept.newest))
+        fixed = fixes_sentence(fixes_of_engine(kept.engine, kept.version, kept.newest))
         said[Reason.OLDER_ENGINE] = (
-            f"{newer}, and comes with spec.engine.version or rollout.onUpgrade: Roll{mended}"
+            f"{newer}, and comes with spec.engine.version or rollout.onUpgrade: Roll{fixed}"
         )
     if not said:
         return _condition(found, ConditionType.ROLLOUT_PENDING, False, Reason.IDLE)

@@ -174,7 +174,7 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
             yield Event(
                 reason="Repaired",
                 action="Repair",
-                note=f"{kind} {name} is made again: what differs cannot be changed in it",
+                note=f"{kind} {name} is made again: the fields that differ cannot be changed",
             )
         # A pod is deleted only to cut its grace short, and its group has an event for that.
         case Delete(kind=kind, name=name) if kind != "Pod":
@@ -215,7 +215,7 @@ def _stop_on_purpose(write: Apply | Patch) -> Event:
     next_start = (
         "starts with the new template"
         if isinstance(write, Apply)
-        else "gives way to its next generation: it cannot become what is wanted"
+        else "is replaced by its next generation: the fields that differ cannot be changed"
     )
     note = f"{_name(write)} stops as a whole and {next_start}"
     return Event(reason="RollingOut", action="Restart", note=note)

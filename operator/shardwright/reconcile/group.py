@@ -289,7 +289,7 @@ class Group:
     @property
     def _restarts_in_place(self) -> bool:
         """Return whether it is one pod that its kubelet restarts: it would come back as it was,
-        without the mends since.
+        without the fixes since.
         """
         return (
             self.size == 1

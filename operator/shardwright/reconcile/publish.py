@@ -123,7 +123,7 @@ class Published:
         record: The plan of record that is in place, None if there is none, or nobody can tell.
         distrusted: Why a plan of record was not believed, and when one was last found; for as long
             as a condition says so.
-        kept: The GPUs to keep for it, None for none, or where nobody can tell: see ``known``.
+        kept: The GPUs to keep for it, None for none, or if nobody can tell: see ``known``.
         pods: The pods that are to hold them, as quotas count them; None if nothing is limited.
         known: Whether this look could tell which GPUs to keep.
         since: When each passing fact was first seen.

@@ -184,7 +184,7 @@ def revision_refused(refusal: Refusal, newest: int | None) -> Problem:
             code="RevisionRefused",
             what=what,
             limit=limit,
-            remedy="it is tried again; mend what is named",
+            remedy="fix the cause that is named; it is tried again",
         )
     gap = (
         "there is nothing to go back to"
@@ -196,7 +196,7 @@ def revision_refused(refusal: Refusal, newest: int | None) -> Problem:
         what="what all groups serve with",
         limit=f"cannot be kept as a revision: {refusal.message}",
         gap=gap,
-        remedy="it is tried again; mend what is named",
+        remedy="fix the cause that is named; it is tried again",
     )
 
 

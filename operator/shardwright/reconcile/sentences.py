@@ -177,8 +177,8 @@ def rollback_sentence(
     without = (
         "" if placed else "; no nodes are free for it, so the groups that run are kept"
     )
-    mend = "change the spec" if of_release else "correct the spec"
-    again = f"{mend}, or retry it with 'kubectl shardwright rollout retry'"
+    fix = "change the spec" if of_release else "correct the spec"
+    again = f"{fix}, or retry it with 'kubectl shardwright rollout retry'"
     return f"{runs}, with which {rollback.group} {why}{said}{without}; {again}"
 
 
@@ -268,18 +268,18 @@ def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
 
 
 def fixes_sentence(fixes: Sequence[Fix]) -> str:
-    """Return the faults that a restart mends, as the end of a sentence. It is empty if none is
+    """Return the faults that a restart fixes, as the end of a sentence. It is empty if none is
     known.
 
     >>> fixes_sentence(
     ...     [Fix(id="CVE-1", what="it could be ended", source="https://example.com/1")]
     ... )
-    '; that mends CVE-1 (it could be ended, https://example.com/1)'
+    '; that fixes CVE-1 (it could be ended, https://example.com/1)'
     >>> fixes_sentence([])
     ''
     """
     return (
-        f"; that mends {', '.join(f'{fix.id} ({fix.what}, {fix.source})' for fix in fixes)}"
+        f"; that fixes {', '.join(f'{fix.id} ({fix.what}, {fix.source})' for fix in fixes)}"
         if fixes
         else ""
     )

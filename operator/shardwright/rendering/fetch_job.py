@@ -38,7 +38,7 @@ s at most.
 
 KEPT_SECONDS: Final = 600
 """How long Kubernetes keeps the Job that has ended, and what it found: where there is no config it
-is begun again then. Basis: assumed; who has accepted a model's terms, or mended a token, waits no
+is begun again then. Basis: assumed; who has accepted a model's terms, or fixed a token, waits no
 longer (and deletes the Job where that is too long).
 """
 

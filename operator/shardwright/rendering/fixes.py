@@ -1,8 +1,8 @@
-"""Faults that a restart of a group mends beside its own purpose: by the fields of its pods that
-change, and by its engine's version.
+"""Faults that a restart of a group also fixes: by the fields of its pods that change, and by its
+engine's version.
 
-``data/fixes.json`` has both, each with its source. A release that mends something adds it there; a
-fix that is not certain is not in it.
+``data/fixes.json`` has both, each with its source. A release with a fix adds it there; a fix that
+is not certain is not in it.
 """
 
 import json
@@ -19,7 +19,7 @@ _FILE: Final = "data/fixes.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """Something that is mended: its ``id`` (of a CVE, an advisory, or ours), a line, and a link to
+    """Something that is fixed: its ``id`` (of a CVE, an advisory, or ours), a line, and a link to
     more.
 
     It comes to a group with one of ``fields`` of its pods (without the template's own path), or

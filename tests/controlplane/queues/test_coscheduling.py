@@ -1,4 +1,4 @@
-"""A scheduler with the plugin Coscheduling places groups all or none: its own programs, of
+"""A scheduler with the plugin Coscheduling places groups all or nothing: its own programs, of
 Kubernetes 1.33.
 
 Collected with ``--queues`` alone: building them takes minutes.

@@ -52,7 +52,7 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it(capsys: Capture) -> 
             ("--nodes", "table.txt"),
             (
                 "error[ManifestUnreadable]: table.txt: a document is not an object; kubectl prints "
-                "objects with '-o yaml' or '-o json'"
+                "objects with '-o json' or '-o yaml'"
             ),
         ),
         (
@@ -216,8 +216,7 @@ def test_a_file_without_a_node(files: Files, capsys: Capture) -> None:
     assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "model.yaml") == [
         (
             "error[NoNodes]: model.yaml: no Node is in it; write one with: kubectl get nodes,pods "
-            "-A "
-            "-o json > nodes.json"
+            "-A -o json > nodes.json"
         )
     ]
 

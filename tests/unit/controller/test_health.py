@@ -73,7 +73,7 @@ def sent(port: int, data: bytes) -> bytes:
 
 
 def test_only_a_loop_that_hangs_is_unhealthy() -> None:
-    """A restart mends neither a backlog nor an API server that is away: those are alerts."""
+    """A restart helps with neither a backlog nor an API server that is away: those are alerts."""
     clock = Clock()
     health = Health(clock)
     assert health.alive

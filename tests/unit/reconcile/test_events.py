@@ -105,13 +105,13 @@ def test_what_is_made_anew_because_nobody_may_change_it_says_so() -> None:
         Event(
             reason="RollingOut",
             action="Restart",
-            note="StatefulSet llama-0 stops as a whole and gives way to its next generation: it "
-            "cannot become what is wanted",
+            note="StatefulSet llama-0 stops as a whole and is replaced by its next generation: "
+            "the fields that differ cannot be changed",
         ),
         Event(
             reason="Repaired",
             action="Repair",
-            note="Service llama-0-peers is made again: what differs cannot be changed in it",
+            note="Service llama-0-peers is made again: the fields that differ cannot be changed",
         ),
     ]
 

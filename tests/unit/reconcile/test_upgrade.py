@@ -452,7 +452,7 @@ def test_an_engine_that_is_kept_says_what_the_newest_version_mends(
     assert pending["message"] == (
         "vLLM 0.33.0 is kept as it was planned; 0.34.0 is the default of this release, and comes "
         "with spec.engine.version or "
-        "rollout.onUpgrade: Roll; that mends CVE-1 (a request could end it, https://example.com/1)"
+        "rollout.onUpgrade: Roll; that fixes CVE-1 (a request could end it, https://example.com/1)"
     )
 
 

@@ -155,7 +155,7 @@ class TestRevisionsThatAreRefused:
         )
         assert condition(operator, "RolledBack")["message"] == (
             "what all groups serve with cannot be kept as a revision: exceeded quota: objects, "
-            "a rollback would restore revision 1; it is tried again; mend what is named"
+            "a rollback would restore revision 1; fix the cause that is named; it is tried again"
         )
         assert revisions(operator) == [(1, False)]
 

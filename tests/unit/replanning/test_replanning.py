@@ -15,10 +15,10 @@ from shardwright.rendering.bundle import of_kind
 from shardwright.replanning import (
     KEPT,
     Held,
-    mend,
     place_beside,
     plan_anew,
     rehouse,
+    relocate,
     rescale,
     rescaled,
     restore,
@@ -371,7 +371,7 @@ def test_a_model_that_lost_all_its_groups_is_planned_anew_on_other_hardware() ->
     subject = a_subject()
     record = a_record_of(subject, h100_nodes(1))
 
-    found = mend(
+    found = relocate(
         subject, record, stock(subject, [an_l40s_node("l40s-0")]), frozenset({0})
     )
 
@@ -388,7 +388,7 @@ def test_a_lost_group_moves_although_there_is_no_room_for_all_replicas_that_are_
     before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=3)
     record, left = a_record_of(before, h100_nodes(2)), h100_nodes(4)[1:]
 
-    found = mend(after, record, stock(after, left), frozenset({0}))
+    found = relocate(after, record, stock(after, left), frozenset({0}))
 
     assert found.record == replace(
         record, plan=replace(record.plan, groups=(("h100-01", "h100-02"),))
@@ -401,7 +401,7 @@ def test_a_lost_group_moves_and_more_are_added_where_there_is_room_for_both() ->
     before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
     record, left = a_record_of(before, h100_nodes(2)), h100_nodes(5)[1:]
 
-    found = mend(after, record, stock(after, left), frozenset({0}))
+    found = relocate(after, record, stock(after, left), frozenset({0}))
 
     assert found.record is not None
     assert found.short is None

@@ -41,7 +41,7 @@ Others = Sequence[Content]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """How to import. ``pins``: keep the degrees of parallelism. ``model`` is the id where the
+    """How to import. ``pins``: keep the degrees of parallelism. ``model`` is the id if the
     object does not tell it.
     """
 
