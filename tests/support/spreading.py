@@ -29,7 +29,7 @@ FILE_SECONDS: Final[Mapping[str, int]] = {
     "tests/controlplane/test_secrets.py": 57,
     "tests/controlplane/test_compute_domains.py": 45,
     "tests/controlplane/test_costly.py": 45,
-    "tests/unit/controller/test_worker.py": 43,
+    "tests/programs/controller/test_worker.py": 43,
     "tests/controlplane/test_cli.py": 42,
     "tests/harness_selftest/test_control_plane.py": 39,
     "tests/controlplane/test_token.py": 37,
