@@ -30,6 +30,9 @@ def adopted(
     observed: Observed, subject: Subject, record: PlanRecord | None, cluster_domain: str
 ) -> Observed:
     """Return the same with the requests of standing groups whose StatefulSets do not hold them."""
+    silent = tuple(_silent(observed, subject.owner.uid))
+    if not silent:
+        return observed
     answers = record if record and record.cut_hash == subject.cut_hash else None
     stated = subject.deployment
     deployment = replace(
@@ -39,11 +42,9 @@ def adopted(
     )
     found = {
         (STATEFUL_SET, name): _saying(live, _asked(name, live, answers, deployment))
-        for name, live in _silent(observed, subject.owner.uid)
+        for name, live in silent
     }
-    return (
-        replace(observed, objects={**observed.objects, **found}) if found else observed
-    )
+    return replace(observed, objects={**observed.objects, **found})
 
 
 def marks(seen: Observed, known: Observed, owner_uid: str) -> tuple[Patch, ...]:

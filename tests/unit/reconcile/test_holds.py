@@ -94,9 +94,7 @@ def evict(operator: Operator, name: str) -> None:
 def stops(operator: Operator, seconds: float, step: float = 10) -> dict[str, datetime]:
     """Let time pass; return when each group was stopped on purpose."""
     found: dict[str, datetime] = {}
-    ends = operator.cluster.now.timestamp() + seconds
-    while operator.cluster.now.timestamp() < ends:
-        operator.run(step, step)
+    for _ in operator.moments(seconds, step):
         for name, live in operator.cluster.sets().items():
             if read_annotations(live).stopped_for == Why.ROLLOUT:
                 found.setdefault(name, operator.cluster.now)
