@@ -39,7 +39,7 @@ def run(
             code = main(list(words))
         except SystemExit as ended:
             code = int(ended.code or 0)
-    return code, *(_written(stream) for stream in (out, err))
+    return code, _written(out), _written(err)
 
 
 def _written(stream: TextIOWrapper) -> str:
