@@ -40,8 +40,8 @@ FILE_SECONDS: Final[Mapping[str, int]] = {
     "tests/property/test_plan_cache_laws.py": 17,
     "tests/controlplane/test_wait_recipes.py": 17,
     "tests/controlplane/test_caches.py": 16,
-    "tests/unit/reconcile/test_holds.py": 16,
     "tests/crash/test_histories.py": 13,
+    "tests/unit/reconcile/test_stopped_rollouts.py": 12,
     "tests/controlplane/test_writes.py": 11,
     "tests/alerts/test_rules.py": 11,
 }
