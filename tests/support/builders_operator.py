@@ -53,7 +53,7 @@ from tests.harness import fleet
 from tests.harness.api import Manifest
 from tests.support.builders_reconcile import pod
 from tests.support.builders_resource import a_sharded_model
-from tests.support.inline import Inline
+from tests.support.inline import Inline, Remembering
 from tests.support.keys import KEYS
 from tests.support.memory_api import MemoryApi
 
@@ -121,7 +121,7 @@ class Parts:
         self.view = View()
         self.queue = Asking(self.clock)
         self.metrics = Metrics()
-        self.worker = Inline()
+        self.worker: Inline = Remembering()
         self.planner = Planner(self.view, self.worker)
         self.intake = Intake(self.view, self.queue, self.may_ask, self.clock)
         self.wire()

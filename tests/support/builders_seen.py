@@ -4,7 +4,8 @@ as the shell does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -364,12 +365,20 @@ class Operator:
 
         What it writes wakes it at once, before anybody has acted on it.
         """
+        return deque(self.moments(seconds, step), maxlen=1)[0]
+
+    def moments(self, seconds: float, step: float = 10.0) -> Iterator[Published]:
+        """Let time pass in the same way; yield now and after each step what was published last.
+
+        A loop of short runs would look at every step, whether there is anything to see or not.
+        """
         ends = self.cluster.now + timedelta(seconds=seconds)
         published = self._rest(self.look())
+        yield published
         while self.cluster.now < ends:
             self.cluster.pass_time(step)
             published = self._rest(published)
-        return published
+            yield published
 
     def _rest(self, published: Published) -> Published:
         looks = 0

@@ -18,9 +18,9 @@ import pytest
 CAP_SECONDS: Final = 2.0
 """Unit: seconds of CPU a test. Basis: chosen; a person waits for the tests of one module."""
 
-CAPPED: Final = ("tests/unit/", "tests/golden/", "tests/contracts/")
-"""Folders of tests that need nothing but the process that they run in. Laws (``tests/property``) are
-searches: each takes as long as its examples.
+CAPPED: Final = ("tests/unit/", "tests/programs/", "tests/golden/", "tests/contracts/")
+"""Folders of tests that need nothing but this machine. Laws (``tests/property``) are searches: each
+takes as long as its examples.
 """
 
 

@@ -8,7 +8,9 @@ stands here.
 
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +99,14 @@ def fleet_yaml() -> str:
     return HEADER + yaml.safe_dump(fleet(), width=1000)
 
 
+@cache
+def _dump(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DUMPS / f"{name}.yaml").read_text())
+    return found
+
+
 def _node(kind: Kind, name: str) -> dict[str, Any]:
-    node = yaml.safe_load((DUMPS / f"{kind.dump}.yaml").read_text())
+    node = deepcopy(_dump(kind.dump))
     metadata = {
         "name": name,
         "labels": node["metadata"]["labels"]

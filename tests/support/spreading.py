@@ -29,7 +29,7 @@ FILE_SECONDS: Final[Mapping[str, int]] = {
     "tests/controlplane/test_secrets.py": 57,
     "tests/controlplane/test_compute_domains.py": 45,
     "tests/controlplane/test_costly.py": 45,
-    "tests/unit/controller/test_worker.py": 43,
+    "tests/programs/controller/test_worker.py": 43,
     "tests/controlplane/test_cli.py": 42,
     "tests/harness_selftest/test_control_plane.py": 39,
     "tests/controlplane/test_token.py": 37,
@@ -40,8 +40,8 @@ FILE_SECONDS: Final[Mapping[str, int]] = {
     "tests/property/test_plan_cache_laws.py": 17,
     "tests/controlplane/test_wait_recipes.py": 17,
     "tests/controlplane/test_caches.py": 16,
-    "tests/unit/reconcile/test_holds.py": 16,
     "tests/crash/test_histories.py": 13,
+    "tests/unit/reconcile/test_stopped_rollouts.py": 12,
     "tests/controlplane/test_writes.py": 11,
     "tests/alerts/test_rules.py": 11,
 }

@@ -2,8 +2,10 @@
 together, too.
 """
 
+import io
 import json
-from collections.abc import Iterator
+from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,28 +51,30 @@ def _stated(sample: Path) -> dict[str, str]:
     return expected | {"outcome": REASONS[expected["outcome"]]}
 
 
-def _plan(capsys: pytest.CaptureFixture[str], *files: Path) -> list[dict[str, Any]]:
+@cache  # each sample is asked for twice
+def _printed(*files: Path) -> str:
     named = [word for file in files for word in ("-f", str(file))]
-    main(["plan", *named, "--nodes", str(FLEET), "-o", "json"])
-    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["items"]
+    with redirect_stdout(io.StringIO()) as out:
+        main(["plan", *named, "--nodes", str(FLEET), "-o", "json"])
+    return out.getvalue()
+
+
+def _plan(*files: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(_printed(*files))["items"]
     return found
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
-def test_a_sample_gets_the_layout_that_it_states(
-    sample: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    [document] = _plan(capsys, sample)
+def test_a_sample_gets_the_layout_that_it_states(sample: Path) -> None:
+    [document] = _plan(sample)
 
     assert document["metadata"]["name"] == sample.stem
     assert _shown(document) == _stated(sample)
     assert document["plan"].get("carriesLoad", True)
 
 
-def test_the_example_of_tensorrt_llm_gets_two_nodes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    [document] = _plan(capsys, ROOT / "examples" / "tensorrt-llm" / "llama-405b.yaml")
+def test_the_example_of_tensorrt_llm_gets_two_nodes() -> None:
+    [document] = _plan(ROOT / "examples" / "tensorrt-llm" / "llama-405b.yaml")
 
     assert _shown(document) == {
         "tensor": "8",
@@ -80,22 +84,24 @@ def test_the_example_of_tensorrt_llm_gets_two_nodes(
     }
 
 
-def test_all_samples_fit_the_fleet_together(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_samples_fit_the_fleet_together() -> None:
     """What one keeps is not there for the next, as in the demo."""
-    documents = _plan(capsys, *SAMPLES)
+    documents = _plan(*SAMPLES)
 
     assert [_shown(document) for document in documents] == [
         _stated(sample) for sample in SAMPLES
     ]
 
 
-def _taints_of(node: str) -> Iterator[dict[str, str]]:
-    nodes = {
-        item["metadata"]["name"]: item
-        for item in yaml.safe_load(FLEET.read_text())["items"]
+@cache
+def _taints() -> dict[str, tuple[dict[str, str], ...]]:
+    """Return the taints of all nodes of the fleet, by name."""
+    items = yaml.load(FLEET.read_text(), yaml.CSafeLoader)["items"]
+    return {
+        item["metadata"]["name"]: tuple(item["spec"].get("taints", ()))
+        for item in items
         if item["kind"] == "Node"
     }
-    yield from nodes[node]["spec"].get("taints", ())
 
 
 def _tolerates(toleration: dict[str, str], taint: dict[str, str]) -> bool:
@@ -115,19 +121,19 @@ def test_rendered_pods_tolerate_the_taints_of_their_nodes(
     if _expected(sample)["outcome"] not in {"Ready", "PlanOnly"}:
         assert main(["render", "-f", str(sample), "--nodes", str(FLEET)]) == 1
         return
-    [document] = _plan(capsys, sample)
+    [document] = _plan(sample)
     assert main(["render", "-f", str(sample), "--nodes", str(FLEET)]) == 0
 
     sets = [
         item
-        for item in yaml.safe_load_all(capsys.readouterr().out)
+        for item in yaml.load_all(capsys.readouterr().out, yaml.CSafeLoader)
         if item["kind"] == "StatefulSet"
     ]
     tolerations = sets[0]["spec"]["template"]["spec"]["tolerations"]
     taints = [
         taint
         for node in document["plan"]["placement"]["nodes"]
-        for taint in _taints_of(node)
+        for taint in _taints()[node]
     ]
     assert [
         taint

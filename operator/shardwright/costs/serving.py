@@ -94,6 +94,9 @@ class Passage:
 
     def total(self, part: str) -> float:
         """Return one part's seconds over all stages."""
+        if len(self.stages) == 1:  # most are alike; the same sum at a third of its cost
+            seconds: float = getattr(self.stages[0], part)
+            return seconds * self.counts[0]
         return math.fsum(
             [
                 getattr(stage, part) * count

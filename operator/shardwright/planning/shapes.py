@@ -134,7 +134,7 @@ def shape_problems(
     rules = _rules(model, traits)
     cut = tuple(_cut_problems(model, layout, rules))
     if cut:
-        # Once for all of them: a tensor degree that mends one rule and breaks another is no way
+        # Once for all of them: a tensor degree that fixes one rule and breaks another is no way
         # out.
         remedy = _tensor_remedy(model, _without_tensor(layout, rules), rules)
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)

@@ -31,6 +31,9 @@ def adopted(
     observed: Observed, subject: Subject, record: PlanRecord | None, cluster_domain: str
 ) -> Observed:
     """Return the same with the requests of standing groups whose StatefulSets do not hold them."""
+    silent = tuple(_silent(observed, subject.owner.uid))
+    if not silent:
+        return observed
     # The cut, not the whole question: a record that only has other replicas still says which pods
     # the standing groups were made for.
     answers = record if record and record.cut_hash == subject.cut_hash else None
@@ -42,11 +45,9 @@ def adopted(
     )
     found = {
         (STATEFUL_SET, name): _saying(live, _asked(name, live, answers, deployment))
-        for name, live in _silent(observed, subject.owner.uid)
+        for name, live in silent
     }
-    return (
-        replace(observed, objects={**observed.objects, **found}) if found else observed
-    )
+    return replace(observed, objects={**observed.objects, **found})
 
 
 def marks(seen: Observed, known: Observed, owner_uid: str) -> tuple[Patch, ...]:

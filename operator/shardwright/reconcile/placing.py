@@ -342,7 +342,7 @@ def _of_answer(
         )
     if answer.short:
         moved = made is not None and made != record
-        # Of the plan that is stored now: the fault of the one before may be mended by it.
+        # Of the plan that is stored now: it may fix the fault of the one before.
         left = _fault(known, made) if moved else stale
         return StandingPlan(
             record=made,

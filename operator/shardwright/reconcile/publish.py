@@ -85,7 +85,7 @@ class Deployed:
     """The writes, and the obstacles to more.
 
     ``record`` is the plan that is deployed, None if the standing groups are only kept alive.
-    ``problems`` are for the user to mend, ``refused`` is why nothing is written, or is not taken.
+    ``problems`` are for the user to fix, ``refused`` is why nothing is written, or is not taken.
     ``history`` are the revisions to keep, if all groups serve. ``again_seconds`` is how soon to
     look again at facts that no cache shows.
     """

@@ -5,6 +5,7 @@ Speeds of storage are assumed in ``costs.loading``; nothing is measured or plann
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 from typing import Final
 
@@ -125,6 +126,12 @@ assumed: vLLM 0.33 says that one file is filled at 10 GiB/s at most, 0.32 lets o
 """
 
 
+_REMEMBERED: Final = 1024
+"""Start-up budgets that are not worked out anew. Basis: chosen, as many as models were measured
+together.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartBudget:
     """How long an engine may take until it serves, ``load_seconds`` from its start; ``basis``
@@ -170,10 +177,27 @@ def start_budget(
     (``storage``) its own layers only. With ``quantizes`` the engine makes less of the bytes that it
     reads.
     """
-    size = file_bytes(plan, whole=storage in WHOLE, quantizes=quantizes)
+    kept = plan.host_cache.pod_bytes if plan.host_cache else 0
+    return _start_budget(
+        file_bytes(plan, whole=storage in WHOLE, quantizes=quantizes),
+        kept,
+        storage,
+        stated_bytes_per_second,
+        several=plan.nodes_per_replica > 1,
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)  # a look asks for it a dozen times, and spells it out
+def _start_budget(
+    size: int,
+    kept: int,
+    storage: Storage,
+    stated_bytes_per_second: float | None,
+    *,
+    several: bool,
+) -> StartBudget:
     found, reading = read_speed(storage, stated_bytes_per_second), _READING[storage]
     speed, safety = found.bytes_per_second, reading.safety
-    kept = plan.host_cache.pod_bytes if plan.host_cache else 0
     fill = ceil(kept / HOST_FILL_BYTES_PER_SECOND)
     load = (
         max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(safety * size / speed))
@@ -187,9 +211,7 @@ def start_budget(
         f"{f', {fill} s to fill {format_bytes(kept)} of host memory' if kept else ''}"
     )
     met = (
-        "; from when all ranks have met, for which there is no limit"
-        if plan.nodes_per_replica > 1
-        else ""
+        "; from when all ranks have met, for which there is no limit" if several else ""
     )
     return StartBudget(load_seconds=load, basis=f"{basis}{met}")
 

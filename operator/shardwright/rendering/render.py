@@ -99,17 +99,16 @@ def _marked(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
 
     They say so if it is another one: neither is worth a restart.
     """
-    pods = deployment.pods
+    pods, usual = deployment.pods, OwnMarks().pull_policy
+    if not plan.groups or not (
+        deployment.cluster.ceilings or pods.marks.pull_policy != usual
+    ):
+        return bundle
     bare = replace(
         deployment,
         cluster=replace(deployment.cluster, ceilings=()),
-        pods=replace(
-            pods, marks=replace(pods.marks, pull_policy=OwnMarks().pull_policy)
-        ),
+        pods=replace(pods, marks=replace(pods.marks, pull_policy=usual)),
     )
-    # So no second rendering where there is no LimitRange and no pull policy.
-    if bare == deployment or not plan.groups:
-        return bundle
     rendered, own = (
         _of_next_start(pod_template(plan, item, 0)) for item in (deployment, bare)
     )

@@ -4,23 +4,19 @@ documents mean what was written.
 
 import json
 import os
-import subprocess
-import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from shardwright.cli.main import main
 from shardwright.engines.environment import VLLM
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.hostile_text import HOSTILE, is_harmless
 
-ROOT = Path(__file__).parents[3]
-ON_A_TERMINAL = (
-    "import sys; sys.stdout.isatty = lambda: True; from shardwright.cli.main import main; "
-    "sys.exit(main())"
-)
 WRITABLE = {
     name: text.replace("\0", "")
     for name, text in HOSTILE.items()
@@ -28,26 +24,28 @@ WRITABLE = {
 }
 
 
+class Terminal(TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
 def run(
-    folder: Path, *words: str, program: tuple[str, ...] = ("-m", "shardwright.cli.main")
+    folder: Path, *words: str, kind: type[TextIOWrapper] = TextIOWrapper
 ) -> tuple[int, str, str]:
     """Return exit code, standard output and standard error, which must be UTF-8."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "operator"),
-        "PYTHONUTF8": "1",
-        "TERM": "xterm-256color",
-    }
-    command = [sys.executable, *program, *words]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    out, err = (kind(BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with chdir(folder), redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main(list(words))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return code, _written(out), _written(err)
+
+
+def _written(stream: TextIOWrapper) -> str:
+    written = stream.detach()
+    assert isinstance(written, BytesIO)
+    return written.getvalue().decode()
 
 
 @pytest.fixture
@@ -100,10 +98,13 @@ def test_taints_names_and_labels_of_nodes_do_nothing_to_who_reads_of_them(
     assert output != "json" or json.loads(out)
 
 
-def test_neither_do_they_in_colours(files: Files) -> None:
+def test_neither_do_they_in_colours(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
     hostile_cluster(files)
     words = ("explain", "-f", "model.yaml", "--nodes", "nodes.json")
-    code, out, _ = run(files.folder, *words, program=("-c", ON_A_TERMINAL))
+    code, out, _ = run(files.folder, *words, kind=Terminal)
     assert code == 1
     assert "\x1b[1;31m" in out
     styles = "".join(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -338,6 +341,15 @@ def test_size_advises_a_product_without_a_number(
     ]
 
 
+@cache
+def _too_slow() -> str:
+    """Return what is said of a load that no number of H100 carries."""
+    load = ("--rps", "20", "--ttft", "1ms", "--gpus", "H100")
+    with redirect_stdout(io.StringIO()) as out:
+        assert main(["size", LLAMA, *load]) == 1
+    return out.getvalue()
+
+
 def test_size_does_not_take_replicas_and_its_advice_does_not_ask_for_more(
     capsys: Capture,
 ) -> None:
@@ -345,10 +357,7 @@ def test_size_does_not_take_replicas_and_its_advice_does_not_ask_for_more(
         main(["size", LLAMA, "--replicas", "2"])
     assert "unrecognized arguments: --replicas" in capsys.readouterr().err
 
-    load = ("--rps", "20", "--ttft", "1ms", "--gpus", "H100")
-    assert main(["size", LLAMA, *load]) == 1
-
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(_too_slow().split())
     assert "GPUs are not enough. --ttft: time to first token of" in out
     assert "; relax the limit or lower the rate GPU GPUS TOK/S" in out
 
@@ -356,8 +365,7 @@ def test_size_does_not_take_replicas_and_its_advice_does_not_ask_for_more(
 def test_a_size_that_does_not_do_has_its_reason_in_words_under_the_table_not_in_a_column(
     capsys: Capture,
 ) -> None:
-    main(["size", LLAMA, "--rps", "20", "--ttft", "1ms", "--gpus", "H100"])
-    table = capsys.readouterr().out.split("\n\n")[1].splitlines()
+    table = _too_slow().split("\n\n")[1].splitlines()
     main(["plan", LLAMA, "--gpus", "1xH100", "--ttft", "1ms", "-o", "wide"])
     header, row = capsys.readouterr().out.splitlines()
 

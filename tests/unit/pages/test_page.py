@@ -15,6 +15,7 @@ import pytest
 from shardwright.cli.main import main
 from shardwright.pages.figures import COUNT, SECONDS, at
 from shardwright.pages.page import plan_page
+from tests.support import example_fleet
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.hostile_text import HOSTILE, is_harmless
 
@@ -70,11 +71,23 @@ def printed(*words: str) -> str:
     return out.getvalue()
 
 
-@pytest.fixture
-def llama() -> tuple[dict[str, Any], Read]:
-    return json.loads(printed("explain", *MODEL, *NODES, "-o", "json"))["items"][
-        0
-    ], Read(printed("report", *MODEL, *NODES))
+@pytest.fixture(scope="module")
+def llama(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[dict[str, Any], Read]:
+    """Return what is said of a model on the H100 nodes of the example fleet, some of which cannot
+    be used: a report prices every layout of every product 63 times.
+    """
+    items = [
+        item
+        for item in example_fleet.fleet()["items"]
+        if item["metadata"]["name"].startswith("ip-")
+    ]
+    file = tmp_path_factory.mktemp("h100") / "nodes.json"
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    words = (*MODEL, "--nodes", str(file))
+    (document,) = json.loads(printed("explain", *words, "-o", "json"))["items"]
+    return document, Read(printed("report", *words))
 
 
 def test_every_number_of_the_page_is_the_one_of_explain(

@@ -86,7 +86,7 @@ def test_what_was_priced_for_other_numbers_and_products_changes_no_answer(
     )
 
     for gpu in ("H100-SXM-80GB", "L40S-48GB"):
-        for gpus in (2, 8, 15, 16):
+        for gpus in (2, 15):  # part of a node, and parts of two
             pool = a_pool(gpu, -(-gpus // 8), free={gpus // 8: gpus % 8})
             request = replace(
                 asked, workload=workload, space=replace(asked.space, max_gpus=gpus)

@@ -328,6 +328,11 @@ NOT_KNOWN = {
 
 def two_groups() -> Operator:
     """Return two groups of two nodes that serve, and two nodes that others hold."""
+    return _two_groups().fork()
+
+
+@cache
+def _two_groups() -> Operator:
     operator = an_operator(6, **TWO_NODES, replicas=2)
     operator.cluster.others = {"h100-4": 8, "h100-5": 8}
     operator.run(LOAD_SECONDS + 60)
@@ -423,8 +428,7 @@ class TestWithoutAPlanForTheSpecAsItIs:
         before = operator.cluster.serving()
         no_room(operator)
         operator.annotations["shardwright.io/restart"] = "now"
-        for _ in range(60):
-            operator.run(10)
+        for _ in operator.moments(600):
             assert operator.cluster.serving()
         after = operator.cluster.serving()
         assert after.keys() == before.keys()
@@ -478,8 +482,7 @@ class TestFaultsOfNodes:
         operator = serving(5, **ONE_NODE, replicas=4)
         operator.cluster.set_node("h100-0", cordoned=True)
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
-        for _ in range(60):
-            operator.run(20, step=10)
+        for _ in operator.moments(1200):
             assert len(operator.cluster.serving()) >= 3
         places = {
             name: item["spec"]["nodeName"]
@@ -503,8 +506,7 @@ class TestFaultsOfNodes:
         assert outcome(operator.run(600)) == ("InsufficientCapacity", "Reconciling")
         assert operator.cluster.serving() == before
         operator.cluster.set_node("h100-0")
-        for _ in range(60):
-            operator.run(20)
+        for _ in operator.moments(1200):
             assert len(operator.cluster.serving()) >= 3
         after = operator.cluster.serving()
         assert after.keys() == before.keys()

@@ -3,6 +3,8 @@ other objects are made again.
 """
 
 import copy
+from functools import cache
+from json import dumps, loads
 from typing import Any
 
 import pytest
@@ -186,12 +188,16 @@ def model(cache: dict[str, str] | None) -> dict[str, Any]:
     return {"id": MODEL, "weights": {"huggingFace": {"cache": cache} if cache else {}}}
 
 
-def serving(nodes: int, cache: dict[str, str] | None, **spec: Any) -> Operator:
+def serving(nodes: int, storage: dict[str, str] | None, **spec: Any) -> Operator:
+    spec = {**ONE_NODE, "replicas": 2, "model": model(storage), **spec}
+    return _served(nodes, dumps(spec, sort_keys=True)).fork()
+
+
+@cache
+def _served(nodes: int, spec: str) -> Operator:
     cluster = SmallCluster()
     cluster.add_nodes(nodes)
-    operator = Operator(
-        cluster, {**ONE_NODE, "replicas": 2, "model": model(cache), **spec}
-    )
+    operator = Operator(cluster, loads(spec))
     operator.run(LOAD_SECONDS + 60)
     assert cluster.serving().keys() == {"llama-0", "llama-1"}
     return operator
@@ -233,8 +239,7 @@ def test_other_claims_make_each_group_anew_in_its_turn(
     operator = serving(nodes, before, rollout={"maxSurge": surge})
     operator.edit(model=model(after))
 
-    for _ in range(60):
-        operator.run(30)
+    for _ in operator.moments(1800):
         assert len(operator.cluster.serving()) >= least
         if (
             sizes(operator) == {"llama-0-g1": claims, "llama-1-g1": claims}
@@ -243,6 +248,7 @@ def test_other_claims_make_each_group_anew_in_its_turn(
             break
     else:
         pytest.fail(f"still {sizes(operator)}")
+    operator.run(30)  # what nothing mounts any more goes last
     written = len(operator.written)
     operator.run(600)
     assert [

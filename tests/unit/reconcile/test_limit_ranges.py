@@ -3,6 +3,8 @@ whatever it comes to say.
 """
 
 from collections.abc import Mapping
+from functools import cache
+from json import dumps, loads
 from typing import Any
 
 import pytest
@@ -21,9 +23,14 @@ ROLL = {"rollout": {"onUpgrade": "Roll"}}
 
 def serving(**spec: Any) -> Operator:
     """Return an operator whose model serves in a namespace without a LimitRange."""
+    return _served(dumps(spec, sort_keys=True)).fork()
+
+
+@cache
+def _served(spec: str) -> Operator:
     cluster = SmallCluster()
     cluster.add_nodes(4)
-    operator = Operator(cluster, spec)
+    operator = Operator(cluster, loads(spec))
     assert condition(operator.run(SETTLED).status, "Ready")["reason"] == "Serving"
     return operator
 
