@@ -29,7 +29,7 @@ test: setup lint tools ## Everything that must pass: lint, types, layers, all te
 	$(BIN)/python -m pytest tests/rights --rights # what those asked of the API server against what the chart grants
 
 test-unit: setup ## The fast tests, without a control plane, on every core
-	$(BIN)/python -m pytest -n auto --dist loadfile --cap -m "not controlplane"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not controlplane"
 
 test-controlplane: setup tools ## The tests on the real control plane only
 	$(BIN)/python -m pytest -m controlplane
