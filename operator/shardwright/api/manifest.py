@@ -123,13 +123,12 @@ def read_plain(text: str, tell: Callable[[int], None] = lambda _: None) -> list[
     loader = _Loader(text)
 
     def scalar(word: str) -> Any:
+        # "<<" resolves to the tag of a merge, which the constructor refuses.
         tag = loader.resolve(
             yaml.ScalarNode,
             word,
             (True, False),
         )
-        if tag == _MERGE:
-            raise NotPlainError
         return loader.construct_object(yaml.ScalarNode(tag, word, _SOMEWHERE))
 
     try:

@@ -177,10 +177,19 @@ def _alternative(item: Alternative) -> ShownAlternative:
         tpot_microseconds=to_microseconds(item.performance.tpot_seconds),
         output_tokens_per_second=round(item.performance.output_tokens_per_second),
         million_output_tokens_price=_price(item.million_tokens_price),
-        gpu_hour_price=f"{item.gpu_price.per_hour:.6g}" if item.gpu_price else None,
+        **_alternative_price(item.gpu_price),
         loses=item.loses,
         losses=[_loss(loss) for loss in item.losses] or None,
     )
+
+
+def _alternative_price(each: GpuPrice | None) -> dict[str, Any]:
+    if each is None:
+        return {}
+    return {
+        "gpu_hour_price": f"{each.per_hour:.6g}",
+        "gpu_hour_price_basis": each.basis.value,
+    }
 
 
 def _loss(loss: Loss) -> ShownLoss:

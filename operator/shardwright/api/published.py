@@ -288,7 +288,10 @@ class ShownAlternative(Shown):
     )
     gpu_hour_price: ShortWord | None = Field(
         default=None,
-        description="Price of one of its GPUs for an hour, as price.gpuHour of the plan.",
+        description="Price of one of its GPUs for an hour, in the unit of price.gpuHour.",
+    )
+    gpu_hour_price_basis: ShortWord | None = Field(
+        default=None, description="Stated, Listed or Assumed, as of price.basis."
     )
     loses: Sentence = Field(description="Its losses against the chosen one, in words.")
     losses: list[ShownLoss] | None = Field(
@@ -381,7 +384,7 @@ class ShownPlan(Shown):
     alternatives: list[ShownAlternative] | None = Field(
         default=None,
         max_length=ALTERNATIVES_MAX_ITEMS,
-        description="The best others, those on every kind of GPU among them, and their losses.",
+        description="The best others, then the best on each of up to 4 further kinds of GPU.",
         json_schema_extra=_LIST,
     )
     excluded: list[ShownExclusion] | None = Field(

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from shardwright.api.sharing import sharing_words
 from shardwright.errors import Problem
 from shardwright.hardware.to_come import Sought
-from shardwright.planning.report import Alternative, Exclusion, Plan, Report
+from shardwright.planning.report import Alternative, Exclusion, LossKind, Plan, Report
 
 Plain = Mapping[str, Any]
 """An object of JSON."""
@@ -43,6 +43,9 @@ class Cause(StrEnum):
     ASKED = "Asked"
     ENGINE_FAILED = "EngineFailed"
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
+
+
+_LOSS_KINDS: Final = frozenset(kind.value for kind in LossKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +170,7 @@ def decode(text: str) -> PlanRecord | Problem:
         )
     for step in range(version, RECORD_VERSION):
         plain = UPGRADES[step](plain)
+    plain = _without_unknown_losses(plain)
     try:
         record = _adapter().validate_python(
             # The fields beyond are worked out below, and never believed.
@@ -180,6 +184,28 @@ def decode(text: str) -> PlanRecord | Problem:
             "plan.numbers: must be one for each group, from 0, each greater than the one before"
         )
     return replace(record, beyond=_beyond(plain, _known(record)))
+
+
+def _without_unknown_losses(plain: Plain) -> Plain:
+    """Return a record without the losses of kinds that only a later release knows: they inform, and
+    no plan is worth less without them.
+    """
+    others = plain.get("alternatives")
+    if not isinstance(others, list):
+        return plain
+    return {**plain, "alternatives": [_with_known_losses(other) for other in others]}
+
+
+def _with_known_losses(other: Any) -> Any:
+    losses = other.get("losses") if isinstance(other, dict) else None
+    if not isinstance(losses, list):
+        return other
+    kept = [
+        loss
+        for loss in losses
+        if not isinstance(loss, dict) or loss.get("kind") in _LOSS_KINDS
+    ]
+    return {**other, "losses": kept}
 
 
 def _can_be_numbers(plan: Plan) -> bool:

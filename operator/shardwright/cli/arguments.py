@@ -505,8 +505,8 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="output of 'kubectl get nodes,pods -A -o json'; or -o yaml, which is read four times "
-        "slower; '-': stdin; pods hold their GPUs; may be repeated",
+        help="output of 'kubectl get nodes,pods -A -o json'; or -o yaml, which takes several times "
+        "as long; '-': stdin; pods hold their GPUs; may be repeated",
     )
     one_of.add_argument(
         "--gpus",

@@ -150,7 +150,9 @@ def _shown_how_far(file: str, text: str) -> Iterator[Callable[[int], None]]:
             f"MB of {name}",
         )
     if sys.stderr.isatty():
-        print_note(f"{name}: what 'kubectl -o json' prints is read 4 times as fast")
+        print_note(
+            f"{name}: what 'kubectl -o json' prints is read several times faster"
+        )
 
 
 def in_file(file: str, problem: Problem) -> Problem:

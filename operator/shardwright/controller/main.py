@@ -7,19 +7,33 @@ is instant, and a wrong option is refused before anything else.
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from shardwright.controller.logs import configure
 from shardwright.controller.options import parse_options
 
+NOT_INSTALLED_EXIT_CODE: Final = 2
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the operator and return its exit code."""
+    """Run the operator and return its exit code. If its libraries are missing, name the packages to
+    install in one line.
+    """
     # Twice: before the options are known, so that their complaint is a line of JSON, too.
     configure("INFO")
     options = parse_options(arguments)
     configure(options.log_level)
-    from shardwright.controller.starting import serve  # noqa: PLC0415 - help needs none of it
-
+    # Only the import: a module that is missed later is a fault, and shows where.
+    try:
+        from shardwright.controller.starting import serve  # noqa: PLC0415 - help needs none of it
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("shardwright"):
+            raise
+        sys.stderr.write(
+            f"error: the operator needs {error.name}, which is not installed: pip install "
+            "'shardwright[operator]'\n"
+        )
+        return NOT_INSTALLED_EXIT_CODE
     return asyncio.run(serve(options))
 
 

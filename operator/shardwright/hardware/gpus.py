@@ -199,7 +199,7 @@ def search_ids(text: str) -> tuple[str, ...]:
     found = {
         gpu_id
         for name, ids in _names().items()
-        if part in _joined(name)
+        if (part or not text) and part in _joined(name)
         for gpu_id in ids
     }
     found.update(catalogue_ids(text))

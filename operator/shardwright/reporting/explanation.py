@@ -608,7 +608,8 @@ def _relative(each: GpuPrice | None, gpus: int) -> str:
     """
     if each is None or each.basis is PriceBasis.STATED:
         return ""
-    return h100s(gpus * each.per_hour)
+    assumed = ", assumed" if each.basis is PriceBasis.ASSUMED else ""
+    return f"{h100s(gpus * each.per_hour)}{assumed}"
 
 
 def _unusable(inventory: Inventory | None) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from shardwright.api.record import (
 )
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
+from shardwright.planning.report import Loss, LossKind
 from tests.support.builders_reporting import a_report, a_reported_plan, an_exclusion
 
 RECORDS = Path(__file__).parents[2] / "data" / "records"
@@ -116,6 +117,19 @@ def test_fields_of_a_later_release_change_nothing_and_are_written_again_where_th
     assert isinstance(read, PlanRecord)
     assert json.loads(encode(read)) == plain
     assert json.loads(encode(read.moved(0, ("x", "y"), 1)))["plan"]["colour"] == "green"
+
+
+def test_losses_of_kinds_that_a_later_release_knows_are_dropped_and_the_record_is_read() -> (
+    None
+):
+    tight = {"kind": "Tight", "amount": 0.0, "part": ""}
+    plain = json.loads(encode(RECORD))
+    plain["alternatives"][0]["losses"] = [{**tight, "kind": "SlowerStart"}, tight]
+
+    read = decode(json.dumps(plain))
+
+    assert isinstance(read, PlanRecord), read
+    assert read.alternatives[0].losses == (Loss(kind=LossKind.TIGHT),)
 
 
 def test_unknown_fields_of_a_later_release_are_dropped_with_the_object_they_stood_in() -> (

@@ -17,6 +17,7 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Lack, Loss, LossKind, NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
+from shardwright.planning.select import MORE_GPUS
 from shardwright.units import GIB
 from tests.support.builders_plan import (
     a_model,
@@ -117,6 +118,31 @@ def test_the_best_layout_on_every_kind_of_gpu_is_shown_with_its_price() -> None:
     prices = {other.pool: other.gpu_price for other in report.alternatives}
     assert {report.outcome.pool, *prices} == {pool.name for pool in inventory.pools}
     assert prices["L40S-48GB"] == GpuPrice(per_hour=0.35, basis=PriceBasis.LISTED)
+
+
+def test_of_further_kinds_of_gpu_no_more_than_four_are_shown() -> None:
+    inventory = an_inventory(
+        *(
+            a_pool(gpu, name=gpu)
+            for gpu in (
+                "H100-SXM-80GB",
+                "H200-SXM-141GB",
+                "B200-SXM-180GB",
+                "A100-SXM4-80GB",
+                "L40S-48GB",
+                "L4-24GB",
+                "A10G-24GB",
+                "A10-24GB",
+            )
+        )
+    )
+
+    report = _report("qwen2.5-7b", inventory)
+
+    assert isinstance(report.outcome, Plan)
+    others = [other.pool for other in report.alternatives]
+    assert len({report.outcome.pool, *others}) < len(inventory.pools)
+    assert len(others) <= 4 + MORE_GPUS
 
 
 def test_what_was_ruled_out_is_counted_with_the_nearest_miss() -> None:
