@@ -42,4 +42,4 @@ def to_microseconds(seconds: float) -> int:
     >>> to_microseconds(0.0085), to_microseconds(0.0091)
     (8500, 9100)
     """
-    return round(seconds * 10**6)
+    return round(seconds * MEGA)

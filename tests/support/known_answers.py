@@ -1,5 +1,6 @@
 """Answers to questions that tests ask again and again: most begin with one of a few plans, and the
-same question has the same answer.
+same question has the same answer. A test that patches planning asks a worker that remembers
+nothing, as the answers here outlive the patch.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.reporting.figures import format_count, format_seconds
-from shardwright.units import GIB
+from shardwright.units import GIB, MEGA
 
 Document = Mapping[str, Any]
 
@@ -97,4 +97,4 @@ def from_milliseconds(value: float) -> str:
 
 def from_microseconds(value: float) -> str:
     """Return microseconds as a person says them."""
-    return format_seconds(value / 10**6)
+    return format_seconds(value / MEGA)

@@ -8,6 +8,9 @@ from typing import Final
 from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.planning.request import Statistic
 
+ALL_OF_A_RATE: Final = 1 - 1e-6
+"""Share of an offered rate that counts as all of it: rounding may leave this much."""
+
 _EXPONENTIAL_P95: Final = math.log(20)
 """95th percentile of an exponential distribution over its mean. Basis: assumed: waiting times are
 spread so.

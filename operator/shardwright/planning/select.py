@@ -15,6 +15,7 @@ from shardwright.hardware.prices import GpuPrice, relative_price
 from shardwright.hardware.slices import whole_resource
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.checks import Verdict
+from shardwright.planning.limits import ALL_OF_A_RATE
 from shardwright.planning.request import OptimizeFor, Request
 
 THROUGHPUT_WEIGHT: Final = 0.8
@@ -35,8 +36,6 @@ MORE_GPUS: Final = 4
 """Kinds of GPU that are shown at most beside the runners-up that are asked for, each with its best
 layout. Basis: chosen, so that a report stays small on a cluster with many kinds.
 """
-
-_RATE_TOLERANCE: Final = 1e-6  # what rounding leaves of a rate that is met
 
 DOUBLING_GAIN: Final = 0.10
 """What doubling the GPUs must bring under Latency, share of the time per request. Source: the
@@ -251,7 +250,7 @@ def _served_share(
             / rate
         )
         # A layout whose replicas were counted to carry the rate must not miss it by rounding.
-        return 1.0 if served > 1 - _RATE_TOLERANCE else served
+        return 1.0 if served > ALL_OF_A_RATE else served
     # Rounded up: of three requests on two replicas one has two.
     offered = math.ceil(
         requests_per_replica(request.workload, candidate.layout)

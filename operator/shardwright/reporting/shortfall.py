@@ -6,15 +6,10 @@ Such a plan is shown all the same, so its first line has to say so.
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final
 
-from shardwright.planning.limits import tpot_seconds, ttft_seconds
+from shardwright.planning.limits import ALL_OF_A_RATE, tpot_seconds, ttft_seconds
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
-
-ALL_OF_IT: Final = (
-    1 - 1e-6
-)  #: share of an offered rate that is all of it but for rounding
 
 
 class Missed(StrEnum):
@@ -43,7 +38,7 @@ def serves_rate(plan: Plan, request: Request | None) -> bool:
     rate = request.workload.requests_per_second if request else None
     if rate is None:
         return False
-    return plan.performance.requests_per_second >= rate * ALL_OF_IT
+    return plan.performance.requests_per_second >= rate * ALL_OF_A_RATE
 
 
 def _limits(plan: Plan, request: Request) -> Iterator[Missed]:
