@@ -62,7 +62,7 @@ class Problem:
         return {name: text for name, text in parts.items() if text}
 
     def under(self, prefix: str) -> "Problem":
-        """Return the same problem with its path grown outwards, as it passes a level."""
+        """Return the problem with a prefix before its path."""
         return replace(self, path=f"{prefix}.{self.path}" if self.path else prefix)
 
 

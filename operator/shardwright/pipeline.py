@@ -37,9 +37,7 @@ def plan_serving(subject: Subject, inventory: Inventory) -> Report:
 def plan_with_survey(
     subject: Subject, inventory: Inventory
 ) -> tuple[Report, tuple[Surveyed, ...]]:
-    """Return the same report as ``plan_serving``, and every candidate that was considered for
-    it.
-    """
+    """Return the report of ``plan_serving``, and every candidate that was considered for it."""
     considered = consider(subject.model, inventory, subject.request, subject.traits)
     return _as_deployed(subject, choose(considered)), survey(considered)
 
@@ -163,7 +161,7 @@ def _as_deployed(subject: Subject, report: Report) -> Report:
 
 
 def without_groups(report: Report) -> Report:
-    """Return the same of a plan that holds no node."""
+    """Return the report with a plan that holds no node."""
     if isinstance(report.outcome, NoPlan):
         return report
     plan = report.outcome

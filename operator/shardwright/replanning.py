@@ -331,7 +331,9 @@ def _matched(
 
 
 def _as_held(place: tuple[str, ...], nodes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the same nodes in the order in which they are held: nothing has changed then."""
+    """Return the nodes in the order in which they are held, if they are the nodes that are held.
+    Nothing has changed then.
+    """
     return nodes if len(place) == len(nodes) and set(place) == set(nodes) else place
 
 

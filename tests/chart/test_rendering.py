@@ -71,7 +71,9 @@ def test_every_object_is_valid(objects: list[Manifest], kubernetes: str) -> None
         kubernetes_validate.validate(item, kubernetes, strict=True)
 
 
-def test_just_these_objects_are_installed(objects: list[Manifest]) -> None:
+def test_the_default_chart_installs_exactly_these_objects(
+    objects: list[Manifest],
+) -> None:
     assert sorted((item["kind"], item["metadata"]["name"]) for item in objects) == [
         ("ClusterRole", "shardwright"),
         ("ClusterRole", "shardwright-edit"),

@@ -32,6 +32,9 @@ OPAQUE: Final = re.compile(
 TEST_NAME_MAX: Final = 90
 """Characters of a test's name; assumed: what stays on one line of a report beside its file."""
 
+A_BUILDER: Final = re.compile(r"an?_")
+"""The beginning of a name that says "one of these", so all files must mean the same by it."""
+
 CORE: Final = ("planning", "layouts", "costs", "hardware", "reconcile", "resolving")
 
 
@@ -210,9 +213,29 @@ def _snake(name: str) -> str:
 
 def test_no_two_builders_of_the_tests_share_a_name() -> None:
     by_name = defaultdict(list)
-    for module in sorted((ROOT / "tests" / "support").glob("builders_*.py")):
-        for node in ast.parse(module.read_text()).body:
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                by_name[node.name].append(module.stem)
+    for module, name in _functions_of_tests("builders_*.py"):
+        by_name[name].append(str(module))
 
     assert {name: at for name, at in by_name.items() if len(at) > 1} == {}
+
+
+def test_no_test_file_defines_another_thing_under_the_name_of_a_builder() -> None:
+    functions = list(_functions_of_tests())
+    builders = {
+        name
+        for module, name in functions
+        if module.stem.startswith("builders_") and A_BUILDER.match(name)
+    }
+
+    assert [
+        f"{module}: {name}"
+        for module, name in functions
+        if name in builders and not module.stem.startswith("builders_")
+    ] == []
+
+
+def _functions_of_tests(files: str = "*.py") -> Iterator[tuple[Path, str]]:
+    for module in sorted((ROOT / "tests").rglob(files)):
+        for node in ast.parse(module.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                yield module.relative_to(ROOT), node.name

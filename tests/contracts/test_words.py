@@ -2,6 +2,7 @@
 says.
 """
 
+import ast
 import re
 from pathlib import Path
 
@@ -37,6 +38,11 @@ REPLACED = {
 ONE_CASE = {"Mind", "without limit"}
 """Phrases that stand for something else in another case: a mind, and a LimitRange."""
 
+REFERS_BACK = re.compile(
+    r"(Return|Yield) (the same|such|them|their|its|those|both|all that)\b"
+)
+"""Beginnings of a docstring that name no thing: only another docstring tells which one is meant."""
+
 # their text is part of the hash of a template: a word is not worth a RolloutPending of every model
 IN_PODS = "programs"
 SAID = [
@@ -65,4 +71,18 @@ def test_nobody_has_to_decode_it(phrase: str) -> None:
 
     assert [
         str(file.relative_to(ROOT)) for file in files if words.search(file.read_text())
+    ] == []
+
+
+def test_a_docstring_names_the_thing_that_is_returned() -> None:
+    documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
+
+    assert [
+        f"{file.relative_to(ROOT)}: {said.splitlines()[0]}"
+        for file in SAID
+        if file.suffix == ".py"
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, documented)
+        and (said := ast.get_docstring(node))
+        and REFERS_BACK.match(said)
     ] == []

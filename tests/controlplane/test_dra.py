@@ -141,7 +141,7 @@ def test_pods_claim_devices_of_the_planned_product_where_none_does(
 
 
 @pytest.mark.usefixtures("claimed")
-def test_templates_are_put_right_and_go_with_what_claimed_by_them(
+def test_claim_templates_are_restored_replaced_and_deleted_with_their_model(
     models: Models,
 ) -> None:
     models.create("small", SMALL, **ONE_GPU)

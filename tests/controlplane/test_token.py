@@ -77,7 +77,7 @@ def cluster(gated: ControlPlane) -> Iterator[ControlPlane]:
         f"/api/v1/namespaces/{OTHERS}/configmaps",
         {"metadata": {"name": "theirs-plan"}, "data": {"a": "1"}},
     )
-    gated.api.create(f"/api/v1/namespaces/{OTHERS}/pods", a_pod("theirs-0"))
+    gated.api.create(f"/api/v1/namespaces/{OTHERS}/pods", a_bare_pod("theirs-0"))
     yield gated
     for name in (MODELS, OTHERS):
         gated.api.delete(f"/api/v1/namespaces/{name}")
@@ -94,7 +94,7 @@ def stolen(cluster: ControlPlane) -> Iterator[Api]:
     found.close()
 
 
-def a_pod(name: str) -> Manifest:
+def a_bare_pod(name: str) -> Manifest:
     return {
         "metadata": {"name": name},
         "spec": {"containers": [{"name": "c", "image": "c"}]},
@@ -196,9 +196,11 @@ GROUPS = {
 
 CREATES: dict[str, Attack] = {
     "a pod in kube-system": Attack(
-        WHERE, {"kind": "Pod", **a_pod("esc")}, "kube-system"
+        WHERE, {"kind": "Pod", **a_bare_pod("esc")}, "kube-system"
     ),
-    "a pod": Attack("creates pods only as dry runs", {"kind": "Pod", **a_pod("esc")}),
+    "a pod": Attack(
+        "creates pods only as dry runs", {"kind": "Pod", **a_bare_pod("esc")}
+    ),
     "aws-auth": Attack(
         DENIED, {"kind": "ConfigMap", "metadata": {"name": "aws-auth"}}, "kube-system"
     ),

@@ -34,7 +34,7 @@ async def carry_out(client: Client, writes: list[Write]) -> Outcome:
     return await writer.Writer(client, lambda _: None).carry_out(writes)
 
 
-def a_config_map(namespace: str, **data: str) -> Manifest:
+def a_config_map_with(namespace: str, **data: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -47,7 +47,9 @@ def test_an_apply_removes_what_our_creation_set_and_keeps_what_others_set(
     client: Client, control_plane: ControlPlane, namespace: str
 ) -> None:
     async def scenario() -> None:
-        await carry_out(client, [Create(content=a_config_map(namespace, a="1", b="1"))])
+        await carry_out(
+            client, [Create(content=a_config_map_with(namespace, a="1", b="1"))]
+        )
         control_plane.kubectl(
             "patch",
             "configmap",
@@ -63,7 +65,8 @@ def test_an_apply_removes_what_our_creation_set_and_keeps_what_others_set(
             client,
             [
                 Apply(
-                    content=a_config_map(namespace, a="2"), uid=live["metadata"]["uid"]
+                    content=a_config_map_with(namespace, a="2"),
+                    uid=live["metadata"]["uid"],
                 )
             ],
         )
@@ -145,7 +148,7 @@ def test_a_version_that_is_out_of_date_is_a_conflict_and_no_refusal(
     client: Client, control_plane: ControlPlane, namespace: str
 ) -> None:
     async def scenario() -> None:
-        await carry_out(client, [Create(content=a_config_map(namespace, a="1"))])
+        await carry_out(client, [Create(content=a_config_map_with(namespace, a="1"))])
         stale = await client.get(CONFIG_MAPS, namespace, "ours")
         assert stale
         control_plane.kubectl(
@@ -171,7 +174,7 @@ def test_an_apply_with_the_uid_of_an_object_that_is_gone_creates_nothing(
     async def scenario() -> None:
         (refusal,) = (
             await carry_out(
-                client, [Apply(content=a_config_map(namespace, a="1"), uid="gone")]
+                client, [Apply(content=a_config_map_with(namespace, a="1"), uid="gone")]
             )
         ).refused
         assert (refusal.code, refusal.passes) == (409, True)

@@ -77,7 +77,7 @@ def judged_by_expressions(folder: Path, objects: Sequence[dict[str, Any]]) -> li
     return answers
 
 
-def a_model(case: str, generation: int = GENERATION) -> dict[str, Any]:
+def a_judged_model(case: str, generation: int = GENERATION) -> dict[str, Any]:
     status = build_status(
         (), CASES[case][0], None, service_status(OWNER, "cluster.local"), NOON
     )
@@ -88,7 +88,9 @@ def a_model(case: str, generation: int = GENERATION) -> dict[str, Any]:
 
 
 def test_every_outcome_is_judged_as_what_it_means_for_who_waits() -> None:
-    answers = dict(zip(CASES, judged([a_model(case) for case in CASES]), strict=True))
+    answers = dict(
+        zip(CASES, judged([a_judged_model(case) for case in CASES]), strict=True)
+    )
     assert {case: kstatus for case, (kstatus, _) in answers.items()} == {
         case: KSTATUS[CASES[case][2]] for case in CASES
     }
@@ -103,7 +105,9 @@ def test_every_outcome_is_judged_as_what_it_means_for_who_waits() -> None:
     "case", ["serving", "plan only", "scaled to zero", "unknown model"]
 )
 def test_what_was_said_of_an_earlier_spec_counts_for_nothing(case: str) -> None:
-    assert judged([a_model(case, GENERATION + 1)]) == [("InProgress", "Progressing")]
+    assert judged([a_judged_model(case, GENERATION + 1)]) == [
+        ("InProgress", "Progressing")
+    ]
 
 
 def test_a_model_that_nobody_has_looked_at_is_in_progress() -> None:
@@ -123,8 +127,8 @@ def test_flux_says_by_expressions_what_it_says_without_them(tmp_path: Path) -> N
         "status": status_schema()["default"],
     }
     objects = [
-        *(a_model(case) for case in CASES),
-        a_model("serving", GENERATION + 1),
+        *(a_judged_model(case) for case in CASES),
+        a_judged_model("serving", GENERATION + 1),
         fresh,
     ]
 

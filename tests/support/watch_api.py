@@ -64,7 +64,7 @@ def line(event: tuple[str, Any]) -> bytes:
     return json.dumps({"type": event[0], "object": event[1]}).encode() + b"\n"
 
 
-def a_refusal(code: int, message: str = "no") -> Reply:
+def a_refused_reply(code: int, message: str = "no") -> Reply:
     return Reply(
         status=code,
         parts=[
@@ -150,7 +150,7 @@ class WatchApi:
             return (
                 Reply(ending="hold")
                 if verb == "watch"
-                else a_refusal(500, "the script has ended")
+                else a_refused_reply(500, "the script has ended")
             )
         return script.popleft()
 

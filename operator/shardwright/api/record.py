@@ -259,9 +259,7 @@ def _beyond(plain: Plain, known: Plain) -> dict[str, Any]:
 
 
 def _joined(known: Plain, beyond: Plain) -> dict[str, Any]:
-    """Return both, merged; an object of ``beyond`` is dropped if ``known`` has another value in its
-    place.
-    """
+    """Merge two records. If their values differ, ``known`` wins."""
     both = {name: value for name, value in beyond.items() if name not in known}
     return both | {
         name: _joined(value, beyond[name])

@@ -111,7 +111,7 @@ def _readable(key: str) -> str:
 
 def _problem(detail: ErrorDetails, whole: Schema) -> Problem:
     location, kind = detail["loc"], detail["type"]
-    # An unknown field has no schema of its own: which are known says that of its parent.
+    # An unknown field has no schema; that of its parent lists the known ones.
     schema = _schema_at(whole, location[:-1] if kind == "extra_forbidden" else location)
     for prefix, make in _BY_KIND:
         if kind.startswith(prefix):

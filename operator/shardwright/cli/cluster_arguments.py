@@ -77,7 +77,7 @@ class AddCommand(Protocol):
     def __call__(
         self, commands: Any, name: str, *, summary: str, epilog: str = ""
     ) -> ArgumentParser:
-        """Return its parser."""
+        """Return the parser of the command."""
 
 
 def add_cluster_commands(commands: Any, add: AddCommand) -> None:

@@ -60,7 +60,7 @@ class LiveModel:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Return its pods that a StatefulSet controls."""
+        """Return the model's pods that a StatefulSet controls."""
         return tuple(member for pod in self.pods or () if (member := read_member(pod)))
 
 
@@ -115,7 +115,7 @@ async def read_model(client: Client, namespace: str, name: str) -> LiveModel:
 
 
 async def with_objects(client: Client, model: LiveModel) -> LiveModel:
-    """Return the same with its objects and pods, as far as they may be read."""
+    """Return the model with its objects and pods, as far as they may be read."""
     owner = model.owner
     objects = dict[ObjectKey, Content]()
     absent = set[str]()

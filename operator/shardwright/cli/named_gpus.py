@@ -355,8 +355,8 @@ def _part_of_board(gpu: Gpu, gpus: int) -> bool:
 
 
 def on_named_slices(subject: Subject, named: Iterable[NamedGpus]) -> Subject:
-    """Return the same on slices (MIG) of the profile that all named GPUs have, or on whole GPUs if
-    all are whole.
+    """Return the subject on slices (MIG) of the profile that all named GPUs have. If all are whole,
+    it is on whole GPUs.
     """
     profiles = {gpus.gpu.mig_profile for gpus in named}
     if len(profiles) != 1:
@@ -365,8 +365,8 @@ def on_named_slices(subject: Subject, named: Iterable[NamedGpus]) -> Subject:
 
 
 def on_named_gpus(subject: Subject, named: Sequence[NamedGpus]) -> Subject:
-    """Return the same on GPUs that are named, without labels, which they cannot have: whoever names
-    them has chosen already.
+    """Return the subject on the named GPUs, without a node selector. Named GPUs have no labels, and
+    whoever names them has chosen already.
     """
     written = subject.terms.mig_profile
     subject = on_named_slices(subject, named)

@@ -31,7 +31,7 @@ class Sheet:
     rows: Rows
 
     def without(self, *names: str) -> "Sheet":
-        """Return the same without some of its columns.
+        """Return the sheet without some of its columns.
 
         >>> Sheet(header=("ID", "GIB"), rows=[("a", "80")]).without("GIB")
         Sheet(header=('ID',), rows=[('a',)])
@@ -43,8 +43,8 @@ class Sheet:
         )
 
     def cut_to(self, width: int) -> "Sheet":
-        """Return the same with the last column no wider than leaves all of a row in this width; a
-        cell that is cut ends in an ellipsis.
+        """Return the sheet with its last column cut, so that each row fits in the width. A cell
+        that is cut ends in an ellipsis.
 
         >>> Sheet(header=("ID", "KIND"), rows=[("a", "llamas")]).cut_to(7).rows
         [('a', 'lla\u2026')]

@@ -59,7 +59,7 @@ ReadNode = NodeFacts | NodeExclusion
 
 
 async def read_chart(client: Client, arguments: Namespace) -> Chart:
-    """Return all that there is to examine."""
+    """Return the state of the installation and of the cluster that ``doctor`` examines."""
     version = await client.send(
         Call(verb="get", resource=DISCOVERY, path="/version", method="GET")
     )

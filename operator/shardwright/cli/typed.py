@@ -42,7 +42,7 @@ class CommandOption:
 
     @property
     def attribute(self) -> str:
-        """Return its name among the parsed arguments."""
+        """Return the option's name among the parsed arguments."""
         return self.flag.removeprefix("--").replace("-", "_")
 
 

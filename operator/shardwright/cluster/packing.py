@@ -35,11 +35,12 @@ def plain(value: object) -> bytes:
 
 
 def packed(text: bytes, sort: str) -> Packed:
-    """Return such a text for :func:`unpacked`.
+    """Compress a JSON text; :func:`unpacked` reads it.
 
     Args:
-        text: The text to pack.
-        sort: Its likeness; one of a few, for something is kept of each.
+        text: The text to compress.
+        sort: Kind of the text. Texts of one kind share a dictionary, which is kept for the life of
+            the process, so there must be few kinds.
     """
     # The end of it: DEFLATE refers most cheaply to the nearest text.
     dictionary = _first.setdefault(sort, text[-DICTIONARY_BYTES_MAX:])

@@ -131,7 +131,8 @@ def may_now(
     seconds: float,
     namespace: str | None = None,
 ) -> bool:
-    """Return the same from any thread, blocking no longer than this.
+    """Return whether we have a right. It can be called from any thread, and blocks for ``seconds``
+    at most.
 
     Raises:
         ApiError: the API server did not say.

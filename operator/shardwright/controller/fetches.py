@@ -103,8 +103,8 @@ async def read_fetching(
     subject: Subject | tuple[Problem, ...],
     taken: Key | None,
 ) -> Fetching | None:
-    """Return the state of the Job that reads the config of a resource, None if its model lacks none
-    that can be read.
+    """Return the state of the Job that reads a resource's config. It is None if the model lacks no
+    config that a Job can read.
 
     Also if the operator may not look at Jobs and their pods: then configs are given by hand.
     ``taken`` is the ConfigMap that was there before the subject was made, and so holds no config.

@@ -243,9 +243,9 @@ class Planner:
             return await self._make(key, subject, ask, self._stock(key, subject, ask))
         # GPUs that are chosen and not kept yet look free to everybody: one chooses at a time.
         async with (
-            nullcontext()
-            if subject.intent.plan_only
-            else self._turns.turn(key, _urgency(ask.choice))
+            self._turns.turn(key, _urgency(ask.choice))
+            if subject.intent.keeps_gpus
+            else nullcontext()
         ):
             answer = await self._answer(key, subject, ask)
             if isinstance(answer, Problem):
@@ -283,7 +283,7 @@ class Planner:
             record
             and record != ask.on
             and record.plan.deployable
-            and not subject.intent.plan_only
+            and subject.intent.keeps_gpus
         ):
             self._view.keep(
                 key, Kept(record=record), self.settings.limits_of(key[0]).gpus
@@ -355,7 +355,7 @@ class Planner:
             since=now,
             asked=subject.input_hash,
             terms=subject.terms,
-            deploys=not subject.intent.plan_only
+            deploys=subject.intent.keeps_gpus
             # Where pods are not seen everything looks free, so there is nothing to claim.
             and self._view.known_pods is not KnownPods.NONE,
         ).carried_on(self._view.line.get(key))

@@ -116,7 +116,7 @@ class Reading:
         self._absent_kinds: frozenset[str] = frozenset()
         self._judging = asyncio.Lock()
         self._naming = Turns()
-        # Kinds that a write has found missing, and when.
+        # With the time, so that a kind that is installed later is tried again.
         self._unserved: dict[str, float] = {}
 
     def note_absent(self, kinds: frozenset[str]) -> None:
@@ -441,10 +441,11 @@ class Reading:
         )
 
     async def _listed_members(self, owner: Owner) -> tuple[Member, ...]:
-        """Return the same if pods may not be listed in all namespaces, and perhaps may in this one.
+        """List the pods of a model in its own namespace, for an operator without the right to list
+        them in all.
 
         Raises:
-            ApiError: not there either, or they could not be read.
+            ApiError: that is forbidden, too, or failed.
         """
         label = f"{MODEL}={base_name(owner.name)}"
         pages = self._client.pages(
@@ -474,8 +475,8 @@ class Reading:
         return found
 
     def most_moving(self, key: Key) -> int | None:
-        """Return the number of groups of a model that may be down on purpose beside those of all
-        others, None if there is no limit.
+        """Return how many groups of a model may be down on purpose, beside the groups of all other
+        models. It is None if there is no limit.
         """
         return (
             None
@@ -563,8 +564,8 @@ class Reading:
     async def freshened(
         self, seen: Seen, groups: Iterable[str], broken: Collection[str]
     ) -> Seen | None:
-        """Return the same with StatefulSets and their pods as the API server has them now, before
-        any of them is ended.
+        """Return the facts of this look with StatefulSets and their pods as the API server has them
+        now, before any of them is ended.
 
         None: the resource has changed meanwhile, so all must be looked at again. Those that are
         ``broken`` serve nobody, so reads of them are urgent; a thousand that are scaled down wait

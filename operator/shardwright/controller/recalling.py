@@ -62,8 +62,8 @@ class Recalling:
     async def recalled(
         self, key: Key, live: KubernetesObject, seen: Seen, revision: Revision
     ) -> Seen:
-        """Return the same with a revision as it would run now, and with the surroundings of a model
-        that runs it.
+        """Return the facts of this look with a revision as it would run now. The surroundings
+        are those of a model that runs this revision.
 
         Raises:
             ApiError: it could not be read.

@@ -217,7 +217,7 @@ class Reconciler:
     async def _read_on(
         self, key: Key, live: KubernetesObject, seen: Seen, step: Step
     ) -> Seen:
-        """Return the same with the readings that a step asks for."""
+        """Return the facts of this look with the readings that a step asks for."""
         if step.recalls:
             return await self._recalling.recalled(key, live, seen, step.recalls)
         return replace(seen, told=await self._recalling.told(key, live))
@@ -250,7 +250,9 @@ class Reconciler:
         step: Step,
         priority: Priority,
     ) -> Seen | None:
-        """Return the same with the facts that a step needs first, None if it needs none."""
+        """Return the facts of this look with the facts that a step needs first, None if it needs
+        none.
+        """
         if step.recalls or step.tell:
             return await self._read_on(key, live, seen, step)
         if step.ask is not None and step.subject is not None:

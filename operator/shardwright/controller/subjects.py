@@ -48,7 +48,9 @@ class Subjects:
         return known[1] if known and isinstance(known[1], Subject) else None
 
     def keep(self, key: Key, form: tuple[Any, ...], outcome: Resolution) -> None:
-        """Keep the resolution of a form of a resource instead of that of another one."""
+        """Keep the resolution of one form of a resource. It replaces the resolution of the former
+        form.
+        """
         # The former outcome first, so that its model is not counted twice.
         self.forget(key)
         self._known[key] = form, outcome

@@ -38,7 +38,7 @@ class _Waiting:
 
     @property
     def place(self) -> tuple[Priority, bool, int]:
-        """Return its place among those of its namespace."""
+        """Return the place of the one that waits, among those of its namespace."""
         return self.priority, self.behind, self.number
 
 

@@ -421,8 +421,8 @@ class View:
         return waiting.terms if waiting else None
 
     def waiting_for_turn(self) -> tuple[Key, ...]:
-        """Return the models of which groups wait because groups of others move, those first that
-        began to wait first.
+        """Return the models with groups that wait for other models' groups to finish moving. The
+        longest wait comes first.
         """
         return tuple(self._turns)
 

@@ -49,8 +49,8 @@ def requests_per_replica(workload: Workload, layout: Layout) -> int:
 
 
 def requests_per_rank(workload: Workload, layout: Layout) -> int:
-    """Return the same of one attention rank: all that its memory depends on of the number in
-    flight.
+    """Return the planned requests in flight of one attention rank. Its memory depends on no other
+    number of requests.
 
     Formula: ceil(requests of a replica / attention-data degree).
     Unit: requests.

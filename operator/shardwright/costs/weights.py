@@ -276,7 +276,7 @@ def _alike(model: ModelSpec) -> tuple[tuple[Weight, tuple[int, ...]], ...]:
 
 
 def _kind(weight: Weight) -> tuple[object, ...]:
-    """Return all that is said of a weight but its layer."""
+    """Return the fields of a weight without its layer."""
     return tuple(getattr(weight, name) for name in _KIND)
 
 

@@ -80,7 +80,7 @@ class Workload:
         return self.tokens_per_step_at(self.draft_acceptance)
 
     def tokens_per_step_at(self, acceptance: float) -> float:
-        """Return the same with another chance that drafts are accepted."""
+        """Return the mean tokens of a decode step at another chance that drafts are accepted."""
         return sum(acceptance**drafted for drafted in range(self.draft_tokens + 1))
 
     @property

@@ -79,8 +79,8 @@ class PublishedDevices:
     def read(
         self, node: object, stated: Stated = NONE
     ) -> NodeFacts | NodeExclusion | None:
-        """Return the same as ``read_node``, with the devices of a node that offers no GPUs
-        itself.
+        """Read a Node as ``read_node`` does. A node that offers no GPUs itself gets its published
+        devices.
         """
         raw = raw_node(node, stated.label_prefix)
         bare = bare_node(raw, stated)

@@ -82,8 +82,8 @@ def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion 
 def read_raw(
     raw: RawNode, stated: Stated = NONE, devices: NodeDevices | Problem | None = None
 ) -> NodeFacts | NodeExclusion | None:
-    """Return the same of the parts of a Node; ``devices`` are its GPUs if it offers none, or why
-    they cannot be planned.
+    """Read the kept parts of a Node as :func:`read_node` does. ``devices`` are its GPUs if it
+    offers none, or the reason why they cannot be planned.
     """
     if devices is None and not has_accelerator(raw):
         return None

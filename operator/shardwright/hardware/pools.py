@@ -210,8 +210,8 @@ def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
     runs: list[list[NodeFacts]] = []
     floor = 0
     for memory_bytes in sorted(by_bytes):
-        # Beside the smallest of the run, not the last: many small steps would join memories not
-        # alike.
+        # Compared with the smallest of the run: with the last, many small steps would join unlike
+        # memories.
         if memory_bytes > floor * MEMORY_SPREAD:
             runs.append([])
             floor = memory_bytes

@@ -159,7 +159,7 @@ def _by_module(fields: Fields) -> dict[str, WeightFormat]:
 
 
 def _by_group(fields: Fields) -> dict[str, WeightFormat]:
-    """Return the same from groups, each of which names its modules."""
+    """Return the storage by module from groups, each of which names its modules."""
     section = fields.section("config_groups")
     groups = (
         [group for name in section.values if (group := section.section(name))]

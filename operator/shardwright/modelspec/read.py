@@ -114,7 +114,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
 
 
 def _quantized(model: ModelSpec, by: Quantization) -> ModelSpec:
-    """Return the same as a method stores its weights."""
+    """Return a model whose weights are stored by a method of quantization."""
     return replace(
         model,
         weights=quantized(model.weights, by),

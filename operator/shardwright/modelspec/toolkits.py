@@ -37,7 +37,7 @@ _QUARK_TAKES: Final = (
     "fp8_e4m3 or int8 beside quantized activations, int4 or uint4 per group beside plain "
     "ones, fp4 in groups of 32, or NVFP4"
 )
-# Values, and the scale of their scales.
+# (format, scheme, group size) of the values, then of the scales' own scale.
 _NVFP4: Final = (
     ("fp4", "per_group", 16),
     ("fp8_e4m3", "per_tensor", None),

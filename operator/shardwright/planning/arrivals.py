@@ -99,8 +99,8 @@ class _Open:
         )
 
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
-        """Return the estimator at the number in flight, at most one that is not served any more,
-        and its price.
+        """Return the estimator and the estimate at the number of requests in flight at which the
+        queue settles, or at the cap.
         """
         replicas = candidate.layout.replicas
         most = _rounded_up(_MOST_IN_FLIGHT * replicas)

@@ -44,7 +44,7 @@ _SMALLER_TRIED: Final = 12
 def settled(
     ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> tuple[FeasibleCandidate, ...]:
-    """Return the same with the chosen one first.
+    """Return the candidates with the chosen one first.
 
     Args:
         ranked: The candidates that stand, the best by the objective first.

@@ -82,7 +82,7 @@ def running(feasible: FeasibleCandidate, request: Request) -> int:
     where K/V is short for them.
     """
     at_once = feasible.estimate.performance.running_requests
-    # What is rounded up to all of them must not be said of a layout whose requests queue.
+    # Rounding may show all requests as running; if some queue, at least one is not.
     return (
         at_once
         if feasible.carries_load

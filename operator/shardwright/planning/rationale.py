@@ -133,7 +133,7 @@ def _chosen(
 def _reached(
     ranked: Sequence[FeasibleCandidate], request: Request
 ) -> Sequence[FeasibleCandidate]:
-    """Return those that can be run; all if nothing is to be run, or none can."""
+    """Return the candidates that can be run; all if nothing is to be run, or none can."""
     return [
         item for item in ranked if not (request.deploy and not_yet(item.candidate))
     ] or ranked

@@ -45,7 +45,9 @@ def without_slower_twins(
 
 
 def _but_network(verdict: Verdict) -> tuple[object, ...]:
-    """Return all that decides how good a candidate is but its network and the breakers of ties."""
+    """Return the facts that decide how good a candidate is. Its network and the breakers of ties
+    are left out.
+    """
     layout, pool, placement = (
         verdict.candidate.layout,
         verdict.candidate.pool,

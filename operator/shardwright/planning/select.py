@@ -200,7 +200,7 @@ def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate
 
 
 def rank(feasible: Iterable[FeasibleCandidate]) -> tuple[FeasibleCandidate, ...]:
-    """Return the same, best first, in an order that does not depend on the order given."""
+    """Return the candidates, best first. The order does not depend on the order given."""
     return tuple(sorted(feasible, key=_order))
 
 

@@ -30,7 +30,9 @@ SOMETHING_ELSE: Final = "something-else"
 def adopted(
     observed: Observed, subject: Subject, record: PlanRecord | None, cluster_domain: str
 ) -> Observed:
-    """Return the same with the requests of standing groups whose StatefulSets do not hold them."""
+    """Return the observed objects with the requests of standing groups whose StatefulSets do not
+    hold them.
+    """
     silent = tuple(_silent(observed, subject.owner.uid))
     if not silent:
         return observed

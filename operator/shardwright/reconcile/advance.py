@@ -149,8 +149,8 @@ def advance(seen: Seen, now: datetime) -> Step:
 
 
 def _on_course(seen: Seen) -> Step | Seen:
-    """Return the same with the one to be run as its subject: the spec, or the revision that is gone
-    back to.
+    """Return the facts of this look with the subject that is to run: the spec, or the revision that
+    is gone back to.
     """
     course = course_of(seen)
     seen = replace(seen, course=course)

@@ -161,8 +161,8 @@ class GroupAnnotations:
         )
 
     def begun_anew(self, *, beside: bool) -> "GroupAnnotations":
-        """Return that of a next generation, which starts ``beside`` one that serves or in place of
-        one that has stopped.
+        """Return the annotations for a group's next generation. It starts ``beside`` a generation
+        that serves, or in place of a stopped one.
         """
         anew = replace(self, members="", ready_since=None, stopped_for="")
         return (

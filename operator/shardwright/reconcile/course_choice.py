@@ -110,8 +110,7 @@ def _asked(
             unknown=True,
             problem=_unknown(wanted, revisions),
         )
-    # The spec has come back to that revision by itself, so there is nothing in place of which it
-    # would run.
+    # The spec is that revision again, so no restore is needed.
     if found.hash == spec:
         return Course(answered=request)
     rollback = Rollback(

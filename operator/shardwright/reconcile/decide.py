@@ -151,7 +151,7 @@ def decide(
 def _beside(
     alive: Decision, foreign: Iterable[tuple[KubernetesObject, KubernetesObject]]
 ) -> Decision:
-    """Return the same with the foreign objects in our places: those that go by themselves, and
+    """Return the decision with the foreign objects in our places: those that go by themselves, and
     those that somebody must take away.
     """
     leftovers = []

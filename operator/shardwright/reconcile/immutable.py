@@ -44,7 +44,9 @@ requests and ports. Source: Kueue 0.17 ``pkg/util/pod`` (``SpecShape``) and
 
 CONTAINERS: Final = ("initContainers", "containers")
 OF_QUEUED_CONTAINERS: Final = ("resources", "ports")
-"""The same of a container, with the limits that go with its requests."""
+"""Fields of a container that never change while its pod is in a queue of Kueue. The limits that go
+with its requests are among them.
+"""
 
 _SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "Service": ("spec.clusterIP",),
@@ -54,14 +56,13 @@ _SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def made_anew(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, ...]:
-    """Return the fields of a StatefulSet that keep it from becoming the rendered one; none if the
-    same is asked of its pods.
+    """Return the fields of a StatefulSet that keep it from becoming the rendered one; empty if both
+    ask the same of their pods.
 
     A release of the operator that renders such a field otherwise restarts nothing: see
     :func:`as_it_can_be`.
     """
     asked = asked_by(live)
-    # Asked the same: a release that renders such a field otherwise must restart nothing (ADR 15).
     if asked and asked == asked_by(rendered):
         return ()
     return (*_differing(rendered, live), *_queued(rendered, live))

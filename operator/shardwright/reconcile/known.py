@@ -166,7 +166,9 @@ def _by_own_clock(
 
 
 def _by_plan(own: Observed, record: PlanRecord, seen: Seen) -> Observed:
-    """Return the same with the state of the planned nodes of groups: no room, or no node yet."""
+    """Return the observed objects with the state of the planned nodes of groups: no room, or no
+    node yet.
+    """
     base, cluster = base_name(seen.resource.owner.name), seen.cluster or Cluster()
     # None: pods are not known yet, so nobody knows how many GPUs others leave.
     if cluster.free is not None:
@@ -183,7 +185,7 @@ def _by_plan(own: Observed, record: PlanRecord, seen: Seen) -> Observed:
 def _with_departures(
     known: Known, record: PlanRecord, seen: Seen, now: datetime
 ) -> Known:
-    """Return the same with the groups that go elsewhere, and the nodes that are late."""
+    """Return the known facts with the groups that go elsewhere, and the nodes that are late."""
     around, own = _occupancy(known, record, seen, now), known.observed
     late = late_nodes(record.plan, around, now)
     # Which nodes are late follows from the states of groups, and those from the waits: so the waits

@@ -182,7 +182,7 @@ class Ledger:
         return frozenset(self._kept)
 
     def reservations(self) -> Iterator[Reservation]:
-        """Yield all that is kept."""
+        """Yield the reservations of all models."""
         for items in self._kept.values():
             yield from items
 
@@ -210,7 +210,7 @@ class Ledger:
     def taken_on(
         self, nodes: Iterable[str], owner: OwnerKey | None = None
     ) -> dict[str, int]:
-        """Return the same for a few nodes alone."""
+        """Return the GPUs that are not free for a model, by node, for a few nodes alone."""
         own = self._own(owner, beside=None, vacated=False) if owner else Counter[str]()
         return {node: self._total(node) - own[node] for node in nodes}
 

@@ -183,8 +183,8 @@ def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def peers_service_of(spec: Mapping[str, Any]) -> str | None:
-    """Return the name of the Service by which the pods of a StatefulSet's spec find each other,
-    None for a group of one pod.
+    """Return the name of the Service by which the pods of a StatefulSet find each other. It is None
+    for a group of one pod.
     """
     pod = (spec.get("template") or {}).get("spec") or {}
     named = {

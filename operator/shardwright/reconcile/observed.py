@@ -75,12 +75,12 @@ class Observed:
     starting_since: Mapping[str, datetime] = field(default_factory=dict)
 
     def having(self, content: KubernetesObject, uid: str) -> "Observed":
-        """Return the same after an object has been written."""
+        """Return the observed objects after one has been written."""
         live = {**content, "metadata": {**content["metadata"], "uid": uid}}
         return replace(self, objects={**self.objects, object_key(content): live})
 
     def seen_from(self, silent_nodes: Collection[str]) -> "Observed":
-        """Return the same with the pods of nodes that do not answer told apart."""
+        """Return the observed objects with the pods on nodes that do not answer told apart."""
         members = tuple(
             # Kept, not left out: a pod on a silent node still holds its GPUs and its name.
             replace(member, node_answers=False)
@@ -113,8 +113,8 @@ class Observed:
 
     @cached_property
     def generations(self) -> Mapping[str, Mapping[int, str | None]]:
-        """Return by name of group its generations: of each that has a StatefulSet the controller of
-        that, of each that has a pod alone None.
+        """Return the generations of each group, by the group's name. A generation with a
+        StatefulSet has that object's controller; one with pods alone has None.
         """
         found: dict[str, dict[int, str | None]] = {}
         for name in self._by_group:

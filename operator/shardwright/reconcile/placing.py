@@ -127,8 +127,8 @@ def _let_in(
     subject: Subject,
     planned: StandingPlan,
 ) -> StandingPlan:
-    """Return the same with why the pods of the plan that stands are not let in as they are asked
-    for now.
+    """Return the standing plan. If its pods, as they are asked for now, would not be let in, it
+    says why.
     """
     record = known.record
     if (

@@ -94,7 +94,7 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:
-    """Return all that a plan depends on beside the cluster, but for owner and generation."""
+    """Return the inputs of a plan, without the cluster, the owner and the generation."""
     return subject.cut_hash, subject.intent.replicas, subject.request.deploy
 
 

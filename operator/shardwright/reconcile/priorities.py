@@ -25,7 +25,7 @@ class Priorities:
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
 
     def changed(self, changes: Mapping[str, PriorityClass | None]) -> "Priorities":
-        """Return the same after changes by name, None for a class that is gone."""
+        """Return the priorities after changes by name, None for a class that is gone."""
         whole = {**self.classes, **changes}
         return replace(
             self,

@@ -419,7 +419,7 @@ def _found(
 def _with_plan(
     found: Findings, planned: StandingPlan, subject: Subject, cluster: Cluster
 ) -> Findings:
-    """Return the same with the findings about the plan, on a cluster that is known."""
+    """Return the findings with those about the plan, on a cluster that is known."""
     intent, record = subject.intent, planned.record
     return replace(
         found,

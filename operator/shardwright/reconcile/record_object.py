@@ -107,8 +107,8 @@ def not_ours(name: str, limit: str) -> Problem:
 
 
 def would_end(name: str, groups: Sequence[str]) -> Problem:
-    """Return the problem of a plan that takes the place of one that is not believed, and would end
-    these groups.
+    """Return the problem of a plan that would end these groups. It would replace a plan of record
+    that is not believed.
     """
     return Problem(
         code="PlanRecordRefused",

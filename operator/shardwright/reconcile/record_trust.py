@@ -91,8 +91,8 @@ def believed(stored: StoredRecord | None, known: RecordEvidence) -> Believed:
 def kept_version(
     stored: StoredRecord | None, remembered: PlanRecord | None, serial: int
 ) -> str | None:
-    """Return the engine's version that a plan of record has by default, None if that is the newest
-    one that is known.
+    """Return the default version of the engine in a plan of record, None if the record has the
+    newest known version.
 
     A record without our signature counts only if nothing was ever signed: a version that somebody
     else has written is not ours.
@@ -341,14 +341,14 @@ def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:
     differs = (
         name
         for name in ("layout", "resource", "memory", "limits")
-        if _one(known.shown, name) != _one(would_show, name)
+        if _without_replicas(known.shown, name) != _without_replicas(would_show, name)
     )
     return next((f"has another {name} than the status" for name in differs), None)
 
 
-def _one(shown: Mapping[str, Any], name: str) -> object:
-    """Return a part of a plan that is shown, as it is for each of its groups, however many they
-    are.
+def _without_replicas(shown: Mapping[str, Any], name: str) -> object:
+    """Return one part of a shown plan without its number of replicas, so that plans of different
+    sizes compare equal.
     """
     part = shown.get(name)
     return (

@@ -93,8 +93,8 @@ class Departure:
 
 
 def departures(plan: Plan, seen: Occupancy, now: datetime) -> tuple[Departure, ...]:
-    """Return which groups go elsewhere and from which node each, the first node of each that says
-    why.
+    """Return the groups that go elsewhere, each with the node that is the reason. If several nodes
+    are, it is the group's first.
     """
     full = _full_nodes(plan, seen.free)
     faults = {
@@ -228,8 +228,8 @@ def homeless_groups(
 def hanging_groups(
     roots: Sequence[str], members: Iterable[Member], lost: frozenset[str], now: datetime
 ) -> frozenset[int]:
-    """Return which of the planned groups of these names, by index, have pods on lost nodes that
-    should be gone.
+    """Return the indices of planned groups with overdue pods: pods on lost nodes, which should be
+    gone. ``roots`` are the groups' names.
     """
     found = {
         generation_of(member.group)[0]

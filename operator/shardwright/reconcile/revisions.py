@@ -239,8 +239,8 @@ def _read(item: Mapping[str, Any]) -> Revision | None:
 
 
 def revision_entries(history: History, runs: str) -> dict[str, Any]:
-    """Return them as the status shows them; ``runs`` is the hash of the one that runs, or is to
-    run.
+    """Return the revisions as the status shows them. ``runs`` is the hash of the one that runs, or
+    is to run.
     """
     revisions = [
         {
@@ -286,7 +286,7 @@ class Served:
 
     @property
     def pods(self) -> MadePods | None:
-        """Return its pods, None if they are mixed."""
+        """Return the served revision's pods, None if they are mixed."""
         if self.mixed:
             return None
         return (
@@ -486,7 +486,9 @@ def _named(live: KubernetesObject) -> dict[str, Any]:
 
 
 def as_kept(found: Former, revision: Revision) -> Former:
-    """Return the same, or why it cannot run, if it resolves to something else by now."""
+    """Return the former revision. If it resolves to something else by now, return why it cannot
+    run.
+    """
     # Refused rather than approximately the same (ADR 25).
     if isinstance(found.subject, tuple) or hash_of(found.subject) == revision.hash:
         return found

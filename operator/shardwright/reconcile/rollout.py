@@ -10,8 +10,8 @@ from shardwright.rendering.bundle import KubernetesObject
 
 
 def turns_left(most: int, beside: int, elsewhere: int) -> int:
-    """Return the number of groups of a model that may be down on purpose, of ``most`` that all
-    models may have down.
+    """Return how many groups of a model may be down on purpose. ``most`` may be down over all
+    models.
 
     ``beside`` are down of other models of its namespace, ``elsewhere`` of other namespaces. The
     last turn is for a namespace that has none. So a namespace with models that change all the time

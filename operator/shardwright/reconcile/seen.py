@@ -286,19 +286,21 @@ class Seen:
         )
 
     def answered(self, ask: Ask, answer: Replanned | Problem) -> "Seen":
-        """Return the same with an answer of the planner, or why there is none."""
+        """Return the facts of this look with the planner's answer, or why there is none."""
         return replace(self, answers={**self.answers, ask: answer})
 
     def beside(self, gpus: int) -> "Seen":
-        """Return the same with so many GPUs that other models of the namespace keep by now."""
+        """Return the facts of this look with the number of GPUs that other models of the namespace
+        keep by now.
+        """
         if self.cluster is None:
             return self
         return replace(self, cluster=replace(self.cluster, gpus=gpus))
 
     def put_down(self, record: PlanRecord, outcome: Outcome) -> "Seen":
-        """Return the same after a plan of record has been written."""
+        """Return the facts of this look after a plan of record has been written."""
         return replace(self, recorded=(*self.recorded, (record, outcome)))
 
     def done(self, outcome: Outcome) -> "Seen":
-        """Return the same after everything else has been written."""
+        """Return the facts of this look after everything else has been written."""
         return replace(self, outcome=outcome)

@@ -34,7 +34,9 @@ class SigningKeys:
         return next(_signatures(self, kind, uid, text), None)
 
     def signatures(self, kind: str, uid: str, text: str) -> tuple[str, ...]:
-        """Return the signatures of a text by each of the keys, that of the one that signs first."""
+        """Return a text's signatures, one by each key. The signature by the signing key is the
+        first.
+        """
         return tuple(_signatures(self, kind, uid, text))
 
     def verify(self, signature: str, kind: str, uid: str, text: str) -> bool:

@@ -97,8 +97,8 @@ def _sought(
 def following(
     record: PlanRecord, rendered: Iterable[KubernetesObject], observed: Observed
 ) -> PlanRecord:
-    """Return the plan of record with the nodes that pods are bound to in place of those that they
-    were to be bound to.
+    """Return the plan of record with the nodes to which pods are bound by now. They replace the
+    planned nodes of groups that seek new ones.
 
     Args:
         record: The plan of record.

@@ -71,8 +71,8 @@ class Waiting:
         )
 
     def carried_on(self, before: "Waiting | None") -> "Waiting":
-        """Return the same as one that has waited before: since then, and with its claim if it waits
-        for the same.
+        """Return the waiting model with the time since which it waits. It keeps its claim if it
+        waits for the same GPUs.
         """
         if before is None:
             return self

@@ -86,7 +86,7 @@ class MakePlan:
     stock: Stock
 
     def answer(self) -> Planned:
-        """Return it."""
+        """Return the planner's answer, and its report before the groups were settled on nodes."""
         # Kept as it was made: the cache of plans needs the report before its groups were settled on
         # nodes.
         made: list[Report] = []
@@ -110,7 +110,7 @@ class FindPlaceBeside:
     stock: Stock
 
     def answer(self) -> tuple[str, ...] | None:
-        """Return its nodes, None if there are none."""
+        """Return the nodes for one more group, None if there are none."""
         return place_beside(self.subject, self.plan, self.stock.inventory())
 
 
@@ -125,7 +125,7 @@ class FindWaysOut:
     holders: tuple[Holder, ...]
 
     def answer(self) -> Replanned:
-        """Return the same answer with the ways out."""
+        """Return the planner's answer with the ways out."""
         return answering.with_ways_out(
             self.subject, self.ask, self.stock.inventory(), self.made, self.holders
         )

@@ -359,7 +359,7 @@ class Deployment:
     groups: RecordedGroups = field(default_factory=RecordedGroups)
 
     def on(self, resource: str) -> "Deployment":
-        """Return the same with the image for the GPUs that pods request."""
+        """Return the deployment with the image for the GPUs that pods request."""
         image = self.images.get(whole_resource(resource), self.image)
         return replace(self, image=image)
 

@@ -67,7 +67,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return their mounts."""
+    """Return the mount of the store's certificates."""
     return [
         {"name": volume["name"], "mountPath": CA_DIR, "readOnly": True}
         for volume in volumes(deployment)

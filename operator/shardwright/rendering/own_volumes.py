@@ -13,7 +13,7 @@ PREFIX: Final = "own-"
 
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return them as volumes of the pod."""
+    """Return the user's own volumes as volumes of the pod."""
     return [
         {"name": f"{PREFIX}{item.name}", **_SOURCES[item.kind](item)}
         for item in deployment.pods.volumes
@@ -21,7 +21,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return their mounts in the engine's container."""
+    """Return the mounts of the user's own volumes in the engine's container."""
     return [
         {
             "name": f"{PREFIX}{item.name}",

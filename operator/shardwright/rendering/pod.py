@@ -113,8 +113,8 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
             tcp_only=not deployment.pods.network.rdma,
         ),
         times=ScriptTimes(
-            # The engine gives up by itself within its budget and says why. The script ends later
-            # than that one which says nothing.
+            # The engine gives up within its own budget and says why; the script waits longer, so
+            # that this message is not lost.
             start_seconds=start_budget(plan, deployment).load_seconds
             + budgets.LAST_WORDS_SECONDS
         ),

@@ -74,7 +74,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return their mounts."""
+    """Return the mounts of the volumes with weights."""
     names = [
         *(() if deployment.weights.weights_image is None else (_MODELS,)),
         *_claims(deployment).values(),

@@ -101,7 +101,7 @@ def format_layout(layout: Layout) -> str:
 
 
 def short_layout(layout: Layout) -> str:
-    """Return the same in the letters of kubectl's column.
+    """Return a layout in the letters of kubectl's column.
 
     >>> short_layout(Layout(tensor=8)), short_layout(Layout(tensor=8, replicas=2))
     ('TP8', '2 x TP8')

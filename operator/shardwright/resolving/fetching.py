@@ -46,8 +46,8 @@ def source_of(resource: ShardedModel) -> ConfigMapSource | None:
 
 
 def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapSource | None:
-    """Return the same for ``spec.model`` as the API server holds it: its faults are reported
-    elsewhere.
+    """Return the source of a config as :func:`source_of`, for ``spec.model`` as the API server
+    holds it. Its faults are reported elsewhere.
     """
     if reference := model.get("configMapRef"):
         named = reference.get("name")

@@ -73,6 +73,11 @@ class Intent:
     partition: int
     rolls_back: bool = False
 
+    @property
+    def keeps_gpus(self) -> bool:
+        """Return whether the plan keeps GPUs: it is to be run, not only shown."""
+        return not self.plan_only
+
 
 def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
     """Return the intent of a spec for its plan. ``keeps_templates`` is the administrator's choice

@@ -113,8 +113,8 @@ def _by_generation(
     reservations: Sequence[Reservation],
     own: tuple[str, str] | None,
 ) -> tuple[list[GpuUsage], list[Reservation]]:
-    """Return both with generations told apart: a plan keeps GPUs for the latest of a group, earlier
-    ones have their own.
+    """Return pods and reservations with the generations of groups told apart. A plan keeps GPUs for
+    the latest generation of a group. Earlier ones have their own.
 
     Pods of earlier generations of ``own`` count as anybody's: their GPUs are not free for it.
     """

@@ -234,7 +234,7 @@ def test_a_watcher_that_hangs_is_not_believed_and_another_one_takes_over(
         wait_for(lambda: readiness(rank) == (0, ""))
 
 
-def test_an_engine_that_turns_requests_away_because_it_is_full_still_owes_its_tokens(
+def test_an_engine_that_answers_429_and_brings_no_tokens_is_ended_as_stalled(
     tmp_path: Path,
 ) -> None:
     with serves(tmp_path) as (rank,):

@@ -25,7 +25,7 @@ def question(draft: Manifest, **spec: Any) -> Question:
     return Question(resource=parse_manifest(manifest))
 
 
-def a_subject(draft: Manifest, **spec: Any) -> Subject:
+def a_drafting_subject(draft: Manifest, **spec: Any) -> Subject:
     return resolve(question(draft, **spec))
 
 
@@ -42,7 +42,7 @@ def config(**changes: object) -> Manifest:
 
 
 def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
-    subject = a_subject({"draftTokens": 4, "acceptancePercent": 80})
+    subject = a_drafting_subject({"draftTokens": 4, "acceptancePercent": 80})
 
     drafter, load = subject.traits.options.drafter, subject.request.workload
     assert drafter is not None
@@ -60,7 +60,7 @@ def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
 
 
 def test_the_config_of_a_draft_model_may_be_given_instead_of_the_catalogues() -> None:
-    drafter = a_subject(
+    drafter = a_drafting_subject(
         {"id": "acme/own"} | config(num_hidden_layers=3)
     ).traits.options.drafter
 
@@ -69,7 +69,9 @@ def test_the_config_of_a_draft_model_may_be_given_instead_of_the_catalogues() ->
 
 
 def test_a_draft_model_is_computed_in_the_type_of_its_target() -> None:
-    drafter = a_subject({}, model={"quantization": "FP16"}).traits.options.drafter
+    drafter = a_drafting_subject(
+        {}, model={"quantization": "FP16"}
+    ).traits.options.drafter
 
     assert drafter is not None
     assert (
@@ -81,7 +83,7 @@ def test_a_draft_model_is_computed_in_the_type_of_its_target() -> None:
 def test_a_draft_model_keeps_its_stored_type_where_its_target_is_quantized_while_loading() -> (
     None
 ):
-    subject = a_subject({}, model={"quantization": "FP8"})
+    subject = a_drafting_subject({}, model={"quantization": "FP8"})
 
     assert subject.traits.options.drafter is not None
     assert "fp8" not in {
@@ -91,7 +93,7 @@ def test_a_draft_model_keeps_its_stored_type_where_its_target_is_quantized_while
 
 def test_another_config_asks_for_another_plan() -> None:
     one, other = (
-        a_subject({"id": "acme/own"} | config(num_hidden_layers=layers))
+        a_drafting_subject({"id": "acme/own"} | config(num_hidden_layers=layers))
         for layers in (2, 3)
     )
     catalogues = (
@@ -144,7 +146,7 @@ MIXTURE = {"num_local_experts": 4, "num_experts_per_tok": 2}
 
 @pytest.mark.parametrize("architecture", ["MixtralForCausalLM", "Phi3ForCausalLM"])
 def test_a_draft_model_may_be_of_any_family(architecture: str) -> None:
-    drafter = a_subject(
+    drafter = a_drafting_subject(
         {"id": "a/b"} | config(architectures=[architecture], **MIXTURE)
     ).traits.options.drafter
 
@@ -172,7 +174,7 @@ def test_a_name_by_which_the_engine_takes_another_method_is_refused(word: str) -
         ("DraftOfOtherMethod", "spec.workload.draftModel.id"),
         ("DraftOfOtherMethod", "spec.workload.draftModel.pvc.path"),
     ]
-    a_subject(
+    a_drafting_subject(
         {
             "id": f"acme/{word}",
             "revision": None,
@@ -221,4 +223,4 @@ def test_requests_are_no_longer_than_the_draft_model_takes() -> None:
         "many; "
         "lower it, or use a draft model with a longer context"
     )
-    assert a_subject(short).request.workload.max_model_len == 3000
+    assert a_drafting_subject(short).request.workload.max_model_len == 3000

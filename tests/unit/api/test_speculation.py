@@ -19,7 +19,7 @@ COMMIT = "f" * 40
 LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
 
 
-def a_subject(
+def a_speculating_subject(
     model: str = "meta-llama/Llama-3.1-8B-Instruct", **workload: Any
 ) -> Subject:
     manifest = a_sharded_model(model={"id": model}, workload=workload)
@@ -27,7 +27,7 @@ def a_subject(
 
 
 def speculating(model: str, **fields: Any) -> Subject:
-    return a_subject(model, speculation=fields)
+    return a_speculating_subject(model, speculation=fields)
 
 
 def refused(model: str, **fields: Any) -> list[Problem]:
@@ -46,7 +46,7 @@ def test_the_older_fields_ask_the_planner_and_the_pods_for_the_same() -> None:
     head = {"id": A_DRAFT["id"], "revision": COMMIT}
     pairs = [
         (
-            a_subject(LLAMA_70B, draftModel=draft),
+            a_speculating_subject(LLAMA_70B, draftModel=draft),
             speculating(
                 LLAMA_70B,
                 method="DraftModel",
@@ -56,8 +56,8 @@ def test_the_older_fields_ask_the_planner_and_the_pods_for_the_same() -> None:
             ),
         ),
         (
-            a_subject(promptLookup=lookup),
-            a_subject(
+            a_speculating_subject(promptLookup=lookup),
+            a_speculating_subject(
                 speculation={
                     "method": "PromptLookup",
                     "tokens": 3,
@@ -170,7 +170,7 @@ def test_a_head_is_held_beside_its_target() -> None:
 
 def test_the_positions_of_a_head_are_its_targets() -> None:
     """Its config says 2,048, which is the length that it was trained with."""
-    subject = a_subject(
+    subject = a_speculating_subject(
         speculation={"method": "EAGLE3", "head": a_head()}, inputTokens=8000
     )
 

@@ -160,7 +160,9 @@ def test_a_program_gets_problems_as_a_document(capsys: Capture) -> None:
     assert err == f"error[FileUnreadable]: none.yaml: {what}; {remedy}\n"
 
 
-def test_a_file_that_is_not_text(files: Files, capsys: Capture) -> None:
+def test_a_file_that_is_not_utf_8_is_refused_with_the_byte(
+    files: Files, capsys: Capture
+) -> None:
     files.raw("model.yaml", b"kind: \xff")
 
     assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == [

@@ -93,7 +93,7 @@ def a_chart(**changed: Any) -> Chart:
         nodes=(read(a_listed_node("n1")),),
         node_sets={"": ("n1",)},
         classes={"fast": False, "standard": True},
-        models=(a_model("m", ready="True"),),
+        models=(a_diagnosed_model("m", ready="True"),),
         fetches=(),
         measured=True,
         enforcement=Enforcement.ENFORCED,
@@ -101,7 +101,7 @@ def a_chart(**changed: Any) -> Chart:
     return replace(fine, **changed)
 
 
-def a_model(
+def a_diagnosed_model(
     name: str,
     *,
     ready: str = "False",
@@ -470,7 +470,7 @@ def test_a_node_that_somebody_has_cut_up_on_purpose_and_a_cluster_without_gpus_a
 
 def test_claims_for_which_there_is_no_storage_class_are_named() -> None:
     named, default = (
-        replace(a_model("m", ready="True"), claims=True, storage_class=name)
+        replace(a_diagnosed_model("m", ready="True"), claims=True, storage_class=name)
         for name in ("slow", "")
     )
 
@@ -491,12 +491,14 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
     None
 ):
     models = (
-        a_model("stalled", since=JUST_NOW, reason="InvalidSpec", Stalled="True"),
-        a_model("stuck", Reconciling="True"),
-        a_model("failed", Degraded="True", reason="GroupsNotReady"),
-        a_model("young", since=JUST_NOW, Reconciling="True"),
-        a_model("paused", reason="Paused"),
-        a_model("new", since=""),
+        a_diagnosed_model(
+            "stalled", since=JUST_NOW, reason="InvalidSpec", Stalled="True"
+        ),
+        a_diagnosed_model("stuck", Reconciling="True"),
+        a_diagnosed_model("failed", Degraded="True", reason="GroupsNotReady"),
+        a_diagnosed_model("young", since=JUST_NOW, Reconciling="True"),
+        a_diagnosed_model("paused", reason="Paused"),
+        a_diagnosed_model("new", since=""),
     )
 
     assert said(a_chart(models=models), Check.MODELS) == [
@@ -547,7 +549,9 @@ def test_sentences_are_wrapped_and_what_is_to_be_copied_stays_whole(
 ) -> None:
     examined = [
         found(
-            a_chart(models=(a_model("stuck", Reconciling="True"),), measured=False),
+            a_chart(
+                models=(a_diagnosed_model("stuck", Reconciling="True"),), measured=False
+            ),
             check,
         )
         for check in MODELS_AND_POLICIES

@@ -14,7 +14,7 @@ from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.ledger import Ledger
 from tests.support.builders_nodes import a_node
 from tests.support.builders_store import a_pod, a_set
-from tests.support.watch_api import Reply, WatchApi, a_list, a_refusal, line
+from tests.support.watch_api import Reply, WatchApi, a_list, a_refused_reply, line
 
 CLUSTER = (
     "nodes",
@@ -146,7 +146,7 @@ class Refusing(Cluster):
     def reply(self, path: str, query: dict[str, str], accept: str) -> Reply:
         if any(f"/namespaces/{name}/" in path for name in self.closed):
             self.requests.append({"path": path, **query})
-            return a_refusal(403)
+            return a_refused_reply(403)
         return super().reply(path, query, accept)
 
 
@@ -220,7 +220,9 @@ def test_what_was_known_of_a_namespace_stands_when_it_is_not_ours_to_see_any_mor
     class Later(Cluster):
         def reply(self, path: str, query: dict[str, str], accept: str) -> Reply:
             watched = path.endswith("/statefulsets") and "watch" in query
-            return a_refusal(403) if watched else cluster.reply(path, query, accept)
+            return (
+                a_refused_reply(403) if watched else cluster.reply(path, query, accept)
+            )
 
     caches = read(
         Later(),

@@ -22,7 +22,7 @@ from tests.support.watch_api import (
     Reply,
     WatchApi,
     a_list,
-    a_refusal,
+    a_refused_reply,
     a_watch,
     an_object,
     line,
@@ -165,7 +165,7 @@ def test_what_is_of_no_interest_any_more_is_gone() -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        a_refusal(410, "too old resource version"),
+        a_refused_reply(410, "too old resource version"),
         a_watch(("ERROR", {"code": 410, "message": "too old resource version"})),
         a_watch(("ERROR", {"code": 410}), ending="cut"),
     ],
@@ -188,7 +188,7 @@ def test_a_list_whose_later_page_has_expired_begins_again() -> None:
     api = WatchApi(
         [
             a_list(an_object("a", 5, 1), version=7, cursor="more"),
-            a_refusal(410),
+            a_refused_reply(410),
             a_list(an_object("b", 5, 2), version=9),
         ]
     )
@@ -259,7 +259,7 @@ def test_a_list_that_is_cut_off_changes_nothing() -> None:
     whole = a_list(an_object("b", 5, 1), version=9).parts[0]
     assert isinstance(whole, bytes)
     cut = Reply(parts=[whole[:-10]], ending="cut")
-    expired = a_refusal(410)
+    expired = a_refused_reply(410)
     short = Reply(parts=[whole[:-10]])
     api = WatchApi(
         [
@@ -347,7 +347,7 @@ def test_a_watch_that_stands_is_trusted_although_nothing_happens() -> None:
             ]
         ),
         Reply(parts=[b""]),
-        a_refusal(503),
+        a_refused_reply(503),
         Reply(status=404, parts=[b"<html>no such page</html>"]),
     ],
     ids=[
@@ -367,7 +367,8 @@ def test_what_is_no_list_changes_nothing_and_is_asked_for_again(strange: Reply) 
         a_list(an_object("b", 5, 1), version=9),
     )
     with reading(
-        WatchApi([before, strange, strange, after], [a_refusal(410)]), optional=True
+        WatchApi([before, strange, strange, after], [a_refused_reply(410)]),
+        optional=True,
     ) as (_, delivered):
         delivered.wait_for(lambda: len(delivered.batches) == 2)
     assert delivered.batches == [({A: 1}, True), ({A: None, B: 1}, True)]
@@ -479,7 +480,7 @@ def test_a_refusal_is_said_once_wakes_nobody_and_shows_until_it_is_over(
     )
     api = WatchApi(
         [a_list(an_object("a", 5, 1), version=7)],
-        [refused, *[a_refusal(403, "no watch for you")] * 5],
+        [refused, *[a_refused_reply(403, "no watch for you")] * 5],
     )
     with reading(api) as (reader, delivered):
         delivered.wait_for(lambda: reader.health.synced)
@@ -550,7 +551,9 @@ def test_a_kind_that_goes_takes_its_objects_along() -> None:
 
 
 def test_what_is_not_ours_to_see_any_more_may_still_be_there() -> None:
-    api = WatchApi([a_list(an_object("a", 5, 1), version=7)], [a_refusal(403)] * 3)
+    api = WatchApi(
+        [a_list(an_object("a", 5, 1), version=7)], [a_refused_reply(403)] * 3
+    )
     with reading(api, optional=True) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.failures == 3)
     assert delivered.state == {A: 1}
@@ -575,7 +578,7 @@ def test_a_kind_that_need_not_be_there_is_read_only_where_it_is_ours_to_see() ->
 def test_what_the_right_to_see_was_taken_of_is_not_asked_for_again() -> None:
     api = WatchApi(
         [a_list(an_object("a", 5, 1), version=7)],
-        [a_refusal(403)],
+        [a_refused_reply(403)],
         rights=[True] + [False] * 10_000,
     )
     with reading(api, optional=True) as (reader, delivered):

@@ -45,7 +45,7 @@ KEY = ("models", "llama")
 NEW = Ask(on=None, choice=PlanChoice.REPLAN)
 
 
-def a_live_model(generation: int = 1, **spec: Any) -> dict[str, Any]:
+def a_model_of_generation(generation: int = 1, **spec: Any) -> dict[str, Any]:
     manifest = a_sharded_model("llama", "models", **spec)
     return {
         **manifest,
@@ -107,7 +107,7 @@ def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_fe
     None
 ):
     async def plan(planner: Planner, namespace: str, name: str) -> None:
-        live = a_live_model(mode="PlanOnly")
+        live = a_model_of_generation(mode="PlanOnly")
         live["metadata"] |= {"namespace": namespace, "name": name, "uid": name}
         subject = await planner.resolve(live, None)
         await planner.answer((namespace, name), subject, NEW, NOON)
@@ -136,10 +136,10 @@ def test_a_resource_that_costs_too_much_is_not_read_again_before_it_or_its_confi
     worker = Inline(Resolve=SPENT)
     planner = a_planner(worker, Clock())
     for live, text in (
-        (a_live_model(), None),
-        (a_live_model(), None),
-        (a_live_model(2), None),
-        (a_live_model(2), "changed"),
+        (a_model_of_generation(), None),
+        (a_model_of_generation(), None),
+        (a_model_of_generation(2), None),
+        (a_model_of_generation(2), "changed"),
     ):
         with pytest.raises(
             InputError,
@@ -155,8 +155,8 @@ def test_a_model_that_costs_too_much_to_plan_is_asked_again_when_it_changes_or_a
     worker, clock = Inline(MakePlan=SPENT), Clock()
     planner = a_planner(worker, clock)
     subject, changed = (
-        resolved(planner, a_live_model()),
-        resolved(planner, a_live_model(2, replicas=2)),
+        resolved(planner, a_model_of_generation()),
+        resolved(planner, a_model_of_generation(2, replicas=2)),
     )
 
     asked = []
@@ -175,7 +175,7 @@ def test_a_model_that_costs_too_much_to_plan_is_asked_again_when_it_changes_or_a
 def test_a_plan_that_is_remembered_needs_no_worker() -> None:
     worker = Inline()
     planner = a_planner(worker, Clock())
-    subject = resolved(planner, a_live_model(mode="PlanOnly"))
+    subject = resolved(planner, a_model_of_generation(mode="PlanOnly"))
     first = answered(planner, subject)
     worker.failing["MakePlan"] = SPENT
 
@@ -205,7 +205,7 @@ def test_a_plan_that_comes_after_the_deadline_of_the_look_that_asked_is_found_by
 ):
     worker = Late()
     planner = a_planner(worker, Clock())
-    subject = resolved(planner, a_live_model(mode="PlanOnly"))
+    subject = resolved(planner, a_model_of_generation(mode="PlanOnly"))
     with pytest.raises(TimeoutError):
         answered(planner, subject)
 
@@ -225,9 +225,9 @@ def test_what_another_leader_found_too_costly_to_read_is_read_after_everything_e
     worker = Inline()
     planner = a_planner(worker, Clock())
     for live in (
-        a_live_model(),
-        a_live_model(2) | {"status": says(1)},
-        a_live_model(3) | {"status": says(3)},
+        a_model_of_generation(),
+        a_model_of_generation(2) | {"status": says(1)},
+        a_model_of_generation(3) | {"status": says(3)},
     ):
         resolved(planner, live)
     assert worker.urgency == [Priority.NEW, Priority.NEW, Priority.RESYNC]
@@ -248,7 +248,7 @@ def test_a_spec_that_is_nested_too_deeply_does_not_even_reach_the_worker() -> No
             InputError,
             match=f"onfig: more than {DEPTH_MAX} levels of nesting must be at most {DEPTH_MAX}",
         ):
-            resolved(planner, a_live_model() | {"spec": spec})
+            resolved(planner, a_model_of_generation() | {"spec": spec})
     assert worker.asked == []
 
 
@@ -257,7 +257,7 @@ def test_a_config_that_is_too_large_is_named_without_the_worker_and_measured_onc
 ) -> None:
     worker = Inline()
     planner = a_planner(worker, Clock())
-    live = a_live_model() | {
+    live = a_model_of_generation() | {
         "spec": {"model": {"id": "us/ours", "config": {"note": "x" * CONFIG_MAX_BYTES}}}
     }
     with pytest.raises(InputError, match="bytes of JSON must be at most"):

@@ -15,7 +15,7 @@ def ended(message: str) -> dict[str, Any]:
     return {"name": "c", "state": {"terminated": {"exitCode": 0, "message": message}}}
 
 
-def a_pod(first: str, rest: str | None, job: str = JOB) -> dict[str, Any]:
+def a_fetching_pod(first: str, rest: str | None, job: str = JOB) -> dict[str, Any]:
     owner = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -34,18 +34,24 @@ def a_pod(first: str, rest: str | None, job: str = JOB) -> dict[str, Any]:
 
 def test_the_messages_of_both_containers_are_one_text() -> None:
     assert (
-        left_by([a_pod("shardwright/1 con", "fig x")], JOB) == "shardwright/1 config x"
+        left_by([a_fetching_pod("shardwright/1 con", "fig x")], JOB)
+        == "shardwright/1 config x"
     )
 
 
 def test_a_first_container_that_has_failed_has_said_all() -> None:
     assert (
-        left_by([a_pod("shardwright/1 problem []", None)], JOB)
+        left_by([a_fetching_pod("shardwright/1 problem []", None)], JOB)
         == "shardwright/1 problem []"
     )
 
 
 def test_a_pod_that_somebody_else_has_labelled_so_says_nothing() -> None:
-    assert left_by([a_pod("forged", "", job="other")], JOB) == ""
-    assert left_by([a_pod("forged", "", job="other"), a_pod("ours", "")], JOB) == "ours"
+    assert left_by([a_fetching_pod("forged", "", job="other")], JOB) == ""
+    assert (
+        left_by(
+            [a_fetching_pod("forged", "", job="other"), a_fetching_pod("ours", "")], JOB
+        )
+        == "ours"
+    )
     assert left_by([{"metadata": {"name": "p"}}], JOB) == ""

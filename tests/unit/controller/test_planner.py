@@ -74,7 +74,7 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
     file.unlink()
     assert not planner.reload()
 
-    subject = resolved(planner, a_live_model(), None)
+    subject = resolved(planner, a_model_named(), None)
 
     assert subject.deployment.serving.arguments == {"seed": 4}
     assert subject.defaulted == ("engine.args.seed",)
@@ -85,7 +85,7 @@ def test_a_resource_may_say_what_is_admitted_as_long_as_it_is(tmp_path: Path) ->
     file.write_text('{"admittedEnvironment": ["NCCL_NET_PLUGIN"]}')
     planner, live = (
         Planner(View(), Inline(), AdministratorFiles(settings=file)),
-        a_live_model(engine={"env": [{"name": "NCCL_NET_PLUGIN"}]}),
+        a_model_named(engine={"env": [{"name": "NCCL_NET_PLUGIN"}]}),
     )
     planner.load_settings()
     assert resolved(planner, live, None).deployment.serving.environment == (
@@ -137,7 +137,7 @@ LOADS = ((8, "before"), (16, "after"))
 NEW = Ask(on=None, choice=PlanChoice.REPLAN)
 
 
-def a_live_model(name: str = "llama", **spec: Any) -> dict[str, Any]:
+def a_model_named(name: str = "llama", **spec: Any) -> dict[str, Any]:
     manifest = a_sharded_model(name, "models", **spec)
     return {
         **manifest,
@@ -167,12 +167,12 @@ def view() -> View:
 
 def test_a_resource_is_resolved_once_for_each_form_of_it() -> None:
     planner = Planner(View(), Inline())
-    subject = resolved(planner, a_live_model(), None)
-    assert resolved(planner, a_live_model(), None) is subject
-    changed = a_live_model(replicas=3)
+    subject = resolved(planner, a_model_named(), None)
+    assert resolved(planner, a_model_named(), None) is subject
+    changed = a_model_named(replicas=3)
     changed["metadata"]["generation"] = 2
     assert resolved(planner, changed, None).intent.replicas == 3
-    another = a_live_model(replicas=2)
+    another = a_model_named(replicas=2)
     another["metadata"]["uid"] = "another"
     assert resolved(planner, another, None).intent.replicas == 2
 
@@ -183,7 +183,7 @@ def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_pla
     planner = Planner(view, Inline())
     keys = [("models", name) for name in ("first", "second", "third")]
     subjects = [
-        resolved(planner, a_live_model(name, mode="Deploy", replicas=1), None)
+        resolved(planner, a_model_named(name, mode="Deploy", replicas=1), None)
         for _, name in keys
     ]
 
@@ -208,7 +208,7 @@ def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_pla
 def test_a_plan_that_is_only_shown_keeps_nothing(view: View) -> None:
     planner = Planner(view, Inline())
     shown = resolved(
-        planner, a_live_model(model=LARGE, mode="PlanOnly", replicas=1), None
+        planner, a_model_named(model=LARGE, mode="PlanOnly", replicas=1), None
     )
     assert answered(planner, ("models", "llama"), shown, NEW).record
     assert view.ledger.taken() == {}
@@ -218,7 +218,7 @@ def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(
     view: View,
 ) -> None:
     planner = Planner(view, Inline())
-    subject = resolved(planner, a_live_model(mode="Deploy", replicas=1), None)
+    subject = resolved(planner, a_model_named(mode="Deploy", replicas=1), None)
     key = ("models", "llama")
     record = answered(planner, key, subject, NEW).record
     assert record
@@ -261,7 +261,7 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_if_o
     before, after = (
         resolved(
             planner,
-            a_live_model(name, model=LARGE, workload={"concurrency": load}),
+            a_model_named(name, model=LARGE, workload={"concurrency": load}),
             None,
         )
         for load, name in LOADS
@@ -300,7 +300,7 @@ def test_what_the_cluster_has_broken_is_asked_first_and_going_back_waits_its_tur
 ) -> None:
     worker = Inline()
     planner, key = Planner(view, worker), ("models", "llama")
-    subject = resolved(planner, a_live_model(mode="Deploy", replicas=1), None)
+    subject = resolved(planner, a_model_named(mode="Deploy", replicas=1), None)
     record = answered(planner, key, subject, NEW).record
     assert record
     worker.urgency.clear()

@@ -63,7 +63,7 @@ def listener() -> Listener:
     return Listener()
 
 
-def a_model(name: str, **metadata: Any) -> dict[str, Any]:
+def a_watched_model(name: str, **metadata: Any) -> dict[str, Any]:
     return {
         "metadata": {
             "namespace": "models",
@@ -127,7 +127,7 @@ def test_a_gpu_pod_that_ends_concerns_who_waits_and_one_that_starts_nobody(
 def test_a_pod_of_a_model_concerns_that_model_whatever_its_name(
     listener: Listener,
 ) -> None:
-    listener.intake.on_model(a_model("qwen2.5"), False)
+    listener.intake.on_model(a_watched_model("qwen2.5"), False)
     assert listener.queue.added == [(("models", "qwen2.5"), Priority.NEW)]
     pod = a_pod("x", model=base_name("qwen2.5"))
     assert listener.hears(listener.view.store.take_pods(pods(pod))) == [
@@ -138,7 +138,7 @@ def test_a_pod_of_a_model_concerns_that_model_whatever_its_name(
 def test_a_member_that_is_not_ready_any_more_comes_before_all_others(
     listener: Listener,
 ) -> None:
-    listener.intake.on_model(a_model("llama"), False)
+    listener.intake.on_model(a_watched_model("llama"), False)
     store, key = listener.view.store, ("models", "llama")
     store.take_children("StatefulSet", children(a_set("llama-0")))
     ready, broken = (
@@ -154,7 +154,7 @@ def test_a_member_that_is_not_ready_any_more_comes_before_all_others(
 def test_what_goes_on_of_a_first_start_is_no_more_urgent_than_a_new_model(
     listener: Listener,
 ) -> None:
-    listener.intake.on_model(a_model("llama"), False)
+    listener.intake.on_model(a_watched_model("llama"), False)
     store, key = listener.view.store, ("models", "llama")
     store.take_children("StatefulSet", children(a_set("llama-0")))
     listener.view.note(key, Interests(starting=True))
@@ -171,7 +171,7 @@ def test_what_goes_on_of_a_first_start_is_no_more_urgent_than_a_new_model(
 def test_what_happens_to_a_model_that_is_broken_is_as_urgent_as_that(
     listener: Listener,
 ) -> None:
-    listener.intake.on_model(a_model("llama"), False)
+    listener.intake.on_model(a_watched_model("llama"), False)
     store, key = listener.view.store, ("models", "llama")
     store.take_children("StatefulSet", children(a_set("llama-0")))
     listener.view.note(key, Interests(broken=True))
@@ -184,7 +184,7 @@ def test_what_happens_to_a_model_that_is_broken_is_as_urgent_as_that(
 def test_an_object_that_lost_its_owner_concerns_who_it_was_of(
     listener: Listener,
 ) -> None:
-    listener.intake.on_model(a_model("llama"), False)
+    listener.intake.on_model(a_watched_model("llama"), False)
     store = listener.view.store
     store.take_children("Service", children(a_service("llama")))
     concern = store.take_children("Service", children(a_service("llama", owner="")))
@@ -208,7 +208,11 @@ def test_a_status_is_no_news_and_a_deletion_an_annotation_or_another_generation_
     def asks(**changes: Any) -> bool:
         listener.queue.added.clear()
         listener.intake.on_model(
-            {**a_model("llama", **changes), "status": {"replicas": len(changes)}}, False
+            {
+                **a_watched_model("llama", **changes),
+                "status": {"replicas": len(changes)},
+            },
+            False,
         )
         return bool(listener.queue.added)
 
@@ -225,16 +229,16 @@ def test_a_status_is_no_news_and_a_deletion_an_annotation_or_another_generation_
 def test_the_late_end_of_an_earlier_resource_of_the_name_ends_nothing(
     listener: Listener,
 ) -> None:
-    listener.intake.on_model(a_model("llama", uid="new"), False)
+    listener.intake.on_model(a_watched_model("llama", uid="new"), False)
     listener.queue.added.clear()
-    listener.intake.on_model(a_model("llama", uid="old"), True)
+    listener.intake.on_model(a_watched_model("llama", uid="old"), True)
     assert listener.view.resources.keys() == {("models", "llama")}
     assert listener.queue.added == []
 
 
 def test_who_does_not_lead_asks_for_nothing_and_knows_all_the_same() -> None:
     standby = Listener(leads=False)
-    standby.intake.on_model(a_model("llama"), False)
+    standby.intake.on_model(a_watched_model("llama"), False)
     assert standby.hears(standby.view.store.take_nodes(nodes(NODE))) == []
     assert standby.view.resources.keys() == {("models", "llama")}
 

@@ -52,7 +52,7 @@ def json_of(body: Any) -> Answer:
     )
 
 
-def a_model(name: str) -> dict[str, Any]:
+def a_listed_model(name: str) -> dict[str, Any]:
     return {
         "apiVersion": API,
         "kind": "ShardedModel",
@@ -63,7 +63,7 @@ def a_model(name: str) -> dict[str, Any]:
 VERSION = {"groupVersion": API, "version": "v1alpha1"}
 ANSWERS = {
     "watch=": Answer(body=b"", headers=(("Content-Type", "application/json"),)),
-    MODELS: json_of({**LISTS, "items": [a_model("large")]}),
+    MODELS: json_of({**LISTS, "items": [a_listed_model("large")]}),
     f"/apis/{API}": json_of({"resources": [SERVED]}),
     "/apis": json_of(
         {
@@ -196,7 +196,7 @@ def test_the_watch_hides_nothing_that_a_thread_needs_to_be_waited_for(
 
 
 A_LARGE_MODEL = {
-    **a_model("large"),
+    **a_listed_model("large"),
     "spec": {
         "model": {"id": "us/ours", "config": {"k": [{}] * 100_000}},
         "mode": "PlanOnly",
@@ -242,11 +242,11 @@ def test_of_lists_and_events_nothing_is_handed_over_that_is_not_kept() -> None:
 
 
 def test_an_event_that_nothing_can_be_made_of_hides_none_of_the_others() -> None:
-    endless = {**a_model("endless"), "spec": {"replicas": 10**5_000}}
+    endless = {**a_listed_model("endless"), "spec": {"replicas": 10**5_000}}
     with_digits = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     try:
-        events = stream_of(("ADDED", endless), ("ADDED", a_model("next")))
+        events = stream_of(("ADDED", endless), ("ADDED", a_listed_model("next")))
     finally:
         sys.set_int_max_str_digits(with_digits)
     api = ScriptedApi(
@@ -264,6 +264,8 @@ def test_an_event_that_nothing_can_be_made_of_hides_none_of_the_others() -> None
 
 @pytest.mark.parametrize("items", [[], None], ids=["an empty array", "no array"])
 def test_a_list_of_no_models_is_an_empty_one(items: list[Any] | None) -> None:
-    with told_by({**LISTS, "items": items}, ("ADDED", a_model("first"))) as heard:
+    with told_by(
+        {**LISTS, "items": items}, ("ADDED", a_listed_model("first"))
+    ) as heard:
         heard.wait(1)
     assert heard.names[0] == "first"

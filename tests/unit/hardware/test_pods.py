@@ -1,5 +1,6 @@
 """Which GPUs a pod holds."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,12 +26,14 @@ def held(pod: object) -> int:
     return sum(usage.gpus for usage in read_pod(pod))
 
 
-def a_pod(containers: list[Any], inits: list[Any] = [], **spec: Any) -> dict[str, Any]:  # noqa: B006 - never changed
+def a_pod_with(
+    containers: list[Any], inits: Sequence[Any] = (), **spec: Any
+) -> dict[str, Any]:
     return {
         "spec": {
             "nodeName": "n",
             "containers": containers,
-            "initContainers": inits,
+            "initContainers": list(inits),
             **spec,
         },
         "status": {"phase": "Running"},
@@ -84,14 +87,14 @@ def test_a_pod_that_preempts_holds_the_node_it_is_nominated_to() -> None:
 
 
 def test_a_pod_without_gpus_holds_nothing() -> None:
-    assert read_pod(a_pod([{"resources": {"requests": {"cpu": "1"}}}])) == ()
+    assert read_pod(a_pod_with([{"resources": {"requests": {"cpu": "1"}}}])) == ()
     assert read_pod(a_pod_holding("n", 0)) == ()
 
 
 def test_what_a_node_does_not_offer_no_pod_holds_there() -> None:
     """Whoever names the node himself may request anything: the kubelet passes over it."""
     both = {"resources": {"limits": {"nvidia.com/gpu": "1", "amd.com/gpu": "8"}}}
-    nvidia, amd = read_pod(a_pod([both]))
+    nvidia, amd = read_pod(a_pod_with([both]))
     published = replace(facts_of(a_node("n")), published=True)
     claimed = replace(nvidia, resource="")
     for node, held in (
@@ -104,32 +107,34 @@ def test_what_a_node_does_not_offer_no_pod_holds_there() -> None:
 
 
 def test_containers_add_up() -> None:
-    assert held(a_pod([a_container(1), a_container(2)])) == 3
+    assert held(a_pod_with([a_container(1), a_container(2)])) == 3
 
 
 def test_a_limit_stands_in_for_a_missing_request() -> None:
-    assert held(a_pod([{"resources": {"limits": {"nvidia.com/gpu": "2"}}}])) == 2
+    assert held(a_pod_with([{"resources": {"limits": {"nvidia.com/gpu": "2"}}}])) == 2
 
 
 def test_init_containers_run_one_after_the_other() -> None:
-    assert held(a_pod([a_container(1)], [a_container(4), a_container(2)])) == 4
+    assert held(a_pod_with([a_container(1)], [a_container(4), a_container(2)])) == 4
 
 
 def test_init_containers_smaller_than_the_pod_add_nothing() -> None:
-    assert held(a_pod([a_container(8)], [a_container(4)])) == 8
+    assert held(a_pod_with([a_container(8)], [a_container(4)])) == 8
 
 
 def test_sidecars_run_beside_everything_after_them() -> None:
     sidecar = a_container(1, restartPolicy="Always")
-    assert held(a_pod([a_container(2)], [sidecar])) == 3
-    assert held(a_pod([a_container(2)], [sidecar, a_container(4)])) == 5
-    assert held(a_pod([a_container(2)], [a_container(4), sidecar])) == 4
+    assert held(a_pod_with([a_container(2)], [sidecar])) == 3
+    assert held(a_pod_with([a_container(2)], [sidecar, a_container(4)])) == 5
+    assert held(a_pod_with([a_container(2)], [a_container(4), sidecar])) == 4
 
 
 def test_overhead_is_added() -> None:
-    assert held(a_pod([a_container(2)], overhead={"nvidia.com/gpu": "1"})) == 3
+    assert held(a_pod_with([a_container(2)], overhead={"nvidia.com/gpu": "1"})) == 3
 
 
 @pytest.mark.parametrize("amount", ["-4", "many", None, [], "0"])
 def test_a_request_that_is_no_number_of_gpus_holds_nothing(amount: object) -> None:
-    assert held(a_pod([{"resources": {"requests": {"nvidia.com/gpu": amount}}}])) == 0
+    assert (
+        held(a_pod_with([{"resources": {"requests": {"nvidia.com/gpu": amount}}}])) == 0
+    )

@@ -23,7 +23,7 @@ from shardwright.modelspec.spec import (
 )
 
 
-def a_model(name: str) -> ModelSpec:
+def a_known_model(name: str) -> ModelSpec:
     entry = find_model(name)
     assert entry is not None
     return read_model(entry.config, source=name)
@@ -32,7 +32,7 @@ def a_model(name: str) -> ModelSpec:
 def test_in_fp32_every_weight_takes_twice_the_bits_and_the_plan_warns_of_the_speed() -> (
     None
 ):
-    model = a_model("Qwen/Qwen3-8B")
+    model = a_known_model("Qwen/Qwen3-8B")
 
     wide = computed_in(model, "fp32")
 
@@ -43,13 +43,13 @@ def test_in_fp32_every_weight_takes_twice_the_bits_and_the_plan_warns_of_the_spe
 
 
 def test_the_type_that_it_has_changes_nothing() -> None:
-    model = a_model("Qwen/Qwen3-8B")
+    model = a_known_model("Qwen/Qwen3-8B")
 
     assert computed_in(model, model.dtype) is model
 
 
 def test_quantized_weights_stay_and_what_is_not_quantized_is_cast() -> None:
-    model = a_model("deepseek-ai/DeepSeek-V3")
+    model = a_known_model("deepseek-ai/DeepSeek-V3")
 
     cast = computed_in(model, "fp16")
 
@@ -62,7 +62,7 @@ def test_quantized_weights_stay_and_what_is_not_quantized_is_cast() -> None:
 
 def test_quantized_weights_are_not_computed_in_fp32() -> None:
     with pytest.raises(InputError) as caught:
-        computed_in(a_model("deepseek-ai/DeepSeek-V3"), "fp32")
+        computed_in(a_known_model("deepseek-ai/DeepSeek-V3"), "fp32")
 
     (problem,) = caught.value.problems
     assert (problem.code, problem.path) == (
@@ -74,7 +74,7 @@ def test_quantized_weights_are_not_computed_in_fp32() -> None:
 def test_without_towers_the_language_model_is_left_and_nothing_is_said_of_them() -> (
     None
 ):
-    model = a_model("Qwen/Qwen3.5-27B")
+    model = a_known_model("Qwen/Qwen3.5-27B")
     blind = replace(model, warnings=("another", *UNCOUNTED_TOWERS))
 
     alone = without_towers(blind)
@@ -89,7 +89,7 @@ def test_without_towers_the_language_model_is_left_and_nothing_is_said_of_them()
 def test_a_vision_tower_kept_whole_is_on_every_rank_and_all_else_is_cut_as_before() -> (
     None
 ):
-    model = a_model("Qwen/Qwen3.5-27B")
+    model = a_known_model("Qwen/Qwen3.5-27B")
 
     whole = with_whole_towers(model)
 
@@ -105,7 +105,7 @@ def test_a_vision_tower_kept_whole_is_on_every_rank_and_all_else_is_cut_as_befor
 
 
 def test_states_of_other_bits_take_their_share_and_k_v_stays() -> None:
-    model = a_model("Qwen/Qwen3.5-27B")
+    model = a_known_model("Qwen/Qwen3.5-27B")
 
     narrow = with_state_bits(model, 16)
 

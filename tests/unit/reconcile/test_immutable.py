@@ -19,7 +19,7 @@ MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 SMALL, LARGE = {"storage": "10Gi"}, {"storage": "20Gi"}
 
 
-def a_set(
+def a_set_with_a_cache(
     *,
     asked: str = "before",
     storage: str | None = "10Gi",
@@ -46,15 +46,21 @@ def a_set(
 @pytest.mark.parametrize(
     ("live", "fields"),
     [
-        (a_set(), ()),
-        (a_set(storage="10240Mi"), ()),
-        (a_set(replicas=0), ()),
-        (a_set(storage="20Gi"), ("volumeClaimTemplates",)),
-        (a_set(storage=None), ("volumeClaimTemplates",)),
-        (a_set(storage_class="fast"), ("volumeClaimTemplates",)),
-        (a_set(serviceName="other"), ("serviceName",)),
-        (a_set(podManagementPolicy="OrderedReady"), ("podManagementPolicy",)),
-        (a_set(selector={"matchLabels": {"group": "other"}}), ("selector",)),
+        (a_set_with_a_cache(), ()),
+        (a_set_with_a_cache(storage="10240Mi"), ()),
+        (a_set_with_a_cache(replicas=0), ()),
+        (a_set_with_a_cache(storage="20Gi"), ("volumeClaimTemplates",)),
+        (a_set_with_a_cache(storage=None), ("volumeClaimTemplates",)),
+        (a_set_with_a_cache(storage_class="fast"), ("volumeClaimTemplates",)),
+        (a_set_with_a_cache(serviceName="other"), ("serviceName",)),
+        (
+            a_set_with_a_cache(podManagementPolicy="OrderedReady"),
+            ("podManagementPolicy",),
+        ),
+        (
+            a_set_with_a_cache(selector={"matchLabels": {"group": "other"}}),
+            ("selector",),
+        ),
     ],
     ids=[
         "the same",
@@ -71,22 +77,25 @@ def a_set(
 def test_a_group_is_made_anew_for_what_never_changes_alone(
     live: dict[str, Any], fields: tuple[str, ...]
 ) -> None:
-    assert made_anew(a_set(asked="now"), live) == fields
+    assert made_anew(a_set_with_a_cache(asked="now"), live) == fields
 
 
 def test_claims_that_are_wanted_no_more_are_a_change() -> None:
-    wanted = a_set(asked="now", storage=None)
+    wanted = a_set_with_a_cache(asked="now", storage=None)
     del wanted["spec"]["volumeClaimTemplates"]
-    assert made_anew(wanted, a_set()) == ("volumeClaimTemplates",)
+    assert made_anew(wanted, a_set_with_a_cache()) == ("volumeClaimTemplates",)
 
 
 def test_what_another_release_renders_otherwise_for_the_same_question_stays_as_it_is() -> (
     None
 ):
-    rendered, live = a_set(storage="20Gi", replicas=2), a_set(replicas=1)
+    rendered, live = (
+        a_set_with_a_cache(storage="20Gi", replicas=2),
+        a_set_with_a_cache(replicas=1),
+    )
     assert made_anew(rendered, live) == ()
-    assert as_it_can_be(rendered, live) == a_set(replicas=2)
-    asked_anew = a_set(asked="now", storage="20Gi")
+    assert as_it_can_be(rendered, live) == a_set_with_a_cache(replicas=2)
+    asked_anew = a_set_with_a_cache(asked="now", storage="20Gi")
     assert as_it_can_be(asked_anew, live) == asked_anew
 
 
@@ -103,7 +112,7 @@ def in_a_queue(
         "metadata": {"annotations": told},
         "spec": {"containers": [engine], **pods},
     }
-    return a_set(asked=asked, template=template, replicas=2)
+    return a_set_with_a_cache(asked=asked, template=template, replicas=2)
 
 
 ELSEWHERE: dict[str, Any] = {

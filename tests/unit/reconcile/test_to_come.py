@@ -29,14 +29,16 @@ from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
 SPOT = PoolTerm(labels=(("pool", "spot"),))
 
 
-def a_record(*groups: tuple[str, ...], sought: Iterable[Sought] = ()) -> PlanRecord:
+def a_record_of_groups(
+    *groups: tuple[str, ...], sought: Iterable[Sought] = ()
+) -> PlanRecord:
     plan = replace(a_plan(), groups=groups)
     return PlanRecord(
         input_hash="i", cut_hash="c", generation=1, plan=plan, sought=tuple(sought)
     )
 
 
-def a_set(name: str) -> dict[str, Any]:
+def a_set_to_follow(name: str) -> dict[str, Any]:
     template = {"metadata": {"labels": {TEMPLATE_HASH: "r1"}}}
     return {
         "kind": "StatefulSet",
@@ -47,12 +49,12 @@ def a_set(name: str) -> dict[str, Any]:
 
 class TestSeeking:
     def test_a_group_on_nodes_that_exist_seeks_none(self) -> None:
-        assert seeking(a_record(("a", "b")), None, [turnout()]).sought == ()
+        assert seeking(a_record_of_groups(("a", "b")), None, [turnout()]).sought == ()
 
     def test_a_group_seeks_new_nodes_of_its_pools_apart_from_hosts_that_others_hold_or_plan_on(
         self,
     ) -> None:
-        record = a_record(("~spot-0", "~spot-1"), ("b", "fixed"))
+        record = a_record_of_groups(("~spot-0", "~spot-1"), ("b", "fixed"))
 
         found = seeking(
             record, None, [turnout(there=["a", "b", "c"], held=["a"])]
@@ -63,7 +65,7 @@ class TestSeeking:
 
     def test_of_its_own_nodes_those_of_no_such_pool_are_named(self) -> None:
         (found,) = seeking(
-            a_record(("a", "fixed", "~spot-0")),
+            a_record_of_groups(("a", "fixed", "~spot-0")),
             None,
             [turnout(there=["a"], held=["a"])],
         ).sought
@@ -75,7 +77,9 @@ class TestSeeking:
     ) -> None:
         karpenter = turnout(selector={"karpenter.sh/nodepool": "spot"})
 
-        (found,) = seeking(a_record(("fixed", "~spot-0")), None, [karpenter]).sought
+        (found,) = seeking(
+            a_record_of_groups(("fixed", "~spot-0")), None, [karpenter]
+        ).sought
 
         assert found.named == ()
 
@@ -83,15 +87,15 @@ class TestSeeking:
         self,
     ) -> None:
         asked = [Sought(group=index, terms=(SPOT,), number=3) for index in range(3)]
-        before = a_record(("x",), ("y",), ("~spot-0",), sought=asked)
-        after = a_record(("x",), ("~spot-1",), ("a",))
+        before = a_record_of_groups(("x",), ("y",), ("~spot-0",), sought=asked)
+        after = a_record_of_groups(("x",), ("~spot-1",), ("a",))
 
         found = seeking(after, before, [turnout()]).sought
 
         assert found == (asked[0], Sought(group=1, terms=(SPOT,), number=4))
 
     def test_what_a_group_seeks_is_kept_with_the_record(self) -> None:
-        record = a_record(
+        record = a_record_of_groups(
             ("~spot-0",),
             sought=[
                 Sought(
@@ -108,11 +112,11 @@ class TestSeeking:
 
 class TestFollowing:
     def record(self, *nodes: str) -> PlanRecord:
-        return a_record(nodes, sought=[Sought(group=0, terms=(SPOT,))])
+        return a_record_of_groups(nodes, sought=[Sought(group=0, terms=(SPOT,))])
 
     def followed(self, record: PlanRecord, *members: Any) -> tuple[str, ...]:
         return following(
-            record, [a_set("llama-0")], Observed(objects={}, members=members)
+            record, [a_set_to_follow("llama-0")], Observed(objects={}, members=members)
         ).plan.groups[0]
 
     def test_each_pod_that_is_bound_puts_its_node_in_the_place_of_one_to_come(
@@ -150,12 +154,12 @@ class TestFollowing:
         ) == ("y",)
 
     def test_a_group_that_sought_nothing_is_where_it_is_planned(self) -> None:
-        record = a_record(("a",))
+        record = a_record_of_groups(("a",))
 
         assert (
             following(
                 record,
-                [a_set("llama-0")],
+                [a_set_to_follow("llama-0")],
                 Observed(objects={}, members=(member("llama-0-0"),)),
             )
             is record

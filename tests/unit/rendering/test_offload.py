@@ -86,7 +86,7 @@ def test_memory_that_a_user_states_is_beside_it(
     ) == (requested, limit)
 
 
-def test_filling_it_takes_time_at_the_start() -> None:
+def test_the_start_up_budget_includes_the_time_to_fill_host_memory() -> None:
     bases = [
         of_kind(render(plan, a_deployment()).objects, "StatefulSet")[0]["metadata"][
             "annotations"

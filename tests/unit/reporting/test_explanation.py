@@ -388,7 +388,7 @@ def test_how_many_facts_are_left_out_is_said() -> None:
     )
 
 
-def test_nodes_of_which_the_same_is_missing_each_say_how_much() -> None:
+def test_nodes_excluded_for_one_reason_are_listed_with_their_numbers_of_gpus() -> None:
     nodes = (
         a_node(name, gpus=gpus, allocatable={"nvidia.com/gpu": "0"})
         for name, gpus in (("n1", 8), ("n2", 4), ("n3", 8))

@@ -63,7 +63,7 @@ def test_without_captured_graphs_there_is_more_room_for_k_v_and_a_token_takes_lo
     assert eager.performance.tpot_seconds > plain.performance.tpot_seconds
 
 
-def test_what_nobody_counts_is_admitted_first_and_then_said_with_wider_bands() -> None:
+def test_an_option_of_unknown_effect_must_be_admitted_and_widens_the_bands() -> None:
     assert problems_of(told(enable_eplb=True)) == [
         ("EngineArgumentForbidden", "spec.engine.args.enable-eplb")
     ]
