@@ -37,7 +37,11 @@ class HelpFormatter(argparse.HelpFormatter):
                 [line]
                 if whole or not line
                 else textwrap.wrap(
-                    line, width, subsequent_indent="     " if _CODE.match(line) else ""
+                    line,
+                    width,
+                    subsequent_indent="     " if _CODE.match(line) else "",
+                    # Names of programs and options are to be copied.
+                    break_on_hyphens=False,
                 )
             )
         return "\n".join(indent + line for line in lines)
@@ -83,7 +87,7 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
     lines = [
         f"usage: {' '.join((parser.prog, *taken, '[OPTIONS]'))}",
         "",
-        *textwrap.wrap(parser.description or "", width),
+        *textwrap.wrap(parser.description or "", width, break_on_hyphens=False),
     ]
     shown = [
         (group.title, rows)

@@ -68,6 +68,16 @@ def test_kubectl_is_told_when_files_may_be_offered(
     assert capsys.readouterr().out == "status\n:4\n"
 
 
+@pytest.mark.parametrize("columns", [60, 80, 110])
+def test_the_help_does_not_break_the_name_of_the_program_for_kubectl(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        main(["completion", "--help-all"])
+    assert "kubectl_complete-shardwright" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_there_is_a_script_for_every_shell(shell: str, capsys: Capture) -> None:
     assert main(["completion", shell]) == 0

@@ -163,9 +163,9 @@ def test_every_figure_says_its_band_and_basis() -> None:
 
     assert explain(a_report(plan), request=request).sure == (
         (
-            "Speed: 1,500 to 3,100 tok/s is the 80% band (+34% upwards), modelled: hardly any "
-            "public measurement is like it; "
-            "latencies are as uncertain. All are means."
+            "Speed: 1,500 to 3,100 tok/s is the 80% band (-35% to +34%), modelled: hardly any "
+            "public measurement is like it. The time per output token is about as uncertain, the "
+            "time to first token about three times. All are means."
         ),
         "Memory: weights are counted exactly; what is left for K/V may be off by 2.0 GiB per GPU.",
         "Start: reading weights takes 3.3 to 60 min; the bandwidth of the storage is assumed.",
