@@ -97,6 +97,8 @@ _WITHOUT_OPERATOR: Final = (
     "docs/howto/without-the-operator.md says how to make it if no operator does"
 )
 
+_PLAN_ONLY: Final = "PlanOnly: no pod is made, and no GPU is held"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedModel:
@@ -175,7 +177,9 @@ def _print_text(answers: Sequence[PlannedModel], *, full: bool) -> None:
         print_lines(_lines(answer, full=full))
     if len(answers) > 1:
         plans = [(answer.name, answer.report.outcome) for answer in answers]
-        print_lines([Line(), *plans_at_a_glance(plans, width_of_output())])
+        shown = {item.name for item in answers if item.subject.intent.plan_only}
+        glance = plans_at_a_glance(plans, width_of_output(), shown_only=shown)
+        print_lines([Line(), *glance])
     print_lines(where_words_are_explained())
 
 
@@ -570,8 +574,10 @@ def explanation_of(answer: PlannedModel) -> Explanation:
     explanation = explain_report(
         answer.report, request=subject.request, inventory=answer.inventory
     )
+    shown = (Fact(label="Mode", value=_PLAN_ONLY),) if subject.intent.plan_only else ()
     return replace(
-        explanation, facts=(Fact(label="Model", value=served), *explanation.facts)
+        explanation,
+        facts=(Fact(label="Model", value=served), *shown, *explanation.facts),
     )
 
 

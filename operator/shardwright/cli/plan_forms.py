@@ -1,7 +1,7 @@
 """Plans as a table, and as documents for programs."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shardwright.cli.help_text import WORDS_PAGE
@@ -60,11 +60,15 @@ def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
 
 
 def plans_at_a_glance(
-    plans: Sequence[tuple[str, Plan | NoPlan]], width: int
+    plans: Sequence[tuple[str, Plan | NoPlan]],
+    width: int,
+    *,
+    shown_only: Collection[str] = (),
 ) -> Iterator[Line]:
-    """Yield a line for each of several models, to be read after all that is said of each."""
-    outcomes = [outcome for _, outcome in plans]
-    yield line(Span(_counted(outcomes), Role.SECTION))
+    """Yield a line for each of several models, to be read after all that is said of each; those
+    that are ``shown_only`` take no GPUs.
+    """
+    yield line(Span(_counted(plans, shown_only), Role.SECTION))
     header = ("model", "GPUs", "layout", "output")
     rows = [(name, *_short_row(outcome)) for name, outcome in plans]
     yield from table(header, rows, width=width)
@@ -89,14 +93,23 @@ def said_of_rows(said: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
             yield from paragraph(reason, width=width, first=first, role=Role.FAINT)
 
 
-def _counted(outcomes: Sequence[Plan | NoPlan]) -> str:
-    plans = [outcome for outcome in outcomes if isinstance(outcome, Plan)]
-    gpus = format_plural(sum(plan.layout.gpus for plan in plans), "GPU")
-    models = format_plural(len(outcomes), "model")
-    none = len(outcomes) - len(plans)
-    if none:
-        return f"{models}: {len(plans)} planned on {gpus}, {none} without a plan"
-    return f"{models} on {gpus}"
+def _counted(
+    outcomes: Sequence[tuple[str, Plan | NoPlan]], shown_only: Collection[str]
+) -> str:
+    plans = [(name, plan) for name, plan in outcomes if isinstance(plan, Plan)]
+    taken = [plan.layout.gpus for name, plan in plans if name not in shown_only]
+    gpus, models = (
+        format_plural(sum(taken), "GPU"),
+        format_plural(len(outcomes), "model"),
+    )
+    none, shown = len(outcomes) - len(plans), len(plans) - len(taken)
+    if not (none or shown):
+        return f"{models} on {gpus}"
+    others = (
+        f", {shown} only shown" if shown else "",
+        f", {none} without a plan" if none else "",
+    )
+    return f"{models}: {len(taken)} planned on {gpus}{''.join(others)}"
 
 
 def _short_row(outcome: Plan | NoPlan) -> tuple[str, ...]:
