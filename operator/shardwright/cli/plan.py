@@ -164,7 +164,7 @@ def _print_for_people(
     elif form == "name":
         print_names(named)
     elif form == "markdown":
-        print_pages((answer.name, explanation_of(answer)) for answer in answers)
+        print_pages((answer.name, _with_mode(answer)) for answer in answers)
     else:
         _print_text(answers, full=full)
 
@@ -574,11 +574,21 @@ def explanation_of(answer: PlannedModel) -> Explanation:
     explanation = explain_report(
         answer.report, request=subject.request, inventory=answer.inventory
     )
-    shown = (Fact(label="Mode", value=_PLAN_ONLY),) if subject.intent.plan_only else ()
     return replace(
-        explanation,
-        facts=(Fact(label="Model", value=served), *shown, *explanation.facts),
+        explanation, facts=(Fact(label="Model", value=served), *explanation.facts)
     )
+
+
+def _with_mode(answer: PlannedModel) -> Explanation:
+    """Return an explanation that says so if the ShardedModel is only shown. A copy that the
+    operator plans is always of that mode, whatever the model is.
+    """
+    explanation = explanation_of(answer)
+    if not answer.subject.intent.plan_only:
+        return explanation
+    served, *others = explanation.facts
+    mode = Fact(label="Mode", value=_PLAN_ONLY)
+    return replace(explanation, facts=(served, mode, *others))
 
 
 def drawn_explanation_of(answer: PlannedModel) -> Explanation:
@@ -598,7 +608,7 @@ def drawn_explanation_of(answer: PlannedModel) -> Explanation:
 
 def _lines(answer: PlannedModel, *, full: bool) -> list[Line]:
     return to_lines(
-        explanation_of(answer), title=answer.name, width=width_of_output(), full=full
+        _with_mode(answer), title=answer.name, width=width_of_output(), full=full
     )
 
 

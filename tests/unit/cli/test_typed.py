@@ -762,3 +762,30 @@ def test_no_latency_is_told_of_a_layout_that_memory_rules_out(capsys: Capture) -
         reasons.append(answer["problem"]["code"])
 
     assert reasons == ["WeightsExceedMemory"] * 2
+
+
+def test_a_model_that_is_only_shown_says_so_and_its_gpus_are_not_counted(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    models = [
+        a_manifest(name="runs", model=LLAMA),
+        a_manifest(name="shown", model=LLAMA, mode="PlanOnly"),
+    ]
+    file = tmp_path / "models.yaml"
+    file.write_text(yaml.safe_dump_all(models))
+
+    assert main(["plan", "-f", str(file), "--gpus", "2xH100"]) == 0
+
+    out = capsys.readouterr().out
+    assert out.count("PlanOnly: no pod is made, and no GPU is held") == 1
+    assert re.search(r"2 models: 1 planned on [12] GPUs?, 1 only shown", out)
+
+
+def test_a_column_of_the_list_of_models_that_says_nothing_is_left_out(
+    capsys: Capture,
+) -> None:
+    main(["models", "llama-3.1-8b"])
+    header, *rows = capsys.readouterr().out.splitlines()
+
+    assert rows
+    assert ("RELEASED" in header) == any(re.search(r"\d{4}-\d", row) for row in rows)
