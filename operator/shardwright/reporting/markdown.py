@@ -82,7 +82,9 @@ def _placement(explanation: Explanation) -> Iterator[str]:
 
 def _signs(node: DrawnNode) -> Iterator[str]:
     for index, stage in enumerate(node.stages):
-        other = "x" if index >= len(node.stages) - node.held else "."
+        other = (
+            "\N{MULTIPLICATION SIGN}" if index >= len(node.stages) - node.held else "."
+        )
         yield other if stage is None else str(stage)
 
 
