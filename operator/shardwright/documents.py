@@ -36,7 +36,7 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
             "parameters": subject.model.parameters,
         },
         **_engine(subject, report.outcome),
-        "request": _request(subject),
+        "request": request_document(subject),
         "reason": _reason(subject, report.outcome),
         **_problem(report.outcome),
         "plan": plan_status(report),
@@ -83,7 +83,8 @@ def to_camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _request(subject: Subject) -> dict[str, Any]:
+def request_document(subject: Subject) -> dict[str, Any]:
+    """Return the load, the objective and the limits of a question."""
     request = subject.request
     load, objective, space = request.workload, request.objective, request.space
     limits = {

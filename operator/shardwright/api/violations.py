@@ -147,8 +147,11 @@ def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Pr
         if allowed
         else f"must be {detail.get('ctx', {}).get('expected', '')}"
     )
-    near = nearest(str(detail["input"]), allowed)
+    found = detail["input"]
+    near = nearest(str(found), allowed)
     several = f"did you mean {near}?" if near else "write one of them"
+    if isinstance(found, bool):
+        several = _quotes(found, "string")
     return Problem(
         code="NotAllowed",
         path=path_of(location),
@@ -238,7 +241,8 @@ def _wrong_value(location: Location, detail: ErrorDetails, _schema: Schema) -> P
 
 
 def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
-    kind = schema.get("type", "")
+    # The schema of the resource leaves metadata to Kubernetes, where a name is a string.
+    kind = schema.get("type") or detail["type"].removesuffix("_type")
     wanted = _TYPES.get(kind, "a string or an integer")
     found = detail["input"]
     return Problem(

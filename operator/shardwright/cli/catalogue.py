@@ -195,7 +195,7 @@ def _print_table(
         whole_rows(header, cells)
         if wide
         else widest_that_fits(
-            forms(Sheet(header=header, rows=cells), width),
+            forms(Sheet(header=header, rows=cells).filled(), width),
             width=width,
         )
     )

@@ -73,6 +73,16 @@ def _of_model(arguments: Namespace) -> Iterator[Problem]:
     yield from _of_gpus(arguments)
 
 
+def _of_search(arguments: Namespace) -> Iterator[Problem]:
+    if arguments.search and arguments.searched:
+        yield Problem(
+            code="NotAllowed",
+            path="--search",
+            what=f"{arguments.search!r:.80} is searched for beside it",
+            remedy="give one of the two",
+        )
+
+
 def _of_report(arguments: Namespace) -> Iterator[Problem]:
     if sys.stdout.isatty():
         yield Problem(
@@ -256,6 +266,8 @@ _OF_COMMAND: Final[Mapping[str, Callable[[Namespace], Iterator[Problem]]]] = (
             "rollout": _of_rollout,
             "doctor": _of_doctor,
             "import": _of_import,
+            "models": _of_search,
+            "gpus": _of_search,
         }
     )
 )

@@ -89,6 +89,13 @@ def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPars
             yield from action.choices.values()
 
 
+def _aims(**_: Any) -> list[str]:
+    """Return the words that say what a plan is the best in."""
+    from shardwright.planning.request import OptimizeFor  # noqa: PLC0415 - only where somebody waits for it
+
+    return [aim.value for aim in OptimizeFor]
+
+
 def _models(parsed_args: Namespace, **_: Any) -> list[str]:
     """Return names of ShardedModels."""
     from shardwright.cli.live_models import list_models  # noqa: PLC0415 - only where somebody waits for it
@@ -169,5 +176,6 @@ COMPLETERS: Final[dict[str, Completer]] = {
     "cluster": _of_kubeconfig("clusters"),
     "user": _of_kubeconfig("users"),
     "gpus": _gpus,
+    "optimize_for": _aims,
 }
 """What completes the value of an argument, by its name among the parsed ones."""

@@ -45,7 +45,7 @@ MOST_GPUS: Final = 100_000  # as in spec.budget.gpus
 
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}"
 _PRODUCT: Final = re.compile(_NAME, re.ASCII)
-_NAMED: Final = re.compile(rf"([0-9]{{1,6}})x({_NAME})", re.ASCII)
+_NAMED: Final = re.compile(rf"(-?[0-9]{{1,6}})x({_NAME})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

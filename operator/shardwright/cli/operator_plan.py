@@ -38,6 +38,7 @@ from shardwright.cli.output import print_lines, print_yaml, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.plan import PlannedModel, explanation_of
 from shardwright.cli.plan_forms import (
+    PlanRow,
     plans_at_a_glance,
     plans_table,
     print_names,
@@ -48,7 +49,7 @@ from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
-from shardwright.planning.report import NoPlan, Plan
+from shardwright.planning.report import NoPlan
 from shardwright.reporting.explanation import Explanation, Fact, explain
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.reporting.text import to_lines
@@ -93,13 +94,13 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         for index, copy in enumerate(planned):
             print_lines([*([Line()] if index else []), *_lines(copy)])
         if len(found) > 1:
-            plans = [outcome_of(live) for live in found]
-            print_lines([Line(), *plans_at_a_glance(plans, width_of_output())])
+            rows = [row_of(live) for live in found]
+            print_lines([Line(), *plans_at_a_glance(rows, width_of_output())])
         print_lines(where_words_are_explained())
     elif arguments.output == "wide":
-        print_lines(plans_table(map(outcome_of, found)))
+        print_lines(plans_table(map(row_of, found)))
     elif arguments.output == "name":
-        print_names(map(outcome_of, found))
+        print_names(_name(live) for live in found)
     elif arguments.output == "yaml":
         print_yaml([document(live) for live in found])
     else:
@@ -111,16 +112,19 @@ def plan_by_operator(arguments: Namespace) -> Exit:
     )
 
 
-def outcome_of(live: LiveModel) -> tuple[str, Plan | NoPlan]:
+def row_of(live: LiveModel) -> PlanRow:
     """Return the name of the original, and its plan or the operator's words why there is none."""
-    if is_planned(live.content) and live.record:
-        return _name(live), live.record.plan
+    if is_planned(live.content):
+        # Without a record: the caller may not read it, or a later release wrote it.
+        plan = live.record.plan if live.record else None
+        return PlanRow(name=_name(live), outcome=plan)
     planned = condition_of(live.content, ConditionType.PLANNED)
     problem = Problem(
         code=text_or_empty(planned.get("reason")),
         what=text_or_empty(planned.get("message")),
     )
-    return _name(live), NoPlan(problem=problem, heals_by_itself=False)
+    outcome = NoPlan(problem=problem, heals_by_itself=False)
+    return PlanRow(name=_name(live), outcome=outcome)
 
 
 def _models(arguments: Namespace) -> Sequence[Given]:

@@ -48,6 +48,7 @@ from shardwright.cli.output import (
     width_of_output,
 )
 from shardwright.cli.plan_forms import (
+    PlanRow,
     name_of,
     plans_at_a_glance,
     plans_table,
@@ -96,6 +97,8 @@ if TYPE_CHECKING:
 _WITHOUT_OPERATOR: Final = (
     "docs/howto/without-the-operator.md says how to make it if no operator does"
 )
+
+_PLAN_ONLY: Final = "PlanOnly: no pod is made, and no GPU is held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,13 +159,12 @@ def _print_for_people(
     full: bool,
 ) -> None:
     """Print plans as text, as a page, as a table, or their names; ``full`` as ``explain`` does."""
-    named = [(answer.name, answer.report.outcome) for answer in answers]
     if form == "wide":
-        print_lines(plans_table(named))
+        print_lines(plans_table(map(_plan_row, answers)))
     elif form == "name":
-        print_names(named)
+        print_names(answer.name for answer in answers)
     elif form == "markdown":
-        print_pages((answer.name, explanation_of(answer)) for answer in answers)
+        print_pages((answer.name, _with_mode(answer)) for answer in answers)
     else:
         _print_text(answers, full=full)
 
@@ -174,9 +176,18 @@ def _print_text(answers: Sequence[PlannedModel], *, full: bool) -> None:
             print_lines([Line()])
         print_lines(_lines(answer, full=full))
     if len(answers) > 1:
-        plans = [(answer.name, answer.report.outcome) for answer in answers]
-        print_lines([Line(), *plans_at_a_glance(plans, width_of_output())])
+        rows = [_plan_row(answer) for answer in answers]
+        print_lines([Line(), *plans_at_a_glance(rows, width_of_output())])
     print_lines(where_words_are_explained())
+
+
+def _plan_row(answer: PlannedModel) -> PlanRow:
+    return PlanRow(
+        name=answer.name,
+        outcome=answer.report.outcome,
+        request=answer.subject.request,
+        shown_only=answer.subject.intent.plan_only,
+    )
 
 
 def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> None:
@@ -575,6 +586,18 @@ def explanation_of(answer: PlannedModel) -> Explanation:
     )
 
 
+def _with_mode(answer: PlannedModel) -> Explanation:
+    """Return an explanation that says so if the ShardedModel is only shown. A copy that the
+    operator plans is always of that mode, whatever the model is.
+    """
+    explanation = explanation_of(answer)
+    if not answer.subject.intent.plan_only:
+        return explanation
+    served, *others = explanation.facts
+    mode = Fact(label="Mode", value=_PLAN_ONLY)
+    return replace(explanation, facts=(served, mode, *others))
+
+
 def drawn_explanation_of(answer: PlannedModel) -> Explanation:
     """Return an explanation with the data for pictures and programs: ranks, links and every
     candidate.
@@ -592,7 +615,7 @@ def drawn_explanation_of(answer: PlannedModel) -> Explanation:
 
 def _lines(answer: PlannedModel, *, full: bool) -> list[Line]:
     return to_lines(
-        explanation_of(answer), title=answer.name, width=width_of_output(), full=full
+        _with_mode(answer), title=answer.name, width=width_of_output(), full=full
     )
 
 

@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shardwright.cli.help_text import WORDS_PAGE
 from shardwright.cli.output import print_lines, print_text, print_yaml
 from shardwright.planning.report import NoPlan, Plan
+from shardwright.planning.request import Request
 from shardwright.reporting.explanation import Explanation
 from shardwright.reporting.figures import (
     format_count,
@@ -27,7 +29,19 @@ from shardwright.reporting.lines import (
 from shardwright.reporting.shortfall import missed
 
 
-def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRow:
+    """The plan of one of several models, or why there is none; None: it is planned, and the plan
+    cannot be read. The request is None if it is not known; ``shown_only``: it takes no GPUs.
+    """
+
+    name: str
+    outcome: Plan | NoPlan | None
+    request: Request | None = None
+    shown_only: bool = False
+
+
+def plans_table(rows: Iterable[PlanRow]) -> list[Line]:
     """Return a line for each name and its plan, or why there is none."""
     header = (
         "NAME",
@@ -40,12 +54,13 @@ def plans_table(plans: Iterable[tuple[str, Plan | NoPlan]]) -> list[Line]:
         "TPOT",
         "REASON",
     )
-    return whole_rows(header, [(name, *_row(outcome)) for name, outcome in plans])
+    return whole_rows(header, [(row.name, *_row(row)) for row in rows])
 
 
-def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
-    if isinstance(outcome, NoPlan):
-        return (*["-"] * 7, _shortfall(outcome))
+def _row(row: PlanRow) -> tuple[str, ...]:
+    outcome = row.outcome
+    if not isinstance(outcome, Plan):
+        return (*["-"] * 7, _shortfall(row))
     speed = outcome.performance
     return (
         format_layout(outcome.layout),
@@ -55,22 +70,20 @@ def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
         format_count(speed.output_tokens_per_second),
         format_seconds(speed.ttft_seconds),
         format_seconds(speed.tpot_seconds),
-        _shortfall(outcome),
+        _shortfall(row),
     )
 
 
 def plans_at_a_glance(
-    plans: Sequence[tuple[str, Plan | NoPlan]], width: int
+    rows: Sequence[PlanRow],
+    width: int,
 ) -> Iterator[Line]:
     """Yield a line for each of several models, to be read after all that is said of each."""
-    outcomes = [outcome for _, outcome in plans]
-    yield line(Span(_counted(outcomes), Role.SECTION))
+    yield line(Span(_counted(rows), Role.SECTION))
     header = ("model", "GPUs", "layout", "output")
-    rows = [(name, *_short_row(outcome)) for name, outcome in plans]
-    yield from table(header, rows, width=width)
-    yield from said_of_rows(
-        ((name, _shortfall(outcome)) for name, outcome in plans), width
-    )
+    cells = [(row.name, *_short_row(row.outcome)) for row in rows]
+    yield from table(header, cells, width=width)
+    yield from said_of_rows(((row.name, _shortfall(row)) for row in rows), width)
 
 
 def where_words_are_explained() -> list[Line]:
@@ -89,18 +102,32 @@ def said_of_rows(said: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
             yield from paragraph(reason, width=width, first=first, role=Role.FAINT)
 
 
-def _counted(outcomes: Sequence[Plan | NoPlan]) -> str:
-    plans = [outcome for outcome in outcomes if isinstance(outcome, Plan)]
-    gpus = format_plural(sum(plan.layout.gpus for plan in plans), "GPU")
-    models = format_plural(len(outcomes), "model")
-    none = len(outcomes) - len(plans)
-    if none:
-        return f"{models}: {len(plans)} planned on {gpus}, {none} without a plan"
-    return f"{models} on {gpus}"
+def _counted(rows: Sequence[PlanRow]) -> str:
+    planned = [row for row in rows if not isinstance(row.outcome, NoPlan)]
+    taken = [
+        row.outcome.layout.gpus
+        for row in planned
+        if isinstance(row.outcome, Plan) and not row.shown_only
+    ]
+    gpus, models = (
+        format_plural(sum(taken), "GPU"),
+        format_plural(len(rows), "model"),
+    )
+    shown = sum(row.shown_only for row in planned)
+    unread = sum(row.outcome is None for row in planned)
+    none = len(rows) - len(planned)
+    if not (none or shown or unread):
+        return f"{models} on {gpus}"
+    others = (
+        f", {shown} only shown" if shown else "",
+        f", {unread} whose plan cannot be read" if unread else "",
+        f", {none} without a plan" if none else "",
+    )
+    return f"{models}: {len(taken)} planned on {gpus}{''.join(others)}"
 
 
-def _short_row(outcome: Plan | NoPlan) -> tuple[str, ...]:
-    if isinstance(outcome, NoPlan):
+def _short_row(outcome: Plan | NoPlan | None) -> tuple[str, ...]:
+    if not isinstance(outcome, Plan):
         return ("-", "-", "-")
     layout = outcome.layout
     output = format_count(outcome.performance.output_tokens_per_second)
@@ -111,15 +138,19 @@ def _short_row(outcome: Plan | NoPlan) -> tuple[str, ...]:
     )
 
 
-def _shortfall(outcome: Plan | NoPlan) -> str:
-    if isinstance(outcome, NoPlan):
-        return outcome.problem.code
-    return "; ".join(missed(outcome, None))
+def _shortfall(row: PlanRow) -> str:
+    match row.outcome:
+        case None:
+            return "planned; the plan cannot be read"
+        case NoPlan(problem=problem):
+            return problem.code
+        case Plan() as plan:
+            return "; ".join(missed(plan, row.request))
 
 
-def print_names(plans: Iterable[tuple[str, Plan | NoPlan]]) -> None:
+def print_names(names: Iterable[str]) -> None:
     """Print the name of each model, as kubectl prints it."""
-    print_lines(line(Span(f"shardedmodel.shardwright.io/{name}")) for name, _ in plans)
+    print_lines(line(Span(f"shardedmodel.shardwright.io/{name}")) for name in names)
 
 
 def name_of(item: Mapping[str, Any]) -> str:

@@ -42,6 +42,20 @@ class Sheet:
             rows=[tuple(row[at] for at in kept) for row in self.rows],
         )
 
+    def filled(self) -> "Sheet":
+        """Return the sheet without the columns that are empty in every row.
+
+        >>> Sheet(header=("ID", "DATE"), rows=[("a", "")]).filled()
+        Sheet(header=('ID',), rows=[('a',)])
+        """
+        return self.without(
+            *(
+                name
+                for at, name in enumerate(self.header)
+                if not any(row[at] for row in self.rows)
+            )
+        )
+
     def cut_to(self, width: int) -> "Sheet":
         """Return the sheet with its last column cut, so that each row fits in the width. A cell
         that is cut ends in an ellipsis.

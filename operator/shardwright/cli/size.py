@@ -28,6 +28,7 @@ from shardwright.cli.named_gpus import (
     on_named_slices,
     read_named_gpus,
 )
+from shardwright.cli.next_command import plan_command
 from shardwright.cli.output import (
     print_lines,
     print_text,
@@ -39,13 +40,16 @@ from shardwright.cli.plan_forms import said_of_rows
 from shardwright.cli.sheets import Sheet, widest_that_fits
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
+from shardwright.documents import request_document
 from shardwright.errors import InputError
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.stated import Stated
 from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
+from shardwright.planning.request import Request
 from shardwright.planning.sizing import SizedOutcome, fewest, size
+from shardwright.reporting.explanation import request_facts
 from shardwright.reporting.figures import (
     format_count,
     format_layout,
@@ -61,7 +65,10 @@ from shardwright.reporting.lines import (
     paragraph,
     table,
     whole_rows,
+    with_commands,
 )
+from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
+from shardwright.reporting.text import fact_lines
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -92,8 +99,6 @@ ABOUT_PRICES: Final = (
     "PRICE: what an hour of these GPUs costs, in hours of one H100, by public price lists; "
     "*: assumed from the data sheet; state your own prices as gpuHourPrices in --settings"
 )
-
-_TOO_LITTLE: Final = "does not carry the load"
 
 
 ABOUT_SLICES: Final = (
@@ -202,15 +207,15 @@ def print_size(arguments: Namespace) -> Exit:
     found = sorted(sizes, key=lambda sized: sized.counts(by))
     match arguments.output:
         case "text":
-            print_lines(_lines(arguments, found, by))
+            print_lines(_lines(arguments, subject.request, found, by))
         case "wide":
-            print_lines(_wide(found))
+            print_lines(_wide(found, subject.request))
         case "name":
             for sized in found:
                 if sized.best:
                     print_text(f"{sized.best.gpus}x{sized.named.gpu.id}")
         case form:
-            print_document("GpuSizes", _document(arguments, found), form)
+            print_document("GpuSizes", _document(arguments, subject, found), form)
     return Exit.PLAN if any(sized.best for sized in found) else Exit.NOTHING_FITS
 
 
@@ -296,6 +301,7 @@ _COLUMNS: Final = ("GPUS", "TOK/S", "TTFT", "TPOT", "LAYOUT")
 
 def _lines(
     arguments: Namespace,
+    request: Request,
     found: Sequence[Sized],
     by: Counted,
 ) -> Iterator[Line]:
@@ -304,6 +310,7 @@ def _lines(
     yield from paragraph(
         headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL
     )
+    yield from fact_lines(request_facts(request), width)
     yield Line()
     yield from _products(
         found,
@@ -311,7 +318,7 @@ def _lines(
         width,
     )
     yield from said_of_rows(
-        ((sized.named.gpu.id, _why_not(sized)) for sized in found), width
+        ((sized.named.gpu.id, _why_not(sized, request)) for sized in found), width
     )
     notes = (
         *((ABOUT_PRICES,) if by is Counted.RELATIVE else ()),
@@ -323,10 +330,13 @@ def _lines(
         yield from paragraph(note, width=width, role=Role.FAINT)
     if first.best:
         yield Line()
-        yield from _curve(first, width)
+        yield from _curve(first, request, width)
+        yield Line()
+        said = f"To plan for the fewest: `{plan_command(arguments, first.best, first.named)}`"
+        yield from with_commands(said, width=width, first=())
 
 
-def _curve(first: Sized, width: int) -> Iterator[Line]:
+def _curve(first: Sized, request: Request, width: int) -> Iterator[Line]:
     """Yield what fewer and more of a product bring."""
     yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
     near = list(_near(first))
@@ -334,7 +344,9 @@ def _curve(first: Sized, width: int) -> Iterator[Line]:
     cells = [_cells(step, sliced=first.sliced) for step in near]
     yield from table(header, cells, width=width)
     noun = "slice" if first.sliced else "GPU"
-    said = [(format_plural(step.gpus, noun), _shortfall(step)) for step in near]
+    said = [
+        (format_plural(step.gpus, noun), _shortfall(step, request)) for step in near
+    ]
     yield from said_of_rows(said, width)
 
 
@@ -363,7 +375,7 @@ def _products(
     )
 
 
-def _wide(found: Sequence[Sized]) -> list[Line]:
+def _wide(found: Sequence[Sized], request: Request) -> list[Line]:
     """Return one line for each product, with both prices."""
     header = (
         "GPU",
@@ -379,7 +391,7 @@ def _wide(found: Sequence[Sized]) -> list[Line]:
             _output_of_a_gpu(sized),
             *_price(sized, Counted.RELATIVE),
             "-" if sized.hour_price is None else f"{sized.hour_price:,.2f}",
-            "" if sized.best else _code(sized.steps[-1]),
+            "" if sized.best else _code(sized.steps[-1], request),
         )
         for sized in found
     ]
@@ -473,17 +485,20 @@ def _cells(step: SizedOutcome, *, sliced: bool) -> tuple[str, ...]:
     )
 
 
-def _why_not(sized: Sized) -> str:
+def _why_not(sized: Sized, request: Request) -> str:
     """Return why no number of GPUs of a product does, empty if one does."""
-    return "" if sized.best else _shortfall(sized.steps[-1])
+    return "" if sized.best else _shortfall(sized.steps[-1], request)
 
 
-def _shortfall(step: SizedOutcome) -> str:
+def _shortfall(step: SizedOutcome, request: Request) -> str:
     """Return why a number of GPUs does not do, empty if it does."""
     if step.carries:
         return ""
     if not isinstance(step.outcome, NoPlan):
-        return _TOO_LITTLE
+        said = behind(step.outcome, request)
+        # That there is no headroom is said with the figure.
+        alone = serves_rate(step.outcome, request)
+        return said if alone else f"{_missed(step.outcome, request)}: {said}"
     problem = of_option(step.outcome.problem)
     return replace(
         problem,
@@ -492,15 +507,25 @@ def _shortfall(step: SizedOutcome) -> str:
     ).sentence()
 
 
-def _code(step: SizedOutcome) -> str:
+def _missed(plan: Plan, request: Request) -> str:
+    return "; ".join(missed(plan, request)) or Missed.LOAD.value
+
+
+def _code(step: SizedOutcome, request: Request) -> str:
     """Return the reason of a number of GPUs that does not do, in one word if it has one."""
     outcome = step.outcome
-    return outcome.problem.code if isinstance(outcome, NoPlan) else _TOO_LITTLE
+    if isinstance(outcome, NoPlan):
+        return outcome.problem.code
+    return _missed(outcome, request)
 
 
-def _document(arguments: Namespace, found: Sequence[Sized]) -> dict[str, Any]:
+def _document(
+    arguments: Namespace, subject: Subject, found: Sequence[Sized]
+) -> dict[str, Any]:
+    asked = request_document(subject)
     return {
         "model": {"id": arguments.model},
+        "request": {name: asked[name] for name in ("workload", "objective")},
         "sizes": [
             {
                 "gpu": sized.named.gpu.id,

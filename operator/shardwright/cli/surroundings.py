@@ -96,8 +96,8 @@ def slices_to_give(
         return ""
     files = ", ".join(sorted({one.file for one in objects if one.kind == "Node"}))
     return (
-        f"no node of {files} offers GPUs, and no ResourceSlices are in it, which have the GPUs "
-        f"that a DRA driver serves: if one does, write it with {WITH_SLICES}"
+        f"no node of {files} has allocatable GPUs, and no ResourceSlices are in it, which have "
+        f"the GPUs that a DRA driver serves: if one does, write it with {WITH_SLICES}"
     )
 
 

@@ -25,6 +25,7 @@ _MILLISECONDS: Final = {
     "s": 1000,
     "m": 60_000,
 }
+_WHOLE: Final = re.compile(r"-?[0-9]{1,15}", re.ASCII)  # a JSON number
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 """A name of an object."""
 
@@ -67,11 +68,11 @@ def whole(text: str) -> object:
 
     >>> whole("2,048"), whole("2k")
     (2048, '2k')
+    >>> whole("-1")
+    -1
     """
     plain = text.replace(",", "")
-    return (
-        int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 16 else text  # noqa: PLR2004 - a JSON number
-    )
+    return int(plain) if _WHOLE.fullmatch(plain) else text
 
 
 def number(text: str) -> object:

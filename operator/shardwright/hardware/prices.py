@@ -80,7 +80,7 @@ def _assumed(gpu: Gpu) -> GpuPrice:
             max(float(f"{gpu.worth * _asked_share(gpu.vendor):.2g}"), floor), ceiling
         ),
         basis=PriceBasis.ASSUMED,
-        source="WORTH_EXPONENT, at what the vendor's listed GPUs cost beside their data sheets, "
+        source="the data sheet, at what the vendor's listed GPUs cost beside theirs, "
         "in their order",
     )
 

@@ -9,7 +9,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
-from shardwright.planning.rationale import LIMITS, time_shares
+from shardwright.planning.rationale import LIMITS, MEMORY, time_shares
 from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
@@ -256,7 +256,7 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
 def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
     """Return the worst violation of the layout that misses by least, and the gain by more nodes."""
     closest = min(verdicts, key=_distance)
-    problem = max(closest.violations, key=_miss).problem
+    problem = max(_causes(closest), key=_miss).problem
     if problem.code in _SHORT:
         return _capacity(closest)
     hints = [
@@ -302,7 +302,16 @@ def _distance(verdict: Verdict) -> tuple[object, ...]:
 
 
 def _worst(verdict: Verdict) -> float:
-    return max(map(_miss, verdict.violations))
+    return max(map(_miss, _causes(verdict)))
+
+
+def _causes(verdict: Verdict) -> Sequence[Violation]:
+    """Return the violations that are said of a layout: one that has no room in memory never starts,
+    so it has no latency.
+    """
+    if not verdict.codes & MEMORY:
+        return verdict.violations
+    return [item for item in verdict.violations if item.problem.code not in LIMITS]
 
 
 def _miss(violation: Violation) -> float:

@@ -226,3 +226,12 @@ def duration(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:,.1f} s"
     return f"{seconds * 1000:.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"  # noqa: PLR2004 - three digits
+
+
+def rate_of(per_second: float) -> str:
+    """Return a rate of requests.
+
+    >>> rate_of(1), rate_of(0.5)
+    ('1 request a second', '0.5 requests a second')
+    """
+    return f"{per_second:g} request{'' if per_second == 1 else 's'} a second"

@@ -27,6 +27,7 @@ from shardwright.planning.phrases import (
     copies,
     degrees,
     on_gpus,
+    rate_of,
     requests_of,
 )
 from shardwright.planning.report import Alternative
@@ -230,7 +231,7 @@ def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> Iterator[str
     best, load = ranked[0], request.workload
     asked = requests_of(load.concurrency)
     if load.requests_per_second is not None:
-        asked = f"{load.requests_per_second:g} requests a second"
+        asked = rate_of(load.requests_per_second)
     shape = f"{asked} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
     if load.requests_per_second is not None:
         yield _rate(best, load.requests_per_second, shape)
@@ -253,7 +254,7 @@ def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
         )
     if best.falls_behind:
         return (
-            f"No layout serves {rate:g} requests a second; this one comes closest with "
+            f"No layout serves {rate_of(rate)}; this one comes closest with "
             f"{capacity:.3g}"
             "."
         )

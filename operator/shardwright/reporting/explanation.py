@@ -16,7 +16,14 @@ from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion, 
 from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
-from shardwright.planning.phrases import as_h100s, h100s, letters, price, ways_sentence
+from shardwright.planning.phrases import (
+    as_h100s,
+    h100s,
+    letters,
+    price,
+    rate_of,
+    ways_sentence,
+)
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
 from shardwright.planning.survey import Surveyed
@@ -37,7 +44,7 @@ from shardwright.reporting.mesh import (
     expert_link,
 )
 from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
-from shardwright.reporting.shortfall import Missed, missed, serves_rate
+from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
 from shardwright.reporting.times import TimeSplit, time_split
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
@@ -188,7 +195,7 @@ def _explain_plan(
         fits=True,
         headline="; it ".join((_headline(plan), *misses)),
         facts=(
-            *_request_facts(_as_drafted(request, plan)),
+            *request_facts(_as_drafted(request, plan)),
             *_plan_facts(plan, request, _pool_of(plan, inventory)),
         ),
         nodes=_draw(plan, _pool_of(plan, inventory)),
@@ -217,7 +224,7 @@ def _explain_no_plan(
         headline=f"{'no room now' if outcome.heals_by_itself else 'nothing fits'}. "
         f"{outcome.problem.sentence()}",
         facts=(
-            *_request_facts(request),
+            *request_facts(request),
             *_why_none(outcome),
         ),
         nodes=(),
@@ -292,7 +299,8 @@ def _as_drafted(request: Request | None, plan: Plan) -> Request | None:
     return replace(request, workload=workload)
 
 
-def _request_facts(request: Request | None) -> tuple[Fact, ...]:
+def request_facts(request: Request | None) -> tuple[Fact, ...]:
+    """Return the load and the objective, none of a request that is not known."""
     if request is None:
         return ()
     load = request.workload
@@ -311,7 +319,7 @@ def _request_facts(request: Request | None) -> tuple[Fact, ...]:
 
 def _arrivals(load: Workload) -> str:
     if load.requests_per_second is not None:
-        return f"{load.requests_per_second:g} requests a second"
+        return rate_of(load.requests_per_second)
     return f"{format_plural(load.concurrency, 'request')} in flight"
 
 
@@ -461,14 +469,7 @@ def _cache(plan: Plan, request: Request | None) -> str:
             if plan.carries_load
             else f"{holds}; requests queue"
         )
-    rate = request.workload.requests_per_second
-    if rate is not None:
-        served = format_count(plan.performance.requests_per_second)
-        spare = ", without headroom" if serves_rate(plan, request) else ""
-        return f"{holds}; serves {served} of {rate:g} requests a second{spare}"
-    offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
-    running = plan.performance.running_requests
-    return f"{holds}; requests queue: {running:,} of {offered:,} run at once"
+    return f"{holds}; {behind(plan, request)}"
 
 
 def _links(plan: Plan, pool: Pool | None) -> str:

@@ -3,12 +3,14 @@
 Bars and colours are not in it.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
 from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.times import TimeSplit
-from shardwright.sinks import in_markdown
+from shardwright.sinks import in_markdown, visible
 from shardwright.units import GIB
 
 
@@ -45,7 +47,27 @@ def _overview(explanation: Explanation, title: str) -> Iterator[str]:
 def _bullets(name: str, sentences: Sequence[str]) -> Iterator[str]:
     if sentences:
         yield from (f"## {name}", "")
-        yield from (f"- {in_markdown(sentence)}" for sentence in sentences)
+        yield from (f"- {_with_code(sentence)}" for sentence in sentences)
+
+
+_COMMAND: Final = re.compile(r"(?<!\S)`([^`\n]+ [^`\n]+)`")
+
+
+def _with_code(sentence: str) -> str:
+    r"""Return a sentence whose commands (words in backticks) stay code, to be copied.
+
+    >>> _with_code("run `kubectl get pods -A`, not *")
+    'run `kubectl get pods -A`, not \\*'
+    """
+    return "".join(
+        f"`{visible(part)}`" if index % 2 else _between_commands(part)
+        for index, part in enumerate(_COMMAND.split(sentence))
+    )
+
+
+def _between_commands(text: str) -> str:
+    before, after = (" " * sign.isspace() for sign in (text[:1], text[-1:]))
+    return f"{before}{in_markdown(text)}{after}"
 
 
 def _placement(explanation: Explanation) -> Iterator[str]:
@@ -60,7 +82,9 @@ def _placement(explanation: Explanation) -> Iterator[str]:
 
 def _signs(node: DrawnNode) -> Iterator[str]:
     for index, stage in enumerate(node.stages):
-        other = "x" if index >= len(node.stages) - node.held else "."
+        other = (
+            "\N{MULTIPLICATION SIGN}" if index >= len(node.stages) - node.held else "."
+        )
         yield other if stage is None else str(stage)
 
 
@@ -100,18 +124,14 @@ def _alternatives(explanation: Explanation) -> Iterator[str]:
             (o.layout, o.pool, o.output, o.per_token, o.cost, o.price, o.loses)
             for o in explanation.alternatives
         )
-        yield from _table(
-            (
-                "layout",
-                "pool",
-                "output",
-                "per token",
-                "cost",
-                "price",
-                "against the plan",
-            ),
-            rows,
+        names = ("layout", "pool", "output", "per token", "cost", "price")
+        columns = zip(
+            (*names, "against the plan"), zip(*rows, strict=True), strict=True
         )
+        header, cells = zip(
+            *((name, column) for name, column in columns if any(column)), strict=True
+        )
+        yield from _table(header, zip(*cells, strict=True))
 
 
 def _times(times: TimeSplit | None) -> Iterator[str]:

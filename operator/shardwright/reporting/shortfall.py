@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from shardwright.planning.limits import ALL_OF_A_RATE, tpot_seconds, ttft_seconds
+from shardwright.planning.phrases import rate_of
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
+from shardwright.reporting.figures import format_count
 
 
 class Missed(StrEnum):
@@ -39,6 +41,18 @@ def serves_rate(plan: Plan, request: Request | None) -> bool:
     if rate is None:
         return False
     return plan.performance.requests_per_second >= rate * ALL_OF_A_RATE
+
+
+def behind(plan: Plan, request: Request) -> str:
+    """Return how much of the load a plan serves that does not carry all of it."""
+    rate = request.workload.requests_per_second
+    if rate is not None:
+        served = format_count(plan.performance.requests_per_second)
+        spare = ", without headroom" if serves_rate(plan, request) else ""
+        return f"serves {served} of {rate_of(rate)}{spare}"
+    offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
+    running = plan.performance.running_requests
+    return f"requests queue: {running:,} of {offered:,} run at once"
 
 
 def _limits(plan: Plan, request: Request) -> Iterator[Missed]:

@@ -8,7 +8,7 @@ from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.reporting.explanation import Explanation, MemoryBar
+from shardwright.reporting.explanation import Explanation, Fact, MemoryBar
 from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import (
     GAP,
@@ -90,16 +90,21 @@ def _headline(
         first=[Span(f"{title}: ", Role.LABEL)] if title else [],
         role=role,
     )
-    room = (
-        max(len(fact.label) for fact in explanation.facts) if explanation.facts else 0
-    )
-    for fact in explanation.facts:
-        lines += paragraph(
+    return [*lines, *fact_lines(explanation.facts, width)]
+
+
+def fact_lines(facts: Sequence[Fact], width: int) -> list[Line]:
+    """Return a line for each fact, with their values below each other."""
+    room = max((len(fact.label) for fact in facts), default=0)
+    return [
+        one
+        for fact in facts
+        for one in paragraph(
             fact.value,
             width=width,
             first=[Span(f"  {fact.label:{room}}  ", Role.LABEL)],
         )
-    return lines
+    ]
 
 
 def _section(name: str) -> Line:

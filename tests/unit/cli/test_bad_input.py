@@ -559,3 +559,51 @@ def test_the_operator_plans_manifests_alone(capsys: Capture) -> None:
 
     codes = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
     assert codes == ["error[NotTogether]"] * 3
+
+
+def test_a_name_without_quotes_must_be_a_string_in_quotes(
+    files: Files, capsys: Capture
+) -> None:
+    manifest = a_manifest()
+    manifest["metadata"]["name"] = 5
+    files.manifests(manifest)
+
+    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+
+    assert error.endswith("5 must be a string; put it in quotes")
+
+
+def test_a_mode_that_yaml_reads_as_a_truth_value_is_said_to_need_quotes(
+    files: Files, capsys: Capture
+) -> None:
+    files.manifests(a_manifest(mode=False))
+
+    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+
+    assert "YAML reads no, n, off and false as false: put the word in quotes" in error
+
+
+@pytest.mark.parametrize("option", ["--replicas", "--concurrency"])
+def test_a_number_below_zero_is_out_of_range(option: str, capsys: Capture) -> None:
+    words = ("plan", "meta-llama/Llama-3.1-8B-Instruct", "--gpus", "1xH100")
+
+    [error] = _errors(capsys, *words, option, "-1")
+
+    assert error.startswith(f"error[OutOfRange]: {option}: -1 ")
+
+
+def test_fewer_gpus_than_none_are_out_of_range(capsys: Capture) -> None:
+    [error] = _errors(
+        capsys, "plan", "meta-llama/Llama-3.1-8B-Instruct", "--gpus=-4xH100"
+    )
+
+    assert error.startswith("error[OutOfRange]: --gpus: -4 GPUs")
+
+
+@pytest.mark.parametrize("command", ["gpus", "models"])
+def test_one_list_is_searched_for_one_text(command: str, capsys: Capture) -> None:
+    [error] = _errors(capsys, command, "a100", "--search", "h100")
+
+    assert error == (
+        "error[NotAllowed]: --search: 'a100' is searched for beside it; give one of the two"
+    )

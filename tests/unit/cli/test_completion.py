@@ -101,3 +101,9 @@ def test_bash_completes_a_command(capsys: Capture) -> None:
     )
 
     assert said.stdout.split() == ["diff"]
+
+
+def test_the_aims_of_a_plan_are_offered() -> None:
+    offered = completions(["plan", "x", "--optimize-for", ""])
+
+    assert sorted(offered) == ["Balanced", "Latency", "Throughput"]

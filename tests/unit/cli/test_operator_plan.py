@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shardwright.cli.operator_plan import (
     PlannedCopy,
     Unseen,
     explanation_of_copy,
-    outcome_of,
+    row_of,
 )
+from shardwright.cli.plan_forms import plans_at_a_glance
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reporting.explanation import Explanation, Fact
 from shardwright.resolving.subject import Subject
@@ -43,12 +46,27 @@ def test_a_row_of_the_operators_plans_has_its_plan_or_its_reason(
     operator = Operator(cluster, {"mode": "PlanOnly"})
     operator.run(60)
 
-    name, outcome = outcome_of(a_live_model(operator))
+    row = row_of(a_live_model(operator))
 
-    assert isinstance(outcome, kind)
-    assert name == "llama"
-    if isinstance(outcome, NoPlan):
-        assert outcome.problem.code == "InsufficientCapacity"
+    assert isinstance(row.outcome, kind)
+    assert row.name == "llama"
+    if isinstance(row.outcome, NoPlan):
+        assert row.outcome.problem.code == "InsufficientCapacity"
+
+
+def test_a_plan_of_the_operator_that_cannot_be_read_counts_as_planned() -> None:
+    cluster = SmallCluster()
+    cluster.add_nodes(2)
+    operator = Operator(cluster, {"mode": "PlanOnly"})
+    operator.run(60)
+
+    row = row_of(replace(a_live_model(operator), record=None))
+
+    counted, *_ = plans_at_a_glance([row, row], 80)
+    assert row.outcome is None
+    assert (
+        counted.plain() == "2 models: 0 planned on 0 GPUs, 2 whose plan cannot be read"
+    )
 
 
 def _facts(explanation: Explanation) -> dict[str, str]:

@@ -596,7 +596,7 @@ def test_every_recorded_node_gets_an_answer(
 
     out, err = capsys.readouterr()
     assert out.startswith("m: ")
-    assert err == "" or err.startswith(f"note: no node of {nodes} offers GPUs")
+    assert err == "" or err.startswith(f"note: no node of {nodes} has allocatable GPUs")
 
 
 def test_explain_says_more_than_plan_in_the_same_order(

@@ -83,7 +83,7 @@ def test_a_file_without_gpus_says_that_it_may_lack_resource_slices_and_how_they_
 
     assert main(["plan", "Qwen/Qwen3-8B", "--nodes", str(bare)]) == 1
     assert capsys.readouterr().err == (
-        f"note: no node of {bare} offers GPUs, and no ResourceSlices are in it, which have the "
+        f"note: no node of {bare} has allocatable GPUs, and no ResourceSlices are in it, which have the "
         "GPUs that a DRA driver serves: if one does, write it with kubectl get nodes,pods,"
         "resourceslices,deviceclasses,resourceclaims -A -o json\n"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -359,7 +360,7 @@ def test_size_does_not_take_replicas_and_its_advice_does_not_ask_for_more(
 
     out = " ".join(_too_slow().split())
     assert "GPUs are not enough. --ttft: time to first token of" in out
-    assert "; relax the limit or lower the rate GPU GPUS TOK/S" in out
+    assert "; relax the limit or lower the rate Load " in out
 
 
 def test_a_size_that_does_not_do_has_its_reason_in_words_under_the_table_not_in_a_column(
@@ -544,7 +545,7 @@ LOAD = ("--rps", "6", "--ttft", "2s")
 
 def _curve(text: str) -> list[list[str]]:
     """Return the first and last column of the table of fewer and more GPUs, and its header."""
-    _, _, rows = text.partition("\nFewer and more ")
+    rows = text.partition("\nFewer and more ")[2].partition("\n\n")[0]
     cells = [re.split("  +", row.strip()) for row in rows.splitlines()[1:]]
     return [[row[0], row[-1]] for row in cells]
 
@@ -697,3 +698,94 @@ def test_a_load_that_no_number_of_gpus_carries_ends_with_one_and_says_why(
     assert main(["size", LLAMA, "--tpot", "1ms", "--gpus", "T4"]) == 1
 
     assert "1,024 GPUs are not enough." in capsys.readouterr().out
+
+
+LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
+
+
+def test_the_command_that_size_ends_with_plans_the_layout_that_it_has_found(
+    capsys: Capture,
+) -> None:
+    words = ("--rps", "20", "--ttft", "2s", "--gpus", "B200")
+    assert main(["size", LLAMA_70B, *words]) == 0
+    out = capsys.readouterr().out
+    _, _, said = out.partition("To plan for the fewest:\n")
+    command = shlex.split(said.replace("\\\n", " "))
+
+    assert command[:3] == ["shardwright", "plan", LLAMA_70B]
+    assert command[-2:] == ["--replicas", "4"]
+    assert main([*command[1:], "-o", "json"]) == 0
+    planned = json.loads(capsys.readouterr().out)["items"][0]["plan"]
+    assert planned["carriesLoad"]
+    assert planned["layout"]["tensor"] == 4
+    assert planned["layout"]["replicas"] == 4
+
+
+def test_size_says_the_load_and_the_objective_as_plan_does(capsys: Capture) -> None:
+    load = ("--rps", "1", "--ttft", "2s")
+    main(["size", LLAMA, *load, "--gpus", "L40S"])
+    sized = capsys.readouterr().out.splitlines()
+    main(["plan", LLAMA, *load, "--gpus", "1xL40S"])
+    planned = [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    assert sized[1].split()[:5] == ["Load", "1", "request", "a", "second,"]
+    assert sized[2].split()[0] == "Objective"
+    assert [line for line in map(str.split, sized[1:3]) if line not in planned] == []
+
+
+def test_the_document_of_size_has_the_request(capsys: Capture) -> None:
+    main(["size", LLAMA, *LOAD, "--gpus", "L40S", "-o", "json"])
+
+    request = json.loads(capsys.readouterr().out)["request"]
+    assert request["workload"]["requestsPerSecond"] == 6
+    assert request["objective"]["ttftMilliseconds"] == 2000
+
+
+def test_gpus_that_do_not_carry_the_load_are_told_with_the_rate_that_they_serve(
+    capsys: Capture,
+) -> None:
+    main(["size", LLAMA, "--rps", "20", "--gpus", "L40S"])
+
+    assert re.search(
+        r"does not carry the load: serves [\d.]+ of 20 requests\s+a\s+second",
+        capsys.readouterr().out,
+    )
+
+
+def test_no_latency_is_told_of_a_layout_that_memory_rules_out(capsys: Capture) -> None:
+    words = ("meta-llama/Llama-3.1-405B-Instruct", "--gpus", "8xH100", "--rps", "1")
+
+    reasons = []
+    for limit in ((), ("--ttft", "2s")):
+        assert main(["plan", *words, *limit, "-o", "json"]) == 1
+        (answer,) = json.loads(capsys.readouterr().out)["items"]
+        reasons.append(answer["problem"]["code"])
+
+    assert reasons == ["WeightsExceedMemory"] * 2
+
+
+def test_a_model_that_is_only_shown_says_so_and_its_gpus_are_not_counted(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    models = [
+        a_manifest(name="runs", model=LLAMA),
+        a_manifest(name="shown", model=LLAMA, mode="PlanOnly"),
+    ]
+    file = tmp_path / "models.yaml"
+    file.write_text(yaml.safe_dump_all(models))
+
+    assert main(["plan", "-f", str(file), "--gpus", "2xH100"]) == 0
+
+    out = capsys.readouterr().out
+    assert out.count("PlanOnly: no pod is made, and no GPU is held") == 1
+    assert re.search(r"2 models: 1 planned on [12] GPUs?, 1 only shown", out)
+
+
+def test_a_column_of_the_list_of_models_that_says_nothing_is_left_out(
+    capsys: Capture,
+) -> None:
+    main(["models", "llama-3.1-8b"])
+    header, *rows = capsys.readouterr().out.splitlines()
+
+    assert rows
+    assert ("RELEASED" in header) == any(re.search(r"\d{4}-\d", row) for row in rows)

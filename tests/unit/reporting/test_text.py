@@ -177,7 +177,10 @@ def test_gpus_of_somebody_else_are_crossed_out() -> None:
         "  replica 0   n1  [ # # . . . x x x ]",
         "  replica 1   n1  [ . . # # . x x x ]",
     ]
-    assert "| 0 | n1 | 0 0 . . . x x x |" in to_markdown(explanation, title="m")
+    assert (
+        "| 0 | n1 | 0 0 . . . \N{MULTIPLICATION SIGN} \N{MULTIPLICATION SIGN} \N{MULTIPLICATION SIGN} |"
+        in to_markdown(explanation, title="m")
+    )
 
 
 @given(

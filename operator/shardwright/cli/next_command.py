@@ -1,0 +1,37 @@
+"""The command that follows ``size``: the plan for the GPUs that it has found, ready to be typed.
+
+Repeats the options that were given: a plan for another load would be another answer.
+"""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from shlex import join
+
+from shardwright.cli.named_gpus import NamedGpus
+from shardwright.cli.typed import OPTIONS
+from shardwright.planning.report import Plan
+from shardwright.planning.sizing import SizedOutcome
+
+_SHARED = ("nodes_of", "network", "settings")
+"""Options of both commands that describe no model."""
+
+
+def plan_command(arguments: Namespace, step: SizedOutcome, named: NamedGpus) -> str:
+    """Return the command that plans for a number of GPUs, with as many replicas as carry the
+    load on them: ``plan`` takes one where none are named.
+    """
+    words = ["shardwright", "plan", arguments.model]
+    words += ["--gpus", f"{step.gpus}x{named.gpu.id}", *_repeated(arguments)]
+    if isinstance(step.outcome, Plan):
+        words += ["--replicas", str(step.outcome.layout.replicas)]
+    return join(words)
+
+
+def _repeated(arguments: Namespace) -> Iterator[str]:
+    for name in (*(option.attribute for option in OPTIONS), *_SHARED):
+        value = getattr(arguments, name, None)
+        if value is not None:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            yield from (f"--{name.replace('_', '-')}", text)
+    if arguments.fetch:
+        yield "--fetch"
