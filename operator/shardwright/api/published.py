@@ -291,7 +291,8 @@ class ShownAlternative(Shown):
         description="Price of one of its GPUs for an hour, in the unit of price.gpuHour.",
     )
     gpu_hour_price_basis: ShortWord | None = Field(
-        default=None, description="Stated, Listed or Assumed, as of price.basis."
+        default=None,
+        description="Stated, or Listed or Assumed: then the price is in hours of an H100.",
     )
     loses: Sentence = Field(description="Its losses against the chosen one, in words.")
     losses: list[ShownLoss] | None = Field(

@@ -203,9 +203,14 @@ def _with_known_losses(other: Any) -> Any:
     kept = [
         loss
         for loss in losses
-        if not isinstance(loss, dict) or loss.get("kind") in _LOSS_KINDS
+        if not isinstance(loss, dict) or _may_be_known(loss.get("kind"))
     ]
     return {**other, "losses": kept}
+
+
+def _may_be_known(kind: object) -> bool:
+    # Anything but a word was written by hand, and is refused with the record.
+    return not isinstance(kind, str) or kind in _LOSS_KINDS
 
 
 def _can_be_numbers(plan: Plan) -> bool:

@@ -150,8 +150,8 @@ def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Pr
     found = detail["input"]
     near = nearest(str(found), allowed)
     several = f"did you mean {near}?" if near else "write one of them"
-    if isinstance(found, bool):
-        several = _quotes(found, "string")
+    if isinstance(found, bool) and (meant := _word_read_as(found, allowed)):
+        several = f"YAML reads this word as a truth value: put it in quotes, {json.dumps(meant)}"
     return Problem(
         code="NotAllowed",
         path=path_of(location),
@@ -159,6 +159,11 @@ def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Pr
         limit=limit,
         remedy=several if len(allowed) > 1 else "write that",
     )
+
+
+def _word_read_as(found: bool, allowed: Sequence[str]) -> str | None:  # noqa: FBT001 - the value
+    """Return the allowed word that YAML reads as this truth value, None if none is."""
+    return next((word for word in allowed if word.lower() in _READ_AS[found]), None)
 
 
 def _out_of_range(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
@@ -243,6 +248,8 @@ def _wrong_value(location: Location, detail: ErrorDetails, _schema: Schema) -> P
 def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
     # The schema of the resource leaves metadata to Kubernetes, where a name is a string.
     kind = schema.get("type") or detail["type"].removesuffix("_type")
+    if kind in _OBJECTS:
+        kind = "object"
     wanted = _TYPES.get(kind, "a string or an integer")
     found = detail["input"]
     return Problem(
@@ -308,6 +315,9 @@ _TYPES: Final = {
     "object": "an object",
     "array": "a list",
 }
+
+_OBJECTS: Final = frozenset({"dict", "model", "model_attributes", "dataclass"})
+"""Types of pydantic that are objects of Kubernetes."""
 
 _READ_AS: Final = {
     True: ("yes", "y", "on", "true"),

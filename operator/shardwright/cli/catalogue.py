@@ -100,7 +100,7 @@ def list_gpus(arguments: Namespace) -> None:
     header = (*header, *(_MORE_OF_GPUS if wide else ()))
     near = " or ".join(nearest_gpus(_searched(arguments)))
     missing = (
-        f"no GPU of the catalogue has a name with {_searched(arguments)!r} in it; "
+        f"no GPU that can be planned has a name with {_searched(arguments)!r} in it; "
         f"{f'did you mean {near}?' if near else _OTHER_GPUS}"
     )
     cells = [(*_cells(gpu), *(_more_cells(gpu) if wide else ())) for gpu in gpus]

@@ -50,6 +50,7 @@ from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.planning.report import NoPlan
+from shardwright.planning.request import Request
 from shardwright.reporting.explanation import Explanation, Fact, explain
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.reporting.text import to_lines
@@ -94,7 +95,10 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         for index, copy in enumerate(planned):
             print_lines([*([Line()] if index else []), *_lines(copy)])
         if len(found) > 1:
-            rows = [row_of(live) for live in found]
+            rows = [
+                row_of(copy.live, copy.subject.request if copy.subject else None)
+                for copy in planned
+            ]
             print_lines([Line(), *plans_at_a_glance(rows, width_of_output())])
         print_lines(where_words_are_explained())
     elif arguments.output == "wide":
@@ -112,12 +116,14 @@ def plan_by_operator(arguments: Namespace) -> Exit:
     )
 
 
-def row_of(live: LiveModel) -> PlanRow:
-    """Return the name of the original, and its plan or the operator's words why there is none."""
+def row_of(live: LiveModel, request: Request | None = None) -> PlanRow:
+    """Return the name of the original, and its plan or the operator's words why there is none; the
+    request is None if the model is not known here.
+    """
     if is_planned(live.content):
         # Without a record: the caller may not read it, or a later release wrote it.
         plan = live.record.plan if live.record else None
-        return PlanRow(name=_name(live), outcome=plan)
+        return PlanRow(name=_name(live), outcome=plan, request=request)
     planned = condition_of(live.content, ConditionType.PLANNED)
     problem = Problem(
         code=text_or_empty(planned.get("reason")),

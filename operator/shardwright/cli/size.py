@@ -21,7 +21,7 @@ from shardwright.cli.checkpoints import (
     with_ways_to_read,
 )
 from shardwright.cli.exits import Exit
-from shardwright.cli.inputs import name_the_file, read_text
+from shardwright.cli.inputs import STDIN, name_the_file, read_text
 from shardwright.cli.named_gpus import (
     NamedGpus,
     nodes_of,
@@ -58,14 +58,15 @@ from shardwright.reporting.figures import (
 )
 from shardwright.reporting.lines import (
     GAP,
+    UNDER,
     Line,
     Role,
     Span,
+    command_lines,
     line,
     paragraph,
     table,
     whole_rows,
-    with_commands,
 )
 from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
 from shardwright.reporting.text import fact_lines
@@ -331,9 +332,12 @@ def _lines(
     if first.best:
         yield Line()
         yield from _curve(first, request, width)
-        yield Line()
-        said = f"To plan for the fewest: `{plan_command(arguments, first.best, first.named)}`"
-        yield from with_commands(said, width=width, first=())
+        # Settings from stdin are read already.
+        if arguments.settings != STDIN:
+            yield Line()
+            yield line(Span("To plan for the fewest:"))
+            command = plan_command(arguments, first.best, first.named)
+            yield from command_lines(command, width=width, indent=UNDER)
 
 
 def _curve(first: Sized, request: Request, width: int) -> Iterator[Line]:

@@ -231,7 +231,7 @@ def duration(seconds: float) -> str:
 def rate_of(per_second: float) -> str:
     """Return a rate of requests.
 
-    >>> rate_of(1), rate_of(0.5)
-    ('1 request a second', '0.5 requests a second')
+    >>> rate_of(1), rate_of(0.5), rate_of(3000)
+    ('1 request a second', '0.5 requests a second', '3,000 requests a second')
     """
-    return f"{per_second:g} request{'' if per_second == 1 else 's'} a second"
+    return f"{per_second:,.6g} request{'' if per_second == 1 else 's'} a second"

@@ -155,14 +155,19 @@ def with_commands(
     lines: list[Line] = []
     for index, part in enumerate(_COMMAND.split(text)):
         if index % 2:
-            lines += (
-                Line((Span(indent), Span(row, Role.COMMAND)))
-                for row in _continued(part, width - len(indent))
-            )
+            lines += command_lines(part, width=width, indent=len(indent))
         elif part:
             before = [Span(" " * _length(tuple(first)))] if lines else first
             lines += paragraph(part.strip(), width=width, first=before, role=role)
     return lines
+
+
+def command_lines(command: str, *, width: int, indent: int) -> list[Line]:
+    """Return a command on lines of its own, to be copied."""
+    return [
+        Line((Span(" " * indent), Span(row, Role.COMMAND)))
+        for row in _continued(command, width - indent)
+    ]
 
 
 def _continued(command: str, width: int) -> list[str]:

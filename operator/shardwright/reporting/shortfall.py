@@ -47,12 +47,25 @@ def behind(plan: Plan, request: Request) -> str:
     """Return how much of the load a plan serves that does not carry all of it."""
     rate = request.workload.requests_per_second
     if rate is not None:
-        served = format_count(plan.performance.requests_per_second)
-        spare = ", without headroom" if serves_rate(plan, request) else ""
-        return f"serves {served} of {rate_of(rate)}{spare}"
+        if serves_rate(plan, request):
+            return f"serves {rate:,.6g} of {rate_of(rate)}, without headroom"
+        return f"serves {_below(plan.performance.requests_per_second, rate)} of {rate_of(rate)}"
     offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
     running = plan.performance.running_requests
     return f"requests queue: {running:,} of {offered:,} run at once"
+
+
+def _below(served: float, rate: float) -> str:
+    """Return a rate with as many digits as it takes to be below another.
+
+    >>> _below(1.234567, 20), _below(19.9712, 20)
+    ('1.23', '19.97')
+    """
+    texts = (format_count(served, digits=digits) for digits in range(3, 7))
+    return next(
+        (text for text in texts if float(text.replace(",", "")) < rate),
+        f"less than {rate:,.6g}",
+    )
 
 
 def _limits(plan: Plan, request: Request) -> Iterator[Missed]:

@@ -132,6 +132,14 @@ def test_losses_of_kinds_that_a_later_release_knows_are_dropped_and_the_record_i
     assert read.alternatives[0].losses == (Loss(kind=LossKind.TIGHT),)
 
 
+@pytest.mark.parametrize("kind", [[], {}, None, 5])
+def test_a_kind_of_loss_that_is_no_word_makes_a_record_unreadable(kind: Any) -> None:
+    plain = json.loads(encode(RECORD))
+    plain["alternatives"][0]["losses"] = [{"kind": kind, "amount": 0.0, "part": ""}]
+
+    assert isinstance(decode(json.dumps(plain)), Problem)
+
+
 def test_unknown_fields_of_a_later_release_are_dropped_with_the_object_they_stood_in() -> (
     None
 ):

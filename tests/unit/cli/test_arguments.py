@@ -231,7 +231,7 @@ def test_models_name_their_source_as_json(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize(
     ("command", "said"),
-    [("models", "no model id that is known"), ("gpus", "no GPU of the catalogue")],
+    [("models", "no model id that is known"), ("gpus", "no GPU that can be planned")],
 )
 def test_a_search_without_a_hit_says_so_beside_the_output(
     command: str, said: str, capsys: pytest.CaptureFixture[str]

@@ -573,14 +573,36 @@ def test_a_name_without_quotes_must_be_a_string_in_quotes(
     assert error.endswith("5 must be a string; put it in quotes")
 
 
-def test_a_mode_that_yaml_reads_as_a_truth_value_is_said_to_need_quotes(
+def test_a_mode_that_yaml_reads_as_a_truth_value_is_told_the_modes(
     files: Files, capsys: Capture
 ) -> None:
     files.manifests(a_manifest(mode=False))
 
     [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
 
-    assert "YAML reads no, n, off and false as false: put the word in quotes" in error
+    assert error.endswith("false must be Deploy or PlanOnly; write one of them")
+
+
+def test_a_word_that_is_allowed_and_read_as_a_truth_value_needs_quotes(
+    files: Files, capsys: Capture
+) -> None:
+    files.manifests(a_manifest())
+    files.raw("settings.yaml", b"requireRevision: Off\n")
+
+    [error] = _errors(
+        capsys,
+        "plan",
+        "-f",
+        "model.yaml",
+        "--nodes",
+        "nodes.yaml",
+        "--settings",
+        "settings.yaml",
+    )
+
+    assert error.endswith(
+        'YAML reads this word as a truth value: put it in quotes, "Off"'
+    )
 
 
 @pytest.mark.parametrize("option", ["--replicas", "--concurrency"])

@@ -423,7 +423,7 @@ def test_a_gpu_that_is_not_listed_has_those_written_like_it(capsys: Capture) -> 
     main(["gpus", "h101"])
 
     assert capsys.readouterr().err == (
-        "no GPU of the catalogue has a name with 'h101' in it; did you mean H100-SXM-80GB?\n"
+        "no GPU that can be planned has a name with 'h101' in it; did you mean H100-SXM-80GB?\n"
     )
 
 
