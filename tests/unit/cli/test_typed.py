@@ -721,6 +721,20 @@ def test_the_command_that_size_ends_with_plans_the_layout_that_it_has_found(
     assert planned["layout"]["replicas"] == 4
 
 
+def test_the_command_that_size_ends_with_repeats_what_was_given(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    settings = tmp_path / "a `b` c.yaml"
+    settings.write_text("requireRevision: Warn\n")
+    load = ["--rps", "1", "--nodes-of", "4", "--settings", str(settings)]
+    assert main(["size", LLAMA, *load, "--gpus", "L40S"]) == 0
+    _, _, said = capsys.readouterr().out.partition("To plan for the fewest:\n")
+    command = shlex.split(said.replace("\\\n", " "))
+
+    for option, value in zip(load[::2], load[1::2], strict=True):
+        assert command[command.index(option) + 1] == value
+
+
 def test_size_says_the_load_and_the_objective_as_plan_does(capsys: Capture) -> None:
     load = ("--rps", "1", "--ttft", "2s")
     main(["size", LLAMA, *load, "--gpus", "L40S"])
