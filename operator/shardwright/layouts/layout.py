@@ -5,6 +5,7 @@ them.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Pool
@@ -38,6 +39,29 @@ class Layout:
     def gpus(self) -> int:
         """Return the GPUs of all replicas."""
         return self.gpus_per_replica * self.replicas
+
+    def position(self, rank: int) -> "RankPosition":
+        """Return where a rank of a replica stands: tensor runs fastest, then pipeline, then
+        attention data.
+
+        Source: engine-measurements.md 1.
+
+        >>> Layout(tensor=2, pipeline=2, attention_data=2).position(5)
+        RankPosition(tensor=1, stage=0, attention_data=1)
+        """
+        return RankPosition(
+            tensor=rank % self.tensor,
+            stage=rank // self.tensor % self.pipeline,
+            attention_data=rank // (self.tensor * self.pipeline),
+        )
+
+
+class RankPosition(NamedTuple):
+    """The place of a rank among those of its replica, each counted from 0."""
+
+    tensor: int
+    stage: int
+    attention_data: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

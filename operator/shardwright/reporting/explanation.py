@@ -502,6 +502,7 @@ def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
     for index, group in enumerate(plan.groups):
         for position, name in enumerate(group):
             ranks = _ranks_of_a_node(plan, position)
+            here = [plan.layout.position(rank) for rank in ranks]
             others: tuple[None, ...] = (None,) * before[name]
             rest: tuple[None, ...] = (None,) * (
                 gpus_of_a_node - before[name] - len(ranks)
@@ -510,9 +511,9 @@ def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
                 DrawnNode(
                     group=index,
                     name=name,
-                    stages=(*others, *_stages_of(plan, ranks), *rest),
+                    stages=(*others, *(at.stage for at in here), *rest),
                     held=held.get(name, 0),
-                    attention=(*others, *_attention_of(plan, ranks), *rest)
+                    attention=(*others, *(at.attention_data for at in here), *rest)
                     if plan.layout.attention_data > 1
                     else (),
                     experts=_expert_ranks_of(plan, ranks),
@@ -526,20 +527,6 @@ def _ranks_of_a_node(plan: Plan, position: int) -> range:
     first = position * plan.gpus_per_node
     end = min(first + plan.gpus_per_node, plan.layout.gpus_per_replica)
     return range(first, end)
-
-
-def _stages_of(plan: Plan, ranks: range) -> tuple[int, ...]:
-    """Return the stage of each rank; ranks run over tensor first, then pipeline, then attention
-    data.
-    """
-    layout = plan.layout
-    return tuple(rank // layout.tensor % layout.pipeline for rank in ranks)
-
-
-def _attention_of(plan: Plan, ranks: range) -> tuple[int, ...]:
-    """Return the attention-data rank of each rank."""
-    each = plan.layout.tensor * plan.layout.pipeline
-    return tuple(rank // each for rank in ranks)
 
 
 def _expert_ranks_of(plan: Plan, ranks: range) -> tuple[int, int] | None:

@@ -66,9 +66,7 @@ class DrawnLink:
 
 
 def draw_ranks(plan: Plan, model: ModelSpec) -> tuple[DrawnRank, ...]:
-    """Return the ranks of one replica; ranks run over tensor first, then pipeline, then attention
-    data.
-    """
+    """Return the ranks of one replica."""
     return tuple(
         _rank(rank, plan, model) for rank in range(plan.layout.gpus_per_replica)
     )
@@ -80,8 +78,7 @@ def _rank(
     model: ModelSpec,
 ) -> DrawnRank:
     layout = plan.layout
-    tensor, stage = rank % layout.tensor, rank // layout.tensor % layout.pipeline
-    attention_data = rank // (layout.tensor * layout.pipeline)
+    tensor, stage, attention_data = layout.position(rank)
     first, end = plan.stages[stage].layers
     attention = _usual_attention(model, first, end)
     experts = _experts_of(model, first, end)
