@@ -48,5 +48,15 @@ def tpot_seconds(speed: Performance, statistic: Statistic) -> float:
     ) * _NORMAL_P95 / math.sqrt(prompts)
 
 
+def running_requests(speed: Performance, offered: int, *, carries_load: bool) -> int:
+    """Return the requests that run at once in one replica, of those that are offered to it: not
+    all if it does not carry them.
+    """
+    if carries_load:
+        return speed.running_requests
+    # Rounding may show all requests as running; if some queue, at least one is not.
+    return min(speed.running_requests, max(1, offered - 1))
+
+
 def _share(shares: tuple[TimeShare, ...], name: str) -> float:
     return sum(share.seconds for share in shares if share.name == name)

@@ -7,8 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from shardwright.costs.estimates import Performance
+from shardwright.costs.limits import requests_per_replica
 from shardwright.planning.deployability import not_yet
-from shardwright.planning.phrases import WORDS, duration, requests_of
+from shardwright.planning.limits import running_requests
+from shardwright.planning.phrases import (
+    WORDS,
+    duration,
+    rate,
+    rate_offered,
+    requests_of,
+)
 from shardwright.planning.report import Loss, LossKind
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import FeasibleCandidate, Scale
@@ -81,18 +89,16 @@ def running(feasible: FeasibleCandidate, request: Request) -> int:
     """Return the requests that run at once in one replica, over all its attention ranks: not all,
     where K/V is short for them.
     """
-    at_once = feasible.estimate.performance.running_requests
-    # Rounding may show all requests as running; if some queue, at least one is not.
-    return (
-        at_once
-        if feasible.carries_load
-        else min(at_once, max(1, offered(feasible, request) - 1))
+    return running_requests(
+        feasible.estimate.performance,
+        offered(feasible, request),
+        carries_load=feasible.carries_load,
     )
 
 
 def offered(feasible: FeasibleCandidate, request: Request) -> int:
     """Return the requests in flight of one replica."""
-    return -(-request.workload.concurrency // feasible.candidate.layout.replicas)
+    return requests_per_replica(request.workload, feasible.candidate.layout)
 
 
 def _doubts(
@@ -181,10 +187,10 @@ def _said(
     if loss.kind is LossKind.QUEUES:
         more = "" if best.carries_load else " more"
         return f"queues{more}: only {requests_of(int(loss.amount))} at once per replica"
-    rate = request.workload.requests_per_second
+    wanted = request.workload.requests_per_second or 0.0
     return (
-        f"{_LATE[loss.kind]}: serves {loss.amount:.3g} requests a second at most, "
-        f"{rate:g} are offered"
+        f"{_LATE[loss.kind]}: serves {rate(loss.amount)} requests a second at most, "
+        f"{rate_offered(wanted)} are offered"
     )
 
 

@@ -228,10 +228,30 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"  # noqa: PLR2004 - three digits
 
 
+def rate(per_second: float) -> str:
+    """Return a predicted rate of requests in three digits, without a unit.
+
+    >>> rate(0.787), rate(20.04), rate(3931.4)
+    ('0.787', '20', '3,930')
+    """
+    return f"{float(f'{per_second:.3g}'):,.10g}"
+
+
+def rate_offered(per_second: float) -> str:
+    """Return an offered rate as it was typed, without a unit.
+
+    >>> rate_offered(0.7866), rate_offered(3000)
+    ('0.7866', '3,000')
+    """
+    return f"{per_second:,.6g}"
+
+
 def rate_of(per_second: float) -> str:
-    """Return a rate of requests.
+    """Return an offered rate of requests.
 
     >>> rate_of(1), rate_of(0.5), rate_of(3000)
     ('1 request a second', '0.5 requests a second', '3,000 requests a second')
     """
-    return f"{per_second:,.6g} request{'' if per_second == 1 else 's'} a second"
+    return (
+        f"{rate_offered(per_second)} request{'' if per_second == 1 else 's'} a second"
+    )

@@ -27,7 +27,9 @@ from shardwright.planning.phrases import (
     copies,
     degrees,
     on_gpus,
+    rate,
     rate_of,
+    rate_offered,
     requests_of,
 )
 from shardwright.planning.report import Alternative
@@ -245,21 +247,17 @@ def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> Iterator[str
         yield f"No layout carries {shape}: {share}, the others wait."
 
 
-def _rate(best: FeasibleCandidate, rate: float, shape: str) -> str:
+def _rate(best: FeasibleCandidate, wanted: float, shape: str) -> str:
     capacity = rate_served(best)
+    share, most = f"{wanted / capacity:.0%}", rate(capacity)
     if best.carries_load:
-        return (
-            f"It carries {shape}, {rate / capacity:.0%} of "
-            f"the {capacity:.3g} that it serves at most."
-        )
+        return f"It carries {shape}, {share} of the {most} that it serves at most."
     if best.falls_behind:
         return (
-            f"No layout serves {rate_of(rate)}; this one comes closest with "
-            f"{capacity:.3g}"
-            "."
+            f"No layout serves {rate_of(wanted)}; this one comes closest with {most}."
         )
     return (
-        f"It serves {shape}, but that is {rate / capacity:.0%} of the {capacity:.3g} that it "
+        f"It serves {shape}, but that is {share} of the {most} that it "
         "serves at most: "
         "where arrivals vary, requests wait."
     )
@@ -408,11 +406,14 @@ def _nearest(
 
 
 def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
-    rate, cut = request.workload.requests_per_second, degrees(smaller.candidate.layout)
-    if rate is not None:
+    wanted, cut = (
+        request.workload.requests_per_second,
+        degrees(smaller.candidate.layout),
+    )
+    if wanted is not None:
         return (
-            f"Fewer GPUs would fall behind: {cut} serves {rate_served(smaller):.3g} requests a "
-            f"second at most, {rate:g} are offered."
+            f"Fewer GPUs would fall behind: {cut} serves {rate(rate_served(smaller))} requests a "
+            f"second at most, {rate_offered(wanted)} are offered."
         )
     share = f"{running(smaller, request):,} of {offered(smaller, request):,}"
     return f"On fewer GPUs requests would queue: {cut} runs {share} at once."

@@ -5,10 +5,17 @@ Such a plan is shown all the same, so its first line has to say so.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 
-from shardwright.planning.limits import ALL_OF_A_RATE, tpot_seconds, ttft_seconds
-from shardwright.planning.phrases import rate_of
+from shardwright.costs.limits import requests_per_replica
+from shardwright.planning.limits import (
+    ALL_OF_A_RATE,
+    running_requests,
+    tpot_seconds,
+    ttft_seconds,
+)
+from shardwright.planning.phrases import rate_of, rate_offered
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
 from shardwright.reporting.figures import format_count
@@ -48,10 +55,13 @@ def behind(plan: Plan, request: Request) -> str:
     rate = request.workload.requests_per_second
     if rate is not None:
         if serves_rate(plan, request):
-            return f"serves {rate:,.6g} of {rate_of(rate)}, without headroom"
+            return f"serves {rate_offered(rate)} of {rate_of(rate)}, without headroom"
         return f"serves {_below(plan.performance.requests_per_second, rate)} of {rate_of(rate)}"
-    offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
-    running = plan.performance.running_requests
+    one = replace(plan.layout, replicas=max(plan.layout.replicas, 1))
+    offered = requests_per_replica(request.workload, one)
+    running = running_requests(
+        plan.performance, offered, carries_load=plan.carries_load
+    )
     return f"requests queue: {running:,} of {offered:,} run at once"
 
 
@@ -64,7 +74,7 @@ def _below(served: float, rate: float) -> str:
     texts = (format_count(served, digits=digits) for digits in range(3, 7))
     return next(
         (text for text in texts if float(text.replace(",", "")) < rate),
-        f"less than {rate:,.6g}",
+        f"less than {rate_offered(rate)}",
     )
 
 

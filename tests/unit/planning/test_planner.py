@@ -99,18 +99,13 @@ def test_alternatives_say_what_they_lose_and_where() -> None:
     assert alternatives[0].loses.startswith(f"{1 - throughput.amount:.0%} less")
 
 
+def _a_pool_of_each(*gpus: str) -> Inventory:
+    return an_inventory(*(a_pool(gpu, name=gpu) for gpu in gpus))
+
+
 def test_the_best_layout_on_every_kind_of_gpu_is_shown_with_its_price() -> None:
-    inventory = an_inventory(
-        *(
-            a_pool(gpu, name=gpu)
-            for gpu in (
-                "H100-SXM-80GB",
-                "H200-SXM-141GB",
-                "B200-SXM-180GB",
-                "L40S-48GB",
-            )
-        )
-    )
+    gpus = ("H100-SXM-80GB", "H200-SXM-141GB", "B200-SXM-180GB", "L40S-48GB")
+    inventory = _a_pool_of_each(*gpus)
 
     report = _report("qwen2.5-7b", inventory)
 
@@ -121,21 +116,9 @@ def test_the_best_layout_on_every_kind_of_gpu_is_shown_with_its_price() -> None:
 
 
 def test_of_further_kinds_of_gpu_no_more_than_four_are_shown() -> None:
-    inventory = an_inventory(
-        *(
-            a_pool(gpu, name=gpu)
-            for gpu in (
-                "H100-SXM-80GB",
-                "H200-SXM-141GB",
-                "B200-SXM-180GB",
-                "A100-SXM4-80GB",
-                "L40S-48GB",
-                "L4-24GB",
-                "A10G-24GB",
-                "A10-24GB",
-            )
-        )
-    )
+    cheap = ("L40S-48GB", "L4-24GB", "A10G-24GB", "A10-24GB")
+    large = ("H100-SXM-80GB", "H200-SXM-141GB", "B200-SXM-180GB", "A100-SXM4-80GB")
+    inventory = _a_pool_of_each(*large, *cheap)
 
     report = _report("qwen2.5-7b", inventory)
 
@@ -143,6 +126,22 @@ def test_of_further_kinds_of_gpu_no_more_than_four_are_shown() -> None:
     others = [other.pool for other in report.alternatives]
     assert len({report.outcome.pool, *others}) < len(inventory.pools)
     assert len(others) <= 4 + MORE_GPUS
+
+
+def test_rates_of_thousands_are_written_out() -> None:
+    request = a_request()
+    load = replace(
+        request.workload, input_tokens=16, output_tokens=2, requests_per_second=3000.0
+    )
+
+    report = _report(
+        "qwen2.5-7b", an_inventory(a_pool()), replace(request, workload=load)
+    )
+
+    assert isinstance(report.outcome, Plan)
+    said = [*report.outcome.reasons, *(other.loses for other in report.alternatives)]
+    assert any("3,000 requests a second" in sentence for sentence in said)
+    assert [sentence for sentence in said if "e+0" in sentence] == []
 
 
 def test_what_was_ruled_out_is_counted_with_the_nearest_miss() -> None:
