@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from itertools import pairwise
 from json import dumps, loads
-from typing import Any
+from typing import Any, Final
 
 from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.writes import Why
@@ -51,6 +51,15 @@ def ready(status: Mapping[str, Any]) -> tuple[str, str]:
 def stopped(status: Mapping[str, Any]) -> tuple[str, str]:
     found = condition(status, "RolloutStopped")
     return found["status"], found["reason"]
+
+
+GONE_ON: Final = (("False", "Idle"), ("True", "Serving"))
+"""What is said of a rollout that is not stopped any more, once all groups serve."""
+
+
+def standing(status: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return what is said of a stop of the rollout, and of the model."""
+    return stopped(status), ready(status)
 
 
 def templates(operator: Operator) -> dict[str, str]:

@@ -322,14 +322,18 @@ def test_an_engine_that_does_not_serve_within_its_budget_is_a_failure(
         )
 
 
+def start_serving(rank: Rank) -> None:
+    rank.start()
+    assert rank.engine()["argv"][0] == "serve"
+    wait_for(
+        lambda: rank.run("probe.sh", "startup").returncode == 0,
+        what="the engine's answer",
+    )
+
+
 def test_a_start_in_place_is_held_to_the_budget_anew(tmp_path: Path) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path, start_seconds=2) as (rank,):
-        rank.start()
-        assert rank.engine()["argv"][0] == "serve"
-        wait_for(
-            lambda: rank.run("probe.sh", "startup").returncode == 0,
-            what="the engine's answer",
-        )
+        start_serving(rank)
         rank.vanish()
         rank.tell("health", "503")
         rank.start()
@@ -352,12 +356,7 @@ def test_an_engine_that_has_served_is_not_held_to_its_start_up_budget(
     tmp_path: Path,
 ) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path, start_seconds=3) as (rank,):
-        rank.start()
-        assert rank.engine()["argv"][0] == "serve"
-        wait_for(
-            lambda: rank.run("probe.sh", "startup").returncode == 0,
-            what="the engine's answer",
-        )
+        start_serving(rank)
         rank.tell("health", "503")
         wait_for(lambda: not rank.pids_with("sleep"), what="the end of the budget")
         assert (

@@ -32,6 +32,10 @@ def _errors(capsys: Capture, *words: str) -> list[str]:
     return err.splitlines()
 
 
+def _of_plan(capsys: Capture, *words: str) -> list[str]:
+    return _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", *words)
+
+
 @pytest.mark.usefixtures("files")
 def test_a_file_that_is_not_there_is_an_error_that_names_it(capsys: Capture) -> None:
     assert _errors(capsys, "plan", "-f", "no.yaml", "--nodes", "nodes.yaml") == [
@@ -165,7 +169,7 @@ def test_a_file_that_is_not_utf_8_is_refused_with_the_byte(
 ) -> None:
     files.raw("model.yaml", b"kind: \xff")
 
-    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == [
+    assert _of_plan(capsys) == [
         "error[FileUnreadable]: model.yaml: byte 6 is not UTF-8; save it as UTF-8"
     ]
 
@@ -178,7 +182,7 @@ def test_every_problem_of_every_model_is_named_with_its_path(
         a_manifest("b", objective={"optimizeFor": "Cheap"}),
     )
 
-    errors = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    errors = _of_plan(capsys)
 
     assert [error.split(": ")[:3] for error in errors] == [
         ["error[OutOfRange]", "model.yaml", "spec.replicas"],
@@ -226,7 +230,7 @@ def test_a_file_without_a_node(files: Files, capsys: Capture) -> None:
 def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
     files.manifests(a_manifest(model="us/ours"))
 
-    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    [error] = _of_plan(capsys)
 
     assert error == (
         "error[ModelUnknown]: model.yaml: spec.model.id: 'us/ours' is not among the "
@@ -274,7 +278,7 @@ def test_a_word_that_yaml_reads_as_a_truth_value_is_said_to_need_quotes(
         f"spec: {{model: {{id: a/b}}, placement: {{nodeSelector: {{pool: {word}}}}}}}\n"
     )
 
-    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    [error] = _of_plan(capsys)
 
     assert error == (
         f"error[WrongType]: model.yaml: spec.placement.nodeSelector.pool: {read} must be a "
@@ -292,7 +296,7 @@ def test_a_number_without_quotes_among_our_labels(
     files.cluster([node])
 
     where = "nodes.yaml: metadata.labels of n1"
-    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == [
+    assert _of_plan(capsys) == [
         (
             f"error[WrongType]: {where}: shardwright.io/network-gbps-per-gpu: 400 must be text; "
             "put "
@@ -306,7 +310,7 @@ def test_a_config_map_that_is_not_there(files: Files, capsys: Capture) -> None:
     manifest["spec"]["model"]["configMapRef"] = {"name": "ours"}
     files.manifests(manifest)
 
-    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == [
+    assert _of_plan(capsys) == [
         (
             "error[ConfigMissing]: model.yaml: spec.model.configMapRef: "
             "key config.json of ConfigMap ours does not exist in the namespace "
@@ -321,16 +325,7 @@ def test_a_config_file_that_is_no_json_is_an_error_that_names_it(
     files.manifests(a_manifest())
     files.raw("config.json", b"{")
 
-    [error] = _errors(
-        capsys,
-        "plan",
-        "-f",
-        "model.yaml",
-        "--nodes",
-        "nodes.yaml",
-        "--config",
-        "config.json",
-    )
+    [error] = _of_plan(capsys, "--config", "config.json")
 
     assert error.startswith("error[ConfigInvalid]: config.json: ")
 
@@ -341,16 +336,7 @@ def test_two_configs_for_one_model(files: Files, capsys: Capture) -> None:
     files.manifests(manifest)
     files.raw("config.json", b"{}")
 
-    assert _errors(
-        capsys,
-        "plan",
-        "-f",
-        "model.yaml",
-        "--nodes",
-        "nodes.yaml",
-        "--config",
-        "config.json",
-    ) == [
+    assert _of_plan(capsys, "--config", "config.json") == [
         (
             "error[ConfigTwice]: model.yaml: spec.model.config: the model's config is in the "
             "manifest and in --config; "
@@ -363,16 +349,7 @@ def test_a_config_for_a_model_that_is_built_in(files: Files, capsys: Capture) ->
     files.manifests(a_manifest("a", "Qwen/Qwen2.5-7B-Instruct"))
     files.raw("config.json", b"{}")
 
-    assert _errors(
-        capsys,
-        "plan",
-        "-f",
-        "model.yaml",
-        "--nodes",
-        "nodes.yaml",
-        "--config",
-        "config.json",
-    ) == [
+    assert _of_plan(capsys, "--config", "config.json") == [
         (
             "error[ConfigTwice]: model.yaml: spec.model.id: the model's config is built in, and "
             "in --config; "
@@ -389,16 +366,7 @@ def test_what_is_wrong_in_the_config_file_is_said_of_that_file(
         "config.json", b'{"architectures": ["LlamaForCausalLM"], "hidden_size": -1}'
     )
 
-    errors = _errors(
-        capsys,
-        "plan",
-        "-f",
-        "model.yaml",
-        "--nodes",
-        "nodes.yaml",
-        "--config",
-        "config.json",
-    )
+    errors = _of_plan(capsys, "--config", "config.json")
 
     assert "error[ConfigInvalid]: config.json: hidden_size: -1" in "".join(errors)
 
@@ -406,7 +374,7 @@ def test_what_is_wrong_in_the_config_file_is_said_of_that_file(
 def test_a_misspelled_kind_is_shown(files: Files, capsys: Capture) -> None:
     files.manifests({**a_manifest(), "kind": "ShardedModels"})
 
-    (error,) = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    (error,) = _of_plan(capsys)
     assert error.startswith(
         "error[NoShardedModel]: model.yaml: no ShardedModel is in it, found ShardedModels; "
     )
@@ -568,7 +536,7 @@ def test_a_name_without_quotes_must_be_a_string_in_quotes(
     manifest["metadata"]["name"] = 5
     files.manifests(manifest)
 
-    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    [error] = _of_plan(capsys)
 
     assert error.endswith("5 must be a string; put it in quotes")
 
@@ -578,7 +546,7 @@ def test_a_mode_that_yaml_reads_as_a_truth_value_is_told_the_modes(
 ) -> None:
     files.manifests(a_manifest(mode=False))
 
-    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    [error] = _of_plan(capsys)
 
     assert error.endswith("false must be Deploy or PlanOnly; write one of them")
 
@@ -589,16 +557,7 @@ def test_a_word_that_is_allowed_and_read_as_a_truth_value_needs_quotes(
     files.manifests(a_manifest())
     files.raw("settings.yaml", b"requireRevision: Off\n")
 
-    [error] = _errors(
-        capsys,
-        "plan",
-        "-f",
-        "model.yaml",
-        "--nodes",
-        "nodes.yaml",
-        "--settings",
-        "settings.yaml",
-    )
+    [error] = _of_plan(capsys, "--settings", "settings.yaml")
 
     assert error.endswith(
         'YAML reads this word as a truth value: put it in quotes, "Off"'
