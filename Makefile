@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: audit docs bench-operator bench-operator-short crash-matrix explore faults score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi test-autoscaling test-queues lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: audit docs bench-operator bench-operator-short crash-matrix explore faults score fit bench-start mass help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi test-autoscaling test-queues lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then on=36 off=0; else on= off=; fi; \
@@ -156,6 +156,9 @@ kind-down: setup ## Delete the kind cluster and end its Docker daemon; only the 
 	$(BIN)/python -m tests.kind down
 
 TRUTH ?= ../shared/groundtruth
+
+mass: setup ## Lines, statements, modules of each room, and what a first plan runs
+	$(BIN)/python -m benchmarks.mass $(if $(KEEP),--keep "$(KEEP)") $(if $(CI_MINUTES),--ci-minutes $(CI_MINUTES))
 
 bench-start: setup ## CPU of a command of each kind, and of the operator until its first request
 	$(BIN)/python -m benchmarks.start
