@@ -6,14 +6,14 @@ It makes no series: ``metrics`` has them.
 import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
-from http import HTTPStatus
 from time import monotonic
 from typing import Final
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 
-from shardwright.controller.http_server import HttpReply, HttpRequest
+from shardwright.controller.http_server import in_slices
 
 # So many times as long as the metrics took to write they are not written again.
 SCRAPE_REST: Final = 10
@@ -55,14 +55,16 @@ class Exposition:
         self._write = write
         self._texts = {open_metrics: _Text() for open_metrics in _FORMATS}
 
-    def __call__(self, request: HttpRequest) -> HttpReply:
+    def answer(self, request: web.Request) -> web.Response:
         """Answer a scrape."""
         open_metrics = OPEN_METRICS in request.headers.get("accept", "")
         encode, content_type = _FORMATS[open_metrics]
         text = self._current(self._texts[open_metrics], encode)
-        if gzip_accepted(request.headers.get("accept-encoding", "")):
-            return HttpReply(HTTPStatus.OK, text.packed, content_type, "gzip")
-        return HttpReply(HTTPStatus.OK, text.plain, content_type)
+        headers = {"Content-Type": content_type}
+        if not gzip_accepted(request.headers.get("accept-encoding", "")):
+            return in_slices(text.plain, headers)
+        packed = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return in_slices(text.packed, headers | packed)
 
     def _current(self, text: _Text, encode: Encode) -> _Text:
         """Return the text as it is, or written anew if its rest is over."""

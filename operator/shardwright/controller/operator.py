@@ -48,7 +48,7 @@ from shardwright.controller.worker import Worker
 from shardwright.controller.workers import Workers
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import KnownPods
-from shardwright.pages.listing import Listed
+from shardwright.pages.page import Listed
 from shardwright.reconcile.signing import SigningKeys, read_keys
 from shardwright.resolving.subject import Subject
 

@@ -5,14 +5,17 @@ Their answers are made elsewhere. This module begins and ends them together.
 
 import asyncio
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
+
+from aiohttp import web
 
 from shardwright.controller.exposition import Exposition
 from shardwright.controller.health import Health
 from shardwright.controller.http_server import HttpServer
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
-from shardwright.controller.plans import PLANS_PATH, Plans
+from shardwright.controller.plans import Plans
 from shardwright.controller.scrapers import Scrapers
 
 METRICS_PATH: Final = "/metrics"
@@ -49,12 +52,25 @@ def start_servers(
     plans: Plans | None,
 ) -> Servers:
     """Listen on both ports."""
-    probes = HttpServer(health.answers(), options.health_port, "probes")
-    scrapes = HttpServer(
-        {METRICS_PATH: Exposition(metrics.text)},
-        options.port,
-        "scrapes",
-        scrapers,
-        {PLANS_PATH: plans} if plans else {},
-    )
+    probes = HttpServer(health.routes(), options.health_port, "probes")
+    routes = [scraped(Exposition(metrics.text), scrapers)]
+    if plans:
+        routes += plans.routes()
+    scrapes = HttpServer(routes, options.port, "scrapes")
     return Servers(probes=probes, scrapes=scrapes, scrapers=scrapers, plans=plans)
+
+
+def scraped(exposition: Exposition, scrapers: Scrapers | None) -> web.RouteDef:
+    """Return the route of the metrics, which is open to those whom ``scrapers`` admit."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        header = request.headers.get("authorization", "")
+        refusal = await scrapers(header, request.remote or "") if scrapers else None
+        if refusal is None:
+            return exposition.answer(request)
+        known = refusal is not HTTPStatus.UNAUTHORIZED
+        return web.Response(
+            status=refusal, headers={} if known else {"WWW-Authenticate": "Bearer"}
+        )
+
+    return web.get(METRICS_PATH, metrics)
