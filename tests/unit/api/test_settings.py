@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic.alias_generators import to_camel
 
-from shardwright.api.engine import ApiKeyReference, Engine
+from shardwright.api.engine import ApiKeyReference
 from shardwright.api.pod import Pod, Resources, TopologySpread
 from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import (
@@ -117,25 +117,16 @@ def test_a_spec_that_says_nothing_gets_everything_and_is_told_so() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("part", "name"),
-    [
-        *(("engine", name) for name in Engine.model_fields if name != "name"),
-        *(("pod", name) for name in Pod.model_fields),
-    ],
-)
-def test_every_field_of_engine_and_pod_is_taken_from_the_defaults(
-    part: str, name: str
-) -> None:
+@pytest.mark.parametrize("name", Pod.model_fields)
+def test_every_field_of_the_pods_is_taken_from_the_defaults(name: str) -> None:
     field = to_camel(name)
-    defaults = {part: {field: complete_specs()[0][part][field]}}
+    pod = {field: complete_specs()[0]["pod"][field]}
 
-    merged, applied = with_defaults(spec(), settings(engineDefaults=defaults))
+    merged, applied = with_defaults(spec(), settings(engineDefaults={"pod": pod}))
 
-    taken, given = (getattr(one, part) for one in (merged, spec(**defaults)))
-    assert getattr(taken, name) == getattr(given, name)
+    assert getattr(merged.pod, name) == getattr(spec(pod=pod).pod, name)
     assert applied
-    assert all(path.startswith(f"{part}.{field}") for path in applied)
+    assert all(path.startswith(f"pod.{field}") for path in applied)
 
 
 def test_what_a_spec_says_wins_entry_by_entry() -> None:
