@@ -41,7 +41,7 @@ from shardwright.controller.reading import Reading, SetForAll
 from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.scrapers import REVIEW_SECONDS, Scrapers
-from shardwright.controller.servers import METRICS_PATH, start_servers
+from shardwright.controller.servers import METRICS_PATH, Servers
 from shardwright.controller.view import View
 from shardwright.controller.watches import Watches
 from shardwright.controller.worker import Worker
@@ -195,7 +195,7 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         # Before anything is read: a start that takes long must answer its probes.
-        servers = start_servers(
+        servers = Servers(
             self._options,
             self._health,
             self._metrics,

@@ -4,7 +4,6 @@ Their answers are made elsewhere. This module begins and ends them together.
 """
 
 import asyncio
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -21,43 +20,35 @@ from shardwright.controller.scrapers import Scrapers
 METRICS_PATH: Final = "/metrics"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """The servers. ``scrapers`` judges who may scrape (None: everybody), ``plans`` answers with
-    pages (None: nobody asked for them).
+    """The servers, which listen from the start on. ``scrapers`` judges who may scrape (None:
+    everybody), ``plans`` answers with pages (None: nobody asked for them).
     """
 
-    probes: HttpServer
-    scrapes: HttpServer
-    scrapers: Scrapers | None
-    plans: Plans | None
+    def __init__(
+        self,
+        options: Options,
+        health: Health,
+        metrics: Metrics,
+        scrapers: Scrapers | None,
+        plans: Plans | None,
+    ) -> None:
+        self._scrapers, self._plans = scrapers, plans
+        self.probes = HttpServer(health.routes(), options.health_port, "probes")
+        routes = [scraped(Exposition(metrics.text), scrapers)]
+        routes += plans.routes() if plans else []
+        self.scrapes = HttpServer(routes, options.port, "scrapes")
 
     async def stop(self) -> None:
         """Answer nothing more."""
         self.probes.stop()
-        if self.scrapers:
-            self.scrapers.stop()
-        if self.plans:
+        if self._scrapers:
+            self._scrapers.stop()
+        if self._plans:
             # A page that is made now may wait for this loop.
-            await asyncio.to_thread(self.plans.stop)
+            await asyncio.to_thread(self._plans.stop)
         # Last: scrapers and plans answer on its loop.
         self.scrapes.stop()
-
-
-def start_servers(
-    options: Options,
-    health: Health,
-    metrics: Metrics,
-    scrapers: Scrapers | None,
-    plans: Plans | None,
-) -> Servers:
-    """Listen on both ports."""
-    probes = HttpServer(health.routes(), options.health_port, "probes")
-    routes = [scraped(Exposition(metrics.text), scrapers)]
-    if plans:
-        routes += plans.routes()
-    scrapes = HttpServer(routes, options.port, "scrapes")
-    return Servers(probes=probes, scrapes=scrapes, scrapers=scrapers, plans=plans)
 
 
 def scraped(exposition: Exposition, scrapers: Scrapers | None) -> web.RouteDef:
