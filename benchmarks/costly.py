@@ -19,12 +19,13 @@ from shardwright.controller.queue import Priority
 from shardwright.controller.worker import Memo, Worker
 from shardwright.hardware.pools import build_inventory
 from shardwright.modelspec.catalogue import known_ids
-from shardwright.reconcile.budget import MEBIBYTE, Failed, QuestionBudget
+from shardwright.reconcile.budget import Failed, QuestionBudget
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.work import MakePlan, Resolve, Stock
 from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
+from shardwright.units import MIB
 from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_subject import h100_facts
 from tests.support.deep_model import DEEP_CONFIG
@@ -184,6 +185,6 @@ if __name__ == "__main__":
     parser.add_argument("--memory-mib", type=int, default=192)
     options = parser.parse_args()
     budget = QuestionBudget(
-        cpu_seconds=options.cpu_seconds, memory_bytes=options.memory_mib * MEBIBYTE
+        cpu_seconds=options.cpu_seconds, memory_bytes=options.memory_mib * MIB
     )
     asyncio.run(Bench(budget, options.nodes).run())

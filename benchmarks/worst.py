@@ -29,12 +29,13 @@ from rich.table import Table
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Priority
 from shardwright.controller.worker import Memo, Worker
-from shardwright.reconcile.budget import MEBIBYTE, Failed, QuestionBudget
+from shardwright.reconcile.budget import Failed, QuestionBudget
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.work import MakePlan, Planned, Resolve, Stock, Work
 from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
+from shardwright.units import MIB
 from tests.support.costly import (
     CHOICES,
     Choice,
@@ -132,9 +133,7 @@ class Search:
                 cost, "rendered", Render(subject=subject, planned=planned)
             )
             if isinstance(rendered, tuple) and rendered[0]:
-                cost.said = (
-                    f"{rendered[0]:,} objects of {rendered[1] / MEBIBYTE:,.1f} MiB"
-                )
+                cost.said = f"{rendered[0]:,} objects of {rendered[1] / MIB:,.1f} MiB"
         return cost
 
     async def _asked(self, cost: Cost, figure: str, work: Work[Any]) -> Any:
@@ -223,7 +222,7 @@ def main() -> int:
     given, console, began = parser.parse_args(), Console(), monotonic()
     search = Search(
         QuestionBudget(
-            cpu_seconds=given.cpu_seconds, memory_bytes=given.memory_mib * MEBIBYTE
+            cpu_seconds=given.cpu_seconds, memory_bytes=given.memory_mib * MIB
         ),
         given.seed,
     )

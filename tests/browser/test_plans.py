@@ -17,7 +17,7 @@ from shardwright.cluster.reviews import PLANS_AUDIENCE
 from shardwright.controller.http_server import HttpServer
 from shardwright.controller.plans import PLANS_PATH, Plans, Sources
 from shardwright.controller.queue import Key
-from shardwright.pages.listing import Listed
+from shardwright.pages.page import Listed
 from shardwright.pipeline import plan_serving, record_of
 from shardwright.resolving.subject import Subject
 from tests.browser.chromium import Page, in_browser
@@ -72,7 +72,7 @@ def address() -> Iterator[str]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     pages = Plans(client, Sources(models=_rows, plan=_plan), loop)
-    server = HttpServer({}, 0, "pages", rooms={PLANS_PATH: pages})
+    server = HttpServer(pages.routes(), 0, "pages")
     yield f"127.0.0.1:{server.port}"
     server.stop()
     pages.stop()

@@ -36,7 +36,7 @@ def container(objects: list[Manifest]) -> dict[str, Any]:
 @pytest.fixture
 def health_url() -> Iterator[tuple[Health, str]]:
     health = Health()
-    server = HttpServer(health.answers(), 0, "test")
+    server = HttpServer(health.routes(), 0, "test")
     yield health, f"http://127.0.0.1:{server.port}"
     server.stop()
 

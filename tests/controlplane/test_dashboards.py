@@ -6,14 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http import HTTPStatus
 from itertools import count
 from typing import Any, Final
 
 import pytest
+from aiohttp import web
 
 from charts.dashboards import DASHBOARDS, FOLDER
-from shardwright.controller.http_server import HttpReply, HttpRequest, HttpServer
+from shardwright.controller.http_server import HttpServer
 from tests.harness.plugin import Fleet
 from tests.harness.prometheus import Prometheus
 from tests.harness.waiting import wait_for
@@ -49,7 +49,7 @@ def engine() -> Iterator[int]:
     """Serve the metrics of a vLLM that brings 100 tokens between two scrapes; yield its port."""
     scrapes = count(1)
 
-    def answer(_request: HttpRequest) -> HttpReply:
+    async def answer(_request: web.Request) -> web.Response:
         tokens = 100 * next(scrapes)
         histograms = (
             "time_to_first_token_seconds",
@@ -68,9 +68,9 @@ def engine() -> Iterator[int]:
                 f'vllm:{name}_bucket{{le="{limit}"}} {tokens}'
                 for limit in ("0.1", "+Inf")
             ]
-        return HttpReply(HTTPStatus.OK, "\n".join([*lines, ""]).encode())
+        return web.Response(text="\n".join([*lines, ""]))
 
-    server = HttpServer({"/metrics": answer}, 0, "engine")
+    server = HttpServer([web.get("/metrics", answer)], 0, "engine")
     try:
         yield server.port
     finally:

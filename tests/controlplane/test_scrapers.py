@@ -5,12 +5,13 @@ gives for it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import pytest
 
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.reviews import AUDIENCE, TokenVerdict, may_read
+from shardwright.cluster.reviews import AUDIENCE, may_read
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import named, render
@@ -93,29 +94,29 @@ def test_a_token_for_the_metrics_with_the_right_to_read_them_is_admitted_and_no_
     bound(control_plane, namespace, "stranger", [])
     good = token(control_plane, namespace, "prometheus", AUDIENCE)
 
-    def said(text: str) -> TokenVerdict:
+    def said(text: str) -> HTTPStatus:
         return may_read(client, text, "/metrics", 10)
 
     def admitted() -> bool:
         try:
-            return said(good) is TokenVerdict.ADMITTED
+            return said(good) is HTTPStatus.OK
         except ApiError:  # of new rights the API server hears a moment later
             return False
 
     wait_for(admitted, 30, "the rights to be in force")
     assert (
         said(token(control_plane, namespace, "stranger", AUDIENCE))
-        is TokenVerdict.FORBIDDEN
+        is HTTPStatus.FORBIDDEN
     )
     assert (
         said(token(control_plane, namespace, "prometheus", "somebody-else"))
-        is TokenVerdict.UNKNOWN
+        is HTTPStatus.UNAUTHORIZED
     )
     assert (
-        said(token(control_plane, namespace, "prometheus")) is TokenVerdict.UNKNOWN
+        said(token(control_plane, namespace, "prometheus")) is HTTPStatus.UNAUTHORIZED
     )  # one for the API server
-    assert said(f"{good}x") is TokenVerdict.UNKNOWN
-    assert said("x") is TokenVerdict.UNKNOWN
-    assert may_read(client, good, "/other", 10) is TokenVerdict.FORBIDDEN
+    assert said(f"{good}x") is HTTPStatus.UNAUTHORIZED
+    assert said("x") is HTTPStatus.UNAUTHORIZED
+    assert may_read(client, good, "/other", 10) is HTTPStatus.FORBIDDEN
     with pytest.raises(ApiError):
         may_read(client, good, "/metrics", 0)

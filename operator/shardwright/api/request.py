@@ -50,7 +50,7 @@ ASSUMED_BAND: Final = 0.2
 MOST_REPLICAS: Final = 1000
 """Upper limit of ``spec.replicas``, also if the plan chooses them."""
 
-_KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
+KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 
 
 def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> Request:
@@ -117,7 +117,7 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         # Rounded only as far as the model goes, whose limit need be no multiple of the step.
         max_model_len=load.max_model_len or min(rounded, longest),
         shortest_model_len=None if load.max_model_len else needed,
-        kv_cache_dtype=_KV_CACHE_DTYPES[load.kv_cache_quantization],
+        kv_cache_dtype=KV_CACHE_DTYPES[load.kv_cache_quantization],
         requests_per_second=load.requests_per_second,
         prefix_cache_hit_rate=load.prefix_cache_hit_percent / 100,
         expert_imbalance=None

@@ -6,10 +6,10 @@ own fields win, and its status names the fields that came from the defaults.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeGuard, TypeVar, get_args
+from typing import Any, Final, TypeGuard, get_args
 
 from pydantic.alias_generators import to_camel
 
@@ -25,7 +25,7 @@ from shardwright.api.network_policy import (
     NetworkPolicies,
     read_network_policies,
 )
-from shardwright.api.parts import unsaid
+from shardwright.api.parts import APart, unsaid
 from shardwright.api.pod import Pod, Resources, lie_together
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Spec
@@ -86,8 +86,6 @@ NVIDIA: Final = "nvidia"
 """RuntimeClass that NVIDIA's GPU operator makes: it hands devices to a container, and opens nothing
 else.
 """
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,18 +284,13 @@ def check_default_version(own: Spec, settings: Settings) -> Iterator[Problem]:
 def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]]:
     """Return the spec with its open fields filled in, and the sorted paths of those that were."""
     applied: list[str] = []
+    engine, pod = spec.engine, spec.pod
     # Options are an engine's own.
-    same = settings.engine is not None and settings.engine.name == spec.engine.name
-    engine = (
-        _merged_engine(spec.engine, settings.engine, applied)
-        if settings.engine and same
-        else spec.engine
-    )
-    pod = (
-        _merged_pod(spec.pod or unsaid(Pod), settings.pod, applied)
-        if settings.pod
-        else spec.pod
-    )
+    if settings.engine and settings.engine.name == engine.name:
+        engine = _merged(engine, _fitting(engine, settings.engine), "engine", applied)
+    if settings.pod:
+        own = pod or unsaid(Pod)
+        pod = _merged(own, _beside(own, settings.pod), "pod", applied)
     if not applied:
         return spec, ()
     return spec.model_copy(update={"engine": engine, "pod": pod}), tuple(
@@ -305,132 +298,61 @@ def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]
     )
 
 
-def _merged_engine(own: Engine, default: Engine, applied: list[str]) -> Engine:
+def _fitting(own: Engine, default: Engine) -> Engine:
     """The version of the defaults is that of their image: a resource with an image of its own gets
-    neither.
+    neither. An option that it sets itself is its own in either spelling.
     """
-    given = ("image",) if own.version else ("image", "version")
-    image = {
-        name: getattr(default, name)
-        for name in given
-        if own.image is None and getattr(default, name) is not None
-    }
-    applied += [f"engine.{name}" for name in image]
-    args = {
-        name: value
-        for name, value in default.args.items()
-        if not _has_argument(own, name)
-    }
-    applied += [f"engine.args.{name}" for name in args]
-    plain = {
-        "executor": "executor",
-        "apiKeySecretRef": "api_key_secret_ref",
-        "familyDefaults": "family_defaults",
-    }
-    left = {
-        name: field
-        for name, field in plain.items()
-        if getattr(own, field) is None and getattr(default, field) is not None
-    }
-    filled = {field: getattr(default, field) for field in left.values()}
-    applied += [f"engine.{name}" for name in left]
-    env = _added(own.env, default.env, lambda item: item.name, "engine.env", applied)
-    return own.model_copy(
-        update={**image, **filled, "args": args | own.args, "env": env}
+    kept = own.image is None
+    set_there = {name.replace("_", "-") for name in own.args}
+    return default.model_copy(
+        update={
+            "image": default.image if kept else None,
+            "version": default.version if kept and not own.version else None,
+            "args": {
+                name: value
+                for name, value in default.args.items()
+                if name.replace("_", "-") not in set_there
+            },
+        }
     )
 
 
-def _has_argument(own: Engine, name: str) -> bool:
-    """Return whether a resource sets an option itself, in either spelling."""
-    return name.replace("_", "-") in {given.replace("_", "-") for given in own.args}
-
-
-_WHOLE_IN_PODS: Final = {
-    "runtimeClassName": "runtime_class_name",
-    "priorityClassName": "priority_class_name",
-    "network": "network",
-    "readOnlyRootFilesystem": "read_only_root_filesystem",
-    "serviceAccountName": "service_account_name",
-    "imagePullPolicy": "image_pull_policy",
-    "topologySpread": "topology_spread",
-}
-"""Fields of ``spec.pod`` that are a resource's own or the default's, as a whole."""
-
-
-def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
-    resources = _merged_resources(own.resources, default.resources, applied)
-    secrets = _added(
-        own.image_pull_secrets,
-        default.image_pull_secrets,
-        lambda item: item.name,
-        "pod.imagePullSecrets",
-        applied,
-    )
-    update: dict[str, Any] = {
-        "resources": resources,
-        "image_pull_secrets": secrets,
-    }
-    for name in ("labels", "annotations"):
-        update[name] = _with_entries(
-            getattr(own, name), getattr(default, name), f"pod.{name}", applied
-        )
+def _beside(own: Pod, default: Pod) -> Pod:
+    """Two volumes cannot share a folder, and the resource's own volume wins."""
     taken = [volume.mount_path for volume in own.volumes or ()]
-    if volumes := [
+    volumes = [
         given
         for given in default.volumes or ()
-        # Two volumes cannot share a folder, and the resource's own volume wins.
         if not any(lie_together(given.mount_path, path) for path in taken)
-    ]:
-        update["volumes"] = _added(
-            own.volumes or [], volumes, lambda item: item.name, "pod.volumes", applied
-        )
-    for name, attribute in _WHOLE_IN_PODS.items():
-        if getattr(own, attribute) is None and getattr(default, attribute) is not None:
-            update[attribute] = getattr(default, attribute)
-            applied.append(f"pod.{name}")
+    ]
+    return default.model_copy(
+        update={"volumes": volumes, "resources": default.resources or unsaid(Resources)}
+    )
+
+
+def _merged(own: APart, default: APart, path: str, applied: list[str]) -> APart:
+    """Return a part with the default's fields: entries of maps and lists (by name) and resources
+    one by one, any other field as a whole where the resource's own is not set.
+    """
+    update: dict[str, Any] = {}
+    for name in type(own).model_fields:
+        mine, given = getattr(own, name), getattr(default, name)
+        at = f"{path}.{to_camel(name)}"
+        if isinstance(given, Resources):
+            update[name] = _merged(mine or unsaid(Resources), given, at, applied)
+        elif isinstance(given, dict):
+            new = {key: given[key] for key in given if key not in (mine or {})}
+            update |= {name: {**new, **(mine or {})}} if new else {}
+            applied += [f"{at}.{key}" for key in new]
+        elif isinstance(given, list):
+            there = {item.name for item in mine or ()}
+            more = [item for item in given if item.name not in there]
+            update |= {name: [*(mine or ()), *more]} if more else {}
+            applied += [f"{at}.{item.name}" for item in more]
+        elif mine is None and given is not None:
+            update[name] = given
+            applied.append(at)
     return own.model_copy(update=update)
-
-
-def _merged_resources(
-    own: Resources | None, default: Resources | None, applied: list[str]
-) -> Resources:
-    resources, wanted = own or unsaid(Resources), default or unsaid(Resources)
-    filled = {
-        name: value
-        for name in ("cpu", "memory", "ephemeral_storage")
-        if getattr(resources, name) is None
-        and (value := getattr(wanted, name)) is not None
-    }
-    applied += [f"pod.resources.{to_camel(name)}" for name in filled]
-    return resources.model_copy(update=filled)
-
-
-def _with_entries(
-    own: dict[str, str] | None,
-    default: dict[str, str] | None,
-    path: str,
-    applied: list[str],
-) -> dict[str, str] | None:
-    """Return entries with the default's for the keys that a resource does not have itself."""
-    new = {
-        key: value for key, value in (default or {}).items() if key not in (own or {})
-    }
-    applied += [f"{path}.{key}" for key in new]
-    return {**new, **(own or {})} if new else own
-
-
-def _added(
-    own: list[Item],
-    default: list[Item],
-    key: Callable[[Item], str],
-    path: str,
-    applied: list[str],
-) -> list[Item]:
-    """Return a list with the default's entries behind the resource's own, each key once."""
-    there = {key(item) for item in own}
-    new = [item for item in default if key(item) not in there]
-    applied += [f"{path}.{key(item)}" for item in new]
-    return [*own, *new]
 
 
 def _read_defaults(defaults: Mapping[str, Any]) -> Spec:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from http import HTTPStatus
 from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from shardwright.cluster.user_access import UserAccess
 
 CLIENT: Final = "kubernetes"  # the package of the library that talks to a cluster
-FORBIDDEN: Final = 403
 SILENCE_SECONDS: Final = 1.0
 """How long a person looks at an empty terminal before it says who is waited for. Basis: assumed."""
 
@@ -147,6 +147,6 @@ async def unless_forbidden(reading: Awaitable[T]) -> T | None:
     try:
         return await reading
     except ApiError as error:
-        if error.code == FORBIDDEN:
+        if error.code == HTTPStatus.FORBIDDEN:
             return None
         raise

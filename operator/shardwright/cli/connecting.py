@@ -4,12 +4,12 @@ Whether a kubeconfig has the names in flags is not asked here.
 """
 
 import argparse
-import re
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from shardwright.cli.help_text import CONNECTION
+from shardwright.cli.numbers import duration_of
 
 if TYPE_CHECKING:
     from shardwright.cluster.connection import Connection
@@ -44,8 +44,6 @@ SECONDS: Final = {
 }
 
 ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
-
-_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|)", re.ASCII)
 
 
 def add_connection(
@@ -179,9 +177,9 @@ def _attribute(flag: str) -> str:
 
 def _seconds(text: str) -> float | None:
     """Read a duration as kubectl does; 0 is no limit."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
+    seconds = duration_of(text, SECONDS)
+    if seconds is None:
         raise argparse.ArgumentTypeError(
             f"{text!r:.40} is not a duration; write for example 5s"
         )
-    return float(match[1]) * SECONDS[match[2]] or None
+    return seconds or None

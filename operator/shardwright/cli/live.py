@@ -3,6 +3,7 @@
 Without the right to list nodes there is nothing to plan; whatever else may not be read is left out.
 """
 
+from http import HTTPStatus
 from typing import Any, Final
 
 from shardwright.cli.clusters import Target, unless_forbidden
@@ -27,7 +28,6 @@ from shardwright.hardware.bare import PublishedDevices, read_published
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.stated import NONE, Stated
 
-NOT_FOUND: Final = 404
 MANAGED: Final = "app.kubernetes.io/managed-by=shardwright"
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -77,7 +77,7 @@ async def _all(
             item async for page in client.pages(resource, **options) for item in page
         ]
     except ApiError as error:
-        if error.code == NOT_FOUND:
+        if error.code == HTTPStatus.NOT_FOUND:
             return []
         raise
 

@@ -4,9 +4,11 @@ Refuses nan, infinity and numbers that no field could take.
 """
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([a-z]*)", re.ASCII)
 _MOST_GBPS = 100_000  # a hundred times what one GPU's network card takes
 
 
@@ -32,6 +34,12 @@ def gbps_of(text: str) -> float:
             f"{text!r:.40} is not a number above 0 and at most {_MOST_GBPS:,}"
         )
     return rate
+
+
+def duration_of(text: str, units: Mapping[str, float]) -> float | None:
+    """Return a duration by the worth of its unit; None: it is none."""
+    match = _DURATION.fullmatch(text)
+    return float(match[1]) * units[match[2]] if match and match[2] in units else None
 
 
 class OutputForm(argparse.Action):

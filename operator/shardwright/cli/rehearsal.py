@@ -32,7 +32,7 @@ from shardwright.reconcile.record_object import record_key
 from shardwright.reconcile.revisions import AskedSpec, Former, Revision, unusable
 from shardwright.reconcile.seen import Ask, Cluster, ModelResource, Outcome, Seen
 from shardwright.reconcile.states import Awaited, GroupState, Situation
-from shardwright.reconcile.templates import asked_by
+from shardwright.reconcile.templates import OF_PODS, asked_by
 from shardwright.reconcile.writes import (
     Apply,
     Aside,
@@ -61,7 +61,6 @@ from shardwright.resolving.subject import Subject
 _HASHES: Final = (CONTENT_HASH, OWN_HASH, TEMPLATE_HASH)
 """Fields that say no more than that something else has changed."""
 
-_TEMPLATE: Final = "spec.template."
 
 _HELD: Final = frozenset({Awaited.PARTITION, Awaited.STOPPED_ROLLOUT})
 """Why a group keeps its pods although others are wanted."""
@@ -384,7 +383,7 @@ def removed_of_pods(
     """Return the fields of its pods that a rendered StatefulSet takes from a live one."""
     found = removed_fields(rendered, live)
     return tuple(
-        path.removeprefix(_TEMPLATE) for path in found if path.startswith(_TEMPLATE)
+        path.removeprefix(OF_PODS) for path in found if path.startswith(OF_PODS)
     )
 
 

@@ -13,6 +13,7 @@ from shardwright.cli.inputs import Given
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.bare import (
     NOTHING_PUBLISHED,
+    OUR_KEYS,
     PublishedDevices,
     read_published,
 )
@@ -32,8 +33,6 @@ Object = Mapping[str, Any]
 WITH_SLICES: Final = (
     "kubectl get nodes,pods,resourceslices,deviceclasses,resourceclaims -A -o json"
 )
-
-_OURS: Final = "shardwright.io/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +184,7 @@ def _mistyped(source: Given) -> Iterator[Problem]:
     metadata = mapping(source.content.get("metadata"))
     for part in ("labels", "annotations"):
         for key, value in mapping(metadata.get(part)).items():
-            if str(key).startswith(_OURS) and not isinstance(value, str):
+            if str(key).startswith(OUR_KEYS) and not isinstance(value, str):
                 shown = json.dumps(value, default=str)
                 yield Problem(
                     code="WrongType",

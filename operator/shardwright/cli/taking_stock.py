@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from http import HTTPStatus
 from operator import itemgetter
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from shardwright.cli.live import read_live_published
 from shardwright.cli.trial import Measured, Trial, measure
 from shardwright.cluster.claims import owner_of
 from shardwright.cluster.client import ApiError, Call, Client
+from shardwright.cluster.device_stock import NodeEntry
 from shardwright.cluster.permissions import Duties, may_see_pods, missing_rights, needed
 from shardwright.cluster.resources import (
     CLUSTER_ROLES,
@@ -37,7 +39,6 @@ from shardwright.cluster.resources import (
     Resource,
 )
 from shardwright.errors import InputError
-from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.stated import NODE_SET, NONE, Stated
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
@@ -53,9 +54,6 @@ OPERATORS: Final = "app.kubernetes.io/name=shardwright-operator"
 """Label of the Deployments that the chart makes."""
 
 SETTINGS_KEY: Final = "settings.json"
-NOT_FOUND: Final = 404
-
-ReadNode = NodeFacts | NodeExclusion
 
 
 async def read_chart(client: Client, arguments: Namespace) -> Chart:
@@ -104,7 +102,7 @@ async def _is_served(client: Client) -> bool:
     try:
         resources = mappings((await client.send(call)).get("resources"))
     except ApiError as error:
-        if error.code == NOT_FOUND:
+        if error.code == HTTPStatus.NOT_FOUND:
             return False
         raise
     return {SHARDED_MODELS.plural, f"{SHARDED_MODELS.plural}/status"} <= {
@@ -205,12 +203,12 @@ async def _claims(
 
 async def _nodes(
     client: Client, found: Sequence[tuple[InstalledOperator, Settings | None]]
-) -> Mapping[str, list[ReadNode]]:
+) -> Mapping[str, list[NodeEntry]]:
     """Return the nodes with GPUs by their set, each read with the statements of its installation's
     administrator about nodes.
     """
     stated = {one.node_set: settings.stated for one, settings in found if settings}
-    sets: dict[str, list[ReadNode]] = {}
+    sets: dict[str, list[NodeEntry]] = {}
     published = await read_live_published(client)
     async for page in client.pages(NODES):
         for node in page:
@@ -231,7 +229,7 @@ def _of_nobody(node_set: str, stated: Sequence[Stated]) -> Stated:
     return replace(stated[0] if stated else NONE, node_set=node_set)
 
 
-def _name(node: ReadNode) -> str:
+def _name(node: NodeEntry) -> str:
     return node.node if isinstance(node, NodeExclusion) else node.name
 
 

@@ -13,13 +13,13 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.names import API_VERSION, KIND
+from shardwright.cli.numbers import duration_of
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.slices import named_profile
 
 if TYPE_CHECKING:
     from shardwright.api.resource import ShardedModel
 
-_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m)", re.ASCII)
 _MILLISECONDS: Final = {
     "ms": 1,
     "s": 1000,
@@ -59,8 +59,8 @@ def milliseconds(text: str) -> object:
     ... )
     (2000, 50, 500, 'fast')
     """
-    match = _DURATION.fullmatch(text.strip())
-    return round(float(match[1]) * _MILLISECONDS[match[2]]) if match else text
+    found = duration_of(text.strip(), _MILLISECONDS)
+    return text if found is None else round(found)
 
 
 def whole(text: str) -> object:

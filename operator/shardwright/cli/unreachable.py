@@ -1,6 +1,7 @@
 """Why a cluster does not answer us: one problem in one line, with the way out."""
 
 import ssl
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -13,10 +14,6 @@ from shardwright.cluster.calls import (
     ApiError,
 )
 from shardwright.errors import Problem
-
-_UNAUTHORIZED: Final = 401
-_FORBIDDEN: Final = 403
-_NOT_FOUND: Final = 404
 
 _OPERATOR_PLANS: Final = (
     "ask for the right to list nodes and pods, or let the operator plan: 'plan --server -f "
@@ -38,7 +35,7 @@ def unreachable(error: ApiError, server: str, context: str) -> UnreachableError:
 def problem_of(error: ApiError, server: str, context: str) -> Problem:
     """Return why a request failed."""
     whose = f"context {context}" if context else "the command line"
-    if error.code == _UNAUTHORIZED:
+    if error.code == HTTPStatus.UNAUTHORIZED:
         what = (
             f"{server} does not accept the credentials of "
             f"{whose} (401 {error.reason or 'Unauthorized'})"
@@ -48,14 +45,14 @@ def problem_of(error: ApiError, server: str, context: str) -> Problem:
             what=what,
             remedy="log in again; 'kubectl auth whoami' shows who you are",
         )
-    if error.code == _FORBIDDEN:
+    if error.code == HTTPStatus.FORBIDDEN:
         of_nodes = str(error).startswith("nodes is forbidden")
         return Problem(
             code="NotAllowedInCluster",
             what=str(error),
             remedy=_OPERATOR_PLANS if of_nodes else _ASK_FOR_IT,
         )
-    if error.code == _NOT_FOUND and error.reason == UNKNOWN_PATH:
+    if error.code == HTTPStatus.NOT_FOUND and error.reason == UNKNOWN_PATH:
         return _not_installed(error, server)
     if error.code == 0 and error.reason not in {NOT_A_STATUS, TOO_LARGE, "NotJson"}:
         return _no_answer(error, server, whose)

@@ -6,6 +6,7 @@ Whether a request is sent again is not decided here, but by the client for each 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
 from shardwright.cluster.calls import NOT_A_STATUS, UNKNOWN_PATH, ApiError, Call
@@ -85,7 +86,7 @@ def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
             code, str(status.get("reason") or ""), message, retry_after_seconds(header)
         )
     what = f"{call.method} {call.path}: HTTP {code}"
-    if code == 404 and text.strip() == NO_SUCH_PATH:  # noqa: PLR2004 - status codes of HTTP
+    if code == HTTPStatus.NOT_FOUND and text.strip() == NO_SUCH_PATH:
         raise ApiError(
             code,
             UNKNOWN_PATH,
@@ -115,7 +116,7 @@ def _list(call: Call, text: bytes) -> dict[str, Any] | None:
     """Return a LIST of the kept parts of its items, one of which at a time is there as a whole;
     None if it is no LIST.
     """
-    page, kept = ListDocument(_pieces(text)), []
+    page, kept = ListDocument(pieces(text)), []
     try:
         for item in page.items():
             if isinstance(item, Unreadable) or call.project is None:
@@ -128,7 +129,7 @@ def _list(call: Call, text: bytes) -> dict[str, Any] | None:
     return {**page.fields, "items": kept} if listed else None
 
 
-def _pieces(text: bytes) -> Iterator[bytes]:
+def pieces(text: bytes) -> Iterator[bytes]:
     """Yield a text piece by piece: decoded at once, a whole page takes four bytes a character as
     soon as one of them lies outside the BMP.
     """

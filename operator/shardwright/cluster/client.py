@@ -9,6 +9,7 @@ import copy
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from math import inf
 from time import monotonic
 from typing import Any, Final, Self
@@ -143,7 +144,7 @@ class Client:
         try:
             return await self.send(call)
         except ApiError as error:
-            if error.code == 404 and error.reason == NOT_FOUND:  # noqa: PLR2004 - a status code of HTTP
+            if error.code == HTTPStatus.NOT_FOUND and error.reason == NOT_FOUND:
                 return None
             raise
 

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
 
@@ -240,7 +241,7 @@ async def _accepted(request: Any) -> bool:
     try:
         await request
     except ApiError as error:
-        if error.code == 409:  # noqa: PLR2004 - somebody was faster
+        if error.code == HTTPStatus.CONFLICT:  # somebody was faster
             return False
         raise
     return True

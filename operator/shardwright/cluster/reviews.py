@@ -5,8 +5,7 @@ No answer is kept here: a user who may no longer read is refused at the next req
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum, auto
+from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ AUDIENCE: Final = "shardwright-metrics"
 anywhere else.
 """
 
-
 PLANS_AUDIENCE: Final = "shardwright-plans"
 """The same for the pages of plans."""
 
@@ -26,54 +24,32 @@ User = Mapping[str, Any]
 """Who asks, as a SubjectAccessReview has it: user, uid, groups, extra."""
 
 
-class TokenVerdict(Enum):
-    """The API server's verdict on a token."""
-
-    UNKNOWN = auto()
-    FORBIDDEN = auto()
-    ADMITTED = auto()
-
-
-def may_read(client: Client, token: str, path: str, seconds: float) -> TokenVerdict:
-    """Return whether the user of a token may GET a path that belongs to no resource. Blocking, no
-    longer than this.
+def may_read(client: Client, token: str, path: str, seconds: float) -> HTTPStatus:
+    """Return whether the user of a token may GET a path that belongs to no resource: OK, FORBIDDEN
+    or UNAUTHORIZED. Blocking, no longer than this.
 
     Raises:
         ApiError: the API server did not say.
     """
+    # One time for both questions: the scraper waits for no longer than its own timeout.
     until = monotonic() + seconds
     # The identity first: a SubjectAccessReview believes any name that it is given.
-    who = who_brings(client, token, AUDIENCE, seconds)
+    who = who_brings(client, token, AUDIENCE, until)
     if who is None:
-        return TokenVerdict.UNKNOWN
-    allowed = _asked(
-        client,
-        SUBJECT_REVIEWS,
-        {**who, "nonResourceAttributes": {"path": path, "verb": "get"}},
-        until,
-    )
-    return (
-        TokenVerdict.ADMITTED
-        if allowed.get("allowed") is True
-        else TokenVerdict.FORBIDDEN
-    )
+        return HTTPStatus.UNAUTHORIZED
+    asked = {"nonResourceAttributes": {"path": path, "verb": "get"}}
+    return HTTPStatus.OK if may(client, who, asked, until) else HTTPStatus.FORBIDDEN
 
 
-def who_brings(
-    client: Client, token: str, audience: str, seconds: float
-) -> User | None:
+def who_brings(client: Client, token: str, audience: str, until: float) -> User | None:
     """Return the user of a token, as a SubjectAccessReview has it. None: nobody has it, or it is
-    not for this audience. Blocking.
+    not for this audience. Blocking, until that moment of the monotonic clock.
 
     Raises:
         ApiError: the API server did not say.
     """
-    said = _asked(
-        client,
-        TOKEN_REVIEWS,
-        {"token": token, "audiences": [audience]},
-        monotonic() + seconds,
-    )
+    asked = {"token": token, "audiences": [audience]}
+    said = _asked(client, TOKEN_REVIEWS, asked, until)
     # The audience is checked here, too: an API server without audiences answers for its own.
     if said.get("authenticated") is not True or audience not in (
         said.get("audiences") or ()
@@ -86,33 +62,14 @@ def who_brings(
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
-    """To get, list, ... (``verb``) objects of a kind in a namespace (empty: in all)."""
-
-    verb: str
-    resource: Resource
-    namespace: str
-
-
-def may(client: Client, who: User, deed: Deed, seconds: float) -> bool:
-    """Return whether somebody may do something. Blocking.
+def may(client: Client, who: User, asked: Mapping[str, Any], until: float) -> bool:
+    """Return whether somebody may do what a SubjectAccessReview asks. Blocking, until that moment
+    of the monotonic clock.
 
     Raises:
         ApiError: the API server did not say.
     """
-    asked = {
-        "group": deed.resource.group,
-        "resource": deed.resource.plural,
-        "verb": deed.verb,
-        "namespace": deed.namespace,
-    }
-    said = _asked(
-        client,
-        SUBJECT_REVIEWS,
-        {**who, "resourceAttributes": asked},
-        monotonic() + seconds,
-    )
+    said = _asked(client, SUBJECT_REVIEWS, {**who, **asked}, until)
     return said.get("allowed") is True
 
 
@@ -127,5 +84,4 @@ def _asked(
     call = Call(
         verb="create", resource=resource, path=resource.path(), method="POST", body=body
     )
-    # One time for both questions: the scraper waits for no longer than its own timeout.
     return client.ask(call, until - monotonic()).get("status") or {}

@@ -8,6 +8,7 @@ without a restart.
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
 
@@ -26,7 +27,6 @@ PROBE_SECONDS: Final = 20.0
 """How long an answer holds; assumed: soon enough after an installation, and a handful of requests.
 """
 
-NOT_FOUND: Final = 404
 VERBS: Final = (
     "get",
     "list",
@@ -154,6 +154,6 @@ class Schedulers:
         except ApiError as error:
             # 404 alone says that it is not served: on any other error nothing is concluded from
             # silence.
-            if error.code != NOT_FOUND:
+            if error.code != HTTPStatus.NOT_FOUND:
                 raise
             return None

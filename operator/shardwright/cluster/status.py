@@ -1,6 +1,7 @@
 """Writes the status of a ShardedModel: only on change, all of it, and again until it is there."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from shardwright.cluster.client import ApiError, Client
@@ -9,8 +10,6 @@ from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.rendering.bundle import KubernetesObject
 
 ATTEMPTS: Final = 5
-NOT_FOUND: Final = 404
-CONFLICT: Final = 409
 
 
 async def write_status(
@@ -34,9 +33,9 @@ async def write_status(
         try:
             return await _patch(client, live, status)
         except ApiError as error:
-            if error.code == NOT_FOUND:
+            if error.code == HTTPStatus.NOT_FOUND:
                 break
-            if error.code != CONFLICT or not attempts_left:
+            if error.code != HTTPStatus.CONFLICT or not attempts_left:
                 raise
         found = await client.get(
             SHARDED_MODELS, metadata["namespace"], metadata["name"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from shardwright.cluster.device_stock import DeviceStock, Entries
+from shardwright.cluster.device_stock import DeviceStock, Entries, NodeEntry
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.held_claims import ClaimingPod, HeldClaims
 from shardwright.cluster.index import Index
@@ -24,7 +24,6 @@ from shardwright.cluster.sources import (
 )
 from shardwright.hardware.bare import BareNode
 from shardwright.hardware.devices import DeviceClass, DeviceSlice, DeviceUsage
-from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts
 from shardwright.hardware.pods import is_held
 from shardwright.reconcile.ledger import Ledger
@@ -34,8 +33,6 @@ from shardwright.reconcile.priorities import Priorities, PriorityClass
 from shardwright.reconcile.quotas import Allowance, Quota, Range
 from shardwright.reconcile.writes import kind_of
 from shardwright.rendering.names import base_name
-
-NodeEntry = NodeFacts | NodeExclusion
 
 ChildKey = tuple[str, str, str]
 """Kind (as ``kind_of`` says), namespace and name."""

@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Any, Final
 
 import urllib3
 
+from shardwright.cluster.answers import NO_SUCH_PATH
 from shardwright.cluster.calls import METADATA_ONLY
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.json_stream import BrokenError, SilentError
@@ -23,7 +25,6 @@ METADATA: Final = {
 READ_BYTES: Final = 2**18
 REFUSAL_BYTES: Final = 2**16  # of an answer that refuses; the rest says nothing more
 # So says the API server where it does not have a kind.
-UNKNOWN_PATH: Final = b"404 page not found"
 
 
 class Trouble(StrEnum):
@@ -39,12 +40,11 @@ class Trouble(StrEnum):
     FAULT = "Fault"  #: ours
 
 
-OK: Final = 200
-TROUBLES: Final = {
-    401: Trouble.FORBIDDEN,
-    403: Trouble.FORBIDDEN,
-    404: Trouble.NOT_SERVED,
-    410: Trouble.EXPIRED,
+TROUBLES: Final[dict[int, Trouble]] = {
+    HTTPStatus.UNAUTHORIZED: Trouble.FORBIDDEN,
+    HTTPStatus.FORBIDDEN: Trouble.FORBIDDEN,
+    HTTPStatus.NOT_FOUND: Trouble.NOT_SERVED,
+    HTTPStatus.GONE: Trouble.EXPIRED,
 }
 """By code; all others are ``FAILING``."""
 
@@ -77,7 +77,7 @@ def open_stream(
         raise ReadError(Trouble.UNREACHABLE, str(error)) from error
     # Closed, not given back: an answer that was not read to its end cannot be followed by another.
     with closing(response):
-        if response.status != OK:
+        if response.status != HTTPStatus.OK:
             raise _refused(*_refusal(response))
         yield Stream(response)
 
@@ -170,7 +170,7 @@ def _refusal(response: Any) -> tuple[int, str]:
     """
     try:
         text = response.read(REFUSAL_BYTES)
-        if text.startswith(UNKNOWN_PATH):
+        if text.startswith(NO_SUCH_PATH):
             return response.status, "the API server does not have this kind"
         return response.status, str(json.loads(text)["message"])
     except (

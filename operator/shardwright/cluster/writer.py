@@ -8,6 +8,7 @@ import json
 from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from shardwright.cluster.resources import (
 )
 from shardwright.errors import Problem
 from shardwright.reconcile.drift import dropped_fields
+from shardwright.reconcile.fetched import ALREADY_EXISTS
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.refusals import (
     field_dropped,
@@ -62,9 +64,6 @@ from shardwright.reconcile.writes import (
 )
 from shardwright.rendering.bundle import KubernetesObject
 
-CONFLICT: Final = 409
-# reason of a 409; another one is a conflict that passes, as with a contended quota
-ALREADY_EXISTS: Final = "AlreadyExists"
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
 
 
@@ -84,7 +83,6 @@ and policies change rarely, and whatever is not kept then shows in the answer al
 WELL_MAX: Final = 1024  # shapes of objects that are remembered
 
 NO_DRY_RUN: Final = "does not support dry run"  # says the API server of a webhook
-UNPROCESSABLE: Final = 422
 
 
 class RefusedError(ApiError):
@@ -92,7 +90,9 @@ class RefusedError(ApiError):
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        super().__init__(UNPROCESSABLE, problem.code, problem.sentence())
+        super().__init__(
+            HTTPStatus.UNPROCESSABLE_ENTITY.value, problem.code, problem.sentence()
+        )
 
 
 class Writer:
@@ -441,7 +441,7 @@ async def _owned_by_apply(
             await _own_by_apply(client, resource, path, live)
             break
         except ApiError as error:
-            if error.code != CONFLICT or not attempts_left:
+            if error.code != HTTPStatus.CONFLICT or not attempts_left:
                 raise
     return live
 

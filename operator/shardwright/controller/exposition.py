@@ -6,14 +6,14 @@ It makes no series: ``metrics`` has them.
 import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
-from http import HTTPStatus
 from time import monotonic
 from typing import Final
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 
-from shardwright.controller.http_server import HttpReply, HttpRequest
+from shardwright.controller.http_server import in_slices
 
 # So many times as long as the metrics took to write they are not written again.
 SCRAPE_REST: Final = 10
@@ -26,19 +26,14 @@ MB in 8 ms more.
 Encode = Callable[[CollectorRegistry], bytes]
 
 OPEN_METRICS: Final = "application/openmetrics-text"
-_FORMATS: Final[dict[bool, tuple[Encode, str]]] = {
-    True: choose_encoder(f"{OPEN_METRICS}; version=1.0.0"),
-    False: choose_encoder(""),
-}
-"""The encoder of the library and the content type, by whether a client takes OpenMetrics. Two, so
-that nobody has us keep the metrics in all the formats that there are.
-"""
 
 
 @dataclass
 class _Text:
     """The metrics in one format, as last written."""
 
+    encode: Encode
+    content_type: str
     plain: bytes = b""
     packed: bytes = b""
     again_at: float = 0.0
@@ -53,24 +48,23 @@ class Exposition:
 
     def __init__(self, write: Callable[[Encode], bytes]) -> None:
         self._write = write
-        self._texts = {open_metrics: _Text() for open_metrics in _FORMATS}
+        # Two, so that nobody has us keep the metrics in all the formats that the library has.
+        self._open = _Text(*choose_encoder(f"{OPEN_METRICS}; version=1.0.0"))
+        self._plain = _Text(*choose_encoder(""))
 
-    def __call__(self, request: HttpRequest) -> HttpReply:
+    def answer(self, request: web.Request) -> web.Response:
         """Answer a scrape."""
-        open_metrics = OPEN_METRICS in request.headers.get("accept", "")
-        encode, content_type = _FORMATS[open_metrics]
-        text = self._current(self._texts[open_metrics], encode)
-        if gzip_accepted(request.headers.get("accept-encoding", "")):
-            return HttpReply(HTTPStatus.OK, text.packed, content_type, "gzip")
-        return HttpReply(HTTPStatus.OK, text.plain, content_type)
-
-    def _current(self, text: _Text, encode: Encode) -> _Text:
-        """Return the text as it is, or written anew if its rest is over."""
+        accepted = request.headers.get("accept", "")
+        text = self._open if OPEN_METRICS in accepted else self._plain
         started = monotonic()
         if started >= text.again_at:
-            text.plain = self._write(encode)
+            text.plain = self._write(text.encode)
             text.packed = gzip.compress(text.plain, GZIP_LEVEL)
             # In proportion to the time that it took, so that many series are written as seldom as
             # they must be.
             text.again_at = started + SCRAPE_REST * (monotonic() - started)
-        return text
+        headers = {"Content-Type": text.content_type}
+        if not gzip_accepted(request.headers.get("accept-encoding", "")):
+            return in_slices(text.plain, headers)
+        packed = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return in_slices(text.packed, headers | packed)

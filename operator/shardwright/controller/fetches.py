@@ -3,6 +3,7 @@ no cache shows Jobs.
 """
 
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Final
 
 from shardwright.cluster.client import ApiError, Client
@@ -23,7 +24,6 @@ from shardwright.resolving.fetching import config_source, unread
 from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
 
-FORBIDDEN: Final = 403
 OWN_CONTAINER: Final = "operator"
 """Name of the operator's container in its pod, as the chart has it."""
 
@@ -43,7 +43,7 @@ async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | Non
     try:
         found = await client.get(PODS, namespace, pod)
     except ApiError as error:
-        if error.code != FORBIDDEN:
+        if error.code != HTTPStatus.FORBIDDEN:
             raise
         # Without the right no config is fetched; a guessed image could be one that the cluster
         # cannot pull.
@@ -124,7 +124,7 @@ async def read_fetching(
     except ApiError as error:  # what runs is repaired all the same
         return (
             None
-            if error.code == FORBIDDEN
+            if error.code == HTTPStatus.FORBIDDEN
             else Fetching(fetch=lacking.fetch, problem=job_unread(name, str(error)))
         )
     return Fetching(fetch=lacking.fetch, job=job, left=left)

@@ -3,15 +3,14 @@
 A model that does not serve changes nothing here: a restart would not help.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from time import monotonic
 from typing import Final
 
-from shardwright.controller.http_server import HttpReply, HttpRequest, Respond
+from aiohttp import web
 
 LONGEST_LAG_SECONDS: Final = 5.0
-OK: Final = HttpReply(HTTPStatus.OK, b"ok")
 
 
 class Health:
@@ -42,20 +41,20 @@ class Health:
         """
         return self._clock() - self._beat_at <= LONGEST_LAG_SECONDS
 
-    def answers(self) -> Mapping[str, Respond]:
-        """Return the handlers of the probes, by path."""
-        return {"/healthz": self._healthz, "/readyz": self._readyz}
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes of the probes."""
+        return [web.get("/healthz", self._healthz), web.get("/readyz", self._readyz)]
 
-    def _healthz(self, _request: HttpRequest) -> HttpReply:
-        return (
-            OK
-            if self.alive
-            else HttpReply(HTTPStatus.INTERNAL_SERVER_ERROR, b"the event loop hangs")
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        if self.alive:
+            return web.Response(text="ok")
+        return web.Response(
+            status=HTTPStatus.INTERNAL_SERVER_ERROR, text="the event loop hangs"
         )
 
-    def _readyz(self, _request: HttpRequest) -> HttpReply:
-        return (
-            OK
-            if self.ready
-            else HttpReply(HTTPStatus.SERVICE_UNAVAILABLE, b"caches are not filled yet")
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        if self.ready:
+            return web.Response(text="ok")
+        return web.Response(
+            status=HTTPStatus.SERVICE_UNAVAILABLE, text="caches are not filled yet"
         )

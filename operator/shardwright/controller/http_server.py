@@ -1,20 +1,22 @@
 """HTTP for probes and scrapes: answered by a thread and a loop of its own, so that a hung loop of
 the operator cannot hide.
 
-One loop serves all connections: a slow client costs a socket for a few seconds, and no thread.
+aiohttp speaks HTTP. It bounds neither its connections nor the time and the bytes of a request: that
+is done here.
 """
 
 import asyncio
 import socket
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from http import HTTPStatus
-from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
+from aiohttp import web
+from aiohttp.http import HttpProcessingError
+
+# All that a client may send: it has one exchange, and no answer reads a body.
 LONGEST_REQUEST_BYTES: Final = 1 << 14
 # The time that a client has for its request, and for taking the answer.
 EXCHANGE_SECONDS: Final = 5.0
@@ -24,86 +26,12 @@ MOST_CONNECTIONS: Final = 64
 SLICE_BYTES: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
-    """The request of a client; of its query nothing is read. The names of headers are in small
-    letters.
-    """
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class HttpReply:
-    """The answer. ``encoding`` is that of the body (``gzip``), empty if it is sent as it is.
-    ``challenges`` say how a client that is not known may show who it is: a header for each, as
-    Chromium asks for no password if one header has two.
-    """
-
-    status: HTTPStatus
-    body: bytes = b""
-    content_type: str = "text/plain; charset=utf-8"
-    encoding: str = ""
-    challenges: tuple[str, ...] = ("Bearer",)
-
-    def head(self) -> bytes:
-        """Return the status line and the headers."""
-        lines = (
-            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
-            f"Content-Type: {self.content_type}",
-            f"Content-Length: {len(self.body)}",
-            *(
-                [f"Content-Encoding: {self.encoding}", "Vary: Accept-Encoding"]
-                if self.encoding
-                else []
-            ),
-            *(
-                [f"WWW-Authenticate: {challenge}" for challenge in self.challenges]
-                if self.status is HTTPStatus.UNAUTHORIZED
-                else []
-            ),
-            # One exchange a connection: a kept one would hold its place against probes while it is
-            # idle.
-            "Connection: close",
-        )
-        return "\r\n".join(lines).encode() + b"\r\n\r\n"
-
-
-Respond = Callable[[HttpRequest], HttpReply]
-RespondBelow = Callable[[HttpRequest, str], Awaitable[HttpReply]]
-"""Answers all paths below one, to whom it admits itself: the request, and the address it comes
-from.
-"""
-
-Admits = Callable[[str, str], Awaitable[HTTPStatus | None]]
-"""Takes the header ``Authorization`` (empty: there is none) and the client's address; returns why
-the client is refused, None if it is admitted.
-"""
-
-
 class HttpServer:
-    """Serves ``answers``, by path, on ``port`` (0: any free one) of all addresses, IPv6 and IPv4,
-    until stopped.
-
-    Without ``admits`` everybody is answered. ``rooms`` answer requests that begin with their path,
-    and admit whom they will.
+    """Serves ``routes`` on ``port`` (0: any free one) of all addresses, IPv6 and IPv4, until
+    stopped.
     """
 
-    def __init__(
-        self,
-        answers: Mapping[str, Respond],
-        port: int,
-        name: str,
-        admits: Admits | None = None,
-        rooms: Mapping[str, RespondBelow] = MappingProxyType({}),
-    ) -> None:
-        self._answers = answers
-        self._rooms = rooms
-        self._admits = admits
-        # Oldest first, with the client's address.
-        self._connections: dict[asyncio.StreamWriter, str] = {}
+    def __init__(self, routes: Iterable[web.RouteDef], port: int, name: str) -> None:
         # Here and not on the thread: a port that is taken ends the start with its error.
         self._socket = listening_socket(port)
         self.port: int = self._socket.getsockname()[1]
@@ -111,7 +39,7 @@ class HttpServer:
         self._stopping = asyncio.Event()
         self._thread = threading.Thread(
             target=self._loop.run_until_complete,
-            args=[self._serve()],
+            args=[self._serve(routes)],
             name=name,
             daemon=True,
         )
@@ -123,114 +51,96 @@ class HttpServer:
         self._thread.join()
         self._loop.close()
 
-    async def _serve(self) -> None:
-        server = await asyncio.start_server(
-            self._accept, sock=self._socket, limit=LONGEST_REQUEST_BYTES
+    async def _serve(self, routes: Iterable[web.RouteDef]) -> None:
+        app = web.Application()
+        app.add_routes(routes)
+        app.on_response_prepare.append(_ends_exchange)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        places: dict[_Connection, str] = {}
+        server = await self._loop.create_server(
+            lambda: _Connection(cast("web.Server", runner.server), places),
+            sock=self._socket,
         )
         await self._stopping.wait()
         # A server that is closed leaks the connection that it is just accepting.
         self._loop.remove_reader(self._socket)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             # Again and again: an exchange may be accepted between two rounds.
-            for connection in self._connections:
-                connection.transport.abort()
+            for connection in places:
+                connection.abort()
             await asyncio.gather(*others, return_exceptions=True)
         server.close()
-        await asyncio.sleep(0)  # what is aborted is closed in the next turn
+        await runner.cleanup()
 
-    async def _accept(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+
+class _Connection(web.RequestHandler):
+    """A connection that ends when it takes too long, brings too much or gives way to another.
+    ``places`` are the connections there are, oldest first, with the client's address.
+    """
+
+    def __init__(self, manager: web.Server, places: "dict[_Connection, str]") -> None:
+        super().__init__(manager, loop=asyncio.get_running_loop(), lingering_time=0)
+        self._places = places
+        self._may_send = LONGEST_REQUEST_BYTES
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.abort = cast("asyncio.Transport", transport).abort
+        # Around the answer, too: whoever reads it slowly holds a place just as well.
+        self._end = self._loop.call_later(EXCHANGE_SECONDS, self.abort)
         # Without a name: it has gone already.
-        address, *_ = writer.get_extra_info("peername") or ("",)
-        self._connections[writer] = address
-        if len(self._connections) > MOST_CONNECTIONS:
-            self._evict()
-        try:
-            with suppress(
-                OSError,
-                TimeoutError,
-                asyncio.IncompleteReadError,
-                asyncio.LimitOverrunError,
-            ):
-                # Around the answer, too: whoever reads it slowly holds a place just as well.
-                async with asyncio.timeout(EXCHANGE_SECONDS):
-                    await self._respond(
-                        await reader.readuntil(b"\r\n\r\n"), writer, address
-                    )
-                    writer.close()
-                    await writer.wait_closed()
-        finally:
-            writer.transport.abort()
-            self._connections.pop(writer, None)
+        self._places[self] = (transport.get_extra_info("peername") or ("",))[0]
+        if len(self._places) > MOST_CONNECTIONS:
+            # Who floods ends his own.
+            ((most, _),) = Counter(self._places.values()).most_common(1)
+            oldest = next(one for one, who in self._places.items() if who == most)
+            del self._places[oldest]
+            oldest.abort()
 
-    def _evict(self) -> None:
-        """End the oldest connection of the address that has the most: a client that floods ends its
-        own.
-        """
-        ((most, _),) = Counter(self._connections.values()).most_common(1)
-        oldest = next(
-            connection
-            for connection, address in self._connections.items()
-            if address == most
-        )
-        del self._connections[oldest]
-        oldest.transport.abort()
+    def data_received(self, data: bytes) -> None:
+        self._may_send -= len(data)
+        if self._may_send >= 0:
+            super().data_received(data)
+        else:
+            self.abort()
 
-    async def _respond(
-        self, head: bytes, writer: asyncio.StreamWriter, address: str
-    ) -> None:
-        request = _parsed(head)
-        reply = await self._replied(request, address)
-        # A slice is written when the one before is gone.
-        writer.transport.set_write_buffer_limits(high=0)
-        writer.write(reply.head())
-        text = memoryview(b"" if request.method == "HEAD" else reply.body)
-        for start in range(0, len(text), SLICE_BYTES):
-            await writer.drain()
-            writer.write(text[start : start + SLICE_BYTES])
-        # a transport that is closed while it holds something cannot be aborted after its end
-        await writer.drain()
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._end.cancel()
+        self._places.pop(self, None)
 
-    async def _replied(self, request: HttpRequest, address: str) -> HttpReply:
-        # Before the TokenReview: a flood of other methods must not cost one each.
-        if request.method not in {"GET", "HEAD"}:
-            return HttpReply(HTTPStatus.METHOD_NOT_ALLOWED)
-        room = next(
-            (
-                room
-                for path, room in self._rooms.items()
-                if f"{request.path}/".startswith(f"{path}/")
-            ),
-            None,
-        )
-        if room:
-            return await room(request, address)
-        refusal = (
-            await self._admits(request.headers.get("authorization", ""), address)
-            if self._admits
-            else None
-        )
-        return HttpReply(refusal) if refusal else self._answer(request)
-
-    def _answer(self, request: HttpRequest) -> HttpReply:
-        answer = self._answers.get(request.path)
-        return (
-            answer(request)
-            if answer
-            else HttpReply(HTTPStatus.NOT_FOUND, " ".join(self._answers).encode())
-        )
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        # Who sends what is no request gets no answer, and writes no log.
+        if isinstance(exc, HttpProcessingError):
+            self.abort()
+            return web.Response(status=status)
+        return super().handle_error(request, status, exc, message)
 
 
-def _parsed(head: bytes) -> HttpRequest:
-    first, *lines = head.decode("latin-1").split("\r\n")
-    method, _, rest = first.partition(" ")
-    # Of a header that comes twice the first one counts.
-    fields = (line.partition(":") for line in reversed(lines))
-    headers = {name.strip().lower(): value.strip() for name, _, value in fields}
-    return HttpRequest(
-        method=method, path=rest.partition(" ")[0].partition("?")[0], headers=headers
+async def _ends_exchange(_request: web.Request, response: web.StreamResponse) -> None:
+    # One exchange a connection: a kept one would hold its place against probes while it is idle.
+    response.force_close()
+    response.headers["Connection"] = "close"
+    del response.headers["Server"]  # no versions for strangers
+
+
+def in_slices(body: bytes, headers: Mapping[str, str]) -> web.Response:
+    """Return an answer of which a connection holds no more than a slice."""
+    return web.Response(
+        body=_slices(body), headers={**headers, "Content-Length": str(len(body))}
     )
+
+
+async def _slices(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), SLICE_BYTES):
+        yield body[start : start + SLICE_BYTES]
 
 
 def listening_socket(port: int) -> socket.socket:

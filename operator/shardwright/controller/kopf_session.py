@@ -9,11 +9,13 @@ that is not kept (``cluster.kept_model``).
 
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import aiohttp
 import kopf
 
+from shardwright.cluster.answers import pieces
 from shardwright.cluster.json_stream import (
     BrokenError,
     Lines,
@@ -28,9 +30,6 @@ PAGE: Final = 10
 """Objects of a page of a LIST, which aiohttp has in memory as it arrives: 15 MiB at most, as etcd
 takes 1.5 MiB of one.
 """
-
-OK: Final = 200
-PIECE_BYTES: Final = 1 << 16
 
 
 class KeptAnswer(aiohttp.ClientResponse):
@@ -57,7 +56,9 @@ class KeptAnswer(aiohttp.ClientResponse):
         )
 
     def _is_of_models(self) -> bool:
-        return self.status == OK and self.url.path.endswith(f"/{SHARDED_MODELS.plural}")
+        return self.status == HTTPStatus.OK and self.url.path.endswith(
+            f"/{SHARDED_MODELS.plural}"
+        )
 
 
 class _KeptEvents:
@@ -104,9 +105,7 @@ class Logins:
 
 
 def _kept_list(text: bytes) -> dict[str, Any]:
-    document = ListDocument(
-        text[start : start + PIECE_BYTES] for start in range(0, len(text), PIECE_BYTES)
-    )
+    document = ListDocument(pieces(text))
     items = [
         project_model(item)
         for item in document.items()

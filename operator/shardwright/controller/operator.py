@@ -41,14 +41,14 @@ from shardwright.controller.reading import Reading, SetForAll
 from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.scrapers import REVIEW_SECONDS, Scrapers
-from shardwright.controller.servers import METRICS_PATH, start_servers
+from shardwright.controller.servers import METRICS_PATH, Servers
 from shardwright.controller.view import View
 from shardwright.controller.watches import Watches
 from shardwright.controller.worker import Worker
 from shardwright.controller.workers import Workers
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import KnownPods
-from shardwright.pages.listing import Listed
+from shardwright.pages.page import Listed
 from shardwright.reconcile.signing import SigningKeys, read_keys
 from shardwright.resolving.subject import Subject
 
@@ -195,7 +195,7 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         # Before anything is read: a start that takes long must answer its probes.
-        servers = start_servers(
+        servers = Servers(
             self._options,
             self._health,
             self._metrics,

@@ -14,7 +14,8 @@ from typing import Final, NoReturn
 
 from shardwright.cluster.leases import LeaseTimings, unique_holder
 from shardwright.cluster.throttle import RequestLimits
-from shardwright.reconcile.budget import MEBIBYTE, QuestionBudget
+from shardwright.reconcile.budget import QuestionBudget
+from shardwright.units import MIB
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class Options:
         """Return the budget of the worker for one question."""
         return QuestionBudget(
             cpu_seconds=self.question_cpu_seconds,
-            memory_bytes=self.worker_memory_mib * MEBIBYTE,
+            memory_bytes=self.worker_memory_mib * MIB,
         )
 
 

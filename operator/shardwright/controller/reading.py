@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
 
@@ -62,8 +63,6 @@ from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name
 from shardwright.resolving.subject import Subject
-
-FORBIDDEN: Final = 403
 
 UNSERVED_SECONDS: Final = 10.0
 """How long a kind counts as missing after a write has found it so. Basis: assumed; what is
@@ -353,7 +352,7 @@ class Reading:
         try:
             return await self._observed(owner, unseen)
         except ApiError as error:
-            if error.code != FORBIDDEN:
+            if error.code != HTTPStatus.FORBIDDEN:
                 raise
             return not_permitted(str(error), owner.namespace), None
 
@@ -528,7 +527,7 @@ class Reading:
                 where = owner.namespace, record_key(owner)[1]
                 _, stored = await self.config_maps.record(where, owner.uid, self.keys())
             except ApiError as error:
-                if error.code != FORBIDDEN:
+                if error.code != HTTPStatus.FORBIDDEN:
                     raise
         return kept_version(stored, remembered, self._newest(live, note))
 

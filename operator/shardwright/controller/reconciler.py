@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, ParamSpec, TypeVar
 
+from shardwright.cluster.calls import UNKNOWN_PATH
 from shardwright.cluster.client import Client
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.status import write_status
@@ -48,7 +49,6 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-UNKNOWN_PATH: Final = "UnknownPath"  # the API server does not have this kind of object
 # Until the next look, where the model has changed under this one.
 CHANGED_SECONDS: Final = 0.1
 

@@ -7,6 +7,7 @@ A watch can miss a deletion and say nothing, so the absence of an event is no ev
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from time import time
 from typing import Final
 
@@ -23,7 +24,6 @@ from shardwright.resolving.stock import reservations_of
 
 log = logging.getLogger(__name__)
 
-FORBIDDEN: Final = 403
 AT_ONCE: Final = 8  # plans of record that are read at the same time
 
 Booking = tuple[RecordForm | None, tuple[Reservation, ...] | None]
@@ -67,7 +67,7 @@ class Resync:
                 try:
                     ending += await self._list(namespace)
                 except ApiError as error:
-                    if namespace is None or error.code != FORBIDDEN:
+                    if namespace is None or error.code != HTTPStatus.FORBIDDEN:
                         raise
                     # The others are listed: a namespace that was deleted must not stop them all.
                     hidden.append(namespace)

@@ -5,16 +5,15 @@ questions becomes an attack on it.
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from shardwright.cluster.calls import ApiError
-from shardwright.cluster.reviews import TokenVerdict
 
 log = logging.getLogger(__name__)
 
@@ -44,39 +43,53 @@ WAITING_MAX_OF_ADDRESS: Final = 2
 the next.
 """
 
-_STATUS: Final[Mapping[TokenVerdict, HTTPStatus | None]] = {
-    TokenVerdict.UNKNOWN: HTTPStatus.UNAUTHORIZED,
-    TokenVerdict.FORBIDDEN: HTTPStatus.FORBIDDEN,
-    TokenVerdict.ADMITTED: None,
-}
+T = TypeVar("T")
 
 
-@dataclass
-class _Desk:
-    """A thread that asks, and its findings: hash of a token to its verdict, and until when that
-    holds.
-    """
+class Desk:
+    """A thread that answers questions one after the other; few may wait, fewer of one address."""
 
-    name: str
-    found: OrderedDict[bytes, tuple[TokenVerdict, float]] = field(
+    def __init__(self, name: str, waiting_max: int) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._waiting_max = waiting_max
+        # Questions by address; none of 0.
+        self._waiting: Counter[str] = Counter()
+
+    def asked(
+        self, address: str, question: Callable[[], T]
+    ) -> asyncio.Future[T] | None:
+        """Return the answer that is to come; None: too many wait already."""
+        if (
+            self._waiting[address] >= WAITING_MAX_OF_ADDRESS
+            or self._waiting.total() >= self._waiting_max
+        ):
+            return None
+        self._waiting[address] += 1
+        answer = asyncio.get_running_loop().run_in_executor(self._thread, question)
+        answer.add_done_callback(lambda _: self._left(address))
+        # Whoever hangs up does not free the thread.
+        return asyncio.shield(answer)
+
+    def _left(self, address: str) -> None:
+        self._waiting[address] -= 1
+        # Unary plus leaves out counts of 0: addresses of strangers would gather without end.
+        self._waiting = +self._waiting
+
+    def stop(self) -> None:
+        """Take no more questions, and wait for the present one: its answer goes to a loop that
+        must still be there.
+        """
+        self._thread.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """A desk and its findings: hash of a token to its verdict, and until when that holds."""
+
+    desk: Desk
+    found: OrderedDict[bytes, tuple[HTTPStatus, float]] = field(
         default_factory=OrderedDict
     )
-    # Questions by address; none of 0.
-    waiting: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self.name)
-
-    def is_full(self, address: str) -> bool:
-        return (
-            self.waiting[address] >= WAITING_MAX_OF_ADDRESS
-            or self.waiting.total() >= WAITING_MAX
-        )
-
-    def left(self, address: str) -> None:
-        self.waiting[address] -= 1
-        # Unary plus leaves out counts of 0: addresses of strangers would gather without end.
-        self.waiting = +self.waiting
 
 
 class Scrapers:
@@ -90,13 +103,14 @@ class Scrapers:
 
     def __init__(
         self,
-        review: Callable[[str], TokenVerdict],
+        review: Callable[[str], HTTPStatus],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._review = review
         self._clock = clock
         self._tell_at = 0.0
-        self._known, self._strangers = _Desk("scrapers"), _Desk("strangers")
+        self._known = _Judge(Desk("scrapers", WAITING_MAX))
+        self._strangers = _Judge(Desk("strangers", WAITING_MAX))
 
     async def __call__(self, authorization: str, address: str) -> HTTPStatus | None:
         """Return why a client that sends this header from this address is refused, None if it is
@@ -104,47 +118,35 @@ class Scrapers:
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
-        if scheme.lower() != "bearer" or not token:
+        if scheme.lower() != "bearer" or not token or not token.isascii():
             return HTTPStatus.UNAUTHORIZED
         # The hash alone is kept: a dump of this process's memory is to hold no token that is worth
         # anything.
         mark = sha256(token.encode()).digest()
         # A token that was admitted once keeps its own thread when its answer is asked for anew.
-        desk = self._known if mark in self._known.found else self._strangers
-        verdict, until = desk.found.get(mark, (TokenVerdict.UNKNOWN, 0.0))
-        if self._clock() < until:
-            return _STATUS[verdict]
-        if desk.is_full(address):
-            return HTTPStatus.TOO_MANY_REQUESTS
-        try:
-            return _STATUS[
-                self._remembered(mark, await self._asked(desk, token, address))
-            ]
-        except ApiError as error:
-            self._tell(error)
-            return HTTPStatus.SERVICE_UNAVAILABLE
+        judge = self._known if mark in self._known.found else self._strangers
+        verdict, until = judge.found.get(mark, (HTTPStatus.UNAUTHORIZED, 0.0))
+        if self._clock() >= until:
+            answer = judge.desk.asked(address, lambda: self._review(token))
+            if answer is None:
+                return HTTPStatus.TOO_MANY_REQUESTS
+            try:
+                verdict = await answer
+            except ApiError as error:
+                self._tell(error)
+                return HTTPStatus.SERVICE_UNAVAILABLE
+            self._remember(mark, verdict)
+        return None if verdict is HTTPStatus.OK else verdict
 
-    async def _asked(self, desk: _Desk, token: str, address: str) -> TokenVerdict:
-        desk.waiting[address] += 1
-        question = asyncio.get_running_loop().run_in_executor(
-            desk.thread, self._review, token
-        )
-        question.add_done_callback(lambda _: desk.left(address))
-        # Whoever hangs up does not free the thread.
-        return await asyncio.shield(question)
-
-    def _remembered(self, mark: bytes, verdict: TokenVerdict) -> TokenVerdict:
+    def _remember(self, mark: bytes, verdict: HTTPStatus) -> None:
         # A verdict may change, and then it must not stand in both.
-        for desk in (self._known, self._strangers):
-            desk.found.pop(mark, None)
-        found = (
-            self._known if verdict is TokenVerdict.ADMITTED else self._strangers
-        ).found
+        for judge in (self._known, self._strangers):
+            judge.found.pop(mark, None)
+        found = (self._known if verdict is HTTPStatus.OK else self._strangers).found
         found[mark] = (verdict, self._clock() + REMEMBERED_SECONDS)
-        # Each desk by itself: a flood of new tokens pushes no scraper out.
+        # Each judge by itself: a flood of new tokens pushes no scraper out.
         while len(found) > REMEMBERED_MAX:
             found.popitem(last=False)
-        return verdict
 
     def _tell(self, error: ApiError) -> None:
         if (now := self._clock()) >= self._tell_at:
@@ -156,8 +158,6 @@ class Scrapers:
             )
 
     def stop(self) -> None:
-        """Take no more questions, and wait for the present ones: its answer goes to a loop that
-        must still be there.
-        """
-        for desk in (self._known, self._strangers):
-            desk.thread.shutdown(cancel_futures=True)
+        """Take no more questions, and wait for the present ones."""
+        self._known.desk.stop()
+        self._strangers.desk.stop()

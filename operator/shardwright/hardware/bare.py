@@ -29,7 +29,7 @@ from shardwright.hardware.untrusted import (
     text_or_empty,
 )
 
-_OURS: Final = "shardwright.io/"
+OUR_KEYS: Final = "shardwright.io/"
 _OF_READINESS: Final = ("type", "status", "lastTransitionTime")
 
 
@@ -124,7 +124,7 @@ def _kept(raw: RawNode) -> RawNode:
     annotations = {
         key: value
         for key, value in raw.annotations.items()
-        if str(key).startswith(_OURS)
+        if str(key).startswith(OUR_KEYS)
     }
     status = {"conditions": conditions, "nodeInfo": {"architecture": architecture}}
     return replace(raw, annotations=annotations, spec=spec, status=status)

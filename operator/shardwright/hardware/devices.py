@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import ComputeCapability, Gpu
-from shardwright.hardware.slices import is_profile, resource_of
+from shardwright.hardware.slices import WHOLE_GPU, is_profile, resource_of
 from shardwright.hardware.suitability import implausible, printable
 from shardwright.hardware.untrusted import (
     is_node_name,
@@ -36,9 +36,6 @@ MIG_CLASS: Final = "mig.nvidia.com"
 documents on the driver (``deviceClassName: mig.nvidia.com``); its chart was not at hand.
 """
 
-RESOURCE: Final = "nvidia.com/gpu"
-"""The resource that pods request if a DeviceClass stands for it; to engines, that of these GPUs."""
-
 DEVICES_MOST: Final = 128
 """NodeDevices of one ResourceSlice. Source: ``ResourceSliceMaxDevices``."""
 
@@ -50,8 +47,8 @@ GPU and one more.
 PRODUCT: Final = "productName of its ResourceSlice"
 """The place of the GPU's name, in words."""
 
-_KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
-"""Effects of device taints that count; unknown ones are to be treated like None."""
+HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+"""Effects of taints that keep pods off; unknown ones are to be treated like None."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9 ._()/+-]{1,64}", re.ASCII)
 """Names that stand in a selector as they are: nothing in them ends a text of CEL."""
@@ -147,7 +144,7 @@ class NodeDevices:
     @property
     def resource(self) -> str:
         """Return the resource by which a device plugin would offer them."""
-        return resource_of(self.profile) if self.profile else RESOURCE
+        return resource_of(self.profile) if self.profile else WHOLE_GPU
 
     def contradicts(self, gpu: Gpu) -> bool:
         """Return whether the devices say another compute capability than the catalogue has."""
@@ -300,7 +297,7 @@ def _device(content: Mapping[str, Any]) -> GpuDevice:
 
 
 def _keeps_off(taint: Mapping[str, Any]) -> bool:
-    return text_or_empty(taint.get("effect")) in _KEEPS_OFF
+    return text_or_empty(taint.get("effect")) in HARD_EFFECTS
 
 
 def _named(entries: Mapping[str, Any], name: str) -> object:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.errors import Problem
+from shardwright.hardware.devices import HARD_EFFECTS
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Taint
 from shardwright.hardware.rdma import RdmaRequest
@@ -52,7 +53,6 @@ WHOLE: Final = ""
 """The profile of models that use whole GPUs."""
 
 _UNHEALTHY_TAINT: Final = "amd-gpu-unhealthy"
-_HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 class NodeFilter:
@@ -153,7 +153,7 @@ def _selected(node: NodeFacts, selector: Sequence[tuple[str, str]]) -> Problem |
 def _tainted(
     taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]
 ) -> Problem | None:
-    hard = (taint for taint in taints if taint.effect in _HARD_EFFECTS)
+    hard = (taint for taint in taints if taint.effect in HARD_EFFECTS)
     blocking = next(
         (taint for taint in hard if not _tolerated(taint, tolerations)), None
     )

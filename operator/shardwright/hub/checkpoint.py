@@ -5,7 +5,6 @@ Never reads weights, and refuses a file that is larger than those of any model a
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -24,8 +23,8 @@ from shardwright.hub.refusals import (
     refusal_of,
     refused,
 )
-from shardwright.hub.transport import HubResponse, get, within
-from shardwright.modelspec.checkpoint_files import INDEX_FILE
+from shardwright.hub.transport import COMMIT, HubResponse, get, within
+from shardwright.modelspec.checkpoint_files import INDEX_FILE, LARGEST_BYTES
 from shardwright.modelspec.parse import (
     CONFIG_FILE,
     MAX_CONFIG_BYTES,
@@ -48,9 +47,7 @@ _FILES: Final = {
     QUANTIZATION_FILE: MAX_CONFIG_BYTES,
     INDEX_FILE: MAX_INDEX_BYTES,
 }
-_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _LONGEST_REFERENCE: Final = 128
-_LARGEST_BYTES: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +190,7 @@ def _snapshot(folder: Path, revision: str | None) -> Path:
         revision or (_text(folder / "refs" / NEWEST, _LONGEST_REFERENCE) or "").strip()
     )
     place = folder / "snapshots" / commit
-    if not _COMMIT.fullmatch(commit) or not (place / CONFIG_FILE).is_file():
+    if not COMMIT.fullmatch(commit) or not (place / CONFIG_FILE).is_file():
         raise _NotThere
     return place
 
@@ -201,7 +198,7 @@ def _snapshot(folder: Path, revision: str | None) -> Path:
 def _commit_of(place: Path) -> str | None:
     return (
         place.name
-        if place.parent.name == "snapshots" and _COMMIT.fullmatch(place.name)
+        if place.parent.name == "snapshots" and COMMIT.fullmatch(place.name)
         else None
     )
 
@@ -263,7 +260,7 @@ def tensor_bytes(index: str) -> int | None:
         return None
     return (
         int(total)
-        if isinstance(total, int | float) and 0 < total < _LARGEST_BYTES
+        if isinstance(total, int | float) and 0 < total < LARGEST_BYTES
         else None
     )
 

@@ -42,7 +42,7 @@ _REDIRECTS: Final = (
     308,
 )
 _PORTS: Final = {"https": 443, "http": 80}
-_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _DIGITS: Final = re.compile(r"[0-9]{1,6}")
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ def get(hub: Hub, path: str, *, max_bytes: int) -> HubResponse:
         of_hub = _origin(here) == _origin(urlsplit(hub.endpoint))
         with _opened(url, here, hub.token if of_hub else None) as response:
             stated = response.headers.get("X-Repo-Commit", "")
-            commit = commit or (stated if of_hub and _COMMIT.fullmatch(stated) else "")
+            commit = commit or (stated if of_hub and COMMIT.fullmatch(stated) else "")
             if response.status not in _REDIRECTS:
                 return _answer(response, here, max_bytes, of_hub=of_hub, commit=commit)
             url = _next(url, here, response.headers.get("Location", ""))

@@ -57,7 +57,7 @@ repetitions; ``lc`` and ``pb`` bring 2 to 3% more.
 _TEXT_MAX: Final = 512
 """Characters of each part of a problem that is believed. Basis: assumed; ours are shorter."""
 
-_LARGEST_BYTES: Final = 10**15
+LARGEST_BYTES: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +192,7 @@ def _commit(value: object) -> str | None:
 
 
 def _bytes(value: object) -> int | None:
-    return value if type(value) is int and 0 < value < _LARGEST_BYTES else None
+    return value if type(value) is int and 0 < value < LARGEST_BYTES else None
 
 
 def _compact(value: object) -> str:

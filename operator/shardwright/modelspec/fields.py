@@ -19,6 +19,8 @@ WIDTH: Final = (1, 1 << 20)
 VOCABULARY: Final = (1, 1 << 24)
 EXPERTS: Final = (1, 8192)
 CONTEXT: Final = (1, 1 << 30)
+KERNEL: Final = (1, 64)
+STREAMS: Final = (1, 64)
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 

@@ -17,7 +17,7 @@ from shardwright.modelspec.context import max_context_tokens
 from shardwright.modelspec.families import FAMILIES, LANGUAGE_MODELS, MODEL_TYPES, plain
 from shardwright.modelspec.families.family import Family, Shape, read_shape
 from shardwright.modelspec.families.vision import tower_weights, wrapper
-from shardwright.modelspec.fields import VOCABULARY, Fields
+from shardwright.modelspec.fields import STREAMS, VOCABULARY, Fields
 from shardwright.modelspec.methods import Quantization
 from shardwright.modelspec.modelopt import with_quantization_file
 from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, check_depth
@@ -40,7 +40,6 @@ _DTYPES: Final[Mapping[str, WeightFormat]] = {
     "float32": BF16,
 }
 
-_STREAMS: Final = (1, 64)
 _PREDICTED: Final = (0, 64)
 
 _LANGUAGE_SECTIONS: Final = ("text_config", "llm_config", "language_config")
@@ -87,7 +86,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     tied = _tied(top, fields, family)
     dtype = _dtype(top, fields)
     context = max_context_tokens(fields)
-    streams = fields.integer("hc_mult", _STREAMS, default=1)
+    streams = fields.integer("hc_mult", STREAMS, default=1)
     tower = _tower(top, family, shape, dtype)
     beside = (*tower, *_further_ends(family, fields, shape, dtype))
     if fields.problems:

@@ -78,6 +78,17 @@ class CandidateRow:
     first_token: Figure | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A ShardedModel as a row; ``plan`` is its plan in one line, empty if it has none."""
+
+    namespace: str
+    name: str
+    model: str
+    ready: str
+    plan: str
+
+
 def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str:
     """Return a page of ASCII that shows a document of ``explain -o json``.
 
@@ -105,6 +116,13 @@ def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str
         **_curve(document, loads),
     }
     return rendered("plan.html", values)
+
+
+def plans_page(listed: Sequence[Listed], *, unasked: int, root: str) -> str:
+    """Return a page of ASCII that lists models; ``unasked`` namespaces are left out, ``root`` is
+    the path of the list.
+    """
+    return rendered("plans.html", {"listed": listed, "unasked": unasked, "root": root})
 
 
 def rendered(template: str, values: Mapping[str, Any]) -> str:

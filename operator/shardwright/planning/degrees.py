@@ -20,7 +20,7 @@ from shardwright.modelspec.spec import (
     RecurrentAttention,
 )
 
-_TENSOR: Final = "tensor"
+TENSOR: Final = "tensor"
 _EXPERT: Final = "expert"
 _PIPELINE: Final = "pipeline"
 _ATTENTION_DATA: Final = "attentionData"
@@ -231,7 +231,7 @@ def _expert_problems(
     if need > model.experts:
         yield Problem(
             code="ExpertsFewerThanRanks",
-            path=_EXPERT if layout.expert == need else _TENSOR,
+            path=_EXPERT if layout.expert == need else TENSOR,
             what=f"{model.experts} experts",
             limit=f"must be at least one for each of {need} ranks",
             gap=f"{need - model.experts} short",

@@ -24,7 +24,7 @@ from shardwright.modelspec.spec import (
     Weight,
 )
 from shardwright.planning.adapters import adapter_problems
-from shardwright.planning.degrees import degree_problems
+from shardwright.planning.degrees import TENSOR, degree_problems
 from shardwright.planning.drafts import NOUNS, draft_problems
 
 SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
@@ -96,7 +96,7 @@ MIN_REFINED_BLOCK: Final = 32
 """Finest grid that FP8 scales of experts are refined to. Source: vLLM 0.32
 ``fused_moe/oracle/fp8.py:refine_fp8_moe_block_shape``."""
 
-LARGEST_TENSOR: Final = 72
+LARGESTTENSOR: Final = 72
 """Largest tensor degree that a remedy proposes: the GPUs of the largest scale-up domain (NVL72)."""
 
 _T = TypeVar("_T")
@@ -114,7 +114,6 @@ _MERGED_GROUPED: Final = (
     ".v_proj",
     ".q_gate",
 )
-_TENSOR: Final = "tensor"
 
 
 def shape_problems(
@@ -266,7 +265,7 @@ def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
         if many % few:
             yield Problem(
                 code="KvHeadsNotDivisible",
-                path=_TENSOR,
+                path=TENSOR,
                 what=f"{kv_heads} K/V heads",
                 limit=f"must be divisible by tensor {tensor} or divide it",
                 gap=f"{many % few} left over",
@@ -364,7 +363,7 @@ def _block_problems(
             continue
         yield Problem(
             code="QuantizationBlockNotDivisible",
-            path=_TENSOR,
+            path=TENSOR,
             what=f"{weight.name} in {ways} slices of {share}",
             limit=f"must be whole quantization blocks of {weight.block}",
             gap=f"{share % weight.block} left over",
@@ -480,7 +479,7 @@ def _different(items: Iterable[_T]) -> tuple[_T, ...]:
 def _indivisible(code: str, what: str, size: int, ways: int) -> Problem:
     return Problem(
         code=code,
-        path=_TENSOR,
+        path=TENSOR,
         what=what,
         limit=f"must be divisible by {ways} ranks",
         gap=f"{size % ways} left over",
@@ -492,7 +491,7 @@ def _tensor_remedy(model: ModelSpec, layout: Layout, rules: _Rules) -> str:
     """Return which tensor degrees do divide, all else being equal."""
     works = [
         str(tensor)
-        for tensor in range(1, LARGEST_TENSOR + 1)
+        for tensor in range(1, LARGESTTENSOR + 1)
         if not any(_cut_problems(model, _with_tensor(layout, tensor), rules))
     ]
     if not works:

@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from shardwright.errors import Problem
-
-MEBIBYTE: Final = 1 << 20
+from shardwright.units import MIB
 
 
 class QuestionFault(StrEnum):
@@ -68,7 +67,7 @@ def plan_too_costly(failed: Failed) -> Problem:
 def _limit(failed: Failed) -> str:
     budget = failed.budget
     return (
-        f"must take at most {budget.cpu_seconds:g} s of CPU and {budget.memory_bytes // MEBIBYTE}"
+        f"must take at most {budget.cpu_seconds:g} s of CPU and {budget.memory_bytes // MIB}"
         " MiB of memory"
     )
 

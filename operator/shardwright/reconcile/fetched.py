@@ -46,8 +46,8 @@ assumed.
 """
 
 ALREADY_EXISTS: Final = "AlreadyExists"
-"""Reason of the API server against a second object of a name. Source: Kubernetes 1.36
-``apimachinery/pkg/apis/meta/v1``.
+"""Reason of the API server against a second object of a name; another 409 passes, as with a
+contended quota. Source: Kubernetes 1.36 ``apimachinery/pkg/apis/meta/v1``.
 """
 
 _TOKEN: Final = "spec.model.weights.huggingFace.tokenSecretRef"  # noqa: S105 - a field's name

@@ -21,9 +21,9 @@ templates changes 14.
 """
 
 _SOME: Final = ("spec",)  # somebody has taken away what was remembered
-_OF_PODS: Final = "spec.template."
+OF_PODS: Final = "spec.template."
 _HASHES: Final = frozenset(
-    f"{_OF_PODS}metadata.labels.{name}" for name in (TEMPLATE_HASH, OWN_HASH)
+    f"{OF_PODS}metadata.labels.{name}" for name in (TEMPLATE_HASH, OWN_HASH)
 )
 
 
@@ -80,9 +80,9 @@ def pending_fields(drift: Iterable[str], before: Iterable[str]) -> tuple[str, ..
     ('spec.containers[engine].args', 'spec.volumes[scripts]')
     """
     found = {
-        path.removeprefix(_OF_PODS)
+        path.removeprefix(OF_PODS)
         for path in drift
-        if path.startswith(_OF_PODS) and path not in _HASHES
+        if path.startswith(OF_PODS) and path not in _HASHES
     }
     # With those of before: once the new template is written, the live object no longer differs, and
     # the pods still do.

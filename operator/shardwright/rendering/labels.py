@@ -6,11 +6,12 @@ No label says how a pod is doing: that is in its status.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from shardwright.hardware.pods import GROUP_LABEL, MODEL_LABEL
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 
-MODEL: Final = "shardwright.io/model"
-GROUP: Final = "shardwright.io/group"
+MODEL: Final = MODEL_LABEL
+GROUP: Final = GROUP_LABEL
 MODEL_ANNOTATION: Final = "shardwright.io/model-name"
 """The resource's own name, on every pod: label values hold 63 characters, names up to 253."""
 

@@ -13,7 +13,7 @@ from shardwright.api.model import ClaimWeights, Model, SecretReference
 from shardwright.api.network_policy import NetworkPolicies
 from shardwright.api.parts import Part, unsaid
 from shardwright.api.pod import Pod, PodVolume
-from shardwright.api.request import network_of, rdma_request
+from shardwright.api.request import KV_CACHE_DTYPES, network_of, rdma_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import PlacementRules, Spec
 from shardwright.api.workload import DraftHead, head_of, speculation_of
@@ -49,7 +49,6 @@ from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
 from shardwright.resolving.engine import image_of, images_of
 from shardwright.resolving.model import COMPUTED_AS
 
-_KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 _LOADED_AS: Final = {"FP8": "fp8"}
 _READ_BY: Final = {
     "Safetensors": "safetensors",
@@ -114,7 +113,7 @@ def _drafting(spec: Spec) -> DraftingOptions:
 def _serving(spec: Spec, version: str) -> ServingOptions:
     return ServingOptions(
         served_name=spec.model.served_name,
-        kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
+        kv_cache_dtype=KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
         adapters=_adapters(spec.model),
         arguments=_arguments(spec, version),
         environment=tuple(

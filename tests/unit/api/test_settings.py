@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from pydantic.alias_generators import to_camel
 
 from shardwright.api.engine import ApiKeyReference
-from shardwright.api.pod import Resources, TopologySpread
+from shardwright.api.pod import Pod, Resources, TopologySpread
 from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import (
     NamespaceLimits,
@@ -19,7 +20,7 @@ from shardwright.api.settings import (
 from shardwright.api.spec import Spec
 from shardwright.errors import InputError
 from shardwright.hardware.stated import Stated
-from tests.support.builders_resource import a_sharded_model
+from tests.support.builders_resource import a_sharded_model, complete_specs
 
 MIRROR = "mirror.example/vllm-openai:v0.33.0"
 DEFAULTS: dict[str, Any] = {
@@ -114,6 +115,18 @@ def test_a_spec_that_says_nothing_gets_everything_and_is_told_so() -> None:
         "pod.volumes.data",
         "pod.volumes.pki",
     )
+
+
+@pytest.mark.parametrize("name", Pod.model_fields)
+def test_every_field_of_the_pods_is_taken_from_the_defaults(name: str) -> None:
+    field = to_camel(name)
+    pod = {field: complete_specs()[0]["pod"][field]}
+
+    merged, applied = with_defaults(spec(), settings(engineDefaults={"pod": pod}))
+
+    assert getattr(merged.pod, name) == getattr(spec(pod=pod).pod, name)
+    assert applied
+    assert all(path.startswith(f"pod.{field}") for path in applied)
 
 
 def test_what_a_spec_says_wins_entry_by_entry() -> None:

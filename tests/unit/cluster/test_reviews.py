@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import pytest
 
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.reviews import AUDIENCE, TokenVerdict, may_read
+from shardwright.cluster.reviews import AUDIENCE, may_read
 from tests.support.scripted_api import Answer, serving
 
 WHO = {
@@ -27,7 +28,7 @@ def test_whose_token_it_is_is_asked_first_and_then_whether_he_may_by_all_that_he
     with serving(
         KNOWN, Answer(201, {"status": {"allowed": True}}), may_write=lambda _: False
     ) as (api, client):
-        assert may_read(client, "t", "/metrics", 10) is TokenVerdict.ADMITTED
+        assert may_read(client, "t", "/metrics", 10) is HTTPStatus.OK
 
     assert api.requests == [
         (
@@ -78,7 +79,7 @@ def test_who_is_not_known_by_a_token_for_the_metrics_is_not_asked_about_further(
     status: dict[str, Any],
 ) -> None:
     with serving(Answer(201, {"status": status})) as (api, client):
-        assert may_read(client, "t", "/metrics", 10) is TokenVerdict.UNKNOWN
+        assert may_read(client, "t", "/metrics", 10) is HTTPStatus.UNAUTHORIZED
         assert len(api.requests) == 1
 
 
@@ -88,7 +89,7 @@ def test_who_is_not_known_by_a_token_for_the_metrics_is_not_asked_about_further(
 )
 def test_only_a_plain_yes_admits(status: dict[str, Any]) -> None:
     with serving(KNOWN, Answer(201, {"status": status})) as (_, client):
-        assert may_read(client, "t", "/metrics", 10) is TokenVerdict.FORBIDDEN
+        assert may_read(client, "t", "/metrics", 10) is HTTPStatus.FORBIDDEN
 
 
 @pytest.mark.parametrize(

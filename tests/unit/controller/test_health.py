@@ -9,20 +9,21 @@ import tracemalloc
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from http import HTTPStatus
 
 import pytest
+from aiohttp import web
 
 from shardwright.controller.exposition import Encode, Exposition
 from shardwright.controller.health import Health
 from shardwright.controller.http_server import (
     LONGEST_REQUEST_BYTES,
     MOST_CONNECTIONS,
-    HttpReply,
     HttpServer,
+    in_slices,
     listening_socket,
 )
 from shardwright.controller.metrics import Metrics
+from shardwright.controller.servers import scraped
 from tests.support.clocks import Clock
 
 
@@ -41,9 +42,8 @@ def health() -> Health:
 
 @pytest.fixture
 def server(health: Health) -> Iterator[HttpServer]:
-    server = HttpServer(
-        {**health.answers(), "/metrics": Exposition(Metrics().text)}, 0, "test"
-    )
+    metrics = scraped(Exposition(Metrics().text), None)
+    server = HttpServer([*health.routes(), metrics], 0, "test")
     yield server
     server.stop()
 
@@ -198,7 +198,7 @@ def test_who_opens_connection_after_connection_ends_his_own(
         ]
         try:
             assert flood[0].recv(1) == b""
-            probe.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            probe.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert probe.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
         finally:
             for client in flood:
@@ -215,12 +215,11 @@ def test_a_client_that_says_nothing_for_long_is_left(
 
 def test_a_client_that_takes_no_answer_keeps_nobody_from_asking(health: Health) -> None:
     scrapes = Scrapes()
-    server = HttpServer(
-        {**health.answers(), "/metrics": Exposition(scrapes)}, 0, "test"
-    )
+    metrics = scraped(Exposition(scrapes), None)
+    server = HttpServer([*health.routes(), metrics], 0, "test")
     try:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
-            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             assert get(server.port, "/healthz") == (200, "ok")
     finally:
         server.stop()
@@ -232,9 +231,11 @@ def test_the_text_of_the_metrics_is_shared_by_all_who_take_it(
 ) -> None:
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
     text = os.urandom(12 << 20)
-    server = HttpServer(
-        {"/metrics": lambda _: HttpReply(HTTPStatus.OK, text)}, 0, "test"
-    )
+
+    async def answer(_request: web.Request) -> web.Response:
+        return in_slices(text, {})
+
+    server = HttpServer([web.get("/metrics", answer)], 0, "test")
     clients = [
         socket.create_connection(("127.0.0.1", server.port), timeout=60)
         for _ in range(8)
@@ -242,7 +243,7 @@ def test_the_text_of_the_metrics_is_shared_by_all_who_take_it(
     tracemalloc.start()
     try:
         for client in clients:
-            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         for client in clients:
             assert digest_of_body(client) == hashlib.sha256(text).digest()
         assert tracemalloc.get_traced_memory()[1] < len(text) / 4
@@ -275,7 +276,7 @@ def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(
         clock.now += 0.7
         return scrapes(encode)
 
-    server = HttpServer({"/metrics": Exposition(scrape)}, 0, "test")
+    server = HttpServer([scraped(Exposition(scrape), None)], 0, "test")
     try:
         for moment in (1.0, 2.0, 7.0, 9.0):
             clock.now = max(clock.now, moment)
@@ -285,32 +286,44 @@ def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(
     assert scrapes.count == 2
 
 
-def test_what_is_no_request_ends_its_connection_only(server: HttpServer) -> None:
+def test_what_is_no_request_ends_its_connection_only(
+    server: HttpServer, caplog: pytest.LogCaptureFixture
+) -> None:
     assert sent(server.port, b"x" * (2 * LONGEST_REQUEST_BYTES)) == b""
-    assert sent(server.port, b"POST /metrics HTTP/1.1\r\n\r\n").startswith(
+    assert sent(server.port, b"\xff\xfe\r\n\r\n") == b""
+    assert sent(server.port, b"GET /metrics HTTP/1.1\r\nno header\r\n\r\n") == b""
+    assert sent(server.port, b"POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n").startswith(
         b"HTTP/1.1 405 Method Not Allowed\r\n"
     )
-    assert sent(server.port, b"HEAD /healthz HTTP/1.1\r\n\r\n").endswith(
-        b"\r\nConnection: close\r\n\r\n"
-    )
-    assert sent(server.port, b"\xff\xfe\r\n\r\n").startswith(b"HTTP/1.1 405")
+    head = sent(server.port, b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b"\r\nConnection: close\r\n" in head
+    assert head.endswith(b"\r\n\r\n")
     assert get(server.port, "/healthz") == (200, "ok")
+    assert caplog.records == []
+
+
+def test_a_request_of_many_headers_is_as_long_as_one_may_be(server: HttpServer) -> None:
+    header = b"X: " + b"x" * (LONGEST_REQUEST_BYTES // 3) + b"\r\n"
+    asked = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+    assert sent(server.port, asked + 2 * header + b"\r\n").endswith(b"ok")
+    assert sent(server.port, asked + 3 * header + b"\r\n") == b""
 
 
 def test_probes_are_answered_while_the_metrics_are_flooded(health: Health) -> None:
     """200 clients ask and take nothing, or only half ask; the probes have a thread, a port and
     connections of their own.
     """
-    scrapes = HttpServer(
-        {"/metrics": Exposition(lambda _: b"x" * 1_000_000)}, 0, "scrapes"
-    )
-    probes = HttpServer(health.answers(), 0, "probes")
+    large = Exposition(lambda _: b"x" * 1_000_000)
+    scrapes = HttpServer([scraped(large, None)], 0, "scrapes")
+    probes = HttpServer(health.routes(), 0, "probes")
     threads = threading.active_count()
     clients = []
     try:
         for number in range(200):
             client = socket.create_connection(("127.0.0.1", scrapes.port), timeout=10)
-            client.sendall(b"GET /metrics HTTP/1.1\r\n" + b"\r\n" * (number % 2))
+            client.sendall(
+                b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + b"\r\n" * (number % 2)
+            )
             clients.append(client)
             if number % 10 == 0:
                 assert get(probes.port, "/healthz") == (200, "ok")

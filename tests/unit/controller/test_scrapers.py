@@ -13,8 +13,8 @@ from http import HTTPStatus
 import pytest
 
 from shardwright.cluster.calls import ApiError
-from shardwright.cluster.reviews import TokenVerdict
-from shardwright.controller.http_server import HttpReply, HttpServer
+from shardwright.controller.exposition import Exposition
+from shardwright.controller.http_server import HttpServer
 from shardwright.controller.scrapers import (
     REMEMBERED_MAX,
     REMEMBERED_SECONDS,
@@ -22,15 +22,16 @@ from shardwright.controller.scrapers import (
     WAITING_MAX_OF_ADDRESS,
     Scrapers,
 )
+from shardwright.controller.servers import scraped
 from tests.support.clocks import Clock
 
 SCRAPER = "10.0.0.1"
 STRANGER = "10.0.0.66"
 SAID = {
-    "good": TokenVerdict.ADMITTED,
-    "renewed": TokenVerdict.ADMITTED,
-    "poor": TokenVerdict.FORBIDDEN,
-    "unknown": TokenVerdict.UNKNOWN,
+    "good": HTTPStatus.OK,
+    "renewed": HTTPStatus.OK,
+    "poor": HTTPStatus.FORBIDDEN,
+    "unknown": HTTPStatus.UNAUTHORIZED,
 }
 
 
@@ -43,17 +44,17 @@ class ApiServer:
         self.asked: list[str] = []
         self.answers = threading.Event()
 
-    def __call__(self, token: str) -> TokenVerdict:
+    def __call__(self, token: str) -> HTTPStatus:
         self.asked.append(token)
         if token.isdecimal():
             self.answers.wait(10)
         if token == "away":
             raise ApiError(0, "Unreachable", "it does not answer")
-        return SAID.get(token, TokenVerdict.UNKNOWN)
+        return SAID.get(token, HTTPStatus.UNAUTHORIZED)
 
 
 def judged(
-    review: Callable[[str], TokenVerdict], *headers: str, clock: Clock | None = None
+    review: Callable[[str], HTTPStatus], *headers: str, clock: Clock | None = None
 ) -> list[HTTPStatus | None]:
     """Return what is said to these headers, one after the other."""
 
@@ -121,7 +122,7 @@ def test_an_answer_holds_for_seconds_and_no_answer_for_none() -> None:
 
 
 def test_a_right_that_is_taken_away_ends_with_what_is_remembered() -> None:
-    clock, said = Clock(), [TokenVerdict.ADMITTED, TokenVerdict.FORBIDDEN]
+    clock, said = Clock(), [HTTPStatus.OK, HTTPStatus.FORBIDDEN]
     scrapers = Scrapers(lambda _: said.pop(0), clock)
 
     async def ask() -> list[HTTPStatus | None]:
@@ -210,12 +211,8 @@ def test_tokens_that_nobody_knows_push_none_out_that_is_known() -> None:
 
 def test_a_server_with_a_guard_answers_only_whom_it_admits() -> None:
     scrapers = Scrapers(ApiServer())
-    server = HttpServer(
-        {"/metrics": lambda _: HttpReply(HTTPStatus.OK, b"names of models")},
-        0,
-        "test",
-        scrapers,
-    )
+    exposition = Exposition(lambda _: b"names of models")
+    server = HttpServer([scraped(exposition, scrapers)], 0, "test")
 
     def get(*headers: str) -> bytes:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
@@ -231,12 +228,14 @@ def test_a_server_with_a_guard_answers_only_whom_it_admits() -> None:
         refused = get("Host: x")
         assert refused.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
         assert b"\r\nWWW-Authenticate: Bearer\r\n" in refused
-        assert get("X-Authorization: Bearer good").startswith(b"HTTP/1.1 401")
-        assert get("Authorization: Bearer poor").startswith(
+        assert get("Host: x", "X-Authorization: Bearer good").startswith(
+            b"HTTP/1.1 401"
+        )
+        assert get("Host: x", "Authorization: Bearer poor").startswith(
             b"HTTP/1.1 403 Forbidden\r\n"
         )
         assert all(
-            b"names" not in get(*header)
+            b"names" not in get("Host: x", *header)
             for header in ((), ("Authorization: Bearer \xff",))
         )
     finally:

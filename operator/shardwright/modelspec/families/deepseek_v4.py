@@ -15,6 +15,7 @@ from shardwright.modelspec.fields import (
     HEAD_DIM,
     HEADS,
     LAYERS,
+    STREAMS,
     VOCABULARY,
     WIDTH,
     Fields,
@@ -42,7 +43,6 @@ from shardwright.modelspec.tensors import (
 )
 
 _INT32: Final = WeightFormat(name="int32", bits=32)
-_STREAMS: Final = (1, 64)
 
 _INDEXED: Final = 4
 """Compression of the layers that have an indexer; their windows overlap, so projections are twice
@@ -122,7 +122,7 @@ def _attention_tensors(fields: Fields, shape: Shape, ratio: int) -> Tensors:
 
 def stream_tensors(fields: Fields, hidden: int) -> Tensors:
     """Return the tensors that mix the streams before and after attention and feed-forward."""
-    streams = fields.integer("hc_mult", _STREAMS, default=1)
+    streams = fields.integer("hc_mult", STREAMS, default=1)
     mixes = streams * (streams + 2)
     parts = (("fn", mixes, streams * hidden), ("base", mixes, 1), ("scale", 3, 1))
     return tuple(
@@ -207,7 +207,7 @@ def _deepseek_v4(fields: Fields, shape: Shape) -> Blocks:
 
 
 def _ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
-    streams = fields.integer("hc_mult", _STREAMS, default=1)
+    streams = fields.integer("hc_mult", STREAMS, default=1)
     parts = (
         ("fn", streams, streams * shape.hidden),
         ("base", streams, 1),

@@ -15,7 +15,7 @@ from shardwright.modelspec.families.deepseek import (
 )
 from shardwright.modelspec.families.deepseek_v4 import stream_tensors
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
-from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, WIDTH, Fields
+from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, KERNEL, WIDTH, Fields
 from shardwright.modelspec.spec import (
     DenseFeedForward,
     LatentAttention,
@@ -34,7 +34,6 @@ from shardwright.modelspec.tensors import (
     norms,
 )
 
-_KERNEL: Final = (1, 64)
 _POOL: Final = (1, 1024)
 
 
@@ -55,7 +54,7 @@ def _delta_attention(
         config.integer("num_heads", HEADS),
         config.integer("head_dim", HEAD_DIM),
     )
-    kernel = config.integer("short_conv_kernel_size", _KERNEL)
+    kernel = config.integer("short_conv_kernel_size", KERNEL)
     width = heads * dim
     state = RecurrentAttention(
         heads=heads,

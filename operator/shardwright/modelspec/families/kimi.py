@@ -7,7 +7,15 @@ from typing import Final
 
 from shardwright.modelspec.families.deepseek import latent_tensors, read_latent
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
-from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
+from shardwright.modelspec.fields import (
+    EXPERTS,
+    HEAD_DIM,
+    HEADS,
+    KERNEL,
+    LAYERS,
+    WIDTH,
+    Fields,
+)
 from shardwright.modelspec.spec import (
     DenseFeedForward,
     ExpertFeedForward,
@@ -30,8 +38,6 @@ from shardwright.modelspec.tensors import (
     router,
 )
 
-_KERNEL: Final = (1, 64)
-
 
 def _delta_attention(
     config: Fields, shape: Shape
@@ -41,7 +47,7 @@ def _delta_attention(
         config.integer("num_heads", HEADS),
         config.integer("head_dim", HEAD_DIM),
     )
-    kernel = config.integer("short_conv_kernel_size", _KERNEL)
+    kernel = config.integer("short_conv_kernel_size", KERNEL)
     width = heads * dim
     gate = _gate(config, shape.hidden, width, dim)
     state = RecurrentAttention(

@@ -14,7 +14,7 @@ from shardwright.modelspec.families.family import (
     grouped,
     grouped_tensors,
 )
-from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, WIDTH, Fields
+from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, KERNEL, WIDTH, Fields
 from shardwright.modelspec.spec import (
     DenseFeedForward,
     ExpertFeedForward,
@@ -35,7 +35,6 @@ from shardwright.modelspec.tensors import (
     router,
 )
 
-_KERNEL: Final = (1, 64)
 _TYPES: Final = MappingProxyType(
     {
         "mamba": "M",
@@ -62,7 +61,7 @@ def _mamba(fields: Fields, shape: Shape) -> Block:
         fields.integer("n_groups", HEADS),
         fields.integer("ssm_state_size", HEAD_DIM),
     )
-    kernel = fields.integer("conv_kernel", _KERNEL)
+    kernel = fields.integer("conv_kernel", KERNEL)
     inner, mixed = heads * head_dim, heads * head_dim + 2 * groups * state
     attention = RecurrentAttention(
         heads=heads,

@@ -20,7 +20,7 @@ from shardwright.modelspec.families.mixture import (
     read_qwen_experts,
 )
 from shardwright.modelspec.families.predictors import QWEN_3_5, QWEN_NEXT
-from shardwright.modelspec.fields import HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
+from shardwright.modelspec.fields import HEAD_DIM, HEADS, KERNEL, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import (
     DenseFeedForward,
     ExpertFeedForward,
@@ -40,15 +40,13 @@ from shardwright.modelspec.tensors import (
     norms,
 )
 
-_KERNEL = (1, 64)
-
 
 def _delta_rule(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, Tensors]:
     key_heads = fields.integer("linear_num_key_heads", HEADS)
     heads = fields.integer("linear_num_value_heads", HEADS)
     key_dim = fields.integer("linear_key_head_dim", HEAD_DIM)
     value_dim = fields.integer("linear_value_head_dim", HEAD_DIM)
-    kernel = fields.integer("linear_conv_kernel_dim", _KERNEL)
+    kernel = fields.integer("linear_conv_kernel_dim", KERNEL)
     mixed, values = 2 * key_heads * key_dim + heads * value_dim, heads * value_dim
     state = RecurrentAttention(
         heads=heads,
