@@ -242,7 +242,7 @@ def table(
     if not fits(header, cells, width=width, indent=indent):
         return _records(header, cells, width=width, indent=indent)
     widths = _widths(header, cells)
-    heads = [(Span(name, Role.LABEL),) for name in header]
+    heads: list[tuple[Span, ...]] = [(Span(name, Role.LABEL),) for name in header]
     return [
         one
         for row in (heads, *cells)
