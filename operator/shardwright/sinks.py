@@ -34,11 +34,6 @@ EVENT_MAX_BYTES: Final = 1024
 METRIC_MAX_LENGTH: Final = 256
 """Unit: characters of the value of a label. Basis: names of Kubernetes have up to 253."""
 
-_MARKDOWN: Final = str.maketrans(
-    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
-    | {sign: f"\\{sign}" for sign in "\\*_[]`~"}
-)
-
 
 def in_terminal(text: str) -> str:
     r"""Return one line for a terminal.
@@ -96,17 +91,6 @@ def in_status_lines(text: str, longest: int) -> str:
 def in_metric(text: str) -> str:
     """Return the value of a label of a metric; the text format of Prometheus puts it in quotes."""
     return _cut(visible(text), METRIC_MAX_LENGTH)
-
-
-def in_markdown(text: str) -> str:
-    r"""Return text that Markdown, and HTML made of it, shows as it stands, in one line.
-
-    >>> in_markdown("<b>a|b</b>  *[x](javascript:1)")
-    '&lt;b&gt;a&#124;b&lt;/b&gt; \\*\\[x\\](javascript:1)'
-    """
-    return _cut(visible(" ".join(text.split())), TERMINAL_MAX_LENGTH).translate(
-        _MARKDOWN
-    )
 
 
 def in_page(text: str) -> str:

@@ -16,7 +16,7 @@ CODE = [
 CITED = re.compile(rf"\b{re.escape(PAGE)}(?:[\s#]+(\d+(?:\.\d+)?)\b)?")
 HEADING = re.compile(r"^#+ (\d+(?:\.\d+)?)\.? ", re.MULTILINE)
 BARE_PAGE = re.compile(r"(?<![\w/.<>-])([a-z][\w-]*\.md)\b")
-PRINTED = {"why.md"}  # a file that an example of the command line writes
+PRINTED = {"why.txt"}  # a file that an example of the command line writes
 NUMBERED = re.compile(r"\b([a-z][\w-]*\.md)[\s#]+(?:section )?\d")
 
 

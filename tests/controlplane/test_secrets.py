@@ -78,7 +78,6 @@ def command_line(
         for command, output in (
             ("plan", "json"),
             ("explain", "text"),
-            ("explain", "markdown"),
             ("render", "yaml"),
         ):
             main(

@@ -2,14 +2,13 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from yaml import SafeDumper, YAMLError, dump
 
 from shardwright.api.conditions import Condition, ConditionType, set_condition
-from shardwright.api.manifest import read_manifests, read_plain, read_whole
+from shardwright.api.manifest import read_manifests
 from shardwright.api.resource import ShardedModel, parse_manifest, read_stored
 from shardwright.errors import InputError, Problem
 from tests.support.builders_resource import Manifest, a_sharded_model, complete_specs
@@ -140,51 +139,3 @@ def _has(spec: Manifest, steps: Steps) -> bool:
     except (KeyError, IndexError):
         return False
     return True
-
-
-PLAIN_WORDS: Final = st.sampled_from(
-    [*"~yn01-.", "no", "Off", "null", "0o17", "08", "1_0", "1e3", ".5", "12:30"]
-) | st.text("abc- ", min_size=1, max_size=5).map(str.strip)
-WORDS: Final = st.one_of(
-    PLAIN_WORDS,
-    PLAIN_WORDS.map(json.dumps),
-    st.sampled_from(["<<", "=", "!!str 1", "&a x", "*a", ".inf", "? a", "9" * 401]),
-)
-FLOWS: Final = st.recursive(
-    WORDS,
-    lambda inner: (
-        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
-        | st.lists(st.tuples(WORDS, inner), max_size=3).map(
-            lambda pairs: f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}"
-        )
-    ),
-    max_leaves=8,
-)
-DOCUMENTS: Final = st.lists(st.tuples(WORDS, FLOWS), max_size=4).map(
-    lambda pairs: "\n".join(f"{key}: {value}" for key, value in pairs)
-)
-
-
-@given(texts=st.lists(DOCUMENTS | st.text(max_size=40), max_size=2))
-def test_what_the_quick_reader_takes_is_what_the_whole_one_reads(
-    texts: list[str],
-) -> None:
-    text = "\n---\n".join(texts)
-    try:
-        quick = read_plain(text)
-    except (ValueError, YAMLError):
-        return
-
-    # Of the same types, too: 1 and True are equal, and so are 1 and 1.0.
-    assert repr(quick) == repr(read_whole(text))
-
-
-@given(value=st.dictionaries(st.text(max_size=8), ANYTHING, min_size=1, max_size=4))
-def test_what_kubectl_prints_needs_the_quick_reader_alone(
-    value: dict[str, Any],
-) -> None:
-    text = dump(value, Dumper=SafeDumper)
-    if "&" in text or "!!" in text:
-        return
-
-    assert repr(read_plain(text)) == repr(read_whole(text))

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from shardwright.api.reference import reference
 from shardwright.cli.arguments import build_parser
 from shardwright.controller.options import operator_parser
 from shardwright.engines import environment
-from shardwright.engines.reference import options_page
 from shardwright.engines.trtllm_policy import TENSORRT_LLM
+from tests.support import reference_resource, reference_vllm
 from tests.support.wrapping import wrapped
 
 WRITTEN: Final = "<!-- written by `make generate` -->"
@@ -34,8 +33,8 @@ takes it from, another host |"""
 def pages() -> dict[str, str]:
     """Return the text of every generated page, by its path below docs."""
     written = {
-        "reference/shardedmodel.md": reference(),
-        "reference/vllm-options.md": options_page(),
+        "reference/shardedmodel.md": _page(reference_resource.lines()),
+        "reference/vllm-options.md": _page(reference_vllm.lines()),
         "reference/tensorrt-llm-options.md": _page(_tensorrt_llm()),
         "reference/operator-flags.md": _page(_flags()),
         "reference/command-options.md": _page(_commands()),

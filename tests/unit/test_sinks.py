@@ -33,7 +33,6 @@ from shardwright.sinks import (
     in_event,
     in_log,
     in_log_field,
-    in_markdown,
     in_metric,
     in_status,
     in_terminal,
@@ -108,16 +107,6 @@ def test_the_end_of_a_traceback_is_kept() -> None:
     assert len(json.dumps(shown).strip('"')) == LOG_MAX_BYTES
     assert shown.startswith("…")
     assert shown.endswith("first\nValueError: \\x1b[31m")
-
-
-@KINDS
-def test_markdown_has_no_markup_of_others(text: str) -> None:
-    shown = in_markdown(text)
-    assert shown.isprintable()
-    assert set("<>|") & set(shown) == set()
-    assert all(
-        shown[index - 1] == "\\" for index, sign in enumerate(shown) if sign in "[]`*_~"
-    )
 
 
 @KINDS

@@ -9,12 +9,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import yaml
 
-from shardwright.api.plain_yaml import NotPlainError, plain_documents
 from shardwright.errors import InputError, Problem
 
 EXPANDED_MAX_NODES: Final = 4_000_000
@@ -36,17 +34,18 @@ FRACTION_FREE_MAX: Final = 1e21
 """Go writes a float below this without an exponent, so that a whole one becomes an integer in JSON.
 """
 
+BETWEEN_CALLS: Final = 1 << 14
+"""Events between two calls that say how far the reader is. Basis: measured; 25 ms of CPU."""
 
-_MERGE: Final = "tag:yaml.org,2002:merge"
-
-_SOMEWHERE: Final = yaml.Mark("", 0, 0, 0, None, 0)
+_AS_WRITTEN: Final = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+"""Tags of keys that are their text."""
 
 
 def read_manifests(
     text: str, tell: Callable[[int], None] = lambda _: None
 ) -> list[dict[str, Any]]:
     """Return the objects of a manifest: one per document, those of a ``List`` one by one.
-    ``tell`` takes from time to time how many characters of YAML have been read.
+    ``tell`` takes from time to time how many characters of YAML have been checked.
 
     Raises:
         InputError: Not YAML, a key that is there twice, too many aliases, too deep, or something
@@ -88,58 +87,13 @@ def _documents(
             raise _unreadable(str(error), "correct it") from None
         except ValueError:
             pass  # flow-style YAML begins the same way
-    with suppress(
-        _RefusedError,
-        NotPlainError,
-        yaml.YAMLError,
-        ValueError,
-    ):
-        return read_plain(text, tell)
     try:
-        return read_whole(text)
+        _check_nesting(text, tell)
+        return list(_yaml_documents(text))
     except _RefusedError as error:
         raise _unreadable(str(error), "correct it") from None
     except (yaml.YAMLError, ValueError) as error:
         raise _unreadable(_where(error), "correct the YAML") from None
-
-
-def read_whole(text: str) -> list[Any]:
-    """Return the documents of a text, whatever of YAML is in it.
-
-    Raises:
-        ValueError, YAMLError: with the fault in words.
-    """
-    _check_nesting(text)
-    return list(_yaml_documents(text))
-
-
-def read_plain(text: str, tell: Callable[[int], None] = lambda _: None) -> list[Any]:
-    """Return the documents of a text without anchors and tags, in a third of the time of
-    ``read_whole``.
-
-    Raises:
-        ValueError, YAMLError: it is not plain, or not YAML; ``read_whole`` says what is wrong.
-    """
-    loader = _Loader(text)
-
-    def scalar(word: str) -> Any:
-        # "<<" resolves to the tag of a merge, which the constructor refuses.
-        tag = loader.resolve(
-            yaml.ScalarNode,
-            word,
-            (True, False),
-        )
-        return loader.construct_object(yaml.ScalarNode(tag, word, _SOMEWHERE))
-
-    try:
-        return plain_documents(
-            loader.get_event,
-            scalar,
-            DEEPEST,
-            tell,
-        )
-    finally:
-        loader.dispose()
 
 
 def _json_document(text: str) -> Any:
@@ -178,12 +132,14 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
-def _check_nesting(text: str) -> None:
+def _check_nesting(text: str, tell: Callable[[int], None]) -> None:
     """Refuse a document that is nested too deeply before anything recurses into it: libyaml's
     composer would end the process.
     """
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for taken, event in enumerate(yaml.parse(text, Loader=_Loader), start=1):
+        if not taken % BETWEEN_CALLS and event.start_mark:
+            tell(event.start_mark.index)
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
@@ -362,7 +318,7 @@ def _check_unique(loader: Any, node: yaml.MappingNode) -> None:
 def _key(loader: Any, node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode):
         raise _RefusedError(f"line {node.start_mark.line + 1}: a key must be a word")
-    key = node.value if node.tag == _MERGE else loader.construct_object(node)
+    key = node.value if node.tag in _AS_WRITTEN else loader.construct_object(node)
     return key if isinstance(key, str) else json.dumps(key)
 
 

@@ -43,7 +43,7 @@ exit codes:
 EXPLAIN_EXAMPLES = """\
 examples:
   %(prog)s -f model.yaml --nodes nodes.yaml
-  %(prog)s -f model.yaml -o markdown > why.md
+  %(prog)s -f model.yaml > why.txt
 
 exit codes: as for plan
 """
@@ -250,12 +250,11 @@ def _add_plan(commands: Commands) -> None:
     _add_inputs(command, by_operator=True)
     meaning = (
         "text for people, wide one line for each; json and yaml have the status.plan that the "
-        "operator would write; markdown is all that explain says, as a page; manifest is the "
+        "operator would write; manifest is the ShardedModel to apply"
     )
-    meaning += "ShardedModel to apply"
     _add_output(
         command,
-        ("text", "wide", "name", "json", "yaml", "markdown", "manifest"),
+        ("text", "wide", "name", "json", "yaml", "manifest"),
         meaning,
     )
 
@@ -269,9 +268,8 @@ def _add_explain(commands: Commands) -> None:
         more=_WORDS,
     )
     _add_inputs(command)
-    meaning = "text for a terminal, markdown for a page, json and yaml for a program; "
-    meaning += "wide and name as of plan"
-    _add_output(command, ("text", "wide", "name", "json", "yaml", "markdown"), meaning)
+    meaning = "text for people, json and yaml for a program; wide and name as of plan"
+    _add_output(command, ("text", "wide", "name", "json", "yaml"), meaning)
 
 
 def _add_report(commands: Commands) -> None:

@@ -224,7 +224,6 @@ def _of_server(arguments: Namespace) -> Iterator[Problem]:
         "--fetch": arguments.fetch,
         "--settings": arguments.settings,
         "-o manifest": arguments.output == "manifest",
-        "-o markdown": arguments.output == "markdown",
     }
     for path in (name for name, value in given.items() if value):
         what, limit = (

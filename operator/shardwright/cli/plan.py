@@ -54,7 +54,6 @@ from shardwright.cli.plan_forms import (
     plans_table,
     print_documents,
     print_names,
-    print_pages,
     where_words_are_explained,
 )
 from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
@@ -158,13 +157,11 @@ def _print_for_people(
     *,
     full: bool,
 ) -> None:
-    """Print plans as text, as a page, as a table, or their names; ``full`` as ``explain`` does."""
+    """Print plans as text, as a table, or their names; ``full`` as ``explain`` does."""
     if form == "wide":
         print_lines(plans_table(map(_plan_row, answers)))
     elif form == "name":
         print_names(answer.name for answer in answers)
-    elif form == "markdown":
-        print_pages((answer.name, _with_mode(answer)) for answer in answers)
     else:
         _print_text(answers, full=full)
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardwright.cli.help_text import WORDS_PAGE
-from shardwright.cli.output import print_lines, print_text, print_yaml
+from shardwright.cli.output import print_lines, print_yaml
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
-from shardwright.reporting.explanation import Explanation
 from shardwright.reporting.figures import (
     format_count,
     format_layout,
@@ -162,14 +161,6 @@ def name_of(item: Mapping[str, Any]) -> str:
     group, slash, _ = item["apiVersion"].rpartition("/")
     kind = item["kind"].lower()
     return f"{kind}{'.' if slash else ''}{group}/{item['metadata']['name']}"
-
-
-def print_pages(explained: Iterable[tuple[str, Explanation]]) -> None:
-    """Print the explanation of each name as a page of Markdown."""
-    from shardwright.reporting.markdown import to_markdown  # noqa: PLC0415 - only for this form
-
-    pages = [to_markdown(explanation, title=name) for name, explanation in explained]
-    print_text("\n".join(pages).removesuffix("\n"))
 
 
 def print_documents(documents: Sequence[Mapping[str, Any]], form: str) -> None:

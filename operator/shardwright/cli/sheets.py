@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from shardwright.reporting.lines import (
-    ELLIPSIS,
     GAP,
-    NARROWEST_LAST_COLUMN,
     Line,
     Role,
-    columns,
+    clipped,
+    fits,
+    line,
     paragraph,
     table,
     table_width,
@@ -48,13 +48,8 @@ class Sheet:
         >>> Sheet(header=("ID", "DATE"), rows=[("a", "")]).filled()
         Sheet(header=('ID',), rows=[('a',)])
         """
-        return self.without(
-            *(
-                name
-                for at, name in enumerate(self.header)
-                if not any(row[at] for row in self.rows)
-            )
-        )
+        columns = zip(self.header, *self.rows, strict=True)
+        return self.without(*(name for name, *cells in columns if not any(cells)))
 
     def cut_to(self, width: int) -> "Sheet":
         """Return the sheet with its last column cut, so that each row fits in the width. A cell
@@ -63,45 +58,11 @@ class Sheet:
         >>> Sheet(header=("ID", "KIND"), rows=[("a", "llamas")]).cut_to(7).rows
         [('a', 'lla\u2026')]
         """
-        front = table_width(
-            self.header[:-1], [row[:-1] for row in self.rows], indent=""
-        )
-        room = max(
-            width - front - len(GAP),
-            len(self.header[-1]),
-        )
-        rows = [
-            (
-                *row[:-1],
-                _cut(
-                    row[-1],
-                    room,
-                ),
-            )
-            for row in self.rows
-        ]
-        return Sheet(
-            header=self.header,
-            rows=rows,
-        )
-
-    def fits(
-        self,
-        width: int,
-        indent: str,
-    ) -> bool:
-        """Return whether it is a table in this width, with its last column wrapped at worst."""
-        last = table_width(
-            self.header[-1:],
-            [row[-1:] for row in self.rows],
-            indent="",
-        )
-        whole = table_width(
-            self.header,
-            self.rows,
-            indent=indent,
-        )
-        return whole - last + min(last, NARROWEST_LAST_COLUMN) <= width
+        *names, last = self.header
+        front = table_width(names, [row[:-1] for row in self.rows], indent="")
+        room = max(width - front - len(GAP), len(last))
+        rows = [(*row, clipped(line(cell), room).plain()) for *row, cell in self.rows]
+        return Sheet(header=self.header, rows=rows)
 
 
 def widest_that_fits(
@@ -110,29 +71,15 @@ def widest_that_fits(
     """Return the first of some sheets that is a table in this width, else the last; under it the
     columns that the first has and it has not.
     """
-    chosen = sheets[-1]
-    for sheet in reversed(sheets):
-        if sheet.fits(width, indent):
-            chosen = sheet
-    lost = [name for name in sheets[0].header if name not in chosen.header]
-    lines = table(
-        chosen.header,
-        chosen.rows,
-        width=width,
-        indent=indent,
+    fitting = (
+        sheet
+        for sheet in sheets
+        if fits(sheet.header, sheet.rows, width=width, indent=indent)
     )
+    chosen = next(fitting, sheets[-1])
+    lost = [name for name in sheets[0].header if name not in chosen.header]
+    lines = table(chosen.header, chosen.rows, width=width, indent=indent)
     if lost:
-        said = _LEFT_OUT.format(" and ".join(lost))
-        lines += paragraph(
-            f"{indent}{said}",
-            width=width,
-            role=Role.FAINT,
-        )
+        said = f"{indent}{_LEFT_OUT.format(' and '.join(lost))}"
+        lines += paragraph(said, width=width, role=Role.FAINT)
     return lines
-
-
-def _cut(text: str, room: int) -> str:
-    kept = text
-    while columns(kept) > room:
-        kept = kept.removesuffix(ELLIPSIS)[:-1] + ELLIPSIS
-    return kept

@@ -7,22 +7,7 @@ never admit one that contradicts the plan, or replaces something that the operat
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
-
-
-class OptionClass(StrEnum):
-    """The effect of an option on a plan. It decides who may set the option."""
-
-    FREE = "Free"  #: changes nothing of a plan: everybody
-    COUNTED = (
-        "Counted"  #: changes memory or speed, and the plan is made with it: everybody
-    )
-    #: its effect on a plan is not known: who has it admitted, and the plan says so
-    UNCOUNTED = "Uncounted"
-    DANGEROUS = "Dangerous"  #: can do more than serve a model: who has it admitted
-    PLANNED = "Planned"  #: the plan or a field of the spec says it: nobody beside them
-    INCOMPATIBLE = "Incompatible"  #: would break the plan or the operator: nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +40,6 @@ class Policy:
                 for name, what in self.uncounted.items()
             },
         }
-
-    def class_of(self, name: str) -> OptionClass | None:
-        """Return the class of an option, None if it is on no list."""
-        lists = {
-            OptionClass.FREE: self.allowed,
-            OptionClass.COUNTED: self.counted,
-            OptionClass.UNCOUNTED: self.uncounted,
-            OptionClass.DANGEROUS: self.dangerous,
-            OptionClass.PLANNED: self.owned,
-            OptionClass.INCOMPATIBLE: self.incompatible,
-        }
-        return next((found for found, names in lists.items() if name in names), None)
 
 
 UNLISTED: Final = (

@@ -239,21 +239,28 @@ def table(
     Cells of all columns but the last stay whole.
     """
     cells = [[_spans(cell) for cell in row] for row in rows]
-    widths = _widths(header, cells)
-    left = width - len(indent) - sum(widths[:-1]) - len(GAP) * (len(header) - 1)
-    if left < min(widths[-1], NARROWEST_LAST_COLUMN):
+    if not fits(header, cells, width=width, indent=indent):
         return _records(header, cells, width=width, indent=indent)
-    *names, last_name = ((Span(name, Role.LABEL),) for name in header)
-    front = _padded(names, widths)
-    head = Line((Span(indent), *front, *([Span(GAP)] if front else []), *last_name))
+    widths = _widths(header, cells)
+    heads: list[tuple[Span, ...]] = [(Span(name, Role.LABEL),) for name in header]
     return [
-        head,
-        *(
-            one
-            for row in cells
-            for one in _row(row, widths, width=width, indent=indent)
-        ),
+        one
+        for row in (heads, *cells)
+        for one in _row(row, widths, width=width, indent=indent)
     ]
+
+
+def fits(
+    header: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    width: int,
+    indent: str,
+) -> bool:
+    """Return whether rows are a table in this width, with the last column wrapped at worst."""
+    widths = _widths(header, [[_spans(cell) for cell in row] for row in rows])
+    taken = len(indent) + sum(widths[:-1]) + len(GAP) * (len(header) - 1)
+    return taken + min(widths[-1], NARROWEST_LAST_COLUMN) <= width
 
 
 def whole_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[Line]:
@@ -307,9 +314,7 @@ def _row(
 ) -> list[Line]:
     *whole, last = row
     front = (Span(indent), *_padded(whole, widths), Span(GAP if whole else ""))
-    if len(last) != 1:
-        return [Line((*front, *last))]
-    return paragraph(last[0].text, width=width, first=front, role=last[0].role)
+    return _behind(front, last, width)
 
 
 def _records(
@@ -323,14 +328,16 @@ def _records(
     lines: list[Line] = []
     for row in rows:
         for name, cell in zip(header, row, strict=True):
-            front = (Span(f"{indent}{name:{label_width}}{GAP}", Role.LABEL),)
-            lines += (
-                paragraph(cell[0].text, width=width, first=front)
-                if len(cell) == 1
-                else [Line((*front, *cell))]
-            )
+            front = Span(f"{indent}{name:{label_width}}{GAP}", Role.LABEL)
+            lines += _behind((front,), cell, width)
         lines.append(Line())
     return lines[:-1]
+
+
+def _behind(front: tuple[Span, ...], cell: tuple[Span, ...], width: int) -> list[Line]:
+    if len(cell) != 1:
+        return [Line((*front, *cell))]
+    return paragraph(cell[0].text, width=width, first=front, role=cell[0].role)
 
 
 def _padded(

@@ -214,26 +214,20 @@ def _alternatives(explanation: Explanation, width: int) -> list[Line]:
     others = explanation.alternatives
     if not others:
         return []
-    columns = (
-        ("layout", [other.layout for other in others]),
-        *(
-            (("pool", [other.pool for other in others]),)
-            if {other.pool for other in others} != {explanation.pool}
-            else ()
-        ),
-        ("output", [other.output for other in others]),
-        ("per token", [other.per_token for other in others]),
-        *(
-            (name, values)
-            for name, values in (
-                ("cost", [other.cost for other in others]),
-                ("price", [other.price for other in others]),
-            )
-            if any(values)
-        ),
-        ("against the plan", [other.loses for other in others]),
+    elsewhere = {other.pool for other in others} != {explanation.pool}
+    columns = {
+        "layout": [other.layout for other in others],
+        "pool": [other.pool for other in others if elsewhere],
+        "output": [other.output for other in others],
+        "per token": [other.per_token for other in others],
+        "cost": [other.cost for other in others],
+        "price": [other.price for other in others],
+        "against the plan": [other.loses for other in others],
+    }
+    header, cells = zip(
+        *((name, column) for name, column in columns.items() if any(column)),
+        strict=True,
     )
-    header, cells = zip(*columns, strict=True)
     return [
         _section("What else would run"),
         *table(header, list(zip(*cells, strict=True)), width=width),

@@ -99,11 +99,12 @@ def test_the_first_screen_says_defaults_and_lists_what_every_command_has_last(
 
     options = shown.index("options:")
     assert shown[options + 1 : options + 4] == [
-        "  -o, --output FORM       text, wide, name, json, yaml, markdown, manifest",
+        "  -o, --output FORM       text, wide, name, json, yaml, manifest (default: text)",
         "  -h, --help              show this help message and exit",
         "  --debug                 show the traceback of a fault",
     ]
     assert [line.split("(default: ")[1] for line in shown if "(default: " in line] == [
+        "text)",
         "2048)",
         "512)",
         "64)",

@@ -77,7 +77,7 @@ def hostile_cluster(files: Files) -> None:
     files.cluster_json(nodes)
 
 
-@pytest.mark.parametrize("output", ["text", "markdown", "json"])
+@pytest.mark.parametrize("output", ["text", "json"])
 def test_taints_names_and_labels_of_nodes_do_nothing_to_who_reads_of_them(
     files: Files, output: str
 ) -> None:

@@ -701,17 +701,6 @@ def test_the_text_of_one_model_has_no_table_of_models(
     assert "model  " not in capsys.readouterr().out
 
 
-def test_a_page_of_plan_is_that_of_explain(capsys: Capture) -> None:
-    words = ["Qwen/Qwen3-8B", "--gpus", "1xH100", "-o", "markdown"]
-
-    assert main(["plan", *words]) == 0
-    page = capsys.readouterr().out
-    assert main(["explain", *words]) == 0
-
-    assert capsys.readouterr().out == page
-    assert page.startswith("# qwen3-8b\n")
-
-
 def test_rendered_objects_are_named_as_kubectl_names_them(capsys: Capture) -> None:
     words = ["render", "Qwen/Qwen3-8B", "--gpus", "1xH100", "-o"]
 
@@ -772,19 +761,3 @@ def test_models_and_gpus_are_searched_by_a_word(capsys: Capture) -> None:
         == 0
     )
     assert capsys.readouterr().out == "MI300X-192GB\nMI300X-192GB\n"
-
-
-def test_explain_as_markdown_is_a_page(files: Files, capsys: Capture) -> None:
-    main(
-        [
-            "explain",
-            "-f",
-            files.manifests(a_manifest()),
-            "--nodes",
-            files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
-            "-o",
-            "markdown",
-        ]
-    )
-
-    assert "\n## Why this one\n" in capsys.readouterr().out

@@ -47,15 +47,6 @@ def test_names_types_and_choices_are_judged_as_the_real_parser_judged_them(
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_option_of_a_version_has_a_class(version: str) -> None:
-    assert [
-        name
-        for name in option_table(version) or {}
-        if vllm_policy.VLLM.class_of(name) is None
-    ] == []
-
-
 def test_every_option_of_a_class_is_one_of_a_version_and_of_one_class_only() -> None:
     listed = vllm_policy.VLLM
     lists = (

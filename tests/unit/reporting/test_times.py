@@ -1,4 +1,4 @@
-"""Where time goes, side by side; how sure it is; and the same as Markdown."""
+"""Where time goes, side by side, and how sure it is."""
 
 from dataclasses import replace
 
@@ -12,11 +12,9 @@ from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Objective, Statistic
 from shardwright.reporting.explanation import explain
 from shardwright.reporting.figures import format_layout
-from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.times import TimeRow, time_split
 from shardwright.units import GIB
 from tests.support.builders_reporting import (
-    a_refusal,
     a_report,
     a_reported_performance,
     a_reported_plan,
@@ -104,7 +102,6 @@ def test_a_time_is_the_same_words_wherever_it_stands() -> None:
     assert "first token after 1.8 s, then 27 ms per token\n" in text
     assert "\n  first token               1.8 s " in text
     assert "\n  a token                   27 ms " in text
-    assert "| first token | 1.8 s |" in to_markdown(explain(report), title="m")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -175,45 +172,6 @@ def test_every_figure_says_its_band_and_basis() -> None:
             "is not predicted."
         ),
     )
-
-
-def test_markdown_has_the_sections_of_the_text() -> None:
-    _, report = _compared()
-
-    page = to_markdown(
-        explain(report, request=a_reported_request()), title="llama-405b"
-    )
-
-    assert [line for line in page.splitlines() if line.startswith("#")] == [
-        "# llama-405b",
-        "## Why this one",
-        "## Placement",
-        "## Memory of the fullest GPU, GiB",
-        "## What else would run",
-        "## Where the time of a token goes",
-        "## How sure",
-        "## Ruled out",
-    ]
-    assert "| tensor communication | 5.0 ms | 30 ms |" in page
-
-
-def test_markdown_shows_names_as_they_are_written() -> None:
-    page = to_markdown(
-        explain(a_report(a_reported_plan(groups=(("a|b<script>\n*x*",),)))),
-        title="[m](x)",
-    )
-
-    assert "| 0 | a&#124;b&lt;script&gt; \\*x\\* |" in page
-    assert page.startswith("# \\[m\\](x)\n")
-
-
-def test_a_refusal_in_markdown_has_no_empty_sections() -> None:
-    page = to_markdown(explain(a_report(a_refusal(), alternatives=())), title="m")
-
-    assert [line for line in page.splitlines() if line.startswith("#")] == [
-        "# m",
-        "## Ruled out",
-    ]
 
 
 def test_a_layout_on_other_gpus_is_named_with_its_pool() -> None:
