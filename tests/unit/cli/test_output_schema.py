@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from shardwright.api.names import API_VERSION
-from shardwright.cli.diagnosis import Chart, examine
+from shardwright.cli.checks import examine
 from shardwright.cli.diff_text import difference_document
 from shardwright.cli.doctor import document as diagnosis
 from shardwright.cli.main import main
@@ -17,6 +17,7 @@ from shardwright.cli.model_state import standing_of
 from shardwright.cli.model_state_text import document
 from shardwright.cli.operator_plan import document as plan_document
 from shardwright.cli.rollout import print_history, shown_revisions
+from shardwright.cli.taking_stock import Stock
 from shardwright.reconcile.revisions import revisions_of
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.builders_live import a_live_model
@@ -118,12 +119,18 @@ def a_revision(number: int, *, runs: bool) -> dict[str, Any]:
 
 
 def test_a_diagnosis() -> None:
-    chart = Chart(version="1.0", kubernetes=(1, 30), served=False, operators=())
+    stock = Stock(
+        now=NOON,
+        program="shardwright",
+        version={"major": "1", "minor": "30"},
+        served=False,
+        operators=(),
+    )
 
     printed = {
         "apiVersion": API_VERSION,
         "kind": "Diagnosis",
-        **diagnosis(examine(chart, NOON)),
+        **diagnosis(examine(stock)),
     }
 
     check(printed, "Diagnosis")
