@@ -13,7 +13,7 @@ from shardwright.cli.checks import examine
 from shardwright.cli.diff_text import difference_document
 from shardwright.cli.doctor import document as diagnosis
 from shardwright.cli.main import main
-from shardwright.cli.model_state import standing_of
+from shardwright.cli.model_state import read_pods, standing_of
 from shardwright.cli.model_state_text import document
 from shardwright.cli.operator_plan import document as plan_document
 from shardwright.cli.rollout import print_history, shown_revisions
@@ -51,9 +51,10 @@ def test_how_models_stand() -> None:
     operator = Operator(cluster, TWO_NODES)
     operator.run(20)
     model = a_live_model(operator)
-    sets = [item for key, item in model.objects.items() if key[0] == "StatefulSet"]
-    standing = standing_of(model.content, sets, model.pods, operator.cluster.now)
-    hidden = standing_of(model.content, None, None, NOON)
+    standing = standing_of(
+        model.content, read_pods(model.pods or ()), operator.cluster.now
+    )
+    hidden = standing_of(model.content, {}, NOON)
 
     check(
         as_list(
