@@ -1,5 +1,5 @@
-"""The pods of `helm test`: valid, apart from the operator's own, and each under the account whose
-rights it asks for.
+"""The pod of `helm test`: valid, apart from the operator's own, under the account whose rights it
+asks for, and with no object beside it.
 """
 
 import kubernetes_validate  # type: ignore[import-untyped]
@@ -12,102 +12,50 @@ from tests.support.builders_chart import CHART, SYSTEM, named, read, render
 
 
 @pytest.fixture(scope="module")
-def hooks(control_plane: ControlPlane) -> list[Manifest]:
+def pod(control_plane: ControlPlane) -> Manifest:
     only = ("--show-only", "templates/tests/installed.yaml")
-    return read(
+    (only_one,) = read(
         control_plane.helm(
             "template", "shardwright", str(CHART), "--namespace", SYSTEM, *only, *NAMED
         )
     )
+    return only_one
 
 
-def test_the_hooks_of_helm_test_are_valid_and_made_for_a_test_alone(
-    hooks: list[Manifest],
+def test_helm_test_is_one_valid_pod_made_for_a_test_alone(pod: Manifest) -> None:
+    kubernetes_validate.validate(pod, "1.34.0", strict=True)
+
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+
+
+def test_it_has_the_account_that_it_asks_for(
+    control_plane: ControlPlane, pod: Manifest
 ) -> None:
-    for item in hooks:
-        kubernetes_validate.validate(item, "1.34.0", strict=True)
+    operator = named(render(control_plane), "Deployment")["spec"]["template"]["spec"]
+    account = operator["serviceAccountName"]
 
-    assert {item["metadata"]["annotations"]["helm.sh/hook"] for item in hooks} == {
-        "test"
-    }
-
-
-def test_each_pod_has_the_account_that_it_asks_for(hooks: list[Manifest]) -> None:
-    pods = {
-        item["metadata"]["name"]: item["spec"]["serviceAccountName"]
-        for item in hooks
-        if item["kind"] == "Pod"
-    }
-
-    assert pods == {
-        "shardwright-test-rights": "shardwright",
-        "shardwright-test": "shardwright-test",
-    }
-    roles = {
-        item["metadata"]["namespace"]: item["rules"]
-        for item in hooks
-        if item["kind"] == "Role"
-    }
-    assert roles == {
-        SYSTEM: [
-            {
-                "apiGroups": ["coordination.k8s.io"],
-                "resources": ["leases"],
-                "resourceNames": ["shardwright"],
-                "verbs": ["get"],
-            }
-        ],
-        "default": [
-            {
-                "apiGroups": ["shardwright.io"],
-                "resources": ["shardedmodels"],
-                "verbs": ["get", "create", "delete"],
-            }
-        ],
-    }
+    assert pod["spec"]["serviceAccountName"] == account
+    assert f"--account={account}" in pod["spec"]["containers"][0]["args"]
 
 
-def test_the_namespace_of_the_model_is_that_of_the_value(
-    control_plane: ControlPlane,
-) -> None:
-    only = (
-        "--show-only",
-        "templates/tests/installed.yaml",
-        "--set=test.namespace=models",
-    )
-    hooks = read(
-        control_plane.helm(
-            "template", "shardwright", str(CHART), "--namespace", SYSTEM, *only, *NAMED
-        )
-    )
-    (container,) = named(hooks, "Pod", "shardwright-test")["spec"]["containers"]
-
-    assert named(hooks, "Role", "-models")["metadata"]["namespace"] == "models"
-    assert named(hooks, "RoleBinding", "-models")["metadata"]["namespace"] == "models"
-    assert "--models-namespace=models" in container["args"]
-
-
-def test_no_service_and_no_budget_takes_them_for_the_operators(
-    control_plane: ControlPlane, hooks: list[Manifest]
+def test_no_service_and_no_budget_takes_it_for_the_operators(
+    control_plane: ControlPlane, pod: Manifest
 ) -> None:
     selector = named(render(control_plane), "Service")["spec"]["selector"]
 
-    assert [
-        item for item in hooks if selector.items() <= item["metadata"]["labels"].items()
-    ] == []
+    assert not selector.items() <= pod["metadata"]["labels"].items()
 
 
-def test_the_pod_of_helm_test_asks_the_port_of_the_probes(
-    control_plane: ControlPlane, hooks: list[Manifest]
+def test_it_asks_the_port_of_the_probes(
+    control_plane: ControlPlane, pod: Manifest
 ) -> None:
     service = named(render(control_plane), "Service")
     (health,) = (
         entry["port"] for entry in service["spec"]["ports"] if entry["name"] == "health"
     )
-    (container,) = named(hooks, "Pod", "shardwright-test")["spec"]["containers"]
 
     address = (
         f"http://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{health}"
         "/readyz"
     )
-    assert f"--ready-url={address}" in container["args"]
+    assert f"--ready-url={address}" in pod["spec"]["containers"][0]["args"]

@@ -203,35 +203,14 @@ def test_what_cannot_work_is_refused(
     )
 
 
-@pytest.mark.parametrize(
-    ("flags", "namespace"),
-    [
-        ((), "default"),
-        ((SOME,), "models"),
-        ((SOME, "--set=test.namespace=others"), "others"),
-    ],
-)
-def test_helm_test_has_its_model_planned_in_a_namespace_that_is_watched(
-    control_plane: ControlPlane, flags: tuple[str, ...], namespace: str
+@pytest.mark.parametrize("flags", [(), (SOME,)])
+def test_helm_test_asks_for_the_rights_in_the_namespaces_that_are_watched(
+    control_plane: ControlPlane, flags: tuple[str, ...]
 ) -> None:
     only = ("--show-only", "templates/tests/installed.yaml")
-    objects = read(
-        control_plane.helm(
-            "template",
-            "shardwright",
-            str(CHART),
-            "--namespace",
-            SYSTEM,
-            *only,
-            *NAMED,
-            *flags,
-        )
-    )
-    rights, test = (
-        named(objects, "Pod", suffix)["spec"]["containers"][0]["args"]
-        for suffix in ("-rights", "-test")
+    (pod,) = read(
+        control_plane.helm("template", "shardwright", str(CHART), *only, *NAMED, *flags)
     )
 
-    assert named(objects, "Role", "-models")["metadata"]["namespace"] == namespace
-    assert f"--models-namespace={namespace}" in test
-    assert f"--watch-namespaces={'models,others' if flags else ''}" in rights
+    watched = f"--watch-namespaces={'models,others' if flags else ''}"
+    assert watched in pod["spec"]["containers"][0]["args"]

@@ -394,8 +394,8 @@ def test_a_model_that_serves_is_asked_by_its_name(
     assert main(["status", "large", *there, "-o", "json"]) == 0
     (item,) = json.loads(capsys.readouterr().out)["items"]
     assert (item["ready"], item["reason"], item["commands"]) == ("True", "Serving", [])
-    assert [(group["name"], group["situation"]) for group in item["groups"]] == [
-        ("large-0", "Ready")
+    assert [(group["name"], group["ready"]) for group in item["groups"]] == [
+        ("large-0", True)
     ]
     assert main(["status", *there]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == [

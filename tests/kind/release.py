@@ -16,10 +16,8 @@ from tests.kind.shell import step
 from tests.kind.tiny_model import CONFIG, CONFIG_OF_EXPERTS
 
 NAMESPACE = "shardwright-system"
-TESTED = {
-    (f"shardwright-test{part}", "Succeeded") for part in ("", "-models", "-rights")
-}
-"""What `tested` returns where all is well: pods and what they need have the same names."""
+TESTED = {("shardwright-test", "Succeeded")}
+"""What `tested` returns where all is well."""
 
 CLIENT, HUB, STORE = "client", "hub", "store"
 """Labels `app` of the pods that send requests to models, and from which models download or are
@@ -113,7 +111,7 @@ def watching(cluster: Cluster, *namespaces: str) -> Iterator[None]:
 
 
 def tested(cluster: Cluster) -> set[tuple[str, str]]:
-    """Names and phases of what `helm test` has made, its two pods among them."""
+    """Names and phases of what `helm test` has made, its pod among them."""
     words = ["test", "shardwright", "-n", NAMESPACE, f"--timeout={_START}"]
     said = cluster.helm(*words)
     return set(re.findall(r"TEST SUITE: +(\S+)\n.+\n.+\nPhase: +(\S+)", said))

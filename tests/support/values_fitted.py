@@ -193,14 +193,13 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
 TESTED_APART: Final = {
     "fullnameOverride",
     "serviceAccount.create",
-    "test.namespace",
     "plans.enabled",
     "watchNamespaces",
     "clusterPods",
     "dra.enabled",
 }
-"""What changes everything, what needs another value beside it, what is about the pods of `helm
-test`, and what `test_several.py` is about.
+"""What changes everything, what needs another value beside it, and what `test_several.py` is
+about.
 """
 
 REFUSALS: Final[dict[str, tuple[Any, str]]] = {
@@ -264,10 +263,6 @@ REFUSALS: Final[dict[str, tuple[Any, str]]] = {
     "extraArgs": (
         ["--kubeconfig=x"],
         "'/extraArgs/0': '--kubeconfig=x' does not match pattern",
-    ),
-    "test.namespace": (
-        "kube_system",
-        "'/test/namespace': 'kube_system' does not match pattern",
     ),
     "extraObjects": ([7], "'/extraObjects/0': got number, want string or object"),
 }

@@ -1,10 +1,9 @@
-"""The next commands to type, decided on facts: the reason of a model, and the waits of its groups.
+"""The next commands to type, decided on facts: the reason of a model, and the pods of its groups.
 
 Types nothing itself, and has nothing to say of a model that is ready.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import islice
 from types import MappingProxyType
 from typing import Final
@@ -12,18 +11,12 @@ from typing import Final
 from shardwright.api.conditions import Reason
 from shardwright.cli.model_state import ENGINE, ModelState, StandingGroup
 from shardwright.reconcile.life_rules import RESTART
-from shardwright.reconcile.states import Awaited, Wait
 
 MOST: Final = 3
 """How many commands are shown for a model; assumed: the first ones lead to the cause."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """A command, and its purpose."""
-
-    command: str
-    purpose: str
+Advice = tuple[str, str]
+"""A command, and its purpose."""
 
 
 def advice(standing: ModelState, program: str) -> tuple[Advice, ...]:
@@ -32,78 +25,28 @@ def advice(standing: ModelState, program: str) -> tuple[Advice, ...]:
     """
     if standing.ready == "True":
         return ()
-    found = (*_of_groups(standing), *_of_model(standing, program))
+    kubectl = f"kubectl -n {standing.namespace}"
+    waiting = (group for group in standing.groups if group.pods and not group.ready)
+    found = (
+        *(_of_group(kubectl, group) for group in waiting),
+        _of_model(standing, program),
+    )
     return tuple(islice(dict.fromkeys(found), MOST))
 
 
-def _of_groups(standing: ModelState) -> Iterator[Advice]:
-    for group in standing.groups:
-        if group.state and not group.ready:
-            yield from _of_failure(standing, group)
-            for wait in group.waited_for or group.state.waits:
-                yield from _of_wait(standing, group, wait)
+def _of_group(kubectl: str, group: StandingGroup) -> Advice:
+    """Return what to run for the first of a group's pods that holds the others up."""
+    pod = min(group.pods, key=lambda one: (one.ready, one.runs, one.rank))
+    if pod.failure and pod.failure.container:
+        command = f"{kubectl} logs {pod.name} -c {pod.failure.container} --previous"
+        return command, "what its engine said last"
+    if pod.deleting and pod.node:
+        command = f"kubectl describe node {pod.node}"
+        return command, "why the node does not give the pod back"
+    if pod.runs:
+        return f"{kubectl} logs -f {pod.name} -c {ENGINE}", "what its engine says"
+    return f"{kubectl} describe pod {pod.name}", "what the pod waits for"
 
-
-def _of_failure(standing: ModelState, group: StandingGroup) -> Iterator[Advice]:
-    state = group.state
-    if (
-        state
-        and state.failing
-        and state.last_failure
-        and state.last_failure.container
-        and not state.waits
-    ):
-        pod, container = (
-            f"{group.name}-{state.last_failure.rank}",
-            state.last_failure.container,
-        )
-        yield Advice(
-            command=f"kubectl -n {standing.namespace} logs {pod} -c {container} --previous",
-            purpose="what its engine said last",
-        )
-
-
-def _of_wait(
-    standing: ModelState, group: StandingGroup, wait: Wait
-) -> Iterator[Advice]:
-    kubectl = f"kubectl -n {standing.namespace}"
-    pod = f"{group.name}-{min(wait.ranks, default=0)}"
-    if wait.what is Awaited.POD:
-        yield Advice(
-            command=f"{kubectl} describe pod {pod}", purpose="what the pod waits for"
-        )
-    elif wait.what in {Awaited.START, Awaited.PEERS, Awaited.PROBE, Awaited.OVERDUE}:
-        yield Advice(
-            command=f"{kubectl} logs -f {pod} -c {ENGINE}",
-            purpose="what its engine says",
-        )
-    elif wait.what is Awaited.PODS_CREATED:
-        yield Advice(
-            command=f"{kubectl} describe statefulset {group.name}",
-            purpose="why its pods are not created",
-        )
-    elif wait.what is Awaited.LATE_POD:
-        yield Advice(
-            command=f"kubectl describe node {wait.said}",
-            purpose="why the node does not give the pod back",
-        )
-    elif wait.what is Awaited.CHANGE:
-        yield Advice(
-            command=f'{kubectl} annotate smodel {standing.name} {RESTART}="$(date +%s)" '
-            "--overwrite",
-            purpose="start it again, once the cause is gone",
-        )
-    elif wait.what in {Awaited.NODES, Awaited.LATE_NODES}:
-        yield Advice(
-            command=f"{kubectl} describe pod {pod}",
-            purpose="what the autoscaler says of its pods",
-        )
-
-
-Template = tuple[str, str]
-"""A command with {n} for the namespace, {m} for the model, {p} for how we are called; and its
-purpose.
-"""
 
 _EDIT: Final = ("kubectl -n {n} edit smodel {m}", "correct what the message names")
 _EXPLAIN: Final = (
@@ -125,7 +68,7 @@ _OPERATOR: Final = (
     "whether the operator runs",
 )
 
-BY_REASON: Final[Mapping[str, Template]] = MappingProxyType(
+BY_REASON: Final[Mapping[str, Advice]] = MappingProxyType(
     {
         Reason.PAUSED: (
             """kubectl -n {n} patch smodel {m} --type merge -p '{{"spec":{{"paused":false}}}}'""",
@@ -148,6 +91,10 @@ BY_REASON: Final[Mapping[str, Template]] = MappingProxyType(
         Reason.CONFIG_INVALID: _EDIT,
         Reason.QUOTA_EXCEEDED: _QUOTA,
         Reason.PODS_REFUSED: _QUOTA,
+        Reason.RESTART_BUDGET_SPENT: (
+            f'kubectl -n {{n}} annotate smodel {{m}} {RESTART}="$(date +%s)" --overwrite',
+            "start it again, once the cause is gone",
+        ),
         Reason.ROLLED_BACK: _RETRY,
         Reason.REVISION_UNUSABLE: _HISTORY,
         Reason.WAITING_FOR_QUOTA: (
@@ -162,16 +109,16 @@ BY_REASON: Final[Mapping[str, Template]] = MappingProxyType(
         "": _OPERATOR,
     }
 )
-"""What to run for a reason of Ready; any other one has its events."""
+"""What to run for a reason of Ready; any other one has its events. {n} stands for the namespace,
+{m} for the model, {p} for how we are called.
+"""
 
 
-def _of_model(standing: ModelState, program: str) -> Iterator[Advice]:
+def _of_model(standing: ModelState, program: str) -> Advice:
     # A status of another generation says nothing of this spec: then the operator is to be looked
     # at.
     command, purpose = (
         _OPERATOR if not standing.current else BY_REASON.get(standing.reason, _EVENTS)
     )
-    yield Advice(
-        command=command.format(n=standing.namespace, m=standing.name, p=program),
-        purpose=purpose,
-    )
+    said = {"n": standing.namespace, "m": standing.name, "p": program}
+    return command.format(**said), purpose

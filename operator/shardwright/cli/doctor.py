@@ -7,33 +7,32 @@ It fixes nothing itself, and writes only if it is to measure NetworkPolicies.
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright.cli.arguments import program_name
+from shardwright.cli.checks import Examined, examine
 from shardwright.cli.clusters import Target
-from shardwright.cli.diagnosis import examine
 from shardwright.cli.exits import Exit
-from shardwright.cli.findings import Examined, Finding, Result
+from shardwright.cli.findings import Finding, Result
 from shardwright.cli.output import print_lines, width_of_output
 from shardwright.cli.outputs import print_document
-from shardwright.cli.prescriptions import WORDS, command, sentence
-from shardwright.cli.taking_stock import read_chart
+from shardwright.cli.taking_stock import take_stock
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph
 
-_UNREAD: Final = "not looked at: you may not read what it takes"
-_SKIPPED: Final = "not measured: --network-policies does, with two short-lived pods"
 _SIGNS: Final = {
-    Result.FINE: "ok",
-    Result.NOTED: "note",
-    Result.WRONG: "WRONG",
-    Result.UNREAD: "?",
-    Result.SKIPPED: "-",
-}
-_ROLES: Final = {
-    Result.FINE: Role.HEADLINE,
-    Result.NOTED: Role.WARNING,
-    Result.WRONG: Role.REFUSAL,
+    Result.FINE: ("ok", Role.HEADLINE, ""),
+    Result.NOTED: ("note", Role.WARNING, ""),
+    Result.WRONG: ("WRONG", Role.REFUSAL, ""),
+    Result.UNREAD: (
+        "?",
+        Role.PLAIN,
+        " (not looked at: you may not read what it takes)",
+    ),
+    Result.SKIPPED: (
+        "-",
+        Role.PLAIN,
+        " (not measured: --network-policies does, with two short-lived pods)",
+    ),
 }
 
 
@@ -45,8 +44,9 @@ def doctor(arguments: Namespace) -> int:
         UnreachableError: no answer, or no credentials.
     """
     cluster: Target = arguments.target
-    chart = cluster.ask(lambda client: read_chart(client, arguments))
-    examined = examine(chart, datetime.now(UTC))
+    program = program_name(sys.argv[0])
+    stock = cluster.ask(lambda client: take_stock(client, arguments, program))
+    examined = examine(stock)
     if arguments.output == "text":
         print_lines(lines_of(examined, width_of_output()))
     else:
@@ -60,50 +60,41 @@ def doctor(arguments: Namespace) -> int:
 
 def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:
     """Yield each check with its findings and the commands against them, for a person."""
-    told = {Result.UNREAD: f" ({_UNREAD})", Result.SKIPPED: f" ({_SKIPPED})"}
     for one in examined:
-        sign = Span(f"{_SIGNS[one.result]:<6}", _ROLES.get(one.result, Role.PLAIN))
-        yield from paragraph(
-            f"{WORDS[one.check]}{told.get(one.result, '')}", width=width, first=[sign]
-        )
+        sign, role, why = _SIGNS[one.result]
+        first = [Span(f"{sign:<6}", role)]
+        yield from paragraph(f"{one.check.what}{why}", width=width, first=first)
         for finding in one.findings:
             result = Result.WRONG if finding.wrong else Result.NOTED
+            sign, role, _ = _SIGNS[result]
             # The line above says it already of a finding of its own kind.
-            told_apart = "" if result is one.result else f"{_SIGNS[result]}: "
-            yield from paragraph(
-                sentence(finding),
-                width=width,
-                first=[Span(f"      {told_apart}", _ROLES[result])],
-            )
+            first = [Span(f"      {'' if result is one.result else f'{sign}: '}", role)]
+            yield from paragraph(finding.message, width=width, first=first)
             yield line(
-                Span("        $ ", Role.FAINT),
-                Span(command(finding, _program()), Role.COMMAND),
+                Span("        $ ", Role.FAINT), Span(finding.command, Role.COMMAND)
             )
-
-
-def _program() -> str:
-    return program_name(sys.argv[0])
 
 
 def document(examined: Sequence[Examined]) -> dict[str, Any]:
     """Return the findings as a document for programs."""
-    return {"checks": [_as_json(one) for one in examined]}
-
-
-def _as_json(one: Examined) -> dict[str, Any]:
     return {
-        "check": one.check.value,
-        "result": one.result.value,
-        "findings": [_finding_as_json(finding) for finding in one.findings],
+        "checks": [
+            {
+                "check": one.check.name,
+                "result": one.result.value,
+                "findings": [_as_json(finding) for finding in one.findings],
+            }
+            for one in examined
+        ]
     }
 
 
-def _finding_as_json(finding: Finding) -> dict[str, Any]:
+def _as_json(finding: Finding) -> dict[str, Any]:
     return {
-        "reason": finding.ailment.value,
+        "reason": finding.reason,
         "wrong": finding.wrong,
         "namespace": finding.namespace or None,
         "objects": list(finding.objects),
-        "message": sentence(finding),
-        "command": command(finding, _program()),
+        "message": finding.message,
+        "command": finding.command,
     }

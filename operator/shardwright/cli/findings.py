@@ -1,53 +1,12 @@
-"""The checks of the doctor, and its possible findings: values without a sentence."""
+"""What a check of the doctor comes to: values that know no cluster."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-
-class Check(StrEnum):
-    """The checks, in the order in which they are said."""
-
-    KUBERNETES = "Kubernetes"
-    RESOURCE = "ShardedModels"
-    OPERATOR = "Operator"
-    RIGHTS = "Rights"
-    INSTALLATIONS = "Installations"
-    NODES = "Nodes"
-    STORAGE = "Storage"
-    MODELS = "Models"
-    FETCHES = "ConfigFetches"
-    NETWORK_POLICIES = "NetworkPolicies"
-
-
-class Ailment(StrEnum):
-    """The possible findings."""
-
-    KUBERNETES_TOO_OLD = "KubernetesTooOld"
-    NOT_SERVED = "NotServed"
-    NOT_INSTALLED = "NotInstalled"
-    NOT_READY = "NotReady"
-    NOBODY_LEADS = "NobodyLeads"
-    OTHER_VERSION = "OtherVersion"
-    RIGHTS_MISSING = "RightsMissing"
-    NAMESPACE_CLOSED = "NamespaceClosed"
-    NAMESPACE_UNSEEN = "NamespaceUnseen"
-    CLAIM_NOT_HELD = "ClaimNotHeld"
-    NODE_SET_OF_NOBODY = "NodeSetOfNobody"
-    NODE_SET_EMPTY = "NodeSetEmpty"
-    NO_GPUS = "NoGpus"
-    NODE_LEFT_OUT = "NodeLeftOut"
-    NODE_WARNS = "NodeWarns"
-    CLASS_MISSING = "StorageClassMissing"
-    NO_DEFAULT_CLASS = "NoDefaultStorageClass"
-    MODEL_STALLED = "ModelStalled"
-    MODEL_STUCK = "ModelStuck"
-    FETCH_FAILED = "FetchFailed"
-    FETCH_SUSPENDED = "FetchSuspended"
-    FETCH_OVERDUE = "FetchOverdue"
-    FETCH_SLOW = "FetchSlow"
-    POLICIES_NOT_ENFORCED = "NetworkPoliciesNotEnforced"
-    POLICIES_UNCLEAR = "NetworkPoliciesUnclear"
+NAMES_SHOWN: Final = 5
+"""Objects that a sentence names; the rest are counted."""
 
 
 class Result(StrEnum):
@@ -68,38 +27,30 @@ class Enforcement(StrEnum):
     UNCLEAR = "Unclear"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class NotMadeError(Exception):
+    """A check that could not be made, or that nobody has asked for."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        super().__init__(result)
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or to be known: which objects it is about, and the words of others
-    about it.
+    """One thing that is wrong, or to be known, and the command that shows more of it or fixes it.
+
+    No command deletes anything.
     """
 
-    ailment: Ailment
+    reason: str
+    message: str
+    command: str
     objects: tuple[str, ...] = ()
     namespace: str = ""
-    about: str = ""
-    said: str = ""
     wrong: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
-    """One check with its findings."""
-
-    check: Check
-    result: Result
-    findings: tuple[Finding, ...] = ()
-
-
-def examined(check: Check, read: object, findings: Iterable[Finding]) -> Examined:
-    """Return the result of a check with these findings. ``read`` is None if the check could not be
-    made.
-    """
-    if read is None:
-        return Examined(check=check, result=Result.UNREAD)
-    found = tuple(findings)
-    if any(finding.wrong for finding in found):
-        return Examined(check=check, result=Result.WRONG, findings=found)
-    return Examined(
-        check=check, result=Result.NOTED if found else Result.FINE, findings=found
-    )
+def names(objects: Sequence[str]) -> str:
+    """Return the first objects by name, and how many more there are."""
+    more = len(objects) - NAMES_SHOWN
+    return ", ".join(objects[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

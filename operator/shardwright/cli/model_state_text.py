@@ -7,13 +7,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from shardwright.cli.advice import Advice, advice
+from shardwright.cli.advice import advice
+from shardwright.cli.findings import names
 from shardwright.cli.model_state import ModelState, StandingGroup
-from shardwright.hardware.untrusted import mapping
-from shardwright.layouts.layout import Layout
-from shardwright.planning.phrases import letters
-from shardwright.reconcile.sentences import failure_sentence, waiting_sentence
-from shardwright.reconcile.states import Situation
 from shardwright.reporting.figures import format_plural, format_seconds
 from shardwright.reporting.lines import (
     Line,
@@ -27,17 +23,6 @@ from shardwright.reporting.lines import (
 
 BAR: Final = 20  #: cells of the bar of a group that loads
 
-_SITUATIONS: Final = {
-    Situation.STARTING: "starting",
-    Situation.WAITING_FOR_QUOTA: "waiting for its queue",
-    Situation.READY: "ready",
-    Situation.UNREADY: "not answering",
-    Situation.OUTDATED: "serving as it was",
-    Situation.STOPPING: "stopping",
-    Situation.BACKING_OFF: "pausing after a failure",
-    Situation.STOPPED: "stopped",
-}
-
 
 def table_lines(
     found: Sequence[ModelState],
@@ -48,23 +33,23 @@ def table_lines(
     wide: bool = False,
 ) -> Iterator[Line]:
     """Yield one line for each model; a wide one has its GPUs and its address, too."""
-    header = (
+    header = [
         *(["NAMESPACE"] if namespaces else []),
-        "NAME",
-        "READY",
-        "GROUPS",
-        "SINCE",
-        "LAYOUT",
-        "GPUS",
-        "REASON",
-    )
-    header = (*header, *(["PRODUCT", "ENDPOINT"] if wide else []))
+        *("NAME", "READY", "GROUPS", "SINCE", "LAYOUT", "GPUS", "REASON"),
+        *(["PRODUCT", "ENDPOINT"] if wide else []),
+    ]
     rows = [
-        (
+        [
             *([item.namespace] if namespaces else []),
-            *_row(item, now),
-            *(_wide(item) if wide else ()),
-        )
+            item.name,
+            item.ready,
+            item.running or "-",
+            _age(item.since, now),
+            item.layout or "-",
+            str(item.plan.get("gpus", "-")),
+            item.reason or "NotLookedAt",
+            *([_product(item), item.endpoint or "-"] if wide else []),
+        ]
         for item in found
     ]
     yield from (
@@ -74,57 +59,8 @@ def table_lines(
     )
 
 
-def _row(item: ModelState, now: datetime) -> tuple[str, ...]:
-    ready = sum(group.ready for group in item.groups)
-    gpus = str(item.plan.get("gpus", "-"))
-    reason = item.reason or "NotLookedAt"
-    return (
-        item.name,
-        item.ready,
-        "-" if item.wanted is None else f"{ready}/{item.wanted}",
-        _age(item.since, now),
-        layout_of(item.plan),
-        gpus,
-        reason,
-    )
-
-
-def _wide(item: ModelState) -> tuple[str, str]:
-    return str(item.plan.get("product") or "-"), item.endpoint or "-"
-
-
-def layout_of(plan: Any) -> str:
-    """Return the degrees of a plan in a status, in the letters of ``status.layout``.
-
-    >>> (
-    ...     layout_of(
-    ...         {
-    ...             "layout": {
-    ...                 "tensor": 8,
-    ...                 "pipeline": 2,
-    ...                 "expert": 1,
-    ...                 "attentionData": 1,
-    ...             }
-    ...         }
-    ...     ),
-    ...     layout_of({"layout": {"tensor": 1}}),
-    ...     layout_of({}),
-    ... )
-    ('TP8·PP2', 'TP1', '-')
-    """
-    layout = mapping(mapping(plan).get("layout"))
-    degrees = Layout(
-        tensor=_degree(layout.get("tensor")),
-        pipeline=_degree(layout.get("pipeline")),
-        attention_data=_degree(layout.get("attentionData")),
-        expert=_degree(layout.get("expert")),
-        context=_degree(layout.get("context")),
-    )
-    return letters(degrees) if layout else "-"
-
-
-def _degree(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 1
+def _product(item: ModelState) -> str:
+    return str(item.plan.get("product") or "-")
 
 
 def _age(since: datetime | None, now: datetime) -> str:
@@ -157,11 +93,11 @@ def detail_lines(
         yield from paragraph(item.message, width=width, first=[Span("  ")])
     yield from _labelled(item, width)
     for group in item.groups:
-        yield from _group(group, now, width)
+        yield from _group(group, item.most_seconds, width)
     if found := advice(item, program):
         yield line(Span("What to run", Role.SECTION))
-        for one in found:
-            yield from _advice(one, width)
+        for command, purpose in found:
+            yield from _advice(command, purpose, width)
 
 
 def _labelled(item: ModelState, width: int) -> Iterator[Line]:
@@ -183,78 +119,51 @@ def _facts(item: ModelState) -> Iterator[tuple[str, str]]:
     plan = item.plan
     if item.meant:
         yield "Model", f"not built in; did you mean {' or '.join(item.meant)}?"
-    if plan.get("layout"):
+    if item.layout:
         gpus, nodes = (int(plan.get(name) or 0) for name in ("gpus", "nodes"))
         where = f"{format_plural(gpus, 'GPU')} of {format_plural(nodes, 'node')}"
-        yield "Plan", f"{layout_of(plan)} on {where} ({plan.get('product')})"
+        yield "Plan", f"{item.layout} on {where} ({_product(item)})"
     if item.endpoint:
         yield "Serves", item.endpoint
 
 
-def _group(group: StandingGroup, now: datetime, width: int) -> Iterator[Line]:
-    state = group.state
-    word = (
-        _SITUATIONS[state.situation]
-        if state
-        else ("ready" if group.ready else "not ready")
-    )
-    since = f" for {_age(group.since, now)}" if group.since else ""
-    bar = _bar(group)
+def _group(group: StandingGroup, most: int | None, width: int) -> Iterator[Line]:
+    word = "ready" if group.ready else "not ready"
     yield line(
         Span(f"  {group.name}", Role.LABEL),
-        Span(f"  {word}{since}", Role.PLAIN if group.ready else Role.WARNING),
-        *bar,
+        Span(f"  {word}", Role.PLAIN if group.ready else Role.WARNING),
+        *_bar(group.loading, most),
     )
-    for sentence in _sentences(group):
-        yield from paragraph(sentence, width=width, first=[Span("    ")])
+    if not group.ready and (group.nodes or group.said):
+        nodes = names(list(filter(None, group.nodes)))
+        said = ": ".join(filter(None, (nodes and f"on {nodes}", group.said)))
+        yield from paragraph(said, width=width, first=[Span("    ")])
 
 
-def _bar(group: StandingGroup) -> tuple[Span, ...]:
+def _bar(seconds: float | None, most: int | None) -> tuple[Span, ...]:
     """Return the share of a start's time that is over, as a bar. Nobody counts its bytes."""
-    loading = group.loading
-    if loading is None:
+    if seconds is None:
         return ()
-    if loading.share is None:
-        return (Span(f"  {format_seconds(round(loading.seconds))}"),)
-    full = round(loading.share * BAR)
-    most = format_seconds(loading.most_seconds or 0)
+    if not most:
+        return (Span(f"  {format_seconds(round(seconds))}"),)
+    full = round(min(1.0, seconds / most) * BAR)
     return (
         Span("  "),
         Span("\N{FULL BLOCK}" * full, Role.WEIGHTS),
         Span("\N{LIGHT SHADE}" * (BAR - full), Role.FAINT),
-        Span(f"  {format_seconds(max(1, round(loading.seconds)))} of at most {most}"),
+        Span(
+            f"  {format_seconds(max(1, round(seconds)))} of at most {format_seconds(most)}"
+        ),
     )
 
 
-def _sentences(group: StandingGroup) -> Iterator[str]:
-    if group.said:
-        yield group.said
-    state = group.state
-    if state is None or group.ready:
-        return
-    blockers = sorted({rank for wait in group.waited_for for rank in wait.ranks})
-    if group.waiting_for_peers and blockers:
-        verb = "wait" if len(group.waiting_for_peers) > 1 else "waits"
-        yield f"{_ranks(group.waiting_for_peers)} {verb} for {_ranks(blockers)}"
-    if sentence := waiting_sentence(state):
-        yield sentence
-    if state.failing:
-        yield f"failed: {failure_sentence(state)}"
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
-
-
-def _advice(one: Advice, width: int) -> Iterator[Line]:
-    if len(one.command) + len(one.purpose) + 8 <= width:
-        yield line(
-            Span(f"  {one.command}", Role.COMMAND),
-            Span(f"  # {one.purpose}", Role.FAINT),
-        )
+def _advice(command: str, purpose: str, width: int) -> Iterator[Line]:
+    typed, why = Span(f"  {command}", Role.COMMAND), Span(f"  # {purpose}", Role.FAINT)
+    if len(typed.text + why.text) <= width:
+        yield line(typed, why)
     else:
-        yield line(Span(f"  # {one.purpose}", Role.FAINT))
-        yield line(Span(f"  {one.command}", Role.COMMAND))
+        yield line(why)
+        yield line(typed)
 
 
 def document(item: ModelState, program: str) -> dict[str, Any]:
@@ -276,39 +185,26 @@ def document(item: ModelState, program: str) -> dict[str, Any]:
             {name: one.get(name) for name in ("type", "reason", "message")}
             for one in item.conditions
         ],
-        "groups": [_group_document(group) for group in item.groups],
-        "commands": [
-            {"command": one.command, "purpose": one.purpose}
-            for one in advice(item, program)
+        "groups": [
+            {
+                "name": group.name,
+                "ready": group.ready,
+                "nodes": list(group.nodes),
+                "message": group.said,
+                "restarts": group.restarts,
+                "loading": None
+                if group.loading is None
+                else {
+                    "seconds": round(group.loading),
+                    "mostSeconds": item.most_seconds,
+                },
+            }
+            for group in item.groups
         ],
-    }
-
-
-def _group_document(group: StandingGroup) -> dict[str, Any]:
-    state = group.state
-    loading = group.loading
-    waits = (
-        [
-            {"for": wait.what.value, "ranks": list(wait.ranks), "said": wait.said}
-            for wait in state.waits
-        ]
-        if state
-        else []
-    )
-    return {
-        "name": group.name,
-        "ready": group.ready,
-        "situation": state.situation.value if state else None,
-        "since": _time(group.since),
-        "waits": waits,
-        "message": group.said or (waiting_sentence(state) if state else ""),
-        "restarts": state.restarts if state else None,
-        "loading": {
-            "seconds": round(loading.seconds),
-            "mostSeconds": loading.most_seconds,
-        }
-        if loading
-        else None,
+        "commands": [
+            {"command": command, "purpose": purpose}
+            for command, purpose in advice(item, program)
+        ],
     }
 
 

@@ -17,12 +17,11 @@ from shardwright.cli.arguments import program_name
 from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import (
-    Content,
     list_models,
     list_objects,
     no_such_model,
 )
-from shardwright.cli.model_state import ModelState, standing_of
+from shardwright.cli.model_state import ModelState, read_pods, standing_of
 from shardwright.cli.model_state_text import detail_lines, document, table_lines
 from shardwright.cli.output import (
     clear_terminal,
@@ -32,53 +31,45 @@ from shardwright.cli.output import (
 )
 from shardwright.cli.outputs import print_list
 from shardwright.cluster.client import Client
-from shardwright.cluster.resources import PODS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import PODS
 from shardwright.rendering.labels import MODEL
 from shardwright.reporting.lines import Line, line
 
 REFRESH_SECONDS: Final = 2.0
-"""How often ``--watch`` looks; assumed: a person reads no faster, and it costs the API server three
+"""How often ``--watch`` looks; assumed: a person reads no faster, and it costs the API server two
 LISTs.
 """
 
 
 def status(arguments: Namespace) -> Exit:
-    """Print how models stand, once or again and again."""
-    cluster: Target = arguments.target
-    namespace = None if arguments.all_namespaces else cluster.namespace
+    """Print how models stand, once or again and again.
+
+    Raises:
+        InputError: there is none of the name that is asked for.
+    """
     if arguments.watch:
-        _watch(cluster, namespace, arguments)
+        _watch(arguments)
     now = datetime.now(UTC)
-    found = _read(cluster, namespace, arguments.name, now)
-    if arguments.output in {"text", "wide"}:
-        print_lines(
-            _lines(
-                found,
-                now,
-                namespace,
-                one=bool(arguments.name),
-                wide=arguments.output == "wide",
-            )
-        )
+    found = _read(arguments, now)
+    if arguments.output == "name":
+        print_lines(line(f"shardedmodel.shardwright.io/{item.name}") for item in found)
+    elif arguments.output in {"json", "yaml"}:
+        items = [document(item, _program()) for item in found]
+        print_list("ModelStandingList", items, arguments.output)
+    else:
+        print_lines(_lines(found, now, arguments))
         if not found:
+            namespace = _namespace(arguments)
             print_note(
                 f"there is no ShardedModel in namespace {namespace}; -n names another one, "
                 "-A shows those of all"
                 if namespace
                 else "there is no ShardedModel in any namespace"
             )
-    elif arguments.output == "name":
-        print_lines(line(f"shardedmodel.shardwright.io/{item.name}") for item in found)
-    else:
-        print_list(
-            "ModelStandingList",
-            [document(item, _program()) for item in found],
-            arguments.output,
-        )
     return Exit.PLAN
 
 
-def _watch(cluster: Target, namespace: str | None, arguments: Namespace) -> None:
+def _watch(arguments: Namespace) -> None:
     """Show how models stand until somebody interrupts; if nobody looks at a terminal, only
     changes.
     """
@@ -86,24 +77,13 @@ def _watch(cluster: Target, namespace: str | None, arguments: Namespace) -> None
     before: list[ModelState] | None = None
     while True:
         now = datetime.now(UTC)
-        found = _read(cluster, namespace, arguments.name, now)
+        found = _read(arguments, now)
         facts = [_without_times(item) for item in found]
         if terminal:
             clear_terminal()
         if terminal or facts != before:
             gap = () if before is None or terminal else (Line(),)
-            print_lines(
-                [
-                    *gap,
-                    *_lines(
-                        found,
-                        now,
-                        namespace,
-                        one=bool(arguments.name),
-                        wide=arguments.output == "wide",
-                    ),
-                ]
-            )
+            print_lines([*gap, *_lines(found, now, arguments)])
             sys.stdout.flush()
             before = facts
         time.sleep(REFRESH_SECONDS)
@@ -116,24 +96,19 @@ def _without_times(item: ModelState) -> ModelState:
 
 
 def _lines(
-    found: Sequence[ModelState],
-    now: datetime,
-    namespace: str | None,
-    *,
-    one: bool,
-    wide: bool = False,
+    found: Sequence[ModelState], now: datetime, arguments: Namespace
 ) -> Iterator[Line]:
     """Yield a table of all, and the whole of those that are not ready, or of the one that is asked
     for.
     """
-    width = width_of_output()
-    if not one:
-        if found:
-            yield from table_lines(
-                found, now, width, namespaces=namespace is None, wide=wide
-            )
-        found = [item for item in found if item.ready != "True"]
-    for index, item in enumerate(found):
+    width, one = width_of_output(), bool(arguments.name)
+    if not one and found:
+        wide = arguments.output == "wide"
+        everywhere = arguments.all_namespaces
+        yield from table_lines(found, now, width, namespaces=everywhere, wide=wide)
+    for index, item in enumerate(
+        found if one else [item for item in found if item.ready != "True"]
+    ):
         if index or not one:
             yield Line()
         yield from detail_lines(item, now, width, _program())
@@ -143,15 +118,16 @@ def _program() -> str:
     return program_name(sys.argv[0])
 
 
-def _read(
-    cluster: Target, namespace: str | None, name: str | None, now: datetime
-) -> list[ModelState]:
-    """Read the states of the models of a namespace (None: of all namespaces), or of one model.
+def _namespace(arguments: Namespace) -> str | None:
+    """Return the namespace of the models, None for all."""
+    target: Target = arguments.target
+    return None if arguments.all_namespaces else target.namespace
 
-    Raises:
-        InputError: there is none of this name.
-    """
-    return cluster.ask(lambda client: _standing(client, namespace, name, now))
+
+def _read(arguments: Namespace, now: datetime) -> list[ModelState]:
+    target: Target = arguments.target
+    namespace = _namespace(arguments)
+    return target.ask(lambda client: _standing(client, namespace, arguments.name, now))
 
 
 async def _standing(
@@ -159,20 +135,12 @@ async def _standing(
 ) -> list[ModelState]:
     # One after another: the first to fail says why.
     models = await list_models(client, namespace)
-    sets, pods = (
-        await _labelled(client, STATEFUL_SETS, namespace),
-        await _labelled(client, PODS, namespace),
+    pods = await unless_forbidden(
+        list_objects(client, PODS, namespace, labelSelector=MODEL)
     )
     if name:
         models = [item for item in models if item["metadata"]["name"] == name]
         if not models:
             await no_such_model(client, namespace or "", name)
-    return [standing_of(item, sets, pods, now) for item in models]
-
-
-async def _labelled(
-    client: Client, resource: Resource, namespace: str | None
-) -> list[Content] | None:
-    return await unless_forbidden(
-        list_objects(client, resource, namespace, labelSelector=MODEL)
-    )
+    by_group = read_pods(pods or ())
+    return [standing_of(item, by_group, now) for item in models]

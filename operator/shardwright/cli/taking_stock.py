@@ -5,29 +5,25 @@ None, and never taken for nothing.
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from http import HTTPStatus
-from operator import itemgetter
 from typing import Any, Final
 
-from shardwright import __version__
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.clusters import unless_forbidden
-from shardwright.cli.diagnosis import (
-    Chart,
-    DiagnosedModel,
-    read_class,
-    read_model,
-    read_version,
-)
-from shardwright.cli.fetch_jobs import DiagnosedFetch, read_fetch
-from shardwright.cli.installations import InstalledOperator, Rights, read_operator
 from shardwright.cli.live import read_live_published
 from shardwright.cli.trial import Measured, Trial, measure
-from shardwright.cluster.claims import owner_of
+from shardwright.cluster.claims import Installation, owner_of
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.device_stock import NodeEntry
-from shardwright.cluster.permissions import Duties, may_see_pods, missing_rights, needed
+from shardwright.cluster.permissions import (
+    Account,
+    Duties,
+    may_see_pods,
+    missing_rights,
+    needed,
+)
 from shardwright.cluster.resources import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -39,8 +35,7 @@ from shardwright.cluster.resources import (
     Resource,
 )
 from shardwright.errors import InputError
-from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.stated import NODE_SET, NONE, Stated
+from shardwright.hardware.stated import NODE_SET, NONE
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.rendering.fetch_job import JOB_LABELS
 
@@ -55,47 +50,115 @@ OPERATORS: Final = "app.kubernetes.io/name=shardwright-operator"
 
 SETTINGS_KEY: Final = "settings.json"
 
+Object = Mapping[str, Any]
 
-async def read_chart(client: Client, arguments: Namespace) -> Chart:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledOperator:
+    """One installation: its Deployment's name, version and pods, and who holds its Lease (None:
+    that may not be read).
+
+    ``watches`` are the namespaces that it is for, all if none is named. ``installation`` is its
+    name in claims, empty if it has none; ``settings`` are None if they may not, or cannot, be read.
+    """
+
+    namespace: str
+    name: str
+    version: str
+    account: str
+    wanted: int
+    ready: int
+    holder: str | None
+    watches: tuple[str, ...] = ()
+    installation: str = ""
+    settings: Settings | None = None
+
+    @property
+    def as_installation(self) -> Installation | None:
+        """Return the operator as an installation, None if its name or node set cannot be told."""
+        if not self.installation or self.settings is None:
+            return None
+        return Installation(
+            name=self.installation,
+            node_set=self.settings.stated.node_set,
+            namespaces=self.watches,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """The missing rights of a service account: ``closed`` are watched namespaces where it may do
+    nothing at all.
+
+    ``sees_pods``: those of all namespaces.
+    """
+
+    missing: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    sees_pods: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """The reading of a cluster; None stands for a part that may not be read, and for measurements
+    that nobody has asked for.
+
+    ``rights`` are those of service accounts, by name; ``claims`` the installations that claims are
+    for, by claim; ``nodes`` those with GPUs by their set (empty: of none). ``program`` is the name
+    that the user calls us by.
+    """
+
+    now: datetime
+    program: str
+    version: Object
+    served: bool
+    operators: tuple[InstalledOperator, ...] | None = None
+    rights: Mapping[str, Rights] | None = None
+    claims: Mapping[str, str] | None = None
+    nodes: Mapping[str, Sequence[NodeEntry]] | None = None
+    classes: Sequence[Object] | None = None
+    models: Sequence[Object] | None = None
+    fetches: Sequence[Object] | None = None
+    measured: Measured | None = None
+
+
+def at(value: object, *path: str) -> Object:
+    """Return the mapping at a path inside an object, empty if there is none."""
+    for key in path:
+        value = mapping(value).get(key)
+    return mapping(value)
+
+
+async def take_stock(client: Client, arguments: Namespace, program: str) -> Stock:
     """Return the state of the installation and of the cluster that ``doctor`` examines."""
     version = await client.send(
         Call(verb="get", resource=DISCOVERY, path="/version", method="GET")
     )
-    served = await _is_served(client)
+    served = await is_served(client)
     deployments = await unless_forbidden(
         client.list(DEPLOYMENTS, labelSelector=OPERATORS)
     )
-    found = [await _operator(client, item) for item in deployments or ()]
-    operators = tuple(operator for operator, _ in found)
+    known = deployments is not None
+    operators = tuple([await _operator(client, item) for item in deployments or ()])
     measured = await _measured(client, arguments, deployments or ())
-    nodes = await unless_forbidden(_nodes(client, found))
-    return Chart(
-        version=__version__,
-        kubernetes=read_version(version),
+    return Stock(
+        now=datetime.now(UTC),
+        program=program,
+        version=version,
         served=served,
-        operators=None if deployments is None else operators,
-        rights=await unless_forbidden(_rights(client, found))
-        if deployments is not None
-        else None,
-        claims=await unless_forbidden(_claims(client, operators))
-        if deployments is not None
-        else None,
-        nodes=None
-        if nodes is None
-        else tuple(node for several in nodes.values() for node in several),
-        node_sets=None
-        if nodes is None
-        else {name: tuple(map(_name, several)) for name, several in nodes.items()},
-        classes=await unless_forbidden(_classes(client)),
+        operators=operators if known else None,
+        rights=await unless_forbidden(_rights(client, operators)) if known else None,
+        claims=await unless_forbidden(_claims(client, operators)) if known else None,
+        nodes=await unless_forbidden(_nodes(client, operators)),
+        classes=await unless_forbidden(client.list(STORAGE_CLASSES)),
         models=await unless_forbidden(_models(client)) if served else (),
         fetches=await unless_forbidden(_fetches(client)) if served else (),
-        measured=measured is not None,
-        enforcement=measured.enforcement if measured else None,
-        trouble=measured.trouble if measured else "",
+        measured=measured,
     )
 
 
-async def _is_served(client: Client) -> bool:
+async def is_served(client: Client) -> bool:
+    """Return whether the API server serves ShardedModels, with their status."""
     call = Call(
         verb="get", resource=SHARDED_MODELS, path=SHARDED_MODELS.prefix, method="GET"
     )
@@ -110,68 +173,93 @@ async def _is_served(client: Client) -> bool:
     }
 
 
-async def _operator(
-    client: Client, deployment: Mapping[str, Any]
-) -> tuple[InstalledOperator, Settings | None]:
-    """Return an operator, and its administrator's settings; None if that may not, or cannot, be
-    read.
-    """
+async def _operator(client: Client, deployment: Object) -> InstalledOperator:
     metadata = deployment["metadata"]
-    try:
-        lease, known = (
-            await client.get(LEASES, metadata["namespace"], metadata["name"]),
-            True,
-        )
-    except ApiError:
-        lease, known = None, False
-    settings = await _settings(client, metadata["namespace"], metadata["name"])
-    node_set = settings.stated.node_set if settings else None
-    return read_operator(
-        deployment, lease, lease_known=known, node_set=node_set
-    ), settings
-
-
-async def _settings(client: Client, namespace: str, name: str) -> Settings | None:
-    found = await unless_forbidden(
+    namespace, name = metadata["namespace"], metadata["name"]
+    holder = None
+    with suppress(ApiError):
+        holder = holder_of(await client.get(LEASES, namespace, name))
+    settings = await unless_forbidden(
         client.get(CONFIG_MAPS, namespace, f"{name}-settings")
     )
-    with suppress(InputError):
-        return (
-            read_settings(text_or_empty(mapping(found.get("data")).get(SETTINGS_KEY)))
-            if found
-            else None
-        )
+    return read_operator(deployment, holder, settings)
+
+
+def holder_of(lease: Object | None) -> str:
+    """Return who holds a Lease, empty if nobody does."""
+    return text_or_empty(at(lease, "spec").get("holderIdentity"))
+
+
+def read_operator(
+    deployment: Object, holder: str | None, settings: Object | None
+) -> InstalledOperator:
+    """Read an operator from its Deployment and the ConfigMap of its settings."""
+    metadata, pods = (
+        at(deployment, "metadata"),
+        at(deployment, "spec", "template", "spec"),
+    )
+    labels = at(metadata, "labels")
+    wanted = at(deployment, "spec").get("replicas", 1)
+    ready = at(deployment, "status").get("readyReplicas", 0)
+    return InstalledOperator(
+        namespace=text_or_empty(metadata.get("namespace")),
+        name=text_or_empty(metadata.get("name")),
+        version=text_or_empty(labels.get("app.kubernetes.io/version")),
+        account=text_or_empty(pods.get("serviceAccountName")),
+        wanted=wanted if isinstance(wanted, int) else 1,
+        ready=ready if isinstance(ready, int) else 0,
+        holder=holder,
+        watches=tuple(filter(None, _told(pods, "--watch-namespaces=").split(","))),
+        installation=_told(pods, "--installation="),
+        settings=_settings(settings),
+    )
+
+
+def _told(pods: Object, option: str) -> str:
+    """Return the value of an option on the operator's command line, empty if it is not set."""
+    words = (
+        str(word)
+        for container in mappings(pods.get("containers"))
+        for word in container.get("args") or ()
+    )
+    return next(
+        (word.removeprefix(option) for word in words if word.startswith(option)), ""
+    )
+
+
+def _settings(config_map: Object | None) -> Settings | None:
+    if config_map is not None:
+        with suppress(InputError):
+            return read_settings(
+                text_or_empty(at(config_map, "data").get(SETTINGS_KEY))
+            )
     return None
 
 
 async def _rights(
-    client: Client, found: Sequence[tuple[InstalledOperator, Settings | None]]
+    client: Client, operators: Sequence[InstalledOperator]
 ) -> Mapping[str, Rights]:
     """Return by service account its missing rights."""
-    wanted = {
-        (one.namespace, one.account): _duties(one, settings) for one, settings in found
-    }
+    duties = {(one.namespace, one.account): _duties(one) for one in operators}
     return {
-        f"system:serviceaccount:{account[0]}:{account[1]}": await _rights_of(
-            client, duties, account
+        f"system:serviceaccount:{':'.join(account)}": await rights_of(
+            client, duties[account], account
         )
-        for account, duties in sorted(wanted.items(), key=itemgetter(0))
+        for account in sorted(duties)
     }
 
 
-def _duties(operator: InstalledOperator, settings: Settings | None) -> Duties:
-    installation = operator.as_installation
-    fetches = settings is not None and settings.config_fetch.enabled
+def _duties(operator: InstalledOperator) -> Duties:
+    installation, settings = operator.as_installation, operator.settings
     return Duties(
         namespaces=operator.watches,
         claims=installation.claims if installation else (),
-        fetches=fetches,
+        fetches=settings is not None and settings.config_fetch.enabled,
     )
 
 
-async def _rights_of(
-    client: Client, duties: Duties, account: tuple[str, str]
-) -> Rights:
+async def rights_of(client: Client, duties: Duties, account: Account | None) -> Rights:
+    """Return the missing rights of a service account, None: of our own."""
     wanted = tuple(needed(duties))
     missing = frozenset(await missing_rights(client, wanted, account))
     held = {one.namespace for one in wanted if one not in missing}
@@ -188,103 +276,71 @@ async def _claims(
     client: Client, operators: Sequence[InstalledOperator]
 ) -> Mapping[str, str]:
     """Return the installations that the claims of these operators are for, by claim."""
-    names = {
-        name
-        for one in operators
-        if (installation := one.as_installation)
-        for name in installation.claims
-    }
+    installations = filter(None, (one.as_installation for one in operators))
+    claims = {name for one in installations for name in one.claims}
     roles = {
         name: await client.get(CLUSTER_ROLES, None, name, metadata_only=True)
-        for name in sorted(names)
+        for name in sorted(claims)
     }
     return {name: owner_of(role) for name, role in roles.items() if role}
 
 
 async def _nodes(
-    client: Client, found: Sequence[tuple[InstalledOperator, Settings | None]]
-) -> Mapping[str, list[NodeEntry]]:
+    client: Client, operators: Sequence[InstalledOperator]
+) -> Mapping[str, Sequence[NodeEntry]]:
     """Return the nodes with GPUs by their set, each read with the statements of its installation's
-    administrator about nodes.
+    administrator about nodes; those of no installation whose settings may be read as if they were
+    the first one's.
     """
-    stated = {one.node_set: settings.stated for one, settings in found if settings}
+    known = [one.settings.stated for one in operators if one.settings]
+    stated = {one.node_set: one for one in known}
     sets: dict[str, list[NodeEntry]] = {}
     published = await read_live_published(client)
     async for page in client.pages(NODES):
         for node in page:
-            name = text_or_empty(
-                mapping(mapping(node.get("metadata")).get("labels")).get(NODE_SET)
-            )
-            if facts := published.read(
-                node, stated.get(name) or _of_nobody(name, tuple(stated.values()))
-            ):
+            name = text_or_empty(at(node, "metadata", "labels").get(NODE_SET))
+            others = replace(next(iter(known), NONE), node_set=name)
+            if facts := published.read(node, stated.get(name, others)):
                 sets.setdefault(name, []).append(facts)
     return sets
 
 
-def _of_nobody(node_set: str, stated: Sequence[Stated]) -> Stated:
-    """Return the statements for nodes of no installation whose settings may be read: as if for the
-    first one.
-    """
-    return replace(stated[0] if stated else NONE, node_set=node_set)
+async def _fetches(client: Client) -> Sequence[Object]:
+    labels = ",".join(map("=".join, JOB_LABELS.items()))
+    return await client.list(JOBS, labelSelector=labels)
 
 
-def _name(node: NodeEntry) -> str:
-    return node.node if isinstance(node, NodeExclusion) else node.name
-
-
-async def _fetches(client: Client) -> tuple[DiagnosedFetch, ...]:
-    return tuple(
-        map(
-            read_fetch,
-            await client.list(
-                JOBS, labelSelector=",".join(map("=".join, JOB_LABELS.items()))
-            ),
-        )
-    )
-
-
-async def _classes(client: Client) -> Mapping[str, bool]:
-    return dict([read_class(item) for item in await client.list(STORAGE_CLASSES)])
-
-
-async def _models(client: Client) -> tuple[DiagnosedModel, ...]:
+async def _models(client: Client) -> tuple[Object, ...]:
     pages = client.pages(SHARDED_MODELS, project=_without_what_is_large)
-    return tuple([read_model(item) async for page in pages for item in page])
+    return tuple([item async for page in pages for item in page])
 
 
 def _without_what_is_large(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that :func:`read_model` reads: a config may have a megabyte, the status of
-    many groups a quarter.
+    """Return the fields that checks read: a config may have a megabyte, the status of many groups a
+    quarter.
     """
-    weights = mapping(mapping(item.get("spec")).get("model")).get("weights")
-    conditions = mapping(item.get("status")).get("conditions")
     return {
         "metadata": item.get("metadata"),
-        "spec": {"model": {"weights": weights}},
-        "status": {"conditions": conditions},
+        "spec": {"model": {"weights": at(item, "spec", "model", "weights")}},
+        "status": {"conditions": at(item, "status").get("conditions")},
     }
 
 
 async def _measured(
-    client: Client, arguments: Namespace, deployments: Sequence[Mapping[str, Any]]
+    client: Client, arguments: Namespace, deployments: Sequence[Object]
 ) -> Measured | None:
     """Return the measurements, None if nobody has asked for them."""
     if not arguments.network_policies:
         return None
-    image = arguments.image or next(filter(None, map(_image, deployments)), "")
+    # The operator's has a Python, and nodes may have it already.
+    images = (
+        text_or_empty(container.get("image"))
+        for item in deployments
+        for container in mappings(
+            at(item, "spec", "template", "spec").get("containers")
+        )
+    )
+    image = arguments.image or next(filter(None, images), "")
     return await measure(
         client, Trial(namespace=arguments.trial_namespace, image=image)
-    )
-
-
-def _image(deployment: Mapping[str, Any]) -> str:
-    """Return the image of an operator: it has a Python, and nodes may have it already."""
-    pods = mapping(mapping(mapping(deployment.get("spec")).get("template")).get("spec"))
-    return next(
-        (
-            text_or_empty(container.get("image"))
-            for container in mappings(pods.get("containers"))
-        ),
-        "",
     )

@@ -1,5 +1,5 @@
-"""What ``doctor`` makes of what was read of a cluster: findings, their words, and the program of
-its two pods.
+"""What the checks of ``doctor`` find in what was read of a cluster, in which words, and the
+program of its two pods.
 """
 
 import socket
@@ -12,48 +12,41 @@ from typing import Any
 
 import pytest
 
+from shardwright import __version__
+from shardwright.api.settings import Settings
 from shardwright.cli import reach
-from shardwright.cli.diagnosis import (
-    Chart,
-    DiagnosedModel,
-    examine,
-    read_model,
-    read_version,
-)
+from shardwright.cli.checks import CHECKS, Examined, examine
 from shardwright.cli.doctor import lines_of
-from shardwright.cli.fetch_jobs import read_fetch
-from shardwright.cli.findings import (
-    Ailment,
-    Check,
-    Enforcement,
-    Examined,
-    Finding,
-    Result,
-)
-from shardwright.cli.installations import InstalledOperator, Rights, read_operator
+from shardwright.cli.findings import Enforcement, Result
 from shardwright.cli.main import main
 from shardwright.cli.output import print_lines
-from shardwright.cli.prescriptions import WORDS, command, sentence
+from shardwright.cli.taking_stock import (
+    InstalledOperator,
+    Rights,
+    Stock,
+    read_operator,
+)
+from shardwright.cli.trial import Measured
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.stated import Stated
 from tests.support.builders_cli import a_listed_node
 from tests.support.hostile import ODD_TEXTS
 
-MODELS_AND_POLICIES = (Check.MODELS, Check.NETWORK_POLICIES)
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 LONG_AGO = "2026-11-24T10:00:00Z"
 JUST_NOW = "2026-11-24T11:50:00Z"
 OPERATOR = InstalledOperator(
     namespace="shardwright-system",
     name="shardwright",
-    version="1.0",
+    version=__version__,
     account="shardwright",
     wanted=2,
     ready=2,
     holder="a",
     installation="shardwright-system/shardwright",
-    node_set="",
+    settings=Settings(),
 )
 ACCOUNT = "system:serviceaccount:shardwright-system:shardwright"
 CLAIMS_COMMAND = (
@@ -81,24 +74,36 @@ def read(node: dict[str, Any]) -> NodeFacts | NodeExclusion:
     return found
 
 
-def a_chart(**changed: Any) -> Chart:
+def a_stock(**changed: Any) -> Stock:
     """Return what was read where nothing is wrong."""
-    fine = Chart(
-        version="1.0",
-        kubernetes=(1, 36),
+    fine = Stock(
+        now=NOW,
+        program="shardwright",
+        version={"major": "1", "minor": "36+"},
         served=True,
         operators=(OPERATOR,),
         rights={ACCOUNT: Rights()},
         claims=CLAIMS,
-        nodes=(read(a_listed_node("n1")),),
-        node_sets={"": ("n1",)},
-        classes={"fast": False, "standard": True},
+        nodes={"": (read(a_listed_node("n1")),)},
+        classes=(a_class("fast"), a_class("standard", default=True)),
         models=(a_diagnosed_model("m", ready="True"),),
         fetches=(),
-        measured=True,
-        enforcement=Enforcement.ENFORCED,
+        measured=Measured(enforcement=Enforcement.ENFORCED),
     )
     return replace(fine, **changed)
+
+
+def sets_of(**names: list[str]) -> dict[str, Any]:
+    """Return nodes by their sets."""
+    return {
+        node_set: [read(a_listed_node(name)) for name in nodes]
+        for node_set, nodes in names.items()
+    }
+
+
+def a_class(name: str, *, default: bool = False) -> dict[str, Any]:
+    mark = {"storageclass.kubernetes.io/is-default-class": "true"} if default else {}
+    return {"metadata": {"name": name, "annotations": mark}}
 
 
 def a_diagnosed_model(
@@ -107,8 +112,9 @@ def a_diagnosed_model(
     ready: str = "False",
     since: str = LONG_AGO,
     reason: str = "Progressing",
+    cache: dict[str, str] | None = None,
     **others: str,
-) -> DiagnosedModel:
+) -> dict[str, Any]:
     first = {
         "type": "Ready",
         "status": ready,
@@ -117,35 +123,32 @@ def a_diagnosed_model(
         "lastTransitionTime": since,
     }
     more = ({"type": kind, "status": status} for kind, status in others.items())
-    return DiagnosedModel(
-        namespace="models",
-        name=name,
-        conditions=(first, *more),
-        claims=False,
-        storage_class="",
-    )
+    return {
+        "metadata": {"namespace": "models", "name": name},
+        "spec": {"model": {"weights": {"huggingFace": {"cache": cache}}}},
+        "status": {"conditions": [first, *more]},
+    }
 
 
-def found(chart: Chart, check: Check) -> Examined:
-    return next(one for one in examine(chart, NOW) if one.check is check)
+def found(stock: Stock, check: str) -> Examined:
+    return next(one for one in examine(stock) if one.check.name == check)
 
 
-def said(chart: Chart, check: Check) -> list[tuple[str, str]]:
+def said(stock: Stock, check: str) -> list[tuple[str, str]]:
     """Return the sentence and the command of each finding."""
     return [
-        (sentence(finding), command(finding, "shardwright"))
-        for finding in found(chart, check).findings
+        (finding.message, finding.command) for finding in found(stock, check).findings
     ]
 
 
 def test_where_nothing_is_wrong_every_check_is_fine() -> None:
     assert [
-        (one.check, one.result, one.findings) for one in examine(a_chart(), NOW)
-    ] == [(check, Result.FINE, ()) for check in Check]
+        (one.check.name, one.result, one.findings) for one in examine(a_stock())
+    ] == [(check.name, Result.FINE, ()) for check in CHECKS]
 
 
 def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
-    chart = a_chart(
+    stock = a_stock(
         operators=None,
         rights=None,
         claims=None,
@@ -153,24 +156,27 @@ def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
         classes=None,
         models=None,
         fetches=None,
-        measured=False,
+        measured=None,
     )
 
-    results = {one.check: one.result for one in examine(chart, NOW)}
+    results = {one.check.name: one.result for one in examine(stock)}
 
-    of_the_operator = (Check.OPERATOR, Check.RIGHTS, Check.INSTALLATIONS)
-    unread = (*of_the_operator, Check.NODES, Check.STORAGE, Check.MODELS, Check.FETCHES)
+    of_the_operator = ("Operator", "Rights", "Installations")
+    unread = (*of_the_operator, "Nodes", "Storage", "Models", "ConfigFetches")
     assert results == {
-        Check.KUBERNETES: Result.FINE,
-        Check.RESOURCE: Result.FINE,
+        "Kubernetes": Result.FINE,
+        "ShardedModels": Result.FINE,
         **dict.fromkeys(unread, Result.UNREAD),
-        Check.NETWORK_POLICIES: Result.SKIPPED,
+        "NetworkPolicies": Result.SKIPPED,
     }
 
 
 def test_a_cluster_that_is_older_than_the_chart_takes_is_wrong() -> None:
-    assert found(a_chart(kubernetes=(1, 34)), Check.KUBERNETES).result is Result.FINE
-    assert said(a_chart(kubernetes=(1, 33)), Check.KUBERNETES) == [
+    assert (
+        found(a_stock(version={"major": "1", "minor": "34"}), "Kubernetes").result
+        is Result.FINE
+    )
+    assert said(a_stock(version={"major": "1", "minor": "33+"}), "Kubernetes") == [
         ("Kubernetes 1.33 must be at least 1.34", "kubectl version"),
     ]
 
@@ -185,12 +191,11 @@ def test_a_cluster_that_is_older_than_the_chart_takes_is_wrong() -> None:
     ],
 )
 def test_a_version_that_is_none_is_unread(version: dict[str, Any]) -> None:
-    assert read_version(version) is None
-    assert found(a_chart(kubernetes=None), Check.KUBERNETES).result is Result.UNREAD
+    assert found(a_stock(version=version), "Kubernetes").result is Result.UNREAD
 
 
 def test_a_missing_definition_comes_with_the_command_that_installs_it() -> None:
-    assert said(a_chart(served=False), Check.RESOURCE) == [
+    assert said(a_stock(served=False), "ShardedModels") == [
         (
             "the API server does not serve ShardedModels: the CustomResourceDefinition is missing",
             "shardwright crd | kubectl apply --server-side -f -",
@@ -205,19 +210,19 @@ def test_an_operator_that_does_not_run_or_lead_is_wrong_and_one_of_another_relea
     one_of_two, older = replace(OPERATOR, ready=1), replace(OPERATOR, version="0.9")
 
     results = [
-        found(a_chart(operators=some), Check.OPERATOR)
+        found(a_stock(operators=some), "Operator")
         for some in ((), (down,), (one_of_two,), (older,))
     ]
 
     assert [
-        (one.result, [finding.ailment for finding in one.findings]) for one in results
+        (one.result, [finding.reason for finding in one.findings]) for one in results
     ] == [
-        (Result.WRONG, [Ailment.NOT_INSTALLED]),
-        (Result.WRONG, [Ailment.NOT_READY, Ailment.NOBODY_LEADS]),
-        (Result.NOTED, [Ailment.NOT_READY]),
-        (Result.NOTED, [Ailment.OTHER_VERSION]),
+        (Result.WRONG, ["NotInstalled"]),
+        (Result.WRONG, ["NotReady", "NobodyLeads"]),
+        (Result.NOTED, ["NotReady"]),
+        (Result.NOTED, ["OtherVersion"]),
     ]
-    assert said(a_chart(operators=(down,)), Check.OPERATOR) == [
+    assert said(a_stock(operators=(down,)), "Operator") == [
         (
             "shardwright-system/shardwright: 0 of 2 pods of the operator are ready",
             "kubectl -n shardwright-system describe deployment shardwright",
@@ -230,26 +235,15 @@ def test_an_operator_that_does_not_run_or_lead_is_wrong_and_one_of_another_relea
 
 
 def test_a_lease_that_may_not_be_read_says_nothing_of_who_leads() -> None:
-    deployment = {"metadata": {"namespace": "a", "name": "b"}, "spec": {}, "status": {}}
+    operator = replace(OPERATOR, holder=None)
 
-    read_ones = [
-        read_operator(deployment, None, lease_known=known).holder
-        for known in (True, False)
-    ]
-
-    assert read_ones == ["", None]
-    assert (
-        found(
-            a_chart(operators=(replace(OPERATOR, holder=None),)), Check.OPERATOR
-        ).result
-        is Result.FINE
-    )
+    assert found(a_stock(operators=(operator,)), "Operator").result is Result.FINE
 
 
 def test_rights_that_are_missing_are_named_with_the_account() -> None:
     rights = {ACCOUNT: Rights(missing=("list nodes", "watch nodes"))}
 
-    assert said(a_chart(rights=rights), Check.RIGHTS) == [
+    assert said(a_stock(rights=rights), "Rights") == [
         (
             f"{ACCOUNT} may not list nodes, watch nodes",
             f"kubectl auth can-i list nodes --as={ACCOUNT}",
@@ -260,13 +254,13 @@ def test_rights_that_are_missing_are_named_with_the_account() -> None:
 def test_a_watched_namespace_without_its_role_is_named_once_and_what_it_costs_with_it() -> (
     None
 ):
-    charts = [
-        a_chart(rights={ACCOUNT: Rights(closed=("team-b",), sees_pods=sees)})
+    stocks = [
+        a_stock(rights={ACCOUNT: Rights(closed=("team-b",), sees_pods=sees)})
         for sees in (True, False)
     ]
 
     command_of_both = "kubectl -n team-b get role,rolebinding shardwright-operator"
-    assert [said(chart, Check.RIGHTS) for chart in charts] == [
+    assert [said(stock, "Rights") for stock in stocks] == [
         [
             (
                 f"{ACCOUNT} may do nothing in team-b, which it watches: no model there is served",
@@ -280,15 +274,15 @@ def test_a_watched_namespace_without_its_role_is_named_once_and_what_it_costs_wi
 
 
 def test_an_installation_whose_claim_names_another_is_wrong() -> None:
-    others = a_chart(claims=CLAIMS | {"shardwright-nodes": "else/where"})
+    others = a_stock(claims=CLAIMS | {"shardwright-nodes": "else/where"})
 
-    assert said(others, Check.INSTALLATIONS) == [
+    assert said(others, "Installations") == [
         (
             OTHERS,
             CLAIMS_COMMAND,
         )
     ]
-    assert found(others, Check.INSTALLATIONS).result is Result.WRONG
+    assert found(others, "Installations").result is Result.WRONG
 
 
 def test_each_namespace_whose_claim_names_another_installation_is_wrong() -> None:
@@ -296,27 +290,28 @@ def test_each_namespace_whose_claim_names_another_installation_is_wrong() -> Non
     claims = CLAIMS | {
         f"shardwright-namespace-{name}": "else/where" for name in watches
     }
-    of_some = a_chart(operators=(replace(OPERATOR, watches=watches),), claims=claims)
+    of_some = a_stock(operators=(replace(OPERATOR, watches=watches),), claims=claims)
     assert [
-        finding.said for finding in found(of_some, Check.INSTALLATIONS).findings
+        finding.message for finding in found(of_some, "Installations").findings
     ] == [
-        f"namespace {name} is not for {OPERATOR.installation}: ClusterRole "
+        f"shardwright-system/shardwright: namespace {name} is not for {OPERATOR.installation}: "
+        "ClusterRole "
         f"shardwright-namespace-{name} says else/where; have each installation watch its own "
         "with watchNamespaces"
         for name in watches
     ]
 
 
-@pytest.mark.parametrize("unknown", [{"installation": ""}, {"node_set": None}])
+@pytest.mark.parametrize("unknown", [{"installation": ""}, {"settings": None}])
 def test_an_installation_of_which_it_is_not_known_what_it_is_for_is_not_compared_with_claims(
     unknown: dict[str, Any],
 ) -> None:
-    chart = a_chart(
-        operators=(replace(OPERATOR, **unknown),), claims={}, node_sets={"x": ("n1",)}
+    stock = a_stock(
+        operators=(replace(OPERATOR, **unknown),), claims={}, nodes=sets_of(x=["n1"])
     )
 
-    assert Ailment.CLAIM_NOT_HELD not in {
-        finding.ailment for finding in found(chart, Check.INSTALLATIONS).findings
+    assert "ClaimNotHeld" not in {
+        finding.reason for finding in found(stock, "Installations").findings
     }
 
 
@@ -328,7 +323,7 @@ def test_nodes_of_a_set_that_no_installation_has_are_wrong_and_a_set_without_nod
         namespace="b-system",
         name="b",
         installation="b-system/b",
-        node_set="b",
+        settings=Settings(stated=Stated(node_set="b")),
         watches=("team-b",),
     )
     first = replace(OPERATOR, watches=("team-a",))
@@ -336,21 +331,25 @@ def test_nodes_of_a_set_that_no_installation_has_are_wrong_and_a_set_without_nod
         "shardwright-nodes": first.installation,
         "shardwright-nodes-b": "b-system/b",
     }
-    fine = {"": ("n1",), "b": ("n2",)}
+    fine, two_sets = {"": ["n1"], "b": ["n2"]}, {"": ["n1"], "B": ["n2", "n3"]}
 
-    charts = [
-        a_chart(operators=(first, other), claims=claims, node_sets=sets)
-        for sets in (fine, {"": ("n1",), "B": ("n2", "n3")}, {"b": ("n2",)}, {}, None)
+    stocks = [
+        a_stock(
+            operators=(first, other),
+            claims=claims,
+            nodes=None if sets is None else sets_of(**sets),
+        )
+        for sets in (fine, two_sets, {"b": ["n2"]}, {}, None)
     ]
 
-    assert [found(chart, Check.INSTALLATIONS).result for chart in charts] == [
+    assert [found(stock, "Installations").result for stock in stocks] == [
         Result.FINE,
         Result.WRONG,
         Result.NOTED,
         Result.FINE,
         Result.FINE,
     ]
-    assert said(charts[1], Check.INSTALLATIONS) == [
+    assert said(stocks[1], "Installations") == [
         (
             "n2, n3: nodes with the label shardwright.io/node-set=B are for no installation",
             "kubectl get nodes -L shardwright.io/node-set",
@@ -362,21 +361,19 @@ def test_nodes_of_a_set_that_no_installation_has_are_wrong_and_a_set_without_nod
     ]
 
 
-def a_fetch_job(name: str, *conditions: str, created: str = JUST_NOW) -> Any:
-    return read_fetch(
-        {
-            "metadata": {
-                "namespace": "models",
-                "name": name,
-                "creationTimestamp": created,
-                "annotations": {"shardwright.io/hub-model": "acme/llama"},
-                "ownerReferences": [{"kind": "ShardedModel", "name": "ours"}],
-            },
-            "status": {
-                "conditions": [{"type": kind, "status": "True"} for kind in conditions]
-            },
-        }
-    )
+def a_fetch_job(name: str, *conditions: str, created: str = JUST_NOW) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "models",
+            "name": name,
+            "creationTimestamp": created,
+            "annotations": {"shardwright.io/hub-model": "acme/llama"},
+            "ownerReferences": [{"kind": "ShardedModel", "name": "ours"}],
+        },
+        "status": {
+            "conditions": [{"type": kind, "status": "True"} for kind in conditions]
+        },
+    }
 
 
 def test_jobs_that_read_no_config_are_named_with_the_command_that_shows_why() -> None:
@@ -389,10 +386,10 @@ def test_jobs_that_read_no_config_are_named_with_the_command_that_shows_why() ->
         a_fetch_job("new", created=new),
         a_fetch_job("done", "Complete"),
     )
-    chart = a_chart(fetches=jobs)
+    stock = a_stock(fetches=jobs)
     subject = "which reads the config of acme/llama for models/ours,"
 
-    assert said(chart, Check.FETCHES) == [
+    assert said(stock, "ConfigFetches") == [
         (
             f"Job models/failed, {subject} has failed",
             "kubectl -n models describe job failed",
@@ -417,7 +414,7 @@ def test_jobs_that_read_no_config_are_named_with_the_command_that_shows_why() ->
             "kubectl -n models describe pods -l batch.kubernetes.io/job-name=slow",
         ),
     ]
-    assert [finding.wrong for finding in found(chart, Check.FETCHES).findings] == [
+    assert [finding.wrong for finding in found(stock, "ConfigFetches").findings] == [
         True,
         True,
         True,
@@ -433,8 +430,8 @@ def test_nodes_are_named_together_where_the_same_is_to_be_said_of_them() -> None
     gone["status"]["allocatable"]["nvidia.com/gpu"] = "0"
 
     unknown, none = said(
-        a_chart(nodes=tuple(map(read, [*nodes, gone, a_listed_node("good")]))),
-        Check.NODES,
+        a_stock(nodes={"": [*map(read, [*nodes, gone, a_listed_node("good")])]}),
+        "Nodes",
     )
 
     assert unknown[0].startswith(
@@ -458,33 +455,35 @@ def test_a_node_that_somebody_has_cut_up_on_purpose_and_a_cluster_without_gpus_a
     }
 
     sliced, none = (
-        found(a_chart(nodes=nodes), Check.NODES) for nodes in ((read(cut),), ())
+        found(a_stock(nodes={"": nodes}), "Nodes") for nodes in ((read(cut),), ())
     )
 
-    assert [(finding.ailment, finding.about) for finding in sliced.findings] == [
-        (Ailment.NODE_LEFT_OUT, "MigEnabled")
+    assert [(finding.reason, finding.wrong) for finding in sliced.findings] == [
+        ("NodeLeftOut", False)
     ]
-    assert [finding.ailment for finding in none.findings] == [Ailment.NO_GPUS]
+    assert [finding.reason for finding in none.findings] == ["NoGpus"]
     assert (sliced.result, none.result) == (Result.NOTED, Result.NOTED)
 
 
 def test_claims_for_which_there_is_no_storage_class_are_named() -> None:
     named, default = (
-        replace(a_diagnosed_model("m", ready="True"), claims=True, storage_class=name)
+        a_diagnosed_model(
+            "m", ready="True", cache={"storage": "1Ti", "storageClassName": name}
+        )
         for name in ("slow", "")
     )
 
-    assert said(a_chart(models=(named,)), Check.STORAGE) == [
+    assert said(a_stock(models=(named,)), "Storage") == [
         (
             "the StorageClass slow does not exist; claims of models/m wait for it",
             "kubectl get storageclass",
         ),
     ]
-    assert found(a_chart(models=(default,)), Check.STORAGE).result is Result.FINE
+    assert found(a_stock(models=(default,)), "Storage").result is Result.FINE
     (none,) = found(
-        a_chart(models=(default,), classes={"fast": False}), Check.STORAGE
+        a_stock(models=(default,), classes=(a_class("fast"),)), "Storage"
     ).findings
-    assert (none.ailment, none.objects) == (Ailment.NO_DEFAULT_CLASS, ("models/m",))
+    assert (none.reason, none.objects) == ("NoDefaultStorageClass", ("models/m",))
 
 
 def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_hour_are_named() -> (
@@ -501,7 +500,7 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
         a_diagnosed_model("new", since=""),
     )
 
-    assert said(a_chart(models=models), Check.MODELS) == [
+    assert said(a_stock(models=models), "Models") == [
         (
             "models/stalled waits for you: InvalidSpec: why",
             "kubectl -n models describe smodel stalled",
@@ -520,25 +519,30 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
 def test_policies_that_are_not_enforced_are_wrong_and_so_is_a_trial_that_says_nothing() -> (
     None
 ):
-    ignored = found(a_chart(enforcement=Enforcement.IGNORED), Check.NETWORK_POLICIES)
-    unclear = a_chart(
-        enforcement=Enforcement.UNCLEAR, trouble="pod p is Pending for too long"
+    ignored = found(
+        a_stock(measured=Measured(enforcement=Enforcement.IGNORED)), "NetworkPolicies"
+    )
+    unclear = a_stock(
+        measured=Measured(
+            enforcement=Enforcement.UNCLEAR, trouble="pod p is Pending for too long"
+        )
     )
 
-    assert (ignored.result, ignored.findings[0].ailment) == (
+    assert (ignored.result, ignored.findings[0].reason) == (
         Result.WRONG,
-        Ailment.POLICIES_NOT_ENFORCED,
+        "NetworkPoliciesNotEnforced",
     )
-    assert said(unclear, Check.NETWORK_POLICIES)[0][0] == (
+    assert said(unclear, "NetworkPolicies")[0][0] == (
         "whether NetworkPolicies are enforced could not be measured: pod p is Pending for too long"
     )
 
 
 def test_commands_are_those_of_the_program_that_was_called() -> None:
-    chart = a_chart(served=False, enforcement=Enforcement.UNCLEAR)
-    findings = [finding for one in examine(chart, NOW) for finding in one.findings]
+    unclear = Measured(enforcement=Enforcement.UNCLEAR)
+    stock = a_stock(served=False, measured=unclear, program="kubectl shardwright")
+    findings = [finding for one in examine(stock) for finding in one.findings]
 
-    assert [command(finding, "kubectl shardwright") for finding in findings] == [
+    assert [finding.command for finding in findings] == [
         "kubectl shardwright crd | kubectl apply --server-side -f -",
         "kubectl shardwright doctor --network-policies --image IMAGE",
     ]
@@ -549,12 +553,12 @@ def test_sentences_are_wrapped_and_what_is_to_be_copied_stays_whole(
 ) -> None:
     examined = [
         found(
-            a_chart(
-                models=(a_diagnosed_model("stuck", Reconciling="True"),), measured=False
+            a_stock(
+                models=(a_diagnosed_model("stuck", Reconciling="True"),), measured=None
             ),
             check,
         )
-        for check in MODELS_AND_POLICIES
+        for check in ("Models", "NetworkPolicies")
     ]
 
     print_lines(lines_of(examined, 60), width=60)
@@ -589,33 +593,24 @@ def test_whatever_a_model_and_a_deployment_hold_is_read(odd: Any) -> None:
         "replicas": odd,
     }
 
-    for part in parts:
-        read_model({part: odd})
-        read_operator({part: odd}, {"spec": odd}, lease_known=True)
-        read_fetch({part: odd})
     owned = nested | {
         "ownerReferences": [{"kind": "ShardedModel", "name": odd}],
         "creationTimestamp": odd,
     }
-    jobs = (read_fetch(dict.fromkeys(parts, owned)),)
-    examine(
-        a_chart(models=(read_model(dict.fromkeys(parts, nested)),), fetches=jobs), NOW
-    )
-
-
-def test_every_check_has_its_words() -> None:
-    assert set(WORDS) == set(Check)
-
-
-def test_every_finding_has_a_sentence_and_a_command() -> None:
-    findings = [
-        Finding(ailment=ailment, objects=("it",), namespace="there")
-        for ailment in Ailment
-    ]
-
-    assert all(
-        sentence(finding) and command(finding, "shardwright") for finding in findings
-    )
+    for part in parts:
+        read_operator({part: odd}, "", {"data": odd})
+    for objects in (
+        [{part: odd} for part in parts],
+        [dict.fromkeys(parts, owned)],
+    ):
+        examine(
+            a_stock(
+                models=objects,
+                fetches=objects,
+                classes=objects,
+                version={"major": odd, "minor": odd},
+            )
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What ``status`` says: who waits for whom, since when, and what to run."""
+"""What ``status`` says: what the operator has written, how far the pods are, and what to run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 
 from shardwright.api.conditions import Reason
 from shardwright.cli.advice import BY_REASON, advice
-from shardwright.cli.model_state import Loading, ModelState, standing_of
+from shardwright.cli.model_state import ModelState, read_pods, standing_of
 from shardwright.cli.model_state_text import detail_lines, document, table_lines
 from shardwright.cli.output import print_lines
 from shardwright.reconcile.life_rules import ROLLBACK_TO
+from shardwright.reconcile.members import Failure
 from tests.support.builders_live import a_live_model
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
@@ -41,13 +42,9 @@ def _standing(
     may_see: bool = True,
 ) -> ModelState:
     model = a_live_model(operator)
-    sets = [item for key, item in model.objects.items() if key[0] == "StatefulSet"]
     seen = list(model.pods or ()) if pods is None else list(pods)
     return standing_of(
-        model.content,
-        sets if may_see else None,
-        seen if may_see else None,
-        operator.cluster.now,
+        model.content, read_pods(seen if may_see else ()), operator.cluster.now
     )
 
 
@@ -92,8 +89,8 @@ def test_the_state_of_a_serving_model_is_its_plan_its_address_and_its_groups() -
         "llama in models: ready for 7m",
         "  Plan    TP8 on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3)",
         "  Serves  http://llama.models.svc.cluster.local:8000",
-        "  llama-0  ready for 7m",
-        "  llama-1  ready for 7m",
+        "  llama-0  ready",
+        "  llama-1  ready",
     ]
     table = [
         one.plain()
@@ -171,14 +168,14 @@ def test_a_model_that_is_looked_for_may_be_a_misspelt_one(
         "spec": {**content["spec"], "model": {"id": model}},
         "status": {"conditions": [ready]},
     }
-    standing = standing_of(content, None, None, operator.cluster.now)
+    standing = standing_of(content, {}, operator.cluster.now)
 
     line = _lines(standing, operator, 140)[1]
 
     assert line.startswith(said or "What to run")
 
 
-def test_ranks_that_run_wait_for_the_one_that_does_not() -> None:
+def test_the_pod_that_holds_the_others_up_is_the_first_to_look_at() -> None:
     operator = _after(20)
     started = NOON.isoformat().replace("+00:00", "Z")
     lines = _lines(
@@ -186,13 +183,36 @@ def test_ranks_that_run_wait_for_the_one_that_does_not() -> None:
     )
 
     assert lines[4:] == [
-        "  llama-0  starting",
-        "    rank 0 waits for rank 1",
-        "    rank 1: engine ImagePullBackOff; rank 0: runs, and has not met all ranks of its group",
+        "  llama-0  not ready",
+        "    on h100-0, h100-1: ranks 0, 1: starting",
         "What to run",
         "  kubectl -n models describe pod llama-0-1  # what the pod waits for",
         "  kubectl -n models events --for smodel/llama  # what has happened to it",
     ]
+
+
+@pytest.mark.parametrize(
+    ("member", "command"),
+    [
+        ({"runs": True}, "kubectl -n models logs -f llama-0-1 -c engine"),
+        ({"deleting": True}, "kubectl describe node h100-1"),
+        (
+            {"failure": Failure(rank=1, reason="Error", container="engine")},
+            "kubectl -n models logs llama-0-1 -c engine --previous",
+        ),
+    ],
+)
+def test_what_is_to_be_run_for_a_pod_follows_from_how_far_it_is(
+    member: dict[str, Any], command: str
+) -> None:
+    standing = _standing(_after(20))
+    (group,) = standing.groups
+    first, second = group.pods
+    pods = (replace(first, ready=True), replace(second, **{"runs": False} | member))
+
+    asked = replace(standing, groups=(replace(group, pods=pods),))
+
+    assert advice(asked, PROGRAM)[0][0] == command
 
 
 def test_a_bar_shows_how_much_of_a_start_is_over() -> None:
@@ -207,10 +227,10 @@ def test_a_bar_shows_how_much_of_a_start_is_over() -> None:
     )
     standing = _standing(operator, pods=pods)
 
-    assert standing.groups[0].loading == Loading(seconds=most / 4, most_seconds=most)
+    assert (standing.groups[0].loading, standing.most_seconds) == (most / 4, most)
     assert (
         _lines(standing, operator)[4]
-        == f"  llama-0  starting  {FULL * 5}{LIGHT * 15}  70 min of at most 4.6 h"
+        == f"  llama-0  not ready  {FULL * 5}{LIGHT * 15}  70 min of at most 4.6 h"
     )
 
 
@@ -219,7 +239,7 @@ def test_without_the_right_to_see_pods_the_status_speaks() -> None:
 
     assert _lines(_standing(operator, may_see=False), operator)[4:] == [
         "  llama-0  not ready",
-        "    ranks 0, 1: starting",
+        "    on h100-0, h100-1: ranks 0, 1: starting",
         "What to run",
         "  kubectl -n models events --for smodel/llama  # what has happened to it",
     ]
@@ -230,7 +250,7 @@ def test_where_nothing_fits_the_planner_is_asked_why() -> None:
     standing = _standing(operator)
 
     assert (standing.ready, standing.reason) == ("False", "NothingFits")
-    assert [one.command for one in advice(standing, PROGRAM)] == [
+    assert [command for command, _ in advice(standing, PROGRAM)] == [
         "kubectl shardwright explain llama -n models"
     ]
 
@@ -238,10 +258,10 @@ def test_where_nothing_fits_the_planner_is_asked_why() -> None:
 def test_a_model_that_nobody_has_looked_at() -> None:
     operator = _after(0)
     content = {**a_live_model(operator).content, "status": {"observedGeneration": -1}}
-    standing = standing_of(content, [], [], NOON)
+    standing = standing_of(content, {}, NOON)
 
     assert (standing.ready, standing.current) == ("Unknown", False)
-    assert advice(standing, PROGRAM)[0].purpose == "whether the operator runs"
+    assert advice(standing, PROGRAM)[0][1] == "whether the operator runs"
 
 
 @pytest.mark.parametrize("reason", [word for word in BY_REASON if word])
@@ -266,10 +286,10 @@ def test_a_change_that_was_taken_back_is_tried_again_once_its_cause_is_gone() ->
     content = a_live_model(operator).content
     content = {**content, "status": {**content["status"], "conditions": [ready, back]}}
 
-    standing = standing_of(content, [], [], NOON)
+    standing = standing_of(content, {}, NOON)
 
     assert [one["message"] for one in standing.conditions] == ["revision 1 runs"]
-    assert [one.command for one in advice(standing, PROGRAM)] == [
+    assert [command for command, _ in advice(standing, PROGRAM)] == [
         "kubectl shardwright rollout retry llama -n models"
     ]
 
@@ -277,7 +297,7 @@ def test_a_change_that_was_taken_back_is_tried_again_once_its_cause_is_gone() ->
 def test_a_command_to_copy_is_never_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
     operator = _after(0)
     content = {**a_live_model(operator).content, "status": {"observedGeneration": -1}}
-    standing = standing_of(content, [], [], NOON)
+    standing = standing_of(content, {}, NOON)
 
     print_lines(detail_lines(standing, NOON, 60, PROGRAM), width=60)
 
@@ -295,7 +315,13 @@ def test_the_state_of_a_model_as_data_has_what_the_text_says() -> None:
 
     assert item["metadata"] == {"name": "llama", "namespace": "models"}
     assert (item["ready"], item["current"], item["plan"]["gpus"]) == ("False", True, 16)
-    assert item["groups"][0]["waits"] == [
-        {"for": "Pod", "ranks": [1], "said": "engine ImagePullBackOff"},
-        {"for": "Peers", "ranks": [0], "said": ""},
+    assert item["groups"] == [
+        {
+            "name": "llama-0",
+            "ready": False,
+            "nodes": ["h100-0", "h100-1"],
+            "message": "ranks 0, 1: starting",
+            "restarts": 0,
+            "loading": None,
+        }
     ]

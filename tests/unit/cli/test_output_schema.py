@@ -9,14 +9,15 @@ import pytest
 import yaml
 
 from shardwright.api.names import API_VERSION
-from shardwright.cli.diagnosis import Chart, examine
+from shardwright.cli.checks import examine
 from shardwright.cli.diff_text import difference_document
 from shardwright.cli.doctor import document as diagnosis
 from shardwright.cli.main import main
-from shardwright.cli.model_state import standing_of
+from shardwright.cli.model_state import read_pods, standing_of
 from shardwright.cli.model_state_text import document
 from shardwright.cli.operator_plan import document as plan_document
 from shardwright.cli.rollout import print_history, shown_revisions
+from shardwright.cli.taking_stock import Stock
 from shardwright.reconcile.revisions import revisions_of
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.builders_live import a_live_model
@@ -50,9 +51,10 @@ def test_how_models_stand() -> None:
     operator = Operator(cluster, TWO_NODES)
     operator.run(20)
     model = a_live_model(operator)
-    sets = [item for key, item in model.objects.items() if key[0] == "StatefulSet"]
-    standing = standing_of(model.content, sets, model.pods, operator.cluster.now)
-    hidden = standing_of(model.content, None, None, NOON)
+    standing = standing_of(
+        model.content, read_pods(model.pods or ()), operator.cluster.now
+    )
+    hidden = standing_of(model.content, {}, NOON)
 
     check(
         as_list(
@@ -118,12 +120,18 @@ def a_revision(number: int, *, runs: bool) -> dict[str, Any]:
 
 
 def test_a_diagnosis() -> None:
-    chart = Chart(version="1.0", kubernetes=(1, 30), served=False, operators=())
+    stock = Stock(
+        now=NOON,
+        program="shardwright",
+        version={"major": "1", "minor": "30"},
+        served=False,
+        operators=(),
+    )
 
     printed = {
         "apiVersion": API_VERSION,
         "kind": "Diagnosis",
-        **diagnosis(examine(chart, NOON)),
+        **diagnosis(examine(stock)),
     }
 
     check(printed, "Diagnosis")
