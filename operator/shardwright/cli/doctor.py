@@ -22,7 +22,7 @@ from shardwright.cli.taking_stock import read_chart
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph
 
 _UNREAD: Final = "not looked at: you may not read what it takes"
-_SKIPPED: Final = "not measured: --network-policies does, with two short-lived pods"
+_SKIPPED: Final = "not measured: --network-policies does, with a short-lived pod"
 _SIGNS: Final = {
     Result.FINE: "ok",
     Result.NOTED: "note",

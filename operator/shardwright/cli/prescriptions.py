@@ -189,7 +189,7 @@ _SENTENCES: Final[Mapping[Ailment, Callable[[Finding], str]]] = MappingProxyType
             "s: its pod may have no node or no image"
         ),
         Ailment.POLICIES_NOT_ENFORCED: lambda _: (
-            "a pod was reached on a port that its NetworkPolicy closes: "
+            "a pod reached what its NetworkPolicy closes: "
             "whoever has a pod in the cluster reaches the ranks of every model"
         ),
         Ailment.POLICIES_UNCLEAR: lambda it: (
