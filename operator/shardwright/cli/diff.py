@@ -24,14 +24,23 @@ from shardwright.cli.live import read_live_surroundings
 from shardwright.cli.live_models import LiveModel, read_model, with_objects
 from shardwright.cli.live_subjects import read_subject
 from shardwright.cli.namespaces import placed_in
-from shardwright.cli.output import print_lines, width_of_output
+from shardwright.cli.output import print_lines, print_note, width_of_output
 from shardwright.cli.outputs import print_list
-from shardwright.cli.rehearsal import ModelDifference, rehearse
+from shardwright.cli.rehearsal import (
+    ModelDifference,
+    Rehearsal,
+    Rehearsed,
+    outcome,
+    rehearse,
+)
 from shardwright.cli.revisions import read_formers
 from shardwright.cli.surroundings import Surroundings
-from shardwright.cluster.client import Client
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.kinds import BY_KIND
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
+from shardwright.reconcile.writes import ObjectKey, kind_of
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.reporting.lines import Line
 from shardwright.resolving.subject import Subject
 
@@ -133,11 +142,9 @@ async def _difference(
     client: Client, wanted: WantedModel, settings: Settings, around: Surroundings
 ) -> ModelDifference:
     live = await _live(client, wanted)
-    before = (
-        await _resolved(client, live, read_stored(live.content), settings)
-        if live
-        else None
-    )
+    before = None
+    if live:
+        before = await _resolved(client, live, read_stored(live.content), settings)
     model = live or LiveModel(content=_as_new(wanted))
     after = before
     if wanted.content is not None:
@@ -151,12 +158,13 @@ async def _difference(
     spec = (wanted.content or model.content).get("spec") or {}
     formers = await read_formers(client, model, spec, settings)
     model = replace(model, formers=formers)
-    rehearsed = rehearse(model, after[1], around, generation, now)
-    anyway = (
-        rehearse(model, before[1], around, generation, now)
-        if before and fields
-        else None
+    rehearsed = await _outcome(
+        client, rehearse(model, after[1], around, generation, now)
     )
+    anyway = None
+    if before and fields:
+        asked = rehearse(model, before[1], around, generation, now)
+        anyway = await _outcome(client, asked)
     return ModelDifference(
         name=wanted.name,
         namespace=wanted.namespace,
@@ -166,6 +174,32 @@ async def _difference(
         rehearsed=rehearsed,
         restarts_anyway=anyway.restarts if anyway else (),
     )
+
+
+async def _outcome(client: Client, rehearsal: Rehearsal) -> Rehearsed:
+    """Return the outcome; a dry run says what the API server would store of a changed object."""
+    stored = dict[ObjectKey, KubernetesObject]()
+    for key, content in rehearsal.applies.items():
+        try:
+            stored[key] = await as_stored(client, content)
+        except ApiError as error:
+            if error.code not in range(400, 500):
+                raise
+            print_note(f"fields that would be removed are not shown: {error}")
+    return outcome(rehearsal, stored)
+
+
+async def as_stored(client: Client, content: KubernetesObject) -> KubernetesObject:
+    """Return an object as it would be stored if it were new: an apply keeps fields of our POST."""
+    metadata = content["metadata"]
+    new = {
+        "generateName": "shardwright-diff-",
+        "labels": metadata.get("labels"),
+        "annotations": metadata.get("annotations"),
+    }
+    body = {**content, "metadata": new}
+    resource = BY_KIND[kind_of(content)]
+    return await client.create(resource, metadata["namespace"], body, dry_run=True)
 
 
 def _as_wanted(manifest: Mapping[str, Any], model: LiveModel) -> ShardedModel:

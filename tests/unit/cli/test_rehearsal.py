@@ -14,7 +14,14 @@ from shardwright.api.record import PlanRecord
 from shardwright.cli.diff import changed_fields
 from shardwright.cli.diff_text import difference_document, difference_lines
 from shardwright.cli.live_models import LiveModel
-from shardwright.cli.rehearsal import Fate, ModelDifference, Rehearsed, rehearse
+from shardwright.cli.rehearsal import (
+    Fate,
+    ModelDifference,
+    Rehearsal,
+    Rehearsed,
+    outcome,
+    rehearse,
+)
 from shardwright.cli.surroundings import Surroundings
 from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import Former, revisions_of
@@ -46,7 +53,14 @@ def _rehearsed(operator: Operator, **edit: Any) -> Rehearsed:
 def _of(operator: Operator, model: LiveModel, there: Surroundings) -> Rehearsed:
     subject = operator.subject
     assert isinstance(subject, Subject)
-    return rehearse(model, subject, there, operator.generation, operator.cluster.now)
+    return _outcome(
+        rehearse(model, subject, there, operator.generation, operator.cluster.now)
+    )
+
+
+def _outcome(found: Rehearsal) -> Rehearsed:
+    """Return the outcome on an API server that adds nothing to what it is sent."""
+    return outcome(found, found.applies)
 
 
 def _fates(found: Rehearsed) -> dict[str, Fate]:
@@ -185,11 +199,7 @@ def test_a_secret_that_only_the_operator_can_name_is_no_difference() -> None:
     model = a_live_model(
         operator, rename=("llama-token-", "0123456789abcdef0123456789abcdef")
     )
-    subject = operator.subject
-    assert isinstance(subject, Subject)
-    found = rehearse(
-        model, subject, around(operator), operator.generation, operator.cluster.now
-    )
+    found = _of(operator, model, around(operator))
 
     assert _fates(found) == {name: Fate.STAYS}
 
