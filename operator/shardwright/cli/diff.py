@@ -23,7 +23,7 @@ from shardwright.cli.inputs import name_the_file, read_sources, read_text
 from shardwright.cli.live import read_live_surroundings
 from shardwright.cli.live_models import LiveModel, read_model, with_objects
 from shardwright.cli.live_subjects import read_subject
-from shardwright.cli.namespaces import placed_in
+from shardwright.cli.namespaces import given_models
 from shardwright.cli.output import print_lines, print_note, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.rehearsal import (
@@ -98,36 +98,13 @@ def _wanted(arguments: Namespace, cluster: Target) -> Iterator[WantedModel]:
     if arguments.name:
         yield WantedModel(namespace=cluster.namespace, name=arguments.name)
         return
-    sources = [
-        source
-        for source in read_sources(arguments.filename)
-        if source.kind == "ShardedModel"
-    ]
-    if not sources:
-        what = "no ShardedModel is in it"
-        remedy = "give a file with one"
-        raise InputError(
-            [
-                Problem(
-                    code="NoShardedModel",
-                    path=", ".join(arguments.filename),
-                    what=what,
-                    remedy=remedy,
-                )
-            ]
-        )
-    for source in sources:
-        content = name_the_file(
-            source.file,
-            lambda source=source: placed_in(
-                source.content, arguments.namespace, lambda: cluster.namespace
-            ),  # type: ignore[misc]
-        )
-        resource = name_the_file(source.file, partial(parse_manifest, content))
+    sources = read_sources(arguments.filename)
+    for one in given_models(
+        sources, arguments.filename, arguments.namespace, lambda: cluster.namespace
+    ):
+        metadata = one.resource.metadata
         yield WantedModel(
-            namespace=resource.metadata.namespace,
-            name=resource.metadata.name,
-            content=content,
+            namespace=metadata.namespace, name=metadata.name, content=one.content
         )
 
 
