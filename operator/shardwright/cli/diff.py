@@ -135,13 +135,13 @@ async def _difference(
     spec = (wanted.content or model.content).get("spec") or {}
     formers = await read_formers(client, model, spec, settings)
     model = replace(model, formers=formers)
-    rehearsed = await _outcome(
+    rehearsed = await outcome_by_dry_run(
         client, rehearse(model, after[1], around, generation, now)
     )
     anyway = None
     if before and fields:
         asked = rehearse(model, before[1], around, generation, now)
-        anyway = await _outcome(client, asked)
+        anyway = await outcome_by_dry_run(client, asked)
     return ModelDifference(
         name=wanted.name,
         namespace=wanted.namespace,
@@ -153,7 +153,7 @@ async def _difference(
     )
 
 
-async def _outcome(client: Client, rehearsal: Rehearsal) -> Rehearsed:
+async def outcome_by_dry_run(client: Client, rehearsal: Rehearsal) -> Rehearsed:
     """Return the outcome; a dry run says what the API server would store of a changed object."""
     stored = dict[ObjectKey, KubernetesObject]()
     for key, content in rehearsal.applies.items():
