@@ -30,8 +30,8 @@ from shardwright.cli.rehearsal import (
     ModelDifference,
     Rehearsal,
     Rehearsed,
-    outcome,
     rehearse,
+    rehearsed_of,
 )
 from shardwright.cli.revisions import read_formers
 from shardwright.cli.surroundings import Surroundings
@@ -77,6 +77,9 @@ def diff(arguments: Namespace) -> int:
     )
     wanted = tuple(_wanted(arguments, cluster))
     differences = cluster.ask(lambda client: _differences(client, wanted, settings))
+    refused = {one for item in differences for one in item.rehearsed.refused}
+    for said in sorted(refused):
+        print_note(f"fields that would be removed are not shown: {said}")
     if arguments.output == "text":
         for index, difference in enumerate(differences):
             print_lines(
@@ -156,14 +159,15 @@ async def _difference(
 async def outcome_by_dry_run(client: Client, rehearsal: Rehearsal) -> Rehearsed:
     """Return the outcome; a dry run says what the API server would store of a changed object."""
     stored = dict[ObjectKey, KubernetesObject]()
+    refused = list[str]()
     for key, content in rehearsal.applies.items():
         try:
             stored[key] = await as_stored(client, content)
         except ApiError as error:
             if error.code not in range(400, 500):
                 raise
-            print_note(f"fields that would be removed are not shown: {error}")
-    return outcome(rehearsal, stored)
+            refused.append(str(error))
+    return replace(rehearsed_of(rehearsal, stored), refused=tuple(refused))
 
 
 async def as_stored(client: Client, content: KubernetesObject) -> KubernetesObject:

@@ -116,13 +116,14 @@ class ObjectChange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
     """The outcome. ``start_seconds`` is how long a group may take to start (None: nothing is
-    deployed).
+    deployed), ``refused`` why it is not known what would be removed.
     """
 
     groups: tuple[GroupFate, ...]
     objects: tuple[ObjectChange, ...]
     published: Published
     start_seconds: int | None = None
+    refused: tuple[str, ...] = ()
 
     @property
     def record(self) -> PlanRecord | None:
@@ -288,7 +289,7 @@ def _by_object(
     }
 
 
-def outcome(
+def rehearsed_of(
     rehearsal: Rehearsal, stored: Mapping[ObjectKey, KubernetesObject]
 ) -> Rehearsed:
     """Return what becomes of the groups and the other objects; ``stored`` has those that change as
