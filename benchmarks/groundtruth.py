@@ -143,9 +143,7 @@ class _Reader:
 
     def _add(self, case: dict[str, Any], row: Mapping[str, str]) -> int | None:
         try:
-            read = self._cases.read(
-                case, json.dumps(case["model"]["config"], sort_keys=True)
-            )
+            read = self._cases.read(case)
         except InputError:
             self.unread += 1
             return None

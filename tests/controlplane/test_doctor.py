@@ -1,4 +1,4 @@
-"""``shardwright doctor`` against a live API server: what it reads, what it may not read, the pods
+"""``shardwright doctor`` against a live API server: what it reads, what it may not read, the pod
 that it makes and removes.
 """
 
@@ -17,6 +17,7 @@ from tests.harness import fleet as fleets
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
+from tests.harness.pods import Pods
 from tests.harness.waiting import wait_for
 from tests.support.models import Models
 
@@ -92,22 +93,29 @@ def test_who_may_read_nothing_is_told_what_was_not_looked_at(
     assert [line.split()[0] for line in lines] == ["ok", "ok", *["?"] * 7, "-"]
 
 
-def test_what_the_caller_has_found_is_what_was_measured_and_nothing_is_left(
-    control_plane: ControlPlane, fleet: Fleet
+@pytest.mark.parametrize(
+    ("stopped", "verdict"),
+    [(True, Enforcement.ENFORCED), (False, Enforcement.IGNORED)],
+)
+def test_a_pod_that_a_policy_stops_and_lets_go_again_shows_that_policies_are_enforced(
+    control_plane: ControlPlane, fleet: Fleet, *, stopped: bool, verdict: Enforcement
 ) -> None:
     fleet(H100, 1)
     cluster = Target(connection=Connection(kubeconfig=str(control_plane.kubeconfig)))
+    trial = Trial(namespace="", image="example/python", settling_seconds=8)
+    pods = Pods(control_plane.api)
     with ThreadPoolExecutor(1) as pool:
-        measuring = pool.submit(
-            cluster.ask,
-            lambda client: measure(client, Trial(namespace="", image="example/python")),
-        )
-        pod = wait_for(lambda: caller(control_plane), 60, "the pod that calls")
-        assert pod["metadata"]["namespace"].startswith("shardwright-doctor-")
-        ended(control_plane, pod, "Ignored")
+        measuring = pool.submit(cluster.ask, lambda client: measure(client, trial))
+        if stopped:
+            policy = wait_for(lambda: policies(control_plane)[0], 60, "the policy")
+            namespace = policy["metadata"]["namespace"]
+            (pod,) = pods.list(namespace, LABEL)
+            pods.hang(namespace, pod["metadata"]["name"])
+            wait_for(lambda: not policies(control_plane), 30, "the policy to be gone")
+            pods.recover(namespace, pod["metadata"]["name"])
         measured = measuring.result(60)
 
-    assert measured == Measured(enforcement=Enforcement.IGNORED)
+    assert measured == Measured(enforcement=verdict)
     wait_for(lambda: not_left(control_plane), 60, "all of it to be gone")
 
 
@@ -115,7 +123,7 @@ def test_a_trial_that_does_not_come_to_its_end_says_why_and_leaves_nothing(
     control_plane: ControlPlane, namespace: str, fleet: Fleet
 ) -> None:
     fleet(H100, 1)
-    trial = Trial(namespace=namespace, image="example/python", seconds=1)
+    trial = Trial(namespace=namespace, image="example/python", start_seconds=0)
     cluster = Target(connection=Connection(kubeconfig=str(control_plane.kubeconfig)))
 
     measured = cluster.ask(lambda client: measure(client, trial))
@@ -133,28 +141,13 @@ def test_a_trial_that_does_not_come_to_its_end_says_why_and_leaves_nothing(
     )
 
 
-def caller(control_plane: ControlPlane) -> Manifest:
-    pod = control_plane.api.get("/api/v1/pods", labelSelector=f"{LABEL}=caller")[
-        "items"
-    ][0]
-    assert pod["status"]["containerStatuses"]
-    return dict(pod)
-
-
-def ended(control_plane: ControlPlane, pod: Manifest, message: str) -> None:
-    """Say what a kubelet says of a container that has ended."""
-    state = {"terminated": {"exitCode": 0, "message": message}}
-    status = {
-        "phase": "Succeeded",
-        "containerStatuses": [
-            {**pod["status"]["containerStatuses"][0], "state": state}
-        ],
-    }
-    metadata = pod["metadata"]
-    control_plane.api.patch(
-        f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status",
-        {"status": status},
-    )
+def policies(control_plane: ControlPlane) -> list[Manifest]:
+    found = control_plane.api.get("/apis/networking.k8s.io/v1/networkpolicies")["items"]
+    return [
+        item
+        for item in found
+        if item["metadata"]["name"].startswith("shardwright-doctor-")
+    ]
 
 
 def not_left(control_plane: ControlPlane) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from shardwright.cli.removals import removed_fields
 from shardwright.cluster.writer import with_new_key
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
@@ -169,15 +168,15 @@ def stored(api: Api, item: Mapping[str, Any], namespace: str) -> Manifest:
 def differences(
     api: Api, namespace: str, launches: tuple[Launch, ...]
 ) -> dict[str, tuple[str, ...]]:
-    """Return, of every object, which fields come back otherwise than they were sent, or would seem
-    to be taken away by sending them again, or what the API server says against it.
+    """Return, of every object, which fields come back otherwise than they were sent, or what the
+    API server says against it.
     """
     found = {}
     for launch in launches:
         for item in objects_of(launch, namespace):
             try:
                 kept = stored(api, item, namespace)
-                different = (*drifted_fields(item, kept), *removed_fields(item, kept))
+                different = drifted_fields(item, kept)
             except ApiError as error:
                 different = (error.message,)
             if different:

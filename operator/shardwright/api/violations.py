@@ -338,6 +338,7 @@ _BY_KIND: Final[
     ("missing", _missing),
     ("extra_forbidden", _unknown),
     ("literal_error", _not_allowed),
+    ("enum", _not_allowed),
     ("greater_than", _out_of_range),
     ("less_than", _out_of_range),
     ("string_pattern", _bad_format),

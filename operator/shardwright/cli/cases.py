@@ -4,14 +4,15 @@ answer back.
 Refuses a GPU that the catalogue lacks.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from shardwright.cli.fields import CaseReader
+from shardwright.api.case import CaseHardware, CaseLine, CaseParallelism, read_case
 from shardwright.costs.estimator import Estimator
-from shardwright.costs.workload import Arrival, Workload
+from shardwright.costs.workload import Workload
 from shardwright.engines.known import BY_LOWER_NAME, traits_of
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.domains import read_domain
@@ -24,63 +25,14 @@ from shardwright.layouts.placing import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.modelspec.stored import STORED, stored_as
+from shardwright.modelspec.stored import stored_as
 
-FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "": (
-        "id",
-        "model",
-        "weights",
-        "kvCache",
-        "engine",
-        "hardware",
-        "parallelism",
-        "workload",
-        "maxModelLen",
-        "memoryUtilization",
-    ),
-    "model": (
-        "config",
-        "name",
-    ),
-    "engine": (
-        "name",
-        "version",
-    ),
-    "hardware": (
-        "gpuProduct",
-        "gpusPerNode",
-        "nodes",
-        "nvlinkDomainGpus",
-    ),
-    "parallelism": (
-        "tensor",
-        "pipeline",
-        "expert",
-        "attentionData",
-        "replicas",
-    ),
-    "workload": (
-        "inputTokens",
-        "outputTokens",
-        "concurrency",
-        "arrival",
-    ),
-}
-"""The fields of a case and of its parts; what is in ``model.config`` is the model's."""
-
-_CACHES: Final = (
-    "auto",
-    "fp16",
-    "bf16",
-    "fp8",
-)
 _RESOURCES: Final = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One question, read."""
+    """One case, in the planner's values."""
 
     model: ModelSpec
     traits: EngineTraits
@@ -92,46 +44,32 @@ class Cases:
     """Reads cases; parts that many of them share (model, hardware, engine) are read once."""
 
     def __init__(self) -> None:
-        self._models: dict[tuple[str, str], ModelSpec] = {}
+        self._models: dict[tuple[str, str | None], ModelSpec] = {}
         self._estimators: dict[tuple[object, ...], Estimator] = {}
-        self._shelves: dict[_Hardware, Shelf] = {}
-        self._candidates: dict[tuple[object, ...], Candidate] = {}
+        self._shelves: dict[CaseHardware, Shelf] = {}
+        self._candidates: dict[tuple[CaseHardware, Layout], Candidate] = {}
 
-    def read(self, record: Mapping[str, Any], config_key: str) -> Case:
-        """Return a case; ``config_key`` is the same for the same config.
+    def read(self, content: Mapping[str, Any]) -> Case:
+        """Return a case.
 
         Raises:
             InputError: a field is missing, of the wrong type or out of bounds, the model cannot be
                 read, or the GPU is unknown.
         """
-        top = CaseReader(record, "", [], FIELDS)
-        engine = top.section("engine")
-        name = engine.choice("name", BY_LOWER_NAME)
-        version = engine.text("version")
-        layout = _layout(top.section("parallelism"))
-        stored = top.choice("weights", STORED, default="") if top.has("weights") else ""
-        cache = top.choice("kvCache", _CACHES, default="auto")
-        model_section = top.section("model")
-        config = model_section.section("config")
-        hardware = _Hardware.of(top.section("hardware"))
-        if top.problems:
-            raise InputError(top.problems)
-        model = self._model(config.values, config_key, stored)
+        line = read_case(content)
+        layout = _layout(line.parallelism)
+        candidate = self._candidate(line.hardware, layout)
+        model = self._model(line.model.config, line.weights)
         traits = _traits(
-            BY_LOWER_NAME[name],
-            version,
-            top.number("memoryUtilization", default=0, least=0),
+            BY_LOWER_NAME[line.engine.name],
+            line.engine.version,
+            line.memory_utilization,
         )
-        if cache == "auto":
-            cache = _cache_of(model, traits)
-        workload = _workload(top, layout, traits, cache)
-        if top.problems:
-            raise InputError(top.problems)
         return Case(
             model=model,
             traits=traits,
-            workload=workload,
-            candidate=self._candidate(hardware, layout),
+            workload=_workload(line, layout, model, traits),
+            candidate=candidate,
         )
 
     def estimator(self, case: Case) -> Estimator:
@@ -152,68 +90,28 @@ class Cases:
             self._estimators[key] = Estimator(model, case.workload, traits)
         return self._estimators[key].under(case.workload)
 
-    def _model(
-        self, config: Mapping[str, Any], config_key: str, stored: str
-    ) -> ModelSpec:
-        key = (config_key, stored)
+    def _model(self, config: Mapping[str, Any], stored: str | None) -> ModelSpec:
+        key = (json.dumps(config, sort_keys=True), stored)
         if key not in self._models:
             model = read_model(config, source="model.config")
             self._models[key] = stored_as(model, stored) if stored else model
         return self._models[key]
 
-    def _candidate(self, hardware: "_Hardware", layout: Layout) -> Candidate:
+    def _candidate(self, hardware: CaseHardware, layout: Layout) -> Candidate:
         key = (hardware, layout)
         if key not in self._candidates:
-            if hardware not in self._shelves:
-                self._shelves[hardware] = Shelf(hardware.pool())
-            placement = self._shelves[hardware].place(layout)
+            pool = _pool(hardware)
+            shelf = self._shelves.setdefault(hardware, Shelf(pool))
             self._candidates[key] = Candidate(
-                layout=layout, pool=hardware.pool(), placement=placement
+                layout=layout, pool=pool, placement=shelf.place(layout)
             )
         return self._candidates[key]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hardware:
-    """The nodes of a case."""
-
-    product: str
-    gpus_per_node: int
-    nodes: int
-    domain_gpus: int  # 0: the node decides by the GPU's form
-
-    @classmethod
-    def of(cls, fields: CaseReader) -> "_Hardware":
-        product = fields.text("gpuProduct") or ""
-        if not product:
-            fields.refuse("gpuProduct", "must be the product as the node label has it")
-        elif find_gpu(product) is None:
-            limit = "must name a GPU of the catalogue"
-            fields.problems.append(
-                Problem(
-                    code="GpuUnknown",
-                    path="hardware.gpuProduct",
-                    what=f"{product!r:.60}",
-                    limit=limit,
-                )
-            )
-        return cls(
-            product=product,
-            gpus_per_node=fields.degree("gpusPerNode"),
-            nodes=fields.degree("nodes"),
-            domain_gpus=int(fields.number("nvlinkDomainGpus", default=0, least=0)),
-        )
-
-    def pool(self) -> Pool:
-        """Return nodes as the labels of the case describe them, all free, with RDMA between
-        them.
-        """
-        return _pool(self)
-
-
 @lru_cache(maxsize=256)
-def _pool(hardware: _Hardware) -> Pool:
-    gpu = _package(hardware.product)
+def _pool(hardware: CaseHardware) -> Pool:
+    """Return nodes as the labels of the case describe them, all free, with RDMA between them."""
+    gpu = _package(hardware.gpu_product)
     resource = _RESOURCES.get(gpu.vendor, "gpu")
     count = hardware.gpus_per_node
     raw = raw_node(
@@ -224,11 +122,11 @@ def _pool(hardware: _Hardware) -> Pool:
     )
     domain = read_domain(raw, gpu, count, count, None)
     return Pool(
-        name=hardware.product,
+        name=hardware.gpu_product,
         gpu=gpu,
-        product=hardware.product,
+        product=hardware.gpu_product,
         gpus_per_node=count,
-        domain_gpus=hardware.domain_gpus or domain.gpus,
+        domain_gpus=hardware.nvlink_domain_gpus or domain.gpus,
         network=read_network(raw, gpu, count, None),
         resource=resource,
         architecture="amd64",
@@ -243,7 +141,16 @@ def _package(product: str) -> Gpu:
     """Return a GPU as cases count them: whole packages, whose dies are devices of their own."""
     gpu = find_gpu(product)
     if gpu is None:
-        raise LookupError(product)
+        raise InputError(
+            [
+                Problem(
+                    code="GpuUnknown",
+                    path="hardware.gpuProduct",
+                    what=f"{product!r:.60}",
+                    limit="must name a GPU of the catalogue",
+                )
+            ]
+        )
     dies = DEVICES_PER_PACKAGE.get(gpu.id, 1)
     link = gpu.scale_up and replace(
         gpu.scale_up, bytes_per_second=gpu.scale_up.bytes_per_second * dies
@@ -258,16 +165,12 @@ def _package(product: str) -> Gpu:
     )
 
 
-def _node(index: int, hardware: _Hardware, domain: str) -> Node:
-    rack = hardware.domain_gpus > hardware.gpus_per_node
+def _node(index: int, hardware: CaseHardware, domain: str) -> Node:
     name = f"node-{index:04}"
-    joined = (
-        f"rack-{index * hardware.gpus_per_node // hardware.domain_gpus}"
-        if rack
-        else name
-        if domain
-        else ""
-    )
+    joined = name if domain else ""
+    size = hardware.nvlink_domain_gpus
+    if size > hardware.gpus_per_node:
+        joined = f"rack-{index * hardware.gpus_per_node // size}"
     return Node(
         name=name,
         gpus=hardware.gpus_per_node,
@@ -278,63 +181,48 @@ def _node(index: int, hardware: _Hardware, domain: str) -> Node:
     )
 
 
-def _layout(fields: CaseReader) -> Layout:
+def _layout(degrees: CaseParallelism) -> Layout:
     """Return the degrees; a case counts the attention-data ranks as part of ``tensor``, a layout
     beside it.
     """
-    ranks = fields.degree("tensor")
-    attention_data = fields.degree("attentionData")
-    if ranks % attention_data:
-        fields.refuse("attentionData", f"must divide tensor {ranks}")
-        attention_data = 1
-    expert = fields.degree("expert")
-    if ranks % expert:
-        fields.refuse("expert", f"must divide tensor {ranks}")
     return Layout(
-        tensor=ranks // attention_data,
-        pipeline=fields.degree("pipeline"),
-        expert=expert,
-        attention_data=attention_data,
-        replicas=fields.degree("replicas"),
+        tensor=degrees.tensor // degrees.attention_data,
+        pipeline=degrees.pipeline,
+        expert=degrees.expert,
+        attention_data=degrees.attention_data,
+        replicas=degrees.replicas,
     )
 
 
-def _cache_of(model: ModelSpec, traits: EngineTraits) -> str:
-    """Return FP8 if checkpoint or engine say so: ModelOpt's (the only ones in NVFP4) state it of
+def _has_fp8_cache(model: ModelSpec, traits: EngineTraits) -> bool:
+    """Return whether checkpoint or engine say so: ModelOpt's (the only ones in NVFP4) state it of
     their K/V cache.
     """
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
-    return (
-        "fp8"
-        if "nvfp4" in stored
-        or ("fp8" in stored and traits.memory.cache_follows_weights)
-        else "auto"
+    return "nvfp4" in stored or (
+        "fp8" in stored and traits.memory.cache_follows_weights
     )
 
 
 def _workload(
-    top: CaseReader, layout: Layout, traits: EngineTraits, cache: str
+    line: CaseLine, layout: Layout, model: ModelSpec, traits: EngineTraits
 ) -> Workload:
-    fields = top.section("workload")
-    arrival = Arrival(
-        fields.choice("arrival", tuple(Arrival), default=Arrival.CLOSED_LOOP)
+    load = line.workload
+    cache = line.kv_cache
+    all_that_fits = traits.batching.max_sequences * (
+        layout.replicas * layout.attention_data
     )
-    groups = layout.replicas * layout.attention_data
-    all_that_fits = (
-        float(traits.batching.max_sequences * groups)
-        if arrival is Arrival.SATURATED
-        else None
-    )
-    inputs = fields.number("inputTokens")
-    outputs = fields.number("outputTokens")
-    length = top.number("maxModelLen", default=inputs + outputs)
     return Workload(
-        input_tokens=round(inputs),
-        output_tokens=round(outputs),
-        concurrency=round(fields.number("concurrency", default=all_that_fits)),
-        max_model_len=round(length),
-        kv_cache_dtype="auto" if cache in ("fp16", "bf16") else cache,
-        arrival=arrival,
+        input_tokens=round(load.input_tokens),
+        output_tokens=round(load.output_tokens),
+        concurrency=round(load.concurrency or all_that_fits),
+        max_model_len=round(
+            line.max_model_len or load.input_tokens + load.output_tokens
+        ),
+        kv_cache_dtype="fp8"
+        if cache == "fp8" or (cache == "auto" and _has_fp8_cache(model, traits))
+        else "auto",
+        arrival=load.arrival,
     )
 
 

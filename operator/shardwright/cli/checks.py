@@ -424,7 +424,7 @@ def _network_policies(stock: Stock) -> Findings:
     if stock.measured.enforcement is Enforcement.IGNORED:
         yield Finding(
             "NetworkPoliciesNotEnforced",
-            "a pod was reached on a port that its NetworkPolicy closes: whoever has a pod in the "
+            "a pod reached what its NetworkPolicy closes: whoever has a pod in the "
             "cluster reaches the ranks of every model",
             "kubectl -n kube-system get daemonsets",
         )

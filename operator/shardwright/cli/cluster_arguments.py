@@ -192,20 +192,20 @@ def _add_doctor(commands: Any, add: AddCommand) -> None:
     command.add_argument(
         "--network-policies",
         action="store_true",
-        help="measure whether NetworkPolicies are enforced; makes two short-lived pods, and a "
-        "policy between them",
+        help="measure whether NetworkPolicies are enforced; makes a short-lived pod, and a "
+        "policy for it",
     )
     command.add_argument(
         "--trial-namespace",
         default="",
         metavar="NAME",
-        help="namespace of these pods (default: one that is made and deleted)",
+        help="namespace of the pod (default: one that is made and deleted)",
     )
     command.add_argument(
         "--image",
         default="",
         metavar="IMAGE",
-        help="of these pods, with Python 3 in it (default: the operator's)",
+        help="of the pod, with Python 3 in it (default: the operator's)",
     )
     _add_output(
         command,

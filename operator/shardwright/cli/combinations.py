@@ -199,7 +199,7 @@ def _of_rollout(arguments: Namespace) -> Iterator[Problem]:
 
 def _of_doctor(arguments: Namespace) -> Iterator[Problem]:
     given = {"--trial-namespace": arguments.trial_namespace, "--image": arguments.image}
-    what = "is of the pods that measure"
+    what = "is of the pod that measures"
     remedy = "give --network-policies, too"
     if not arguments.network_policies:
         yield from (

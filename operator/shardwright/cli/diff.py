@@ -23,15 +23,24 @@ from shardwright.cli.inputs import name_the_file, read_sources, read_text
 from shardwright.cli.live import read_live_surroundings
 from shardwright.cli.live_models import LiveModel, read_model, with_objects
 from shardwright.cli.live_subjects import read_subject
-from shardwright.cli.namespaces import placed_in
-from shardwright.cli.output import print_lines, width_of_output
+from shardwright.cli.namespaces import given_models
+from shardwright.cli.output import print_lines, print_note, width_of_output
 from shardwright.cli.outputs import print_list
-from shardwright.cli.rehearsal import ModelDifference, rehearse
+from shardwright.cli.rehearsal import (
+    ModelDifference,
+    Rehearsal,
+    Rehearsed,
+    rehearse,
+    rehearsed_of,
+)
 from shardwright.cli.revisions import read_formers
 from shardwright.cli.surroundings import Surroundings
-from shardwright.cluster.client import Client
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.kinds import BY_KIND
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
+from shardwright.reconcile.writes import ObjectKey, kind_of
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.reporting.lines import Line
 from shardwright.resolving.subject import Subject
 
@@ -68,6 +77,9 @@ def diff(arguments: Namespace) -> int:
     )
     wanted = tuple(_wanted(arguments, cluster))
     differences = cluster.ask(lambda client: _differences(client, wanted, settings))
+    refused = {one for item in differences for one in item.rehearsed.refused}
+    for said in sorted(refused):
+        print_note(f"fields that would be removed are not shown: {said}")
     if arguments.output == "text":
         for index, difference in enumerate(differences):
             print_lines(
@@ -89,36 +101,13 @@ def _wanted(arguments: Namespace, cluster: Target) -> Iterator[WantedModel]:
     if arguments.name:
         yield WantedModel(namespace=cluster.namespace, name=arguments.name)
         return
-    sources = [
-        source
-        for source in read_sources(arguments.filename)
-        if source.kind == "ShardedModel"
-    ]
-    if not sources:
-        what = "no ShardedModel is in it"
-        remedy = "give a file with one"
-        raise InputError(
-            [
-                Problem(
-                    code="NoShardedModel",
-                    path=", ".join(arguments.filename),
-                    what=what,
-                    remedy=remedy,
-                )
-            ]
-        )
-    for source in sources:
-        content = name_the_file(
-            source.file,
-            lambda source=source: placed_in(
-                source.content, arguments.namespace, lambda: cluster.namespace
-            ),  # type: ignore[misc]
-        )
-        resource = name_the_file(source.file, partial(parse_manifest, content))
+    sources = read_sources(arguments.filename)
+    for one in given_models(
+        sources, arguments.filename, arguments.namespace, lambda: cluster.namespace
+    ):
+        metadata = one.resource.metadata
         yield WantedModel(
-            namespace=resource.metadata.namespace,
-            name=resource.metadata.name,
-            content=content,
+            namespace=metadata.namespace, name=metadata.name, content=one.content
         )
 
 
@@ -133,11 +122,9 @@ async def _difference(
     client: Client, wanted: WantedModel, settings: Settings, around: Surroundings
 ) -> ModelDifference:
     live = await _live(client, wanted)
-    before = (
-        await _resolved(client, live, read_stored(live.content), settings)
-        if live
-        else None
-    )
+    before = None
+    if live:
+        before = await _resolved(client, live, read_stored(live.content), settings)
     model = live or LiveModel(content=_as_new(wanted))
     after = before
     if wanted.content is not None:
@@ -151,12 +138,13 @@ async def _difference(
     spec = (wanted.content or model.content).get("spec") or {}
     formers = await read_formers(client, model, spec, settings)
     model = replace(model, formers=formers)
-    rehearsed = rehearse(model, after[1], around, generation, now)
-    anyway = (
-        rehearse(model, before[1], around, generation, now)
-        if before and fields
-        else None
+    rehearsed = await outcome_by_dry_run(
+        client, rehearse(model, after[1], around, generation, now)
     )
+    anyway = None
+    if before and fields:
+        asked = rehearse(model, before[1], around, generation, now)
+        anyway = await outcome_by_dry_run(client, asked)
     return ModelDifference(
         name=wanted.name,
         namespace=wanted.namespace,
@@ -166,6 +154,33 @@ async def _difference(
         rehearsed=rehearsed,
         restarts_anyway=anyway.restarts if anyway else (),
     )
+
+
+async def outcome_by_dry_run(client: Client, rehearsal: Rehearsal) -> Rehearsed:
+    """Return the outcome; a dry run says what the API server would store of a changed object."""
+    stored = dict[ObjectKey, KubernetesObject]()
+    refused = list[str]()
+    for key, content in rehearsal.applies.items():
+        try:
+            stored[key] = await as_stored(client, content)
+        except ApiError as error:
+            if error.code not in range(400, 500):
+                raise
+            refused.append(str(error))
+    return replace(rehearsed_of(rehearsal, stored), refused=tuple(refused))
+
+
+async def as_stored(client: Client, content: KubernetesObject) -> KubernetesObject:
+    """Return an object as it would be stored if it were new: an apply keeps fields of our POST."""
+    metadata = content["metadata"]
+    new = {
+        "generateName": "shardwright-diff-",
+        "labels": metadata.get("labels"),
+        "annotations": metadata.get("annotations"),
+    }
+    body = {**content, "metadata": new}
+    resource = BY_KIND[kind_of(content)]
+    return await client.create(resource, metadata["namespace"], body, dry_run=True)
 
 
 def _as_wanted(manifest: Mapping[str, Any], model: LiveModel) -> ShardedModel:

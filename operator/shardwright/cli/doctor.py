@@ -31,7 +31,7 @@ _SIGNS: Final = {
     Result.SKIPPED: (
         "-",
         Role.PLAIN,
-        " (not measured: --network-policies does, with two short-lived pods)",
+        " (not measured: --network-policies does, with a short-lived pod)",
     ),
 }
 

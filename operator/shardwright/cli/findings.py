@@ -20,7 +20,7 @@ class Result(StrEnum):
 
 
 class Enforcement(StrEnum):
-    """The findings of two pods with a NetworkPolicy between them."""
+    """Whether a NetworkPolicy stopped a pod; unclear if the pod never got through without one."""
 
     ENFORCED = "Enforced"
     IGNORED = "Ignored"

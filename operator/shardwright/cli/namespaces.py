@@ -1,12 +1,71 @@
-"""In which namespace a manifest is meant: it says so, a flag does, or the context of the
-kubeconfig; never two of them.
+"""The ShardedModels of files, each in the namespace that is meant: it says so, a flag does, or the
+context of the kubeconfig; never two of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from shardwright.api.names import KIND
+from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.cli.inputs import Given, name_the_file
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.untrusted import mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenModel:
+    """A ShardedModel of a file, as it is written and as it is read."""
+
+    file: str
+    content: Mapping[str, Any]
+    resource: ShardedModel
+
+
+def given_models(
+    sources: Sequence[Given],
+    files: Sequence[str],
+    flag: str,
+    otherwise: Callable[[], str],
+) -> list[GivenModel]:
+    """Return the ShardedModels among the objects of files.
+
+    Raises:
+        InputError: there is none, or the problems of all of them.
+    """
+    found: list[GivenModel] = []
+    problems: list[Problem] = []
+    for source in sources:
+        if source.kind == KIND:
+            read = partial(_given, source, flag, otherwise)
+            try:
+                found.append(name_the_file(source.file, read))
+            except InputError as error:
+                problems += error.problems
+    if not (found or problems):
+        problems.append(_no_model(", ".join(files), sources))
+    if problems:
+        raise InputError(problems)
+    return found
+
+
+def _given(source: Given, flag: str, otherwise: Callable[[], str]) -> GivenModel:
+    content = placed_in(source.content, flag, otherwise)
+    return GivenModel(
+        file=source.file, content=content, resource=parse_manifest(content)
+    )
+
+
+def _no_model(files: str, sources: Sequence[Given]) -> Problem:
+    kinds = sorted({source.kind for source in sources if source.kind})
+    return Problem(
+        code="NoShardedModel",
+        path=files,
+        what="no ShardedModel is in it",
+        gap=f"found {', '.join(kinds[:5])}" if kinds else "",
+        remedy="write one with apiVersion shardwright.io/v1alpha1 and kind ShardedModel",
+    )
 
 
 def placed_in(

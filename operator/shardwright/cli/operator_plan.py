@@ -10,9 +10,8 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 from json import dumps, loads
 from time import monotonic
 from typing import Any, Final
@@ -20,11 +19,11 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.record import PlanRecord, decode, encode
-from shardwright.api.resource import parse_manifest, read_stored
+from shardwright.api.resource import read_stored
 from shardwright.api.settings import Settings
 from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.exits import TERMINATED, Exit, UnreachableError
-from shardwright.cli.inputs import Given, name_the_file, read_sources
+from shardwright.cli.inputs import read_sources
 from shardwright.cli.live import read_live_surroundings
 from shardwright.cli.live_models import (
     LiveModel,
@@ -33,7 +32,7 @@ from shardwright.cli.live_models import (
     read_model,
 )
 from shardwright.cli.live_subjects import read_subject
-from shardwright.cli.namespaces import placed_in
+from shardwright.cli.namespaces import GivenModel, given_models
 from shardwright.cli.output import print_lines, print_yaml, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.plan import PlannedModel, explanation_of
@@ -74,7 +73,9 @@ _UNKNOWN: Final = (
 )
 _NOT_SHOWN: Final = "GPUs of others, and nodes that are not used, are not shown"
 
-NOTHING_SEEN: Final = Surroundings(nodes=(), usage=())
+FORBIDDEN: Final = "you may not list them"
+UNREADABLE: Final = "they could not be read"
+"""Why nodes beside the plan's own are not shown."""
 
 LOOK_SECONDS: Final = 0.3
 """How often it is looked for. Basis: assumed."""
@@ -85,7 +86,11 @@ def plan_by_operator(arguments: Namespace) -> Exit:
     cluster.
     """
     cluster: Target = arguments.target
-    copies = [_copy(source, arguments, cluster) for source in _models(arguments)]
+    sources = read_sources(arguments.filename)
+    models = given_models(
+        sources, arguments.filename, arguments.namespace, lambda: cluster.namespace
+    )
+    copies = [_copy(model) for model in models]
     try:
         found = cluster.ask(lambda client: _plan_all(client, copies))
     except asyncio.CancelledError:
@@ -133,36 +138,11 @@ def row_of(live: LiveModel, request: Request | None = None) -> PlanRow:
     return PlanRow(name=_name(live), outcome=outcome)
 
 
-def _models(arguments: Namespace) -> Sequence[Given]:
-    found = [
-        source for source in read_sources(arguments.filename) if source.kind == KIND
-    ]
-    if not found:
-        files = ", ".join(arguments.filename)
-        raise InputError(
-            [
-                Problem(
-                    code="NoShardedModel",
-                    path=files,
-                    what="no ShardedModel is in it",
-                    remedy="give one",
-                )
-            ]
-        )
-    return found
-
-
-def _copy(source: Given, arguments: Namespace, cluster: Target) -> dict[str, Any]:
+def _copy(model: GivenModel) -> dict[str, Any]:
     """Return the copy of a manifest that is to be planned and runs nothing; nobody else has its
     name.
     """
-    content = name_the_file(
-        source.file,
-        lambda: placed_in(
-            source.content, arguments.namespace, lambda: cluster.namespace
-        ),
-    )
-    metadata = name_the_file(source.file, lambda: parse_manifest(content)).metadata
+    metadata = model.resource.metadata
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -171,15 +151,8 @@ def _copy(source: Given, arguments: Namespace, cluster: Target) -> dict[str, Any
             "namespace": metadata.namespace,
             "annotations": {COPY_OF: metadata.name},
         },
-        "spec": {**content["spec"], "mode": "PlanOnly", "paused": False},
+        "spec": {**model.content["spec"], "mode": "PlanOnly", "paused": False},
     }
-
-
-class Unseen(Enum):
-    """Why nodes beside the plan's own are not shown, in words."""
-
-    FORBIDDEN = "you may not list them"
-    UNREADABLE = "they could not be read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +163,7 @@ class PlannedCopy:
 
     live: LiveModel
     subject: Subject | None
-    surroundings: Surroundings | Unseen
+    surroundings: Surroundings | str
 
 
 async def _plan_all(
@@ -210,14 +183,7 @@ async def _plan(client: Client, copy: Mapping[str, Any]) -> LiveModel:
             content := await client.get(SHARDED_MODELS, namespace, name)
         ):
             if content is None or monotonic() > ends:
-                why = (
-                    "somebody has deleted it"
-                    if content is None
-                    else f"no operator has planned it within {WAIT_SECONDS:.0f} s"
-                )
-                raise UnreachableError(
-                    _silent(copy["metadata"]["annotations"][COPY_OF], why)
-                )
+                raise UnreachableError(_silent(copy, deleted=content is None))
             await asyncio.sleep(LOOK_SECONDS)
         return _said_of_the_original(await read_model(client, namespace, name), copy)
 
@@ -243,45 +209,39 @@ def _said_of_the_original(live: LiveModel, copy: Mapping[str, Any]) -> LiveModel
 async def _all_with_surroundings(
     client: Client, found: Sequence[LiveModel]
 ) -> list[PlannedCopy]:
-    """Return the planned copies, which are gone by now, with all that can be known beside them."""
-    surroundings = await _around(client)
+    """Return the planned copies, which are gone by now, with all that can be known beside them: a
+    plan that is there is shown without it, too.
+    """
+    around: Surroundings | str = UNREADABLE
+    with suppress(ApiError):
+        around = await unless_forbidden(read_live_surroundings(client)) or FORBIDDEN
     return [
         PlannedCopy(
-            live=live, subject=await _subject(client, live), surroundings=surroundings
+            live=live, subject=await _subject(client, live), surroundings=around
         )
         for live in found
     ]
 
 
-async def _around(client: Client) -> Surroundings | Unseen:
-    """Return the nodes around the plans. A plan that is there is shown without them, too."""
-    try:
-        return (
-            await unless_forbidden(read_live_surroundings(client)) or Unseen.FORBIDDEN
-        )
-    except ApiError:
-        return Unseen.UNREADABLE
-
-
-async def _subject(
-    client: Client,
-    live: LiveModel,
-) -> Subject | None:
+async def _subject(client: Client, live: LiveModel) -> Subject | None:
     """Return the question of a copy, None if this program cannot know its model."""
-    try:
-        return await unless_forbidden(
-            read_subject(client, live, read_stored(live.content), Settings())
-        )
-    except (ApiError, InputError):
-        return None
+    with suppress(ApiError, InputError):
+        return await read_subject(client, live, read_stored(live.content), Settings())
+    return None
 
 
-def _silent(name: str, why: str) -> Problem:
-    remedy = (
-        "'kubectl get pods -A -l "
-        "app.kubernetes.io/name=shardwright-operator' shows whether one runs"
+def _silent(copy: Mapping[str, Any], *, deleted: bool) -> Problem:
+    why = (
+        "somebody has deleted it"
+        if deleted
+        else f"no operator has planned it within {WAIT_SECONDS:.0f} s"
     )
-    return Problem(code="OperatorSilent", what=f"{name}: {why}", remedy=remedy)
+    return Problem(
+        code="OperatorSilent",
+        what=f"{copy['metadata']['annotations'][COPY_OF]}: {why}",
+        remedy="'kubectl get pods -A -l app.kubernetes.io/name=shardwright-operator' shows "
+        "whether one runs",
+    )
 
 
 @asynccontextmanager
@@ -383,45 +343,37 @@ def explanation_of_copy(
         explanation = explain(report)
         return replace(explanation, facts=(*facts, *explanation.facts))
     around = copy.surroundings
-    seen = NOTHING_SEEN if isinstance(around, Unseen) else around
+    seen = (
+        around if isinstance(around, Surroundings) else Surroundings(nodes=(), usage=())
+    )
     inventory = take_stock(subject, seen.nodes, seen.usage, list(seen.reservations))
     explanation = explanation_of(
         PlannedModel(subject=subject, inventory=inventory, report=report)
     )
-    if isinstance(around, Unseen):
-        said = Fact(label="Nodes", value=f"{around.value}: {_NOT_SHOWN}")
-        return replace(explanation, facts=(*explanation.facts, said))
-    return explanation
+    if isinstance(around, Surroundings):
+        return explanation
+    said = Fact(label="Nodes", value=f"{around}: {_NOT_SHOWN}")
+    return replace(explanation, facts=(*explanation.facts, said))
 
 
 def document(model: LiveModel) -> dict[str, Any]:
     """Return the operator's view of a plan as a document for programs. It holds the answer of
     ``plan`` as far as the operator tells it.
     """
-    status, planned = (
-        mapping(model.content.get("status")),
-        condition_of(model.content, ConditionType.PLANNED),
-    )
-    problem = (
-        {}
-        if is_planned(model.content)
-        else {
-            "problem": {
-                "code": planned.get("reason"),
-                "message": planned.get("message"),
-            }
-        }
-    )
+    content = model.content
+    status = mapping(content.get("status"))
+    planned = condition_of(content, ConditionType.PLANNED)
+    problem = {"code": planned.get("reason"), "message": planned.get("message")}
     return {
         "apiVersion": API_VERSION,
         "kind": "PlanReport",
         "metadata": {
             "name": _name(model),
-            "namespace": model.content["metadata"]["namespace"],
+            "namespace": content["metadata"]["namespace"],
         },
-        "model": {"id": model.content["spec"]["model"]["id"]},
+        "model": {"id": content["spec"]["model"]["id"]},
         "engine": status.get("engine"),
-        "reason": condition_of(model.content, ConditionType.READY).get("reason"),
-        **problem,
+        "reason": condition_of(content, ConditionType.READY).get("reason"),
+        **({} if is_planned(content) else {"problem": problem}),
         "plan": status.get("plan"),
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import (
     BY_CONFIG,
@@ -38,7 +38,7 @@ from shardwright.cli.named_gpus import (
     on_named_gpus,
     read_named_gpus,
 )
-from shardwright.cli.namespaces import placed_in
+from shardwright.cli.namespaces import given_models, placed_in
 from shardwright.cli.output import (
     print_error,
     print_json,
@@ -286,7 +286,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
     cluster: Target | None = arguments.target
     typed = arguments.model is not None
     resources = tuple(
-        _typed(arguments, cluster) if typed else _resources(arguments, wanted, cluster)
+        _typed(arguments, cluster) if typed else _given(arguments, wanted, cluster)
     )
     _refuse_duplicates(resources)
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
@@ -372,28 +372,13 @@ def _typed(
     )
 
 
-def _resources(
-    arguments: Namespace,
-    sources: Sequence[Given],
-    cluster: "Target | None",
+def _given(
+    arguments: Namespace, sources: Sequence[Given], cluster: "Target | None"
 ) -> Iterator[tuple[str, ShardedModel]]:
-    """Yield the ShardedModels; the problems of all of them are raised together."""
-    problems: list[Problem] = []
-    models = [source for source in sources if source.kind == "ShardedModel"]
-    for source in models:
-        try:
-            yield (
-                source.file,
-                name_the_file(
-                    source.file, partial(_parsed, arguments, source, cluster)
-                ),
-            )
-        except InputError as error:
-            problems += error.problems
-    if not models:
-        problems.append(_no_model(", ".join(arguments.filename), sources))
-    if problems:
-        raise InputError(problems)
+    for one in given_models(
+        sources, arguments.filename, arguments.namespace, lambda: _namespace(cluster)
+    ):
+        yield one.file, one.resource
 
 
 def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
@@ -421,16 +406,6 @@ def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
         files.setdefault(key, file)
     if problems:
         raise InputError(problems)
-
-
-def _parsed(
-    arguments: Namespace,
-    source: Given,
-    cluster: "Target | None",
-) -> ShardedModel:
-    return parse_manifest(
-        placed_in(source.content, arguments.namespace, lambda: _namespace(cluster))
-    )
 
 
 def _namespace(cluster: "Target | None") -> str:
@@ -645,17 +620,6 @@ def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
         if key != "ownerReferences"
     }
     return with_content_hash({**item, "metadata": metadata})
-
-
-def _no_model(files: str, sources: Sequence[Given]) -> Problem:
-    kinds = sorted({source.kind for source in sources if source.kind})
-    return Problem(
-        code="NoShardedModel",
-        path=files,
-        what="no ShardedModel is in it",
-        gap=f"found {', '.join(kinds[:5])}" if kinds else "",
-        remedy="write one with apiVersion shardwright.io/v1alpha1 and kind ShardedModel",
-    )
 
 
 def _config_twice(where: str, path: str) -> Problem:

@@ -77,26 +77,23 @@ def answer(line: str, cases: Cases, number: int = 1) -> dict[str, Any]:
     """Return the prediction for one line, or a record of its faults, under the case's id."""
     identity: object = None
     try:
-        record = _parsed(line, number)
+        record = _parsed(line)
         identity = record.get("id")
-        config = (
-            record.get("model", {}).get("config")
-            if isinstance(record.get("model"), Mapping)
-            else None
-        )
-        case = cases.read(
-            record,
-            json.dumps(config, sort_keys=True) if isinstance(config, Mapping) else "",
-        )
-        return {"id": identity, **_prediction(case, cases)}
+        return {"id": identity, **_prediction(cases.read(record), cases)}
     except InputError as error:
         return {
             "id": identity,
-            "error": [_reason(problem) for problem in error.problems],
+            "error": [
+                {
+                    "code": problem.code,
+                    "message": f"line {number:,}: {problem.sentence()}",
+                }
+                for problem in error.problems
+            ],
         }
 
 
-def _parsed(line: str, number: int) -> Mapping[str, Any]:
+def _parsed(line: str) -> Mapping[str, Any]:
     found: object = None
     gap = ""
     try:
@@ -110,8 +107,7 @@ def _parsed(line: str, number: int) -> Mapping[str, Any]:
         gap = "and has a number too long, or parts nested too deeply"
     if isinstance(found, Mapping):
         return found
-    limit = "must be a JSON object"
-    problem = Problem(code="CaseInvalid", what=f"line {number:,}", limit=limit, gap=gap)
+    problem = Problem(code="CaseInvalid", what="must be a JSON object", gap=gap)
     raise InputError([problem])
 
 

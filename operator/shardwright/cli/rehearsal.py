@@ -26,7 +26,7 @@ from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.answering import answer
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.known import nodes_of_interest
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
+from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.record_object import record_key
 from shardwright.reconcile.revisions import AskedSpec, Former, Revision, unusable
@@ -39,6 +39,7 @@ from shardwright.reconcile.writes import (
     Create,
     CreateKey,
     Delete,
+    ObjectKey,
     Patch,
     Why,
     Write,
@@ -114,13 +115,14 @@ class ObjectChange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
     """The outcome. ``start_seconds`` is how long a group may take to start (None: nothing is
-    deployed).
+    deployed), ``refused`` why it is not known what would be removed.
     """
 
     groups: tuple[GroupFate, ...]
     objects: tuple[ObjectChange, ...]
     published: Published
     start_seconds: int | None = None
+    refused: tuple[str, ...] = ()
 
     @property
     def record(self) -> PlanRecord | None:
@@ -173,14 +175,33 @@ class ModelDifference:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """The operator's writes for a model if a subject were its spec, and what it would publish."""
+
+    model: LiveModel
+    subject: Subject
+    published: Published
+    writes: Mapping[ObjectKey, Write]
+
+    @property
+    def applies(self) -> Mapping[ObjectKey, KubernetesObject]:
+        """Return the contents of the objects that would be changed."""
+        return {
+            key: write.content
+            for key, write in self.writes.items()
+            if isinstance(write, Apply)
+        }
+
+
 def rehearse(
     model: LiveModel,
     subject: Subject,
     around: Surroundings,
     generation: int,
     now: datetime,
-) -> Rehearsed:
-    """Return the outcome for a model if a subject were its spec."""
+) -> Rehearsal:
+    """Return what the operator would do with a model if a subject were its spec."""
     seen = _seen(model, subject, around, generation)
     while True:
         step = advance(seen, now)
@@ -197,7 +218,12 @@ def rehearse(
         elif step.records is not None:
             seen = seen.put_down(step.records, Outcome(written=step.writes))
         elif step.published is not None:
-            return _rehearsed(model, subject, step.published, step.writes)
+            return Rehearsal(
+                model=model,
+                subject=subject,
+                published=step.published,
+                writes=_by_object(step.published, step.writes),
+            )
 
 
 def _unread(revision: Revision) -> Problem:
@@ -251,23 +277,36 @@ def _answer(subject: Subject, ask: Ask, around: Surroundings) -> Replanned:
     )
 
 
-def _rehearsed(
-    model: LiveModel, subject: Subject, published: Published, writes: tuple[Write, ...]
-) -> Rehearsed:
+def _by_object(
+    published: Published, writes: tuple[Write, ...]
+) -> dict[ObjectKey, Write]:
     decided = published.found.decision.writes if published.found.decision else ()
-    by_name = {
+    return {
         (written_kind(write), written_name(write)): write
         for write in (*decided, *writes)
-        if not _only_asks(write)
+        if not isinstance(write, Aside | CreateKey)
+    }
+
+
+def rehearsed_of(
+    rehearsal: Rehearsal, stored: Mapping[ObjectKey, KubernetesObject]
+) -> Rehearsed:
+    """Return what becomes of the groups and the other objects; ``stored`` has those that change as
+    the API server would store them, without which nobody knows what would be removed.
+    """
+    model, published = rehearsal.model, rehearsal.published
+    removed = {
+        key: removed_fields(content, model.objects[key])
+        for key, content in stored.items()
     }
     fates = [
-        _fate(state, by_name.get((STATEFUL_SET, state.name)), model)
+        _fate(state, rehearsal, removed.get((STATEFUL_SET, state.name), ()))
         for state in published.found.groups
     ]
     named = {fate.name for fate in fates}
     ends = (
         name
-        for (kind, name), write in by_name.items()
+        for (kind, name), write in rehearsal.writes.items()
         if isinstance(write, Delete) and kind == STATEFUL_SET
     )
     gone = [
@@ -275,24 +314,24 @@ def _rehearsed(
         for name in ends
         if name not in named and not _is_former(name, fates)
     ]
-    record = published.record
-    budget = (
-        engine_status(subject, record.plan)["engine"].get("startBudget")
-        if record and fates
-        else None
-    )
     return Rehearsed(
         groups=(*_alike(fates), *gone),
         objects=tuple(
-            change for write in by_name.values() for change in _change(write, model)
+            change
+            for key, write in rehearsal.writes.items()
+            for change in _change(key, write, model, removed.get(key, ()))
         ),
         published=published,
-        start_seconds=budget["loadSeconds"] if budget else None,
+        start_seconds=_start_seconds(rehearsal) if fates else None,
     )
 
 
-def _only_asks(write: Write) -> bool:
-    return isinstance(write, Aside | CreateKey)
+def _start_seconds(rehearsal: Rehearsal) -> int | None:
+    if (record := rehearsal.published.record) is None:
+        return None
+    engine = engine_status(rehearsal.subject, record.plan)["engine"]
+    seconds: int | None = engine.get("startBudget", {}).get("loadSeconds")
+    return seconds
 
 
 def _is_former(name: str, fates: Iterable[GroupFate]) -> bool:
@@ -300,8 +339,11 @@ def _is_former(name: str, fates: Iterable[GroupFate]) -> bool:
     return generation_of(name)[0] in {generation_of(fate.name)[0] for fate in fates}
 
 
-def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate:
-    live = model.objects.get((STATEFUL_SET, state.name))
+def _fate(
+    state: GroupState, rehearsal: Rehearsal, removed: tuple[str, ...]
+) -> GroupFate:
+    key = STATEFUL_SET, state.name
+    live, write = rehearsal.model.objects.get(key), rehearsal.writes.get(key)
     if live is None:
         beside = (
             any(
@@ -312,36 +354,28 @@ def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate
         )
         return GroupFate(name=state.name, fate=Fate.BESIDE if beside else Fate.STARTS)
     memory = read_annotations(live)
-    fields, removed = _fields(write, live, model.owner)
-    fate = Fate.STAYS
-    if isinstance(write, Apply | Patch) and write.why in {Why.ROLLOUT, Why.REQUESTED}:
-        same = (
-            isinstance(write, Apply)
-            and asked_by(write.content) == memory.asked != ""
-            and not fields
-        )
-        fate = Fate.STAYS if same and write.why is Why.ROLLOUT else Fate.RESTARTS
-    elif state.hold and state.hold.what in _HELD:
-        fate = Fate.KEEPS
-    elif state.situation is Situation.OUTDATED:
-        fate = Fate.RESTARTS
+    removed = tuple(
+        path.removeprefix(OF_PODS) for path in removed if path.startswith(OF_PODS)
+    )
+    fields = removed
+    if isinstance(write, Apply):
+        fields = (*pod_fields(write.content, live, rehearsal.model.owner), *removed)
     return GroupFate(
         name=state.name,
-        fate=fate,
+        fate=_fate_of(state, write, "" if fields else memory.asked),
         fields=fields,
         removed=removed,
         last_outage_seconds=memory.outage_seconds,
     )
 
 
-def _fields(
-    write: Write | None, live: KubernetesObject, owner: Owner
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the fields of its pods that a write changes, and those among them that it removes."""
-    if not isinstance(write, Apply):
-        return (), ()
-    removed = removed_of_pods(write.content, live)
-    return (*pod_fields(write.content, live, owner), *removed), removed
+def _fate_of(state: GroupState, write: Write | None, asked: str) -> Fate:
+    if isinstance(write, Apply | Patch) and write.why in {Why.ROLLOUT, Why.REQUESTED}:
+        same = isinstance(write, Apply) and asked_by(write.content) == asked != ""
+        return Fate.STAYS if same and write.why is Why.ROLLOUT else Fate.RESTARTS
+    if state.hold and state.hold.what in _HELD:
+        return Fate.KEEPS
+    return Fate.RESTARTS if state.situation is Situation.OUTDATED else Fate.STAYS
 
 
 def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
@@ -377,16 +411,6 @@ def pod_fields(
     return tuple(path for path in found if not path.endswith(_HASHES))
 
 
-def removed_of_pods(
-    rendered: KubernetesObject, live: KubernetesObject
-) -> tuple[str, ...]:
-    """Return the fields of its pods that a rendered StatefulSet takes from a live one."""
-    found = removed_fields(rendered, live)
-    return tuple(
-        path.removeprefix(OF_PODS) for path in found if path.startswith(OF_PODS)
-    )
-
-
 def _with_plain_names(template: Mapping[str, Any], owner: Owner) -> Any:
     base = base_name(owner.name)
     text = json.dumps(template)
@@ -399,20 +423,19 @@ def _with_plain_names(template: Mapping[str, Any], owner: Owner) -> Any:
     return json.loads(text)
 
 
-def _change(write: Write, model: LiveModel) -> Iterator[ObjectChange]:
+def _change(
+    key: ObjectKey, write: Write, model: LiveModel, removed: tuple[str, ...]
+) -> Iterator[ObjectChange]:
     """Yield the changes by a write to an object that is no group."""
-    kind = written_kind(write)
-    name = written_name(write)
-    if kind == STATEFUL_SET or (kind, name) == record_key(model.owner):
+    kind, name = key
+    if kind == STATEFUL_SET or key == record_key(model.owner):
         return
     if isinstance(write, Create):
         yield ObjectChange(kind=kind, name=name, how="created")
     elif isinstance(write, Delete):
         yield ObjectChange(kind=kind, name=name, how="deleted")
     elif isinstance(write, Apply):
-        live = model.objects[object_key(write.content)]
-        removed = removed_fields(write.content, live)
-        fields = (*drifted_fields(write.content, live), *removed)
+        fields = (*drifted_fields(write.content, model.objects[key]), *removed)
         if shown := tuple(path for path in fields if not path.endswith(_HASHES)):
             yield ObjectChange(
                 kind=kind, name=name, how="changed", fields=shown, removed=removed

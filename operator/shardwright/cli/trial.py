@@ -1,15 +1,15 @@
-"""Measure whether a cluster enforces NetworkPolicies: two pods and a policy between them, which are
-removed again.
+"""Measure whether a cluster enforces NetworkPolicies: a pod asks the API server every second, and
+a policy forbids it.
 
-If pods could not be made or asked it says Unclear, and guesses nothing.
+What no policy can stop, such as traffic between a pod and its own node, proves nothing: the pod
+keeps away from nodes of the control plane. If it never got through, the answer is Unclear.
 """
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from time import monotonic
 from typing import Any, Final
 
@@ -21,21 +21,42 @@ from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 
 NAMESPACES: Final = Resource(prefix="/api/v1", plural="namespaces", kind="Namespace")
 
-CLOSED_PORT: Final = 8080
-OPEN_PORT: Final = 8081
 LABEL: Final = "shardwright.io/doctor"
+
+PROBE: Final = (
+    "import os, socket; "
+    "socket.create_connection((os.environ['KUBERNETES_SERVICE_HOST'], "
+    "int(os.environ['KUBERNETES_SERVICE_PORT'])), 2)"
+)
+"""Asks the API server, whose address every pod has. Its outcome is the readiness of the pod."""
 
 SETTLING_SECONDS: Final = 30
 """How long a policy may take until it counts as ignored. Basis: assumed; policies take effect
 within seconds.
 """
 
-TRIAL_SECONDS: Final = 180
-"""How long all of it may take, pulling the image among it. The pods end by themselves after it,
-too.
-"""
+START_SECONDS: Final = 120
+"""How long the pod may take to start and to get through, pulling the image among it."""
 
 LOOK_SECONDS: Final = 1.0
+_ELSEWHERE: Final = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [
+            {
+                "matchExpressions": [
+                    {
+                        "key": "node-role.kubernetes.io/control-plane",
+                        "operator": "DoesNotExist",
+                    }
+                ]
+            }
+        ]
+    }
+}
+"""On no node of the control plane: nothing stops a pod on its way to its own node."""
+
+_GONE: Final = "Gone"
+_ENDED: Final = frozenset({"Succeeded", "Failed", _GONE})
 LIMITS: Final = {"cpu": "100m", "memory": "64Mi"}
 
 
@@ -47,7 +68,8 @@ class Trial:
 
     namespace: str
     image: str
-    seconds: float = TRIAL_SECONDS
+    start_seconds: float = START_SECONDS
+    settling_seconds: float = SETTLING_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +85,7 @@ class UnclearError(Exception):
 
 
 async def measure(client: Client, trial: Trial) -> Measured:
-    """Return the findings of two pods, and leave nothing of the pods behind."""
+    """Return whether a policy stops a pod; nothing of it is left behind."""
     try:
         async with _place(client, trial) as namespace:
             return Measured(enforcement=await _measured(client, namespace, trial))
@@ -74,24 +96,19 @@ async def measure(client: Client, trial: Trial) -> Measured:
 
 
 async def _measured(client: Client, namespace: str, trial: Trial) -> Enforcement:
-    deadline = monotonic() + trial.seconds
-    mark = secrets.token_hex(4)
-    listening = _pod(trial, mark, ("listen", CLOSED_PORT, OPEN_PORT))
-    async with (
-        _made(client, NETWORK_POLICIES, namespace, _policy(mark)),
-        _made(client, PODS, namespace, listening) as listener,
-    ):
-        address = await _until(client, listener, deadline, _address)
-        words = (
-            "call",
-            address,
-            CLOSED_PORT,
-            OPEN_PORT,
-            SETTLING_SECONDS,
-            "/dev/termination-log",
-        )
-        async with _made(client, PODS, namespace, _pod(trial, "", words)) as caller:
-            return Enforcement(await _until(client, caller, deadline, _verdict))
+    async with _made(client, PODS, namespace, _pod(trial)) as pod:
+        if not await _becomes(client, pod, ready=True, seconds=trial.start_seconds):
+            raise UnclearError(await _trouble(client, pod))
+        async with _made(client, NETWORK_POLICIES, namespace, _policy(pod)):
+            stopped = await _becomes(
+                client, pod, ready=False, seconds=trial.settling_seconds
+            )
+        if not stopped:
+            return Enforcement.IGNORED
+        # Only the policy can have stopped a pod that gets through again without it.
+        if await _becomes(client, pod, ready=True, seconds=trial.settling_seconds):
+            return Enforcement.ENFORCED
+        raise UnclearError(await _trouble(client, pod))
 
 
 @asynccontextmanager
@@ -154,55 +171,36 @@ async def _create(
     return await client.create(resource, namespace, body)
 
 
-async def _until(
-    client: Client,
-    pod: Mapping[str, Any],
-    deadline: float,
-    found: Callable[[Mapping[str, Any]], str],
-) -> str:
-    """Wait for the finding in a pod's status and return it.
-
-    Raises:
-        UnclearError: it does not in time.
-    """
-    metadata = pod["metadata"]
-    while True:
-        live = await client.get(PODS, metadata["namespace"], metadata["name"])
-        status = mapping((live or {}).get("status"))
-        if said := found(status):
-            return said
-        if live is None or monotonic() > deadline:
-            raise UnclearError(
-                f"pod {metadata['name']} "
-                f"{_trouble(status) if live else 'was deleted by somebody else'}"
-            )
+async def _becomes(
+    client: Client, pod: Mapping[str, Any], *, ready: bool, seconds: float
+) -> bool:
+    """Wait until a running pod is ready, or is not; return whether it came to that in time."""
+    deadline = monotonic() + seconds
+    while (status := await _status(client, pod)).get("phase") not in _ENDED:
+        if status.get("phase") == "Running" and _is_ready(status) is ready:
+            return True
+        if monotonic() > deadline:
+            return False
         await asyncio.sleep(LOOK_SECONDS)
+    return False
 
 
-def _address(status: Mapping[str, Any]) -> str:
-    running = any(
-        mapping(item.get("state")).get("running")
-        for item in mappings(status.get("containerStatuses"))
-    )
-    return text_or_empty(status.get("podIP")) if running else ""
+async def _status(client: Client, pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = pod["metadata"]
+    live = await client.get(PODS, metadata["namespace"], metadata["name"])
+    return mapping(live.get("status")) if live else {"phase": _GONE}
 
 
-def _verdict(status: Mapping[str, Any]) -> str:
-    """Return the verdict of the calling pod, Unclear if it ended without one."""
-    said = (
-        text_or_empty(
-            mapping(mapping(item.get("state")).get("terminated")).get("message")
-        )
-        for item in mappings(status.get("containerStatuses"))
-    )
-    word = next((word for word in said if word in set(Enforcement)), "")
-    return word or (
-        Enforcement.UNCLEAR if status.get("phase") in {"Succeeded", "Failed"} else ""
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    return any(
+        (item.get("type"), item.get("status")) == ("Ready", "True")
+        for item in mappings(status.get("conditions"))
     )
 
 
-def _trouble(status: Mapping[str, Any]) -> str:
-    """Return why a pod has not come to its end."""
+async def _trouble(client: Client, pod: Mapping[str, Any]) -> str:
+    """Return why a pod does not get through."""
+    status = await _status(client, pod)
     waiting = (
         mapping(mapping(item.get("state")).get("waiting"))
         for item in mappings(status.get("containerStatuses"))
@@ -217,28 +215,33 @@ def _trouble(status: Mapping[str, Any]) -> str:
         for item in (*waiting, *unmet)
         if item.get("reason")
     )
-    return next(
-        said, f"is {text_or_empty(status.get('phase')) or 'not there'} for too long"
-    )
+    phase = text_or_empty(status.get("phase")) or "not there"
+    return f"pod {pod['metadata']['name']} {next(said, f'is {phase}')}"
 
 
-def _policy(mark: str) -> dict[str, Any]:
-    spec = {
-        "podSelector": {"matchLabels": {LABEL: mark}},
-        "policyTypes": ["Ingress"],
-        "ingress": [{"ports": [{"port": OPEN_PORT, "protocol": "TCP"}]}],
+def _policy(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a policy by which a pod may reach nobody."""
+    return {
+        "metadata": {"generateName": "shardwright-doctor-"},
+        "spec": {
+            "podSelector": {"matchLabels": pod["metadata"]["labels"]},
+            "policyTypes": ["Egress"],
+        },
     }
-    return {"metadata": {"generateName": "shardwright-doctor-"}, "spec": spec}
 
 
-def _pod(trial: Trial, mark: str, words: tuple[str | int, ...]) -> dict[str, Any]:
+def _pod(trial: Trial) -> dict[str, Any]:
     """Return a pod that any namespace lets in, and that ends by itself."""
-    program = files("shardwright.cli").joinpath("reach.py").read_text()
+    seconds = int(trial.start_seconds + 2 * trial.settling_seconds) + 1
     container = {
-        "name": "reach",
+        "name": "asks",
         "image": trial.image,
-        # The kubelet fills in $(NAME), and makes one sign of two.
-        "command": ["python3", "-c", program.replace("$", "$$"), *map(str, words)],
+        "command": ["python3", "-c", f"import time; time.sleep({seconds})"],
+        "readinessProbe": {
+            "exec": {"command": ["python3", "-c", PROBE]},
+            "periodSeconds": 1,
+            "timeoutSeconds": 4,
+        },
         "resources": {"requests": LIMITS, "limits": LIMITS},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -249,13 +252,14 @@ def _pod(trial: Trial, mark: str, words: tuple[str | int, ...]) -> dict[str, Any
     return {
         "metadata": {
             "generateName": "shardwright-doctor-",
-            "labels": {LABEL: mark or "caller"},
+            "labels": {LABEL: secrets.token_hex(4)},
         },
         "spec": {
             "restartPolicy": "Never",
-            "activeDeadlineSeconds": int(trial.seconds) + 1,
+            "activeDeadlineSeconds": seconds,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
+            "affinity": {"nodeAffinity": _ELSEWHERE},
             "securityContext": {
                 "runAsNonRoot": True,
                 "runAsUser": 65532,

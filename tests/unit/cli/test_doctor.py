@@ -1,5 +1,5 @@
-"""What the checks of ``doctor`` find in what was read of a cluster, in which words, and the
-program of its two pods.
+"""What the checks of ``doctor`` find in what was read of a cluster: findings, their words, and the probe of its
+pod.
 """
 
 import socket
@@ -7,14 +7,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shardwright import __version__
 from shardwright.api.settings import Settings
-from shardwright.cli import reach
 from shardwright.cli.checks import CHECKS, Examined, examine
 from shardwright.cli.doctor import lines_of
 from shardwright.cli.findings import Enforcement, Result
@@ -26,7 +24,7 @@ from shardwright.cli.taking_stock import (
     Stock,
     read_operator,
 )
-from shardwright.cli.trial import Measured
+from shardwright.cli.trial import PROBE, Measured
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
@@ -569,7 +567,7 @@ def test_sentences_are_wrapped_and_what_is_to_be_copied_stays_whole(
         "      minutes: Progressing: why",
         "        $ kubectl -n models describe smodel stuck",
         "-     network policies are enforced (not measured:",
-        "      --network-policies does, with two short-lived pods)",
+        "      --network-policies does, with a short-lived pod)",
     ]
 
 
@@ -580,7 +578,7 @@ def test_what_is_said_of_pods_that_nobody_has_asked_for_is_refused(
     assert main(["doctor", flag, "models"]) == 2
 
     assert capsys.readouterr().err.startswith(
-        f"error[NotTogether]: {flag}: is of the pods that measure;"
+        f"error[NotTogether]: {flag}: is of the pod that measures;"
     )
 
 
@@ -613,46 +611,24 @@ def test_whatever_a_model_and_a_deployment_hold_is_read(odd: Any) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("listening", "verdict"),
-    [
-        ("closed open", "Ignored"),
-        ("open", "Enforced"),
-        ("closed", "Unclear"),
-        ("", "Unclear"),
-    ],
-)
-def test_the_caller_tells_a_closed_port_from_one_that_is_answered(
-    tmp_path: Path, listening: str, verdict: str
-) -> None:
-    program, ports = (
-        Path(reach.__file__).read_text(),
-        dict(zip(("closed", "open"), free_ports(), strict=True)),
+def test_the_probe_says_whether_the_api_server_answers_the_pod() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert _asks(server.getsockname()[1]) == 0
+        closed = server.getsockname()[1]
+
+    assert _asks(closed) == 1
+
+
+def _asks(port: int) -> int:
+    where = {
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": str(port),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE],
+        env=where,
+        check=False,
+        timeout=60,
+        capture_output=True,
     )
-    listens = [str(ports[name]) for name in listening.split()]
-    with subprocess.Popen(
-        [sys.executable, "-c", program, "listen", *listens]
-    ) as listener:
-        try:
-            words = [
-                "127.0.0.1",
-                str(ports["closed"]),
-                str(ports["open"]),
-                "2",
-                str(tmp_path / "said"),
-            ]
-            subprocess.run(
-                [sys.executable, "-c", program, "call", *words], check=True, timeout=60
-            )
-        finally:
-            listener.kill()
-
-    assert (tmp_path / "said").read_text() == verdict
-
-
-def free_ports() -> tuple[int, int]:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as one,
-        socket.create_server(("127.0.0.1", 0)) as other,
-    ):
-        return one.getsockname()[1], other.getsockname()[1]
+    return done.returncode

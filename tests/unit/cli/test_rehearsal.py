@@ -4,6 +4,7 @@ brought up.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -11,17 +12,26 @@ import pytest
 
 from shardwright import __version__
 from shardwright.api.record import PlanRecord
-from shardwright.cli.diff import changed_fields
+from shardwright.cli.diff import as_stored, changed_fields, outcome_by_dry_run
 from shardwright.cli.diff_text import difference_document, difference_lines
 from shardwright.cli.live_models import LiveModel
-from shardwright.cli.rehearsal import Fate, ModelDifference, Rehearsed, rehearse
+from shardwright.cli.rehearsal import (
+    Fate,
+    ModelDifference,
+    Rehearsal,
+    Rehearsed,
+    rehearse,
+    rehearsed_of,
+)
 from shardwright.cli.surroundings import Surroundings
 from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import Former, revisions_of
 from shardwright.resolving.subject import Subject
+from tests.support import scripted_api as scripted
 from tests.support.builders_live import a_live_model, around
 from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
 from tests.support.builders_subject import a_resource
+from tests.support.scripted_api import Answer
 from tests.support.small_cluster import SmallCluster
 
 TWO_GROUPS = {**ONE_NODE, "replicas": 2}
@@ -46,7 +56,14 @@ def _rehearsed(operator: Operator, **edit: Any) -> Rehearsed:
 def _of(operator: Operator, model: LiveModel, there: Surroundings) -> Rehearsed:
     subject = operator.subject
     assert isinstance(subject, Subject)
-    return rehearse(model, subject, there, operator.generation, operator.cluster.now)
+    return _outcome(
+        rehearse(model, subject, there, operator.generation, operator.cluster.now)
+    )
+
+
+def _outcome(found: Rehearsal) -> Rehearsed:
+    """Return the outcome on an API server that adds nothing to what it is sent."""
+    return rehearsed_of(found, found.applies)
 
 
 def _fates(found: Rehearsed) -> dict[str, Fate]:
@@ -84,6 +101,49 @@ def test_what_an_edit_takes_from_the_pods_is_named() -> None:
         "spec.containers[engine].volumeMounts[/mnt/own]",
         "spec.volumes[own-own]",
     )
+
+
+@pytest.mark.parametrize("code", [403, 422])
+def test_without_a_dry_run_it_is_said_that_what_would_be_removed_is_not_shown(
+    code: int,
+) -> None:
+    engine = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
+    operator = serving({**ONE_NODE, "engine": engine})
+    model, there = a_live_model(operator), around(operator)
+    operator.edit(engine={})
+    subject = operator.subject
+    assert isinstance(subject, Subject)
+    found = rehearse(model, subject, there, operator.generation, operator.cluster.now)
+
+    with scripted.serving(Answer(code, {"message": "no"})) as (_, client):
+        known = asyncio.run(outcome_by_dry_run(client, found))
+
+    assert (_fates(known), known.groups[0].removed) == ({"llama-0": Fate.RESTARTS}, ())
+    assert known.refused == ("no",)
+
+
+def test_a_dry_run_asks_for_an_object_of_another_name_that_belongs_to_nobody() -> None:
+    metadata = {
+        "name": "llama-0",
+        "namespace": "models",
+        "labels": {"a": "b"},
+        "ownerReferences": [{"uid": "1"}],
+    }
+    content = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata}
+    with scripted.serving(Answer(body=content)) as (api, client):
+        assert asyncio.run(as_stored(client, content)) == content
+
+        ((method, path, body),) = api.requests
+        assert (method, path.partition("?")[0]) == (
+            "POST",
+            "/apis/apps/v1/namespaces/models/statefulsets",
+        )
+        assert "dryRun=All" in path
+        assert body["metadata"] == {
+            "generateName": "shardwright-diff-",
+            "labels": {"a": "b"},
+            "annotations": None,
+        }
 
 
 def test_a_token_that_is_named_no_more_is_an_environment_variable_less() -> None:
@@ -185,11 +245,7 @@ def test_a_secret_that_only_the_operator_can_name_is_no_difference() -> None:
     model = a_live_model(
         operator, rename=("llama-token-", "0123456789abcdef0123456789abcdef")
     )
-    subject = operator.subject
-    assert isinstance(subject, Subject)
-    found = rehearse(
-        model, subject, around(operator), operator.generation, operator.cluster.now
-    )
+    found = _of(operator, model, around(operator))
 
     assert _fates(found) == {name: Fate.STAYS}
 

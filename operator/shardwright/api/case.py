@@ -1,0 +1,138 @@
+"""A case of ``predict``, field by field; null counts as left out.
+
+It is the scorer's format and no part of the resource: nothing of it is in the CRD.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from shardwright.api.parts import Part
+from shardwright.api.structural import structural
+from shardwright.api.violations import Schema, explain
+from shardwright.costs.workload import Arrival
+from shardwright.errors import InputError
+
+_MOST: Final = 10**7  # tokens, requests, GPUs: more is a mistake
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Amount = Annotated[float, Field(ge=1, le=_MOST, allow_inf_nan=False)]
+FromNought = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=1, le=_MOST), BeforeValidator(_whole)]
+
+
+class _Object(Part):
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, content: object) -> object:
+        if not isinstance(content, Mapping):
+            return content
+        return {name: value for name, value in content.items() if value is not None}
+
+
+class CaseModel(_Object):
+    """The model; its config may hold anything."""
+
+    config: dict[str, Any]
+    name: Any = None
+
+
+class CaseEngine(_Object):
+    """The engine and its version."""
+
+    name: Literal["vllm", "tensorrt-llm", "sglang"]
+    version: str | None = None
+
+
+class CaseHardware(_Object):
+    """The nodes and their GPUs."""
+
+    gpu_product: str
+    gpus_per_node: Whole = 1
+    nodes: Whole = 1
+    nvlink_domain_gpus: Annotated[
+        int, Field(ge=0, le=_MOST), BeforeValidator(_whole)
+    ] = 0
+
+
+class CaseParallelism(_Object):
+    """The degrees of one replica, and how many replicas."""
+
+    tensor: Whole = 1
+    pipeline: Whole = 1
+    expert: Whole = 1
+    attention_data: Whole = 1
+    replicas: Whole = 1
+
+    @field_validator("expert", "attention_data")
+    @classmethod
+    def _divides_tensor(cls, degree: int, info: ValidationInfo) -> int:
+        tensor = info.data.get("tensor", degree)
+        if tensor % degree:
+            raise ValueError(f"must divide tensor {tensor}")
+        return degree
+
+
+class CaseWorkload(_Object):
+    """The lengths of requests, and how many there are."""
+
+    input_tokens: Amount
+    output_tokens: Amount
+    arrival: Annotated[Arrival, Field(strict=False)] = Arrival.CLOSED_LOOP
+    concurrency: Amount | None = Field(default=None, validate_default=True)
+
+    @field_validator("concurrency")
+    @classmethod
+    def _is_known(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is None and info.data.get("arrival") is not Arrival.SATURATED:
+            raise ValueError("must be a number unless arrival is Saturated")
+        return value
+
+
+class CaseLine(_Object):
+    """One question."""
+
+    id: Any = None
+    model: CaseModel
+    weights: Literal["bf16", "fp16", "fp8", "int8", "int4", "nvfp4", "mxfp4"] | None = (
+        None
+    )
+    kv_cache: Literal["auto", "fp16", "bf16", "fp8"] = "auto"
+    engine: CaseEngine
+    hardware: CaseHardware
+    parallelism: CaseParallelism
+    workload: CaseWorkload
+    max_model_len: Amount | None = None
+    memory_utilization: FromNought = 0
+
+
+def read_case(content: Mapping[str, Any]) -> CaseLine:
+    """Return a case.
+
+    Raises:
+        InputError: every violation, with its path.
+    """
+    try:
+        return CaseLine.model_validate(content)
+    except ValidationError as error:
+        found = explain(error, _schema())
+        raise InputError(replace(one, code="CaseInvalid") for one in found) from None
+
+
+@cache
+def _schema() -> Schema:
+    return structural(CaseLine)
