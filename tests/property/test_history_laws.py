@@ -367,7 +367,7 @@ def unreadable_record(operator: Operator) -> None:
 
 def no_scheduler(operator: Operator) -> None:
     operator.scheduler_problem = Problem(
-        code="SchedulerUnavailable", what="Volcano", limit="is not here"
+        code="SchedulerUnavailable", what="Coscheduling", limit="is not here"
     )
 
 

@@ -284,7 +284,7 @@ matchConditions:
 # What tells schedulers that the pods of a group belong together.
 - apiGroups:
     {{- range . }}
-    - {{ get (dict "Native" "scheduling.k8s.io" "Volcano" "scheduling.volcano.sh" "Coscheduling" "scheduling.x-k8s.io") . }}
+    - {{ get (dict "Native" "scheduling.k8s.io" "Coscheduling" "scheduling.x-k8s.io") . }}
     {{- end }}
   resources: [podgroups]
   verbs: [get, list, watch, create, patch, delete]
