@@ -41,7 +41,7 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "resourcequotas": {"list", "watch"},
         "limitranges": {"list", "watch"},
         "events.k8s.io/events": {"create"},
-        "rbac.authorization.k8s.io/clusterroles": {"list", "watch"},
+        "rbac.authorization.k8s.io/clusterroles": {"list"},
     }
 
 

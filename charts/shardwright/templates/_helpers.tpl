@@ -195,7 +195,7 @@ matchConditions:
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles]
   resourceNames: {{ concat (include "shardwright.claims" . | fromYamlArray) (list "shardwright-namespaces") | uniq | toJson }}
-  verbs: [list, watch]
+  verbs: [list]
 {{- if .Values.dra.enabled }}
 # GPUs that DRA drivers publish, how pods ask for them{{ if .Values.clusterPods }}, and which claims of anybody hold some{{ end }}.
 - apiGroups: [resource.k8s.io]

@@ -172,8 +172,7 @@ def of_installations(
         installation = one.as_installation
         if installation is None:
             continue
-        complaints = filter(None, (installation.complaint(claims),))
-        for said in (*complaints, *installation.left(claims).values()):
+        for said in installation.complaints(claims):
             yield Finding(
                 ailment=Ailment.CLAIM_NOT_HELD,
                 objects=installation.claims,

@@ -145,13 +145,6 @@ class Metrics:
             ("namespace",),
             registry=registry,
         )
-        self._left = Gauge(
-            "shardwright_watched_namespace_left",
-            "1 while a namespace of watchNamespaces is left to another installation, which has "
-            "claimed it.",
-            ("namespace",),
-            registry=registry,
-        )
 
     def _requests(self) -> None:
         registry = self.registry
@@ -255,11 +248,6 @@ class Metrics:
         """
         for namespace in watched:
             self._readable.labels(namespace).set(namespace not in refused)
-
-    def show_left(self, watched: Iterable[str], left: Collection[str]) -> None:
-        """Replace the series of watched namespaces that are ``left`` to another installation."""
-        for namespace in watched:
-            self._left.labels(namespace).set(namespace in left)
 
     def _plans(self) -> None:
         new = self._gauge

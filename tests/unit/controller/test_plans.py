@@ -76,7 +76,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 def asked_with(
     loop: asyncio.AbstractEventLoop, *answers: Answer, path: str = "/plans"
 ) -> tuple[HttpReply, ScriptedApi]:
-    with serving(Answer(201, WHO), *answers, may_write=lambda _: False) as (
+    with serving(Answer(201, WHO), *answers, may_write=lambda: False) as (
         api,
         client,
     ):
@@ -110,7 +110,7 @@ def test_the_list_has_the_namespaces_that_may_be_seen_and_escapes_what_they_say(
 def test_who_may_get_one_plan_may_not_therefore_list_those_of_its_namespace(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    with serving(Answer(201, WHO), MAY, NOT, NOT, may_write=lambda _: False) as (
+    with serving(Answer(201, WHO), MAY, NOT, NOT, may_write=lambda: False) as (
         api,
         client,
     ):
@@ -168,7 +168,7 @@ def test_a_browser_is_asked_for_a_token_and_sends_it_as_a_password(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     typed = f"Basic {base64.b64encode(b'anybody:t').decode()}"
-    with serving(Answer(201, WHO), MAY, may_write=lambda _: False) as (api, client):
+    with serving(Answer(201, WHO), MAY, may_write=lambda: False) as (api, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
         asked, shown = ask(pages, header=""), ask(pages, header=typed)
         pages.stop()
