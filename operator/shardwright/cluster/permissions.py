@@ -197,18 +197,16 @@ def needed(duties: Duties = ANYWHERE) -> Iterator[Needed]:
 
 
 async def missing_permissions(
-    client: Client, wanted: Iterable[Needed], account: Account | None = None
+    client: Client, wanted: Iterable[Needed]
 ) -> tuple[str, ...]:
-    """Return which of these rights the operator's service account, by default our own, has not, as
-    "verb resource".
-    """
-    return tuple(map(str, await missing_rights(client, wanted, account)))
+    """Return which of these rights we do not have, as "verb resource"."""
+    return tuple(map(str, await missing_rights(client, wanted)))
 
 
 async def missing_rights(
     client: Client, wanted: Iterable[Needed], account: Account | None = None
 ) -> tuple[Needed, ...]:
-    """Return the needed rights that are missing."""
+    """Return which of these rights the account, by default our own, has not."""
     asked = tuple(wanted)
     # At once: one after another some fifty questions would hold up the start.
     answers = await asyncio.gather(*(may(client, one, account) for one in asked))
