@@ -25,7 +25,7 @@ is read again. Basis: assumed, an eighth of what the chart lets the operator hav
 
 RECORDS_MAX: Final = 100
 """Plans of record that are kept as read, those asked for last. Basis: assumed, who is looked at is
-looked at again soon; measured before texts were shared, 26 KiB each with its text.
+looked at again soon; measured, 26 KiB each with its text.
 """
 
 

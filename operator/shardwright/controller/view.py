@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from shardwright.api.sharing import sharing_words
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
 from shardwright.hardware.facts import NodeFacts
@@ -159,9 +158,7 @@ class View:
     def take_resource(self, content: KubernetesObject) -> None:
         """Take over a ShardedModel as it is now (``cluster.kept_model.project_model``)."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
-        self.resources[key] = sharing_words(
-            {**content, "status": content.get("status") or {}}
-        )
+        self.resources[key] = {**content, "status": content.get("status") or {}}
         self.models[base_key(key)] = key
         self.store.follow(base_key(key))
 
