@@ -67,7 +67,7 @@ def address() -> Iterator[str]:
         "subjectaccessreviews": Answer(201, {"status": {"allowed": True}}),
     }
     api = ScriptedApi(Answer(404), by_path=by_path)
-    client = Client(api.access(), threads=2, may_write=lambda _: False)
+    client = Client(api.access(), threads=2, may_write=lambda: False)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -41,7 +41,7 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "resourcequotas": {"list", "watch"},
         "limitranges": {"list", "watch"},
         "events.k8s.io/events": {"create"},
-        "rbac.authorization.k8s.io/clusterroles": {"list", "watch"},
+        "rbac.authorization.k8s.io/clusterroles": {"list"},
     }
 
 
@@ -49,7 +49,7 @@ def test_each_right_to_write_is_bound_by_a_policy(control_plane: ControlPlane) -
     """But for what is about ShardedModels themselves, and for the one Lease, whose name the right
     says.
     """
-    objects = render(control_plane, "--set=schedulers={Native,Volcano,Coscheduling}")
+    objects = render(control_plane, "--set=schedulers={Native,Coscheduling}")
     roles = [named(objects, "ClusterRole", "shardwright"), named(objects, "Role")]
     granted = {
         (name, verb)
@@ -93,7 +93,6 @@ def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(
     plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
     groups = {
         "Native": "scheduling.k8s.io",
-        "Volcano": "scheduling.volcano.sh",
         "Coscheduling": "scheduling.x-k8s.io",
     }
 

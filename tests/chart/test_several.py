@@ -61,7 +61,7 @@ def test_of_all_namespaces_it_reads_nodes_pods_priorities_and_claims_and_writes_
             "shardwright-namespace-others",
             "shardwright-namespaces",
         ],
-        "verbs": ["list", "watch"],
+        "verbs": ["list"],
     }
 
     assert named(some, "ClusterRole", "shardwright")["rules"] == [

@@ -601,7 +601,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     ),
     "schedulers": (
         ["Kueue"],
-        "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'",
+        "'/schedulers/0': value must be one of 'Native', 'Coscheduling'",
     ),
     "admittedExecutors": (
         ["Slurm"],

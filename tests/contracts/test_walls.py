@@ -136,7 +136,6 @@ def test_the_picture_calls_shell_what_may_use_clock_and_io() -> None:
     ways_through = contract("Pure core")["ignore_imports"]
     assert set(ways_through) == {f"shardwright.{room}.** -> *" for room in shells} | {
         "shardwright.rendering.programs.* -> *",  # not of this process
-        "shardwright.api.sharing -> sys",  # for intern
     }
 
 

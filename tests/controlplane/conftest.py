@@ -84,7 +84,7 @@ def gated() -> Iterator[ControlPlane]:
     schedulers that want them.
     """
     with ControlPlane.start(features=["gang-scheduling"]) as running:
-        install_chart(running, "--set", "schedulers={Native,Volcano,Coscheduling}")
+        install_chart(running, "--set", "schedulers={Native,Coscheduling}")
         yield running
 
 

@@ -8,9 +8,9 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from shardwright.cli.main import main
 from tests.harness.api import Api, ApiError
@@ -32,7 +32,6 @@ CLAIMS = (
     "shardwright-namespace-team-a",
     "shardwright-namespace-team-d",
 )
-LEFT = "shardwright_watched_namespace_left"
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 OF_A = ("watchNamespaces={team-a,team-d}", "nodeSet=a")
 OF_B = (
@@ -236,113 +235,41 @@ def _diagnosed(
     return [(finding["reason"], finding["objects"]) for finding in found["findings"]]
 
 
-def test_whoever_loses_the_claim_on_its_nodes_ends_and_does_not_come_back(
+def test_whoever_begins_to_lead_or_starts_without_its_claim_ends_and_does_not_come_back(
     second: ControlPlane,
     operators: dict[str, OperatorProcess],
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As where the manifests of another installation are applied without Helm; the doctor says of
-    both how they stand.
+    """As where the manifests of another installation are applied without Helm; the doctor says how
+    the two stand.
     """
+    leader, claim = operators["a"], CLAIMS[0]
     assert _diagnosed(second, capsys, "Installations") == []
-    claim = CLAIMS[0]
-    said = (
-        "ending, for two installations must share neither nodes nor namespaces: nodes with the "
-        "label shardwright.io/node-set=a are not for shardwright-system/shardwright: ClusterRole "
-        f"{claim} says other/installation"
-    )
-    _give(second, claim, "other/installation")
-    assert _diagnosed(second, capsys, "Installations") == [
-        ("ClaimNotHeld", list(CLAIMS))
-    ]
-
-    wait_for(
-        lambda: operators["a"].running() is None,
-        30,
-        "the operator whose claim is gone to end",
-    )
-    operators["a"].launch()
-    wait_for(lambda: operators["a"].running() is None, 90, "it to start and end again")
-
-    logged = [
-        json.loads(line)["message"]
-        for line in operators["a"].logs().splitlines()
-        if '"critical"' in line
-    ]
-    assert [line.startswith(said) for line in logged[-2:]] == [True, True]
+    with operator_of(second, tmp_path, "shardwright", "standby") as standby:
+        _give(second, claim, "other/installation")
+        assert _diagnosed(second, capsys, "Installations") == [
+            ("ClaimNotHeld", list(CLAIMS))
+        ]
+        assert leader.stop() == 0
+        wait_for(lambda: standby.running() is None, 30, "the one that leads to end")
+        leader.launch()
+        wait_for(lambda: leader.running() is None, 90, "the one that starts to end")
+        assert [
+            json.loads(line)["message"].partition(";")[0]
+            for ended in (standby, leader)
+            for line in ended.logs().splitlines()
+            if '"critical"' in line
+        ] == [
+            (
+                "ending, for two installations must share neither nodes nor namespaces: nodes with "
+                "the label shardwright.io/node-set=a are not for shardwright-system/shardwright: "
+                f"ClusterRole {claim} says other/installation"
+            )
+        ] * 2
     assert operators["b"].running() is not None
     _give(second, claim, f"{SYSTEM}/shardwright")
-    operators["a"].start()
-
-
-def test_a_namespace_that_another_claims_is_left_to_it_and_the_others_are_served(
-    second: ControlPlane,
-    operators: dict[str, OperatorProcess],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    lost, kept = Models(second, "team-a"), Models(second, "team-d")
-    lost.create("before", mode="PlanOnly")
-    lost.wait_reason("before", "PlanOnly")
-    said = lost.get("ShardedModel", "before")["status"]
-    running, claim = operators["a"].running(), "shardwright-namespace-team-a"
-
-    _give(second, claim, "other/installation")
-    wait_for(lambda: _left(operators["a"]) == {"team-a"}, 30, "it to be left")
-    lost.change("before", replicas=2)
-    for models in (lost, kept):
-        models.create("after", mode="PlanOnly")
-    kept.wait_reason("after", "PlanOnly")
-    assert lost.get("ShardedModel", "before")["status"] == said
-    assert lost.get("ShardedModel", "after")["status"] == {"observedGeneration": -1}
-    assert _diagnosed(second, capsys, "Installations") == [
-        ("ClaimNotHeld", list(CLAIMS))
-    ]
-    assert (
-        "a watched namespace is not served: namespace team-a is not for "
-        f"shardwright-system/shardwright: ClusterRole {claim} says other/installation"
-    ) in operators["a"].logs()
-
-    _give(second, claim, f"{SYSTEM}/shardwright")
-    lost.wait_reason("after", "PlanOnly")
-    wait_for(
-        lambda: lost.get("ShardedModel", "before")["status"]["observedGeneration"] == 2,
-        30,
-        "what was changed meanwhile to be seen",
-    )
-    assert (_left(operators["a"]), operators["a"].running()) == (set(), running)
-
-
-def _left(operator: OperatorProcess) -> set[str]:
-    """Return the namespaces that the metrics say are left to another installation."""
-    return {
-        sample.labels["namespace"]
-        for family in text_string_to_metric_families(operator.get("/metrics")[1])
-        for sample in family.samples
-        if sample.name == LEFT and sample.value
-    }
-
-
-def test_a_claim_on_a_namespace_that_goes_ends_nobody(
-    second: ControlPlane, operators: dict[str, OperatorProcess]
-) -> None:
-    """As where a namespace is taken out of `watchNamespaces` while the pods of before still run."""
-    path = f"{CLUSTER_ROLES}/shardwright-namespace-team-a"
-    claim = second.api.get(path)
-    second.api.delete(path)
-    models = Models(second, "team-a")
-    models.create("later", mode="PlanOnly")
-
-    models.wait_reason("later", "PlanOnly")
-    assert operators["a"].running() is not None
-    second.api.create(
-        CLUSTER_ROLES,
-        {
-            **claim,
-            "metadata": {
-                key: claim["metadata"][key] for key in ("name", "annotations", "labels")
-            },
-        },
-    )
+    leader.start()
 
 
 def _give(cluster: ControlPlane, claim: str, installation: str) -> None:

@@ -1,4 +1,4 @@
-"""Kueue, Volcano and Coscheduling: exact fields and the operator's side of it. None of their
+"""Kueue and Coscheduling: exact fields and the operator's side of it. None of their
 controllers runs here.
 
 CustomResourceDefinitions with the fields that we write stand in for theirs, an admission policy for
@@ -106,9 +106,6 @@ def install(gated: ControlPlane) -> Iterator[Installed]:
     installed.remove()
 
 
-VOLCANO = a_crd(
-    "scheduling.volcano.sh/v1beta1", "PodGroup", minMember=INTEGER, queue=TEXT
-)
 COSCHEDULING = a_crd(
     "scheduling.x-k8s.io/v1alpha1",
     "PodGroup",
@@ -128,22 +125,18 @@ def test_a_scheduler_that_is_not_there_is_named_and_found_when_it_has_been_insta
     gated: ControlPlane, gangs: Models, nodes: Fleet, install: Installed
 ) -> None:
     nodes(H100, 2)
-    gangs.create("large", LARGE, placement={"scheduler": "Volcano", "queue": "serving"})
+    gangs.create("large", LARGE, placement={"scheduler": "Coscheduling"})
     unavailable = gangs.wait_reason("large", "SchedulerUnavailable")
-    assert "install Volcano" in unavailable["message"]
+    assert "install scheduler-plugins" in unavailable["message"]
     assert gangs.condition("large", "Stalled")["status"] == "True"
     assert gangs.all("StatefulSet") == []
 
-    install(VOLCANO)
+    install(COSCHEDULING)
     wait_for(lambda: len(gangs.pods()) == 2, 90, "the pods of the group")
-    group = pod_group(gated, "scheduling.volcano.sh/v1beta1", gangs.namespace)
-    assert (group["metadata"]["name"], group["spec"]) == (
-        "large-0",
-        {"minMember": 2, "queue": "serving"},
-    )
+    group = pod_group(gated, "scheduling.x-k8s.io/v1alpha1", gangs.namespace)
+    assert group["metadata"]["name"] == "large-0"
     (pod, _) = gangs.pods()
-    assert pod["spec"]["schedulerName"] == "volcano"
-    assert pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "large-0"
+    assert pod["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
 
 
 def test_a_field_that_an_old_definition_drops_stalls_the_model_until_it_is_upgraded(

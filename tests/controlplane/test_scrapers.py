@@ -76,7 +76,7 @@ def client(control_plane: ControlPlane, namespace: str) -> Iterator[Client]:
     bound(control_plane, namespace, "operator", rules)
     found = Client(
         open_access(control_plane.kubeconfig_for(namespace, "operator")),
-        may_write=lambda _: False,
+        may_write=lambda: False,
     )
     yield found
     found.close()

@@ -3,10 +3,10 @@ can happen to both.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import example, given, settings
@@ -18,7 +18,7 @@ from shardwright.reconcile import states
 from shardwright.reconcile.advance import Step
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask, Outcome, Seen
-from shardwright.reconcile.states import MOVES, Situation
+from shardwright.reconcile.states import Situation
 from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned
 from tests.support.builders_reconcile import crashed
@@ -41,6 +41,41 @@ move and its loading.
 """
 
 histories = settings(max_examples=40)
+
+
+MOVES: Final[Mapping[Situation, frozenset[Situation]]] = {
+    Situation.STARTING: frozenset(
+        {
+            Situation.READY,
+            Situation.WAITING_FOR_QUOTA,
+            Situation.STOPPING,
+            Situation.UNREADY,
+            Situation.OUTDATED,
+        }
+    ),
+    Situation.WAITING_FOR_QUOTA: frozenset(
+        {Situation.STARTING, Situation.READY, Situation.STOPPING}
+    ),
+    Situation.READY: frozenset(
+        {Situation.UNREADY, Situation.STARTING, Situation.OUTDATED, Situation.STOPPING}
+    ),
+    Situation.UNREADY: frozenset(
+        {Situation.READY, Situation.STARTING, Situation.OUTDATED, Situation.STOPPING}
+    ),
+    Situation.OUTDATED: frozenset(
+        {Situation.STOPPING, Situation.READY, Situation.UNREADY, Situation.STARTING}
+    ),
+    Situation.STOPPING: frozenset(
+        {Situation.STARTING, Situation.BACKING_OFF, Situation.STOPPED}
+    ),
+    Situation.BACKING_OFF: frozenset(
+        {Situation.STARTING, Situation.STOPPED, Situation.STOPPING}
+    ),
+    Situation.STOPPED: frozenset(
+        {Situation.STARTING, Situation.STOPPING, Situation.BACKING_OFF}
+    ),
+}
+"""From where a group goes where, as the picture in ``reconcile/states.py`` shows."""
 
 
 def serving(shape: str, groups: int, spare: int, **spec: Any) -> Operator:
@@ -367,7 +402,7 @@ def unreadable_record(operator: Operator) -> None:
 
 def no_scheduler(operator: Operator) -> None:
     operator.scheduler_problem = Problem(
-        code="SchedulerUnavailable", what="Volcano", limit="is not here"
+        code="SchedulerUnavailable", what="Coscheduling", limit="is not here"
     )
 
 

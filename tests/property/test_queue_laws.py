@@ -173,7 +173,6 @@ class QueueLaws(RuleBasedStateMachine):
         assert load.delayed == sum(
             owed.later is not None for owed in self.owed.values()
         )
-        assert load.working == len(self.working)
 
 
 TestQueueLaws = QueueLaws.TestCase

@@ -14,13 +14,7 @@ from typing import Any, Final
 import kubernetes_validate  # type: ignore[import-untyped]
 import yaml
 
-from shardwright.api.schema import (
-    defaults_schema,
-    egress_schema,
-    gpus_schema,
-    peers_schema,
-    pools_schema,
-)
+from tests.support import value_schemas
 from tests.support.builders_chart import CHART, default_of, defaults, described_values
 
 WIDTH: Final = 120
@@ -101,11 +95,11 @@ def _schema() -> str:
     )
     assert marker
     schemas = {
-        "engineDefaults": defaults_schema(),
-        "gpus": gpus_schema(),
-        "autoscaledPools": pools_schema(),
-        "networkPeers": peers_schema(),
-        "egressRules": egress_schema(),
+        "engineDefaults": value_schemas.defaults_schema(),
+        "gpus": value_schemas.gpus_schema(),
+        "autoscaledPools": value_schemas.pools_schema(),
+        "networkPeers": value_schemas.peers_schema(),
+        "egressRules": value_schemas.egress_schema(),
         "affinity": _of_kubernetes("Affinity"),
         "topologySpreadConstraints": {
             "type": "array",

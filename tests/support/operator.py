@@ -264,7 +264,7 @@ class OperatorProcess:
 
 
 def operator_of(
-    cluster: ControlPlane, folder: Path, deployment: str
+    cluster: ControlPlane, folder: Path, deployment: str, identity: str = "operator"
 ) -> OperatorProcess:
     """Return the operator of an installation: with its account, and what its Deployment and its
     settings say of its scope.
@@ -288,6 +288,6 @@ def operator_of(
     return OperatorProcess(
         cluster,
         *words,
-        identity=f"operator-{deployment}",
+        identity=f"{identity}-{deployment}",
         account=pod["serviceAccountName"],
     )

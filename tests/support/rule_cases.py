@@ -369,7 +369,7 @@ RULE_CASES = (
     RuleCase(
         "QueueWithoutScheduler",
         _placed(queue="serving"),
-        _placed(scheduler="Volcano", queue="serving"),
+        _placed(scheduler="Kueue", queue="serving"),
     ),
     RuleCase(
         "QueueWithoutScheduler",
@@ -378,7 +378,7 @@ RULE_CASES = (
     ),
     RuleCase(
         "SchedulerNameNotUsed",
-        _placed(scheduler="Volcano", schedulerName="volcano"),
+        _placed(scheduler="Native", schedulerName="gangs"),
         _placed(scheduler="Coscheduling", schedulerName="default-scheduler"),
     ),
     RuleCase(

@@ -216,7 +216,7 @@ def test_what_only_the_cluster_knows_is_in_the_objects() -> None:
 
 
 def test_a_scheduler_is_told_of_groups_in_the_version_that_the_cluster_has() -> None:
-    subject = a_subject(placement={"scheduler": "Volcano"})
+    subject = a_subject(placement={"scheduler": "Coscheduling"})
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
 
     versions = [
@@ -225,7 +225,7 @@ def test_a_scheduler_is_told_of_groups_in_the_version_that_the_cluster_has() -> 
             for item in bundle_for(subject, plan, OnCluster(scheduling_api=api)).objects
             if item["kind"] == "PodGroup"
         }
-        for api in (None, "scheduling.volcano.sh/v9")
+        for api in (None, "scheduling.x-k8s.io/v9")
     ]
 
-    assert versions == [{"scheduling.volcano.sh/v1beta1"}, {"scheduling.volcano.sh/v9"}]
+    assert versions == [{"scheduling.x-k8s.io/v1alpha1"}, {"scheduling.x-k8s.io/v9"}]

@@ -195,7 +195,7 @@ matchConditions:
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles]
   resourceNames: {{ concat (include "shardwright.claims" . | fromYamlArray) (list "shardwright-namespaces") | uniq | toJson }}
-  verbs: [list, watch]
+  verbs: [list]
 {{- if .Values.dra.enabled }}
 # GPUs that DRA drivers publish, how pods ask for them{{ if .Values.clusterPods }}, and which claims of anybody hold some{{ end }}.
 - apiGroups: [resource.k8s.io]
@@ -284,7 +284,7 @@ matchConditions:
 # What tells schedulers that the pods of a group belong together.
 - apiGroups:
     {{- range . }}
-    - {{ get (dict "Native" "scheduling.k8s.io" "Volcano" "scheduling.volcano.sh" "Coscheduling" "scheduling.x-k8s.io") . }}
+    - {{ get (dict "Native" "scheduling.k8s.io" "Coscheduling" "scheduling.x-k8s.io") . }}
     {{- end }}
   resources: [podgroups]
   verbs: [get, list, watch, create, patch, delete]

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from shardwright.api.published import MESSAGE_MAX_LENGTH
-from shardwright.api.sharing import shared
 from shardwright.sinks import in_status
 
 
@@ -318,11 +317,11 @@ def set_condition(
 
 def _on_wire(condition: Condition, *, since: str) -> dict[str, Any]:
     return {
-        "type": shared(condition.type),
+        "type": str(condition.type),
         "status": condition.status_word,
         "observedGeneration": condition.observed_generation,
         "lastTransitionTime": since,
-        "reason": shared(condition.reason),
+        "reason": str(condition.reason),
         "message": in_status(condition.message, MESSAGE_MAX_LENGTH),
     }
 

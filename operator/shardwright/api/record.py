@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from shardwright.api.sharing import sharing_words
 from shardwright.errors import Problem
 from shardwright.hardware.to_come import Sought
 from shardwright.planning.report import Alternative, Exclusion, LossKind, Plan, Report
@@ -159,7 +158,7 @@ def decode(text: str) -> PlanRecord | Problem:
     release).
     """
     try:
-        plain = sharing_words(json.loads(text))
+        plain = json.loads(text)
     except (ValueError, RecursionError):
         return _unreadable("is not JSON")
     version = plain.get("version") if isinstance(plain, dict) else None

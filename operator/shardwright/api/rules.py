@@ -399,8 +399,8 @@ RULES: Final = (
         code="QueueWithoutScheduler",
         path="spec.placement",
         field=".queue",
-        cel="!has(self.queue) || (has(self.scheduler) && self.scheduler in ['Kueue', 'Volcano'])",
-        message="queue must come with scheduler Kueue or Volcano; set one of them or remove queue",
+        cel="!has(self.queue) || (has(self.scheduler) && self.scheduler == 'Kueue')",
+        message="queue must come with scheduler Kueue; set it or remove queue",
         holds=queue_has_a_scheduler,
     ),
     Rule(

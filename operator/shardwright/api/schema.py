@@ -1,17 +1,14 @@
-"""The CustomResourceDefinition and further schemas, made from the pydantic models.
+"""The CustomResourceDefinition, made from the pydantic models.
 
 Descriptions, bounds and defaults come from ``spec`` and ``published``, rules between fields from
-``rules``. The JSON schemas for other checkers hold no rules between fields, as those know no CEL.
+``rules``.
 """
 
-from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
-from shardwright.api.autoscaled import AUTOSCALED_POOLS, DescribedPools
-from shardwright.api.gpus import GPUS, StatedGpus
 from shardwright.api.names import (
     CATEGORIES,
     GROUP,
@@ -21,7 +18,6 @@ from shardwright.api.names import (
     SINGULAR,
     VERSION,
 )
-from shardwright.api.network_policy import Egress, NetworkPolicies
 from shardwright.api.published import Status
 from shardwright.api.rule import Rule
 from shardwright.api.rules import RULES
@@ -147,66 +143,6 @@ def manifest_schema() -> Schema:
             "status": {},
         }
     }
-
-
-def defaults_schema() -> Schema:
-    """Return the JSON schema of the administrator's defaults: that of ``spec.engine`` and
-    ``spec.pod``, nothing required.
-    """
-    parts = {
-        name: _plain(spec_schema()["properties"][name]) for name in ("engine", "pod")
-    }
-    return {"type": "object", "additionalProperties": False, "properties": parts}
-
-
-def gpus_schema() -> Schema:
-    """Return the JSON schema of the GPUs that an administrator states."""
-    return _plain(structural(StatedGpus)["properties"][GPUS])
-
-
-def pools_schema() -> Schema:
-    """Return the JSON schema of the pools of nodes that an administrator describes."""
-    return _plain(structural(DescribedPools)["properties"][AUTOSCALED_POOLS])
-
-
-def peers_schema() -> Schema:
-    """Return the JSON schema of a list of those who may reach the pods of models."""
-    return _plain(structural(NetworkPolicies)["properties"]["clients"])
-
-
-def egress_schema() -> Schema:
-    """Return the JSON schema of a list of the destinations that the pods of models may reach."""
-    return _plain(structural(Egress)["properties"]["rules"])
-
-
-def _plain(schema: Schema) -> Schema:
-    """Return a structural schema for a checker that knows nothing of Kubernetes: unknown fields are
-    refused here.
-    """
-    kept = {
-        key: value
-        for key, value in schema.items()
-        if not key.startswith("x-kubernetes") and key not in _OF_THE_SERVER
-    }
-    return (
-        kept
-        | dict(_children_of(kept))
-        | ({"additionalProperties": False} if "properties" in kept else {})
-    )
-
-
-_OF_THE_SERVER: Final = frozenset({"default", "description", "format"})
-
-
-def _children_of(schema: Schema) -> Iterator[tuple[str, Any]]:
-    if "properties" in schema:
-        yield (
-            "properties",
-            {name: _plain(child) for name, child in schema["properties"].items()},
-        )
-    for key in ("items", "additionalProperties"):
-        if isinstance(schema.get(key), dict):
-            yield key, _plain(schema[key])
 
 
 def _version() -> Schema:

@@ -189,17 +189,16 @@ class PlacementRules(Part):
         "GPUs: one for each replica, on nodes whose slices are all of it. For example "
         "3g.40gb; +me is written .me, as in the labels of nodes.",
     )
-    scheduler: Literal["None", "Native", "Kueue", "Volcano", "Coscheduling"] = Field(
+    scheduler: Literal["None", "Native", "Kueue", "Coscheduling"] = Field(
         default="None",
         description="Gang scheduling: who is told that the pods of a group belong "
         "together, so that all of them are placed, or none. Native: kube-scheduler "
-        "(scheduling.k8s.io). Kueue: admits groups by quota. Volcano and Coscheduling: "
-        "these schedulers. The nodes are those of the plan with each of them.",
+        "(scheduling.k8s.io). Kueue: admits groups by quota. Coscheduling: "
+        "a scheduler with that plugin. The nodes are those of the plan with each of them.",
     )
     queue: QueueName | None = Field(
         default=None,
-        description="Queue of the groups: with Kueue a LocalQueue of "
-        "this namespace, with Volcano a Queue (default there: default).",
+        description="Queue of the groups with Kueue: a LocalQueue of this namespace.",
     )
     scheduler_name: ObjectName | None = Field(
         default=None,
@@ -215,8 +214,8 @@ def kueue_has_a_queue(placement: PlacementRules) -> bool:
 
 
 def queue_has_a_scheduler(placement: PlacementRules) -> bool:
-    """Return whether a queue is given to those that have queues."""
-    return placement.queue is None or placement.scheduler in {"Kueue", "Volcano"}
+    """Return whether a queue is given to Kueue alone."""
+    return placement.queue is None or placement.scheduler == "Kueue"
 
 
 def scheduler_is_a_plugin(placement: PlacementRules) -> bool:

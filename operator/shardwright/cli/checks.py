@@ -233,8 +233,7 @@ def _installations(stock: Stock) -> Findings:
     for one in operators:
         if (installation := one.as_installation) is None:
             continue
-        complaints = filter(None, (installation.complaint(claims),))
-        for said in (*complaints, *installation.left(claims).values()):
+        for said in installation.complaints(claims):
             message = f"{one.namespace}/{one.name}: {said}"
             command = _who_claims(installation.claims)
             objects = installation.claims

@@ -2,18 +2,15 @@
 ClusterRoles say by their names.
 
 Tenants write no ClusterRoles, and no two have one name: Helm refuses the second release that would
-plan on the same nodes. If nobody refuses it, the later claim is written over the earlier. The
+plan on the same nodes. If nobody refuses it, the later claim is written over the earlier, and the
 installation that it names goes on.
 """
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from shardwright.cluster.client import Client
-from shardwright.cluster.handover import Change, Handover, Key
-from shardwright.cluster.reader import Reader, Source, Timing
 from shardwright.cluster.resources import CLUSTER_ROLES
 from shardwright.hardware.stated import NODE_SET
 from shardwright.rendering.bundle import KubernetesObject
@@ -63,49 +60,35 @@ class Installation:
             *(f"{NAMESPACE}{name}" for name in self.namespaces),
         )
 
-    def complaint(self, owners: Mapping[str, str]) -> str:
-        """Return why it may not go on, empty if it may; ``owners`` are the installations that
-        claims are for, by claim.
+    def complaints(self, owners: Mapping[str, str]) -> Iterator[str]:
+        """Yield why it may not go on; ``owners`` are the installations that claims are for, by
+        claim.
         """
-        nodes = owners.get(self.nodes_claim)
-        if nodes != self.name:
-            which = (
-                f"nodes with the label {NODE_SET}={self.node_set}"
-                if self.node_set
-                else f"nodes without the label {NODE_SET}"
-            )
-            whose = _said(self.nodes_claim, nodes)
-            return (
-                f"{which} are not for {self.name}: {whose}; give it nodes of its own with "
+        if (nodes := owners.get(self.nodes_claim)) != self.name:
+            label = f"{NODE_SET}={self.node_set}" if self.node_set else NODE_SET
+            yield (
+                f"nodes {'with' if self.node_set else 'without'} the label {label} are not for "
+                f"{self.name}: {_said(self.nodes_claim, nodes)}; give it nodes of its own with "
                 "nodeSet, or uninstall one of the two"
             )
         everywhere = owners.get(NAMESPACES)
         # An installation for all namespaces needs that claim itself; one for some needs only that
         # nobody else has it.
         if not self.namespaces and everywhere != self.name:
-            return _of_others(
+            yield _of_others(
                 f"the namespaces are not for {self.name}", NAMESPACES, everywhere
             )
-        if everywhere not in {None, self.name}:
-            return _of_others(
+        elif everywhere not in {None, self.name}:
+            yield _of_others(
                 "another installation watches all namespaces", NAMESPACES, everywhere
             )
-        return ""
-
-    def left(self, owners: Mapping[str, str]) -> dict[str, str]:
-        """Return of which of its namespaces claims say another installation, with why it leaves
-        them to that.
-        """
-        found = {}
-        # Only the namespace is left, as ending would stop all others for a list that two teams have
-        # written differently (ADR 34).
         for namespace in self.namespaces:
             claim = f"{NAMESPACE}{namespace}"
-            # nobody has it while a namespace is taken out of watchNamespaces, or comes into it
+            # Nobody has it while a namespace is taken out of watchNamespaces, or comes into it.
             if (owner := owners.get(claim, self.name)) != self.name:
-                what = f"namespace {namespace} is not for {self.name}"
-                found[namespace] = _of_others(what, claim, owner)
-        return found
+                yield _of_others(
+                    f"namespace {namespace} is not for {self.name}", claim, owner
+                )
 
 
 def _of_others(what: str, claim: str, owner: str | None) -> str:
@@ -121,77 +104,21 @@ def _said(claim: str, owner: str | None) -> str:
     )
 
 
-class Claims:
-    """Reads the claims that matter to an installation, from :meth:`start` on; tells of each change
-    of their words to it.
+async def read_complaint(client: Client, installation: Installation) -> str:
+    """Return why an installation may not go on, empty if it may.
+
+    Raises:
+        ApiError: the API server did not say.
     """
-
-    def __init__(
-        self,
-        client: Client,
-        installation: Installation,
-        on_change: Callable[[str, Mapping[str, str]], object],
-        timing: Timing | None = None,
-    ) -> None:
-        """``on_change`` is called on the event loop with the complaint, empty if there is none any
-        more, and the namespaces that are left to others, with why.
-        """
-        self._client = client
-        self._installation = installation
-        self._on_change = on_change
-        self._timing = timing
-        self._owners: dict[str, str] = {}
-        self._listed: set[str] = set()
-        self._readers: list[Reader[str]] = []
-        self._told: tuple[str, dict[str, str]] = ("", {})
-        self.read = asyncio.Event()
-
-    def start(self) -> None:
-        """Begin to read; called on the event loop."""
-        for name in self._installation.claims:
-            reader = self._reader(name)
-            self._readers.append(reader)
-            reader.start()
-
-    def stop(self) -> None:
-        """Read nothing more."""
-        for reader in self._readers:
-            reader.stop()
-
-    def _reader(self, name: str) -> Reader[str]:
-        def take_over(changes: Mapping[Key, Change[str]], listed: bool) -> None:  # noqa: FBT001  # a fact
-            for (_, claim), change in changes.items():
-                self._owners.pop(claim, None)
-                if change.value is not None:
-                    self._owners[claim] = change.value
-            if listed:
-                self._listed.add(name)
-            # Not before all have been read: a claim that is still on its way would look as if it
-            # were not there.
-            if len(self._listed) == len(self._readers):
-                self._judge()
-
-        handover: Handover[str] = Handover(asyncio.get_running_loop(), take_over)
-        source = Source(
-            resource=CLUSTER_ROLES,
-            project=owner_of,
-            # By name: so the right to list is one on these names alone, and no other ClusterRole is
-            # read.
-            query=(("fieldSelector", f"metadata.name={name}"),),
-            metadata_only=True,
+    owners = {
+        name: owner_of(role)
+        for name in installation.claims
+        # By name: so the right to list is one on these names alone.
+        for role in await client.list(
+            CLUSTER_ROLES, fieldSelector=f"metadata.name={name}"
         )
-        return Reader(self._client, source, handover.put, self._timing)
-
-    def _judge(self) -> None:
-        complaint = self._installation.complaint(self._owners)
-        before, self._told = (
-            self._told,
-            (complaint, self._installation.left(self._owners)),
-        )
-        # The same words are told once: the end of a process follows from them.
-        if before != self._told:
-            self._on_change(*self._told)
-        self.read.set()
+    }
+    return next(installation.complaints(owners), "")
 
 
 def owner_of(content: KubernetesObject) -> str:

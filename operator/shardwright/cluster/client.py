@@ -67,10 +67,10 @@ Projection = Callable[[dict[str, Any]], dict[str, Any]]
 class Client:
     """The API server as seen by one user; blocking requests run on ``threads`` threads.
 
-    Requests pass a gate (``limits``) in the order of their urgency. ``may_write`` is asked of the
-    namespace (empty: none) immediately before each write, and once more on the thread that sends
-    it. A reply that got lost is handled by repeating the request: reads, applies, patches and
-    deletes are idempotent, and a repeated create answers 409.
+    Requests pass a gate (``limits``) in the order of their urgency. ``may_write`` is asked
+    immediately before each write, and once more on the thread that sends it. A reply that got lost
+    is handled by repeating the request: reads, applies, patches and deletes are idempotent, and a
+    repeated create answers 409.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Client:
         access: Access,
         threads: int = THREADS,
         meters: Meters = NOT_COUNTED,
-        may_write: Callable[[str], bool] = lambda _: True,
+        may_write: Callable[[], bool] = lambda: True,
         *,
         limits: RequestLimits | None = None,
     ) -> None:
@@ -377,7 +377,7 @@ class Client:
             return await self._exchange(call)
         await self._pass_gate(call, urgency)
         # Asked after the gate, where a request may have waited for longer than a Lease lasts.
-        if call.writes and not self._may_write(call.namespace):
+        if call.writes and not self._may_write():
             self._gate.leave(call.namespace)
             raise NotLeadingError
         exchange = self._exchange(call)

@@ -4,7 +4,6 @@ An event that could not be written is lost, and held against nobody.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
@@ -23,12 +22,9 @@ REMEMBERED: Final = 4096
 class Recorder:
     """Writes events and forgets failures: an event is never worth a retry of the reconcile."""
 
-    def __init__(
-        self, client: Client, instance: str, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, client: Client, instance: str) -> None:
         self._client = client
         self._instance = instance
-        self._clock = clock
         self._written: OrderedDict[tuple[str, Event], float] = OrderedDict()
 
     async def record(self, regarding: KubernetesObject, event: Event) -> None:
@@ -46,7 +42,7 @@ class Recorder:
             self._written.pop(key, None)  # nobody has read it: the next time it is news
 
     def _is_news(self, key: tuple[str, Event]) -> bool:
-        now = self._clock()
+        now = monotonic()
         if now - self._written.get(key, float("-inf")) < QUIET_SECONDS:
             return False
         self._written[key] = now

@@ -66,11 +66,6 @@ OF_NAMESPACES: Final[Sequence[Right]] = (
 OF_JOBS: Final[Sequence[Right]] = tuple((JOBS, "", verb) for verb in ("get", "create"))
 """The same where configs are read from the hub."""
 
-OF_CLAIMS: Final[Sequence[Right]] = tuple(
-    (CLUSTER_ROLES, "", verb) for verb in ("list", "watch")
-)
-"""Of each claim by its name, without which an installation does not know what is its own."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duties:
@@ -188,7 +183,10 @@ def _allowed(review: Mapping[str, Any]) -> bool:
 
 def needed(duties: Duties = ANYWHERE) -> Iterator[Needed]:
     """Yield each right without which something does not work."""
-    yield from needed_of_claims(duties.claims)
+    # Without them an installation does not know what is its own.
+    yield from (
+        Needed((CLUSTER_ROLES, "", "list"), name=name) for name in duties.claims
+    )
     yield from (Needed(right) for right in OF_THE_CLUSTER)
     rights = (*OF_NAMESPACES, *(OF_JOBS if duties.fetches else ()))
     yield from (
@@ -198,24 +196,17 @@ def needed(duties: Duties = ANYWHERE) -> Iterator[Needed]:
     )
 
 
-def needed_of_claims(names: Iterable[str]) -> Iterator[Needed]:
-    """Yield each right without which claims of these names cannot be read."""
-    yield from (Needed(right, name=name) for name in names for right in OF_CLAIMS)
-
-
 async def missing_permissions(
-    client: Client, wanted: Iterable[Needed], account: Account | None = None
+    client: Client, wanted: Iterable[Needed]
 ) -> tuple[str, ...]:
-    """Return which of these rights the operator's service account, by default our own, has not, as
-    "verb resource".
-    """
-    return tuple(map(str, await missing_rights(client, wanted, account)))
+    """Return which of these rights we do not have, as "verb resource"."""
+    return tuple(map(str, await missing_rights(client, wanted)))
 
 
 async def missing_rights(
     client: Client, wanted: Iterable[Needed], account: Account | None = None
 ) -> tuple[Needed, ...]:
-    """Return the needed rights that are missing."""
+    """Return which of these rights the account, by default our own, has not."""
     asked = tuple(wanted)
     # At once: one after another some fifty questions would hold up the start.
     answers = await asyncio.gather(*(may(client, one, account) for one in asked))

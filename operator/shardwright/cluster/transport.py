@@ -83,7 +83,7 @@ class Transport:
     """Exchanges requests for answers; ``may_write`` is asked immediately before a write is sent."""
 
     def __init__(
-        self, access: Access, on_call: OnCall, may_write: Callable[[str], bool]
+        self, access: Access, on_call: OnCall, may_write: Callable[[], bool]
     ) -> None:
         self._configuration = access.configuration
         self._more_headers = access.headers
@@ -131,7 +131,7 @@ class Transport:
             self._busy.add(connection)
             # When the connection stands: a handshake may take ten seconds, in which a Lease can be
             # lost.
-            if call.writes and not self._may_write(call.namespace):
+            if call.writes and not self._may_write():
                 raise NotLeadingError
             socket = connection.sock
             _wait_no_longer(socket, until)

@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.client import Client
-from shardwright.cluster.packing import Packed, packed, plain, unpacked
 from shardwright.cluster.resources import CONFIG_MAPS
+from shardwright.cluster.sources import packed, unpacked
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
-from shardwright.reconcile.observed import CONFIG_MAP
 from shardwright.reconcile.record_object import StoredRecord, read_record
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.bundle import KubernetesObject
@@ -25,7 +23,7 @@ is read again. Basis: assumed, an eighth of what the chart lets the operator hav
 
 RECORDS_MAX: Final = 100
 """Plans of record that are kept as read, those asked for last. Basis: assumed, who is looked at is
-looked at again soon; measured before texts were shared, 26 KiB each with its text.
+looked at again soon; measured, 26 KiB each with its text.
 """
 
 
@@ -34,7 +32,7 @@ class _Content:
     """One ConfigMap: its version, and its packed JSON."""
 
     version: str
-    packed: Packed
+    packed: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +100,11 @@ class ConfigMaps:
         if (kept := self._kept.get(key)) and kept.version == version:
             return whole  # and what was read from it holds
         self._drop(key)
-        self._kept[key] = content_now = _Content(
-            version, packed(plain(whole), _sort(whole))
-        )
-        self._bytes += len(content_now.packed.content)
+        self._kept[key] = content_now = _Content(version, packed(whole))
+        self._bytes += len(content_now.packed)
         while self._bytes > KEPT_BYTES_MAX:
             _, oldest = self._kept.popitem(last=False)
-            self._bytes -= len(oldest.packed.content)
+            self._bytes -= len(oldest.packed)
         return whole
 
     async def record(
@@ -153,11 +149,4 @@ class ConfigMaps:
     def _drop(self, key: Key) -> None:
         self._records.pop(key, None)
         if kept := self._kept.pop(key, None):
-            self._bytes -= len(kept.packed.content)
-
-
-def _sort(config_map: KubernetesObject) -> str:
-    """Return the sort of a ConfigMap. All plans of record are of one sort, and so are the scripts
-    of all models.
-    """
-    return RECORD_KEY if RECORD_KEY in (config_map.get("data") or {}) else CONFIG_MAP
+            self._bytes -= len(kept.packed)

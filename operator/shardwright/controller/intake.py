@@ -66,9 +66,6 @@ class Intake:
     def on_model(self, content: KubernetesObject, gone: bool) -> None:  # noqa: FBT001  # a fact
         """Take over an event of a ShardedModel; our own status is no news."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
-        # Of a namespace that is left to another installation nothing is known here (ADR 34).
-        if key[0] in self._view.left:
-            return
         before = self._view.resources.get(key)
         if (
             gone
@@ -89,14 +86,6 @@ class Intake:
         """Ask for the look that forgets a model which is there no more."""
         self._view.drop_resource(key)
         self._add(key, Priority.NEW, fresh=True)
-
-    def leave(self, namespaces: frozenset[str]) -> None:
-        """Leave these namespaces to another installation, and no others any more: their models are
-        forgotten as if they had gone. The GPUs of their pods still count.
-        """
-        self._view.left = namespaces
-        for key in [key for key in self._view.resources if key[0] in namespaces]:
-            self.on_gone(key)
 
     def on_concern(self, concern: Concern) -> None:
         """Ask for looks at whom a batch of changes concerns."""

@@ -26,7 +26,6 @@ from prometheus_client import (
 )
 
 from shardwright import __version__
-from shardwright.api.sharing import shared
 from shardwright.cluster.calls import Urgency
 from shardwright.controller.exposition import Encode
 from shardwright.controller.model_series import ModelGauge, ModelSeries, Series
@@ -145,13 +144,6 @@ class Metrics:
             ("namespace",),
             registry=registry,
         )
-        self._left = Gauge(
-            "shardwright_watched_namespace_left",
-            "1 while a namespace of watchNamespaces is left to another installation, which has "
-            "claimed it.",
-            ("namespace",),
-            registry=registry,
-        )
 
     def _requests(self) -> None:
         registry = self.registry
@@ -255,11 +247,6 @@ class Metrics:
         """
         for namespace in watched:
             self._readable.labels(namespace).set(namespace not in refused)
-
-    def show_left(self, watched: Iterable[str], left: Collection[str]) -> None:
-        """Replace the series of watched namespaces that are ``left`` to another installation."""
-        for namespace in watched:
-            self._left.labels(namespace).set(namespace in left)
 
     def _plans(self) -> None:
         new = self._gauge
@@ -472,7 +459,7 @@ class Metrics:
                 1,
                 condition.type,
                 condition.status_word,
-                shared(condition.reason),
+                condition.reason,
             )
 
     def _of_groups(self, found: Findings) -> Iterator[GaugeValue]:
@@ -493,7 +480,7 @@ class Metrics:
         yield self._spent, group.budget_spent, group.name
         yield self._bound, sum(node is not None for node in group.nodes), group.name
         if group.last_failure is not None:
-            yield self._failure, 1, group.name, shared(group.last_failure.reason)
+            yield self._failure, 1, group.name, group.last_failure.reason
         if group.outage_seconds is not None:
             yield self._outage, group.outage_seconds, group.name
 

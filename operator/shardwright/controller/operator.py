@@ -6,24 +6,22 @@ import asyncio
 import logging
 import random
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.cluster.access import Access
 from shardwright.cluster.caches import Caches, Scope
-from shardwright.cluster.claims import Claims, Installation
+from shardwright.cluster.claims import Installation, read_complaint
 from shardwright.cluster.client import ApiError, Client, Meters, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import (
     Duties,
-    Needed,
     may_see_pods,
     missing_permissions,
     needed,
-    needed_of_claims,
 )
 from shardwright.cluster.reviews import may_read
 from shardwright.cluster.store import Concern
@@ -92,9 +90,6 @@ class Operator:
             self._queue, self._look, self._reconciler.say_fault, self._metrics
         )
         self._caches: Caches | None = None
-        self._claims: Claims | None = None
-        # Without a name there is nothing to claim: a laptop, or one operator installed by hand.
-        self._claimed = not options.installation
         self._leadership: Leadership | None = None
         self._reads = asyncio.Event()
         self._sync_due, self._syncing = asyncio.Event(), asyncio.Lock()
@@ -106,11 +101,7 @@ class Operator:
         return Client(
             self._access,
             meters=meters,
-            may_write=lambda namespace: (
-                # Asked at each write, not at each look: a claim may change in the midst of one (ADR
-                # 34).
-                self._leads() and namespace not in self._view.left
-            ),
+            may_write=self._leads,
             limits=self._options.request_limits,
         )
 
@@ -186,9 +177,7 @@ class Operator:
             self._intake.looked_at(key)
 
     def _leads(self) -> bool:
-        return self._claimed and (
-            self._elector.leading or not self._options.leader_elect
-        )
+        return self._elector.leading or not self._options.leader_elect
 
     async def run(self) -> int:
         """Run until told to stop (0) or until a part of it has failed (1)."""
@@ -218,8 +207,6 @@ class Operator:
         watches.stop()
         if self._caches:
             self._caches.stop()
-        if self._claims:
-            self._claims.stop()
         await servers.stop()
         log.info("stopped")
         return 1 if self._failed else 0
@@ -260,8 +247,7 @@ class Operator:
         Models are read last: before the caches are full they would be looked at in vain.
         """
         # Before the Lease: an operator that may not be here must not take it from one that may.
-        await self._claim()
-        if not self._claimed:
+        if not await self._is_ours():
             return
         self._start_to_lead()
         watches.start()
@@ -293,63 +279,41 @@ class Operator:
             self._planner.fetcher is not None
             and self._planner.settings.config_fetch.enabled
         )
-        await self._say_missing(
-            needed(Duties(namespaces=view.namespaces, fetches=fetches))
-        )
-
-    async def _say_missing(self, wanted: Iterable[Needed]) -> None:
-        """Log which rights are missing, so far as the API server says."""
+        duties = Duties(namespaces=view.namespaces, fetches=fetches)
         with suppress(ApiError):
-            for missing in await missing_permissions(self._client, wanted):
+            for missing in await missing_permissions(self._client, needed(duties)):
                 log.error("not permitted, but needed: %s", missing)
 
-    async def _claim(self) -> None:
-        """Wait until it is known that nodes and namespaces are for this installation; end if they
-        are for another.
+    async def _is_ours(self) -> bool:
+        """Return whether nodes and namespaces are for this installation; end if they are for
+        another.
         """
         options = self._options
+        # Without a name there is nothing to claim: a laptop, or one operator installed by hand.
         if not options.installation:
-            return
+            return True
         installation = Installation(
             name=options.installation,
             node_set=self._planner.stated.node_set,
             namespaces=options.watch_namespaces,
         )
-        # Without them it would wait and say nothing.
-        await self._say_missing(needed_of_claims(installation.claims))
-        self._metrics.show_left(self._view.namespaces, ())
-        self._claims = Claims(self._client, installation, self._on_claims)
-        self._claims.start()
-        await self._claims.read.wait()
-        # The first reading may have been a complaint, and then we are ending.
-        self._claimed = not self._stopping.is_set()
-
-    def _on_claims(self, complaint: str, left: Mapping[str, str]) -> None:
-        """Take over the words of claims: of all that is ours, and of others' namespaces."""
-        self._end_for(complaint)
-        for namespace in sorted(left.keys() ^ self._view.left):
-            log.warning(
-                "a watched namespace is %s",
-                f"not served: {left[namespace]}"
-                if namespace in left
-                else f"served again: {namespace}",
-            )
-        self._intake.leave(frozenset(left))
-        self._metrics.show_left(self._view.namespaces, left)
-        # A namespace that comes back is listed at once: no event tells of models that were there
-        # meanwhile.
-        self._sync_due.set()
-
-    def _end_for(self, complaint: str) -> None:
-        """Write nothing more and end, because of claims."""
-        if complaint and not self._stopping.is_set():
+        while True:
+            try:
+                complaint = await read_complaint(self._client, installation)
+                break
+            except ApiError as error:
+                log.warning(
+                    "claims cannot be read: %s", error, extra={"reason": error.reason}
+                )
+                await asyncio.sleep(SYNC_RETRY_SECONDS)
+        if complaint:
             log.critical(
                 "ending, for two installations must share neither nodes nor namespaces: %s",
                 complaint,
             )
-            # First the fence, then the end: from here on no write is sent.
-            self._claimed, self._failed = False, True
+            self._failed = True
             self._stopping.set()
+        return not complaint
 
     async def _look_at_itself(self) -> None:
         """Find out which image reads configs from the hub, before anything is resolved."""
@@ -482,6 +446,9 @@ class Operator:
     async def _work(self) -> None:
         """Work while leading; writes of others before are listed first."""
         await self._may_work.wait()
+        # Once more: another installation may have come while this process stood by (ADR 34).
+        if not await self._is_ours():
+            return
         # Others have led until now: their bookings are in their plans of record alone.
         self._view.synced = False
         while True:

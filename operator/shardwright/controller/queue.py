@@ -74,31 +74,25 @@ class Again:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A key that a worker has taken; ``waited_seconds`` is how long it was in line."""
+    """A key that a worker has taken, and how urgent it was."""
 
     key: Key
     priority: Priority
-    waited_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLoad:
-    """The work before and behind the queue: the gauges, then the counters since the start.
+    """The work before and behind the queue.
 
     ``depth`` is how many keys wait for a worker, ``oldest_seconds`` how long the first of them has.
-    ``delayed`` is how many have an appointment, a pause after a failure among them. ``working``
-    keys are with a worker, together for ``unfinished_seconds``, the longest for
-    ``longest_seconds``.
+    ``delayed`` is how many have an appointment, a pause after a failure among them. The keys that
+    are with a worker have been there for ``unfinished_seconds`` together.
     """
 
     depth: Mapping[Priority, int]
     oldest_seconds: float
     delayed: int
-    working: int
     unfinished_seconds: float
-    longest_seconds: float
-    adds: int
-    retries: int
 
 
 @dataclass(slots=True)
@@ -198,8 +192,6 @@ class Queue:
         self._changed: dict[Key, float] = {}  # when these are looked at for a change
         self._idle: deque[asyncio.Future[None]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
-        self._adds = 0
-        self._retries = 0
         self._closed = False
 
     def add(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
@@ -212,7 +204,6 @@ class Queue:
         """
         if self._closed:
             return
-        self._adds += 1
         paused = self._pauses.get(key, 0.0) > self._clock()
         if paused and not fresh:
             self._appoint(key, self._pauses[key], priority)
@@ -245,7 +236,6 @@ class Queue:
         if due <= now:
             self.add(key, Priority.NEW, fresh=True)
             return
-        self._adds += 1
         self.forget(key)
         self._changed[key] = due
         self._appoint(key, due, Priority.NEW)
@@ -263,7 +253,6 @@ class Queue:
         has seen. A broken model waits no longer than until its last change is due.
         ``least_seconds`` is the API server's own demand.
         """
-        self._retries += 1
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
         pause = max(retry_pause_seconds(failures), least_seconds)
         asked = self._asked.get(key)
@@ -311,9 +300,7 @@ class Queue:
         self._changed.pop(key, None)
         self._working[key] = _Work(asked.priority, self._clock())
         self._count(key[0], asked.priority, 1)
-        return Turn(
-            key=key, priority=asked.priority, waited_seconds=self._clock() - asked.since
-        )
+        return Turn(key=key, priority=asked.priority)
 
     def done(self, key: Key) -> None:
         """Give a key back."""
@@ -347,16 +334,11 @@ class Queue:
             asked for key, asked in self._asked.items() if key not in self._working
         ]
         depth = Counter(asked.priority for asked in waiting)
-        ages = [now - work.since for work in self._working.values()]
         return QueueLoad(
             depth={priority: depth[priority] for priority in Priority},
             oldest_seconds=now - min((asked.since for asked in waiting), default=now),
             delayed=len(self._appointments),
-            working=len(ages),
-            unfinished_seconds=sum(ages),
-            longest_seconds=max(ages, default=0.0),
-            adds=self._adds,
-            retries=self._retries,
+            unfinished_seconds=sum(now - work.since for work in self._working.values()),
         )
 
     def _may_work(self, namespace: str, priority: Priority) -> bool:

@@ -62,8 +62,6 @@ class Resync:
         async with self._listing:
             ending, hidden = 0, []
             for namespace in self._view.namespaces or (None,):
-                if namespace in self._view.left:
-                    continue
                 try:
                     ending += await self._list(namespace)
                 except ApiError as error:
@@ -162,8 +160,6 @@ class Resync:
         meanwhile.
         """
         metadata = item["metadata"]
-        if metadata["namespace"] in self._view.left:
-            return
         known = self._view.resources.get((metadata["namespace"], metadata["name"]))
         # A watch may have been faster than the pages of the LIST.
         if known is None or _version(item) > _version(known):

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from shardwright.api.sharing import sharing_words
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
 from shardwright.hardware.facts import NodeFacts
@@ -65,8 +64,7 @@ class View:
     restart have been given back since it was last 0. ``line`` is how those wait that the planner
     found no room for; see ``stand_in_line``. ``pools`` are those that an autoscaler adds nodes to,
     ``to_come`` these nodes by name; see ``expect``. ``namespaces`` are those that are watched, all
-    if none is named; ``unread`` those of them of which something was never read, ``left`` those
-    that are left to another installation: none of their models is known here.
+    if none is named; ``unread`` those of them of which something was never read.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -79,7 +77,6 @@ class View:
     known_pods: KnownPods = KnownPods.ALL
     namespaces: tuple[str, ...] = ()
     unread: frozenset[str] = frozenset()
-    left: frozenset[str] = frozenset()
     _interests: dict[Key, Interests] = field(default_factory=dict)
     _on_node: dict[str, set[Key]] = field(default_factory=dict)
     _reading: dict[Key, set[Key]] = field(default_factory=dict)
@@ -161,9 +158,7 @@ class View:
     def take_resource(self, content: KubernetesObject) -> None:
         """Take over a ShardedModel as it is now (``cluster.kept_model.project_model``)."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
-        self.resources[key] = sharing_words(
-            {**content, "status": content.get("status") or {}}
-        )
+        self.resources[key] = {**content, "status": content.get("status") or {}}
         self.models[base_key(key)] = key
         self.store.follow(base_key(key))
 

@@ -5,7 +5,7 @@ A group whose StatefulSet differs so is made anew as its next generation: beside
 if the plan of record has a place for that, else once its pods are gone. Everything else is deleted
 and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1.36 for these kinds, and the
 schema of NVIDIA's ComputeDomain. Of the rendered objects, disruption budgets, NetworkPolicies and
-the PodGroups of Volcano and Coscheduling have no such field. A PodGroup of Kubernetes has its size
+the PodGroups of Coscheduling have no such field. A PodGroup of Kubernetes has its size
 in its name, a Secret the kind of its content, and neither is ever written again. Kueue fixes more
 of a StatefulSet that is in one of its queues, also at zero.
 """

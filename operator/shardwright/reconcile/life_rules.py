@@ -23,11 +23,6 @@ What follows an ``@`` tells one request from the same one made earlier.
 READ_ANNOTATIONS: Final = (RESTART, ROLLBACK_TO)
 """All annotations of a ShardedModel that are read."""
 
-HAVE_QUOTA: Final = frozenset({"Kueue", "Volcano"})
-"""Schedulers with queues: a group would wait beside its former self for the quota that this one
-holds.
-"""
-
 _TOKEN_LENGTH: Final = 64
 
 
@@ -36,7 +31,8 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
     return LifeRules(
         restart=intent.restart,
         max_unavailable=intent.max_unavailable,
-        max_surge=0 if intent.scheduler in HAVE_QUOTA else intent.max_surge,
+        # In a queue a group would wait beside its former self for the quota that this one holds.
+        max_surge=0 if intent.scheduler == "Kueue" else intent.max_surge,
         keeps_templates=intent.keeps_templates,
         min_ready_seconds=intent.min_ready_seconds,
         progress_deadline_seconds=intent.progress_deadline_seconds,

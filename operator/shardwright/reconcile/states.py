@@ -20,7 +20,6 @@ The life of a group. Each edge names the mover: (we) by a write, (K) Kubernetes.
                                            (we)
 """  # noqa: E501 - a picture
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -41,40 +40,6 @@ class Situation(StrEnum):
     BACKING_OFF = "BackingOff"  #: it is at zero until a pause is over
     STOPPED = "Stopped"  #: it is at zero until somebody changes something
 
-
-MOVES: Final[Mapping[Situation, frozenset[Situation]]] = {
-    Situation.STARTING: frozenset(
-        {
-            Situation.READY,
-            Situation.WAITING_FOR_QUOTA,
-            Situation.STOPPING,
-            Situation.UNREADY,
-            Situation.OUTDATED,
-        }
-    ),
-    Situation.WAITING_FOR_QUOTA: frozenset(
-        {Situation.STARTING, Situation.READY, Situation.STOPPING}
-    ),
-    Situation.READY: frozenset(
-        {Situation.UNREADY, Situation.STARTING, Situation.OUTDATED, Situation.STOPPING}
-    ),
-    Situation.UNREADY: frozenset(
-        {Situation.READY, Situation.STARTING, Situation.OUTDATED, Situation.STOPPING}
-    ),
-    Situation.OUTDATED: frozenset(
-        {Situation.STOPPING, Situation.READY, Situation.UNREADY, Situation.STARTING}
-    ),
-    Situation.STOPPING: frozenset(
-        {Situation.STARTING, Situation.BACKING_OFF, Situation.STOPPED}
-    ),
-    Situation.BACKING_OFF: frozenset(
-        {Situation.STARTING, Situation.STOPPED, Situation.STOPPING}
-    ),
-    Situation.STOPPED: frozenset(
-        {Situation.STARTING, Situation.STOPPING, Situation.BACKING_OFF}
-    ),
-}
-"""From where a group goes where; what the picture above shows, as a test holds the rules to it."""
 
 AT_ZERO: Final = frozenset(
     {Situation.STOPPING, Situation.BACKING_OFF, Situation.STOPPED}

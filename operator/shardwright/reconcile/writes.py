@@ -183,8 +183,8 @@ def kind_of(content: KubernetesObject) -> str:
     """
     group, _, version = str(content.get("apiVersion", "")).rpartition("/")
     return (
-        # PodGroup is a kind of Kubernetes, of Volcano and of Coscheduling: by kind alone they would
-        # overwrite each other.
+        # PodGroup is a kind of Kubernetes and of Coscheduling: by kind alone they would overwrite
+        # each other.
         f"{content['kind']}.{version}.{group}" if "." in group else str(content["kind"])
     )
 

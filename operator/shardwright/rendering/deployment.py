@@ -189,7 +189,7 @@ class Scheduling:
     ask for.
     """
 
-    integration: str  # Native | Kueue | Volcano | Coscheduling
+    integration: str  # Native | Kueue | Coscheduling
     api_version: str
     queue: str = ""
     scheduler_name: str = ""

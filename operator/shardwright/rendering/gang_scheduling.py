@@ -30,9 +30,6 @@ COSCHEDULING_SECONDS: Final = 60
 scheduler-plugins.
 """
 
-_VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
-"""Annotation by which pods name their PodGroup to Volcano."""
-
 _COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
 """Label by which pods name their PodGroup to scheduler-plugins."""
 
@@ -107,18 +104,6 @@ def _native(group: Stateful, scheduling: Scheduling) -> Objects:
     )
 
 
-def _volcano(group: Stateful, scheduling: Scheduling) -> Objects:
-    """The PodGroup is ours: Volcano's own for a StatefulSet would count one pod as enough."""
-    name = group["metadata"]["name"]
-    spec = {
-        "minMember": group["spec"]["replicas"],
-        "queue": scheduling.queue or "default",
-    }
-    annotations = {_VOLCANO_GROUP: name}
-    pods = _with_pods(group, annotations=annotations, spec={"schedulerName": "volcano"})
-    return _pod_group(group, scheduling, name, spec), pods
-
-
 def _coscheduling(group: Stateful, scheduling: Scheduling) -> Objects:
     name = group["metadata"]["name"]
     spec = {
@@ -159,7 +144,6 @@ def pod_group_of(template: Mapping[str, Any]) -> str:
     pod = template.get("spec") or {}
     return str(
         (pod.get("schedulingGroup") or {}).get("podGroupName")
-        or (metadata.get("annotations") or {}).get(_VOLCANO_GROUP)
         or (metadata.get("labels") or {}).get(_COSCHEDULING_GROUP)
         or ""
     )
@@ -233,13 +217,6 @@ SCHEDULER_INTEGRATIONS: Final[Mapping[str, SchedulerIntegration]] = {
         creates=False,
         install="install Kueue",
         adapt=_kueue,
-    ),
-    "Volcano": SchedulerIntegration(
-        apis=("scheduling.volcano.sh/v1beta1",),
-        plural="podgroups",
-        creates=True,
-        install="install Volcano",
-        adapt=_volcano,
     ),
     "Coscheduling": SchedulerIntegration(
         apis=("scheduling.x-k8s.io/v1alpha1",),

@@ -62,7 +62,7 @@ class Intent:
     replicas: int
     fills: bool
     replan: Replan
-    scheduler: str  # None | Native | Kueue | Volcano | Coscheduling
+    scheduler: str  # None | Native | Kueue | Coscheduling
     shares_claim: bool
     restart: RestartPolicy
     max_unavailable: int

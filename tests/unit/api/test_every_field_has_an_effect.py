@@ -379,7 +379,9 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     ),
     "placement.scheduler": _under("placement", {}, {"scheduler": "Native"}),
     "placement.queue": _under(
-        "placement", {"scheduler": "Volcano"}, {"scheduler": "Volcano", "queue": "a"}
+        "placement",
+        {"scheduler": "Kueue", "queue": "a"},
+        {"scheduler": "Kueue", "queue": "b"},
     ),
     "placement.schedulerName": _under(
         "placement",

@@ -189,7 +189,7 @@ def test_a_list_whose_second_page_has_expired_is_an_error() -> None:
 
 
 def test_nothing_is_written_by_who_may_not() -> None:
-    with serving(Answer(), may_write=lambda _: False) as (api, client):
+    with serving(Answer(), may_write=lambda: False) as (api, client):
         with pytest.raises(ApiError, match="another operator leads"):
             run(lambda: client.create(CONFIG_MAPS, "models", {}))
         assert api.requests == []

@@ -94,8 +94,7 @@ def test_a_deadline_of_one_is_not_that_of_others() -> None:
 def test_who_stops_leading_while_a_write_waits_to_be_sent_sends_nothing() -> None:
     asked: list[str] = []
 
-    def leads(namespace: str) -> bool:
-        assert namespace == "models"
+    def leads() -> bool:
         asked.append(threading.current_thread().name)
         return len(asked) == 1
 
@@ -115,7 +114,7 @@ def test_leadership_is_asked_when_the_connection_stands() -> None:
     api = ScriptedApi(Answer())
     connected: list[bool] = []
 
-    def leads(_: str) -> bool:
+    def leads() -> bool:
         first = not connected
         connected.append(not first and wait_until(lambda: api.connections == 1))
         return True
@@ -138,7 +137,7 @@ def wait_until(condition: Callable[[], bool]) -> bool:
 
 def test_who_does_not_lead_may_ask_what_it_may_do() -> None:
     with serving(
-        Answer(body={"status": {"allowed": True}}), may_write=lambda _: False
+        Answer(body={"status": {"allowed": True}}), may_write=lambda: False
     ) as (_, client):
         assert run(lambda: client.create(ACCESS_REVIEWS, None, {})) == {
             "status": {"allowed": True}

@@ -412,7 +412,7 @@ def test_a_leader_that_was_stopped_between_its_decision_and_its_request_sends_no
     leader = candidate(server, clock, "a")
     run(leader.tick())
 
-    def leads_and_sleeps(_: str) -> bool:
+    def leads_and_sleeps() -> bool:
         leads = leader.leading
         clock.now += 60
         return leads

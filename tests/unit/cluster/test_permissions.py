@@ -4,12 +4,7 @@ import asyncio
 from typing import Any
 
 from shardwright.cluster.client import Client
-from shardwright.cluster.permissions import (
-    Duties,
-    missing_permissions,
-    needed,
-    needed_of_claims,
-)
+from shardwright.cluster.permissions import Duties, missing_permissions, needed
 from shardwright.cluster.resources import Resource
 
 
@@ -51,25 +46,15 @@ def test_no_right_is_needed_on_what_the_chart_can_leave_out_with_dra() -> None:
     assert "/apis/resource.nvidia.com/v1beta1" in groups
 
 
-def test_claims_are_asked_for_by_their_names() -> None:
+def test_an_operator_that_is_installed_needs_its_claims_by_their_names() -> None:
     api = Closed()
-    missing = asyncio.run(
-        missing_permissions(api, needed_of_claims(("shardwright-nodes",)))
-    )
-    asked = {
+    duties = Duties(claims=("shardwright-nodes",))
+    missing = asyncio.run(missing_permissions(api, needed(duties)))
+    assert missing[0] == "list clusterroles shardwright-nodes"
+    assert api.asked[0] == {
         "group": "rbac.authorization.k8s.io",
         "resource": "clusterroles",
         "subresource": "",
         "name": "shardwright-nodes",
+        "verb": "list",
     }
-    assert missing == (
-        "list clusterroles shardwright-nodes",
-        "watch clusterroles shardwright-nodes",
-    )
-    assert api.asked == [asked | {"verb": "list"}, asked | {"verb": "watch"}]
-
-
-def test_an_operator_that_is_installed_needs_its_claims() -> None:
-    assert list(needed(Duties(claims=("shardwright-nodes",))))[:2] == list(
-        needed_of_claims(("shardwright-nodes",))
-    )

@@ -26,7 +26,7 @@ def test_whose_token_it_is_is_asked_first_and_then_whether_he_may_by_all_that_he
     None
 ):
     with serving(
-        KNOWN, Answer(201, {"status": {"allowed": True}}), may_write=lambda _: False
+        KNOWN, Answer(201, {"status": {"allowed": True}}), may_write=lambda: False
     ) as (api, client):
         assert may_read(client, "t", "/metrics", 10) is HTTPStatus.OK
 

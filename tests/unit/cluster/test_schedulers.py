@@ -80,35 +80,35 @@ def test_kueue_needs_no_rights() -> None:
     api = Discovery(
         {
             "kueue.x-k8s.io/v1beta1": "localqueues",
-            "scheduling.volcano.sh/v1beta1": "podgroups",
+            "scheduling.x-k8s.io/v1alpha1": "podgroups",
         }
     )
-    api.forbidden = {"create scheduling.volcano.sh", "create kueue.x-k8s.io"}
+    api.forbidden = {"create scheduling.x-k8s.io", "create kueue.x-k8s.io"}
     assert found(api) == {"Kueue": "kueue.x-k8s.io/v1beta1"}
 
 
 def test_a_right_that_is_missing_is_named_with_the_value_of_the_chart_that_gives_it() -> (
     None
 ):
-    api = Discovery({"scheduling.volcano.sh/v1beta1": "podgroups"})
-    api.forbidden = {"patch scheduling.volcano.sh"}
-    assert reason(api, "Volcano") == (
-        "spec.placement.scheduler: Volcano needs a right that the operator has not: get, list, "
+    api = Discovery({"scheduling.x-k8s.io/v1alpha1": "podgroups"})
+    api.forbidden = {"patch scheduling.x-k8s.io"}
+    assert reason(api, "Coscheduling") == (
+        "spec.placement.scheduler: Coscheduling needs a right that the operator has not: get, list, "
         "create, patch, delete podgroups "
-        "of scheduling.volcano.sh; install the chart with schedulers: [Volcano], or choose "
+        "of scheduling.x-k8s.io; install the chart with schedulers: [Coscheduling], or choose "
         "another scheduler"
     )
 
 
 def test_a_namespace_without_its_role_takes_no_scheduler_from_the_others() -> None:
     async def scenario() -> None:
-        api = Discovery({"scheduling.volcano.sh/v1beta1": "podgroups"})
+        api = Discovery({"scheduling.x-k8s.io/v1alpha1": "podgroups"})
         api.closed = "closed"
         schedulers = Schedulers(api, ("closed", "models"))
-        assert (await schedulers.find("models"))["Volcano"] == SchedulerApi(
-            api="scheduling.volcano.sh/v1beta1"
+        assert (await schedulers.find("models"))["Coscheduling"] == SchedulerApi(
+            api="scheduling.x-k8s.io/v1alpha1"
         )
-        problem = (await schedulers.find("closed"))["Volcano"].problem
+        problem = (await schedulers.find("closed"))["Coscheduling"].problem
         assert problem
         assert (
             "a right that the operator has not in closed: get, list, create, patch, delete "
@@ -120,10 +120,10 @@ def test_a_namespace_without_its_role_takes_no_scheduler_from_the_others() -> No
 
 def test_looks_that_go_on_side_by_side_ask_once() -> None:
     async def scenario() -> None:
-        api = Discovery({"scheduling.volcano.sh/v1beta1": "podgroups"})
+        api = Discovery({"scheduling.x-k8s.io/v1alpha1": "podgroups"})
         schedulers = Schedulers(api)
         await asyncio.gather(*(schedulers.find("models") for _ in range(3)))
-        assert api.asked == ["/apis", "/apis/scheduling.volcano.sh/v1beta1"]
+        assert api.asked == ["/apis", "/apis/scheduling.x-k8s.io/v1alpha1"]
 
     asyncio.run(scenario())
 

@@ -263,7 +263,7 @@ def test_the_credentials_of_a_program_or_of_a_flag_are_used(tmp_path: Path) -> N
 @pytest.mark.usefixtures("files")
 def test_every_group_of_an_impersonated_user_has_a_header_of_its_own() -> None:
     access = open_connection(Connection(as_user="eve", as_groups=("ops", "ml"))).access
-    transport = Transport(access, lambda *_: None, lambda _: True)
+    transport = Transport(access, lambda *_: None, lambda: True)
     headers = transport._headers(
         Call(verb="list", resource=NODES, path="/api/v1/nodes", method="GET")
     )

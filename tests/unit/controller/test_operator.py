@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -15,6 +14,7 @@ from shardwright.controller.operator import Operator
 from shardwright.controller.options import parse_options
 from shardwright.errors import InputError
 from shardwright.reconcile.signing import SigningKeys
+from tests.harness.waiting import wait_for
 from tests.support.scripted_api import Answer, ScriptedApi
 
 MODEL = {
@@ -168,34 +168,72 @@ def test_keys_that_are_changed_in_the_documented_order_verify_at_every_replica_a
     assert replicas[0].content == SigningKeys((new.strip().encode(),))
 
 
+class Cluster(ScriptedApi):
+    """An API server whose claims are of these owners, one after the other for each reading of both,
+    the last for ever; None: they may not be read. It serves nothing else.
+    """
+
+    def __init__(self, *owners: str | None) -> None:
+        self.owners = list(owners)
+        super().__init__(Answer(404), by_path={"selfsubjectaccessreviews": Answer(201)})
+
+    def answer(self, method: str, path: str, body: Any) -> Answer:
+        other = super().answer(method, path, body)
+        if "/clusterroles" not in path:
+            return other
+        owner = self.owners[0]
+        if "shardwright-namespaces" in path and len(self.owners) > 1:
+            self.owners.pop(0)
+        if owner is None:
+            return Answer(403)
+        name = path.partition("metadata.name%3D")[2].partition("&")[0]
+        claim = {"name": name, "annotations": {"shardwright.io/installation": owner}}
+        return Answer(body={"metadata": {}, "items": [{"metadata": claim}]})
+
+
 def test_an_operator_that_may_not_read_its_claims_says_so_and_does_not_stand_for_the_lease(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asked = threading.Event()
-
-    class Closed(ScriptedApi):
-        def answer(self, method: str, path: str, body: Any) -> Answer:
-            if "/clusterroles" in path:
-                asked.set()
-            return super().answer(method, path, body)
-
     async def scenario() -> None:
         starting = operator(closed, "--installation=system/ours")
         task = asyncio.create_task(starting.run())
-        assert await asyncio.to_thread(asked.wait, 20)
+        await asyncio.to_thread(
+            wait_for, lambda: "claims cannot be read" in caplog.text, 20, "it to say so"
+        )
         starting._stopping.set()
         await task
 
-    closed = Closed(
-        Answer(404),
-        by_path={"selfsubjectaccessreviews": Answer(201), "clusterroles": Answer(403)},
-    )
-    asyncio.run(scenario())
+    closed = Cluster(None)
+    asyncio.run(asyncio.wait_for(scenario(), 20))
     closed.stop()
-    assert (
-        "not permitted, but needed: list clusterroles shardwright-nodes" in caplog.text
-    )
     assert [path for _, path, _ in closed.requests if "leases" in path] == []
+
+
+@pytest.mark.parametrize(
+    ("owners", "options", "began"),
+    [
+        (("other/theirs",), (), False),
+        (("system/ours", "other/theirs"), ("--no-leader-elect",), True),
+    ],
+    ids=["at the start, before the Lease", "when it begins to lead"],
+)
+def test_an_operator_whose_nodes_are_for_another_ends_and_says_whose_they_are(
+    caplog: pytest.LogCaptureFixture,
+    owners: tuple[str, ...],
+    options: tuple[str, ...],
+    began: bool,  # noqa: FBT001  # a case
+) -> None:
+    cluster = Cluster(*owners)
+    loser = operator(cluster, "--installation=system/ours", *options)
+    assert asyncio.run(asyncio.wait_for(loser.run(), 20)) == 1
+    cluster.stop()
+    assert (
+        "ending, for two installations must share neither nodes nor namespaces: nodes without "
+        "the label shardwright.io/node-set are not for system/ours: ClusterRole "
+        "shardwright-nodes says other/theirs"
+    ) in caplog.text
+    asked = [path for _, path, _ in cluster.requests]
+    assert all("/clusterroles" in path for path in asked) is not began
 
 
 def test_when_a_namespace_can_be_read_that_could_not_before_all_models_are_listed_at_once(

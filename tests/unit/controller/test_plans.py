@@ -86,7 +86,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 def asked_with(
     loop: asyncio.AbstractEventLoop, *answers: Answer, path: str = "/plans"
 ) -> tuple[Reply, ScriptedApi]:
-    with serving(Answer(201, WHO), *answers, may_write=lambda _: False) as (
+    with serving(Answer(201, WHO), *answers, may_write=lambda: False) as (
         api,
         client,
     ):
@@ -121,7 +121,7 @@ def test_who_may_get_one_plan_may_not_therefore_list_those_of_its_namespace(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     who = Answer(201, WHO)
-    with serving(who, MAY, who, NOT, NOT, may_write=lambda _: False) as (api, client):
+    with serving(who, MAY, who, NOT, NOT, may_write=lambda: False) as (api, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
         one, those = ask(pages, "/plans/a/gone"), ask(pages, "/plans/a")
         pages.stop()
@@ -177,7 +177,7 @@ def test_a_browser_is_asked_for_a_token_and_sends_it_as_a_password(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     typed = f"Basic {base64.b64encode(b'anybody:t').decode()}"
-    with serving(Answer(201, WHO), MAY, may_write=lambda _: False) as (api, client):
+    with serving(Answer(201, WHO), MAY, may_write=lambda: False) as (api, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
         asked, shown = ask(pages, header=""), ask(pages, header=typed)
         pages.stop()

@@ -414,26 +414,3 @@ def test_of_some_namespaces_one_that_is_not_ours_to_see_keeps_its_models_and_hol
         assert parts.metrics.last_sync.labels("shardedmodels")._value.get() == 0
 
     run(scenario())
-
-
-def test_a_namespace_that_is_left_to_another_installation_is_forgotten_until_it_is_ours_again() -> (
-    None
-):
-    async def scenario() -> None:
-        parts, key = await deployed()
-        parts.view.namespaces = (NAMESPACE,)
-        parts.intake.leave(frozenset({NAMESPACE}))
-        await parts.look(key)
-        assert (parts.view.resources, parts.reserved_nodes()) == ({}, set())
-        held, asked = parts.view.ledger.taken(), list(parts.queue.added)
-
-        parts.change(key, replicas=2)
-        await parts.resync.run()
-        assert (parts.view.resources, parts.queue.added) == ({}, asked)
-
-        parts.intake.leave(frozenset())
-        await parts.resync.run()
-        assert parts.view.resources.keys() == {key}
-        assert parts.view.ledger.taken() == held
-
-    run(scenario())

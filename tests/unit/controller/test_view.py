@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from tests.harness import fleet
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_operator import Asking, Hand
 from tests.support.builders_reconcile import a_record
-from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_store import (
     a_config_map,
     a_pod,
@@ -304,25 +302,3 @@ def test_groups_that_are_down_on_purpose_are_counted_over_all_models(
     assert view.moving_beside(("elsewhere", "large")) == (0, 3)
     view.forget(PLANNED)
     assert view.moving == 1
-
-
-def test_texts_that_many_statuses_have_are_in_memory_once() -> None:
-    view = View()
-    for name in ("one", "two"):
-        model = json.loads(
-            json.dumps(
-                a_sharded_model(name)
-                | {
-                    "status": {
-                        "conditions": [{"type": "Ready", "message": "groups of m"}]
-                    }
-                }
-            )
-        )
-        model["metadata"] |= {"uid": name, "managedFields": []}
-        view.take_resource(model)
-    (one,), (two,) = (
-        found["status"]["conditions"] for found in view.resources.values()
-    )
-    assert one == {"type": "Ready", "message": "groups of m"}
-    assert one["message"] is two["message"]

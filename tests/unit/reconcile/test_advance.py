@@ -245,7 +245,7 @@ class TestStages:
     def test_a_scheduler_that_cannot_be_told_of_groups_starts_nothing(self) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
         operator.scheduler_problem = Problem(
-            code="SchedulerUnavailable", what="Volcano", limit="is not here"
+            code="SchedulerUnavailable", what="Coscheduling", limit="is not here"
         )
         assert outcome(operator.look()) == ("SchedulerUnavailable", "Stalled")
         assert named(operator.written) == [("Create", "ConfigMap", "llama-plan")]
@@ -312,7 +312,7 @@ def unreadable_record(operator: Operator) -> None:
 
 def no_such_scheduler(operator: Operator) -> None:
     operator.scheduler_problem = Problem(
-        code="SchedulerUnavailable", what="Volcano", limit="is not here"
+        code="SchedulerUnavailable", what="Coscheduling", limit="is not here"
     )
 
 

@@ -62,7 +62,7 @@ def test_what_is_said_is_what_holds() -> None:
 
 @pytest.mark.parametrize(
     ("scheduler", "surge"),
-    [("None", 1), ("Native", 1), ("Coscheduling", 1), ("Volcano", 0), ("Kueue", 0)],
+    [("None", 1), ("Native", 1), ("Coscheduling", 1), ("Kueue", 0)],
 )
 def test_no_group_waits_beside_itself_for_the_quota_that_it_holds(
     scheduler: str, surge: int

@@ -131,13 +131,13 @@ def test_an_image_volume_that_is_dropped_names_the_gate_and_the_field() -> None:
 
 def test_a_scheduler_that_is_not_there_names_the_field_and_the_way_out() -> None:
     problem = scheduler_unavailable(
-        "Volcano",
+        "Coscheduling",
         "needs podgroups of x/v1, which this API server does not serve",
-        "install Volcano",
+        "install Coscheduling",
     )
     assert problem.sentence() == (
-        "spec.placement.scheduler: Volcano needs podgroups of x/v1, which this API server does "
-        "not serve; install Volcano, "
+        "spec.placement.scheduler: Coscheduling needs podgroups of x/v1, which this API server does "
+        "not serve; install Coscheduling, "
         "or choose another scheduler"
     )
 

@@ -26,11 +26,10 @@ NATIVE = Scheduling(integration="Native", api_version="scheduling.k8s.io/v1alpha
 KUEUE = Scheduling(
     integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"
 )
-VOLCANO = Scheduling(integration="Volcano", api_version="scheduling.volcano.sh/v1beta1")
 COSCHEDULING = Scheduling(
     integration="Coscheduling", api_version="scheduling.x-k8s.io/v1alpha1"
 )
-ALL = {one.integration: one for one in (NATIVE, KUEUE, VOLCANO, COSCHEDULING)}
+ALL = {one.integration: one for one in (NATIVE, KUEUE, COSCHEDULING)}
 
 
 def rendered(scheduling: Scheduling | None, groups: int = 1) -> Bundle:
@@ -105,23 +104,6 @@ def test_a_native_group_of_kubernetes_1_37_is_disrupted_whole_with_the_priority_
     assert pods["spec"]["template"]["spec"]["schedulingGroup"] == {
         "podGroupName": f"llama-405b-0-2-{digits}"
     }
-
-
-def test_volcano_is_one_pod_group_in_a_queue_and_its_own_scheduler() -> None:
-    assert pod_group(rendered(VOLCANO))["spec"] == {"minMember": 2, "queue": "default"}
-    assert added(VOLCANO) == {
-        "spec.template.metadata.annotations.scheduling.k8s.io/group-name": "llama-405b-0",
-        "spec.template.spec.schedulerName": "volcano",
-    }
-
-
-def test_volcano_waits_in_the_queue_that_was_asked_for() -> None:
-    asked = Scheduling(
-        integration="Volcano",
-        api_version="scheduling.volcano.sh/v1beta1",
-        queue="serving",
-    )
-    assert pod_group(rendered(asked))["spec"] == {"minMember": 2, "queue": "serving"}
 
 
 def test_coscheduling_is_one_pod_group_and_a_scheduler_that_has_the_plugin() -> None:

@@ -17,7 +17,9 @@ from tests.support.builders_deployment import a_deployment, a_plan
 
 TERM = PoolTerm(labels=(("pool", "spot"),), apart_from=("host-a", "host-b"))
 ASKS = Sought(group=0, terms=(TERM,))
-VOLCANO = Scheduling(integration="Volcano", api_version="scheduling.volcano.sh/v1beta1")
+COSCHEDULING = Scheduling(
+    integration="Coscheduling", api_version="scheduling.x-k8s.io/v1alpha1"
+)
 ARCH = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
 
 
@@ -73,7 +75,9 @@ def test_nodes_that_exist_are_named_beside_those_that_come() -> None:
     assert "matchFields" not in terms(asking)[1]
 
 
-@pytest.mark.parametrize("scheduling", [None, VOLCANO], ids=["none", "Volcano"])
+@pytest.mark.parametrize(
+    "scheduling", [None, COSCHEDULING], ids=["none", "Coscheduling"]
+)
 def test_a_group_that_has_all_its_nodes_names_them_and_its_pods_are_of_the_same_template(
     scheduling: Scheduling | None,
 ) -> None:

@@ -734,7 +734,7 @@ def test_the_template_hash_changes_with_everything_that_pods_are_made_of(
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("scheduler", ["", "Kueue", "Volcano"])
+@pytest.mark.parametrize("scheduler", ["", "Kueue", "Coscheduling"])
 def test_pods_that_a_limit_range_changes_carry_the_template_hash_they_would_have_without_it(
     case: str, scheduler: str
 ) -> None:

@@ -38,7 +38,7 @@ def test_what_is_said_is_what_is_wanted() -> None:
         paused=True,
         replicas=3,
         replan="Always",
-        placement={"scheduler": "Volcano"},
+        placement={"scheduler": "Coscheduling"},
         model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}},
         restart={
             "budget": 2,
@@ -63,7 +63,7 @@ def test_what_is_said_is_what_is_wanted() -> None:
         replicas=3,
         fills=False,
         replan=Replan.ALWAYS,
-        scheduler="Volcano",
+        scheduler="Coscheduling",
         shares_claim=True,
         restart=RestartPolicy(
             delay_seconds=3,
