@@ -11,10 +11,10 @@ from shardwright.cli.advice import Advice, advice
 from shardwright.cli.model_state import ModelState, StandingGroup
 from shardwright.hardware.untrusted import mapping
 from shardwright.layouts.layout import Layout
-from shardwright.planning.phrases import letters
+from shardwright.planning.phrases import format_plural, letters
 from shardwright.reconcile.sentences import failure_sentence, waiting_sentence
 from shardwright.reconcile.states import Situation
-from shardwright.reporting.figures import format_plural, format_seconds
+from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import (
     Line,
     Role,

@@ -10,7 +10,7 @@ from typing import Final
 from shardwright.api.conditions import Condition, ConditionType, Reason
 from shardwright.api.record import Cause
 from shardwright.hardware.inventory import KnownPods
-from shardwright.planning.phrases import uncounted_sentence
+from shardwright.planning.sentences import uncounted_sentence
 from shardwright.reconcile.findings import (
     Findings,
     Summary,

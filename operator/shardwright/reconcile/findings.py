@@ -13,8 +13,8 @@ from shardwright.api.record import Cause, Rollback
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.gain import Better, Prospect
-from shardwright.planning.phrases import ways_sentence
 from shardwright.planning.report import NoPlan, Plan
+from shardwright.planning.sentences import ways_sentence
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.revisions import Revision
 from shardwright.reconcile.sentences import (
