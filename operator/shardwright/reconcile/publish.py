@@ -26,7 +26,6 @@ from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.placing import StandingPlan
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
-from shardwright.reconcile.refusals import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.revisions import (
     History,
     Revision,
@@ -37,6 +36,7 @@ from shardwright.reconcile.revisions import (
 )
 from shardwright.reconcile.rights import pods_of
 from shardwright.reconcile.seen import Cluster, ModelResource, Outcome, Refusal, Seen
+from shardwright.reconcile.sentences import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
 from shardwright.reconcile.writes import (
