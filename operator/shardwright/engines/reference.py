@@ -7,10 +7,10 @@ TensorRT-LLM's options are not on it.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from shardwright.engines.families import FAMILIES
-from shardwright.engines.option_tables import VERSIONS, Option, option_table
+from shardwright.engines.option_tables import Option, option_table
 from shardwright.engines.policy import OptionClass
-from shardwright.engines.vllm_policy import VLLM
+from shardwright.engines.vllm.families import FAMILIES
+from shardwright.engines.vllm.policy import POLICY, RULES
 
 _UNCOUNTED: Final = (
     "Nobody has worked out what they do to a plan. The administrator may admit them "
@@ -55,6 +55,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "parse_dataclass": "JSON",
     "union_dict_and_str": "JSON or text",
 }
+_VERSIONS: Final = RULES.tables.versions
 _SHOWN_CHOICES: Final = 12
 
 
@@ -67,7 +68,7 @@ def _lines() -> Iterator[str]:
     yield "# Options of vllm serve"
     yield ""
     yield (
-        f"All that vLLM {' and '.join(VERSIONS)} know, as `spec.engine.args` takes them: by "
+        f"All that vLLM {' and '.join(_VERSIONS)} know, as `spec.engine.args` takes them: by "
         "name, without dashes, several"
     )
     yield (
@@ -88,13 +89,15 @@ def _lines() -> Iterator[str]:
         yield from (
             _row(option, versions)
             for option, versions in _options()
-            if VLLM.class_of(option.name) is found
+            if POLICY.class_of(option.name) is found
         )
     yield from _families()
 
 
 def _options() -> list[tuple[Option, tuple[str, ...]]]:
-    tables = {version: option_table(version) or {} for version in VERSIONS}
+    tables = {
+        version: option_table(version, RULES.tables) or {} for version in _VERSIONS
+    }
     names = sorted({name for table in tables.values() for name in table})
     listed = (
         (name, tuple(version for version, table in tables.items() if name in table))
@@ -104,24 +107,24 @@ def _options() -> list[tuple[Option, tuple[str, ...]]]:
 
 
 def _row(option: Option, versions: tuple[str, ...]) -> str:
-    only = "" if versions == VERSIONS else f"{' and '.join(versions)} only"
+    only = "" if versions == _VERSIONS else f"{' and '.join(versions)} only"
     said = next(
         (
             text[option.name]
-            for text in (VLLM.counted, VLLM.uncounted, VLLM.owned)
+            for text in (POLICY.counted, POLICY.uncounted, POLICY.owned)
             if option.name in text
         ),
         "",
     )
     said = (
         said
-        or VLLM.dangerous.get(option.name)
-        or VLLM.incompatible.get(option.name, "")
+        or POLICY.dangerous.get(option.name)
+        or POLICY.incompatible.get(option.name, "")
     )
-    if option.name in VLLM.uncounted:
+    if option.name in POLICY.uncounted:
         said = f"may change {said}"
     harmless = ", ".join(
-        f"`{value}`" for value in sorted(VLLM.harmless.get(option.name, ()))
+        f"`{value}`" for value in sorted(POLICY.harmless.get(option.name, ()))
     )
     parts = (said, f"everybody may say {harmless}" if harmless else "", only)
     return f"| `{option.name}` | {_type(option)} | {'; '.join(filter(None, parts))} |"

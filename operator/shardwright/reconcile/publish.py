@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from shardwright.api.plan_status import plan_status
 from shardwright.api.record import PlanRecord, Rollback
-from shardwright.engines.versions import NEWEST_DEFAULT, is_newer
+from shardwright.engines.versions import is_newer
+from shardwright.engines.vllm.releases import NEWEST_DEFAULT
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.pipeline import engine_status

@@ -9,14 +9,10 @@ from typing import Any, Final
 
 from shardwright.costs import host
 from shardwright.costs.loading import Storage
-from shardwright.engines.arguments import (
-    API_KEY_VARIABLE,
-    Serving,
-    Start,
-    attention_replicas_per_pod,
-)
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.folders import TMP_DIR, written_folders
+from shardwright.engines.serving import Serving, Start, attention_replicas_per_pod
+from shardwright.engines.vllm.environment import API_KEY_VARIABLE
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.hardware.to_come import HOSTNAME, PoolTerm
 from shardwright.planning.report import Plan

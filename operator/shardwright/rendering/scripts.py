@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from shardwright.costs.host import RAY_STORE_BYTES
-from shardwright.engines.arguments import API_KEY_VARIABLE
-from shardwright.engines.trtllm import SSH_PORT
+from shardwright.engines.trtllm.arguments import SSH_PORT
+from shardwright.engines.vllm.environment import API_KEY_VARIABLE
 from shardwright.rendering import budgets, group_token, ray, ssh
 
 if TYPE_CHECKING:

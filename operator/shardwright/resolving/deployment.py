@@ -17,8 +17,8 @@ from shardwright.api.request import network_of, rdma_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import PlacementRules, Spec
 from shardwright.api.workload import DraftHead, head_of, speculation_of
-from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
-from shardwright.engines.families import family_arguments
+from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
+from shardwright.engines.vllm.families import family_arguments
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering.deployment import (

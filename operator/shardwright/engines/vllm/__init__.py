@@ -1,0 +1,5 @@
+"""vLLM: one module for each part of :class:`~shardwright.engines.engine.EngineDefinition`."""
+
+from shardwright.engines.vllm import arguments, environment, policy, releases, traits
+
+__all__ = ["arguments", "environment", "policy", "releases", "traits"]
