@@ -19,17 +19,18 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.planning.report import Plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EngineDefinition:
     """One engine.
 
     ``name`` is how a resource names it, ``label`` how labels and script folders do. ``arguments``
-    is argv after the engine's command and the same on every rank, ``files`` are mounted beside the
+    is argv after the engine's command and the same on every rank, ``family_arguments`` are those
+    for a model's id in a version, without what the given ones say. ``files`` are mounted beside the
     scripts, ``environment`` has the settings that only variables carry, and ``variables`` the names
     of those that users may set. ``peer_port`` is the name and number of the port at which ranks on
-    other nodes are met, ``address_variable`` the variable that holds the pod's address.
-    ``over_ssh`` says that the leader starts the ranks of its followers, over ssh with a key of the
-    resource's own.
+    other nodes are met, ``address_variable`` the variable that holds the pod's address,
+    ``api_key_variable`` the one with the key that clients must send. ``over_ssh`` says that the
+    leader starts the ranks of its followers, over ssh with a key of the resource's own.
     """
 
     name: str
@@ -43,6 +44,8 @@ class EngineDefinition:
     variables: frozenset[str]
     peer_port: tuple[str, int]
     address_variable: str
+    api_key_variable: str
+    family_arguments: Callable[[str, str, Mapping[str, object]], Mapping[str, object]]
     over_ssh: bool
 
 
@@ -58,6 +61,8 @@ VLLM: Final = EngineDefinition(
     variables=vllm.environment.VARIABLES,
     peer_port=("master", vllm.arguments.MASTER_PORT),
     address_variable="VLLM_HOST_IP",
+    api_key_variable="VLLM_API_KEY",
+    family_arguments=vllm.families.family_arguments,
     over_ssh=False,
 )
 TENSORRT_LLM: Final = EngineDefinition(
@@ -72,6 +77,8 @@ TENSORRT_LLM: Final = EngineDefinition(
     variables=trtllm.environment.VARIABLES,
     peer_port=("ssh", trtllm.arguments.SSH_PORT),
     address_variable="SHARDWRIGHT_ADDRESS",
+    api_key_variable="SHARDWRIGHT_API_KEY",
+    family_arguments=lambda _model, _version, _arguments: {},
     over_ssh=True,
 )
 

@@ -7,9 +7,6 @@ from shardwright.engines.environment import COMMON
 from shardwright.engines.serving import Start
 from shardwright.planning.report import Plan
 
-API_KEY_VARIABLE: Final = "VLLM_API_KEY"
-"""Variable in which vLLM finds the key that clients must send."""
-
 VARIABLES: Final = COMMON | {
     "AWS_MAX_ATTEMPTS",
     "AWS_RETRY_MODE",
