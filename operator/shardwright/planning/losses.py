@@ -62,7 +62,6 @@ def _doubts(
 def _queues(
     best: FeasibleCandidate, other: FeasibleCandidate, request: Request
 ) -> Iterator[Loss]:
-    """Yield that fewer requests run at once or are served than under the chosen layout."""
     if other.served_share >= best.served_share:
         return
     if request.workload.requests_per_second is None:
@@ -90,7 +89,6 @@ def _figures(
 
 
 def _grown(here: Performance, there: Performance) -> Iterator[Loss]:
-    """Yield the part of a token's time that grows most."""
     before = {share.name: share.seconds for share in here.decode_shares}
     grown = [
         (share.seconds - before.get(share.name, 0.0), share.name)

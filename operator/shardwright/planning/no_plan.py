@@ -82,9 +82,6 @@ def _lack(verdict: Verdict) -> Lack:
 def _binding(
     verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale
 ) -> Problem:
-    """Return the one problem that stands in the way: nodes for all replicas, else the budget, else
-    the worst of the closest layout.
-    """
     if short is not None and any(
         violation.replicas_possible for violation in short.violations
     ):
@@ -109,7 +106,6 @@ def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | No
 
 
 def _away(inventory: Inventory) -> Counter[str]:
-    """Return the nodes that are out of use for a while, counted by product."""
     return Counter(
         item.product for item in inventory.excluded if item.problem.code in RETURNING
     )
@@ -256,7 +252,6 @@ def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
 
 
 def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
-    """Yield, for a limit on latency that is not met, the parts that take the time."""
     estimate = closest.estimate
     if estimate is None:
         return

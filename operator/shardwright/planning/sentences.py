@@ -157,9 +157,6 @@ def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
 
 
 def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[str]:
-    """Yield the layout that is better but was not taken: it cannot be run yet, breaks a rack that
-    it does not pay for, or is no better.
-    """
     best, other, request = ranked[0], rank(ranked)[0], scale.request
     if other is best:
         return
@@ -197,7 +194,6 @@ def _why_first(other: FeasibleCandidate, best: FeasibleCandidate) -> str:
 
 
 def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> Iterator[str]:
-    """Yield the share of the load that waits, and the headroom of an offered rate."""
     best, load = ranked[0], request.workload
     wanted, shape = load.requests_per_second, _shape(request)
     if wanted is not None:
@@ -243,7 +239,6 @@ def _rate(best: FeasibleCandidate, wanted: float, shape: str) -> str:
 def _not_free(
     best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale
 ) -> Iterator[str]:
-    """Yield the layout that would carry the load if its GPUs were free."""
     if best.carries_load:
         return
     # Only layouts that nothing but room speaks against: any other would not run with all GPUs free.
@@ -277,7 +272,6 @@ def time_shares(shares: Sequence[TimeShare]) -> str:
 def _uneven(
     best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate]
 ) -> Iterator[str]:
-    """Yield the gain of uneven stages."""
     layout, pool = best.candidate.layout, best.candidate.pool
     if not layout.partition:
         return
@@ -302,7 +296,6 @@ def _heaviest(feasible: FeasibleCandidate) -> int:
 
 
 def _network(candidate: Candidate) -> Iterator[str]:
-    """Yield the network by which pods of several nodes reach each other."""
     if candidate.needs_compute_domain:
         yield "Pods share the NVLink domain of their nodes by a ComputeDomain."
     if candidate.rdma_devices:
@@ -556,7 +549,6 @@ def more_replicas(
 
 
 def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
-    """Yield how many replicas would serve the offered rate, or would serve it on fewer GPUs."""
     gpus, free = wanted.layout.gpus, sum(node.free for node in wanted.pool.nodes)
     replicas = wanted.layout.replicas
     if not best.carries_load:
@@ -609,7 +601,6 @@ def _lowered(
 
 
 def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
-    """Yield the memory of adapter slots, and that the cost of applying adapters is unknown."""
     if slots := traits.options.adapters:
         most = format_bytes(max(stage.adapter_bytes for stage in best.estimate.stages))
         yield (
@@ -619,7 +610,6 @@ def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
 
 
 def _gated(request: Request) -> Iterator[str]:
-    """Yield that the hub will refuse the pods' download, and the field that prevents it."""
     if request.gated:
         named = "spec: {model: {weights: {huggingFace: {tokenSecretRef: {name: hub-token}}}}}"
         are = "are" if len(request.gated) > 1 else "is"
@@ -704,7 +694,6 @@ def _uncounted(traits: EngineTraits) -> Iterator[str]:
 def _draft(
     best: FeasibleCandidate, request: Request, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield the drafter's memory, the basis of its cost, and the warnings about its config."""
     drafter, load = traits.options.drafter, request.workload
     if drafter is None:
         return
@@ -727,7 +716,6 @@ def _draft(
 def _speculation(
     best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield how many tokens are drafted, and the load from which it costs more than it brings."""
     drafted = best.estimate.draft_tokens
     if drafted == 0:
         return
@@ -748,9 +736,6 @@ def _speculation(
 def _beside_the_gpus(
     best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield how much K/V the nodes' memory keeps, and the basis of its benefit; or that there is no
-    room for any.
-    """
     candidate, wanted = best.candidate, request.workload.kv_offload
     if wanted is None:
         return
@@ -777,7 +762,6 @@ def _beside_the_gpus(
 def _slowed_by_drafts(
     best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield that the same layout would be faster without drafts: too few of them are accepted."""
     load = request.workload
     if load.draft_tokens == 0:
         return
@@ -819,7 +803,6 @@ def _lighter(
 
 
 def _unpriced(inventory: Inventory) -> Iterator[str]:
-    """Yield the measure by which GPUs of several kinds are compared if some have no price."""
     stated = [pool.gpu_hour_price is not None for pool in inventory.pools]
     found = {pool.gpu.id: relative_price(pool.gpu) for pool in inventory.pools}
     if all(stated) or len(found) == 1:
@@ -839,7 +822,6 @@ def _unpriced(inventory: Inventory) -> Iterator[str]:
 
 
 def _missed_network(candidate: Candidate) -> Iterator[str]:
-    """Yield that pods do not reach the RDMA network of their nodes, and the network they use."""
     pool, missed = candidate.pool, candidate.pool.reach.missed
     if missed is None or not candidate.uses_network:
         return
@@ -853,9 +835,6 @@ def _missed_network(candidate: Candidate) -> Iterator[str]:
 
 
 def _unknown_network(shown: Sequence[FeasibleCandidate]) -> Iterator[str]:
-    """Yield the assumed network if nothing tells the real one and a layout that is shown depends on
-    it.
-    """
     pools = (item.candidate.pool for item in shown if item.candidate.uses_network)
     crossing = [pool.network for pool in pools if pool.reach.missed is None]
     assumed = next((link.name for link in crossing if link.basis == "assumed"), None)

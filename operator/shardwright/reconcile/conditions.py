@@ -188,14 +188,12 @@ def _strangers(found: Findings) -> Said:
 
 
 def _distrusted(found: Findings) -> Said:
-    """Return whether somebody else has written the plan of record a while ago."""
     if not found.distrusted:
         return _IDLE
     return Said(True, Reason.PLAN_RECORD_REFUSED, found.distrusted.sentence())
 
 
 def _limited(found: Findings) -> Said:
-    """Return whether groups wait for their turn because groups of other models restart."""
     waiting = [group.name for group in found.awaiting_turn]
     if not waiting:
         return _IDLE

@@ -365,9 +365,6 @@ def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
 
 
 def _unavailable(refusal: Refusal) -> Problem:
-    """Return the problem of an API server, or of a webhook that it asks, that does not answer as it
-    should.
-    """
     code = f"HTTP {refusal.code}" if refusal.code else refusal.reason
     return Problem(
         code="ApiUnavailable",

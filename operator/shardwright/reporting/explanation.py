@@ -227,7 +227,6 @@ def _explain_no_plan(
 
 
 def _why_none(outcome: NoPlan) -> Iterator[Fact]:
-    """Yield the reason, whether waiting helps, and the ways to make room that are known."""
     yield Fact(label="Reason", value=outcome.problem.code)
     yield Fact(label="Outlook", value=_outlook(outcome))
     ways = ways_sentence(outcome.ways_out)
@@ -236,7 +235,6 @@ def _why_none(outcome: NoPlan) -> Iterator[Fact]:
 
 
 def _outlook(outcome: NoPlan) -> str:
-    """Say whether it helps to wait, and for which event."""
     if outcome.awaits_nodes:
         return "waiting helps once GPU nodes are added, by an autoscaler too"
     if outcome.heals_by_itself:
@@ -334,7 +332,6 @@ def _latency(plan: Plan, request: Request | None) -> str:
 
 
 def _percentiles(speed: Performance, request: Request | None) -> str:
-    """Say the percentiles if a limit is on them."""
     if (
         request is None
         or request.objective.statistic is Statistic.MEAN
@@ -360,9 +357,6 @@ def _cost(plan: Plan) -> Iterator[Fact]:
 
 
 def _stages(plan: Plan) -> Iterator[Fact]:
-    """Say how many micro-batches keep the stages of a pipeline busy, and the share of a token's
-    time in which they wait for each other.
-    """
     stages, speed = plan.layout.pipeline, plan.performance
     if stages > 1:
         batches = min(stages, speed.running_requests)
@@ -404,7 +398,6 @@ def _links(plan: Plan, pool: Pool | None) -> str:
 
 
 def _expert_link(plan: Plan, pool: Pool | None) -> str:
-    """Say over which link the attention replicas of a group send tokens to their experts."""
     if pool is not None:
         return f"over {expert_link(plan, pool)}"
     return (
@@ -415,7 +408,6 @@ def _expert_link(plan: Plan, pool: Pool | None) -> str:
 
 
 def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
-    """Draw every node of every group; groups that share a node stand side by side on it."""
     gpus_of_a_node = max(plan.gpus_per_node, pool.gpus_per_node if pool else 0)
     held = {node.name: node.gpus - node.free for node in pool.nodes} if pool else {}
     drawn, before = [], Counter[str]()
@@ -459,7 +451,6 @@ def _expert_ranks_of(plan: Plan, ranks: range) -> tuple[int, int] | None:
 
 
 def _memory_bars(stages: tuple[StageMemory, ...]) -> tuple[MemoryBar, ...]:
-    """Return one bar per stage, or one for neighbours that hold the same bytes."""
     return tuple(
         _memory_bar(tuple(alike)) for _, alike in groupby(stages, key=_bytes_of)
     )
@@ -521,7 +512,6 @@ def _relative(each: GpuPrice | None, gpus: int) -> str:
 
 
 def _unusable(inventory: Inventory | None) -> tuple[str, ...]:
-    """Return the nodes that planning could not use, by reason."""
     if inventory is None:
         return ()
     by_code: dict[str, list[NodeExclusion]] = defaultdict(list)
