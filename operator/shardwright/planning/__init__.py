@@ -7,6 +7,6 @@ objective, ``choice`` settles near ties, and the answer is a ``Report``: a plan,
 none (``no_plan``, ``ways_out``).
 
 The same input gives the same bytes. Nothing knows Kubernetes, a clock or an engine. Words are made
-last: ``phrases`` is the table, and ``sentences`` say why a person may rely on the choice, and how
-far.
+last: ``phrases`` is the table, ``sentences`` and ``cautions`` say why a person may rely on the
+choice, and how far.
 """

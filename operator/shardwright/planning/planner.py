@@ -12,6 +12,7 @@ from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices
+from shardwright.planning.cautions import more_replicas, warnings
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.choice import in_replicas, settled
 from shardwright.planning.deployability import in_reach, not_yet
@@ -29,12 +30,7 @@ from shardwright.planning.select import (
     runners_up,
     select,
 )
-from shardwright.planning.sentences import (
-    losses_sentence,
-    more_replicas,
-    reasons,
-    warnings,
-)
+from shardwright.planning.sentences import losses_sentence, reasons
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows, beside the best on each kind of GPU."""

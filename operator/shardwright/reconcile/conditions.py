@@ -44,7 +44,7 @@ _CAUSES: Final = {
 }
 
 
-class Said(NamedTuple):
+class ConditionSaid(NamedTuple):
     """What a condition says: whether it holds (None: not known), why, and a sentence (empty: the
     meaning of the reason).
     """
@@ -54,7 +54,7 @@ class Said(NamedTuple):
     message: str = ""
 
 
-_IDLE: Final = Said(status=False, reason=Reason.IDLE)
+_IDLE: Final = ConditionSaid(status=False, reason=Reason.IDLE)
 
 
 def conditions(found: Findings) -> tuple[Condition, ...]:
@@ -63,19 +63,21 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
     outcome = summary.reason, summary.message
     if found.hidden:
         # Somebody must act, and nothing else is known.
-        unknown = dict.fromkeys(ConditionType, Said(None, *outcome))
+        unknown = dict.fromkeys(ConditionType, ConditionSaid(None, *outcome))
         known = {
             ConditionType.RECONCILING: _IDLE,
-            ConditionType.STALLED: Said(True, *outcome),
+            ConditionType.STALLED: ConditionSaid(True, *outcome),
         }
         return tuple(_conditions(found, unknown | known))
     said = {
-        ConditionType.READY: Said(summary.ready, *outcome),
-        ConditionType.PLANNED: _planned(found, Said(False, *outcome)),
-        ConditionType.RECONCILING: Said(True, *outcome)
+        ConditionType.READY: ConditionSaid(summary.ready, *outcome),
+        ConditionType.PLANNED: _planned(found, ConditionSaid(False, *outcome)),
+        ConditionType.RECONCILING: ConditionSaid(True, *outcome)
         if summary.reconciling
         else _IDLE,
-        ConditionType.STALLED: Said(True, *outcome) if summary.stalled else _IDLE,
+        ConditionType.STALLED: ConditionSaid(True, *outcome)
+        if summary.stalled
+        else _IDLE,
         ConditionType.DEGRADED: _degraded(found),
         ConditionType.PLAN_STALE: _plan_stale(found),
         ConditionType.FIELD_CONFLICT: _contested(found),
@@ -90,7 +92,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
 
 
 def _conditions(
-    found: Findings, said: Mapping[ConditionType, Said]
+    found: Findings, said: Mapping[ConditionType, ConditionSaid]
 ) -> Iterator[Condition]:
     for kind, (status, reason, message) in said.items():
         meaning = reason.meaning if isinstance(reason, Reason) else ""
@@ -103,21 +105,21 @@ def _conditions(
         )
 
 
-def _planned(found: Findings, missing: Said) -> Said:
+def _planned(found: Findings, missing: ConditionSaid) -> ConditionSaid:
     plan = found.plan
     if found.problems or found.no_plan or found.barred or not found.cluster_known:
         return missing
     if plan is None:
-        return Said(None, Reason.PROGRESSING)
+        return ConditionSaid(None, Reason.PROGRESSING)
     if found.known_pods is not KnownPods.ALL:
         message = f"{_unread(found)}{_UNKNOWN_PODS[found.known_pods]}"
-        return Said(True, Reason.FREE_CAPACITY_UNKNOWN, message)
+        return ConditionSaid(True, Reason.FREE_CAPACITY_UNKNOWN, message)
     if plan.uncounted:
         message = uncounted_sentence(plan.uncounted)
-        return Said(True, Reason.OPTIONS_NOT_COUNTED, message)
+        return ConditionSaid(True, Reason.OPTIONS_NOT_COUNTED, message)
     if found.alpha_groups:
-        return Said(True, Reason.GROUPS_OF_ALPHA_API, alpha_groups_sentence())
-    return Said(True, Reason.PLANNED, next(iter(plan.reasons), ""))
+        return ConditionSaid(True, Reason.GROUPS_OF_ALPHA_API, alpha_groups_sentence())
+    return ConditionSaid(True, Reason.PLANNED, next(iter(plan.reasons), ""))
 
 
 def _unread(found: Findings) -> str:
@@ -131,7 +133,7 @@ def _unread(found: Findings) -> str:
     )
 
 
-def _degraded(found: Findings) -> Said:
+def _degraded(found: Findings) -> ConditionSaid:
     failed = [group for group in found.groups if group.failing]
     if failed:
         message = "; ".join(
@@ -139,18 +141,18 @@ def _degraded(found: Findings) -> Said:
         )
         spent = any(group.budget_spent for group in failed)
         reason = Reason.RESTART_BUDGET_SPENT if spent else Reason.GROUPS_NOT_READY
-        return Said(True, reason, message)
+        return ConditionSaid(True, reason, message)
     if found.lost:
         nodes = ", ".join(sorted(found.lost)[:SHOWN])
         message = (
             f"pods on {nodes} should be gone and are not; their groups go on elsewhere where "
             "there is room"
         )
-        return Said(True, Reason.NODE_LOST, message)
+        return ConditionSaid(True, Reason.NODE_LOST, message)
     return _IDLE
 
 
-def _contested(found: Findings) -> Said:
+def _contested(found: Findings) -> ConditionSaid:
     """Return whether somebody else keeps setting fields of our objects back, or has filled one of
     them.
     """
@@ -163,18 +165,18 @@ def _contested(found: Findings) -> Said:
             f"{kind} {name} is larger than anything that the operator writes: {excess}{more}; "
             "take out what was added to it"
         )
-        return Said(True, Reason.OBJECT_OVERFULL, message)
+        return ConditionSaid(True, Reason.OBJECT_OVERFULL, message)
     if found.contested:
         (kind, name), fields = min(found.contested.items())
         message = (
             f"somebody keeps changing {', '.join(fields[:SHOWN])} of {kind} {name}; it is set "
             "right every few minutes only"
         )
-        return Said(True, Reason.FIELD_CONTESTED, message)
+        return ConditionSaid(True, Reason.FIELD_CONTESTED, message)
     return _IDLE
 
 
-def _strangers(found: Findings) -> Said:
+def _strangers(found: Findings) -> ConditionSaid:
     """Return whether pods that are not ours carry the labels of the model: its Service may send
     them requests.
     """
@@ -184,16 +186,16 @@ def _strangers(found: Findings) -> Said:
         f"{named(found.strangers)}: labelled as pods of this model, and no StatefulSet of it "
         "controls them"
     )
-    return Said(True, Reason.FOREIGN_PODS, message)
+    return ConditionSaid(True, Reason.FOREIGN_PODS, message)
 
 
-def _distrusted(found: Findings) -> Said:
+def _distrusted(found: Findings) -> ConditionSaid:
     if not found.distrusted:
         return _IDLE
-    return Said(True, Reason.PLAN_RECORD_REFUSED, found.distrusted.sentence())
+    return ConditionSaid(True, Reason.PLAN_RECORD_REFUSED, found.distrusted.sentence())
 
 
-def _limited(found: Findings) -> Said:
+def _limited(found: Findings) -> ConditionSaid:
     waiting = [group.name for group in found.awaiting_turn]
     if not waiting:
         return _IDLE
@@ -201,10 +203,10 @@ def _limited(found: Findings) -> Said:
         f"{', '.join(waiting[:SHOWN])}: as many groups of all models restart as the operator "
         "allows at once"
     )
-    return Said(True, Reason.OTHERS_RESTART, message)
+    return ConditionSaid(True, Reason.OTHERS_RESTART, message)
 
 
-def _pending(found: Findings) -> Said:
+def _pending(found: Findings) -> ConditionSaid:
     """Return whether groups keep pods that would be rendered otherwise now."""
     said = {}
     if held := found.held_by(Awaited.PARTITION):
@@ -227,10 +229,14 @@ def _pending(found: Findings) -> Said:
             "default of this release, and comes with spec.engine.version or "
             f"rollout.onUpgrade: Roll{fixed}"
         )
-    return Said(True, next(iter(said)), "; ".join(said.values())) if said else _IDLE
+    return (
+        ConditionSaid(True, next(iter(said)), "; ".join(said.values()))
+        if said
+        else _IDLE
+    )
 
 
-def rollout_stopped(found: Findings) -> Said:
+def rollout_stopped(found: Findings) -> ConditionSaid:
     """Return whether groups keep their pods because one with the changed pods does not come up."""
     held = found.held_by(Awaited.STOPPED_ROLLOUT)
     if not held:
@@ -251,30 +257,32 @@ def rollout_stopped(found: Findings) -> Said:
     )
     by_engine = failed or not against
     reason = Reason.ENGINE_FAILED if by_engine else Reason.PROGRESS_DEADLINE_EXCEEDED
-    return Said(True, reason, message)
+    return ConditionSaid(True, reason, message)
 
 
-def rolled_back(found: Findings) -> Said:
+def rolled_back(found: Findings) -> ConditionSaid:
     """Return whether an earlier revision runs in place of the spec, and why; or why none does that
     was asked for.
     """
     if found.rollback:
         cause = _CAUSES[found.rollback[0].cause]
-        return Said(True, cause, rollback_message(found))
+        return ConditionSaid(True, cause, rollback_message(found))
     problems = found.of_going_back
     reason = problems[0].code if problems else Reason.IDLE
-    return Said(False, reason, "; ".join(problem.sentence() for problem in problems))
+    return ConditionSaid(
+        False, reason, "; ".join(problem.sentence() for problem in problems)
+    )
 
 
 def _names(groups: Iterable[GroupState]) -> str:
     return named([group.name for group in groups])
 
 
-def _plan_stale(found: Findings) -> Said:
+def _plan_stale(found: Findings) -> ConditionSaid:
     if found.stale:
         anew = anew_sentence(found.anew, found.better)
         said = "; ".join(filter(None, (found.stale.sentence(), anew)))
-        return Said(True, Reason.NODES_CHANGED, said)
+        return ConditionSaid(True, Reason.NODES_CHANGED, said)
     if found.better:
-        return Said(True, Reason.BETTER_PLAN, better_sentence(found.better))
-    return Said(False, Reason.PLAN_VALID if found.plan else Reason.IDLE)
+        return ConditionSaid(True, Reason.BETTER_PLAN, better_sentence(found.better))
+    return ConditionSaid(False, Reason.PLAN_VALID if found.plan else Reason.IDLE)
