@@ -21,7 +21,7 @@ from shardwright.costs.limits import limits_to_try
 from shardwright.costs.memory import Frame, ReplicaMemory, memory_at, stage_holds
 from shardwright.costs.overheads import DRIVER_BYTES, Device
 from shardwright.costs.workload import Workload
-from shardwright.engines.vllm import traits
+from shardwright.engines.vllm.traits import traits
 from shardwright.errors import InputError
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.layouts.layout import Layout

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from shardwright.cli.imports.speculation import speculation_of_config
 from shardwright.engines.option_tables import Option, canonical, option_table
+from shardwright.engines.vllm.policy import RULES
 from shardwright.errors import Problem
 
 PLANS_OWN: Final = frozenset(
@@ -41,7 +42,7 @@ class Reading:
 
 def read_arguments(words: Sequence[str], version: str) -> Reading:
     """Return the arguments of a recipe, read as the parser of a version would."""
-    table = option_table(version) or {}
+    table = option_table(version, RULES.tables) or {}
     found: dict[str, Any] = {}
     problems: list[Problem] = []
     for flag, values in _flags(words):

@@ -26,11 +26,11 @@ from benchmarks.recipe_arguments import Reading, read_arguments
 from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.named_gpus import nodes_of, read_named_gpus
-from shardwright.engines import environment as variables
 from shardwright.engines import policy
-from shardwright.engines.families import family_arguments
 from shardwright.engines.options import argument_list, check_arguments
-from shardwright.engines.vllm_policy import VLLM
+from shardwright.engines.vllm.environment import VARIABLES
+from shardwright.engines.vllm.families import family_arguments
+from shardwright.engines.vllm.policy import POLICY, RULES
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.nodes import read_node
 from shardwright.modelspec.catalogue import find_model
@@ -163,18 +163,21 @@ class Beside:
         """Return what nobody may say."""
         return (
             *self.reading.problems,
-            *check_arguments(self.reading.arguments, VERSION, VLLM.admissible),
+            *check_arguments(
+                self.reading.arguments, VERSION, POLICY.admissible, rules=RULES
+            ),
         )
 
     @property
     def admitted(self) -> tuple[str, ...]:
         """Return the options and variables that somebody must admit."""
         refused = {
-            problem.path for problem in check_arguments(self.reading.arguments, VERSION)
+            problem.path
+            for problem in check_arguments(self.reading.arguments, VERSION, rules=RULES)
         }
         return tuple(
             sorted(refused)
-            + sorted(name for name in self.environment if name not in variables.VLLM)
+            + sorted(name for name in self.environment if name not in VARIABLES)
         )
 
     def told(self, model: str) -> dict[str, Any]:
@@ -184,8 +187,8 @@ class Beside:
 
     def settings(self) -> Settings:
         """Return those of an administrator who admits them."""
-        options = [name for name in self.admitted if name in VLLM.admissible]
-        own = [name for name in self.admitted if name not in VLLM.admissible]
+        options = [name for name in self.admitted if name in POLICY.admissible]
+        own = [name for name in self.admitted if name not in POLICY.admissible]
         return read_settings(
             json.dumps({"admittedArguments": options, "admittedEnvironment": own})
         )
@@ -262,7 +265,10 @@ def outcome(attempt: Attempt, folder: Path) -> Outcome:
             text=text,
             left_out=beside.reading.left_out,
             admitted=beside.admitted,
-            words=(attempt.model, *argument_list(beside.told(attempt.model), VERSION)),
+            words=(
+                attempt.model,
+                *argument_list(beside.told(attempt.model), VERSION, RULES),
+            ),
         )
     else:
         found = _tried(attempt, beside, config)
@@ -433,7 +439,7 @@ def asked(outcomes: list[Outcome]) -> Answers:
     with TemporaryDirectory() as name, chdir(name):
         folder = Path(name)
         (folder / "examples").mkdir()
-        for template in VLLM.harmless["chat-template"]:
+        for template in POLICY.harmless["chat-template"]:
             (folder / template).touch()
         with closing(Engine(installed, VERSION, folder / "log")) as engine:
             asking = [

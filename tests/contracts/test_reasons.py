@@ -11,8 +11,8 @@ from pathlib import Path
 from shardwright.api.conditions import Reason
 from shardwright.api.rules import RULES
 from shardwright.modelspec.families import FAMILIES
+from shardwright.planning.phrases import PHRASES
 from shardwright.planning.shapes import SHAPE_REASONS
-from shardwright.reporting.phrases import PHRASES
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = ROOT / "operator" / "shardwright"
@@ -27,7 +27,7 @@ PASSED_ON = {
     "modelspec/checkpoint_files.py: code",
     "planning/checks.py: code",
     "planning/drafts.py: code",
-    "planning/exclusions.py: code",
+    "planning/no_plan.py: code",
     "planning/shapes.py: code",
 }
 """Where a code comes from a variable: what it can be is found in tables, loops and arguments. A new

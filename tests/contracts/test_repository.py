@@ -20,8 +20,6 @@ MOST_OF_A_FUNCTION = 30
 """Statements, those of the functions in it included."""
 LONGEST_BODY = 38
 """Lines of a function without its docstring, those of the functions in it included."""
-MOST_NODES_A_LINE = 7.0
-"""Nodes of the syntax tree a line of code; of well-read projects 5.8 to 6.8."""
 NEED_A_REGISTRY = (
     "image",
     "publish",
@@ -66,13 +64,6 @@ def test_every_function_is_seen_as_a_whole() -> None:
     assert long == []
 
 
-def test_a_line_of_code_says_one_thing() -> None:
-    trees = [(_tree(path), path.read_text().splitlines()) for path in MODULES]
-    nodes = sum(1 for tree, _ in trees for _ in ast.walk(tree))
-    lines = sum(len(_code_lines(tree, text)) for tree, text in trees)
-    assert nodes / lines <= MOST_NODES_A_LINE
-
-
 @functools.cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
@@ -91,24 +82,6 @@ def _lines_of_body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def _lines_of(node: ast.stmt) -> int:
     return (node.end_lineno or 0) - node.lineno + 1
-
-
-def _code_lines(tree: ast.Module, text: list[str]) -> list[str]:
-    """Return the lines that are neither empty nor a comment nor of a docstring."""
-    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    docstrings = {
-        line
-        for node in ast.walk(tree)
-        if isinstance(node, documented) and ast.get_docstring(node) is not None
-        for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
-    }
-    return [
-        line
-        for number, line in enumerate(text, start=1)
-        if number not in docstrings
-        and line.strip()
-        and not line.strip().startswith("#")
-    ]
 
 
 def test_every_package_says_how_it_works() -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.workload import head_of
-from shardwright.engines.arguments import attention_replicas_per_pod
+from shardwright.engines.serving import attention_replicas_per_pod
 from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
 from shardwright.hardware.nodes import read_node
 from shardwright.layouts.layout import Layout

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines.arguments import DATA_PARALLEL_PORT, attention_replicas_per_pod
 from shardwright.engines.pins import read_pins
-from shardwright.engines.vllm_policy import VLLM
+from shardwright.engines.serving import attention_replicas_per_pod
+from shardwright.engines.vllm.arguments import DATA_PARALLEL_PORT
+from shardwright.engines.vllm.policy import POLICY
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import DraftMethod
 from shardwright.modelspec.read import read_model
@@ -122,7 +123,7 @@ def of_the_numbers(launch: Launch) -> dict[str, Any]:
     """
     stored, asked = (
         read_model(launch.config, source=launch.id),
-        read_pins(launch.deployment.serving.arguments or {}, VLLM),
+        read_pins(launch.deployment.serving.arguments or {}, POLICY),
     )
     return {
         "quantization": launch.deployment.weights.quantization or stored.quantization,

@@ -3,7 +3,8 @@
 import pytest
 
 from shardwright.engines.option_tables import option_table
-from shardwright.engines.vllm import traits
+from shardwright.engines.vllm.policy import RULES
+from shardwright.engines.vllm.traits import traits
 from tests.engine.launches import VERSIONS
 from tests.engine.questions import Answer, Engine
 
@@ -21,7 +22,7 @@ def test_the_table_has_every_option_of_the_parser_and_no_other(
 ) -> None:
     version, answer = known
 
-    assert sorted(option_table(version) or {}) == answer["options"]
+    assert sorted(option_table(version, RULES.tables) or {}) == answer["options"]
 
 
 @pytest.mark.parametrize("option", ["tool-call-parser", "reasoning-parser"])
@@ -29,7 +30,7 @@ def test_the_parsers_that_may_be_named_are_those_that_are_registered(
     option: str, known: tuple[str, Answer]
 ) -> None:
     version, answer = known
-    table = option_table(version) or {}
+    table = option_table(version, RULES.tables) or {}
 
     assert sorted(set(table[option].choices) - {"none"}) == answer[option]
 

@@ -5,7 +5,7 @@ own.
 from functools import cache
 from typing import Any
 
-from shardwright.engines.vllm import traits
+from shardwright.engines.vllm.traits import traits
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.read import read_model

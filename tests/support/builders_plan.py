@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from shardwright.costs.workload import Workload
-from shardwright.engines import vllm
+from shardwright.engines.vllm import traits as vllm
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu, Link, load_gpus
 from shardwright.hardware.inventory import Inventory, Node, NodeExclusion, Pool

@@ -2,18 +2,18 @@
 
 from shardwright.engines.option_tables import option_table
 from shardwright.engines.options import (
-    VLLM,
     Rules,
     _check_option,
     _find,
     _no_table,
     _unknown,
 )
+from shardwright.engines.vllm.policy import RULES
 from shardwright.errors import Problem
 
 
 def check_value(
-    name: str, value: object, version: str, rules: Rules = VLLM
+    name: str, value: object, version: str, rules: Rules = RULES
 ) -> Problem | None:
     """Return why the parser of ``version`` would refuse ``--name value``, or None.
 

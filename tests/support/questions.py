@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from shardwright.costs.workload import Workload
-from shardwright.engines import vllm
+from shardwright.engines.vllm import traits as vllm
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import SearchSpace

@@ -11,8 +11,7 @@ from typing import Final
 
 from shardwright.cli.arguments import build_parser
 from shardwright.controller.options import operator_parser
-from shardwright.engines import environment
-from shardwright.engines.trtllm_policy import TENSORRT_LLM
+from shardwright.engines import environment, trtllm, vllm
 from tests.support import reference_resource, reference_vllm
 from tests.support.wrapping import wrapped
 
@@ -136,19 +135,21 @@ def _tensorrt_llm() -> Iterator[str]:
         "",
         "## Allowed",
         "",
-        *(f"- `{name}`" for name in sorted(TENSORRT_LLM.allowed)),
+        *(f"- `{name}`" for name in sorted(trtllm.policy.POLICY.allowed)),
     )
     yield from _table(
-        "Set by shardwright", "instead", {**TENSORRT_LLM.counted, **TENSORRT_LLM.owned}
+        "Set by shardwright",
+        "instead",
+        {**trtllm.policy.POLICY.counted, **trtllm.policy.POLICY.owned},
     )
     admitted = (
         "The chart's `admittedArguments` admits them, as [for "
         "vLLM](../engines.md#who-may-set-what)."
     )
     yield from _table(
-        "Refused unless admitted", "effect", TENSORRT_LLM.dangerous, admitted
+        "Refused unless admitted", "effect", trtllm.policy.POLICY.dangerous, admitted
     )
-    yield from _table("Never", "effect", TENSORRT_LLM.incompatible)
+    yield from _table("Never", "effect", trtllm.policy.POLICY.incompatible)
 
 
 def _table(
@@ -187,9 +188,9 @@ def _environment() -> Iterator[str]:
         "is not checked."
     )
     yield from _listed("For every engine", environment.COMMON)
-    yield from _listed("For vLLM", environment.VLLM - environment.COMMON)
+    yield from _listed("For vLLM", vllm.environment.VARIABLES - environment.COMMON)
     yield from _listed(
-        "For TensorRT-LLM", environment.TENSORRT_LLM - environment.COMMON
+        "For TensorRT-LLM", trtllm.environment.VARIABLES - environment.COMMON
     )
     yield from ("", "## Refused unless admitted", "")
     yield from (

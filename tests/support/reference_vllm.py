@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from shardwright.engines.families import FAMILIES
-from shardwright.engines.option_tables import VERSIONS, Option, option_table
-from shardwright.engines.vllm_policy import VLLM
+from shardwright.engines.option_tables import Option, option_table
+from shardwright.engines.vllm.families import FAMILIES
+from shardwright.engines.vllm.policy import POLICY, RULES
 
+_VERSIONS: Final = RULES.tables.versions
 _ADMITTED: Final = (
     "They can do more than serve a model. The administrator may admit them by name "
     "(`admittedArguments` of the chart)."
@@ -23,16 +24,16 @@ _UNCOUNTED: Final = (
     "speed are twice as wide."
 )
 _LISTS: Final = (
-    ("Free", _FREE, VLLM.allowed),
+    ("Free", _FREE, POLICY.allowed),
     (
         "Counted",
         "Everybody may set them, and the plan is made with them.",
-        VLLM.counted,
+        POLICY.counted,
     ),
-    ("Not counted", _UNCOUNTED, VLLM.uncounted),
-    ("Refused unless admitted", _ADMITTED, VLLM.dangerous),
-    ("Planned", "The plan or a field of the spec says them.", VLLM.owned),
-    ("Never", _NEVER, VLLM.incompatible),
+    ("Not counted", _UNCOUNTED, POLICY.uncounted),
+    ("Refused unless admitted", _ADMITTED, POLICY.dangerous),
+    ("Planned", "The plan or a field of the spec says them.", POLICY.owned),
+    ("Never", _NEVER, POLICY.incompatible),
 )
 _TYPES: Final[Mapping[str, str]] = {
     "float": "number",
@@ -49,11 +50,13 @@ _SHOWN_CHOICES: Final = 12
 def lines() -> Iterator[str]:
     """Yield the lines of ``docs/reference/vllm-options.md``."""
     yield from ("# Options of vllm serve", "")
-    yield f"All that vLLM {' and '.join(VERSIONS)} know, as `spec.engine.args` takes them: by"
+    yield f"All that vLLM {' and '.join(_VERSIONS)} know, as `spec.engine.args` takes them: by"
     yield "name, without dashes, several values of one with spaces between them, JSON as text."
     yield "`make generate` writes this page from the tables that arguments are checked against;"
     yield "[engines.md](../engines.md) says how."
-    tables = {version: option_table(version) or {} for version in VERSIONS}
+    tables = {
+        version: option_table(version, RULES.tables) or {} for version in _VERSIONS
+    }
     options = {name: table[name] for table in tables.values() for name in table}
     for heading, meaning, listed in _LISTS:
         yield from ("", f"## {heading}", "", meaning, "")
@@ -67,15 +70,15 @@ def lines() -> Iterator[str]:
 
 def _said(name: str, only: str) -> str:
     texts = (
-        VLLM.counted,
-        VLLM.uncounted,
-        VLLM.owned,
-        VLLM.dangerous,
-        VLLM.incompatible,
+        POLICY.counted,
+        POLICY.uncounted,
+        POLICY.owned,
+        POLICY.dangerous,
+        POLICY.incompatible,
     )
     said = next((text[name] for text in texts if name in text), "")
-    may = "may change " if name in VLLM.uncounted else ""
-    values = ", ".join(f"`{value}`" for value in sorted(VLLM.harmless.get(name, ())))
+    may = "may change " if name in POLICY.uncounted else ""
+    values = ", ".join(f"`{value}`" for value in sorted(POLICY.harmless.get(name, ())))
     harmless = f"everybody may say {values}" if values else ""
     return "; ".join(filter(None, (f"{may}{said}", harmless, only)))
 

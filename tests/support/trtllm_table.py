@@ -9,7 +9,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 LISTS: Final = ROOT / "tests/data/engines"
-TABLES: Final = ROOT / "operator/shardwright/engines/data"
+TABLES: Final = ROOT / "operator/shardwright/engines/trtllm/data"
 VERSION: Final = "1.3.0"
 SOURCE: Final = (
     "TensorRT-LLM: keys that tests/unittest/api_stability/references/llm.yaml has both before and "
@@ -25,7 +25,7 @@ def documents() -> dict[Path, str]:
     rows = ",\n".join(map(json.dumps, _rows()))
     head = json.dumps({"engine": "TensorRT-LLM", "version": VERSION, "source": SOURCE})
     text = f'{head[:-1]}, "options": [\n{rows}\n]}}\n'
-    return {TABLES / f"trtllm-options-{VERSION}.json": text}
+    return {TABLES / f"options-{VERSION}.json": text}
 
 
 def _rows() -> list[Row]:

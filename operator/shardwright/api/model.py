@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from shardwright.api.object_store import ObjectStoreWeights
 from shardwright.api.parts import IMAGE, DataKey, ObjectName, Part, unsaid
-from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
+from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
 
 MODEL_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?$"
 SERVED_NAME = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"

@@ -14,7 +14,7 @@ from shardwright.api.workload import Speculation, speculation_of
 from shardwright.api.workload import Workload as Load
 from shardwright.costs.loading import Storage
 from shardwright.costs.workload import KvOffload, Workload
-from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
+from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.rdma import RdmaMode, RdmaRequest
 from shardwright.hardware.untrusted import quantity, whole_bytes

@@ -29,7 +29,7 @@ from shardwright.api.parts import APart, unsaid
 from shardwright.api.pod import Pod, Resources, lie_together
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Spec
-from shardwright.engines.options import check_admission
+from shardwright.engines.engine import check_admission
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.stated import Stated
 from shardwright.hardware.to_come import AutoscaledPool

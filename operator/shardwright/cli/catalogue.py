@@ -15,7 +15,7 @@ from shardwright.cli.output import (
 )
 from shardwright.cli.outputs import print_document, print_list
 from shardwright.cli.sheets import Rows, Sheet, widest_that_fits
-from shardwright.engines import option_tables
+from shardwright.engines.engine import ENGINES
 from shardwright.hardware.gpus import Gpu, load_gpus, search_ids
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.prices import PriceBasis, relative_price
@@ -131,7 +131,7 @@ def print_version(arguments: Namespace) -> None:
     """
     engines = [
         {"name": tables.engine, "versions": list(tables.versions)}
-        for tables in (option_tables.VLLM, option_tables.TENSORRT_LLM)
+        for tables in (engine.rules.tables for engine in ENGINES.values())
     ]
     gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values()]
     known = {

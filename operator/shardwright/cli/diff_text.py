@@ -19,9 +19,10 @@ from shardwright.cli.rehearsal import (
     ObjectChange,
 )
 from shardwright.documents import to_camel
+from shardwright.planning.phrases import format_plural
 from shardwright.planning.report import Plan, Report
 from shardwright.reporting.explanation import explain
-from shardwright.reporting.figures import format_layout, format_plural, format_seconds
+from shardwright.reporting.figures import format_layout, format_seconds
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 
 SHOWN_FIELDS: Final = 3

@@ -7,7 +7,7 @@ from shardwright.api.settings import Settings
 from shardwright.cli.live_models import LiveModel
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONFIG_MAPS
-from shardwright.engines.versions import kept_default
+from shardwright.engines.vllm.releases import kept_default
 from shardwright.modelspec.parse import folder_text
 from shardwright.reconcile.observed import controller_uid
 from shardwright.resolving.fetching import source_of

@@ -10,7 +10,8 @@ from typing import Any, Final
 from shardwright.cli.advice import advice
 from shardwright.cli.findings import names
 from shardwright.cli.model_state import ModelState, StandingGroup
-from shardwright.reporting.figures import format_plural, format_seconds
+from shardwright.planning.phrases import format_plural
+from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import (
     Line,
     Role,

@@ -63,7 +63,7 @@ from shardwright.cli.typed import (
     read_typed,
     typed_manifest,
 )
-from shardwright.engines.versions import kept_default
+from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text_or_empty

@@ -7,12 +7,12 @@ from typing import Any
 
 from shardwright.cli.help_text import WORDS_PAGE
 from shardwright.cli.output import print_lines, print_yaml
+from shardwright.planning.phrases import format_plural
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
 from shardwright.reporting.figures import (
     format_count,
     format_layout,
-    format_plural,
     format_seconds,
     short_layout,
 )

@@ -45,6 +45,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.stated import Stated
 from shardwright.planning.arrivals import Prices, estimator_of
+from shardwright.planning.phrases import format_plural
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
@@ -53,7 +54,6 @@ from shardwright.reporting.explanation import request_facts
 from shardwright.reporting.figures import (
     format_count,
     format_layout,
-    format_plural,
     format_seconds,
 )
 from shardwright.reporting.lines import (

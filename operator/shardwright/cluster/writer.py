@@ -36,13 +36,12 @@ from shardwright.errors import Problem
 from shardwright.reconcile.drift import dropped_fields
 from shardwright.reconcile.fetched import ALREADY_EXISTS
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
-from shardwright.reconcile.refusals import (
+from shardwright.reconcile.seen import Outcome, Refusal
+from shardwright.reconcile.sentences import (
     field_dropped,
     forbids_pods,
-    pod_of,
     pod_security_forbids,
 )
-from shardwright.reconcile.seen import Outcome, Refusal
 from shardwright.reconcile.templates import template_hash
 from shardwright.reconcile.writes import (
     HIDDEN_NAME,
@@ -59,6 +58,7 @@ from shardwright.reconcile.writes import (
     Write,
     ended_groups,
     kind_of,
+    pod_of,
     written_kind,
     written_name,
 )

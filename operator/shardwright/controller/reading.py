@@ -53,9 +53,9 @@ from shardwright.reconcile.record_trust import (
     believed,
     kept_version,
 )
-from shardwright.reconcile.refusals import not_permitted
 from shardwright.reconcile.rollout import turns_left
 from shardwright.reconcile.seen import Cluster, ModelResource, Seen
+from shardwright.reconcile.sentences import not_permitted
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.writes import ObjectKey
 from shardwright.rendering.bundle import KubernetesObject

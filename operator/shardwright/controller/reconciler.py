@@ -31,9 +31,9 @@ from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.pacing import gist_of, write_at
 from shardwright.reconcile.publish import Published, undetermined
-from shardwright.reconcile.refusals import internal_error
 from shardwright.reconcile.rollout import turn_is_gone
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Refusal, Seen
+from shardwright.reconcile.sentences import internal_error
 from shardwright.reconcile.writes import (
     Apply,
     DryRunPod,

@@ -4,30 +4,33 @@ as one value.
 SGLang is none of them: its speed is predicted, and nothing deploys it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.engines import arguments, environment, options, trtllm, versions, vllm
-from shardwright.engines.arguments import Serving, Start
+from shardwright.engines import policy, trtllm, vllm
 from shardwright.engines.options import Rules
+from shardwright.engines.serving import Serving, Start
 from shardwright.engines.versions import Releases
+from shardwright.errors import Problem
 from shardwright.layouts.traits import EngineTraits
 from shardwright.planning.report import Plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EngineDefinition:
     """One engine.
 
     ``name`` is how a resource names it, ``label`` how labels and script folders do. ``arguments``
-    is argv after the engine's command and the same on every rank, ``files`` are mounted beside the
+    is argv after the engine's command and the same on every rank, ``family_arguments`` are those
+    for a model's id in a version, without what the given ones say. ``files`` are mounted beside the
     scripts, ``environment`` has the settings that only variables carry, and ``variables`` the names
     of those that users may set. ``peer_port`` is the name and number of the port at which ranks on
-    other nodes are met, ``address_variable`` the variable that holds the pod's address.
-    ``over_ssh`` says that the leader starts the ranks of its followers, over ssh with a key of the
-    resource's own.
+    other nodes are met, ``address_variable`` the variable that holds the pod's address,
+    ``api_key_variable`` the one with the key that clients must send. ``over_ssh`` says that the
+    leader starts the ranks of its followers, over ssh with a key of the resource's own.
     """
 
     name: str
@@ -41,35 +44,41 @@ class EngineDefinition:
     variables: frozenset[str]
     peer_port: tuple[str, int]
     address_variable: str
+    api_key_variable: str
+    family_arguments: Callable[[str, str, Mapping[str, object]], Mapping[str, object]]
     over_ssh: bool
 
 
 VLLM: Final = EngineDefinition(
     name="vLLM",
     label="vllm",
-    releases=versions.VLLM,
-    rules=options.VLLM,
-    traits=vllm.traits,
-    arguments=arguments.serve_arguments,
+    releases=vllm.releases.RELEASES,
+    rules=vllm.policy.RULES,
+    traits=vllm.traits.traits,
+    arguments=vllm.arguments.serve_arguments,
     files=lambda _plan, _serving: {},
-    environment=arguments.serve_environment,
-    variables=environment.VLLM,
-    peer_port=("master", arguments.MASTER_PORT),
+    environment=vllm.environment.environment,
+    variables=vllm.environment.VARIABLES,
+    peer_port=("master", vllm.arguments.MASTER_PORT),
     address_variable="VLLM_HOST_IP",
+    api_key_variable="VLLM_API_KEY",
+    family_arguments=vllm.families.family_arguments,
     over_ssh=False,
 )
 TENSORRT_LLM: Final = EngineDefinition(
     name="TensorRTLLM",
     label="trtllm",
-    releases=versions.TENSORRT_LLM,
-    rules=options.TENSORRT_LLM,
-    traits=trtllm.traits,
-    arguments=trtllm.serve_arguments,
-    files=trtllm.files,
-    environment=trtllm.environment,
-    variables=environment.TENSORRT_LLM,
-    peer_port=("ssh", trtllm.SSH_PORT),
+    releases=trtllm.releases.RELEASES,
+    rules=trtllm.policy.RULES,
+    traits=trtllm.traits.traits,
+    arguments=trtllm.arguments.serve_arguments,
+    files=trtllm.arguments.files,
+    environment=trtllm.environment.environment,
+    variables=trtllm.environment.VARIABLES,
+    peer_port=("ssh", trtllm.arguments.SSH_PORT),
     address_variable="SHARDWRIGHT_ADDRESS",
+    api_key_variable="SHARDWRIGHT_API_KEY",
+    family_arguments=lambda _model, _version, _arguments: {},
     over_ssh=True,
 )
 
@@ -77,3 +86,44 @@ ENGINES: Final[Mapping[str, EngineDefinition]] = MappingProxyType(
     {engine.name: engine for engine in (VLLM, TENSORRT_LLM)}
 )
 """By the name that a resource gives."""
+
+_POLICIES: Final = tuple(engine.rules.policy for engine in ENGINES.values())
+_ADMISSIBLE: Final = frozenset(name for one in _POLICIES for name in one.admissible)
+
+
+def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
+    """Return which options an administrator cannot admit for any engine, each problem's path being
+    the option's name.
+    """
+    return tuple(
+        _not_admissible(name) for name in sorted(names) if name not in _ADMISSIBLE
+    )
+
+
+def _not_admissible(name: str) -> Problem:
+    """Return why nobody can admit an option: by vLLM's policy, else by TensorRT-LLM's."""
+    reason = next(
+        (
+            why
+            for one in _POLICIES
+            if (why := one.owned.get(name) or one.incompatible.get(name))
+        ),
+        None,
+    )
+    allowed = any(name in one.allowed or name in one.counted for one in _POLICIES)
+    close = get_close_matches(name.lstrip("-"), sorted(_ADMISSIBLE), n=1, cutoff=0.9)
+    why = (
+        "it is allowed anyway"
+        if allowed
+        else reason or (f"did you mean {close[0]}?" if close else policy.UNLISTED)
+    )
+    return Problem(
+        code="EngineArgumentNotAdmissible",
+        path=name,
+        what=f"--{name.lstrip('-')}",
+        limit="cannot be admitted"
+        if name == name.lstrip("-")
+        else "is written without dashes",
+        gap=why,
+        remedy="leave it out; docs/engines.md lists what can be admitted",
+    )

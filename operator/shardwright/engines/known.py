@@ -8,9 +8,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.engines import sglang, trtllm_traits, vllm
-from shardwright.engines.eras import release_of
+from shardwright.engines import sglang
 from shardwright.engines.release_months import release_month
+from shardwright.engines.trtllm import traits as trtllm
+from shardwright.engines.vllm import traits as vllm
+from shardwright.engines.vllm.eras import release_of
 from shardwright.layouts.traits import EngineTraits
 
 _RULES_READ_IN: Final = "0.33.0"
@@ -42,7 +44,7 @@ def _vllm(version: str | None) -> EngineTraits:
 _ENGINES: Final[Mapping[str, Callable[[str | None], EngineTraits]]] = MappingProxyType(
     {
         vllm.NAME: _vllm,
-        trtllm_traits.NAME: trtllm_traits.traits,
+        trtllm.NAME: trtllm.predicted,
         sglang.NAME: sglang.traits,
     }
 )

@@ -11,25 +11,17 @@ from functools import cache
 from importlib import resources
 from typing import Final, NotRequired, TypedDict
 
-VERSIONS: Final = ("0.32.0", "0.33.0")
-"""Versions of vLLM with a table; a table also holds for the patch releases of its minor version."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The tables of one engine: its name, the prefix of its data files, the versions that have
-    one.
+    """The tables of one engine: its name, its folder here, and the versions that have one, which
+    also holds for the patch releases of a minor version.
     """
 
     engine: str
-    prefix: str
+    folder: str
     versions: tuple[str, ...]
 
-
-VLLM: Final = Tables(engine="vLLM", prefix="vllm", versions=VERSIONS)
-TENSORRT_LLM: Final = Tables(
-    engine="TensorRT-LLM", prefix="trtllm", versions=("1.2.0", "1.3.0")
-)
 
 _INNER_TYPES: Final[Mapping[str, str]] = {
     "cpu-distributed-timeout-seconds": "int",
@@ -85,14 +77,14 @@ class Option:
     keys: tuple[str, ...]
 
 
-def option_table(version: str, tables: Tables = VLLM) -> Mapping[str, Option] | None:
+def option_table(version: str, tables: Tables) -> Mapping[str, Option] | None:
     """Return the options of an engine's ``version`` by name, or None if no table holds for it."""
     # Patch releases have the options of their minor version; another minor version may have others.
     minor = version.rpartition(".")[0]
     listed = next(
         (known for known in tables.versions if known.rpartition(".")[0] == minor), None
     )
-    return _read(tables.prefix, listed) if listed else None
+    return _read(tables.folder, listed) if listed else None
 
 
 def canonical(name: str) -> str:
@@ -115,9 +107,9 @@ class _Row(TypedDict):
 
 
 @cache
-def _read(prefix: str, version: str) -> Mapping[str, Option]:
+def _read(folder: str, version: str) -> Mapping[str, Option]:
     file = resources.files("shardwright.engines").joinpath(
-        f"data/{prefix}-options-{version}.json"
+        f"{folder}/data/options-{version}.json"
     )
     rows = json.loads(file.read_text(encoding="utf-8"))["options"]
     return {option.name: option for option in map(_option, rows)}

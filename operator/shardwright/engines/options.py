@@ -8,9 +8,8 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Final
 
-from shardwright.engines import option_tables, policy, trtllm_policy, vllm_policy
+from shardwright.engines import policy
 from shardwright.engines.option_tables import Option, Tables, canonical, option_table
 from shardwright.engines.pins import check_pins
 from shardwright.engines.policy import Policy
@@ -49,20 +48,12 @@ class Rules:
     policy: Policy
 
 
-VLLM: Final = Rules(tables=option_tables.VLLM, policy=vllm_policy.VLLM)
-TENSORRT_LLM: Final = Rules(
-    tables=option_tables.TENSORRT_LLM, policy=trtllm_policy.TENSORRT_LLM
-)
-
-_POLICIES: Final = (VLLM.policy, TENSORRT_LLM.policy)
-_ADMISSIBLE: Final = frozenset(name for one in _POLICIES for name in one.admissible)
-
-
 def check_arguments(
     arguments: Mapping[str, object],
     version: str,
     admitted: Collection[str] = frozenset(),
-    rules: Rules = VLLM,
+    *,
+    rules: Rules,
 ) -> tuple[Problem, ...]:
     """Return the problems of a user's engine arguments. The path of each problem is the argument's
     name.
@@ -99,7 +90,7 @@ def check_arguments(
 
 
 def check_features(
-    features: Mapping[str, str], version: str, rules: Rules = VLLM
+    features: Mapping[str, str], version: str, rules: Rules
 ) -> tuple[Problem, ...]:
     """Return why a version cannot be asked for more than a plan's own words.
 
@@ -134,53 +125,15 @@ def _missing(path: str, reason: str, tables: Tables) -> Problem:
     )
 
 
-def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
-    """Return which options an administrator cannot admit for any engine, each problem's path being
-    the option's name.
-    """
-    return tuple(
-        _not_admissible(name) for name in sorted(names) if name not in _ADMISSIBLE
-    )
-
-
-def _not_admissible(name: str) -> Problem:
-    """Return why nobody can admit an option: by vLLM's policy, else by TensorRT-LLM's."""
-    reason = next(
-        (
-            why
-            for one in _POLICIES
-            if (why := one.owned.get(name) or one.incompatible.get(name))
-        ),
-        None,
-    )
-    allowed = any(name in one.allowed or name in one.counted for one in _POLICIES)
-    close = get_close_matches(name.lstrip("-"), sorted(_ADMISSIBLE), n=1, cutoff=0.9)
-    why = (
-        "it is allowed anyway"
-        if allowed
-        else reason or (f"did you mean {close[0]}?" if close else policy.UNLISTED)
-    )
-    return Problem(
-        code="EngineArgumentNotAdmissible",
-        path=name,
-        what=f"--{name.lstrip('-')}",
-        limit="cannot be admitted"
-        if name == name.lstrip("-")
-        else "is written without dashes",
-        gap=why,
-        remedy="leave it out; docs/engines.md lists what can be admitted",
-    )
-
-
 def argument_list(
-    arguments: Mapping[str, object], version: str, rules: Rules = VLLM
+    arguments: Mapping[str, object], version: str, rules: Rules
 ) -> tuple[str, ...]:
     """Return checked arguments as argv, sorted by name: one word for an option and its value, one
     for each of several values.
 
-    >>> argument_list(
-    ...     {"seed": 7, "enable_prefix_caching": False, "enforce-eager": True}, "0.33.0"
-    ... )
+    >>> from shardwright.engines.vllm.policy import RULES
+    >>> said = {"seed": 7, "enable_prefix_caching": False, "enforce-eager": True}
+    >>> argument_list(said, "0.33.0", RULES)
     ('--no-enable-prefix-caching', '--enforce-eager', '--seed=7')
     """
     table = option_table(version, rules.tables) or {}

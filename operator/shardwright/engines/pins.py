@@ -82,9 +82,9 @@ class Pins:
 def read_pins(arguments: Mapping[str, object], policy: Policy) -> Pins:
     """Return the pins among checked arguments.
 
-    >>> from shardwright.engines.vllm_policy import VLLM
+    >>> from shardwright.engines.vllm.policy import POLICY
     >>> read_pins(
-    ...     {"dtype": "float32", "kv_cache_memory_bytes": 1073741824, "seed": 1}, VLLM
+    ...     {"dtype": "float32", "kv_cache_memory_bytes": 1073741824, "seed": 1}, POLICY
     ... ) == Pins(dtype="fp32", kv_cache_bytes=1073741824)
     True
     """

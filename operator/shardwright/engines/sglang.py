@@ -10,7 +10,7 @@ from typing import Final
 
 from shardwright.engines import assumed
 from shardwright.engines.assumed import NOT_READ
-from shardwright.engines.eras import HUGE_BATCH, LARGE_BATCH
+from shardwright.engines.vllm.eras import HUGE_BATCH, LARGE_BATCH
 from shardwright.layouts.traits import (
     BatchRules,
     CutRules,

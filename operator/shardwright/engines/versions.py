@@ -8,32 +8,12 @@ versions older than the launch form was run with.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from shardwright.errors import Problem
 
 NVIDIA: Final = "nvidia.com/gpu"
 AMD: Final = "amd.com/gpu"
-
-NEWEST_DEFAULT: Final = "0.33.0"
-DEFAULT_IMAGE: Final = f"vllm/vllm-openai:v{NEWEST_DEFAULT}"
-"""The image of a resource that names none: the newest vLLM whose options this release knows."""
-
-FIRST_DEFAULT: Final = "0.33.0"
-"""The version of vLLM that every release took by default which did not say so in its plans of
-record.
-"""
-
-_ROCM_IMAGE: Final = f"vllm/vllm-openai-rocm:v{NEWEST_DEFAULT}"
-"""The same for AMD's GPUs: vLLM's own release image for ROCm, with the same tags. Source: vLLM's
-installation guide.
-"""
-
-OLDEST_SUPPORTED: Final = (0, 32, 0)
-"""First version that the launch form (native multi-node, both timeouts, drain) was run with;
-measured on 0.32.0.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,29 +39,6 @@ class Releases:
         return next(iter(self.default_images.values()), "")
 
 
-VLLM: Final = Releases(
-    engine="vLLM",
-    repository=re.compile(r"(.*/)?vllm[^/]*"),
-    oldest=OLDEST_SUPPORTED,
-    example="0.33.0",
-    default_images=MappingProxyType({NVIDIA: DEFAULT_IMAGE, AMD: _ROCM_IMAGE}),
-    runs_on=frozenset({NVIDIA, AMD}),
-)
-TENSORRT_LLM: Final = Releases(
-    engine="TensorRT-LLM",
-    repository=re.compile(r"(.*/)?tensorrt-llm(/release|[^/]*)"),
-    oldest=(
-        1,
-        2,
-        0,
-    ),  # the release whose options and keys are listed; engine-measurements.md 10
-    example="1.2.1",
-    default_images=MappingProxyType(
-        {}
-    ),  # NVIDIA's registry has it under terms of its own, and it must hold sshd for groups of pods
-    runs_on=frozenset({NVIDIA}),
-)
-
 _BUILT_FOR: Final = (
     (re.compile(r"(^|[/:._-])rocm"), AMD),
     (re.compile(r"^vllm/vllm-openai([:@]|$)|(^|[/:._-])cuda|[:-]cu\d{3}\b"), NVIDIA),
@@ -106,7 +63,7 @@ _VERSION: Final = re.compile(
 
 
 def engine_version(
-    image: str, version: str | None, releases: Releases = VLLM
+    image: str, version: str | None, releases: Releases
 ) -> str | Problem:
     """Return the version of an engine that ``image`` holds, as ``major.minor.patch``, or the
     problem.
@@ -114,14 +71,11 @@ def engine_version(
     A tag is believed only if the image's own name is the engine's; ``version`` (stated by the user)
     decides everywhere else and must not contradict such a tag.
 
-    >>> engine_version("vllm/vllm-openai:v0.33.0-cu130", None)
+    >>> from shardwright.engines.vllm.releases import RELEASES
+    >>> engine_version("vllm/vllm-openai:v0.33.0-cu130", None, RELEASES)
     '0.33.0'
-    >>> engine_version("registry.internal:5000/team/server@sha256:0f0f", "0.32.0")
+    >>> engine_version("registry.internal:5000/server@sha256:0f", "0.32.0", RELEASES)
     '0.32.0'
-    >>> engine_version(
-    ...     "registry.internal/nvidia/tensorrt-llm/release:1.2.1", None, TENSORRT_LLM
-    ... )
-    '1.2.1'
     """
     if not image:
         return _no_image(releases)
@@ -239,18 +193,3 @@ def _contradiction(tagged: str, stated: str) -> Problem:
         limit=f"contradicts the image tag, which says {tagged}",
         remedy="leave spec.engine.version out or correct the tag",
     )
-
-
-def kept_default(said: str | None) -> str | None:
-    """Return the version by default that a plan of record keeps the engine at, None if that is the
-    newest that is known.
-
-    ``said`` is the version that it names: empty if its spec left none open, None if its release did
-    not say.
-
-    >>> kept_default("0.32.0"), kept_default(NEWEST_DEFAULT), kept_default("")
-    ('0.32.0', None, None)
-    """
-    # Records of releases that did not say the version all mean this one (ADR 15).
-    version = FIRST_DEFAULT if said is None else said
-    return version if version and version != NEWEST_DEFAULT else None

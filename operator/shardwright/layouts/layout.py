@@ -108,6 +108,16 @@ class Candidate:
         )
 
     @property
+    def rdma_devices(self) -> tuple[tuple[str, int], ...]:
+        """Return the RDMA devices that every pod requests: those of the pool if traffic crosses the
+        network between nodes.
+        """
+        if not self.uses_network:
+            return ()
+        of_node = self.placement.gpus_per_node, self.pool.gpus_per_node
+        return self.pool.reach.requested(*of_node)
+
+    @property
     def needs_compute_domain(self) -> bool:
         """Return whether pods of one replica on several nodes share a scale-up domain that a
         ComputeDomain can open to them.

@@ -1,6 +1,6 @@
-"""Warnings of a plan: values that were lowered, slow links, uncertain speeds, and possible
-remedies. Nothing is refused or changed here; a layout that breaks a rule never gets this far
-(``checks``).
+"""The planner's warnings: lowered values, slow links, uncertain speeds, and possible remedies.
+
+Nothing is refused or changed here.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from shardwright.costs.loading import Storage
-from shardwright.hardware.inventory import Inventory, KnownPods
+from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.prices import relative_price
 from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
@@ -20,11 +20,11 @@ from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import keeps_up
 from shardwright.planning.drafts import NOUNS
 from shardwright.planning.offload import host_cache
-from shardwright.planning.phrases import copies as copies_of
 from shardwright.planning.phrases import (
+    UNKNOWN_PODS,
+    copies,
     degrees,
     relative_price_words,
-    uncounted_sentence,
 )
 from shardwright.planning.request import Request
 from shardwright.planning.select import (
@@ -33,6 +33,7 @@ from shardwright.planning.select import (
     Scale,
     answer_seconds,
 )
+from shardwright.planning.sentences import uncounted_sentence
 from shardwright.planning.speculation import loses_from
 from shardwright.units import format_bytes
 
@@ -90,27 +91,19 @@ def warnings(
 
 
 def _unknown_pods(inventory: Inventory) -> Iterator[str]:
-    if inventory.known_pods is KnownPods.NONE:
-        yield (
-            "no pods are known: every allocatable GPU "
-            "counts as free, the planned ones may be taken"
-        )
-    if inventory.known_pods is KnownPods.WATCHED:
-        yield (
-            "pods of namespaces that are not watched are not known: their GPUs count as free, "
-            "the planned ones may be taken"
-        )
+    if said := UNKNOWN_PODS.get(inventory.known_pods):
+        yield f"{said}, the planned ones may be taken"
 
 
 def more_replicas(
-    ranked: Sequence[FeasibleCandidate], copies: FeasibleCandidate | None, scale: Scale
+    ranked: Sequence[FeasibleCandidate], smaller: FeasibleCandidate | None, scale: Scale
 ) -> Iterator[str]:
     """Yield how many replicas would serve the rest of the load, and the gain of smaller replicas on
     the same GPUs.
 
     Args:
         ranked: The feasible candidates, the plan first.
-        copies: Replicas of a smaller layout that bring more, and sooner, on as many GPUs; None if
+        smaller: Replicas of a smaller layout that bring more, and sooner, on as many GPUs; None if
             there are none.
         scale: The measure by which layouts are compared.
     """
@@ -120,48 +113,40 @@ def more_replicas(
         return
     if best.estimate.capacity is not None:
         yield from _keeps_up(best, keeps_up(ranked, scale))
-    if copies is not None:
-        here, there = best.estimate, copies.estimate
-        more = (
-            there.performance.output_tokens_per_second
-            / here.performance.output_tokens_per_second
-            - 1
-        )
+    if smaller is not None:
+        here, there = best.estimate, smaller.estimate
         sooner = 1 - answer_seconds(there, request) / answer_seconds(here, request)
-        layout = copies.candidate.layout
-        brings = (
-            f"bring {more:.0%} more output tokens per second and answer"
-            if here.capacity is None
-            else "answer"
-        )
+        layout, brings = smaller.candidate.layout, "answer"
+        if here.capacity is None:
+            more = (
+                there.performance.output_tokens_per_second
+                / here.performance.output_tokens_per_second
+                - 1
+            )
+            brings = f"bring {more:.0%} more output tokens per second and answer"
         yield (
-            f"replicas would use its GPUs better: {layout.replicas} of {degrees(layout)} {brings} "
-            f"in {sooner:.0%} less time "
-            f"(replicas: {layout.replicas}, or budget.fill)"
+            f"replicas would use its GPUs better: {layout.replicas} of {degrees(layout)} "
+            f"{brings} in {sooner:.0%} less time (replicas: {layout.replicas}, or budget.fill)"
         )
 
 
 def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
-    """Yield how many replicas would serve the offered rate, or would serve it on fewer GPUs."""
     gpus, free = wanted.layout.gpus, sum(node.free for node in wanted.pool.nodes)
-    room = "which are free" if gpus <= free else f"of which {free:,} are free"
-    served = (
-        f"{copies_of(wanted.layout)} would serve it on "
-        f"{gpus:,} GPUs of {wanted.pool.name}, {room}"
-    )
-    if best.carries_load:
-        if gpus < best.candidate.layout.gpus and wanted.layout.replicas > 1:
-            yield (
-                f"fewer GPUs would serve the rate: {served} "
-                f"(replicas: {wanted.layout.replicas:,})"
-            )
+    replicas = wanted.layout.replicas
+    if not best.carries_load:
+        how = "requests arrive faster than they are served"
+        if not best.falls_behind:
+            most = f"{UTILISATION:.0%} of what is served at most"
+            how = f"requests arrive at more than {most}"
+    elif gpus < best.candidate.layout.gpus and replicas > 1:
+        how = "fewer GPUs would serve the rate"
+    else:
         return
-    how = (
-        "faster than they are served"
-        if best.falls_behind
-        else f"at more than {UTILISATION:.0%} of what is served at most"
+    room = "which are free" if gpus <= free else f"of which {free:,} are free"
+    yield (
+        f"{how}: {copies(wanted.layout)} would serve it on {gpus:,} GPUs of "
+        f"{wanted.pool.name}, {room} (replicas: {replicas:,})"
     )
-    yield f"requests arrive {how}: {served} (replicas: {wanted.layout.replicas:,})"
 
 
 def _tight(best: FeasibleCandidate) -> Iterator[str]:
@@ -172,9 +157,7 @@ def _tight(best: FeasibleCandidate) -> Iterator[str]:
         margin = format_bytes(worst.kv_cache_bytes - worst.request_bytes)
         yield (
             f"tight: beside one longest request {margin} are left per GPU, less than the "
-            f"{format_bytes(worst.band_bytes)}"
-            " by "
-            "which the memory may be off; it may not start"
+            f"{format_bytes(worst.band_bytes)} by which the memory may be off; it may not start"
         )
 
 
@@ -187,60 +170,45 @@ def _lowered(
             f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} "
             "tokens: that is what K/V holds"
         )
-    told = traits.options.told
     # A limit that the user has told is not ours, so it was not lowered by us.
-    fewer = (
-        told.sequences is None
-        and estimate.max_sequences < traits.batching.max_sequences
-    )
-    if fewer or (
+    told, ours = traits.options.told, traits.batching
+    if (told.sequences is None and estimate.max_sequences < ours.max_sequences) or (
         told.batched_tokens is None
-        and estimate.max_batched_tokens < traits.batching.max_batched_tokens
+        and estimate.max_batched_tokens < ours.max_batched_tokens
     ):
         yield (
             f"batch limits lowered to {estimate.max_sequences:,} sequences and "
-            f"{estimate.max_batched_tokens:,}"
-            " tokens "
-            "to leave room for K/V"
+            f"{estimate.max_batched_tokens:,} tokens to leave room for K/V"
         )
 
 
 def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
-    """Yield the memory of adapter slots, and that the cost of applying adapters is unknown."""
-    if traits.options.adapters is not None:
-        slots, most = (
-            traits.options.adapters,
-            format_bytes(max(stage.adapter_bytes for stage in best.estimate.stages)),
-        )
+    if slots := traits.options.adapters:
+        most = format_bytes(max(stage.adapter_bytes for stage in best.estimate.stages))
         yield (
-            f"adapters: {slots.count} up to rank {slots.rank} take {most} of the weights' memory "
-            "per GPU; the predicted speed is "
-            "that of the model without them"
+            f"adapters: {slots.count} up to rank {slots.rank} take {most} of the weights' "
+            "memory per GPU; the predicted speed is that of the model without them"
         )
 
 
 def _gated(request: Request) -> Iterator[str]:
-    """Yield that the hub will refuse the pods' download, and the field that prevents it."""
     if request.gated:
         named = "spec: {model: {weights: {huggingFace: {tokenSecretRef: {name: hub-token}}}}}"
-        which = (
-            f"{' and '.join(request.gated)} {'are' if len(request.gated) > 1 else 'is'} "
-            "gated, and no token is named"
-        )
+        are = "are" if len(request.gated) > 1 else "is"
         namespace, name = request.owner
         kubectl = f"kubectl -n {namespace}" if namespace else "kubectl"
         secret = "create secret generic hub-token --from-literal=token=hf_..."  # noqa: S105 - no token
         patch = f"{kubectl} patch smodel {name} --type merge -p '{named}'"
         yield (
-            f"{which}: the hub refuses pods (401, 403) until its terms are accepted there and "
+            f"{' and '.join(request.gated)} {are} gated, and no token is named: the hub refuses "
+            "pods (401, 403) until its terms are accepted there and "
             f"you run `{kubectl} {secret}` and `{patch}`"
         )
 
 
 def _downloads(request: Request) -> Iterator[str]:
-    """Yield that a pod's claim is too small for its download, or the size of the download that
-    every new pod repeats if no claim keeps it. A plan that is only shown says so, too: it is read
-    before it is deployed.
+    """Yield that a pod's claim is too small for its download, or that every new pod repeats it if
+    no claim keeps it. A plan that is only shown says so, too: it is read before it is deployed.
     """
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
@@ -256,10 +224,8 @@ def _downloads(request: Request) -> Iterator[str]:
 
 
 def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
-    """Yield that every pod of a group resolves the newest commit by itself, if no claim is shared
-    that holds one of them.
-
-    Also that the administrator wants a commit to be named.
+    """Yield that the administrator wants a commit to be named, and that every pod of a group
+    resolves the newest one by itself, if no claim is shared that holds one of them.
     """
     if request.commit_missed:
         yield (
@@ -269,14 +235,13 @@ def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
     apart = request.storage is Storage.HUB or request.cache_bytes is not None
     if apart and not request.pinned and best.candidate.placement.nodes_per_replica > 1:
         yield (
-            "the ranks of a group may load different commits, each the newest when it downloads: "
-            "spec.model.revision pins one, a "
-            "shared claim (spec.model.weights.huggingFace.cache.claimName) keeps one"
+            "the ranks of a group may load different commits, each the newest when it "
+            "downloads: spec.model.revision pins one, a shared claim "
+            "(spec.model.weights.huggingFace.cache.claimName) keeps one"
         )
 
 
 def _executor(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
-    """Yield that Ray was asked for but has nothing to join."""
     if traits.options.over_ray and best.candidate.placement.nodes_per_replica == 1:
         yield (
             "spec.engine.executor Ray changes nothing here: a group is one pod, whose ranks the "
@@ -304,7 +269,6 @@ def _unevenly_spread(candidate: Candidate, request: Request) -> Iterator[str]:
 
 
 def _uncounted(traits: EngineTraits) -> Iterator[str]:
-    """Yield the engine options that no plan counts with."""
     if names := traits.options.told.uncounted:
         yield uncounted_sentence(names)
 
@@ -312,34 +276,31 @@ def _uncounted(traits: EngineTraits) -> Iterator[str]:
 def _draft(
     best: FeasibleCandidate, request: Request, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield the drafter's memory, the basis of its cost, and the warnings about its config."""
     drafter, load = traits.options.drafter, request.workload
-    if drafter is not None:
-        most = format_bytes(max(stage.draft_bytes for stage in best.estimate.stages))
-        inside = drafter.method is DraftMethod.MTP
-        whose = f"that of {drafter.model.source}" if inside else drafter.model.source
-        accepted = (
-            f"is assumed ({load.draft_acceptance:.0%} of them, {load.draft_acceptance_band:.0%} "
-            "more or less: measure it)"
-            if load.draft_acceptance_band
-            else "is what the spec says"
-        )
-        yield (
-            f"{NOUNS[drafter.method]}: {whose} takes {most} of the weights' memory "
-            f"per GPU and K/V beside it; how many drafts are accepted {accepted}, and no plan "
-            "with one has been measured"
-        )
-        yield from drafter.model.warnings
+    if drafter is None:
+        return
+    most = format_bytes(max(stage.draft_bytes for stage in best.estimate.stages))
+    whose = "that of " if drafter.method is DraftMethod.MTP else ""
+    accepted = (
+        f"is assumed ({load.draft_acceptance:.0%} of them, "
+        f"{load.draft_acceptance_band:.0%} more or less: measure it)"
+        if load.draft_acceptance_band
+        else "is what the spec says"
+    )
+    yield (
+        f"{NOUNS[drafter.method]}: {whose}{drafter.model.source} takes {most} of the weights' "
+        f"memory per GPU and K/V beside it; how many drafts are accepted {accepted}, and no "
+        "plan with one has been measured"
+    )
+    yield from drafter.model.warnings
 
 
 def _speculation(
     best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield how many tokens are drafted, and the load from which it costs more than it brings."""
     drafted = best.estimate.draft_tokens
     if drafted == 0:
         return
-    tokens = f"{drafted} drafted token{'s' if drafted > 1 else ''}"
     brings = replace(request.workload, draft_tokens=drafted).tokens_per_step
     most = loses_from(best, request, model, traits)
     if most is None:
@@ -349,40 +310,36 @@ def _speculation(
     else:
         until = f"from {most:,} requests in flight on a token takes longer than without"
     yield (
-        f"speculation: {tokens} a step, of which {brings - 1:.2g} are accepted; {until}"
+        f"speculation: {drafted} drafted token{'s' if drafted > 1 else ''} a step, of which "
+        f"{brings - 1:.2g} are accepted; {until}"
     )
 
 
 def _beside_the_gpus(
     best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield how much K/V the nodes' memory keeps, and the basis of its benefit; or that there is no
-    room for any.
-    """
-    wanted = request.workload.kv_offload
+    candidate, wanted = best.candidate, request.workload.kv_offload
     if wanted is None:
         return
-    found = host_cache(
-        best.candidate, best.estimate, wanted, model, over_ray=traits.options.over_ray
-    )
+    over_ray = traits.options.over_ray
+    found = host_cache(candidate, best.estimate, wanted, model, over_ray=over_ray)
     if found is None:
+        unsaid = candidate.pool.host_bytes is None
         why = (
             "nodes do not say what they have"
-            if best.candidate.pool.host_bytes is None
+            if unsaid
             else "they have none left for a pod"
         )
         yield (
-            f"no K/V is kept in the memory of the nodes: {why} (spec.workload.kvOffload.hostMemory "
-            "states a number)"
+            f"no K/V is kept in the memory of the nodes: {why} "
+            "(spec.workload.kvOffload.hostMemory states a number)"
         )
         return
-    kept = best.estimate.kv_tokens * best.candidate.layout.attention_data
+    kept = best.estimate.kv_tokens * candidate.layout.attention_data
     yield (
         f"K/V offload: {format_bytes(found.pod_bytes)} of memory per pod keep about "
-        f"{found.tokens:,}"
-        f" tokens beside the {kept:,} "
-        "on the GPUs; how many prompts find theirs is what "
-        "spec.workload.prefixCacheHitPercent says, copying them back is not "
+        f"{found.tokens:,} tokens beside the {kept:,} on the GPUs; how many prompts find "
+        "theirs is what spec.workload.prefixCacheHitPercent says, copying them back is not "
         "counted, and no plan with it has been measured"
     )
 
@@ -390,27 +347,19 @@ def _beside_the_gpus(
 def _slowed_by_drafts(
     best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[str]:
-    """Yield that the same layout would be faster without drafts: too few of them are accepted."""
-    if request.workload.draft_tokens == 0:
+    load = request.workload
+    if load.draft_tokens == 0:
         return
-    plain = replace(
-        request,
-        workload=replace(
-            request.workload, draft_tokens=0, draft_acceptance=0.0, draft_choices=()
-        ),
-    )
+    alone = replace(load, draft_tokens=0, draft_acceptance=0.0, draft_choices=())
     undrafted = replace(traits, options=replace(traits.options, drafter=None))
     # At the same layout: without drafts another one might be best, which says nothing of drafts.
-    alone = (
-        estimator_of(model, plain, undrafted)
-        .estimate(best.candidate)
-        .performance.tpot_seconds
-    )
+    estimator = estimator_of(model, replace(request, workload=alone), undrafted)
+    plain = estimator.estimate(best.candidate).performance.tpot_seconds
     drafting = best.estimate.performance.tpot_seconds
-    if alone < drafting * (1 - _NOTICEABLE_SHARE):
+    if plain < drafting * (1 - _NOTICEABLE_SHARE):
         yield (
-            f"drafts make serving slower: {drafting * 1e3:,.1f} ms per output "
-            f"token are predicted with them, {alone * 1e3:,.1f} ms without"
+            f"drafts make serving slower: {drafting * 1e3:,.1f} ms per output token are "
+            f"predicted with them, {plain * 1e3:,.1f} ms without"
         )
 
 
@@ -428,82 +377,59 @@ def _lighter(
             "requests queue for K/V: "
             "spec.engine.args.kv-cache-memory-bytes says how much there is"
         )
-        return
     # Lighter weights on a GPU without an FP8 unit would be widened at each product.
-    if model.quantization is not None or "fp8" not in best.candidate.pool.gpu.flops:
-        return
-    worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
-    half = format_bytes(worst.weights_bytes / 2)
-    yield (
-        f"requests queue for K/V: spec.model.quantization FP8 would free up to {half} per GPU "
-        "for it, spec.workload.kvCacheQuantization FP8 would double what it holds"
-    )
+    elif model.quantization is None and "fp8" in best.candidate.pool.gpu.flops:
+        worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
+        half = format_bytes(worst.weights_bytes / 2)
+        yield (
+            f"requests queue for K/V: spec.model.quantization FP8 would free up to {half} per "
+            "GPU for it, spec.workload.kvCacheQuantization FP8 would double what it holds"
+        )
 
 
 def _unpriced(inventory: Inventory) -> Iterator[str]:
-    """Yield the measure by which GPUs of several kinds are compared if some have no price."""
     stated = [pool.gpu_hour_price is not None for pool in inventory.pools]
-    if all(stated) or len({pool.gpu.id for pool in inventory.pools}) == 1:
-        return
     found = {pool.gpu.id: relative_price(pool.gpu) for pool in inventory.pools}
+    if all(stated) or len(found) == 1:
+        return
     dearest = sorted(found.items(), key=lambda item: (-item[1].per_hour, item[0]))
     each = ", ".join(
         f"{name} {relative_price_words(price)}"
         for name, price in dearest[:_PRICES_SHOWN]
     )
-    more = (
-        f" and {len(found) - _PRICES_SHOWN} others"
-        if len(found) > _PRICES_SHOWN
-        else ""
-    )
+    others = len(found) - _PRICES_SHOWN
+    more = f" and {others} others" if others > 0 else ""
     who = "some nodes state no price" if any(stated) else "no node states a price"
     yield (
-        f"GPUs are compared by relative prices, an H100 as 1: {each}{more}; {who} (gpuHourPrices, "
-        "shardwright.io/gpu-hour-price)"
-    )
-
-
-def rdma_devices(candidate: Candidate) -> tuple[tuple[str, int], ...]:
-    """Return the RDMA devices that every pod requests: those of the pool if traffic crosses the
-    network between nodes.
-    """
-    if not candidate.uses_network:
-        return ()
-    return candidate.pool.reach.requested(
-        candidate.placement.gpus_per_node, candidate.pool.gpus_per_node
+        f"GPUs are compared by relative prices, an H100 as 1: {each}{more}; {who} "
+        "(gpuHourPrices, shardwright.io/gpu-hour-price)"
     )
 
 
 def _missed_network(candidate: Candidate) -> Iterator[str]:
-    """Yield that pods do not reach the RDMA network of their nodes, and the network they use."""
     pool, missed = candidate.pool, candidate.pool.reach.missed
     if missed is None or not candidate.uses_network:
         return
-    asked_for_none = pool.reach.mode is RdmaMode.NONE
     why = (
         "spec.pod.network.rdma is None"
-        if asked_for_none
+        if pool.reach.mode is RdmaMode.NONE
         else "the nodes offer no RDMA resource (docs/howto/network.md)"
     )
     yield (
         f"pods do not reach the nodes' {missed.name}: {why}; planned over TCP, "
-        f"{pool.network.name}"
-        " per GPU assumed"
+        f"{pool.network.name} per GPU assumed"
     )
 
 
 def _unknown_network(shown: Sequence[FeasibleCandidate]) -> Iterator[str]:
-    """Yield the assumed network if nothing tells the real one and a layout that is shown depends on
-    it.
-    """
     pools = (item.candidate.pool for item in shown if item.candidate.uses_network)
     crossing = [pool.network for pool in pools if pool.reach.missed is None]
-    assumed = next(
-        (network for network in crossing if network.basis == "assumed"), None
-    )
+    assumed = next((link.name for link in crossing if link.basis == "assumed"), None)
     if assumed is not None:
-        how = "set the node label shardwright.io/network-gbps-per-gpu to state it"
-        yield f"the network between nodes is unknown: {assumed.name} per GPU assumed; {how}"
+        yield (
+            f"the network between nodes is unknown: {assumed} per GPU assumed; set the node "
+            "label shardwright.io/network-gbps-per-gpu to state it"
+        )
 
 
 def _slow_links(candidate: Candidate) -> Iterator[str]:

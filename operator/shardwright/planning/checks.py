@@ -20,12 +20,17 @@ from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.formats import dtype_problems
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.offload import host_problems
-from shardwright.planning.phrases import gpus_of, nodes_of
+from shardwright.planning.phrases import gpus_of
 from shardwright.planning.request import Request, Statistic
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import format_bytes, to_milliseconds
 
 KV_BYTES_PATH: Final = "spec.engine.args.kv-cache-memory-bytes"
+
+LIMITS: Final = frozenset({"TtftLimitExceeded", "TpotLimitExceeded"})
+MEMORY: Final = frozenset(
+    {"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,11 +277,9 @@ def _missing_nodes(candidate: Candidate, absent: int) -> tuple[str, str, float]:
         placement.nodes_per_replica * candidate.layout.replicas,
         absent or placement.missing_nodes,
     )
-    each = " each" if wanted > 1 else ""
-    what = (
-        f"needs {nodes_of(wanted, pool)} with "
-        f"{gpus_of(placement.gpus_per_node, 'healthy' if absent else 'free')}{each}"
-    )
+    s, each = ("s", " each") if wanted > 1 else ("", "")
+    room = gpus_of(placement.gpus_per_node, "healthy" if absent else "free")
+    what = f"needs {wanted} node{s} of {pool.name} with {room}{each}"
     if absent:
         now = max(absent, placement.missing_nodes)
         gap = f"{max(0, wanted - absent)} there{_not_free(now - absent)}, {now} short"

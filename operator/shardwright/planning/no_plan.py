@@ -1,29 +1,25 @@
-"""Nothing stands: which constraint binds, which layout comes closest, and whether waiting helps."""
+"""What does not stand: the reasons, counted, each with its nearest miss; and, where nothing does,
+the constraint that binds, and whether waiting helps.
+"""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
-from shardwright.planning.checks import Verdict, Violation
+from shardwright.planning.checks import LIMITS, MEMORY, Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
-from shardwright.planning.rationale import LIMITS, MEMORY, time_shares
-from shardwright.planning.report import Lack, NoPlan
+from shardwright.planning.report import Exclusion, Lack, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
+from shardwright.planning.sentences import time_shares
 
 _BUSY: Final = frozenset({"InsufficientCapacity"})
 _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
 
-_HARDWARE: Final = _SHORT | {
-    "WeightsExceedMemory",
-    "KvCacheTooSmall",
-    "KvCachePinTooLarge",
-    "DtypeNotSupported",
-    "GpuTooOld",
-}
+_HARDWARE: Final = _SHORT | MEMORY | {"DtypeNotSupported", "GpuTooOld"}
 """Problems that other hardware may not have; the rest is up to the user."""
 
 _NODES_COME: Final = (
@@ -32,12 +28,7 @@ _NODES_COME: Final = (
 )
 
 RETURNING: Final = frozenset(
-    {
-        "NotReady",
-        "Cordoned",
-        "MigReconfiguring",
-        "DriverUpgrading",
-    }
+    {"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"}
 )
 """Reasons for which a node is out of use that pass by themselves."""
 
@@ -91,15 +82,15 @@ def _lack(verdict: Verdict) -> Lack:
 def _binding(
     verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale
 ) -> Problem:
-    """Return the one problem that stands in the way: nodes for all replicas, else the budget, else
-    the worst of the closest layout.
-    """
     if short is not None and any(
         violation.replicas_possible for violation in short.violations
     ):
         return _capacity(short)
     over = _best_over_budget(verdicts, scale)
-    return _over_budget(over) if over is not None else _closest(verdicts, short)
+    if over is None:
+        return _closest(verdicts, short)
+    problem = max(over.violations, key=_miss).problem
+    return replace(problem, what=f"{problem.what} for {copies(over.candidate.layout)}")
 
 
 def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | None:
@@ -114,15 +105,7 @@ def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | No
     return near[id(ranked[0].candidate)] if ranked else None
 
 
-def _over_budget(verdict: Verdict) -> Problem:
-    problem = max(verdict.violations, key=_miss).problem
-    return replace(
-        problem, what=f"{problem.what} for {copies(verdict.candidate.layout)}"
-    )
-
-
 def _away(inventory: Inventory) -> Counter[str]:
-    """Return the nodes that are out of use for a while, counted by product."""
     return Counter(
         item.product for item in inventory.excluded if item.problem.code in RETURNING
     )
@@ -231,24 +214,21 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
         )
     # The most frequent reason, and by name among equals: the message must not alternate from look
     # to look.
-    (code, count), *others = sorted(
-        Counter(item.problem.code for item in excluded).items(),
-        key=lambda item: (-item[1], item[0]),
-    )
+    counts = Counter(item.problem.code for item in excluded)
+    code = min(counts, key=lambda code: (-counts[code], code))
     first = min(
         (item for item in excluded if item.problem.code == code),
         key=lambda item: item.node,
     )
-    for_why = f"{count} of {len(excluded)}" if others else "all"
+    of_all = f"{counts[code]} of {len(excluded)}" if len(counts) > 1 else "all"
+    why = replace(first.problem, path="", remedy="").sentence()
+    ways = filter(None, (first.problem.remedy, "add GPU nodes"))
     return Problem(
         code="NoGpuNodes",
         what=f"of {len(excluded)} node{'s' if len(excluded) > 1 else ''} with GPUs",
         limit="none can be used",
-        gap=f"{for_why} by {code}, as {first.node}: "
-        f"{replace(first.problem, path='', remedy='').sentence()}",
-        remedy=f"{first.problem.remedy}, or add GPU nodes"
-        if first.problem.remedy
-        else "add GPU nodes",
+        gap=f"{of_all} by {code}, as {first.node}: {why}",
+        remedy=", or ".join(ways),
         path=first.problem.path or "spec.placement",
     )
 
@@ -272,7 +252,6 @@ def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
 
 
 def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
-    """Yield, for a limit on latency that is not met, the parts that take the time."""
     estimate = closest.estimate
     if estimate is None:
         return
@@ -316,3 +295,57 @@ def _causes(verdict: Verdict) -> Sequence[Violation]:
 
 def _miss(violation: Violation) -> float:
     return violation.miss
+
+
+def count_exclusions(
+    verdicts: Sequence[Verdict], inventory: Inventory
+) -> tuple[Exclusion, ...]:
+    """Return the reasons that ruled out layouts, then those that ruled out nodes, the most frequent
+    first.
+    """
+    layouts: dict[str, list[tuple[Verdict, Violation]]] = defaultdict(list)
+    for verdict in verdicts:
+        # Of several violations of one code the first is said.
+        first = {item.problem.code: item for item in reversed(verdict.violations)}
+        for code, violation in first.items():
+            layouts[code].append((verdict, violation))
+    nodes: dict[str, list[str]] = defaultdict(list)
+    for item in sorted(inventory.excluded, key=lambda item: item.node):
+        nodes[item.problem.code].append(f"node {item.node}: {item.problem.sentence()}")
+    return (
+        *(_excluded(*item) for item in sorted(layouts.items(), key=_frequency)),
+        *(
+            Exclusion(code=code, count=len(said), example=said[0], nearest_miss="")
+            for code, said in sorted(nodes.items(), key=_frequency)
+        ),
+    )
+
+
+def _frequency(item: tuple[str, Sized]) -> tuple[int, str]:
+    # The code decides among equals, so that one question always has the same answer.
+    return -len(item[1]), item[0]
+
+
+def _excluded(code: str, entries: Sequence[tuple[Verdict, Violation]]) -> Exclusion:
+    # One that only this reason rules out is nearer than one that breaks other rules too.
+    nearest = min(
+        entries,
+        key=lambda entry: (
+            len(entry[0].codes),
+            entry[1].miss,
+            entry[0].candidate.layout.gpus,
+        ),
+    )
+    return Exclusion(
+        code=code,
+        count=len(entries),
+        example=_example(*entries[0]),
+        nearest_miss=_example(*nearest) if nearest[1].miss < float("inf") else "",
+    )
+
+
+def _example(verdict: Verdict, violation: Violation) -> str:
+    candidate = verdict.candidate
+    # The field and the way out are said once, for the outcome.
+    said = replace(violation.problem, path="", remedy="").sentence()
+    return f"{degrees(candidate.layout)} on {candidate.pool.name}: {said}"

@@ -1,16 +1,16 @@
-"""The words for layouts, nodes and times that checks and reasons share.
+"""The one table of phrases: parts of a time, codes, degrees, counts, rates, times and prices.
 
-No number is rounded for a program here: these are sentences for people.
+No number is rounded for a program here: these are words for people.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.hardware.inventory import Pool
+from shardwright.hardware.inventory import KnownPods
 from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
-from shardwright.planning.report import WaysOut
 
 WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -29,58 +29,97 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Part of a token's time to its words."""
 
+PHRASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "AdaptersExcludeExperts": "deal whole experts in a way that takes no adapters",
+        "AdaptersNotSupported": "need adapters that the engine does not apply to this architecture",
+        "ArchitectureUnknownToEngine": "need an architecture that the engine does not have",
+        "AttentionDataExcludesTensor": "use attention data parallelism beside tensor ranks",
+        "AttentionDataNeedsExperts": "use attention data parallelism without experts",
+        "AttentionDataOverRay": "use attention data parallelism over nodes that Ray joins",
+        "BudgetExceeded": "exceed the budget",
+        "ContextDegreeImpossible": "cannot share the K/V cache among the ranks",
+        "DraftExcludesAttentionData": "use attention data parallelism beside a draft model",
+        "DraftExcludesContext": "share the K/V cache among the ranks beside a drafter",
+        "DraftExcludesPipeline": "use pipeline stages beside a drafter",
+        "DraftNotDivisible": "do not divide the drafter",
+        "DtypeNotSupported": "need a number format that the GPU does not have",
+        "EngineImageMissing": "need an engine image for other GPUs",
+        "ExpertDegreeImpossible": "have an impossible expert degree",
+        "ExpertParallelNeedsExperts": "use expert parallelism without experts",
+        "ExpertsFewerThanRanks": "have more ranks than experts",
+        "ExpertsNotDivisible": "do not divide the experts",
+        "GpuTooOld": "need a newer GPU",
+        "HostMemoryTooSmall": "want more memory of a node than it has left",
+        "KvOffloadTooSmall": "leave an engine less than a GiB of the memory for K/V",
+        "HeadsNotDivisible": "do not divide the attention heads",
+        "InsufficientCapacity": "need more GPUs than are free now",
+        "IntermediateNotDivisible": "do not divide the feed-forward width",
+        "KvCachePinTooLarge": "leave too little for the K/V cache that is asked for",
+        "KvCacheTooSmall": "leave too little for the K/V cache",
+        "KvHeadsNotDivisible": "do not divide the K/V heads",
+        "MaxModelLenTooLong": "exceed the model's context",
+        "MigSlicesJoined": "join slices of a GPU (MIG)",
+        "MoreStagesThanLayers": "have more stages than layers",
+        "NetworkResourceMissing": "need network devices that the nodes do not offer",
+        "PartitionImpossible": "split other layers than the model's over the stages",
+        "PipelineNotSupported": "need pipeline stages that the engine does not have for this model",
+        "PoolTooSmall": "need more nodes than the pool has",
+        "QuantizationBlockNotDivisible": "cut quantization blocks",
+        "QuantizationUnknownToEngine": (
+            "need a way of storing weights that the engine does not load"
+        ),
+        "StageWithoutAttention": "have a stage without attention",
+        "StageWithoutExperts": "have a stage without experts",
+        "TpotLimitExceeded": "exceed the limit on time per token",
+        "TtftLimitExceeded": "exceed the limit on time to first token",
+        "VocabularyNotDivisible": "do not divide the vocabulary",
+        "VocabularyTooLargeForAdapters": "have a vocabulary too large for adapters",
+        "WeightsExceedMemory": "exceed GPU memory",
+    }
+)
+"""Code of a check of layouts to the verb of a sentence: "31 exceed GPU memory". Every other code is
+about nodes, and spelled out.
+"""
+
+UNKNOWN_PODS: Final = {
+    KnownPods.WATCHED: "pods of namespaces that are not watched are not known: "
+    "their GPUs count as free",
+    KnownPods.NONE: "no pods are known: every allocatable GPU counts as free",
+}
+_ACRONYMS: Final = {"gpu": "GPU", "gpus": "GPUs", "mig": "MIG"}
+
+
+def _degrees(layout: Layout) -> Iterator[tuple[str, str, int]]:
+    every = (
+        ("tensor", "TP", layout.tensor),
+        ("pipeline", "PP", layout.pipeline),
+        ("attention data", "DP", layout.attention_data),
+        ("expert", "EP", layout.expert),
+        ("context", "CP", layout.context),
+    )
+    return (one for one in every if one[2] > 1)
+
 
 def degrees(layout: Layout) -> str:
     """Return the degrees of one replica in words.
 
-    >>> degrees(Layout(tensor=8, pipeline=2))
-    'tensor 8 x pipeline 2'
-    >>> (
-    ...     degrees(Layout(pipeline=2, partition=(32, 29))),
-    ...     degrees(Layout(attention_data=8, expert=8)),
-    ... )
-    ('pipeline 2 (32+29 layers)', 'attention data 8 x expert 8')
-    >>> degrees(Layout())
-    'one GPU'
+    >>> degrees(Layout(pipeline=2, partition=(32, 29))), degrees(Layout())
+    ('pipeline 2 (32+29 layers)', 'one GPU')
     """
-    named = {
-        "tensor": layout.tensor,
-        "pipeline": layout.pipeline,
-        "attention data": layout.attention_data,
-        "expert": layout.expert,
-        "context": layout.context,
-    }
-    said = (
-        " x ".join(f"{name} {degree}" for name, degree in named.items() if degree > 1)
-        or "one GPU"
-    )
-    return (
-        f"{said} ({'+'.join(map(str, layout.partition))} layers)"
-        if layout.partition
-        else said
-    )
+    said = " x ".join(f"{word} {degree}" for word, _, degree in _degrees(layout))
+    cut = "+".join(map(str, layout.partition))
+    return f"{said or 'one GPU'} ({cut} layers)" if cut else said or "one GPU"
 
 
 def letters(layout: Layout) -> str:
     """Return the degrees of one replica in the field's letters, for a column of a table.
 
-    >>> (
-    ...     letters(Layout(tensor=8, pipeline=2)),
-    ...     letters(Layout(attention_data=32, expert=32)),
-    ...     letters(Layout()),
-    ... )
-    ('TP8·PP2', 'DP32·EP32', 'TP1')
+    >>> letters(Layout(attention_data=32, expert=32)), letters(Layout())
+    ('DP32·EP32', 'TP1')
     """
-    named = {
-        "TP": layout.tensor,
-        "PP": layout.pipeline,
-        "DP": layout.attention_data,
-        "EP": layout.expert,
-        "CP": layout.context,
-    }
     return (
-        "·".join(f"{name}{degree}" for name, degree in named.items() if degree > 1)
-        or "TP1"
+        "·".join(f"{short}{degree}" for _, short, degree in _degrees(layout)) or "TP1"
     )
 
 
@@ -90,60 +129,8 @@ def copies(layout: Layout) -> str:
     >>> copies(Layout(tensor=8, replicas=2)), copies(Layout(tensor=8))
     ('2 replicas of tensor 8', 'tensor 8')
     """
-    return (
-        f"{layout.replicas} replicas of {degrees(layout)}"
-        if layout.replicas > 1
-        else degrees(layout)
-    )
-
-
-def nodes_of(count: int, pool: Pool) -> str:
-    """Return a number of nodes of a pool in words."""
-    return f"{count} node{'s' if count > 1 else ''} of {pool.name}"
-
-
-def ways_sentence(ways: WaysOut | None) -> str:
-    """Return in words the ways to make room, empty if none is known.
-
-    >>> ways_sentence(WaysOut(pool="h100-8x-400g", more_nodes=2, moved="models/small"))
-    'it would fit with 2 more nodes of h100-8x-400g, or if models/small went'
-    >>> ways_sentence(WaysOut(moved="models/small")), ways_sentence(WaysOut())
-    ('it would fit if models/small went', '')
-    """
-    if ways is None:
-        return ""
-    nodes = (
-        f"with {ways.more_nodes} more node{'s' if ways.more_nodes > 1 else ''} of {ways.pool}"
-        if ways.more_nodes
-        else ""
-    )
-    said = ", or ".join(
-        filter(None, (nodes, f"if {ways.moved} went" if ways.moved else ""))
-    )
-    return f"it would fit {said}" if said else ""
-
-
-def uncounted_sentence(names: Sequence[str]) -> str:
-    """Return in words that an engine has options that no plan counts.
-
-    >>> uncounted_sentence(["enable-eplb"])
-    'spec.engine.args.enable-eplb is not counted: its effect on memory and speed is not known, and the bands are twice as wide'
-    """  # noqa: E501 - a sentence as it is said
-    its, are = ("its", "is") if len(names) == 1 else ("their", "are")
-    listed = ", ".join(f"spec.engine.args.{name}" for name in names)
-    return (
-        f"{listed} {are} not counted: {its} effect on memory and speed is not known, "
-        "and the bands are twice as wide"
-    )
-
-
-def gpus_of(count: int, state: str) -> str:
-    """Return a number of GPUs in words.
-
-    >>> gpus_of(1, "free"), gpus_of(8, "healthy"), gpus_of(0, "free")
-    ('1 free GPU', '8 healthy GPUs', '0 free GPUs')
-    """
-    return f"{count} {state} GPU{'' if count == 1 else 's'}"
+    several = f"{layout.replicas} replicas of " if layout.replicas > 1 else ""
+    return f"{several}{degrees(layout)}"
 
 
 def on_gpus(layout: Layout) -> str:
@@ -156,27 +143,37 @@ def on_gpus(layout: Layout) -> str:
     return said if layout.gpus == 1 else f"{said} on {layout.gpus:,} GPUs"
 
 
-def requests_of(count: int) -> str:
-    """Return a number of requests in words.
+def format_plural(count: int, noun: str) -> str:
+    """Return a count with its noun.
 
-    >>> requests_of(1), requests_of(4096)
-    ('1 request', '4,096 requests')
+    >>> format_plural(1, "node"), format_plural(1200, "node"), format_plural(2, "box")
+    ('1 node', '1,200 nodes', '2 boxes')
     """
-    return f"{count:,} request{'s' if count != 1 else ''}"
+    plural = f"{noun}es" if noun.endswith(("x", "s")) else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
-def per_second(tokens: float) -> str:
-    """Return a throughput.
+def gpus_of(count: int, state: str) -> str:
+    """Return a number of GPUs of a node in words.
 
-    >>> per_second(1234.4)
-    '1,234 tok/s'
+    >>> gpus_of(1, "free"), gpus_of(8, "healthy"), gpus_of(0, "free")
+    ('1 free GPU', '8 healthy GPUs', '0 free GPUs')
     """
-    return f"{tokens:,.0f} tok/s"
+    return f"{count} {state} GPU{'' if count == 1 else 's'}"
+
+
+def spell(code: str) -> str:
+    """Return a code as words.
+
+    >>> spell("TaintNotTolerated"), spell("NoAllocatableGpus"), spell("MigEnabled")
+    ('taint not tolerated', 'no allocatable GPUs', 'MIG enabled')
+    """
+    words = re.sub(r"(?<!^)(?=[A-Z])", " ", code).lower().split()
+    return " ".join(_ACRONYMS.get(word, word) for word in words)
 
 
 def price(amount: float) -> str:
-    """Return the price of a million tokens as text, in the currency of the nodes' labels: three
-    digits.
+    """Return the price of a million tokens in three digits, in the currency of the nodes' labels.
 
     >>> price(0.41234), price(12.345), price(1234.5)
     ('0.412', '12.3', '1,234')
@@ -193,9 +190,8 @@ def relative_price_words(each: GpuPrice) -> str:
     >>> relative_price_words(GpuPrice(per_hour=1.0, basis=PriceBasis.ASSUMED))
     '1 (assumed)'
     """
-    return (
-        f"{each.per_hour:g}{' (assumed)' if each.basis is PriceBasis.ASSUMED else ''}"
-    )
+    assumed = " (assumed)" if each.basis is PriceBasis.ASSUMED else ""
+    return f"{each.per_hour:g}{assumed}"
 
 
 def as_h100s(gpus: int, per_hour: float) -> str:
@@ -252,6 +248,5 @@ def rate_of(per_second: float) -> str:
     >>> rate_of(1), rate_of(0.5), rate_of(3000)
     ('1 request a second', '0.5 requests a second', '3,000 requests a second')
     """
-    return (
-        f"{rate_offered(per_second)} request{'' if per_second == 1 else 's'} a second"
-    )
+    s = "" if per_second == 1 else "s"
+    return f"{rate_offered(per_second)} request{s} a second"

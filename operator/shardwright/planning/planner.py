@@ -12,15 +12,14 @@ from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices
-from shardwright.planning.cautions import more_replicas, rdma_devices, warnings
+from shardwright.planning.cautions import more_replicas, warnings
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.choice import in_replicas, settled
 from shardwright.planning.deployability import in_reach, not_yet
-from shardwright.planning.exclusions import count_exclusions
-from shardwright.planning.no_plan import no_plan
+from shardwright.planning.losses import losses_of
+from shardwright.planning.no_plan import count_exclusions, no_plan
 from shardwright.planning.offload import HostCache, barred_nodes, host_cache, too_small
-from shardwright.planning.rationale import alternative, reasons
-from shardwright.planning.report import Plan, Report
+from shardwright.planning.report import Alternative, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
 from shardwright.planning.select import (
@@ -31,6 +30,7 @@ from shardwright.planning.select import (
     runners_up,
     select,
 )
+from shardwright.planning.sentences import losses_sentence, reasons
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows, beside the best on each kind of GPU."""
@@ -156,11 +156,24 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
             warnings=care,
             host_cache=_host_cache(best, considered),
         ),
-        alternatives=tuple(
-            alternative(best=best, other=other, scale=scale) for other in others
-        ),
+        alternatives=tuple(_alternative(best, other, scale) for other in others),
         excluded=count_exclusions(verdicts, _beside(best, considered)),
         considered=len(verdicts),
+    )
+
+
+def _alternative(
+    best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
+) -> Alternative:
+    losses, price = losses_of(best, other, scale), scale.price(other.candidate.pool)
+    return Alternative(
+        layout=other.candidate.layout,
+        pool=other.candidate.pool.name,
+        performance=other.estimate.performance,
+        loses=losses_sentence(losses, best, other, scale.request),
+        losses=losses,
+        million_tokens_price=million_tokens_price(other),
+        gpu_price=replace(price, source="") if price else None,
     )
 
 
@@ -260,7 +273,7 @@ def _plan(
         tight=best.tight,
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,
-        rdma=rdma_devices(candidate),
+        rdma=candidate.rdma_devices,
         compute_domain=candidate.needs_compute_domain,
         uncounted=traits.options.told.uncounted,
         gpu_price=scale.price(pool),

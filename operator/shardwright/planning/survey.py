@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from shardwright.costs.estimates import Performance
 from shardwright.layouts.layout import Layout
+from shardwright.planning.checks import MEMORY
 from shardwright.planning.planner import Considered
-from shardwright.planning.rationale import MEMORY
 from shardwright.planning.select import assess
 
 

@@ -59,7 +59,6 @@ from shardwright.reconcile.record_object import (
     record_place,
     would_end,
 )
-from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
 from shardwright.reconcile.revisions import (
     Course,
     Revision,
@@ -69,6 +68,7 @@ from shardwright.reconcile.revisions import (
     renewed,
 )
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
+from shardwright.reconcile.sentences import place_taken, problem_of
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
 from shardwright.reconcile.writes import (
@@ -78,6 +78,7 @@ from shardwright.reconcile.writes import (
     Why,
     Write,
     ended_groups,
+    pod_of,
 )
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.names import (

@@ -16,9 +16,9 @@ from shardwright.modelspec.checkpoint_files import CheckpointFiles, read_handove
 from shardwright.reconcile.fetched_config import fetched_config
 from shardwright.reconcile.incidents import read_time
 from shardwright.reconcile.observed import controller_uid
-from shardwright.reconcile.refusals import problem_of
 from shardwright.reconcile.rights import too_many
 from shardwright.reconcile.seen import Fetching, Seen
+from shardwright.reconcile.sentences import problem_of
 from shardwright.reconcile.writes import Create, StartJob, Write, written_name
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.fetch_job import (

@@ -5,7 +5,7 @@ made last, in ``sentences``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from shardwright.api.conditions import Reason
@@ -13,11 +13,13 @@ from shardwright.api.record import Cause, Rollback
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.gain import Better, Prospect
-from shardwright.planning.phrases import ways_sentence
 from shardwright.planning.report import NoPlan, Plan
+from shardwright.planning.sentences import ways_sentence
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.revisions import Revision
 from shardwright.reconcile.sentences import (
+    SHOWN,
+    leftovers_sentence,
     no_place_sentence,
     not_ready_sentence,
     rollback_sentence,
@@ -186,24 +188,20 @@ def _blocked_by_user(found: Findings) -> Summary | None:
     problems = found.problems or conflicts
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        reason = _reason(problems[0])
-        return Summary(
-            reason=reason,
-            message=problems[0].sentence() + more,
-            stalled=reason not in _PASSING,
-        )
+        return _blocked(problems[0], more)
     if found.hidden:
-        return Summary(
-            reason=_reason(found.hidden), message=found.hidden.sentence(), stalled=True
-        )
-    if found.refused:
-        reason = _reason(found.refused)
-        return Summary(
-            reason=reason,
-            message=found.refused.sentence(),
-            stalled=reason not in _PASSING,
-        )
-    return None
+        return replace(_blocked(found.hidden), stalled=True)
+    return _blocked(found.refused) if found.refused else None
+
+
+def _blocked(problem: Problem, more: str = "") -> Summary:
+    # Most codes of problems are not reasons of conditions: they say what is wrong with a field.
+    reason = problem.code if problem.code in set(Reason) else Reason.INVALID_SPEC
+    return Summary(
+        reason=reason,
+        message=f"{problem.sentence()}{more}",
+        stalled=reason not in _PASSING,
+    )
 
 
 def _blocked_by_cluster(found: Findings) -> Summary | None:
@@ -223,18 +221,13 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
             if _waits_for(group, Awaited.LATE_NODES)
         ]
         if late:
-            return Summary(
-                reason=Reason.NODES_DID_NOT_COME, message="; ".join(late[:3])
-            )
-        back = no_place_sentence(found.revision_number) if found.rollback else ""
-        said = (
-            found.no_plan.problem.sentence(),
-            ways_sentence(found.no_plan.ways_out),
-            back,
-        )
-        return Summary(
-            reason=reason, message="; ".join(filter(None, said)), stalled=not heals
-        )
+            message = "; ".join(late[:SHOWN])
+            return Summary(reason=Reason.NODES_DID_NOT_COME, message=message)
+        said = [found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out)]
+        if found.rollback:
+            said.append(no_place_sentence(found.revision_number))
+        message = "; ".join(filter(None, said))
+        return Summary(reason=reason, message=message, stalled=not heals)
     if found.barred:
         return Summary(
             reason=Reason.QUOTA_EXCEEDED, message=found.barred.sentence(), stalled=True
@@ -244,10 +237,7 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
 
 def _resting(found: Findings) -> Summary | None:
     if found.decision and found.decision.leftovers:
-        message = (
-            f"{', '.join(found.decision.leftovers[:3])} of an earlier ShardedModel of this "
-            "name is still to be deleted"
-        )
+        message = leftovers_sentence(found.decision.leftovers)
         return Summary(reason=Reason.PROGRESSING, message=message)
     if found.plan_only:
         message = "planned and shown; spec.mode says not to deploy it"
@@ -286,19 +276,16 @@ def _running(found: Findings) -> Summary:
             message=f"{len(found.groups)} of {len(found.groups)} groups ready",
             ready=True,
         )
-    ready, held = (
-        sum(group.ready for group in found.groups),
-        found.held_by(Awaited.STOPPED_ROLLOUT),
-    )
+    held = found.held_by(Awaited.STOPPED_ROLLOUT)
     waiting = [
         *(group for group in found.groups if not group.ready),
         *(group for group in held if group.ready),
     ]
     if not waiting:
         return Summary(reason=Reason.PROGRESSING, message="objects are being written")
-    message = f"{ready} of {len(found.groups)} groups ready; " + "; ".join(
-        not_ready_sentence(group) for group in waiting[:3]
-    )
+    ready = sum(group.ready for group in found.groups)
+    why = "; ".join(map(not_ready_sentence, waiting[:SHOWN]))
+    message = f"{ready} of {len(found.groups)} groups ready; {why}"
     if found.pods_refused:
         return Summary(
             reason=Reason.PODS_REFUSED,
@@ -340,10 +327,9 @@ def _why_on_its_way(waiting: list[GroupState]) -> Reason:
     if any(
         group.situation in _BROKEN
         or (group.situation is Situation.STOPPING and group.failing)
+        or _waits_for(group, Awaited.STOPPED_ROLLOUT)
         for group in waiting
     ):
-        return Reason.GROUPS_NOT_READY
-    if any(_waits_for(group, Awaited.STOPPED_ROLLOUT) for group in waiting):
         return Reason.GROUPS_NOT_READY
     if any(
         group.situation in {Situation.STOPPING, Situation.OUTDATED} for group in waiting
@@ -355,9 +341,8 @@ def _why_on_its_way(waiting: list[GroupState]) -> Reason:
 def _why_without_a_place(waiting: list[GroupState]) -> Reason:
     if any(_waits_for(group, Awaited.LATE_NODES) for group in waiting):
         return Reason.NODES_DID_NOT_COME
-    return (
-        Reason.WAITING_FOR_NODES if any(map(_seeks, waiting)) else Reason.UNSCHEDULABLE
-    )
+    seeks = any(map(_seeks, waiting))
+    return Reason.WAITING_FOR_NODES if seeks else Reason.UNSCHEDULABLE
 
 
 def _seeks(group: GroupState) -> bool:
@@ -368,20 +353,12 @@ def _waits_for(group: GroupState, what: Awaited) -> bool:
     return any(wait.what is what for wait in group.waits)
 
 
-def _reason(problem: Problem) -> str:
-    # Most codes of problems are not reasons of conditions: they say what is wrong with a field.
-    return problem.code if problem.code in set(Reason) else Reason.INVALID_SPEC
-
-
 def rollback_message(found: Findings) -> str:
     """Return which revision runs in place of the spec, and why; empty if none does."""
     if found.rollback is None:
         return ""
     stands, revision = found.rollback
-    image = revision.image if revision else ""
-    message = rollback_sentence(
-        stands, found.revision_number, image, placed=found.no_plan is None
-    )
-    return "; ".join(
-        (message, *(problem.sentence() for problem in found.of_going_back))
-    )
+    image, placed = revision.image if revision else "", found.no_plan is None
+    message = rollback_sentence(stands, found.revision_number, image, placed=placed)
+    problems = (problem.sentence() for problem in found.of_going_back)
+    return "; ".join((message, *problems))

@@ -35,10 +35,17 @@ from shardwright.reconcile.members import (
     Member,
     nodes_of,
 )
-from shardwright.reconcile.refusals import asked_first
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.reconcile.templates import asked_by, template_hash
-from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write
+from shardwright.reconcile.writes import (
+    Apply,
+    Create,
+    Delete,
+    Patch,
+    Why,
+    Write,
+    asked_first,
+)
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 QUEUE_TAKES: Final = "WorkloadEvicted"

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from shardwright.api.plan_status import plan_status
 from shardwright.api.record import PlanRecord, Rollback
-from shardwright.engines.versions import NEWEST_DEFAULT, is_newer
+from shardwright.engines.versions import is_newer
+from shardwright.engines.vllm.releases import NEWEST_DEFAULT
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.pipeline import engine_status
@@ -26,7 +27,6 @@ from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.placing import StandingPlan
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
-from shardwright.reconcile.refusals import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.revisions import (
     History,
     Revision,
@@ -37,6 +37,7 @@ from shardwright.reconcile.revisions import (
 )
 from shardwright.reconcile.rights import pods_of
 from shardwright.reconcile.seen import Cluster, ModelResource, Outcome, Refusal, Seen
+from shardwright.reconcile.sentences import pods_refused, problem_of, revision_refused
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
 from shardwright.reconcile.writes import (

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from shardwright.api.plan_status import plan_status
 from shardwright.api.record import PlanRecord
-from shardwright.engines.versions import kept_default
+from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion

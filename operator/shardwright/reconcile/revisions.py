@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord, Rollback, decode, encode
-from shardwright.engines.versions import kept_default
+from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.reconcile.observed import controller_uid

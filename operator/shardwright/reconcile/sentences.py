@@ -1,16 +1,28 @@
-"""The wait of a group and its failure, in words for people; the last step, and nothing reads it
-back.
+"""The loop's sentences: waits, failures, rollbacks, better plans, and what the API server refuses.
+
+They are made last, of facts, and nothing reads them back.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from shardwright.api.record import Cause, Rollback
+from shardwright.errors import Problem
 from shardwright.improving import GAIN_MIN
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import copies
+from shardwright.reconcile.seen import Refusal
 from shardwright.reconcile.states import Awaited, GroupState, Wait
+from shardwright.reconcile.writes import (
+    Apply,
+    DropRevision,
+    Why,
+    shown_name,
+    written_kind,
+    written_name,
+)
+from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.fixes import Fix
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 
@@ -33,10 +45,8 @@ _HUB_REFUSES: Final = (
     "account in spec.model.weights.huggingFace.tokenSecretRef"
 )
 
-SHOWN_WAITS: Final = 3
-"""How many different things that ranks wait for are said; assumed: the first ones tell what is
-wrong.
-"""
+SHOWN: Final = 3
+"""How many things of a kind are named; assumed: the first ones tell what is wrong."""
 
 _WORDS: Final = {
     Awaited.DELETION: "the StatefulSet is being deleted",
@@ -46,14 +56,10 @@ _WORDS: Final = {
     Awaited.STOP: "stops as a whole before it starts again",
     Awaited.STOP_AGAIN: "was scaled up while it stopped",
     Awaited.NODES: "waits for the autoscaler to make {said}",
-    Awaited.LATE_NODES: (
-        "{said} should have been made by now: look "
-        "at what the autoscaler says of the pods"
-    ),
-    Awaited.ROOM: (
-        "pods of others have taken GPUs of its nodes; "
-        "starts again as a whole when there is room"
-    ),
+    Awaited.LATE_NODES: "{said} should have been made by now: look at what the autoscaler "
+    "says of the pods",
+    Awaited.ROOM: "pods of others have taken GPUs of its nodes; starts again as a whole when "
+    "there is room",
     Awaited.PAUSE: "restarts at {said}",
     Awaited.CHANGE: "its engine has failed {said} times in a row",
     Awaited.TURN: "serves as it was until it is its turn",
@@ -69,10 +75,34 @@ _WORDS: Final = {
     Awaited.START: "{ranks}: starting",
 }
 
-NO_PLACE_ASKED: Final = (
-    "running groups are kept; change the spec, or "
-    "retry it with 'kubectl shardwright rollout retry'"
+POD_SECURITY: Final = "violates PodSecurity"
+"""What the API server says of a pod that the namespace's Pod Security level keeps out. Source:
+Kubernetes 1.36 ``plugin/pkg/admission/security/podsecurity``.
+"""
+
+WEBHOOK: Final = "admission webhook"
+POLICY: Final = "ValidatingAdmissionPolicy"
+
+FIXED_FIELDS: Final = "updates to statefulset spec for fields other than"
+"""What the API server says of a change that a StatefulSet does not take (its claims, its selector).
+Source: Kubernetes 1.36 ``pkg/apis/apps/validation``.
+"""
+
+_REMEDIES: Final[Mapping[str, str]] = {
+    "schedulingGroup": "turn on the feature gate GenericWorkload (in Kubernetes 1.36 "
+    "GangScheduling, too), or choose another spec.placement.scheduler",
+    "volumes[models]": "turn on the feature gate ImageVolume (Kubernetes 1.35 has it on), or "
+    "choose another source in spec.model.weights",  # with its mounts
+}
+"""Field to what brings it back."""
+
+_REMEDY: Final = (
+    "turn on the feature gate behind it or upgrade the CustomResourceDefinition of that kind, "
+    "or remove what asks for it"
 )
+
+_RETRY: Final = "or retry it with 'kubectl shardwright rollout retry'"
+NO_PLACE_ASKED: Final = f"running groups are kept; change the spec, {_RETRY}"
 """What is done for a revision that has no place, and how that ends."""
 
 
@@ -91,13 +121,12 @@ def waiting_sentence(state: GroupState) -> str:
         wait for wait in state.waits if not wait.ranks or wait.what is Awaited.LATE_POD
     ]
     of_ranks = [wait for wait in state.waits if wait not in of_group]
-    return "; ".join(_sentence(wait) for wait in (*of_group, *of_ranks[:SHOWN_WAITS]))
+    return "; ".join(_sentence(wait) for wait in (*of_group, *of_ranks[:SHOWN]))
 
 
 def _sentence(wait: Wait) -> str:
-    ranks = (
-        f"rank{'s' if len(wait.ranks) > 1 else ''} {', '.join(map(str, wait.ranks))}"
-    )
+    s = "s" if len(wait.ranks) > 1 else ""
+    ranks = f"rank{s} {', '.join(map(str, wait.ranks))}"
     return _WORDS[wait.what].format(ranks=ranks, said=wait.said)
 
 
@@ -106,21 +135,15 @@ def failure_sentence(state: GroupState) -> str:
     failure = state.last_failure
     if failure is None:
         return "has not failed"
+    where = f", container {failure.container}" if failure.container else ""
     code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
-    who = f"rank {failure.rank}" + (
-        f", container {failure.container}" if failure.container else ""
-    )
     said = failure.message.splitlines()[-1:]
     quoted = "".join(f": {line[:LINE_LENGTH]}" for line in said)
+    hub = _HUB_REFUSES if _HUB_REFUSAL.search(failure.message) else ""
     return (
-        f"{who}: {failure.reason}{code}, restart "
-        f"{state.restarts}{quoted}{_HUB_REFUSES if _of_hub(failure.message) else ''}"
+        f"rank {failure.rank}{where}: {failure.reason}{code}, restart "
+        f"{state.restarts}{quoted}{hub}"
     )
-
-
-def _of_hub(message: str) -> bool:
-    """Return whether a container has ended because the Hugging Face hub gives it nothing."""
-    return _HUB_REFUSAL.search(message) is not None
 
 
 def not_ready_sentence(state: GroupState) -> str:
@@ -150,40 +173,24 @@ def rollback_sentence(
     >>> rollback_sentence(failed, 2, "vllm").partition("; ")[0]
     'revision 2 (vllm) runs with pods of an earlier release in place of those of this one, with which llama-0 failed again and again'
     """  # noqa: E501 - a sentence as it is said
-    which = (
-        f"{revision_named(number)} ({image})"
-        if number is not None
-        else revision_named(number)
-    )
-    of_release = rollback.to == rollback.instead_of
-    instead = (
-        "with pods of an earlier release in place of those of this one"
-        if of_release
-        else "in place of the spec"
-    )
+    which = _revision_named(number) + ("" if number is None else f" ({image})")
+    instead, fix = "in place of the spec", "correct the spec"
+    if rollback.to == rollback.instead_of:
+        instead = "with pods of an earlier release in place of those of this one"
+        fix = "change the spec"
     runs = f"{which} {'runs' if placed else 'is to run'} {instead}"
     if rollback.cause is Cause.ASKED:
-        return (
-            f"{runs}, as asked, until the spec changes"
-            if placed
-            else f"{runs}, as asked, and has no place: {NO_PLACE_ASKED}"
-        )
-    why = (
-        "was not ready in time"
-        if rollback.cause is Cause.PROGRESS_DEADLINE_EXCEEDED
-        else "failed again and again"
-    )
+        no_place = f"and has no place: {NO_PLACE_ASKED}"
+        return f"{runs}, as asked, {'until the spec changes' if placed else no_place}"
+    late = rollback.cause is Cause.PROGRESS_DEADLINE_EXCEEDED
+    why = "was not ready in time" if late else "failed again and again"
     said = f" ({rollback.said[:LINE_LENGTH]})" if rollback.said else ""
-    without = (
-        "" if placed else "; no nodes are free for it, so the groups that run are kept"
-    )
-    fix = "change the spec" if of_release else "correct the spec"
-    again = f"{fix}, or retry it with 'kubectl shardwright rollout retry'"
-    return f"{runs}, with which {rollback.group} {why}{said}{without}; {again}"
+    if not placed:
+        said += "; no nodes are free for it, so the groups that run are kept"
+    return f"{runs}, with which {rollback.group} {why}{said}; {fix}, {_RETRY}"
 
 
-def revision_named(number: int | None) -> str:
-    """Return a revision by its number, if that is known."""
+def _revision_named(number: int | None) -> str:
     return "an earlier revision" if number is None else f"revision {number}"
 
 
@@ -193,7 +200,7 @@ def no_place_sentence(number: int | None) -> str:
     >>> no_place_sentence(1).partition(":")[0]
     'revision 1, which is being restored, needs this'
     """
-    return f"{revision_named(number)}, which is being restored, needs this: {NO_PLACE_ASKED}"
+    return f"{_revision_named(number)}, which is being restored, needs this: {NO_PLACE_ASKED}"
 
 
 def better_sentence(found: Better) -> str:
@@ -221,24 +228,18 @@ def better_sentence(found: Better) -> str:
     >>> better_sentence(found).partition("; ")[2]
     'only by list prices that the plan was not made with: it stands until the spec changes'
     """  # noqa: E501 - a sentence as it is said
-    gives_way = (
-        "a plan that serves gives way to one that is "
-        f"{GAIN_MIN:.0%} better, at most once an hour"
-    )
+    better = f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better"
+    until = f"{better}, at most once an hour"
     if found.relisted:
-        gives_way = (
-            "only by list prices that the plan was not "
-            "made with: it stands until the spec changes"
-        )
-    return f"{copies(found.layout)} on {found.pool} would {_brings(found)}; {gives_way}"
+        why = "only by list prices that the plan was not made with"
+        until = f"{why}: it stands until the spec changes"
+    return f"{copies(found.layout)} on {found.pool} would {_brings(found)}; {until}"
 
 
 def _brings(found: Better) -> str:
-    return (
-        "carry the load"
-        if found.gain is None
-        else f"be {found.gain:.0%} better by {found.objective}"
-    )
+    if found.gain is None:
+        return "carry the load"
+    return f"be {found.gain:.0%} better by {found.objective}"
 
 
 def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
@@ -278,8 +279,181 @@ def fixes_sentence(fixes: Sequence[Fix]) -> str:
     >>> fixes_sentence([])
     ''
     """
-    return (
-        f"; that fixes {', '.join(f'{fix.id} ({fix.what}, {fix.source})' for fix in fixes)}"
-        if fixes
-        else ""
+    said = ", ".join(f"{fix.id} ({fix.what}, {fix.source})" for fix in fixes)
+    return f"; that fixes {said}" if said else ""
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are.
+
+    >>> named(["a", "b", "c"]), named(["a", "b", "c", "d"])
+    ('a, b, c', 'a, b, c and 1 more')
+    """
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
+
+
+def leftovers_sentence(names: Sequence[str]) -> str:
+    """Return that objects of an earlier resource of the name are still there."""
+    said = ", ".join(names[:SHOWN])
+    return f"{said} of an earlier ShardedModel of this name is still to be deleted"
+
+
+def field_dropped(content: KubernetesObject, fields: Sequence[str]) -> Problem:
+    """Return the problem of an object that would be stored without some of its fields: it would not
+    carry out the plan.
+    """
+    # The last part of the path is the field; all before it is the place in the pod.
+    remedies = (_REMEDIES.get(field.rsplit(".", 1)[-1]) for field in fields)
+    return Problem(
+        code="FieldDropped",
+        what=f"{content['kind']} {content['metadata']['name']}",
+        limit="must be stored as it is sent",
+        gap=f"but the API server drops {named(fields)}",
+        remedy=next((remedy for remedy in remedies if remedy), _REMEDY),
+    )
+
+
+def forbids_pods(message: str) -> bool:
+    """Return whether Pod Security has kept a pod out."""
+    return POD_SECURITY in message
+
+
+def pod_security_forbids(stateful_set: KubernetesObject, message: str) -> Problem:
+    """Return the problem of pods that the namespace does not let in, in the API server's words."""
+    said = message[message.index(POD_SECURITY) :]
+    namespace = stateful_set["metadata"]["namespace"]
+    return Problem(
+        code="PodSecurityForbids",
+        what=f"a pod of StatefulSet {stateful_set['metadata']['name']}",
+        limit=said,
+        gap=f"which namespace {namespace} enforces",
+        remedy="use a namespace with the level privileged, or leave out what needs it "
+        "(spec.pod.network.lockMemory)",
+    )
+
+
+def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
+    """Return the problem of a write that was not taken.
+
+    If groups are ``queued``, their start may be refused as long as their former GPUs are being
+    given back.
+    """
+    if refusal.problem:
+        return refusal.problem
+    if refusal.passes:
+        return _unavailable(refusal)
+    message, write = refusal.message, refusal.write
+    starts = isinstance(write, Apply) and write.why is Why.START
+    # Kueue's webhook refuses the start while the quota of the former pods is being given back. It
+    # passes by itself, so it must not say Stalled.
+    if queued and starts and (WEBHOOK in message or POLICY in message):
+        return Problem(
+            code="WaitingForQuota",
+            what="the queue does not let the group start yet",
+            limit=message,
+        )
+    remedy = ""
+    if FIXED_FIELDS in message and isinstance(write, Apply):
+        remedy = f"delete StatefulSet {written_name(write)}, it is made anew"
+    return Problem(
+        code="ObjectRefused",
+        what="the API server refuses an object",
+        limit=message,
+        remedy=remedy,
+    )
+
+
+def _unavailable(refusal: Refusal) -> Problem:
+    code = f"HTTP {refusal.code}" if refusal.code else refusal.reason
+    return Problem(
+        code="ApiUnavailable",
+        what=f"{written_kind(refusal.write)} {shown_name(refusal.write)} could not be written",
+        limit=f"{code}: {refusal.message}",
+        remedy="it is tried again; look at the webhook that is named, or at the API server",
+    )
+
+
+def revision_refused(refusal: Refusal, newest: int | None) -> Problem:
+    """Return the problem of a revision that is not taken, or that does not go; ``newest`` is the
+    last one that was kept.
+    """
+    what, cannot = "what all groups serve with", "cannot be kept as a revision"
+    gap = "there is nothing to go back to"
+    if newest is not None:
+        gap = f"a rollback would restore revision {newest}"
+    if isinstance(refusal.write, DropRevision):
+        what = f"ControllerRevision {refusal.write.name}"
+        cannot, gap = "is no longer kept and cannot be deleted", ""
+    return Problem(
+        code="RevisionRefused",
+        what=what,
+        limit=f"{cannot}: {refusal.message}",
+        gap=gap,
+        remedy="fix the cause that is named; it is tried again",
+    )
+
+
+def pods_refused(stateful_set: str, message: str) -> Problem:
+    """Return the problem of pods that are not created, in the words of the API server."""
+    return Problem(
+        code="PodsRefused",
+        what=f"the pods of StatefulSet {stateful_set}",
+        limit=f"are not created: {message}",
+        remedy="raise the quota or fix the policy that is named; the group gives its GPUs back "
+        "meanwhile",
+    )
+
+
+def place_taken(content: KubernetesObject, *, leftover: bool) -> Problem:
+    """Return the problem of an object whose name somebody else uses; ``leftover``: it will go by
+    itself.
+    """
+    what = f"{content['kind']} {content['metadata']['name']}"
+    if leftover:
+        return Problem(code="Progressing", what=leftovers_sentence([what]))
+    return Problem(
+        code="NameConflict",
+        what=what,
+        limit="is needed for this model",
+        gap="but is controlled by something else",
+        remedy="delete or rename it, or give the ShardedModel another name",
+        path="metadata.name",
+    )
+
+
+def not_permitted(message: str, namespace: str) -> Problem:
+    """Return the problem of a namespace that cannot be read: the present objects are not known, so
+    nothing is written.
+    """
+    return Problem(
+        code="NotPermitted",
+        what=f"the operator may not read namespace {namespace}",
+        limit=message,
+        remedy="give its service account the rights of the chart's ClusterRole, there or "
+        "everywhere; it goes on by itself then",
+    )
+
+
+def internal_error(raised: str) -> Problem:
+    """Return the problem of a model on which the operator has failed because of a bug of its own.
+
+    ``raised`` is the class of the exception. Only that is told: its message may quote a Secret.
+    """
+    return Problem(
+        code="InternalError",
+        what=f"the operator failed on this model because of a bug of its own ({raised})",
+        remedy="running groups are kept, and the operator tries again; "
+        "please report it, the log has the details",
+    )
+
+
+def scheduler_unavailable(scheduler: str, what: str, remedy: str) -> Problem:
+    """Return the problem of a scheduler that cannot be told of groups here."""
+    return Problem(
+        code="SchedulerUnavailable",
+        path="spec.placement.scheduler",
+        what=scheduler,
+        limit=what,
+        remedy=f"{remedy}, or choose another scheduler",
     )

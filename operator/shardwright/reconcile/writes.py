@@ -5,9 +5,9 @@ A write to an object that exists names its uid, so that no other of the same nam
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from shardwright.rendering.bundle import KubernetesObject
 
@@ -187,6 +187,36 @@ def kind_of(content: KubernetesObject) -> str:
         # each other.
         f"{content['kind']}.{version}.{group}" if "." in group else str(content["kind"])
     )
+
+
+def pod_of(stateful_set: KubernetesObject) -> dict[str, Any]:
+    """Return a pod as the controller would make it, to be tried; its claims are folders."""
+    metadata, spec = stateful_set["metadata"], stateful_set["spec"]
+    template, claims = spec["template"], spec.get("volumeClaimTemplates") or ()
+    # The controller names the claims of a pod; a pod that is tried alone has none to mount.
+    folders = [{"name": claim["metadata"]["name"], "emptyDir": {}} for claim in claims]
+    volumes = [*template["spec"].get("volumes", ()), *folders]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **template["metadata"],
+            "generateName": f"{metadata['name']}-",
+            "namespace": metadata["namespace"],
+        },
+        "spec": {**template["spec"], "volumes": volumes},
+    }
+
+
+def asked_first(
+    stateful_set: KubernetesObject, start: Apply | Patch
+) -> tuple[DryRunPod, Apply | Patch]:
+    """Return a dry run of one pod, and the write that starts the StatefulSet's pods after it. If
+    the pod would not be created, the start waits.
+    """
+    ask = DryRunPod(content=pod_of(stateful_set), set_uid=start.uid)
+    needs = frozenset({(written_kind(ask), written_name(ask))})
+    return ask, replace(start, needs=needs)
 
 
 def ended_groups(writes: Iterable[Write]) -> frozenset[str]:

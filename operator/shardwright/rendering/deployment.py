@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
+from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.slices import whole_resource
 from shardwright.hardware.to_come import Sought
 from shardwright.layouts.traits import DraftMethod

@@ -9,14 +9,9 @@ from typing import Any, Final
 
 from shardwright.costs import host
 from shardwright.costs.loading import Storage
-from shardwright.engines.arguments import (
-    API_KEY_VARIABLE,
-    Serving,
-    Start,
-    attention_replicas_per_pod,
-)
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.folders import TMP_DIR, written_folders
+from shardwright.engines.serving import Serving, Start, attention_replicas_per_pod
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.hardware.to_come import HOSTNAME, PoolTerm
 from shardwright.planning.report import Plan
@@ -93,7 +88,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
     engine = ENGINES[deployment.engine]
     joined_over_ssh = ssh.joins(plan, deployment)
     return ScriptSettings(
-        engine=engine.label,
+        engine=engine,
         demands_key=deployment.serving.api_key is not None,
         ranks=plan.nodes_per_replica,
         workers=workers_per_pod(plan),
@@ -108,7 +103,6 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         ),
         ray=RayJoining(joins=ray.joins(plan, deployment)),
         network=RankNetwork(
-            address_variable=engine.address_variable,
             rdma=bool(plan.rdma),
             tcp_only=not deployment.pods.network.rdma,
         ),
@@ -416,11 +410,12 @@ def _reader(plan: Plan, deployment: Deployment) -> Mapping[str, object]:
 def _environment(
     plan: Plan, deployment: Deployment, group: int
 ) -> list[dict[str, Any]]:
+    engine = ENGINES[deployment.engine]
     ours = [
         # First: the kubelet expands $(POD_NAME) only in variables that come after it.
         *_pod_name(deployment),
         _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
-        _field(ENGINES[deployment.engine].address_variable, "status.podIP"),
+        _field(engine.address_variable, "status.podIP"),
         *_group_environment(plan, deployment, group),
         *(
             {"name": name, "value": value}
@@ -434,7 +429,7 @@ def _environment(
             else []
         ),
         *object_storage.environment(deployment.weights.object_store),
-        *_secret(API_KEY_VARIABLE, deployment.serving.api_key),
+        *_secret(engine.api_key_variable, deployment.serving.api_key),
     ]
     return [*ours, *_users_environment(deployment, ours)]
 

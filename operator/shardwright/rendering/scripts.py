@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from shardwright.costs.host import RAY_STORE_BYTES
-from shardwright.engines.arguments import API_KEY_VARIABLE
-from shardwright.engines.trtllm import SSH_PORT
+from shardwright.engines.engine import EngineDefinition
 from shardwright.rendering import budgets, group_token, ray, ssh
 
 if TYPE_CHECKING:
@@ -88,7 +87,6 @@ class SshJoining:
 
     joins: bool = False
     shared_variables: tuple[str, ...] = ()
-    port: int = SSH_PORT
     tries_seconds: int = SSH_SECONDS
     key_dir: str = ssh.KEY_DIR
     user_id: int = ssh.USER_ID
@@ -110,12 +108,10 @@ class RayJoining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankNetwork:
-    """How a rank is reached: ``address_variable`` holds its pod's address.
-
-    With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none.
+    """How a rank is reached. With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use
+    none.
     """
 
-    address_variable: str = "VLLM_HOST_IP"
     http_port: int = HTTP_PORT
     rendezvous_port: int = RENDEZVOUS_PORT
     rdma: bool = False
@@ -186,17 +182,16 @@ class ScriptSettings:
     """The knowledge of the scripts of one resource: ranks of a group (nodes) and their workers, and
     by topic how they meet, the paths of their files, and how long they wait.
 
-    ``engine`` is the folder of its own parts of the scripts, ``api_key_variable`` holds the key
-    that clients must send, if the resource ``demands_key``. Of a group that has attention replicas
-    on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of the
-    shared memory as it was planned.
+    ``engine`` has its own parts of the scripts, by its label; clients must send a key if the
+    resource ``demands_key``. Of a group that has attention replicas on several pods,
+    ``attention_replicas`` are those of one. ``shm_bytes`` is the size of the shared memory as it
+    was planned.
     """
 
+    engine: EngineDefinition
     ranks: int
-    engine: str = "vllm"
     workers: int = 1
     attention_replicas: int = 0
-    api_key_variable: str = API_KEY_VARIABLE
     demands_key: bool = False
     downloads: bool = False
     shm_bytes: int = 0
@@ -215,11 +210,8 @@ def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     files = [*_SHELL, *(ssh.FILES if settings.ssh.joins else ())]
     # Only programs that are used: one more would be another ConfigMap, and so another template.
     programs = ["rendezvous"] if settings.ranks > 1 else []
-    programs += (
-        ["serving", f"counters_{settings.engine}"]
-        if settings.tokens.silence_seconds
-        else []
-    )
+    if settings.tokens.silence_seconds:
+        programs += ["serving", f"counters_{settings.engine.label}"]
     programs += ["weights"] if settings.downloads else []
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     rendered = {

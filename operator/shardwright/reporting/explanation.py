@@ -12,20 +12,24 @@ from typing import Final
 
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
-from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion, Pool
+from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
 from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.phrases import (
+    PHRASES,
+    UNKNOWN_PODS,
     as_h100s,
+    format_plural,
     h100s,
     letters,
     price,
     rate_of,
-    ways_sentence,
+    spell,
 )
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
+from shardwright.planning.sentences import exclusions_sentence, ways_sentence
 from shardwright.planning.survey import Surveyed
 from shardwright.reporting.candidates import DrawnCandidate, draw_candidates
 from shardwright.reporting.confidence import how_sure
@@ -33,7 +37,6 @@ from shardwright.reporting.figures import (
     format_count,
     format_layout,
     format_output,
-    format_plural,
     format_seconds,
 )
 from shardwright.reporting.mesh import (
@@ -43,7 +46,6 @@ from shardwright.reporting.mesh import (
     draw_ranks,
     expert_link,
 )
-from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
 from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
 from shardwright.reporting.times import TimeSplit, time_split
 
@@ -53,13 +55,6 @@ _BASES_OF_PRICES: Final = {
     PriceBasis.STATED: "as stated",
     PriceBasis.LISTED: "by public price lists",
     PriceBasis.ASSUMED: "assumed from its data sheet",
-}
-UNKNOWN_PODS: Final = {
-    KnownPods.ALL: (),
-    KnownPods.WATCHED: (
-        "pods of namespaces that are not watched are not known: their GPUs count as free",
-    ),
-    KnownPods.NONE: ("no pods are known: every allocatable GPU counts as free",),
 }
 
 
@@ -180,17 +175,12 @@ def with_drawings(
 
 
 def _explain_plan(
-    plan: Plan,
-    report: Report,
-    request: Request | None,
-    inventory: Inventory | None,
+    plan: Plan, report: Report, request: Request | None, inventory: Inventory | None
 ) -> Explanation:
-    not_yet = (
-        (f"planned, not yet deployed: {plan.undeployable.sentence()}",)
-        if plan.undeployable
-        else ()
-    )
-    misses = missed(plan, request)
+    misses, warned = missed(plan, request), plan.warnings
+    if plan.undeployable:
+        not_yet = f"planned, not yet deployed: {plan.undeployable.sentence()}"
+        warned = (not_yet, *warned)
     return Explanation(
         fits=True,
         headline="; it ".join((_headline(plan), *misses)),
@@ -201,9 +191,9 @@ def _explain_plan(
         nodes=_draw(plan, _pool_of(plan, inventory)),
         memory=_memory_bars(plan.stages),
         reasons=plan.reasons,
-        warnings=(*not_yet, *plan.warnings),
+        warnings=warned,
         alternatives=tuple(_other(alternative) for alternative in report.alternatives),
-        ruled_out=summarise_exclusions(report.considered, report.excluded),
+        ruled_out=exclusions_sentence(report.considered, report.excluded),
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
         times=time_split(plan, report),
@@ -219,76 +209,52 @@ def _explain_no_plan(
     request: Request | None,
     inventory: Inventory | None,
 ) -> Explanation:
+    unknown = inventory and UNKNOWN_PODS.get(inventory.known_pods)
     return Explanation(
         fits=False,
         headline=f"{'no room now' if outcome.heals_by_itself else 'nothing fits'}. "
         f"{outcome.problem.sentence()}",
-        facts=(
-            *request_facts(request),
-            *_why_none(outcome),
-        ),
+        facts=(*request_facts(request), *_why_none(outcome)),
         nodes=(),
         memory=(),
         reasons=(),
-        warnings=() if inventory is None else UNKNOWN_PODS[inventory.known_pods],
+        warnings=(unknown,) if unknown else (),
         alternatives=tuple(_other(alternative) for alternative in report.alternatives),
-        ruled_out=summarise_exclusions(report.considered, report.excluded),
+        ruled_out=exclusions_sentence(report.considered, report.excluded),
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
     )
 
 
 def _why_none(outcome: NoPlan) -> Iterator[Fact]:
-    """Yield the reason, whether waiting helps, and the ways to make room that are known."""
-    yield Fact(
-        label="Reason",
-        value=outcome.problem.code,
-    )
-    yield Fact(
-        label="Outlook",
-        value=_outlook(outcome),
-    )
+    yield Fact(label="Reason", value=outcome.problem.code)
+    yield Fact(label="Outlook", value=_outlook(outcome))
     ways = ways_sentence(outcome.ways_out)
     if ways:
-        yield Fact(
-            label="Way out",
-            value=ways,
-        )
+        yield Fact(label="Way out", value=ways)
 
 
 def _outlook(outcome: NoPlan) -> str:
-    """Say whether it helps to wait, and for which event."""
     if outcome.awaits_nodes:
         return "waiting helps once GPU nodes are added, by an autoscaler too"
     if outcome.heals_by_itself:
         return "waiting helps: the hardware is there, but not free or not ready"
-    return (
-        "waiting helps only where nodes are added"
-        if outcome.lack
-        else "waiting does not help"
-    )
+    only = "helps only where nodes are added" if outcome.lack else "does not help"
+    return f"waiting {only}"
 
 
 def _headline(plan: Plan) -> str:
+    cut, gpus = format_layout(plan.layout), plan.layout.gpus
     if not plan.groups:
-        return f"{format_layout(plan.layout)} on {plan.product}; replicas is 0, nothing runs"
-    nodes = format_plural(
-        len({name for group in plan.groups for name in group}), "node"
-    )
-    if plan.layout.gpus == 1:
-        return f"one GPU of {nodes} ({plan.product})"
-    return (
-        f"{format_layout(plan.layout)} on {format_plural(plan.layout.gpus, 'GPU')} of {nodes} "
-        f"({plan.product})"
-    )
+        return f"{cut} on {plan.product}; replicas is 0, nothing runs"
+    nodes = {name for group in plan.groups for name in group}
+    on = "one GPU" if gpus == 1 else f"{cut} on {format_plural(gpus, 'GPU')}"
+    return f"{on} of {format_plural(len(nodes), 'node')} ({plan.product})"
 
 
 def _pool_of(plan: Plan, inventory: Inventory | None) -> Pool | None:
-    return (
-        next((pool for pool in inventory.pools if pool.name == plan.pool), None)
-        if inventory
-        else None
-    )
+    pools = inventory.pools if inventory else ()
+    return next((pool for pool in pools if pool.name == plan.pool), None)
 
 
 def _as_drafted(request: Request | None, plan: Plan) -> Request | None:
@@ -303,39 +269,22 @@ def request_facts(request: Request | None) -> tuple[Fact, ...]:
     """Return the load and the objective, none of a request that is not known."""
     if request is None:
         return ()
-    load = request.workload
-    tokens = f"{load.input_tokens:,} input + {load.output_tokens:,} output tokens"
     return (
-        Fact(
-            label="Load",
-            value=f"{_arrivals(load)}, {tokens} each{_shortcuts(load)}",
-        ),
-        Fact(
-            label="Objective",
-            value=_objective(request),
-        ),
+        Fact(label="Load", value=", ".join(_load(request.workload))),
+        Fact(label="Objective", value=_objective(request)),
     )
 
 
-def _arrivals(load: Workload) -> str:
+def _load(load: Workload) -> Iterator[str]:
     if load.requests_per_second is not None:
-        return rate_of(load.requests_per_second)
-    return f"{format_plural(load.concurrency, 'request')} in flight"
-
-
-def _shortcuts(load: Workload) -> str:
-    """Say the share of the input that is cached, and the tokens that are drafted."""
-    cached = (
-        f", {load.prefix_cache_hit_rate:.0%} of the input cached"
-        if load.prefix_cache_hit_rate
-        else ""
-    )
-    drafted = (
-        f", {load.tokens_per_step:.2g} tokens a step by drafts"
-        if load.draft_tokens
-        else ""
-    )
-    return cached + drafted
+        yield rate_of(load.requests_per_second)
+    else:
+        yield f"{format_plural(load.concurrency, 'request')} in flight"
+    yield f"{load.input_tokens:,} input + {load.output_tokens:,} output tokens each"
+    if load.prefix_cache_hit_rate:
+        yield f"{load.prefix_cache_hit_rate:.0%} of the input cached"
+    if load.draft_tokens:
+        yield f"{load.tokens_per_step:.2g} tokens a step by drafts"
 
 
 def _objective(request: Request) -> str:
@@ -354,9 +303,7 @@ def _objective(request: Request) -> str:
 
 
 def _plan_facts(
-    plan: Plan,
-    request: Request | None,
-    pool: Pool | None,
+    plan: Plan, request: Request | None, pool: Pool | None
 ) -> tuple[Fact, ...]:
     speed = plan.performance
     return (
@@ -364,28 +311,13 @@ def _plan_facts(
             label="Output",
             value=f"{format_output(speed)}, {format_count(speed.requests_per_second)} requests/s",
         ),
-        Fact(
-            label="Latency",
-            value=_latency(plan, request),
-        ),
-        Fact(
-            label="K/V cache",
-            value=_cache(plan, request),
-        ),
+        Fact(label="Latency", value=_latency(plan, request)),
+        Fact(label="K/V cache", value=_cache(plan, request)),
         *_cost(plan),
         *_stages(plan),
-        Fact(
-            label="Layout",
-            value=f"{letters(plan.layout)}, as kubectl shows it",
-        ),
-        Fact(
-            label="Links",
-            value=_links(plan, pool),
-        ),
-        Fact(
-            label="Pool",
-            value=plan.pool,
-        ),
+        Fact(label="Layout", value=f"{letters(plan.layout)}, as kubectl shows it"),
+        Fact(label="Links", value=_links(plan, pool)),
+        Fact(label="Pool", value=plan.pool),
     )
 
 
@@ -400,18 +332,15 @@ def _latency(plan: Plan, request: Request | None) -> str:
 
 
 def _percentiles(speed: Performance, request: Request | None) -> str:
-    """Say the percentiles if a limit is on them."""
     if (
         request is None
         or request.objective.statistic is Statistic.MEAN
         or not request.objective.limited
     ):
         return ""
-    first, token = (
-        ttft_seconds(speed, Statistic.P95),
-        tpot_seconds(speed, Statistic.P95),
-    )
-    return f" (P95, assumed: {format_seconds(first)} and {format_seconds(token)})"
+    first = format_seconds(ttft_seconds(speed, Statistic.P95))
+    token = format_seconds(tpot_seconds(speed, Statistic.P95))
+    return f" (P95, assumed: {first} and {token})"
 
 
 def _cost(plan: Plan) -> Iterator[Fact]:
@@ -421,35 +350,24 @@ def _cost(plan: Plan) -> Iterator[Fact]:
         said = f"{cost} per million output tokens at this load"
         if each and each.basis is PriceBasis.STATED:
             said = f"{said}: {gpus} x {each.per_hour:g} an hour"
-        yield Fact(
-            label="Cost",
-            value=said,
-        )
+        yield Fact(label="Cost", value=said)
     elif each is not None:
         said = f"{as_h100s(gpus, each.per_hour)}, {_BASES_OF_PRICES[each.basis]}"
-        yield Fact(
-            label="Price",
-            value=said,
-        )
+        yield Fact(label="Price", value=said)
 
 
 def _stages(plan: Plan) -> Iterator[Fact]:
-    """Say how many micro-batches keep the stages of a pipeline busy, and the share of a token's
-    time in which they wait for each other.
-    """
     stages, speed = plan.layout.pipeline, plan.performance
     if stages > 1:
         batches = min(stages, speed.running_requests)
         each = -(-speed.running_requests // batches)
-        bubble = (
-            sum(
-                share.seconds for share in speed.decode_shares if share.name == "Bubble"
-            )
-            / speed.tpot_seconds
+        waits = sum(
+            share.seconds for share in speed.decode_shares if share.name == "Bubble"
         )
+        bubble = waits / speed.tpot_seconds
         what = (
             f"{stages}, {batches} micro-batch{'es' if batches > 1 else ''} "
-            f"of {each:,} request{'s' if each > 1 else ''} in flight"
+            f"of {format_plural(each, 'request')} in flight"
         )
         yield Fact(
             label="Stages",
@@ -463,13 +381,9 @@ def _cache(plan: Plan, request: Request | None) -> str:
         f"{format_count(plan.kv_tokens)} tokens per "
         f"replica, up to {plan.max_model_len:,} per request"
     )
-    if plan.carries_load or request is None:
-        return (
-            f"{holds}; carries the load"
-            if plan.carries_load
-            else f"{holds}; requests queue"
-        )
-    return f"{holds}; {behind(plan, request)}"
+    if plan.carries_load:
+        return f"{holds}; carries the load"
+    return f"{holds}; {behind(plan, request) if request else 'requests queue'}"
 
 
 def _links(plan: Plan, pool: Pool | None) -> str:
@@ -484,7 +398,6 @@ def _links(plan: Plan, pool: Pool | None) -> str:
 
 
 def _expert_link(plan: Plan, pool: Pool | None) -> str:
-    """Say over which link the attention replicas of a group send tokens to their experts."""
     if pool is not None:
         return f"over {expert_link(plan, pool)}"
     return (
@@ -495,7 +408,6 @@ def _expert_link(plan: Plan, pool: Pool | None) -> str:
 
 
 def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
-    """Draw every node of every group; groups that share a node stand side by side on it."""
     gpus_of_a_node = max(plan.gpus_per_node, pool.gpus_per_node if pool else 0)
     held = {node.name: node.gpus - node.free for node in pool.nodes} if pool else {}
     drawn, before = [], Counter[str]()
@@ -539,7 +451,6 @@ def _expert_ranks_of(plan: Plan, ranks: range) -> tuple[int, int] | None:
 
 
 def _memory_bars(stages: tuple[StageMemory, ...]) -> tuple[MemoryBar, ...]:
-    """Return one bar per stage, or one for neighbours that hold the same bytes."""
     return tuple(
         _memory_bar(tuple(alike)) for _, alike in groupby(stages, key=_bytes_of)
     )
@@ -601,18 +512,15 @@ def _relative(each: GpuPrice | None, gpus: int) -> str:
 
 
 def _unusable(inventory: Inventory | None) -> tuple[str, ...]:
-    """Return the nodes that planning could not use, by reason."""
     if inventory is None:
         return ()
     by_code: dict[str, list[NodeExclusion]] = defaultdict(list)
     for excluded in inventory.excluded:
         by_code[excluded.problem.code].append(excluded)
     ordered = sorted(by_code.items(), key=lambda item: (-len(item[1]), item[0]))
-    return tuple(_unusable_for_one_reason(code, nodes) for code, nodes in ordered)
-
-
-def _unusable_for_one_reason(code: str, excluded: list[NodeExclusion]) -> str:
-    return f"{spell(code)}: {_names(excluded)} ({_facts(excluded)})"
+    return tuple(
+        f"{spell(code)}: {_names(nodes)} ({_facts(nodes)})" for code, nodes in ordered
+    )
 
 
 def _names(excluded: list[NodeExclusion]) -> str:

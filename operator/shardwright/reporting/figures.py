@@ -108,13 +108,3 @@ def short_layout(layout: Layout) -> str:
     """
     short = letters(layout)
     return f"{layout.replicas} x {short}" if layout.replicas > 1 else short
-
-
-def format_plural(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    >>> format_plural(1, "node"), format_plural(1200, "node"), format_plural(2, "box")
-    ('1 node', '1,200 nodes', '2 boxes')
-    """
-    plural = f"{noun}es" if noun.endswith(("x", "s")) else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"

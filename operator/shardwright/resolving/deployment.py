@@ -17,8 +17,8 @@ from shardwright.api.request import KV_CACHE_DTYPES, network_of, rdma_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import PlacementRules, Spec
 from shardwright.api.workload import DraftHead, head_of, speculation_of
-from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
-from shardwright.engines.families import family_arguments
+from shardwright.engines.engine import ENGINES
+from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering.deployment import (
@@ -254,8 +254,10 @@ def _arguments(spec: Spec, version: str) -> dict[str, Any]:
     everything that the spec leaves open.
     """
     said = spec.engine.args | _dtype(spec.model)
-    told = spec.engine.name == "vLLM" and spec.engine.family_defaults != "None"
-    family = family_arguments(spec.model.id, version, said) if told else {}
+    family: Mapping[str, object] = {}
+    if spec.engine.family_defaults != "None":
+        engine = ENGINES[spec.engine.name]
+        family = engine.family_arguments(spec.model.id, version, said)
     # Sorted, as arguments are part of the hash of a template: another order asks for nothing.
     return dict(sorted((said | dict(family)).items()))
 

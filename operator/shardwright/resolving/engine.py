@@ -197,11 +197,11 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
     problems = (
         *(
             problem.under("spec.engine.args")
-            for problem in check_arguments(own, version, settings.admitted, rules)
+            for problem in check_arguments(own, version, settings.admitted, rules=rules)
         ),
         *(
             problem.under(f"{DEFAULTS}.engine.args")
-            for problem in check_arguments(preset, version, trusted, rules)
+            for problem in check_arguments(preset, version, trusted, rules=rules)
         ),
         *check_features(_asked(spec, rules.policy), version, rules),
         *check_executor(question.resource.spec, settings),

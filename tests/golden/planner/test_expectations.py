@@ -12,7 +12,7 @@ import pytest
 
 from shardwright.api.request import to_request
 from shardwright.api.resource import parse_manifest
-from shardwright.engines import vllm
+from shardwright.engines.vllm import traits as vllm
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Layout

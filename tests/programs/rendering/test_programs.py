@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from shardwright.engines.engine import ENGINES, EngineDefinition
 from shardwright.rendering import programs
 from shardwright.rendering.programs import counters_trtllm, counters_vllm
 from shardwright.rendering.programs.serving import Counters
@@ -20,7 +21,10 @@ from tests.harness.controlplane import free_port
 FOLDER = Path(programs.__file__).parent
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
 EVERYTHING = ScriptSettings(
-    ranks=2, tokens=TokenWatch(silence_seconds=60), downloads=True
+    engine=ENGINES["vLLM"],
+    ranks=2,
+    tokens=TokenWatch(silence_seconds=60),
+    downloads=True,
 )
 OF_THE_IMAGE = {"weights.py": {"huggingface_hub"}}
 """What the image has beside Python, by the program that uses it."""
@@ -50,7 +54,7 @@ def test_a_program_imports_the_standard_library_and_nothing_of_ours(path: Path) 
 def test_pods_mount_the_programs_as_they_stand_and_each_is_mounted_somewhere() -> None:
     mounted = {
         name: text
-        for engine in ("vllm", "trtllm")
+        for engine in ENGINES.values()
         for name, text in scripts(replace(EVERYTHING, engine=engine)).items()
         if name.endswith(".py")
     }
@@ -58,12 +62,16 @@ def test_pods_mount_the_programs_as_they_stand_and_each_is_mounted_somewhere() -
 
 
 @pytest.mark.parametrize(
-    ("engine", "counters"),
-    [("vllm", "counters_vllm.py"), ("trtllm", "counters_trtllm.py")],
+    ("name", "counters", "key"),
+    [
+        ("vLLM", "counters_vllm.py", "VLLM_API_KEY"),
+        ("TensorRTLLM", "counters_trtllm.py", "SHARDWRIGHT_API_KEY"),
+    ],
 )
-def test_the_watcher_has_the_counters_of_its_engine_beside_it(
-    engine: str, counters: str
+def test_the_watcher_has_the_counters_and_the_key_of_its_engine(
+    name: str, counters: str, key: str
 ) -> None:
+    engine = ENGINES[name]
     found = scripts(
         ScriptSettings(ranks=1, engine=engine, tokens=TokenWatch(silence_seconds=60))
     )
@@ -71,7 +79,7 @@ def test_the_watcher_has_the_counters_of_its_engine_beside_it(
         counters,
         "serving.py",
     ]
-    assert f"set -- {counters.removesuffix('.py')} VLLM_API_KEY " in found["launch.sh"]
+    assert f"set -- {counters.removesuffix('.py')} {key} " in found["launch.sh"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -88,9 +96,9 @@ def test_a_program_is_read_where_there_is_nothing_but_python(path: Path) -> None
     )
 
 
-@pytest.mark.parametrize("engine", ["vllm", "trtllm"])
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 def test_the_watcher_finds_its_counters_in_a_volume_as_the_kubelet_lays_it_out(
-    engine: str, tmp_path: Path
+    engine: EngineDefinition, tmp_path: Path
 ) -> None:
     (tmp_path / "..version").mkdir()
     (tmp_path / "..data").symlink_to("..version")
@@ -105,8 +113,8 @@ def test_the_watcher_finds_its_counters_in_a_volume_as_the_kubelet_lays_it_out(
         "0.1",
     )  # its first look is its last: the alarm ends it in the pause
     arguments = (
-        f"counters_{engine}",
-        "VLLM_API_KEY",
+        f"counters_{engine.label}",
+        engine.api_key_variable,
         str(free_port()),
         str(tmp_path / "tokens"),
         silence,

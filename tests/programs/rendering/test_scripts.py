@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shardwright.engines.engine import TENSORRT_LLM, VLLM, EngineDefinition
 from shardwright.rendering.scripts import (
     RayJoining,
     ScriptPaths,
@@ -24,19 +25,19 @@ SHELLCHECK = shutil.which(
 )
 
 
-@pytest.mark.parametrize("engine", ["vllm", "trtllm"])
+@pytest.mark.parametrize("engine", [VLLM, TENSORRT_LLM], ids=["vllm", "trtllm"])
 @pytest.mark.parametrize("silence", [0, 60])
 @pytest.mark.parametrize("ranks", [1, 2, 16])
 def test_shellcheck_finds_nothing(
-    ranks: int, silence: int, engine: str, tmp_path: Path
+    ranks: int, silence: int, engine: EngineDefinition, tmp_path: Path
 ) -> None:
     assert SHELLCHECK is not None
-    over_ssh = engine == "trtllm" and ranks > 1
+    over_ssh = engine is TENSORRT_LLM and ranks > 1
     settings = ScriptSettings(
         ranks=ranks,
         tokens=TokenWatch(silence_seconds=silence),
         engine=engine,
-        demands_key=engine == "vllm",
+        demands_key=engine is VLLM,
         ssh=SshJoining(joins=over_ssh, shared_variables=("HF_HOME", "USER")),
     )
     for name, text in scripts(settings).items():
@@ -57,7 +58,9 @@ def test_shellcheck_finds_nothing_in_the_scripts_of_a_group_that_ray_joins(
     assert SHELLCHECK is not None
     launch = tmp_path / "launch.sh"
     launch.write_text(
-        scripts(ScriptSettings(ranks=2, ray=RayJoining(joins=True)))["launch.sh"]
+        scripts(ScriptSettings(engine=VLLM, ranks=2, ray=RayJoining(joins=True)))[
+            "launch.sh"
+        ]
     )
     found = subprocess.run(
         [SHELLCHECK, str(launch)], capture_output=True, text=True, check=False
@@ -66,7 +69,7 @@ def test_shellcheck_finds_nothing_in_the_scripts_of_a_group_that_ray_joins(
 
 
 def test_a_group_of_one_pod_knows_no_rendezvous() -> None:
-    alone = scripts(ScriptSettings(ranks=1))
+    alone = scripts(ScriptSettings(engine=VLLM, ranks=1))
     assert sorted(alone) == ["drain.sh", "launch.sh", "probe.sh"]
     assert not any(
         re.search(r"rendezvous|SHARDWRIGHT|headless|python", text)
@@ -76,7 +79,7 @@ def test_a_group_of_one_pod_knows_no_rendezvous() -> None:
 
 def test_only_a_group_over_ssh_has_what_ssh_needs() -> None:
     found = scripts(
-        ScriptSettings(ranks=2, engine="trtllm", ssh=SshJoining(joins=True))
+        ScriptSettings(ranks=2, engine=TENSORRT_LLM, ssh=SshJoining(joins=True))
     )
     assert sorted(found) == [
         *(
@@ -95,21 +98,25 @@ def test_only_a_group_over_ssh_has_what_ssh_needs() -> None:
 
 def test_nothing_is_left_of_the_template_language_and_folders_are_quoted() -> None:
     for text in scripts(
-        ScriptSettings(ranks=2, paths=ScriptPaths(run_dir="/a b/$(c)"))
+        ScriptSettings(engine=VLLM, ranks=2, paths=ScriptPaths(run_dir="/a b/$(c)"))
     ).values():
         assert not re.search(r"\{%|%\}|\{#|\}\}", text)
         assert "/a b/$(c)" not in text.replace("'/a b/$(c)'", "")
 
 
 def test_all_scripts_fit_a_configmap_many_times_over() -> None:
-    assert sum(map(len, scripts(ScriptSettings(ranks=2)).values())) < 32 * KIB
+    assert (
+        sum(map(len, scripts(ScriptSettings(engine=VLLM, ranks=2)).values())) < 32 * KIB
+    )
 
 
 def test_scripts_are_those_of_their_settings_whatever_was_rendered_before() -> None:
     one, other = (
-        ScriptSettings(ranks=1),
-        ScriptSettings(ranks=1, times=ScriptTimes(start_seconds=4242)),
+        ScriptSettings(engine=VLLM, ranks=1),
+        ScriptSettings(engine=VLLM, ranks=1, times=ScriptTimes(start_seconds=4242)),
     )
     assert "4242" not in scripts(one)["launch.sh"]
     assert "4242" in scripts(other)["launch.sh"]
-    assert scripts(one) == scripts(ScriptSettings(ranks=1)) != scripts(other)
+    assert (
+        scripts(one) == scripts(ScriptSettings(engine=VLLM, ranks=1)) != scripts(other)
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.engines.engine import VLLM
 from shardwright.rendering.programs.serving import Watch
 from shardwright.rendering.scripts import ScriptSettings, scripts
 from tests.harness.waiting import wait_for
@@ -246,6 +247,6 @@ def test_an_engine_that_answers_429_and_brings_no_tokens_is_ended_as_stalled(
 
 
 def test_scripts_without_a_watch_on_serving_have_no_watcher() -> None:
-    plain = scripts(ScriptSettings(ranks=1))
+    plain = scripts(ScriptSettings(engine=VLLM, ranks=1))
     assert "serving.py" not in plain
     assert not any("serving" in text or "USR2 " in text for text in plain.values())

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from shardwright.cli.main import main
-from shardwright.engines.environment import VLLM
+from shardwright.engines.vllm.environment import VARIABLES
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.hostile_text import HOSTILE, is_harmless
 
@@ -193,7 +193,7 @@ def test_a_rendered_document_means_what_the_manifest_says(
 ) -> None:
     env = [
         {"name": name, "value": text}
-        for name, text in zip(sorted(VLLM), WRITABLE.values(), strict=False)
+        for name, text in zip(sorted(VARIABLES), WRITABLE.values(), strict=False)
     ]
     assert len(env) == len(WRITABLE)
     manifest = a_manifest(engine={"env": env})

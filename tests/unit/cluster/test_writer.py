@@ -13,7 +13,6 @@ import pytest
 from shardwright.cluster.client import ApiError, Client, NotLeadingError
 from shardwright.cluster.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from shardwright.cluster.writer import CARRY_OUT_SECONDS, WELL_SECONDS, Writer
-from shardwright.reconcile.refusals import pod_of
 from shardwright.reconcile.seen import Outcome, Refusal
 from shardwright.reconcile.writes import (
     Apply,
@@ -26,6 +25,7 @@ from shardwright.reconcile.writes import (
     Patch,
     Why,
     Write,
+    pod_of,
 )
 from tests.support.builders_operator import Hand
 from tests.support.builders_reconcile import OWNER_UID, rendered, service, stateful_set

@@ -6,7 +6,7 @@ import pytest
 
 from shardwright.costs.limits import Limits, default_batch, limits_to_try
 from shardwright.costs.workload import Workload
-from shardwright.engines.vllm import traits
+from shardwright.engines.vllm.traits import traits
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.traits import EngineOverrides
 from tests.support.builders_plan import vllm_traits

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from shardwright.api.schema import spec_schema
-from shardwright.engines.arguments import Serving, serve_arguments
-from shardwright.engines.option_tables import VERSIONS
+from shardwright.engines.serving import Serving
+from shardwright.engines.vllm.arguments import serve_arguments
+from shardwright.engines.vllm.policy import RULES
 from shardwright.layouts.layout import Layout
 from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan
 from tests.support.command_lines import read_arguments
@@ -112,7 +113,7 @@ def test_adapters_are_named_after_a_slot_for_each() -> None:
     ] * len(options)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", RULES.tables.versions)
 @pytest.mark.parametrize("rank", ADAPTER_RANKS)
 def test_every_rank_that_a_resource_may_say_is_one_of_the_parsers_choices(
     rank: int, version: str
@@ -130,7 +131,7 @@ USERS: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", RULES.tables.versions)
 def test_every_name_type_and_value_that_is_rendered_is_one_that_the_parser_takes(
     version: str,
 ) -> None:

@@ -9,13 +9,13 @@ from shardwright.engines.environment import (
     COMMON,
     DANGEROUS,
     NEVER,
-    TENSORRT_LLM,
     UNLISTED,
-    VLLM,
     check_admitted,
     check_environment,
     is_admissible,
 )
+from shardwright.engines.trtllm.environment import VARIABLES as TENSORRT_LLM
+from shardwright.engines.vllm.environment import VARIABLES as VLLM
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,8 +4,8 @@ string.
 
 import pytest
 
-from shardwright.engines.eras import ERAS, era_of
-from shardwright.engines.vllm import traits
+from shardwright.engines.vllm.eras import ERAS, era_of
+from shardwright.engines.vllm.traits import traits
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,14 @@
 
 import pytest
 
-from shardwright.engines.families import (
+from shardwright.engines.options import check_arguments
+from shardwright.engines.vllm.families import (
     FAMILIES,
     ParserFamily,
     family_arguments,
     family_of,
 )
-from shardwright.engines.option_tables import VERSIONS
-from shardwright.engines.options import check_arguments
+from shardwright.engines.vllm.policy import RULES
 
 FOUND = {
     "Qwen/Qwen3-8B": ("hermes", "qwen3"),
@@ -46,7 +46,7 @@ def test_a_model_is_of_the_family_that_its_name_says_whoever_stores_it(
     assert (found and (found.tools, found.reasoning)) == FOUND[model]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", RULES.tables.versions)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_every_version_has_the_parsers_that_a_family_is_told(
     family: ParserFamily, version: str
@@ -55,7 +55,7 @@ def test_every_version_has_the_parsers_that_a_family_is_told(
     said = {name: parser for name, parser in parsers.items() if parser}
 
     assert said
-    assert check_arguments(said, version) == ()
+    assert check_arguments(said, version, rules=RULES) == ()
 
 
 def test_what_a_user_says_is_left_as_he_says_it_and_what_goes_together_comes_together() -> (

@@ -1,21 +1,23 @@
 """Engine arguments: the policy for users, and agreement with vLLM's own parser."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shardwright.engines import vllm_policy
-from shardwright.engines.option_tables import VERSIONS, option_table
-from shardwright.engines.options import (
-    argument_list,
-    check_admission,
-    check_arguments,
-    check_features,
-)
+from shardwright.engines import option_tables, options
+from shardwright.engines.engine import check_admission
+from shardwright.engines.vllm.policy import POLICY, RULES
 from tests.support.command_lines import read_arguments
 from tests.support.option_values import check_value
+
+VERSIONS = RULES.tables.versions
+argument_list = partial(options.argument_list, rules=RULES)
+check_arguments = partial(options.check_arguments, rules=RULES)
+check_features = partial(options.check_features, rules=RULES)
+option_table = partial(option_tables.option_table, tables=RULES.tables)
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "data/engines/vllm-accept-refuse.json").read_text(
@@ -48,7 +50,7 @@ def test_names_types_and_choices_are_judged_as_the_real_parser_judged_them(
 
 
 def test_every_option_of_a_class_is_one_of_a_version_and_of_one_class_only() -> None:
-    listed = vllm_policy.VLLM
+    listed = POLICY
     lists = (
         listed.allowed,
         listed.counted,
@@ -65,7 +67,7 @@ def test_every_option_of_a_class_is_one_of_a_version_and_of_one_class_only() -> 
     assert sum(map(len, lists)) == len(names)
 
 
-EVERYBODYS = vllm_policy.VLLM.allowed | set(vllm_policy.VLLM.counted)
+EVERYBODYS = POLICY.allowed | set(POLICY.counted)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -132,9 +134,9 @@ def test_what_is_dangerous_may_be_set_where_the_administrator_admits_it_and_noth
         for problem in check_arguments(everything, version, admitted=set(everything))
     }
 
-    assert set(everything) - refused == (
-        EVERYBODYS | set(vllm_policy.VLLM.admissible)
-    ) & set(table)
+    assert set(everything) - refused == (EVERYBODYS | set(POLICY.admissible)) & set(
+        table
+    )
 
 
 def test_an_admitted_option_is_checked_like_any_other() -> None:

@@ -2,12 +2,16 @@
 count with them.
 """
 
+from functools import partial
+
 import pytest
 
-from shardwright.engines.options import check_arguments
+from shardwright.engines import options
 from shardwright.engines.pins import Pins, read_pins
-from shardwright.engines.vllm_policy import VLLM
+from shardwright.engines.vllm.policy import POLICY, RULES
 from shardwright.layouts.traits import EngineOverrides
+
+check_arguments = partial(options.check_arguments, rules=RULES)
 
 
 @pytest.mark.parametrize(
@@ -25,13 +29,13 @@ def test_every_type_that_the_engine_knows_is_understood(
     name: str, dtype: str | None
 ) -> None:
     assert check_arguments({"dtype": name}, "0.33.0") == ()
-    assert read_pins({"dtype": name}, VLLM) == Pins(dtype=dtype)
+    assert read_pins({"dtype": name}, POLICY) == Pins(dtype=dtype)
 
 
 def test_both_spellings_of_an_option_are_pins() -> None:
     underscored, dashed = (
-        read_pins({"kv_cache_memory_bytes": 7}, VLLM),
-        read_pins({"kv-cache-memory-bytes": 7}, VLLM),
+        read_pins({"kv_cache_memory_bytes": 7}, POLICY),
+        read_pins({"kv-cache-memory-bytes": 7}, POLICY),
     )
     assert underscored == dashed == Pins(kv_cache_bytes=7)
 
@@ -99,8 +103,8 @@ def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
 def test_what_an_argument_fixes_of_a_plan(
     arguments: dict[str, object], pins: Pins
 ) -> None:
-    assert check_arguments(arguments, "0.33.0", VLLM.admissible) == ()
-    assert read_pins(arguments, VLLM) == pins
+    assert check_arguments(arguments, "0.33.0", POLICY.admissible) == ()
+    assert read_pins(arguments, POLICY) == pins
 
 
 @pytest.mark.parametrize(

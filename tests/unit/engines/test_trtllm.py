@@ -1,28 +1,27 @@
 """A plan in TensorRT-LLM's words: every option and key stands in the published lists."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shardwright.engines import trtllm, trtllm_policy
-from shardwright.engines.arguments import Serving
-from shardwright.engines.option_tables import TENSORRT_LLM as TABLES
-from shardwright.engines.option_tables import option_table
-from shardwright.engines.options import (
-    TENSORRT_LLM,
-    check_admission,
-    check_arguments,
-    check_features,
-)
-from shardwright.engines.versions import TENSORRT_LLM as RELEASES
-from shardwright.engines.versions import engine_version
+from shardwright.engines import option_tables, options, versions
+from shardwright.engines.engine import TENSORRT_LLM, check_admission
+from shardwright.engines.serving import Serving
+from shardwright.engines.trtllm import arguments as trtllm
+from shardwright.engines.trtllm.policy import POLICY, RULES
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan, a_stage
 from tests.support.option_values import check_value
+
+check_arguments = partial(options.check_arguments, rules=RULES)
+check_features = partial(options.check_features, rules=RULES)
+engine_version = partial(versions.engine_version, releases=TENSORRT_LLM.releases)
+option_table = partial(option_tables.option_table, tables=RULES.tables)
 
 LISTS = Path(__file__).parents[2] / "data" / "engines"
 OPTIONS = json.loads((LISTS / "trtllm-serve.json").read_text())["options"]
@@ -150,7 +149,7 @@ def test_every_option_and_key_that_is_rendered_is_published(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_every_option_and_key_that_is_rendered_is_there_in_1_3_too(name: str) -> None:
-    table = option_table(LATER, TABLES) or {}
+    table = option_table(LATER) or {}
     flags = {flag for option in OPTIONS for flag in option["flags"]}
     words = trtllm.serve_arguments(PLANS[name], serving(arguments=USERS, version=LATER))
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= flags
@@ -160,9 +159,7 @@ def test_every_option_and_key_that_is_rendered_is_there_in_1_3_too(name: str) ->
 
 
 def test_1_3_has_every_key_of_1_2_and_more() -> None:
-    keys = {option.key for option in (option_table(LATER, TABLES) or {}).values()} - {
-        ""
-    }
+    keys = {option.key for option in (option_table(LATER) or {}).values()} - {""}
     assert keys == {key["key"] for key in LATER_KEYS["keys"]}
     assert len(TOP) < len(keys) == 99
     assert keys >= TOP
@@ -182,7 +179,7 @@ def test_1_3_has_every_key_of_1_2_and_more() -> None:
 def test_arguments_of_1_3_are_judged_by_its_own_list(
     argument: str, value: object, code: str | None
 ) -> None:
-    found = check_arguments({argument: value}, LATER, frozenset(), TENSORRT_LLM)
+    found = check_arguments({argument: value}, LATER)
     assert [problem.code for problem in found] == ([code] if code else [])
 
 
@@ -191,7 +188,7 @@ def test_the_parsers_types_take_every_value_that_is_rendered(name: str) -> None:
     words = trtllm.serve_arguments(PLANS[name], serving())[1:]
     pairs = zip(words[::2], words[1::2], strict=True)
     assert [
-        check_value(flag.removeprefix("--"), value, VERSION, TENSORRT_LLM)
+        check_value(flag.removeprefix("--"), value, VERSION, RULES)
         for flag, value in pairs
     ] == [None] * (len(words) // 2)
 
@@ -202,7 +199,7 @@ def test_no_word_holds_a_space_because_the_launcher_splits_them_again() -> None:
 
 
 def test_the_table_of_options_is_that_of_the_published_lists() -> None:
-    table = option_table(VERSION, TABLES) or {}
+    table = option_table(VERSION) or {}
     assert {option.key for option in table.values() if option.key} == TOP
     listed = {
         flag
@@ -218,14 +215,14 @@ def test_every_argument_of_the_policy_is_published_and_stands_in_one_list() -> N
     lists = [
         set(names)
         for names in (
-            trtllm_policy.ALLOWED,
-            trtllm_policy.OWNED,
-            trtllm_policy.DANGEROUS,
-            trtllm_policy.INCOMPATIBLE,
+            POLICY.allowed,
+            POLICY.owned,
+            POLICY.dangerous,
+            POLICY.incompatible,
         )
     ]
     names = set().union(*lists)
-    listed = [set(option_table(version, TABLES) or {}) for version in (VERSION, LATER)]
+    listed = [set(option_table(version) or {}) for version in (VERSION, LATER)]
     assert names <= listed[0] | listed[1]
     assert names - listed[0] == {"kv-cache-dtype", "served-model-name"}
     assert len(names) == sum(map(len, lists))
@@ -244,13 +241,13 @@ def test_what_is_rendered_is_the_plans_and_not_a_users(plan: Plan) -> None:
     ]
     keys = configuration(plan, revision="f" * 40)
     owned = {name: 1 for name in (*flags, *keys) if name != "extra_llm_api_options"}
-    problems = check_arguments(owned, VERSION, frozenset(), TENSORRT_LLM)
+    problems = check_arguments(owned, VERSION)
     assert {problem.code for problem in problems} == {"EngineArgumentOwned"}
     assert len(problems) == len(owned)
 
 
 def test_allowed_arguments_go_where_the_version_reads_them_with_their_types() -> None:
-    assert check_arguments(USERS, VERSION, frozenset(), TENSORRT_LLM) == ()
+    assert check_arguments(USERS, VERSION) == ()
     assert (
         trtllm.serve_arguments(PLANS["two nodes"], serving(arguments=USERS))[-1]
         == "--log_level=debug"
@@ -280,29 +277,21 @@ def test_arguments_that_a_user_may_not_set_are_refused(
     argument: str, value: object, code: str
 ) -> None:
     assert [
-        problem.code
-        for problem in check_arguments(
-            {argument: value}, VERSION, frozenset(), TENSORRT_LLM
-        )
+        problem.code for problem in check_arguments({argument: value}, VERSION)
     ] == [code]
 
 
 def test_an_administrator_admits_by_one_name_for_both_engines() -> None:
     admitted = frozenset({"trust-remote-code"})
     assert check_admission({"trust-remote-code", "custom-tokenizer"}) == ()
-    assert (
-        check_arguments({"trust_remote_code": True}, VERSION, admitted, TENSORRT_LLM)
-        == ()
-    )
+    assert check_arguments({"trust_remote_code": True}, VERSION, admitted) == ()
     assert [
         problem.path for problem in check_admission({"env-overrides", "log-level"})
     ] == ["env-overrides", "log-level"]
 
 
 def test_a_version_without_a_list_takes_no_arguments_and_names_the_engine() -> None:
-    (problem,) = check_arguments(
-        {"log_level": "debug"}, "1.4.0", frozenset(), TENSORRT_LLM
-    )
+    (problem,) = check_arguments({"log_level": "debug"}, "1.4.0")
     assert (problem.code, problem.what) == (
         "EngineArgumentUnchecked",
         "the options of TensorRT-LLM 1.4.0",
@@ -310,9 +299,7 @@ def test_a_version_without_a_list_takes_no_arguments_and_names_the_engine() -> N
 
 
 def test_what_it_cannot_be_told_is_refused_at_the_field_that_asks() -> None:
-    (problem,) = check_features(
-        {"load-format": "spec.model.loadFormat"}, VERSION, TENSORRT_LLM
-    )
+    (problem,) = check_features({"load-format": "spec.model.loadFormat"}, VERSION)
     assert (problem.code, problem.path) == (
         "EngineFeatureMissing",
         "spec.model.loadFormat",
@@ -321,7 +308,6 @@ def test_what_it_cannot_be_told_is_refused_at_the_field_that_asks() -> None:
         check_features(
             {"kv-cache-dtype": "spec.workload.kvCacheQuantization"},
             VERSION,
-            TENSORRT_LLM,
         )
         == ()
     )
@@ -342,7 +328,7 @@ def test_what_it_cannot_be_told_is_refused_at_the_field_that_asks() -> None:
 def test_the_version_is_read_from_its_own_images_and_stated_for_others(
     image: str, stated: str | None, found: str
 ) -> None:
-    version = engine_version(image, stated, RELEASES)
+    version = engine_version(image, stated)
     assert (version.code if isinstance(version, Problem) else version) == found
 
 
@@ -368,6 +354,6 @@ def test_the_cache_is_the_share_of_free_memory_that_makes_it_the_plans() -> None
 
 
 def test_every_plan_says_what_is_not_known_of_it_and_it_is_for_nvidia_only() -> None:
-    (warning,) = trtllm.traits(VERSION).warnings
+    (warning,) = TENSORRT_LLM.traits(VERSION).warnings
     assert "its model classes and its memory are not" in warning
-    assert RELEASES.runs_on == {"nvidia.com/gpu"}
+    assert TENSORRT_LLM.releases.runs_on == {"nvidia.com/gpu"}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from shardwright.engines.versions import DEFAULT_IMAGE, engine_version
+from shardwright.engines.versions import engine_version
+from shardwright.engines.vllm.releases import DEFAULT_IMAGE, RELEASES
 from shardwright.errors import Problem
 
 
@@ -21,7 +22,7 @@ from shardwright.errors import Problem
 def test_the_version_is_read_from_the_tag_or_stated(
     image: str, stated: str | None, version: str
 ) -> None:
-    assert engine_version(image, stated) == version
+    assert engine_version(image, stated, RELEASES) == version
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,6 @@ def test_the_version_is_read_from_the_tag_or_stated(
 def test_what_the_version_cannot_be_told_from_is_a_problem(
     image: str, stated: str | None, code: str
 ) -> None:
-    found = engine_version(image, stated)
+    found = engine_version(image, stated, RELEASES)
     assert isinstance(found, Problem)
     assert (found.code, found.path) == (code, "spec.engine.version")

@@ -1,6 +1,6 @@
 """vLLM's traits."""
 
-from shardwright.engines.vllm import traits
+from shardwright.engines.vllm.traits import traits
 from shardwright.layouts.traits import Remainder
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines import trtllm
+from shardwright.engines.trtllm import traits as trtllm
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates, layouts
 from shardwright.layouts.layout import Layout, SearchSpace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines import vllm
+from shardwright.engines.vllm import traits as vllm
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Pool

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines import trtllm
+from shardwright.engines.trtllm import traits as trtllm
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.read import read_model
 from shardwright.planning.shapes import (

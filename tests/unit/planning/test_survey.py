@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from shardwright.planning.checks import MEMORY
 from shardwright.planning.planner import choose, consider
-from shardwright.planning.rationale import MEMORY
 from shardwright.planning.report import Plan
 from shardwright.planning.survey import survey
 from tests.support.builders_plan import (

@@ -11,7 +11,7 @@ import pytest
 
 from shardwright.api.record import PlanRecord, encode
 from shardwright.api.resource import parse_manifest
-from shardwright.engines.versions import NEWEST_DEFAULT
+from shardwright.engines.vllm.releases import NEWEST_DEFAULT
 from shardwright.reconcile.annotations import NAMES, read_annotations
 from shardwright.reconcile.record_object import StoredRecord, read_record, record_key
 from shardwright.reconcile.record_trust import kept_version

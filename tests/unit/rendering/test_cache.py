@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.engines.engine import VLLM
 from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import CacheClaim, SecretKey
 from shardwright.rendering.pod import start_budget
@@ -148,7 +149,7 @@ class Pods:
         self.calls = folder / "calls"
         (folder / "huggingface_hub.py").write_text(HUB)
         (folder / "weights.py").write_text(
-            scripts(ScriptSettings(ranks=1, downloads=True))["weights.py"]
+            scripts(ScriptSettings(engine=VLLM, ranks=1, downloads=True))["weights.py"]
         )
         self._folder = folder
         self._environment = {

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from shardwright.engines.versions import NEWEST_DEFAULT, is_newer
+from shardwright.engines.versions import is_newer
+from shardwright.engines.vllm.releases import NEWEST_DEFAULT
 from shardwright.rendering.fixes import fixes_of_engine, fixes_of_pods, known_fixes
 
 ROOT = Path(__file__).parents[3]

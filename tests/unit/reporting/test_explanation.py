@@ -12,10 +12,10 @@ from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion
 from shardwright.hardware.nodes import read_node
 from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
+from shardwright.planning.phrases import PHRASES
 from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Objective, OptimizeFor, Statistic
 from shardwright.reporting.explanation import DrawnNode, Fact, explain
-from shardwright.reporting.phrases import PHRASES
 from shardwright.reporting.shortfall import Missed
 from shardwright.units import GIB
 from tests.support.builders_nodes import a_node

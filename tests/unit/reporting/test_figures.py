@@ -7,7 +7,6 @@ from shardwright.reporting.figures import (
     format_count,
     format_layout,
     format_output,
-    format_plural,
     format_seconds,
     format_seconds_between,
 )
@@ -75,11 +74,3 @@ def test_both_ends_of_a_range_have_one_unit(low: float, high: float, said: str) 
 )
 def test_layouts_name_the_degrees_that_are_not_one(layout: Layout, said: str) -> None:
     assert format_layout(layout) == said
-
-
-def test_a_count_of_one_is_in_the_singular() -> None:
-    assert [format_plural(count, "node") for count in (0, 1, 2)] == [
-        "0 nodes",
-        "1 node",
-        "2 nodes",
-    ]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shardwright.api.resource import parse_manifest
-from shardwright.engines.versions import DEFAULT_IMAGE
+from shardwright.engines.vllm.releases import DEFAULT_IMAGE
 from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering.deployment import (
     Adapters,

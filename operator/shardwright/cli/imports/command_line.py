@@ -18,7 +18,7 @@ from shardwright.api.model import COMMIT
 from shardwright.cli.imports.draft import Draft
 from shardwright.cli.imports.speculation import speculation_of_config
 from shardwright.engines.policy import UNLISTED
-from shardwright.engines.vllm_policy import VLLM
+from shardwright.engines.vllm.policy import POLICY
 
 Value = str | bool
 """Of an option; True for a switch."""
@@ -302,23 +302,23 @@ def _as_argument(draft: Draft, name: str, value: Value, where: str) -> None:
     if name == "enable-expert-parallel":
         draft.leave(where, "whether experts are spread is the planner's to choose")
     elif (
-        positive in VLLM.allowed
-        or name in VLLM.counted
-        or value in VLLM.harmless.get(name, ())
+        positive in POLICY.allowed
+        or name in POLICY.counted
+        or value in POLICY.harmless.get(name, ())
     ):
         draft.spec.setdefault("engine", {}).setdefault("args", {})[positive] = _typed(
             value if positive == name else False
         )
     elif name in {"host", "port", ""}:
         draft.leave(where, "clients reach the model at status.endpoint")
-    elif name in VLLM.owned:
-        draft.leave(where, VLLM.owned[name].removeprefix("leave it out; "))
-    elif name in VLLM.incompatible:
-        draft.leave(where, VLLM.incompatible[name])
-    elif name in VLLM.admissible:
+    elif name in POLICY.owned:
+        draft.leave(where, POLICY.owned[name].removeprefix("leave it out; "))
+    elif name in POLICY.incompatible:
+        draft.leave(where, POLICY.incompatible[name])
+    elif name in POLICY.admissible:
         draft.leave(
             where,
-            f"{VLLM.admissible[name]}; the administrator may admit it (admittedArguments)",
+            f"{POLICY.admissible[name]}; the administrator may admit it (admittedArguments)",
         )
     else:
         draft.leave(where, UNLISTED)

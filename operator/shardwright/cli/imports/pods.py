@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from shardwright.cli.imports.command_line import carry_options, launch_of
 from shardwright.cli.imports.draft import Content, Draft
-from shardwright.engines.environment import VLLM as VARIABLES
 from shardwright.engines.versions import engine_version
+from shardwright.engines.vllm.environment import VARIABLES
+from shardwright.engines.vllm.releases import RELEASES
 from shardwright.errors import Problem
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 
@@ -188,7 +189,7 @@ def _carry_image(draft: Draft, container: Content, where: str) -> None:
     image = text_or_empty(container.get("image"))
     if not image:
         return
-    version = engine_version(image, None)
+    version = engine_version(image, None, RELEASES)
     if isinstance(version, Problem):
         draft.leave(
             f"{where}.image",

@@ -1,14 +1,16 @@
 """TensorRT-LLM's traits for the planner, each figure with its source or the word ``assumed``.
 
 Nothing of it could be run: rules are those of its documents and source, as of 1.2; figures of its
-memory are assumed. The options that it refuses and how it is started are in ``trtllm``.
+memory are assumed.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from shardwright.engines import assumed
 from shardwright.engines.assumed import NOT_READ
+from shardwright.engines.release_months import release_month
 from shardwright.layouts.traits import (
     BatchRules,
     CutRules,
@@ -17,6 +19,12 @@ from shardwright.layouts.traits import (
 )
 
 NAME: Final = "TensorRT-LLM"
+
+_UNPROVEN: Final = (
+    "TensorRT-LLM: whether it has this model's architecture and fits its weights as counted shows "
+    "only when it starts; its "
+    "option lists are checked, its model classes and its memory are not"
+)
 
 _ASKED_ALONE: Final = (
     "no figure: what spec asks for, not what the engine does by itself"
@@ -62,7 +70,7 @@ _SOURCES: Final[Mapping[str, str]] = {
 }
 
 
-def traits(version: str | None) -> EngineTraits:
+def predicted(version: str | None) -> EngineTraits:
     """Return the traits of TensorRT-LLM that planning must know; of all versions they are alike."""
     return EngineTraits(
         name=NAME,
@@ -82,4 +90,15 @@ def traits(version: str | None) -> EngineTraits:
             deals_experts_evenly=True,
         ),
         sources=_SOURCES,
+    )
+
+
+def traits(version: str) -> EngineTraits:
+    """Return the traits of TensorRT-LLM ``version`` (``major.minor.patch``) that planning must
+    know: those that speed is predicted with, and a warning for every plan.
+    """
+    return replace(
+        predicted(version),
+        released=release_month(NAME, version),
+        warnings=(_UNPROVEN,),
     )

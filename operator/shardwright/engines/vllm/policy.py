@@ -1,15 +1,17 @@
 """Options that a user may set of ``vllm serve``.
 
 Every option of 0.32 and 0.33 is in one of these lists or in those of
-:mod:`shardwright.engines.vllm_refusals`. An option that a later version adds is on none of them,
+:mod:`shardwright.engines.vllm.refusals`. An option that a later version adds is on none of them,
 and so refused.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
+from shardwright.engines.option_tables import Tables
+from shardwright.engines.options import Rules
 from shardwright.engines.policy import Policy
-from shardwright.engines.vllm_refusals import DANGEROUS, HARMLESS, INCOMPATIBLE
+from shardwright.engines.vllm.refusals import DANGEROUS, HARMLESS, INCOMPATIBLE
 
 ALLOWED: Final = frozenset(
     {
@@ -297,7 +299,7 @@ UNCOUNTED: Final[Mapping[str, str]] = {
 administrator may admit them, and a plan beside one says so.
 """
 
-VLLM: Final = Policy(
+POLICY: Final = Policy(
     allowed=ALLOWED,
     owned=OWNED,
     dangerous=DANGEROUS,
@@ -307,3 +309,8 @@ VLLM: Final = Policy(
     harmless=HARMLESS,
 )
 """The policy for ``vllm serve``."""
+
+RULES: Final = Rules(
+    tables=Tables(engine="vLLM", folder="vllm", versions=("0.32.0", "0.33.0")),
+    policy=POLICY,
+)

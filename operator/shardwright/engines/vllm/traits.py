@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from shardwright.engines.eras import era_of, release_of
+from shardwright.engines.vllm.eras import era_of, release_of
 from shardwright.layouts.traits import (
     BatchRules,
     CutRules,
@@ -401,7 +401,7 @@ def _data(name: str, release: tuple[int, int] | None) -> Mapping[str, Any]:
 @cache
 def _list(name: str, version: str) -> Mapping[str, Any]:
     file = resources.files("shardwright.engines").joinpath(
-        f"data/vllm-{name}-{version}.json"
+        f"vllm/data/{name}-{version}.json"
     )
     data: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return data

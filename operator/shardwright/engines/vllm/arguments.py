@@ -6,17 +6,15 @@ are the launch script's to add.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from shardwright.engines.option_tables import canonical, option_table
 from shardwright.engines.options import argument_list
+from shardwright.engines.serving import Serving, attention_replicas_per_pod
+from shardwright.engines.vllm.policy import RULES
 from shardwright.layouts.traits import DraftMethod
 from shardwright.planning.report import Plan
 from shardwright.units import GIB
-
-API_KEY_VARIABLE: Final = "VLLM_API_KEY"
-"""Variable in which vLLM finds the key that clients must send."""
 
 MASTER_PORT: Final = 29501
 """TCP port of the leader's rendezvous store; vLLM's own default."""
@@ -40,57 +38,6 @@ PLAN_SAYS: Final = frozenset(
 """Options that every plan sets, with the value of the user if there is one."""
 
 
-DEFAULT_ADAPTER_RANK: Final = 16
-"""Largest rank of an adapter if nobody names one; vLLM's own default."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """The settings of an engine's start that its environment carries: a folder of the pod's own,
-    and limits in seconds.
-    """
-
-    own_dir: str
-    load_seconds: int
-    execute_seconds: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
-    """The model to serve and how to serve it, beside the plan.
-
-    ``model`` is a hub id or a folder, ``served_name`` the name that clients ask for.
-    ``load_format`` is how weights are read (None: as the engine sees fit). ``quantization`` is the
-    format into which the engine turns the weights while loading (None: as stored).
-    ``rendezvous_seconds`` bounds the start-up of the ranks among each other, ``drain_seconds`` is
-    the time that running requests have after SIGTERM. ``adapters`` are served beside the model: the
-    name that clients ask for and the folder of each; ``adapter_rank`` is the largest rank of one.
-    ``drafts_by`` is how tokens are drafted (None: they are not), ``draft_tokens`` in every step, by
-    the model or head in ``draft_model`` if there is one. ``arguments`` are the user's, already
-    checked. ``files_dir`` is the folder with the files that an engine reads. ``over_ray`` says that
-    a Ray cluster joins the ranks of several pods.
-    """
-
-    model: str
-    served_name: str
-    version: str
-    rendezvous_seconds: int
-    drain_seconds: int
-    revision: str | None = None
-    load_format: str | None = None
-    reader: Mapping[str, object] = field(default_factory=dict)
-    quantization: str | None = None
-    kv_cache_dtype: str = "auto"
-    drafts_by: DraftMethod | None = None
-    draft_tokens: int = 0
-    draft_model: str | None = None
-    adapters: tuple[tuple[str, str], ...] = ()
-    adapter_rank: int = DEFAULT_ADAPTER_RANK
-    arguments: Mapping[str, object] = field(default_factory=dict)
-    files_dir: str = ""
-    over_ray: bool = False
-
-
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
     """Return argv after ``vllm serve``, without the arguments that differ between ranks.
 
@@ -108,7 +55,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         *_beside_the_gpus(plan),
         *_limits(plan, serving),
         *_adapters(serving),
-        *argument_list(_beside_the_plan(serving.arguments), serving.version),
+        *argument_list(_beside_the_plan(serving.arguments), serving.version, RULES),
     )
 
 
@@ -156,7 +103,7 @@ def _exchange(plan: Plan, version: str) -> tuple[str, ...]:
     """Return how tokens of attention replicas meet in the experts, to an engine that is known to
     take it.
     """
-    takes = "all2all-backend" in (option_table(version) or {})
+    takes = "all2all-backend" in (option_table(version, RULES.tables) or {})
     return (
         _pairs({"all2all-backend": EXCHANGE})
         if takes and plan.layout.attention_data > 1
@@ -178,19 +125,6 @@ def _beside_the_gpus(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def attention_replicas_per_pod(plan: Plan) -> int:
-    """Return the attention replicas of one pod if a group has them on several; 0: all ranks of a
-    group are one world.
-
-    Each is a world of its own, so that the engine must not be told of other nodes.
-    """
-    return (
-        plan.layout.attention_data // plan.nodes_per_replica
-        if plan.nodes_per_replica > 1
-        else 0
-    )
-
-
 def _devices(plan: Plan) -> str:
     """Return the devices of a pod by number: the engine tells local from remote ranks by how many
     there are.
@@ -202,29 +136,6 @@ def _devices(plan: Plan) -> str:
     return ",".join(
         map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica))
     )
-
-
-def serve_environment(plan: Plan, start: Start) -> Mapping[str, str]:
-    """Return the settings that vLLM reads only from the environment: its caches, limits, and the
-    layers of stages if it would cut them differently.
-    """
-    partition = plan.layout.partition
-    return {
-        # The pod's user has a number and no name; vLLM asks for one (engine-measurements.md 2).
-        "USER": "vllm",
-        "VLLM_CACHE_ROOT": f"{start.own_dir}/vllm",
-        # Its own limit is 600 s, too short for very slow weights (engine-measurements.md 2).
-        "VLLM_ENGINE_READY_TIMEOUT_S": str(start.load_seconds),
-        # This ends a leader whose peer is gone: nothing else of vLLM does
-        # (engine-measurements.md 5.3).
-        "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(start.execute_seconds),
-        **(
-            {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))}
-            # Only for stages that vLLM would cut differently; it must be the same on every pod.
-            if partition
-            else {}
-        ),
-    }
 
 
 def _beside_the_plan(arguments: Mapping[str, object]) -> Mapping[str, object]:

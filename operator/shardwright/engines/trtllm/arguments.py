@@ -1,4 +1,4 @@
-"""TensorRT-LLM: its traits for the planner, and a plan in its words.
+"""A plan in TensorRT-LLM's words.
 
 Degrees and limits are told on the command line, everything else in a configuration file, whose keys
 override it; settings that 1.2 does not take on the command line are in the file. Sources:
@@ -7,13 +7,11 @@ engine-measurements.md 10; the lists in ``tests/data/engines``.
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
-from shardwright.engines import known, trtllm_traits
-from shardwright.engines.arguments import Serving, Start
-from shardwright.engines.options import TENSORRT_LLM, argument_list, configuration
-from shardwright.layouts.traits import EngineTraits
+from shardwright.engines.options import argument_list, configuration
+from shardwright.engines.serving import Serving
+from shardwright.engines.trtllm.policy import RULES
 from shardwright.planning.report import Plan
 
 CONFIGURATION: Final = "trtllm.yaml"
@@ -21,19 +19,6 @@ CONFIGURATION: Final = "trtllm.yaml"
 
 SSH_PORT: Final = 2222
 """TCP port of the followers' sshd: above 1023, so that nobody must be root."""
-
-_UNPROVEN: Final = (
-    "TensorRT-LLM: whether it has this model's architecture and fits its weights as counted shows "
-    "only when it starts; its "
-    "option lists are checked, its model classes and its memory are not"
-)
-
-
-def traits(version: str) -> EngineTraits:
-    """Return the traits of TensorRT-LLM ``version`` (``major.minor.patch``) that planning must
-    know: those that speed is predicted with, and a warning for every plan.
-    """
-    return replace(known.traits_of(trtllm_traits.NAME, version), warnings=(_UNPROVEN,))
 
 
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
@@ -63,7 +48,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         serving.model,
         *words,
         *file,
-        *argument_list(serving.arguments, serving.version, TENSORRT_LLM),
+        *argument_list(serving.arguments, serving.version, RULES),
     )
 
 
@@ -85,17 +70,11 @@ def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
         ours["pp_partition"] = list(layout.partition)
     if serving.revision is not None:
         ours["revision"] = serving.revision
-    said = configuration(serving.arguments, serving.version, TENSORRT_LLM)
+    said = configuration(serving.arguments, serving.version, RULES)
     # Ours last: a user's key must not change a number of the plan.
     return {
         CONFIGURATION: json.dumps({**said, **ours}, indent=2, sort_keys=True) + "\n"
     }
-
-
-def environment(plan: Plan, start: Start) -> Mapping[str, str]:
-    """Return the settings that TensorRT-LLM takes from the environment only."""
-    del plan, start
-    return {"USER": "trtllm"}
 
 
 def cache_fraction(plan: Plan) -> float:

@@ -8,6 +8,8 @@ it does not take there) or a key of its configuration file (as of the times of 1
 from collections.abc import Mapping
 from typing import Final
 
+from shardwright.engines.option_tables import Tables
+from shardwright.engines.options import Rules
 from shardwright.engines.policy import Policy
 
 ALLOWED: Final = frozenset(
@@ -134,7 +136,7 @@ MISSING: Final[Mapping[str, str]] = {
 }
 """Options that fields of the spec turn into for vLLM, and that TensorRT-LLM cannot be told."""
 
-TENSORRT_LLM: Final = Policy(
+POLICY: Final = Policy(
     allowed=ALLOWED,
     owned=OWNED,
     dangerous=DANGEROUS,
@@ -142,3 +144,8 @@ TENSORRT_LLM: Final = Policy(
     missing=MISSING,
 )
 """The policy for ``trtllm-serve``."""
+
+RULES: Final = Rules(
+    tables=Tables(engine="TensorRT-LLM", folder="trtllm", versions=("1.2.0", "1.3.0")),
+    policy=POLICY,
+)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from shardwright.engines.option_tables import canonical, option_table
+from shardwright.engines.vllm.policy import RULES
 
 _TOOLS: Final = "tool-call-parser"
 _AUTO: Final = "enable-auto-tool-choice"
@@ -196,7 +197,7 @@ def family_arguments(
 
     Nothing is told that the version does not know, nor to a version whose options are not known.
     """
-    found, table = family_of(model_id), option_table(version)
+    found, table = family_of(model_id), option_table(version, RULES.tables)
     if found is None or table is None:
         return {}
     said = {canonical(name) for name in arguments}

@@ -1,0 +1,21 @@
+"""The variables of TensorRT-LLM: those that users may set, and those that only variables carry."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from shardwright.engines.environment import COMMON
+from shardwright.engines.serving import Start
+from shardwright.planning.report import Plan
+
+VARIABLES: Final = COMMON | {
+    "TLLM_LOG_FIRST_RANK_ONLY",
+    "TLLM_LOG_LEVEL",
+    "TRTLLM_ENABLE_PDL",
+}
+"""Variables that may be set for TensorRT-LLM."""
+
+
+def environment(plan: Plan, start: Start) -> Mapping[str, str]:
+    """Return the settings that TensorRT-LLM takes from the environment only."""
+    del plan, start
+    return {"USER": "trtllm"}

@@ -1,0 +1,51 @@
+"""vLLM's releases and their images, and the one that is taken where a resource names none."""
+
+import re
+from types import MappingProxyType
+from typing import Final
+
+from shardwright.engines.versions import AMD, NVIDIA, Releases
+
+NEWEST_DEFAULT: Final = "0.33.0"
+DEFAULT_IMAGE: Final = f"vllm/vllm-openai:v{NEWEST_DEFAULT}"
+"""The image of a resource that names none: the newest vLLM whose options this release knows."""
+
+FIRST_DEFAULT: Final = "0.33.0"
+"""The version of vLLM that every release took by default which did not say so in its plans of
+record.
+"""
+
+_ROCM_IMAGE: Final = f"vllm/vllm-openai-rocm:v{NEWEST_DEFAULT}"
+"""The same for AMD's GPUs: vLLM's own release image for ROCm, with the same tags. Source: vLLM's
+installation guide.
+"""
+
+OLDEST_SUPPORTED: Final = (0, 32, 0)
+"""First version that the launch form (native multi-node, both timeouts, drain) was run with;
+measured on 0.32.0.
+"""
+
+
+RELEASES: Final = Releases(
+    engine="vLLM",
+    repository=re.compile(r"(.*/)?vllm[^/]*"),
+    oldest=OLDEST_SUPPORTED,
+    example="0.33.0",
+    default_images=MappingProxyType({NVIDIA: DEFAULT_IMAGE, AMD: _ROCM_IMAGE}),
+    runs_on=frozenset({NVIDIA, AMD}),
+)
+
+
+def kept_default(said: str | None) -> str | None:
+    """Return the version by default that a plan of record keeps the engine at, None if that is the
+    newest that is known.
+
+    ``said`` is the version that it names: empty if its spec left none open, None if its release did
+    not say.
+
+    >>> kept_default("0.32.0"), kept_default(NEWEST_DEFAULT), kept_default("")
+    ('0.32.0', None, None)
+    """
+    # Records of releases that did not say the version all mean this one (ADR 15).
+    version = FIRST_DEFAULT if said is None else said
+    return version if version and version != NEWEST_DEFAULT else None
