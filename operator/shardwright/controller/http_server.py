@@ -55,7 +55,8 @@ class HttpServer:
         app = web.Application()
         app.add_routes(routes)
         app.on_response_prepare.append(_ends_exchange)
-        runner = web.AppRunner(app)
+        # Who has waited for too long, or has gone, is not answered on.
+        runner = web.AppRunner(app, handler_cancellation=True)
         await runner.setup()
         places: dict[_Connection, str] = {}
         server = await self._loop.create_server(

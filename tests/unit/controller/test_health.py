@@ -1,5 +1,6 @@
 """Probes and metrics of the process."""
 
+import asyncio
 import gzip
 import hashlib
 import os
@@ -211,6 +212,28 @@ def test_a_client_that_says_nothing_for_long_is_left(
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 0.05)
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
         assert silent.recv(1) == b""
+
+
+def test_an_answer_that_takes_too_long_is_not_made_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 0.05)
+    ended = threading.Event()
+
+    async def answer(_request: web.Request) -> web.Response:
+        try:
+            async with asyncio.timeout(20):
+                await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return web.Response()
+
+    server = HttpServer([web.get("/", answer)], 0, "test")
+    try:
+        assert sent(server.port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") == b""
+        assert ended.wait(10)
+    finally:
+        server.stop()
 
 
 def test_a_client_that_takes_no_answer_keeps_nobody_from_asking(health: Health) -> None:
