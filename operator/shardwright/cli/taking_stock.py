@@ -52,7 +52,7 @@ SETTINGS_KEY: Final = "settings.json"
 NOT_FOUND: Final = 404
 
 Object = Mapping[str, Any]
-Node = NodeFacts | NodeExclusion
+ReadNode = NodeFacts | NodeExclusion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class Rights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stock:
+class TakenStock:
     """The reading of a cluster; None stands for a part that may not be read, and for measurements
     that nobody has asked for.
 
@@ -117,7 +117,7 @@ class Stock:
     operators: tuple[InstalledOperator, ...] | None = None
     rights: Mapping[str, Rights] | None = None
     claims: Mapping[str, str] | None = None
-    nodes: Mapping[str, Sequence[Node]] | None = None
+    nodes: Mapping[str, Sequence[ReadNode]] | None = None
     classes: Sequence[Object] | None = None
     models: Sequence[Object] | None = None
     fetches: Sequence[Object] | None = None
@@ -131,7 +131,7 @@ def at(value: object, *path: str) -> Object:
     return mapping(value)
 
 
-async def take_stock(client: Client, arguments: Namespace, program: str) -> Stock:
+async def take_stock(client: Client, arguments: Namespace, program: str) -> TakenStock:
     """Return the state of the installation and of the cluster that ``doctor`` examines."""
     version = await client.send(
         Call(verb="get", resource=DISCOVERY, path="/version", method="GET")
@@ -143,7 +143,7 @@ async def take_stock(client: Client, arguments: Namespace, program: str) -> Stoc
     known = deployments is not None
     operators = tuple([await _operator(client, item) for item in deployments or ()])
     measured = await _measured(client, arguments, deployments or ())
-    return Stock(
+    return TakenStock(
         now=datetime.now(UTC),
         program=program,
         version=version,
@@ -289,14 +289,14 @@ async def _claims(
 
 async def _nodes(
     client: Client, operators: Sequence[InstalledOperator]
-) -> Mapping[str, Sequence[Node]]:
+) -> Mapping[str, Sequence[ReadNode]]:
     """Return the nodes with GPUs by their set, each read with the statements of its installation's
     administrator about nodes; those of no installation whose settings may be read as if they were
     the first one's.
     """
     known = [one.settings.stated for one in operators if one.settings]
     stated = {one.node_set: one for one in known}
-    sets: dict[str, list[Node]] = {}
+    sets: dict[str, list[ReadNode]] = {}
     published = await read_live_published(client)
     async for page in client.pages(NODES):
         for node in page:
