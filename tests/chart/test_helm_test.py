@@ -28,7 +28,7 @@ def test_helm_test_is_one_valid_pod_made_for_a_test_alone(pod: Manifest) -> None
     assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
 
 
-def test_it_has_the_account_that_it_asks_for(
+def test_the_pod_of_helm_test_has_the_account_that_it_asks_for(
     control_plane: ControlPlane, pod: Manifest
 ) -> None:
     operator = named(render(control_plane), "Deployment")["spec"]["template"]["spec"]
@@ -46,7 +46,7 @@ def test_no_service_and_no_budget_takes_it_for_the_operators(
     assert not selector.items() <= pod["metadata"]["labels"].items()
 
 
-def test_it_asks_the_port_of_the_probes(
+def test_the_pod_of_helm_test_asks_the_port_of_the_probes(
     control_plane: ControlPlane, pod: Manifest
 ) -> None:
     service = named(render(control_plane), "Service")

@@ -18,7 +18,7 @@ from shardwright.cli.findings import (
     names,
 )
 from shardwright.cli.live_models import condition_of
-from shardwright.cli.taking_stock import InstalledOperator, Object, Stock, at
+from shardwright.cli.taking_stock import InstalledOperator, Object, TakenStock, at
 from shardwright.cluster.claims import INSTALLATION
 from shardwright.cluster.device_stock import NodeEntry
 from shardwright.hardware.facts import NodeFacts
@@ -80,7 +80,6 @@ _SLOW: Final = (
     f"has run for more than {SLOW_SECONDS} s: its pod may have no node or no image"
 )
 
-Findings = Iterator[Finding]
 T = TypeVar("T")
 
 
@@ -93,7 +92,7 @@ class Check:
 
     name: str
     what: str
-    find: Callable[[Stock], Iterable[Finding]]
+    find: Callable[[TakenStock], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +104,12 @@ class Examined:
     findings: tuple[Finding, ...] = ()
 
 
-def examine(stock: Stock) -> tuple[Examined, ...]:
+def examine(stock: TakenStock) -> tuple[Examined, ...]:
     """Return all checks in order, each with its findings."""
     return tuple(made(check, stock) for check in CHECKS)
 
 
-def made(check: Check, stock: Stock) -> Examined:
+def made(check: Check, stock: TakenStock) -> Examined:
     """Return one check with its findings."""
     try:
         found = tuple(check.find(stock))
@@ -133,7 +132,7 @@ def _kubectl(words: str, name: str, namespace: str = "") -> str:
     )
 
 
-def _kubernetes(stock: Stock) -> Findings:
+def _kubernetes(stock: TakenStock) -> Iterator[Finding]:
     # Clouds write a sign behind the minor release.
     said = [
         text_or_empty(stock.version.get(part)).rstrip("+")
@@ -147,7 +146,7 @@ def _kubernetes(stock: Stock) -> Findings:
         yield Finding("KubernetesTooOld", message, "kubectl version")
 
 
-def _resource(stock: Stock) -> Findings:
+def _resource(stock: TakenStock) -> Iterator[Finding]:
     if not stock.served:
         yield Finding(
             "NotServed",
@@ -156,7 +155,7 @@ def _resource(stock: Stock) -> Findings:
         )
 
 
-def _operator(stock: Stock) -> Findings:
+def _operator(stock: TakenStock) -> Iterator[Finding]:
     if not _read(stock.operators):
         yield Finding(
             "NotInstalled",
@@ -198,7 +197,7 @@ def _of_operator(
     return Finding(reason, message, command, (it.name,), it.namespace, wrong)
 
 
-def _rights(stock: Stock) -> Findings:
+def _rights(stock: TakenStock) -> Iterator[Finding]:
     for account, found in _read(stock.rights).items():
         if found.missing:
             yield Finding(
@@ -227,7 +226,7 @@ def _rights(stock: Stock) -> Findings:
             yield Finding(reason, message, command, (namespace,), namespace)
 
 
-def _installations(stock: Stock) -> Findings:
+def _installations(stock: TakenStock) -> Iterator[Finding]:
     """Yield where installations get in each other's way, and which nodes are for none of them."""
     claims, operators = _read(stock.claims), stock.operators or ()
     for one in operators:
@@ -275,7 +274,7 @@ def _name(node: NodeEntry) -> str:
     return node.node if isinstance(node, NodeExclusion) else node.name
 
 
-def _nodes(stock: Stock) -> Findings:
+def _nodes(stock: TakenStock) -> Iterator[Finding]:
     """Yield one finding for all nodes of which the same is to be said."""
     nodes = [node for several in _read(stock.nodes).values() for node in several]
     if not any(isinstance(node, NodeFacts) for node in nodes):
@@ -319,7 +318,7 @@ def _of_left_out(code: str, nodes: list[str]) -> str:
     return _kubectl("describe node ", nodes[0])
 
 
-def _storage(stock: Stock) -> Findings:
+def _storage(stock: TakenStock) -> Iterator[Finding]:
     models = _read(stock.models)
     classes = {
         _id_of(item)[1]: at(item, "metadata", "annotations").get(DEFAULT_CLASS)
@@ -353,7 +352,7 @@ def _id_of(item: Object) -> tuple[str, str]:
     return text_or_empty(metadata.get("namespace")), text_or_empty(metadata.get("name"))
 
 
-def _models(stock: Stock) -> Findings:
+def _models(stock: TakenStock) -> Iterator[Finding]:
     for item in _read(stock.models):
         ready, stalled = condition_of(item, "Ready"), _is(item, "Stalled")
         since = time(ready.get("lastTransitionTime"))
@@ -381,7 +380,7 @@ def _is(model: Object, condition: str) -> bool:
     return condition_of(model, condition).get("status") == "True"
 
 
-def _fetches(stock: Stock) -> Findings:
+def _fetches(stock: TakenStock) -> Iterator[Finding]:
     """Yield the Jobs that have ended without a config, and those that do not come to their end."""
     for item in _read(stock.fetches):
         metadata = at(item, "metadata")
@@ -417,7 +416,7 @@ def _fetches(stock: Stock) -> Findings:
         )
 
 
-def _network_policies(stock: Stock) -> Findings:
+def _network_policies(stock: TakenStock) -> Iterator[Finding]:
     if stock.measured is None:
         raise NotMadeError(Result.SKIPPED)
     if stock.measured.enforcement is Enforcement.IGNORED:

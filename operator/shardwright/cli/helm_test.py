@@ -23,7 +23,7 @@ from shardwright.cli.output import print_error, print_lines, print_note, width_o
 from shardwright.cli.taking_stock import (
     InstalledOperator,
     Object,
-    Stock,
+    TakenStock,
     holder_of,
     is_served,
     rights_of,
@@ -60,14 +60,14 @@ async def _examined(given: Namespace) -> list[Examined]:
     return [made(check, stock) for check in CHECKS if check.name in MADE]
 
 
-async def _stock(client: Client, given: Namespace) -> Stock:
+async def _stock(client: Client, given: Namespace) -> TakenStock:
     duties = Duties(
         namespaces=_words(given.watch_namespaces),
         claims=_words(given.claims),
         fetches=given.config_fetch,
     )
     account = f"system:serviceaccount:{given.namespace}:{given.account}"
-    return Stock(
+    return TakenStock(
         now=datetime.now(UTC),
         program="shardwright",
         version={},

@@ -39,8 +39,8 @@ that nobody may see it or that there is none.
 
 Content = Mapping[str, Any]
 
-Pods = Mapping[tuple[str, str], Sequence[tuple[Member, datetime | None]]]
-"""Pods by namespace and group, each with since when its engine runs."""
+PodsByGroup = Mapping[tuple[str, str], Sequence[tuple[Member, datetime | None]]]
+"""PodsByGroup by namespace and group, each with since when its engine runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class ModelState:
     meant: tuple[str, ...] = ()
 
 
-def read_pods(pods: Iterable[Content]) -> Pods:
+def read_pods(pods: Iterable[Content]) -> PodsByGroup:
     """Return the pods that StatefulSets control."""
     found: dict[tuple[str, str], list[tuple[Member, datetime | None]]] = {}
     for pod in pods:
@@ -94,7 +94,7 @@ def read_pods(pods: Iterable[Content]) -> Pods:
     return found
 
 
-def standing_of(content: Content, pods: Pods, now: datetime) -> ModelState:
+def standing_of(content: Content, pods: PodsByGroup, now: datetime) -> ModelState:
     """Return the state of a model."""
     metadata, status = content["metadata"], mapping(content.get("status"))
     conditions = mappings(status.get("conditions"))
@@ -141,7 +141,9 @@ def _meant(content: Content, ready: Content) -> tuple[str, ...]:
     )
 
 
-def _group(group: Content, namespace: str, pods: Pods, now: datetime) -> StandingGroup:
+def _group(
+    group: Content, namespace: str, pods: PodsByGroup, now: datetime
+) -> StandingGroup:
     name, ready = text_or_empty(group.get("name")), group.get("ready") is True
     restarts, nodes = group.get("restarts"), group.get("nodes")
     members = pods.get((namespace, name), ())

@@ -186,26 +186,25 @@ def document(item: ModelState, program: str) -> dict[str, Any]:
             {name: one.get(name) for name in ("type", "reason", "message")}
             for one in item.conditions
         ],
-        "groups": [
-            {
-                "name": group.name,
-                "ready": group.ready,
-                "nodes": list(group.nodes),
-                "message": group.said,
-                "restarts": group.restarts,
-                "loading": None
-                if group.loading is None
-                else {
-                    "seconds": round(group.loading),
-                    "mostSeconds": item.most_seconds,
-                },
-            }
-            for group in item.groups
-        ],
+        "groups": [_group_as_json(group, item.most_seconds) for group in item.groups],
         "commands": [
             {"command": command, "purpose": purpose}
             for command, purpose in advice(item, program)
         ],
+    }
+
+
+def _group_as_json(group: StandingGroup, most: int | None) -> dict[str, Any]:
+    seconds = group.loading
+    return {
+        "name": group.name,
+        "ready": group.ready,
+        "nodes": list(group.nodes),
+        "message": group.said,
+        "restarts": group.restarts,
+        "loading": None
+        if seconds is None
+        else {"seconds": round(seconds), "mostSeconds": most},
     }
 
 

@@ -99,7 +99,7 @@ class Rights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stock:
+class TakenStock:
     """The reading of a cluster; None stands for a part that may not be read, and for measurements
     that nobody has asked for.
 
@@ -129,7 +129,7 @@ def at(value: object, *path: str) -> Object:
     return mapping(value)
 
 
-async def take_stock(client: Client, arguments: Namespace, program: str) -> Stock:
+async def take_stock(client: Client, arguments: Namespace, program: str) -> TakenStock:
     """Return the state of the installation and of the cluster that ``doctor`` examines."""
     version = await client.send(
         Call(verb="get", resource=DISCOVERY, path="/version", method="GET")
@@ -141,7 +141,7 @@ async def take_stock(client: Client, arguments: Namespace, program: str) -> Stoc
     known = deployments is not None
     operators = tuple([await _operator(client, item) for item in deployments or ()])
     measured = await _measured(client, arguments, deployments or ())
-    return Stock(
+    return TakenStock(
         now=datetime.now(UTC),
         program=program,
         version=version,

@@ -21,7 +21,7 @@ from shardwright.cli.output import print_lines
 from shardwright.cli.taking_stock import (
     InstalledOperator,
     Rights,
-    Stock,
+    TakenStock,
     read_operator,
 )
 from shardwright.cli.trial import PROBE, Measured
@@ -72,9 +72,9 @@ def read(node: dict[str, Any]) -> NodeFacts | NodeExclusion:
     return found
 
 
-def a_stock(**changed: Any) -> Stock:
+def a_stock(**changed: Any) -> TakenStock:
     """Return what was read where nothing is wrong."""
-    fine = Stock(
+    fine = TakenStock(
         now=NOW,
         program="shardwright",
         version={"major": "1", "minor": "36+"},
@@ -128,11 +128,11 @@ def a_diagnosed_model(
     }
 
 
-def found(stock: Stock, check: str) -> Examined:
+def found(stock: TakenStock, check: str) -> Examined:
     return next(one for one in examine(stock) if one.check.name == check)
 
 
-def said(stock: Stock, check: str) -> list[tuple[str, str]]:
+def said(stock: TakenStock, check: str) -> list[tuple[str, str]]:
     """Return the sentence and the command of each finding."""
     return [
         (finding.message, finding.command) for finding in found(stock, check).findings

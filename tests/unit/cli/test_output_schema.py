@@ -17,7 +17,7 @@ from shardwright.cli.model_state import read_pods, standing_of
 from shardwright.cli.model_state_text import document
 from shardwright.cli.operator_plan import document as plan_document
 from shardwright.cli.rollout import print_history, shown_revisions
-from shardwright.cli.taking_stock import Stock
+from shardwright.cli.taking_stock import TakenStock
 from shardwright.reconcile.revisions import revisions_of
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.builders_live import a_live_model
@@ -120,7 +120,7 @@ def a_revision(number: int, *, runs: bool) -> dict[str, Any]:
 
 
 def test_a_diagnosis() -> None:
-    stock = Stock(
+    stock = TakenStock(
         now=NOON,
         program="shardwright",
         version={"major": "1", "minor": "30"},
