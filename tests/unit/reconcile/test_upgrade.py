@@ -19,7 +19,7 @@ from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.writes import ended_groups
 from shardwright.rendering import pod as rendering
 from shardwright.rendering.fixes import Fix
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.hashing import ASKED_HASH, TEMPLATE_HASH
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_reconcile import OWNER_UID, a_record, crashed
@@ -225,6 +225,34 @@ def test_upgrade_downgrade_and_upgrade_restart_nothing(
         assert uids(operator) == before
         assert condition(published.status, "RolloutPending")["status"] == pending
         assert (written_hashes(operator) == own) is (pending == "False")
+
+
+@pytest.mark.parametrize("seconds", [5, 6], ids=["this release", "another release"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ONE_NODE | {"replicas": 3},
+        TWO_NODES | {"replicas": 2},
+        ONE_NODE | {"rollout": {"maxSurge": 1}},
+    ],
+    ids=["one node", "two nodes", "surge"],
+)
+def test_a_serving_group_whose_mark_was_removed_by_hand_is_not_restarted(
+    spec: dict[str, Any], seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = serving(**spec)
+    before = uids(operator)
+    release(monkeypatch, seconds)
+    operator.run(60)
+    for item in operator.cluster.sets().values():
+        del item["metadata"]["annotations"][ASKED_HASH]
+    operator.cluster.version += 1
+
+    published = operator.run(SETTLED)
+
+    assert (ended_groups(operator.written), uids(operator)) == (frozenset(), before)
+    assert condition(published.status, "Ready")["reason"] == "Serving"
+    assert condition(published.status, "RolloutPending")["status"] == str(seconds == 6)
 
 
 def test_what_differs_is_said_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
