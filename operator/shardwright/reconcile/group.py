@@ -21,7 +21,7 @@ from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import Wait
 from shardwright.reconcile.templates import (
-    asked_by,
+    asks_the_same,
     own_hash,
     pending_fields,
     template_hash,
@@ -245,10 +245,7 @@ class Group:
     @property
     def asks_the_same(self) -> bool:
         """Return whether its pods were made for the present request."""
-        # An empty mark says nothing: two empty ones are no agreement.
-        return self.remembered.asked != "" and self.remembered.asked == asked_by(
-            self.rendered
-        )
+        return asks_the_same(self.rendered, self.live or self.former or {})
 
     @property
     def template_waits(self) -> bool:

@@ -69,6 +69,14 @@ def asked_by(stateful_set: KubernetesObject) -> str:
     )
 
 
+def asks_the_same(rendered: KubernetesObject, live: KubernetesObject) -> bool:
+    """Return whether the pods of a live StatefulSet were made for what is wanted now."""
+    wanted = asked_by(rendered)
+    # A mark that somebody has taken away speaks against nothing: no group restarts for it, and the
+    # repair of the StatefulSet brings it back (ADR 15).
+    return wanted != "" and asked_by(live) in ("", wanted)
+
+
 def pending_fields(drift: Iterable[str], before: Iterable[str]) -> tuple[str, ...]:
     """Return the fields of pods that a restart changes, the first ones in order: those that differ
     now, and those that did.

@@ -227,6 +227,13 @@ def test_upgrade_downgrade_and_upgrade_restart_nothing(
         assert (written_hashes(operator) == own) is (pending == "False")
 
 
+def marks(operator: Operator) -> list[str]:
+    return [
+        item["metadata"]["annotations"].get(ASKED_HASH, "")
+        for item in operator.cluster.sets().values()
+    ]
+
+
 @pytest.mark.parametrize("seconds", [5, 6], ids=["this release", "another release"])
 @pytest.mark.parametrize(
     "spec",
@@ -237,11 +244,11 @@ def test_upgrade_downgrade_and_upgrade_restart_nothing(
     ],
     ids=["one node", "two nodes", "surge"],
 )
-def test_a_serving_group_whose_mark_was_removed_by_hand_is_not_restarted(
+def test_a_serving_group_whose_mark_was_removed_by_hand_is_not_restarted_and_gets_it_again(
     spec: dict[str, Any], seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = serving(**spec)
-    before = uids(operator)
+    before, said = uids(operator), marks(operator)
     release(monkeypatch, seconds)
     operator.run(60)
     for item in operator.cluster.sets().values():
@@ -251,6 +258,7 @@ def test_a_serving_group_whose_mark_was_removed_by_hand_is_not_restarted(
     published = operator.run(SETTLED)
 
     assert (ended_groups(operator.written), uids(operator)) == (frozenset(), before)
+    assert marks(operator) == said
     assert condition(published.status, "Ready")["reason"] == "Serving"
     assert condition(published.status, "RolloutPending")["status"] == str(seconds == 6)
 
