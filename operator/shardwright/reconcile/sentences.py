@@ -219,17 +219,14 @@ def better_sentence(found: Better) -> str:
     ...     relisted=True,
     ... )
     >>> better_sentence(found).partition("; ")[2]
-    'only by list prices that the plan was not made with: it stands until the spec changes'
+    'by list prices that the plan was not made with: it stands until the spec changes'
     """  # noqa: E501 - a sentence as it is said
     gives_way = (
         "a plan that serves gives way to one that is "
         f"{GAIN_MIN:.0%} better, at most once an hour"
     )
     if found.relisted:
-        gives_way = (
-            "only by list prices that the plan was not "
-            "made with: it stands until the spec changes"
-        )
+        gives_way = "by list prices that the plan was not made with: it stands until the spec changes"
     return f"{copies(found.layout)} on {found.pool} would {_brings(found)}; {gives_way}"
 
 
