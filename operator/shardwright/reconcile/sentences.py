@@ -226,7 +226,10 @@ def better_sentence(found: Better) -> str:
         f"{GAIN_MIN:.0%} better, at most once an hour"
     )
     if found.relisted:
-        gives_way = "by list prices that the plan was not made with: it stands until the spec changes"
+        gives_way = (
+            "by list prices that the plan was not made with: "
+            "it stands until the spec changes"
+        )
     return f"{copies(found.layout)} on {found.pool} would {_brings(found)}; {gives_way}"
 
 
