@@ -37,7 +37,7 @@ from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.fetched import fetched
 from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
-from shardwright.reconcile.making import as_made, earlier_of, stateful_sets
+from shardwright.reconcile.making import as_made, restored_pods, stateful_sets
 from shardwright.reconcile.observed import (
     STATEFUL_SET,
     Observed,
@@ -279,9 +279,11 @@ def _good(
             group.pending
             for group in (deployed.decision.groups if deployed.decision else ())
         )
-        earlier = earlier_of(seen, known, subject, planned.record)
         served = Served(
-            subject=subject, record=planned.record, earlier=earlier, mixed=mixed
+            subject=subject,
+            record=planned.record,
+            restored=restored_pods(seen, subject, planned.record),
+            mixed=mixed,
         )
         history = renewed(history_of(seen.resource.status), served, seen.told, now)
         # A revision keeps the request word for word, and this look was not told it.
@@ -415,9 +417,11 @@ def _deploy(
         return _kept(seen, known, now, problems=error.problems)
     # Both are empty where nothing was ever rejected: equality alone would say that it was.
     rejected = record.rejected == subject.deployment.groups.asked != ""
-    earlier = earlier_of(seen, known, subject, record) is not None
     rules = replace(
-        known.rules, rejected=rejected, revision=hash_of(subject), makes_earlier=earlier
+        known.rules,
+        rejected=rejected,
+        revision=hash_of(subject),
+        restores=restored_pods(seen, subject, record) is not None,
     )
     # Only the plan knows how many bytes of weights a start has to load.
     if rules.progress_deadline_seconds is None:

@@ -28,7 +28,7 @@ from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import VERSION_LABEL
 from shardwright.rendering.names import base_name, generation_of, group_names
-from shardwright.rendering.pod import SOUGHT
+from shardwright.rendering.place import SOUGHT
 from shardwright.resolving.subject import Subject
 
 SERIAL: Final = "recordSerial"
