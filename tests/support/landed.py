@@ -25,7 +25,7 @@ SETTLED = 900
 
 _ONE: dict[str, Any] = {"parallelism": {"tensor": 8, "pipeline": 1}}
 _SMALL = "meta-llama/Llama-3.1-8B-Instruct"
-_HUB = {"tokenSecretRef": {"name": "hub", "key": "token"}}
+_HUB: dict[str, Any] = {"tokenSecretRef": {"name": "hub", "key": "token"}}
 _TRT = {
     "name": "TensorRTLLM",
     "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
@@ -50,8 +50,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "readiness by health alone": TWO_NODES | {"readiness": {"tokens": False}},
     "cache of every pod": TWO_NODES
     | {
-        "model": TWO_NODES["model"]
-        | {"weights": {"huggingFace": _HUB | {"cache": {"storage": "1Ti"}}}}
+        "model": {
+            "id": "meta-llama/Llama-3.1-405B-Instruct",
+            "weights": {"huggingFace": _HUB | {"cache": {"storage": "1Ti"}}},
+        }
     },
     "weights on a claim": _ONE
     | {

@@ -16,9 +16,7 @@ from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.hashing import ASKED_HASH, OWN_HASH, TEMPLATE_HASH
 
 PENDING_MAX: Final = 24
-"""How many fields are remembered that a restart changes. Basis: the first release that kept
-templates changes 14.
-"""
+"""How many fields are remembered that a restart changes. Basis: assumed; a release changes few."""
 
 _SOME: Final = ("spec",)  # somebody has taken away what was remembered
 _OF_PODS: Final = "spec.template."
@@ -47,8 +45,7 @@ def own_hash_in(labels: Mapping[str, Any]) -> str:
     ... )
     ('a', 'b')
     """
-    # The second label is left out where it would be the same, so that templates of earlier releases
-    # stay as they were.
+    # The second label is left out where it would be the same.
     return str(labels.get(OWN_HASH) or labels.get(TEMPLATE_HASH, ""))
 
 
