@@ -143,7 +143,7 @@ def _served(spec: dict[str, Any]) -> dict[str, Any]:
         # As text: what is packed twice stays large.
         "revisions": {
             name: (
-                item | {"data": {}},
+                {**item, "data": {}},
                 zlib.decompress(b64decode(item["data"]["zlib"])).decode(),
             )
             for name, item in cluster.revisions.items()

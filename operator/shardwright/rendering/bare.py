@@ -43,7 +43,7 @@ def pods_hash(pods: BarePods) -> str:
 
 
 def pods_text(pods: BarePods) -> dict[str, Any]:
-    """Return them as plain data; :func:`pods_from` reads it again."""
+    """Return pods as plain data; :func:`pods_from` reads it again."""
     return {field.name: getattr(pods, field.name) for field in fields(pods)}
 
 

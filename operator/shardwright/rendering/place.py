@@ -53,41 +53,43 @@ def _spec(
     bare: Mapping[str, Any], plan: Plan, deployment: Deployment, group: int
 ) -> dict[str, Any]:
     name = deployment.group_name(group)
-    claims = gpu_claims.templates_of(plan, name)
     secrets = {
         group_token.VOLUME: group_token.secret_name(deployment),
         ssh.VOLUME: ssh.secret_name(deployment),
     }
-    peers = f"{name}-0.{peers_service(name)}"
-    leader = (
-        f"{peers}.{deployment.owner.namespace}.svc.{deployment.cluster.cluster_domain}"
-    )
-    engine = bare["containers"][0]["resources"]["requests"]
     spec = {
         "affinity": _affinity(plan, deployment, group),
         **bare,
         "volumes": [_of_secret(volume, secrets) for volume in bare["volumes"]],
     }
-    for kind in ("containers", "initContainers"):
-        if kind in bare:
-            spec[kind] = [
-                {
-                    **container,
-                    "imagePullPolicy": deployment.pods.marks.pull_policy,
-                    # A name and not an address: a pod has another address after each restart.
-                    "env": [_of_leader(item, leader) for item in container["env"]],
-                    "resources": resources.admitted(
-                        container["resources"], engine, deployment
-                    ),
-                }
-                for container in bare[kind]
-            ]
+    for kind in {"containers", "initContainers"} & bare.keys():
+        spec[kind] = _containers(bare, kind, deployment, name)
     if "resourceClaims" in bare:
+        claims = gpu_claims.templates_of(plan, name)
         spec["resourceClaims"] = [
             {**claim, "resourceClaimTemplateName": claims[claim["name"]]}
             for claim in bare["resourceClaims"]
         ]
     return spec
+
+
+def _containers(
+    bare: Mapping[str, Any], kind: str, deployment: Deployment, name: str
+) -> list[dict[str, Any]]:
+    """Return the containers of a kind of the pods of the group of this name."""
+    # A name and not an address: a pod has another address after each restart.
+    peers = f"{peers_service(name)}.{deployment.owner.namespace}.svc"
+    leader = f"{name}-0.{peers}.{deployment.cluster.cluster_domain}"
+    engine = bare["containers"][0]["resources"]["requests"]
+    return [
+        {
+            **container,
+            "imagePullPolicy": deployment.pods.marks.pull_policy,
+            "env": [_of_leader(item, leader) for item in container["env"]],
+            "resources": resources.admitted(container["resources"], engine, deployment),
+        }
+        for container in bare[kind]
+    ]
 
 
 def _of_secret(
