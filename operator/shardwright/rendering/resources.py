@@ -115,10 +115,13 @@ def admitted(
         name: _limit(ceilings[name], engine[name], limit)
         if name in ceilings and stated[name] is None
         else limit
-        for name, limit in found.pop("limits", {}).items()
+        for name, limit in found.get("limits", {}).items()
     }
-    kept = {name: limit for name, limit in limits.items() if limit is not None}
-    return {**found, "limits": kept} if kept else found
+    found["limits"] = {k: limit for k, limit in limits.items() if limit is not None}
+    # An engine that claims its GPUs may have none.
+    if not found["limits"] and "claims" not in found:
+        del found["limits"]
+    return found
 
 
 def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
