@@ -38,7 +38,7 @@ from shardwright.modelspec.parse import folder_text
 from shardwright.pipeline import plan_serving
 from shardwright.planning.phrases import copies
 from shardwright.planning.report import Plan
-from shardwright.rendering.pod import pod_template
+from shardwright.rendering.place import pod_template
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve

@@ -13,7 +13,7 @@ from shardwright.further import pinned, pools_of
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.hardware.prices import GpuPrice
 from shardwright.pipeline import plan_serving
-from shardwright.planning.gain import Better, Prospect, better, pool_of
+from shardwright.planning.gain import Prospect, better, pool_of
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.select import Scale
@@ -76,42 +76,25 @@ def improve(
     predicted = _predicted(subject, record.plan, inventory)
     if predicted is None:
         return stands
-    scales = _scales(
-        subject, record.plan.gpu_price, inventory, pool_of(predicted, inventory)
-    )
-    found, *others = (
-        better(made.record.plan, predicted, inventory, scale) for scale in scales
-    )
-    if found and _is_enough(found):
-        found = replace(found, relisted=not all(map(_is_enough, others)))
-        # No group moves only because a list of prices has changed (ADR 31).
-        if take and not found.relisted:
+    scale = Scale.of(subject.request, inventory)
+    found = better(made.record.plan, predicted, inventory, scale)
+    if found and (found.gain is None or found.gain >= GAIN_MIN):
+        relisted = _is_relisted(
+            record.plan.gpu_price, scale, pool_of(predicted, inventory)
+        )
+        found = replace(found, relisted=relisted)
+        # A release with other lists moves no group: nothing has changed for it (ADR 31).
+        if take and not relisted:
             return made
     return replace(stands, better=found)
 
 
-def _scales(
-    subject: Subject, counted: GpuPrice | None, inventory: Inventory, pool: Pool
-) -> tuple[Scale, ...]:
-    """Return the scales on which another plan must be better: the prices of today, and the data
-    sheets of the GPUs if the plan was made without this price.
-
-    Else a release with other lists would move groups though nothing has changed for them.
-    """
-    scale = Scale.of(subject.request, inventory)
-    price = scale.price(pool)
-    known = (
-        counted is not None and price is not None and counted.per_hour == price.per_hour
-    )
+def _is_relisted(counted: GpuPrice | None, scale: Scale, pool: Pool) -> bool:
+    """Return whether the GPU of a plan had another list price when the plan was made."""
+    price = scale.price(pool) if scale.relative else None
     return (
-        (scale,)
-        if known or not scale.relative
-        else (scale, replace(scale, by_data_sheet=True))
+        counted is not None and price is not None and counted.per_hour != price.per_hour
     )
-
-
-def _is_enough(found: Better | None) -> bool:
-    return found is not None and (found.gain is None or found.gain >= GAIN_MIN)
 
 
 def _is_alike(one: Plan, other: Plan) -> bool:

@@ -25,7 +25,7 @@ from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan
 from shardwright.rendering import ray
 from shardwright.rendering.deployment import Deployment, SecretKey
-from shardwright.rendering.pod import pod_template
+from shardwright.rendering.place import pod_template
 from shardwright.rendering.resources import workers_per_pod
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock

@@ -26,8 +26,8 @@ from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.revisions import Saying, as_now, read_revision, revisions_of
+from shardwright.rendering.bare import restored
 from shardwright.rendering.hashing import TEMPLATE_HASH
-from shardwright.rendering.made import earlier_pods
 from shardwright.rendering.names import (
     base_name,
     generation_of,
@@ -218,13 +218,13 @@ def _rendered(
             seed_of(KEYS, subject.deployment.owner, sets),
             former.pods if former else None,
         )
-        earlier = (
-            earlier_pods(pods, former.plan, record.plan, subject.deployment)
+        again = (
+            restored(pods, former.plan, record.plan, subject.deployment)
             if former and pods
             else None
         )
         deployment = with_parts(
-            subject.deployment, sought=record.sought, secret_seed=seed, earlier=earlier
+            subject.deployment, sought=record.sought, secret_seed=seed, kept=again
         )
         made = [generation_of(_name(item)) for item in sets]
         names = group_names(base, record.plan.group_numbers)

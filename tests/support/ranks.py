@@ -18,7 +18,8 @@ from typing import Any
 
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
-from shardwright.rendering.pod import pod_template, script_settings
+from shardwright.rendering.place import pod_template
+from shardwright.rendering.pod import script_settings
 from shardwright.rendering.scripts import ScriptPaths, ScriptSettings, scripts
 from tests.harness.waiting import wait_for
 

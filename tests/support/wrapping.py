@@ -18,7 +18,6 @@ other line.
 """
 AS_WRITTEN = (
     "SECURITY.md",
-    "docs/changes-before-0.1.0.md",
     "docs/decisions/",
 )
 """Logs and records: their lines are nobody's to wrap anew."""

@@ -3,20 +3,18 @@ bit.
 
 It reserves its nodes and is shown to users; it is never input to scoring.
 
-A record of any release is read for ever. A field that comes new has a default, or a step of
-:data:`UPGRADES` works it out of the others; one that goes or gets another name or meaning takes
-such a step and a new version. Fields of a later release that are not known here are kept, and
-written again with the record.
+A record of any release is read for ever. A field that comes new has a default; one that goes or
+gets another name or meaning takes a new version. Fields of a later release that are not known here
+are kept, and written again with the record.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -28,9 +26,7 @@ from shardwright.planning.report import Alternative, Exclusion, LossKind, Plan, 
 Plain = Mapping[str, Any]
 """An object of JSON."""
 
-RECORD_VERSION: Final = 3
-NUMBERLESS_VERSION: Final = 2
-"""The version that groups have no numbers in."""
+RECORD_VERSION: Final = 1
 
 RECORD_KEY: Final = "plan.json"
 """Key of the ConfigMap that holds the text."""
@@ -74,14 +70,14 @@ class PlanRecord:
     none. ``generations`` say of which generation each group is at least: a later one starts beside
     the one that serves. ``sought`` say how groups ask for nodes that were still to come, also when
     they stand on real ones by now. ``engine_version`` is that of the engine if the spec leaves it
-    open (empty: it does not; None: the release that made the plan did not say). ``serial`` goes up
-    with every record that is written of a resource: it shows an earlier one that comes back.
-    ``rejected`` is the hash of the spec's pods with which a group did not come up that is gone
-    since (empty: there is none). ``improved_at`` is when a plan last took the place of one that
-    served because it was better (None: none has). ``rollback`` is the revision that is run instead
-    of the spec (None: the spec is run), ``answered`` the request to go back that was answered last,
-    ``unknown``: it named no revision that there was. ``beyond`` are fields that are not known here,
-    each at its place: a later release wrote them.
+    open (empty: it does not). ``serial`` goes up with every record that is written of a resource:
+    it shows an earlier one that comes back. ``rejected`` is the hash of the spec's pods with which
+    a group did not come up that is gone since (empty: there is none). ``improved_at`` is when a
+    plan last took the place of one that served because it was better (None: none has).
+    ``rollback`` is the revision that is run instead of the spec (None: the spec is run),
+    ``answered`` the request to go back that was answered last, ``unknown``: it named no revision
+    that there was. ``beyond`` are fields that are not known here, each at its place: a later
+    release wrote them.
     """
 
     version: int = RECORD_VERSION
@@ -94,7 +90,7 @@ class PlanRecord:
     considered: int = 0
     generations: tuple[int, ...] = ()
     sought: tuple[Sought, ...] = ()
-    engine_version: str | None = None
+    engine_version: str = ""
     rejected: str = ""
     improved_at: datetime | None = None
     rollback: Rollback | None = None
@@ -118,7 +114,7 @@ class PlanRecord:
         )
 
     @property
-    def default_of_spec(self) -> str | None:
+    def default_of_spec(self) -> str:
         """Return the default engine version of the spec, whether the spec is run or not; as
         ``engine_version``.
         """
@@ -135,18 +131,9 @@ class PlanRecord:
 
 
 def encode(record: PlanRecord) -> str:
-    """Return the record as JSON: same record, same bytes.
-
-    Its version is the lowest that reads it right: a release that knows nothing of numbers would
-    take other groups for its own, so it is to leave alone the records that have some, and only
-    those.
-    """
-    plain = {
-        **_known(record),
-        "version": RECORD_VERSION if record.plan.numbers else NUMBERLESS_VERSION,
-    }
+    """Return the record as JSON: same record, same bytes."""
     return json.dumps(
-        _joined(plain, record.beyond),
+        _joined(_known(record), record.beyond),
         sort_keys=True,
         separators=(",", ":"),
         ensure_ascii=False,
@@ -163,17 +150,13 @@ def decode(text: str) -> PlanRecord | Problem:
         return _unreadable("is not JSON")
     version = plain.get("version") if isinstance(plain, dict) else None
     # The type itself: True would be version 1.
-    if type(version) is not int or not 1 <= version <= RECORD_VERSION:
-        return _unreadable(
-            f"has version {str(version)[:20]}, not 1 to {RECORD_VERSION}"
-        )
-    for step in range(version, RECORD_VERSION):
-        plain = UPGRADES[step](plain)
+    if type(version) is not int or version != RECORD_VERSION:
+        return _unreadable(f"has version {str(version)[:20]}, not {RECORD_VERSION}")
     plain = _without_unknown_losses(plain)
     try:
         record = _adapter().validate_python(
             # The fields beyond are worked out below, and never believed.
-            {**plain, "version": RECORD_VERSION, "beyond": {}}
+            {**plain, "beyond": {}}
         )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
@@ -217,30 +200,6 @@ def _can_be_numbers(plan: Plan) -> bool:
     return len(numbers) == len(plan.groups) and all(
         a < b for a, b in pairwise((-1, *numbers))
     )
-
-
-def _undeployable(plain: Plain) -> Plain:
-    """Return a record of version 1 as one of version 2: ``deployable``, which says why a plan
-    cannot be run, becomes ``undeployable``.
-    """
-    plan = plain.get("plan")
-    if not isinstance(plan, dict) or "deployable" not in plan:
-        return plain
-    kept = {name: value for name, value in plan.items() if name != "deployable"}
-    return {**plain, "plan": {**kept, "undeployable": plan["deployable"]}}
-
-
-def _as_it_is(plain: Plain) -> Plain:
-    """Return a record of version 2 as one of version 3: groups without numbers go by their
-    index.
-    """
-    return plain
-
-
-UPGRADES: Final[Mapping[int, Callable[[Plain], Plain]]] = MappingProxyType(
-    {1: _undeployable, NUMBERLESS_VERSION: _as_it_is}
-)
-"""By version: how plain JSON of it becomes that of the next one."""
 
 
 def _known(record: PlanRecord) -> Plain:

@@ -17,8 +17,8 @@ class Better:
     """A plan that is better than the one that stands.
 
     ``gain`` is the share of ``objective`` by which it is; None: it carries the load, and the one
-    that stands does not. With ``relisted`` it is enough only by list prices that the one that
-    stands was not made with.
+    that stands does not. ``relisted``: the GPU of the one that stands had another list price when
+    that was made.
     """
 
     layout: Layout

@@ -50,15 +50,13 @@ class Scale:
     If every pool has a price, a GPU counts as its price; else as one or, if there are several
     kinds, in hours of an H100. With a budget that is to be filled the GPUs are given: only their
     price counts, not how many of them a layout uses. ``takes_first`` is the resource of the GPUs
-    that are taken if they do (empty: none goes before another). ``by_data_sheet`` has GPUs of
-    several kinds count as before there were lists of prices.
+    that are taken if they do (empty: none goes before another).
     """
 
     request: Request
     by_price: bool
     takes_first: str = ""
     relative: bool = False
-    by_data_sheet: bool = False
 
     @classmethod
     def of(
@@ -115,13 +113,7 @@ class Scale:
         if self.by_price:
             return pool.gpu_hour_price or 1.0
         if self.relative:
-            return (
-                pool.gpu.worth
-                # As before there were lists: a release with other prices moves no plan that serves
-                # (ADR 31).
-                if self.by_data_sheet
-                else relative_price(pool.gpu).per_hour
-            )
+            return relative_price(pool.gpu).per_hour
         return 1.0
 
 

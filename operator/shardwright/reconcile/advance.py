@@ -14,14 +14,13 @@ Running groups are left alone by anything that is not a valid, placed, deployabl
 as it is, and they are kept alive meanwhile: a group that breaks starts again as it was.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import OnCluster, bundle_for
-from shardwright.reconcile.adoption import adopted, marks
 from shardwright.reconcile.annotations import ready_pods
 from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.course_choice import course_of, former_of, given_up
@@ -38,7 +37,7 @@ from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.fetched import fetched
 from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
-from shardwright.reconcile.making import as_made, earlier_of, stateful_sets
+from shardwright.reconcile.making import as_made, restored_pods, stateful_sets
 from shardwright.reconcile.observed import (
     STATEFUL_SET,
     Observed,
@@ -73,7 +72,6 @@ from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
 from shardwright.reconcile.writes import (
     Apply,
-    Create,
     DryRunPod,
     Why,
     Write,
@@ -178,14 +176,6 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     # Caches are not full yet. With half of the nodes known, every decision could be a wrong one.
     if seen.cluster is None:
         return Step(published=publish(seen, known, as_it_stands, Deployed(), now))
-    # Before anything is planned: another plan of record would no longer say for which request the
-    # standing groups were made (ADR 15).
-    known = replace(
-        known,
-        observed=adopted(
-            known.observed, seen.subject, known.record, seen.cluster.domain
-        ),
-    )
     missing = seen.cluster.priorities.problem_of(
         seen.subject.deployment.pods.priority_class
     )
@@ -290,9 +280,11 @@ def _good(
             group.pending
             for group in (deployed.decision.groups if deployed.decision else ())
         )
-        earlier = earlier_of(seen, known, subject, planned.record)
         served = Served(
-            subject=subject, record=planned.record, earlier=earlier, mixed=mixed
+            subject=subject,
+            record=planned.record,
+            restored=restored_pods(seen, subject, planned.record),
+            mixed=mixed,
         )
         history = renewed(history_of(seen.resource.status), served, seen.told, now)
         # A revision keeps the request word for word, and this look was not told it.
@@ -393,9 +385,7 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
         # It is right in memory, and somebody sets it back: the rest need not wait for it.
         if stands and object_key(content) in seen.contested:
             return None
-        if writes := _after_marks(
-            seen, known, placed(content, owner.uid, known.observed)
-        ):
+        if writes := placed(content, owner.uid, known.observed):
             return Step(records=record, writes=writes)
         if stands:
             return None
@@ -406,29 +396,6 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
         if tried.refused and not stands
         else None
     )
-
-
-def _after_marks(
-    seen: Seen, known: Known, writes: Sequence[Write]
-) -> tuple[Write, ...]:
-    """Return the writes of a plan of record, after those that keep the present one's facts about
-    groups.
-    """
-    first = (
-        marks(seen.observed, known.observed, seen.resource.owner.uid)
-        if isinstance(seen.observed, Observed)
-        else ()
-    )
-    needs = frozenset((STATEFUL_SET, mark.name) for mark in first)
-    after = (
-        replace(item, needs=item.needs | needs)
-        # A refused mark holds the record up: once the record has changed, nobody can find out for
-        # which request the standing pods were made (ADR 15).
-        if isinstance(item, Create | Apply)
-        else item
-        for item in writes
-    )
-    return (*first, *after) if writes else ()
 
 
 def _deploy(
@@ -451,9 +418,11 @@ def _deploy(
         return _kept(seen, known, now, problems=error.problems)
     # Both are empty where nothing was ever rejected: equality alone would say that it was.
     rejected = record.rejected == subject.deployment.groups.asked != ""
-    earlier = earlier_of(seen, known, subject, record) is not None
     rules = replace(
-        known.rules, rejected=rejected, revision=hash_of(subject), makes_earlier=earlier
+        known.rules,
+        rejected=rejected,
+        revision=hash_of(subject),
+        restores=restored_pods(seen, subject, record) is not None,
     )
     # Only the plan knows how many bytes of weights a start has to load.
     if rules.progress_deadline_seconds is None:

@@ -25,7 +25,7 @@ from shardwright.reconcile.revisions import (
     unusable,
 )
 from shardwright.reconcile.seen import Seen
-from shardwright.rendering.made import made_hash
+from shardwright.rendering.bare import bare_pods, pods_hash
 from shardwright.resolving.subject import Subject
 
 SPEC: Final = "spec"
@@ -186,8 +186,8 @@ def _is_of_another_release(
     revision: Revision, subject: Subject, record: PlanRecord
 ) -> bool:
     """Return whether the pods that were good are others than this release makes of the same."""
-    return bool(revision.pods) and revision.pods != made_hash(
-        record.plan, subject.deployment
+    return bool(revision.pods) and revision.pods != pods_hash(
+        bare_pods(record.plan, subject.deployment)
     )
 
 

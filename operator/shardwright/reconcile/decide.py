@@ -435,9 +435,9 @@ def standing_groups(
         live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET
     ]
     # This asks how they stand. A restart that is asked for would show all of them as stopping.
-    rules = replace(rules, restart_asked="", keeps_templates=True)
+    rules = replace(rules, restart_asked="")
     ours = [
-        _group(live, observed, rules)
+        replace(_group(live, observed, rules), as_it_is=True)
         for live in lives
         if controller_uid(live) == owner_uid
     ]

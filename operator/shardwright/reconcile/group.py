@@ -21,7 +21,7 @@ from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import Wait
 from shardwright.reconcile.templates import (
-    asked_by,
+    asks_the_same,
     own_hash,
     pending_fields,
     template_hash,
@@ -36,8 +36,8 @@ class LifeRules:
     annotation, or empty.
 
     ``keeps_templates``: pods stay as they are if the same is asked for and only another release
-    would render them otherwise. ``makes_earlier``: pods of an earlier release are restored, which a
-    group with others gets at once if it does not serve. ``min_ready_seconds`` is how long a group
+    would render them otherwise. ``restores``: pods of another release are restored, which a group
+    with others gets at once if it does not serve. ``min_ready_seconds`` is how long a group
     is ready before it counts as available, ``progress_deadline_seconds`` how long it may take to
     become ready on its nodes (None: nobody knows). Groups below the number ``partition`` keep the
     pods they have. ``rejected``: a group did not come up with the wanted state, and is gone.
@@ -50,7 +50,7 @@ class LifeRules:
     max_surge: int = 0
     restart_asked: str = ""
     keeps_templates: bool = True
-    makes_earlier: bool = False
+    restores: bool = False
     min_ready_seconds: int = 0
     progress_deadline_seconds: int | None = None
     partition: int = 0
@@ -245,10 +245,7 @@ class Group:
     @property
     def asks_the_same(self) -> bool:
         """Return whether its pods were made for the present request."""
-        # An empty mark says nothing: two empty ones are no agreement.
-        return self.remembered.asked != "" and self.remembered.asked == asked_by(
-            self.rendered
-        )
+        return asks_the_same(self.rendered, self.live or self.former or {})
 
     @property
     def template_waits(self) -> bool:
@@ -256,7 +253,7 @@ class Group:
         that wait for a restart.
         """
         keeps = self.rules.keeps_templates and (
-            self.complete or not self.rules.makes_earlier
+            self.complete or not self.rules.restores
         )
         return self.asks_the_same and (keeps or self._differs_by_what_waits_alone)
 

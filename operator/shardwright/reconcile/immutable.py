@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from shardwright.reconcile.drift import amount, drifted_fields
-from shardwright.reconcile.templates import asked_by
+from shardwright.reconcile.templates import asks_the_same
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.gang_scheduling import QUEUE as OUR_QUEUE
 
@@ -62,8 +62,7 @@ def made_anew(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, 
     A release of the operator that renders such a field otherwise restarts nothing: see
     :func:`as_it_can_be`.
     """
-    asked = asked_by(live)
-    if asked and asked == asked_by(rendered):
+    if asks_the_same(rendered, live):
         return ()
     return (*_differing(rendered, live), *_queued(rendered, live))
 

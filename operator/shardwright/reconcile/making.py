@@ -1,5 +1,5 @@
-"""How the pods of a plan are made here and now: with the facts of this cluster and, for a revision
-that is restored, as another release had made them.
+"""How the pods of a plan are made here and now: with the facts of this cluster and, of a revision
+that is restored, the pods that it has kept.
 
 Decides nothing: which revision and which record it is about has been found before.
 """
@@ -12,9 +12,9 @@ from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.quotas import ceilings
 from shardwright.reconcile.seen import Cluster, Seen
+from shardwright.rendering.bare import restored
 from shardwright.rendering.bundle import KubernetesObject
-from shardwright.rendering.deployment import Deployment
-from shardwright.rendering.earlier import Earlier
+from shardwright.rendering.deployment import BarePods, Deployment
 from shardwright.resolving.subject import Subject
 
 
@@ -25,33 +25,6 @@ def as_made(
     record: PlanRecord,
 ) -> Deployment:
     """Return the deployment that the pods of a plan are made by."""
-    placed = _placed(seen, known, subject, record)
-    earlier = earlier_of(seen, known, subject, record)
-    return replace(placed, groups=replace(placed.groups, earlier=earlier))
-
-
-def earlier_of(
-    seen: Seen,
-    known: Known,
-    subject: Subject,
-    record: PlanRecord,
-) -> Earlier | None:
-    """Return the pods of the revision to restore, None if this release makes the same."""
-    former = seen.former
-    # By identity: the spec's own subject may be equal, and its pods are this release's.
-    if former is None or former.subject is not subject:
-        return None
-    placed = _placed(seen, known, subject, record)
-    return former.pods_of(record.plan, placed)
-
-
-def _placed(
-    seen: Seen,
-    known: Known,
-    subject: Subject,
-    record: PlanRecord,
-) -> Deployment:
-    """Return a deployment with the facts of this cluster and of this look."""
     cluster = seen.cluster or Cluster()
     sets = stateful_sets(known.observed).values()
     stated = subject.deployment
@@ -66,7 +39,21 @@ def _placed(
             stated.groups,
             sought=record.sought,
             secret_seed=seed_of(seen.keys, seen.resource.owner, sets),
+            kept=restored_pods(seen, subject, record),
         ),
+    )
+
+
+def restored_pods(seen: Seen, subject: Subject, record: PlanRecord) -> BarePods | None:
+    """Return the pods of the revision to restore, None if this release makes the same."""
+    former = seen.former
+    # By identity: the spec's own subject may be equal, and its pods are this release's.
+    if former is None or former.subject is not subject or not former.pods:
+        return None
+    return (
+        restored(former.pods, former.plan, record.plan, subject.deployment)
+        if former.plan
+        else None
     )
 
 

@@ -2,8 +2,8 @@
 since, or a record that agrees with all other evidence.
 
 The serial of the newest one stands in the status of the resource, which none of its users may
-write: an earlier record that somebody puts back is told by it. A record may lack our signature: a
-release before there were signatures wrote it, the key was lost, or somebody edited it. Then it
+write: an earlier record that somebody puts back is told by it. A record may lack our signature: it
+was written without a key, the key was lost, or somebody edited it. Then it
 counts if this process remembers it, or if it agrees with the spec, the nodes, the existing
 StatefulSets and the status. Without a key nothing is signed, and every record is judged that way.
 In place of a refused record the one that this process remembers counts.
@@ -28,7 +28,7 @@ from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import VERSION_LABEL
 from shardwright.rendering.names import base_name, generation_of, group_names
-from shardwright.rendering.pod import SOUGHT
+from shardwright.rendering.place import SOUGHT
 from shardwright.resolving.subject import Subject
 
 SERIAL: Final = "recordSerial"

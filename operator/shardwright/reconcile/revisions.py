@@ -1,8 +1,8 @@
 """Revisions of a model: each is kept whole once all groups serve with it, so that a user can go
 back to it.
 
-A revision consists of the spec, the config, the engine's version and the plan. Pods follow from
-these and from the release of the operator that renders them. It is a ControllerRevision: the stock
+A revision consists of the spec, the config, the engine's version, the plan, and the pods that
+follow from these, bare of their place. It is a ControllerRevision: the stock
 role ``edit`` may not write one, and nobody can change one. Its digest stands in the status of the
 resource, which no user of the resource may write. A ControllerRevision with another digest is not
 believed.
@@ -15,6 +15,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord, Rollback, decode, encode
@@ -23,18 +24,10 @@ from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.writes import DropRevision, KeepRevision, ObjectKey, Write
+from shardwright.rendering.bare import bare_pods, pods_from, pods_hash, pods_text
 from shardwright.rendering.bundle import KubernetesObject
-from shardwright.rendering.deployment import Deployment, Owner
-from shardwright.rendering.earlier import Earlier, MadePods
+from shardwright.rendering.deployment import BarePods, Owner
 from shardwright.rendering.labels import MANAGED_BY, MODEL, owned_metadata
-from shardwright.rendering.made import (
-    earlier_pods,
-    made_hash,
-    made_pods,
-    pods_from,
-    pods_hash,
-    pods_text,
-)
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.subject import Subject
 
@@ -100,14 +93,14 @@ class Saying:
     """The text of a revision: ``spec`` and ``config`` as in :class:`AskedSpec`, the default version
     of the engine, and the plan.
 
-    ``pods`` are those that served, as the release of then had made them (None: they were not kept).
+    ``pods`` are those that served (None: those of two releases did).
     """
 
     spec: Mapping[str, Any]
     config: str | None
     engine_version: str | None
     plan: Plan
-    pods: MadePods | None = None
+    pods: BarePods | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,17 +112,7 @@ class Former:
     hash: str
     subject: Subject | tuple[Problem, ...]
     plan: Plan | None = None
-    pods: MadePods | None = None
-
-    def pods_of(self, plan: Plan, deployment: Deployment) -> Earlier | None:
-        """Return how to make its pods as they were, for a plan; None if this release makes the
-        same, or cannot.
-        """
-        return (
-            earlier_pods(self.pods, self.plan, plan, deployment)
-            if self.pods and self.plan
-            else None
-        )
+    pods: BarePods | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,42 +241,33 @@ def revision_entries(history: History, runs: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# No slots: cached_property keeps its value in the instance's __dict__.
+@dataclass(frozen=True, kw_only=True)
 class Served:
-    """The state with which all groups serve: a subject, its plan of record, and pods of an
-    ``earlier`` release or of this one (None).
+    """The state with which all groups serve: a subject, its plan of record, and the pods that were
+    ``restored`` (None: they are of this release).
 
     ``mixed``: some are still as another release has made them.
     """
 
     subject: Subject
     record: PlanRecord
-    earlier: Earlier | None = None
+    restored: BarePods | None = None
     mixed: bool = False
+
+    @cached_property
+    def pods(self) -> BarePods | None:
+        """Return the served revision's pods, None if they are mixed."""
+        if self.mixed:
+            return None
+        return self.restored or bare_pods(self.record.plan, self.subject.deployment)
 
     @property
     def mark(self) -> str:
         """Return the mark of its pods that tells them from those of another release, empty if they
         are mixed.
         """
-        if self.mixed:
-            return ""
-        return (
-            pods_hash(self.earlier.made)
-            if self.earlier
-            else made_hash(self.record.plan, self.subject.deployment)
-        )
-
-    @property
-    def pods(self) -> MadePods | None:
-        """Return the served revision's pods, None if they are mixed."""
-        if self.mixed:
-            return None
-        return (
-            self.earlier.made
-            if self.earlier
-            else made_pods(self.record.plan, self.subject.deployment)
-        )
+        return pods_hash(self.pods) if self.pods else ""
 
 
 def renewed(

@@ -26,7 +26,7 @@ from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.names import generation_of, group_names
 from shardwright.rendering.objects import asked_of
-from shardwright.rendering.pod import pod_template
+from shardwright.rendering.place import pod_template
 from shardwright.resolving.subject import Subject
 
 

@@ -226,12 +226,12 @@ def better_sentence(found: Better) -> str:
     ...     relisted=True,
     ... )
     >>> better_sentence(found).partition("; ")[2]
-    'only by list prices that the plan was not made with: it stands until the spec changes'
+    'by list prices that the plan was not made with: it stands until the spec changes'
     """  # noqa: E501 - a sentence as it is said
     better = f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better"
     until = f"{better}, at most once an hour"
     if found.relisted:
-        why = "only by list prices that the plan was not made with"
+        why = "by list prices that the plan was not made with"
         until = f"{why}: it stands until the spec changes"
     return f"{copies(found.layout)} on {found.pool} would {_brings(found)}; {until}"
 

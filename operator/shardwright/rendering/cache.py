@@ -5,6 +5,7 @@ Weights that lie on a claim of the user are in ``sources``: this is for download
 exists, and is large enough, is not checked here.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shardwright.rendering.deployment import Deployment, HubCommit
@@ -45,20 +46,27 @@ def volume(deployment: Deployment) -> list[dict[str, Any]]:
     ]
 
 
-def claim_templates(deployment: Deployment) -> dict[str, Any]:
-    """Return the fields of a StatefulSet that make a claim for every pod: it outlives restarts of
-    the group, not the model.
-    """
+def claim_templates(deployment: Deployment) -> list[dict[str, Any]]:
+    """Return the templates of the claims that every pod has."""
     if deployment.weights.cache is None or deployment.weights.cache.storage is None:
-        return {}
+        return []
     spec: dict[str, Any] = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": deployment.weights.cache.storage}},
     }
     if deployment.weights.cache.storage_class is not None:
         spec["storageClassName"] = deployment.weights.cache.storage_class
+    return [{"metadata": {"name": "cache"}, "spec": spec}]
+
+
+def claim_fields(claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a StatefulSet that make these claims for every pod: they outlive
+    restarts of the group, not the model.
+    """
+    if not claims:
+        return {}
     return {
-        "volumeClaimTemplates": [{"metadata": {"name": "cache"}, "spec": spec}],
+        "volumeClaimTemplates": list(claims),
         "persistentVolumeClaimRetentionPolicy": {
             # The API's default would keep the claims, beyond the life of the model.
             "whenDeleted": "Delete",

@@ -3,16 +3,16 @@
 Nothing is checked here: the API's rules and ``resolving`` have done so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.slices import whole_resource
 from shardwright.hardware.to_come import Sought
 from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering import names
-from shardwright.rendering.earlier import Earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,6 +318,21 @@ class ClusterTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BarePods:
+    """The pods of a spec and a plan wherever they run: bare of nodes, numbers of groups, names of
+    made Secrets, and limits of the namespace.
+
+    ``template`` is without its hash. ``scripts`` are the files of the ConfigMap ``scripts_name``,
+    ``claims`` the templates of volume claims.
+    """
+
+    template: Mapping[str, Any]
+    scripts_name: str
+    scripts: Mapping[str, str]
+    claims: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedGroups:
     """The groups as the plan of record has them, by index.
 
@@ -325,8 +340,8 @@ class RecordedGroups:
     0. ``sought`` say how groups ask for nodes that did not exist when they were planned. ``asked``
     is the hash of all that the spec says of pods (empty: nobody asks whether running pods are the
     requested ones). ``secret_seed`` is known to nobody else: the names of Secrets that are made
-    follow from it (empty: from the owner's uid). ``earlier`` are pods of an earlier release, to be
-    made again (None: pods are as this release makes them).
+    follow from it (empty: from the owner's uid). ``kept`` are the pods of a revision that is
+    restored (None: they are as this release makes them).
     """
 
     generations: tuple[int, ...] = ()
@@ -334,7 +349,7 @@ class RecordedGroups:
     sought: tuple[Sought, ...] = ()
     asked: str = ""
     secret_seed: str = field(default="", repr=False)
-    earlier: Earlier | None = None
+    kept: BarePods | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

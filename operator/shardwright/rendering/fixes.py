@@ -47,16 +47,7 @@ def known_fixes() -> tuple[Fix, ...]:
 
 
 def fixes_of_pods(fields: Collection[str]) -> tuple[Fix, ...]:
-    """Return the fixes that come with a change of these fields of pods.
-
-    >>> [
-    ...     fix.id
-    ...     for fix in fixes_of_pods(
-    ...         ["spec.containers[engine].args", "spec.volumes[group]"]
-    ...     )
-    ... ]
-    ['group-token']
-    """
+    """Return the fixes that come with a change of these fields of pods."""
     return tuple(fix for fix in known_fixes() if not set(fix.fields).isdisjoint(fields))
 
 

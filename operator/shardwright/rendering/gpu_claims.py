@@ -26,15 +26,12 @@ def names_of(plan: Plan) -> tuple[str, ...]:
     return (*channel, GPUS) if plan.claimed else channel
 
 
-def of_pod(plan: Plan, group: str) -> list[dict[str, str]]:
-    """Return the claims of the pods of a group, by the templates that they are made from."""
+def templates_of(plan: Plan, group: str) -> dict[str, str]:
+    """Return the templates that the claims of the pods of a group are made from, by claim."""
     templates = {network.CHANNEL: names.channel_template(group)}
     if plan.claimed:
         templates[GPUS] = template_name(plan.claimed, plan.gpus_per_node, group)
-    return [
-        {"name": name, "resourceClaimTemplateName": templates[name]}
-        for name in names_of(plan)
-    ]
+    return templates
 
 
 def template_name(claimed: ClaimedDevices, gpus: int, group: str) -> str:

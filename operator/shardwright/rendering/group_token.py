@@ -13,6 +13,7 @@ from shardwright.rendering.names import made_secret
 
 SECRET_TYPE: Final = "shardwright.io/group-token"  # noqa: S105 - a type
 
+VOLUME: Final = "group"
 FOLDER: Final = "/etc/shardwright-group"
 FILE: Final = "token"
 
@@ -32,22 +33,15 @@ def secret_name(deployment: Deployment) -> str:
     )
 
 
-def volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the token as a volume of the pod."""
+def volumes(plan: Plan) -> list[dict[str, Any]]:
+    """Return the token as a volume of the pod, without the name of its Secret."""
     if not joins(plan):
         return []
-    return [
-        {
-            "name": "group",
-            "secret": {"secretName": secret_name(deployment), "defaultMode": _MODE},
-        }
-    ]
+    return [{"name": VOLUME, "secret": {"defaultMode": _MODE}}]
 
 
 def mounts(plan: Plan) -> list[dict[str, Any]]:
     """Return the mounts of the token in the engine's container."""
     return (
-        [{"name": "group", "mountPath": FOLDER, "readOnly": True}]
-        if joins(plan)
-        else []
+        [{"name": VOLUME, "mountPath": FOLDER, "readOnly": True}] if joins(plan) else []
     )

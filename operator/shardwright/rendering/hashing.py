@@ -25,22 +25,20 @@ ASKED_HASH: Final = "shardwright.io/asked-hash"
 operator makes of that.
 """
 
-_CAME_LATER: Final = frozenset(
+_SAID_OR_ABSENT: Final = frozenset(
     {
         "claimed",
         "draft_tokens",
         "gpu_price",
         "host_cache",
+        "mig_profile",
         "numbers",
         "uncounted",
     }
 )
-"""Fields of plans that earlier releases did not have: where they say nothing, a plan has the hash
-that it had.
+"""Fields of a plan and its parts that are left out of hashes where they say nothing. Each field
+that comes new is one of them, or all plans of record would have another hash.
 """
-
-_PARTS_THAT_CAME_LATER: Final = frozenset({"mig_profile"})
-"""The same of values in a plan."""
 
 # The whole hash has 64 digits, one more than the value of a label may have.
 _LABEL_DIGITS: Final = 16
@@ -55,11 +53,10 @@ def digest(content: object) -> str:
 
 def _fields(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass; ``asdict`` would copy all that is in them as well, at four
-    times the cost (measured). A field that came later is left out while it says nothing.
+    times the cost (measured).
     """
     found = {field.name: getattr(value, field.name) for field in fields(value)}
-    # Else a release that adds a field would change the hash of every plan of record.
-    for name in _PARTS_THAT_CAME_LATER.intersection(found):
+    for name in _SAID_OR_ABSENT.intersection(found):
         if not found[name]:
             del found[name]
     return found
@@ -90,23 +87,16 @@ def with_content_hash(item: KubernetesObject) -> dict[str, Any]:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the hash of a plan, predictions and reasons included; fields that came later are left
-    out if they say nothing.
-    """
-    said = {
-        name: value
-        for name, value in _fields(plan).items()
-        if name not in _CAME_LATER or value
-    }
-    return digest(said)[:_LABEL_DIGITS]
+    """Return the hash of a plan, predictions and reasons included."""
+    return digest(plan)[:_LABEL_DIGITS]
 
 
 def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
     """Return the hash of the request for pods: the spec (``asked`` is its hash), how the plan cuts
     the model, and ``where``.
 
-    Only those fields of the plan of record count that are there since the first release, and the
-    findings that it keeps: another release that renders other pods for it gives the same hash.
+    Only the cut counts, and the findings that the plan of record keeps: another release that
+    renders other pods for it gives the same hash.
     """
     layout = plan.layout
     degrees = [
@@ -133,8 +123,7 @@ def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
         plan.kv_tokens,
     ]
     found = (plan.host_cache, plan.claimed, plan.draft_tokens)
-    # Left out where they say nothing, so that groups of earlier releases keep their hash and do not
-    # restart (ADR 15).
+    # Left out where they say nothing: one that comes new restarts no group (ADR 15).
     beside = [each for each in found if each]
     return digest([asked, degrees, pods, limits, where, *beside])[:_LABEL_DIGITS]
 

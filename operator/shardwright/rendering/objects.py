@@ -12,7 +12,7 @@ from shardwright.hardware.devices import ClaimedDevices
 from shardwright.planning.report import Plan
 from shardwright.rendering import cache, gpu_claims, names, ray
 from shardwright.rendering.bundle import KubernetesObject
-from shardwright.rendering.deployment import Deployment, NetworkRules
+from shardwright.rendering.deployment import BarePods, Deployment, NetworkRules
 from shardwright.rendering.hashing import (
     ASKED_HASH,
     PLAN_HASH,
@@ -28,12 +28,8 @@ from shardwright.rendering.labels import (
     owned_metadata,
 )
 from shardwright.rendering.network_policy import policy_spec
-from shardwright.rendering.pod import (
-    pod_template,
-    scripts_name,
-    scripts_of,
-    start_budget,
-)
+from shardwright.rendering.place import placed
+from shardwright.rendering.pod import start_budget
 from shardwright.rendering.scripts import HTTP_PORT
 
 START_BUDGET: Final = "shardwright.io/start-up-budget"
@@ -47,6 +43,7 @@ class RenderInputs:
 
     plan: Plan
     deployment: Deployment
+    pods: BarePods
     plan_hash: str
 
     @property
@@ -72,25 +69,15 @@ def scripts_configmap(subject: RenderInputs) -> KubernetesObject:
     """Return the ConfigMap with the launch, probe and drain scripts of every rank; others have
     another name.
     """
-    earlier = subject.deployment.groups.earlier
-    name = (
-        earlier.made.scripts_name
-        if earlier
-        # Named by its content: another release makes another object, and running pods keep theirs
-        # (ADR 3).
-        else scripts_name(subject.plan, subject.deployment)
-    )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": subject.metadata(name),
+        # Named by its content: another release makes another object, and running pods keep theirs
+        # (ADR 3).
+        "metadata": subject.metadata(subject.pods.scripts_name),
         # A mounted ConfigMap changes under its pods when it is changed.
         "immutable": True,
-        "data": dict(
-            earlier.made.scripts
-            if earlier
-            else scripts_of(subject.plan, subject.deployment)
-        ),
+        "data": dict(subject.pods.scripts),
     }
 
 
@@ -235,7 +222,8 @@ def statefulset(subject: RenderInputs, group: int) -> KubernetesObject:
     operator.
     """
     plan, deployment = subject.plan, subject.deployment
-    template, name = pod_template(plan, deployment, group), deployment.group_name(group)
+    template = placed(subject.pods.template, plan, deployment, group)
+    name = deployment.group_name(group)
     budget = start_budget(plan, deployment)
     annotations = {
         PLAN_HASH: subject.plan_hash,
@@ -257,6 +245,6 @@ def statefulset(subject: RenderInputs, group: int) -> KubernetesObject:
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": group_selector(subject.base, name)},
             "template": template,
-            **cache.claim_templates(deployment),
+            **cache.claim_fields(subject.pods.claims),
         },
     }

@@ -1,9 +1,12 @@
-"""The pod template of a group: one for all ranks, because a StatefulSet has only one.
+"""The pod template of a model: one for all groups, bare of what follows from the place of one, and
+for all ranks, because a StatefulSet has only one.
 
-Nothing in it is of one rank: a rank reads its number from its own labels.
+Nothing in it is of one rank: a rank reads its number from its own labels. Affinity, labels of the
+group, templates of claims, names of made Secrets and the leader's address are put in by ``place``,
+as are limits of the namespace and the pull policy.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -13,7 +16,6 @@ from shardwright.engines.engine import ENGINES
 from shardwright.engines.folders import TMP_DIR, written_folders
 from shardwright.engines.serving import Serving, Start, attention_replicas_per_pod
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
-from shardwright.hardware.to_come import HOSTNAME, PoolTerm
 from shardwright.planning.report import Plan
 from shardwright.rendering import (
     budgets,
@@ -29,17 +31,15 @@ from shardwright.rendering import (
     sources,
     ssh,
 )
-from shardwright.rendering.deployment import Deployment, SecretKey
-from shardwright.rendering.earlier import with_earlier
-from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
+from shardwright.rendering.deployment import Deployment, OwnMarks, SecretKey
+from shardwright.rendering.hashing import TEMPLATE_HASH, digest
 from shardwright.rendering.labels import (
     MODEL_ANNOTATION,
     POD_INDEX,
     common_labels,
-    group_selector,
 )
 from shardwright.rendering.literals import HUB_TOKEN_VARIABLE, literal
-from shardwright.rendering.names import LEADER_VARIABLE, peers_service
+from shardwright.rendering.names import LEADER_VARIABLE
 from shardwright.rendering.resources import workers_per_pod
 from shardwright.rendering.scripts import (
     HTTP_PORT,
@@ -57,11 +57,6 @@ from shardwright.rendering.scripts import (
 from shardwright.rendering.ssh import USER_ID
 
 PROBE_TIMEOUT_SECONDS: Final = 5
-
-SOUGHT: Final = "shardwright.io/nodes-sought"
-"""How often a group has asked for nodes that were to come: a pod that asked before is of another
-template.
-"""
 
 NO_LIMIT: Final = 2**31 - 1
 """The most failures of a probe that the API takes. The kubelet cannot tell ranks that wait for each
@@ -175,46 +170,30 @@ def _budget(
     )
 
 
-def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
-    """Return the template of one group, labelled with the hash of its own content."""
-    template = bare_template(plan, deployment, group)
-    if deployment.groups.earlier:
-        template = with_earlier(template, deployment.groups.earlier)
-    metadata = template["metadata"]
-    # Last, for a hash is never part of its own input.
-    labels = {**metadata["labels"], TEMPLATE_HASH: template_hash(template)}
-    return {**template, "metadata": {**metadata, "labels": labels}}
-
-
-def bare_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
-    """Return the template of one group as this release makes it, without its hash."""
+def bare_template(plan: Plan, deployment: Deployment) -> dict[str, Any]:
+    """Return the template of all groups; what follows from the place of one is left open for
+    ``place``.
+    """
     engine = ENGINES[deployment.engine]
-    selector = group_selector(deployment.base, deployment.group_name(group))
     own = dict(deployment.pods.marks.labels)
     labels = {
         # Ours come after, so that no label of a user takes a pod out of its group.
         **own,
         **common_labels(deployment.base, engine.label, deployment.engine_version),
-        **selector,
     }
     annotations = {
         **dict(deployment.pods.marks.annotations),
         MODEL_ANNOTATION: deployment.owner.name,
         **network.annotations(plan, deployment),
     }
-    if sought := deployment.sought_by(group):
-        # A group that asks for nodes again must roll: the number makes its template another one
-        # (ADR 14).
-        annotations[SOUGHT] = str(sought.number)
     return {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": _spec(plan, deployment, group),
+        "spec": _spec(plan, deployment),
     }
 
 
-def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
+def _spec(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     spec: dict[str, Any] = {
-        "affinity": _affinity(plan, deployment, group),
         # No engine asks the API server anything, so none gets a token for it.
         "automountServiceAccountToken": False,
         # Else a Service named vllm would set VLLM_PORT, which vLLM reads as a setting of its own.
@@ -222,11 +201,11 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         "securityContext": _pod_security(plan, deployment),
         "terminationGracePeriodSeconds": budgets.GRACE_SECONDS,
         "tolerations": _tolerations(deployment),
-        "containers": [_container(plan, deployment, group)],
+        "containers": [_container(plan, deployment)],
         "volumes": _volumes(plan, deployment),
     }
-    if claims := gpu_claims.of_pod(plan, deployment.group_name(group)):
-        spec["resourceClaims"] = claims
+    if claims := gpu_claims.names_of(plan):
+        spec["resourceClaims"] = [{"name": name} for name in claims]
     if sources.downloads(deployment):
         spec["initContainers"] = [_download(plan, deployment)]
     if deployment.pods.marks.account is not None:
@@ -261,76 +240,6 @@ def _pod_security(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     )
 
 
-def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
-    """Exactly the planned nodes, or any like those that were to come, and never two ranks on one
-    node.
-    """
-    sought = deployment.sought_by(group)
-    asked = (
-        [_pool_term(term, plan.architecture) for term in sought.terms] if sought else []
-    )
-    # Each pod gets all nodes of its group: a StatefulSet has one template, which cannot say where
-    # one rank goes.
-    named = node_terms(
-        sought.named if sought else plan.groups[group], plan.architecture
-    )
-    affinity: dict[str, Any] = {"nodeAffinity": node_affinity([*named, *asked])}
-    # The terms let each rank onto each node of the group. Only this keeps two of them apart.
-    if plan.nodes_per_replica > 1:
-        selector = group_selector(deployment.base, deployment.group_name(group))
-        apart = {
-            "labelSelector": {"matchLabels": selector},
-            "topologyKey": "kubernetes.io/hostname",
-        }
-        affinity["podAntiAffinity"] = {
-            "requiredDuringSchedulingIgnoredDuringExecution": [apart]
-        }
-    return affinity
-
-
-def node_affinity(terms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the affinity that keeps pods on nodes that match one of these terms."""
-    return {
-        "requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": list(terms)
-        }
-    }
-
-
-def node_terms(nodes: Iterable[str], architecture: str) -> list[dict[str, Any]]:
-    """Return the terms of these nodes, one each: a name term takes one value."""
-    return [
-        {
-            "matchExpressions": [_one_of("kubernetes.io/arch", architecture)],
-            # The name of the Node, not its label kubernetes.io/hostname, which may be another
-            # (Kubernetes docs, "Node Labels Populated By The Kubelet"). The API takes one value
-            # here; several terms are alternatives.
-            "matchFields": [_one_of("metadata.name", node)],
-        }
-        for node in nodes
-    ]
-
-
-def _pool_term(term: PoolTerm, architecture: str) -> dict[str, Any]:
-    # No matchFields: Karpenter ignores a pod whose required terms have any (ADR 14).
-    labels = {"kubernetes.io/arch": architecture, **dict(term.labels)}
-    apart = (
-        [{"key": HOSTNAME, "operator": "NotIn", "values": list(term.apart_from)}]
-        if term.apart_from
-        else []
-    )
-    return {
-        "matchExpressions": [
-            *(_one_of(key, value) for key, value in sorted(labels.items())),
-            *apart,
-        ]
-    }
-
-
-def _one_of(key: str, value: str) -> dict[str, Any]:
-    return {"key": key, "operator": "In", "values": [value]}
-
-
 def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
     """Return the tolerations that the inventory assumed of every pod, and the user's own."""
     usual = [dict(item) for item in DEFAULT_TOLERATIONS]
@@ -344,11 +253,11 @@ def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
     ]
 
 
-def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
+def _container(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     return {
         "name": "engine",
         "image": deployment.image,
-        "imagePullPolicy": deployment.pods.marks.pull_policy,
+        "imagePullPolicy": OwnMarks().pull_policy,
         "command": ["/bin/bash", "/etc/shardwright/launch.sh"],
         "args": [
             literal(word)
@@ -356,7 +265,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
                 plan, _serving(plan, deployment)
             )
         ],
-        "env": _environment(plan, deployment, group),
+        "env": _environment(plan, deployment),
         "ports": _ports(plan, deployment),
         "resources": resources.of_engine(plan, deployment),
         "securityContext": _container_security(
@@ -407,16 +316,14 @@ def _reader(plan: Plan, deployment: Deployment) -> Mapping[str, object]:
     return object_storage.loader_options(store, workers_per_pod(plan)) if store else {}
 
 
-def _environment(
-    plan: Plan, deployment: Deployment, group: int
-) -> list[dict[str, Any]]:
+def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     engine = ENGINES[deployment.engine]
     ours = [
         # First: the kubelet expands $(POD_NAME) only in variables that come after it.
         *_pod_name(deployment),
         _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
         _field(engine.address_variable, "status.podIP"),
-        *_group_environment(plan, deployment, group),
+        *_group_environment(plan),
         *(
             {"name": name, "value": value}
             for name, value in _fixed_environment(plan, deployment).items()
@@ -495,7 +402,7 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     return {
         "name": "weights",
         "image": deployment.image,
-        "imagePullPolicy": deployment.pods.marks.pull_policy,
+        "imagePullPolicy": OwnMarks().pull_policy,
         "command": ["python3", "/etc/shardwright/weights.py"],
         "args": [
             literal(word) for item in sources.downloads(deployment) for word in item
@@ -529,16 +436,11 @@ def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
     )
 
 
-def _group_environment(
-    plan: Plan, deployment: Deployment, group: int
-) -> list[dict[str, Any]]:
+def _group_environment(plan: Plan) -> list[dict[str, Any]]:
     if plan.nodes_per_replica == 1:
         return []
-    # A name and not an address: a pod has another address after each restart.
-    own = deployment.group_name(group)
-    name = f"{own}-0.{peers_service(own)}.{deployment.owner.namespace}.svc.{deployment.cluster.cluster_domain}"  # noqa: E501 - a name in one piece
     return [
-        {"name": LEADER_VARIABLE, "value": name},
+        {"name": LEADER_VARIABLE},
         # The rendezvous turns away ranks of another template: revisions must not mix in a group
         # (ADR 15).
         _field("SHARDWRIGHT_GENERATION", f"metadata.labels['{TEMPLATE_HASH}']"),
@@ -597,7 +499,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         # The root cannot be written (ADR 21). No limit of its own: the pod's limit of local disk
         # counts its volumes.
         {"name": "tmp", "emptyDir": {}},
-        *group_token.volumes(plan, deployment),
+        *group_token.volumes(plan),
         *ssh.volumes(plan, deployment, scripts_map),
         *sources.volumes(deployment),
         *object_storage.volumes(deployment),

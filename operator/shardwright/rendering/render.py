@@ -11,8 +11,9 @@ from shardwright.errors import InputError
 from shardwright.hardware.to_come import is_to_come
 from shardwright.planning.report import Plan
 from shardwright.rendering import group_token, objects, ssh
+from shardwright.rendering.bare import pods_of
 from shardwright.rendering.bundle import Bundle, KubernetesObject
-from shardwright.rendering.deployment import Deployment, OwnMarks
+from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.gang_scheduling import STATEFUL_SET, adapt
 from shardwright.rendering.hashing import (
     OWN_HASH,
@@ -21,7 +22,7 @@ from shardwright.rendering.hashing import (
     template_hash,
     with_content_hash,
 )
-from shardwright.rendering.pod import node_affinity, node_terms, pod_template
+from shardwright.rendering.place import node_affinity, node_terms
 
 _CONTAINERS: Final = ("containers", "initContainers")
 
@@ -42,8 +43,9 @@ def render(
     """
     if plan.undeployable:
         raise InputError([plan.undeployable])
+    pods = pods_of(plan, deployment)
     subject = objects.RenderInputs(
-        plan=plan, deployment=deployment, plan_hash=plan_hash(plan)
+        plan=plan, deployment=deployment, pods=pods, plan_hash=plan_hash(plan)
     )
     ready = (
         len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
@@ -55,7 +57,7 @@ def render(
     # Before marks and pins: an integration hashes the template anew, and that hash must have
     # neither.
     bundle = adapt(bundle, deployment.cluster.scheduling)
-    return _pinned(_marked(bundle, plan, deployment), plan, deployment)
+    return _pinned(_marked(bundle, pods.template), plan, deployment)
 
 
 def _objects(
@@ -93,27 +95,13 @@ def _keys(subject: objects.RenderInputs) -> Iterator[KubernetesObject]:
         )
 
 
-def _marked(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
+def _marked(bundle: Bundle, bare: Mapping[str, Any]) -> Bundle:
     """Return the bundle whose pods say of which template they would be without LimitRanges and a
     pull policy of their own.
 
     They say so if it is another one: neither is worth a restart.
     """
-    pods, usual = deployment.pods, OwnMarks().pull_policy
-    if not plan.groups or not (
-        deployment.cluster.ceilings or pods.marks.pull_policy != usual
-    ):
-        return bundle
-    bare = replace(
-        deployment,
-        cluster=replace(deployment.cluster, ceilings=()),
-        pods=replace(pods, marks=replace(pods.marks, pull_policy=usual)),
-    )
-    rendered, own = (
-        _of_next_start(pod_template(plan, item, 0)) for item in (deployment, bare)
-    )
-    if rendered == own:
-        return bundle
+    own = _of_next_start(bare)
     return replace(
         bundle,
         objects=tuple(
@@ -140,8 +128,10 @@ def _of_next_start(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _saying(
     item: KubernetesObject, own: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+) -> KubernetesObject:
     template = item["spec"]["template"]
+    if _of_next_start(template) == own:
+        return item
     labels = {
         name: value
         for name, value in template["metadata"]["labels"].items()

@@ -6,13 +6,14 @@ above an engine's need, and may be above a node's memory. Limits that are stated
 then, for the kubelet evicts every pod over a limit of no disk.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.costs.host import host_memory_bytes
 from shardwright.hardware.untrusted import whole_bytes
 from shardwright.planning.report import Plan
 from shardwright.rendering import budgets, cache, gpu_claims, network, own_volumes, ray
-from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.deployment import Ceiling, Deployment
 from shardwright.units import GIB, MIB
 
 MEMORY: Final = "memory"
@@ -47,12 +48,7 @@ def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     to itself, with the engine's limits.
     """
     requests, limits = _bounds(plan, deployment)
-    bound = any(
-        item.resource == MEMORY and item.most_ratio is not None
-        for item in deployment.cluster.ceilings
-    )
-    # So little may not have the engine's limit.
-    memory = requests[MEMORY] if bound else deployment.pods.memory or cache.INIT_MEMORY
+    memory = deployment.pods.memory or cache.INIT_MEMORY
     return {
         # No GPUs: the scheduler counts the greater of this and the engine's request, so the pod has
         # them anyway.
@@ -91,14 +87,41 @@ def _bounds(
         for name, (request, _) in ours.items()
     }
     limits = {
-        name: bounds[name] or _limit(deployment, name, *found)
-        for name, found in ours.items()
+        name: bounds[name] or budgets.quantity(_whole(most))
+        for name, (_, most) in ours.items()
     }
     return requests, {
-        name: limit
-        for name, limit in limits.items()
-        if limit is not None and not _is_zero(limit)
+        name: limit for name, limit in limits.items() if not _is_zero(limit)
     }
+
+
+def admitted(
+    resources: Mapping[str, Any], engine: Mapping[str, str], deployment: Deployment
+) -> dict[str, Any]:
+    """Return the resources of a container as the LimitRanges of the namespace admit them;
+    ``engine`` are the engine's requests. Limits that a user states stay.
+    """
+    stated = {MEMORY: deployment.pods.memory, DISK: deployment.pods.ephemeral_storage}
+    ceilings = {
+        item.resource: item
+        for item in reversed(deployment.cluster.ceilings)
+        if item.resource in engine
+    }
+    found = dict(resources)
+    if MEMORY in ceilings and ceilings[MEMORY].most_ratio is not None:
+        # The little that a download asks for may not have the engine's limit.
+        found["requests"] = {**found["requests"], MEMORY: engine[MEMORY]}
+    limits = {
+        name: _limit(ceilings[name], engine[name], limit)
+        if name in ceilings and stated[name] is None
+        else limit
+        for name, limit in found.get("limits", {}).items()
+    }
+    found["limits"] = {k: limit for k, limit in limits.items() if limit is not None}
+    # An engine that claims its GPUs may have none.
+    if not found["limits"] and "claims" not in found:
+        del found["limits"]
+    return found
 
 
 def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
@@ -145,19 +168,14 @@ def _is_zero(stated: str) -> bool:
     return not stated.strip("0.mkMGTPi")
 
 
-def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | None:
+def _limit(ceiling: Ceiling, request: str, limit: str) -> str | None:
     """Return a limit that the namespace admits, None if it gives one of its own that is high
     enough.
 
     One below the request would be refused whatever the namespace says, without naming it.
     """
-    ceiling = next(
-        (item for item in deployment.cluster.ceilings if item.resource == name), None
-    )
-    least = _whole(request)
-    given, highest = (
-        (ceiling.given_bytes, ceiling.highest(least)) if ceiling else (None, None)
-    )
+    least, most = whole_bytes(request), whole_bytes(limit)
+    given, highest = ceiling.given_bytes, ceiling.highest(least)
     # Ours is left out: the namespace gives its own, and that is counted (ADR 21).
     if given is not None and given >= least and (highest is None or given <= highest):
         return None
@@ -165,7 +183,7 @@ def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | 
         # Rounded down, because one byte above the namespace's highest limit is refused. A limit
         # below the request would be refused, too, without a word about the LimitRange.
         return budgets.quantity(max(highest // MIB * MIB, least))
-    return budgets.quantity(_whole(most))
+    return limit
 
 
 def _whole(count: int) -> int:

@@ -17,6 +17,7 @@ SECRET_TYPE: Final = "shardwright.io/ssh-key"  # noqa: S105 - a type
 USER_ID: Final = 10001
 """User and group of the engine's process: any number but 0 satisfies Pod Security *restricted*."""
 
+VOLUME: Final = "ssh"
 KEY_DIR: Final = "/etc/shardwright-ssh"
 PRIVATE_KEY: Final = "id_ed25519"
 PUBLIC_KEY: Final = "id_ed25519.pub"
@@ -48,17 +49,14 @@ def secret_name(deployment: Deployment) -> str:
 
 
 def volumes(plan: Plan, deployment: Deployment, scripts: str) -> list[dict[str, Any]]:
-    """Return the key as a volume of the pod, and the entry of its user; ``scripts`` is the
-    ConfigMap that has it.
+    """Return the key as a volume of the pod, without the name of its Secret, and the entry of its
+    user; ``scripts`` is the ConfigMap that has it.
     """
     if not joins(plan, deployment):
         return []
     passwd = {"name": scripts, "items": [{"key": "passwd", "path": "passwd"}]}
     return [
-        {
-            "name": "ssh",
-            "secret": {"secretName": secret_name(deployment), "defaultMode": _KEY_MODE},
-        },
+        {"name": VOLUME, "secret": {"defaultMode": _KEY_MODE}},
         {"name": "passwd", "configMap": passwd},
     ]
 
@@ -68,7 +66,7 @@ def mounts(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     if not joins(plan, deployment):
         return []
     return [
-        {"name": "ssh", "mountPath": KEY_DIR, "readOnly": True},
+        {"name": VOLUME, "mountPath": KEY_DIR, "readOnly": True},
         {
             "name": "passwd",
             # sshd refuses a user without an entry, and an image has none for a number that we have

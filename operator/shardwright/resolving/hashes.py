@@ -56,8 +56,8 @@ class Hashes:
     number of replicas.
 
     ``pods`` covers all that the pods of a group depend on beside the plan: of a model its
-    ``config.json`` alone, so that a quantization file that is newly read restarts nothing if it
-    changes no plan.
+    ``config.json`` alone, so that a quantization file that is added restarts nothing if it changes
+    no plan.
     """
 
     whole: str
@@ -122,7 +122,6 @@ def _empty_pod() -> Mapping[str, Any]:
 
 
 def _hash(fields: Mapping[str, Any], models: Iterable[str], version: str) -> str:
-    # Drafts last: without one the hash is that of releases which knew none.
     config, *drafts = models
     canonical = json.dumps(
         [fields, config, version, *drafts], sort_keys=True, separators=(",", ":")

@@ -11,7 +11,7 @@ import pytest
 
 from shardwright.layouts.layout import Layout
 from shardwright.rendering.deployment import PodNetwork
-from shardwright.rendering.pod import pod_template
+from shardwright.rendering.place import pod_template
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import (
     a_deployment,

@@ -21,18 +21,9 @@ from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Loss, LossKind
 from tests.support.builders_reporting import a_report, a_reported_plan, an_exclusion
 
-RECORDS = Path(__file__).parents[2] / "data" / "records"
+RECORDS = Path(__file__).parents[2] / "data" / "records" / "v1"
 
 REPORT = a_report()
-
-LATER = {
-    "rejected": "",
-    "improved_at": None,
-    "rollback": None,
-    "answered": "",
-    "unknown": False,
-}
-"""Fields that came after version 2, as they are written where nothing is to be said."""
 
 RECORD = PlanRecord(
     input_hash="a" * 64,
@@ -91,7 +82,7 @@ def test_a_version_that_is_not_known_is_a_problem(version: object) -> None:
     problem = decode(text)
 
     assert isinstance(problem, Problem)
-    assert problem.limit == f"has version {version}, not 1 to {RECORD_VERSION}"
+    assert problem.limit == f"has version {version}, not {RECORD_VERSION}"
 
 
 def test_a_record_edited_by_hand_is_a_problem_that_names_the_field() -> None:
@@ -156,93 +147,18 @@ def test_unknown_fields_of_a_later_release_are_dropped_with_the_object_they_stoo
     )
 
 
-def released(version: int) -> dict[str, str]:
-    """Return records as releases that write this version have written them, by name."""
-    return {
-        file.stem: file.read_text()
-        for file in sorted((RECORDS / f"v{version}").glob("*.json"))
-    }
+def stored(name: str) -> str:
+    return (RECORDS / f"{name}.json").read_text().removesuffix("\n")
 
 
-def _priced_later(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return the runners-up as they are written since they have a price, where it is not known."""
-    return {
-        "alternatives": [
-            {**other, "gpu_price": None} for other in plain["alternatives"]
-        ]
-    }
-
-
-def test_records_of_every_version_that_was_ever_written_are_kept_here() -> None:
-    assert {folder.name for folder in RECORDS.iterdir()} >= {
-        f"v{version}" for version in range(1, RECORD_VERSION)
-    }
-    assert (
-        set(released(1))
-        == set(released(2))
-        == {"experts", "generations", "not_deployable", "one_gpu", "two_nodes"}
-    )
-
-
-def _with_losses(plain: dict[str, Any]) -> dict[str, Any]:
-    """The alternatives of a record, which have their losses as facts since."""
-    return {
-        "alternatives": [{**one, "losses": []} for one in plain.get("alternatives", ())]
-    }
-
-
-@pytest.mark.parametrize("name", sorted(released(1)))
-def test_a_record_of_version_1_is_read_to_the_last_bit(name: str) -> None:
-    """Everything in it comes back under its name; what says why a plan cannot be run has another
-    one since.
-    """
-    text = released(1)[name]
-    plain = json.loads(text)
-    later: dict[str, Any] = {
-        "numbers": [],
-        "uncounted": [],
-        "host_cache": None,
-        "gpu_price": None,
-        "claimed": None,
-        "draft_tokens": 0,
-    }
-    plain["plan"] |= {"undeployable": plain["plan"].pop("deployable"), **later}
-    plain |= _priced_later(plain)
-
-    read = decode(text)
-
-    assert isinstance(read, PlanRecord), read
-    assert json.loads(encode(read)) == plain | {
-        "version": 2,
-        "engine_version": None,
-        "serial": 0,
-        "sought": [],
-    } | LATER | _with_losses(plain)
-    assert (read.beyond, decode(encode(read))) == ({}, read)
-
-
-@pytest.mark.parametrize("name", sorted(released(2)))
-def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(
+@pytest.mark.parametrize("name", sorted(file.stem for file in RECORDS.glob("*.json")))
+def test_a_record_of_version_1_is_read_to_the_last_bit_and_written_as_it_was(
     name: str,
 ) -> None:
-    text = released(2)[name]
-    plain = json.loads(text)
-
-    read = decode(text)
+    read = decode(stored(name))
 
     assert isinstance(read, PlanRecord), read
-    assert json.loads(encode(read)) == plain | {
-        "plan": plain["plan"]
-        | {
-            "numbers": [],
-            "uncounted": [],
-            "host_cache": None,
-            "gpu_price": None,
-            "claimed": None,
-            "draft_tokens": 0,
-        }
-    } | LATER | _with_losses(_priced_later(plain))
-    assert read.plan.group_numbers == tuple(range(len(read.plan.groups)))
+    assert (read.beyond, encode(read)) == ({}, stored(name))
 
 
 def test_what_a_model_has_gone_back_to_is_read_as_it_was_written() -> None:
@@ -276,10 +192,6 @@ def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(
     )
     kept = replace(record, plan=replace(record.plan, numbers=(0, 2)))
     assert decode(encode(kept)) == kept
-    assert (
-        json.loads(encode(kept))["version"],
-        json.loads(encode(RECORD))["version"],
-    ) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -307,13 +219,13 @@ def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(
         ),
     ],
 )
-def test_a_plan_of_version_1_is_the_plan_it_was(
+def test_a_plan_of_a_stored_record_is_the_plan_it_was(
     name: str,
     layout: Layout,
     groups: tuple[tuple[str, ...], ...],
     generations: tuple[int, ...],
 ) -> None:
-    read = decode(released(1)[name])
+    read = decode(stored(name))
 
     assert isinstance(read, PlanRecord)
     assert (read.plan.layout, read.plan.groups, read.generations) == (
@@ -325,12 +237,3 @@ def test_a_plan_of_version_1_is_the_plan_it_was(
     assert read.plan.deployable or (
         read.plan.undeployable and read.plan.undeployable.code == "NotYetDeployable"
     )
-
-
-def test_a_record_of_version_1_without_the_field_is_of_a_plan_that_can_be_run() -> None:
-    plain = json.loads(released(1)["one_gpu"])
-    del plain["plan"]["deployable"], plain["generations"]
-
-    read = decode(json.dumps(plain))
-
-    assert read == decode(released(1)["one_gpu"])

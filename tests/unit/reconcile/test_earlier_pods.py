@@ -1,21 +1,18 @@
 """A rollback restores the pods that were good, whatever another release makes of them."""
 
 import copy
-import hashlib
-import json
-import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from shardwright.hardware.untrusted import whole_bytes
 from shardwright.reconcile.writes import DropRevision, KeepRevision
-from shardwright.rendering import budgets
+from shardwright.rendering import budgets, place
 from shardwright.rendering import pod as rendering
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.rendering.labels import GROUP
-from shardwright.rendering.names import revision_name
+from shardwright.rendering.names import LEADER_VARIABLE
 from shardwright.units import GIB
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import GOOD, HANGS
@@ -162,78 +159,63 @@ def test_pods_of_this_release_are_what_is_gone_back_to_once_all_groups_have_serv
     assert (rolled_back(operator)[0], stands(operator)) == ("True", good)
 
 
-def forget_pods(operator: Operator) -> None:
-    """Have the only revision be one of a release that kept no pods."""
-    ((name, content),) = operator.cluster.revisions.items()
-    said = json.loads(zlib.decompress(b64decode(content["data"]["zlib"])))
-    text = json.dumps({**said, "pods": None}, sort_keys=True, separators=(",", ":"))
-    text = text.replace(',"pods":null', "")
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    (shown,) = operator.status["revisions"]
-    shown = {key: value for key, value in shown.items() if key != "pods"}
-    operator.status = {**operator.status, "revisions": [shown | {"digest": digest}]}
-    data = {"zlib": b64encode(zlib.compress(text.encode())).decode()}
-    del operator.cluster.revisions[name]
-    operator.cluster.revisions[revision_name("llama", digest)] = {
-        **content,
-        "data": data,
-    }
-
-
-def test_a_revision_of_a_release_that_kept_no_pods_runs_as_this_one_renders_it(
+def test_a_revision_that_serves_with_pods_of_two_releases_keeps_none_until_all_are_of_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    operator = three_groups(**ROLL_BACK)
-    forget_pods(operator)
+    operator = serving(4, **ONE_NODE, replicas=2)
     release(monkeypatch, 6)
-    operator.edit(engine=HANGS)
-    operator.run(2 * SETTLED)
-    assert rolled_back(operator)[0] == "True"
-    assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 6
-    assert variables(operator)["llama-0-0"] is None
+    operator.edit(budget={"gpus": 24})
+    operator.run(SETTLED)
+    assert revisions(operator) == [(1, False), (2, True)]
+    assert "pods" not in operator.status["revisions"][1]
 
-
-def test_a_revision_without_pods_is_kept_anew_with_the_pods_that_serve() -> None:
-    operator = three_groups()
-    forget_pods(operator)
+    operator.annotations = {"shardwright.io/restart": "now"}
     operator.cluster.version += 1
-    operator.run(60)
-    assert revisions(operator) == [(2, True)]
-    assert operator.status["revisions"][0]["pods"]
-    assert len(operator.cluster.revisions) == 1
+    operator.run(2 * SETTLED)
+    assert revisions(operator) == [(1, False), (3, True)]
+    assert operator.status["revisions"][1]["pods"]
 
 
-def test_where_what_is_other_depends_on_the_place_all_is_as_this_release_makes_it(
+def test_what_follows_from_the_place_of_restored_pods_is_as_this_release_has_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     operator = serving(4, **TWO_NODES, replicas=2, rollout=ROLL_BACK)
     release(monkeypatch, 6)
-    monkeypatch.setattr(rendering, "peers_service", lambda group: f"{group}-ranks")
+    monkeypatch.setattr(place, "peers_service", lambda group: f"{group}-ranks")
     operator.edit(engine=HANGS)
     operator.run(2 * SETTLED)
     assert rolled_back(operator)[0] == "True"
     assert variables(operator)["llama-0-0"] is None
-    assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 6
-    assert scripts(operator)["llama-0-0"] != scripts(operator)["llama-1-0"]
+    container = operator.cluster.pods["llama-0-0"]["spec"]["containers"][0]
+    told = {item["name"]: item.get("value") for item in container["env"]}
+    assert told[LEADER_VARIABLE].startswith("llama-0-0.llama-0-ranks.")
+    assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 5
+    assert scripts(operator)["llama-0-0"] == scripts(operator)["llama-1-0"]
 
 
-@pytest.mark.parametrize("most", ["200Gi", "600Gi"])
-def test_limits_that_both_the_release_and_the_namespace_have_changed_are_this_ones(
-    monkeypatch: pytest.MonkeyPatch, most: str
+@pytest.mark.parametrize("most", [200, 600])
+def test_limits_of_restored_pods_are_as_the_namespace_has_them_by_now(
+    monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     operator = serving(4, **ONE_NODE, replicas=2, rollout=ROLL_BACK)
+    before = memory_limit(operator)
     release(monkeypatch, 6)
     limit = budgets.host_memory_limit_bytes
     monkeypatch.setattr(
         budgets, "host_memory_limit_bytes", lambda *of, **how: limit(*of, **how) + GIB
     )
-    operator.limit(memory=most)
+    operator.limit(memory=f"{most}Gi")
     operator.edit(engine=HANGS)
     operator.run(2 * SETTLED)
     assert rolled_back(operator)[0] == "True"
     assert operator.cluster.serving().keys() == {"llama-0", "llama-1"}
-    clashes = most == "200Gi"
-    assert probe_timeout(operator.cluster.pods["llama-0-0"]) == (6 if clashes else 5)
+    assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 5
+    assert memory_limit(operator) == min(before, most * GIB)
+
+
+def memory_limit(operator: Operator) -> int:
+    container = operator.cluster.pods["llama-0-0"]["spec"]["containers"][0]
+    return whole_bytes(container["resources"]["limits"]["memory"])
 
 
 def test_the_peers_service_that_another_release_made_for_a_single_pod_goes_with_the_pod() -> (
@@ -277,19 +259,6 @@ def test_a_group_of_two_pods_that_keeps_its_template_keeps_their_service_whateve
         "llama-0-peers",
         "llama-1-peers",
     }
-
-
-def test_what_follows_from_the_generation_of_a_group_is_as_this_release_makes_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    operator = serving(4, **TWO_NODES, replicas=1, rollout=ROLL_BACK)
-    release(monkeypatch, 6)
-    monkeypatch.setattr(rendering, "peers_service", lambda group: f"{group}-ranks")
-    operator.edit(engine=HANGS)
-    operator.run(2 * SETTLED)
-    assert rolled_back(operator)[0] == "True"
-    assert variables(operator)["llama-0-0"] is None
-    assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 6
 
 
 class TestAReleaseWhosePodsDoNotComeUp:

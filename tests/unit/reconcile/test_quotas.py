@@ -19,7 +19,7 @@ from shardwright.reconcile.quotas import (
     read_ranges,
 )
 from shardwright.rendering.deployment import Ceiling
-from shardwright.rendering.pod import pod_template
+from shardwright.rendering.place import pod_template
 from shardwright.units import GIB
 from tests.support.builders_deployment import a_deployment, a_small_plan
 

@@ -9,28 +9,23 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.record import PlanRecord, encode
+from shardwright.api.record import encode
 from shardwright.api.resource import parse_manifest
 from shardwright.engines.vllm.releases import NEWEST_DEFAULT
-from shardwright.reconcile.annotations import NAMES, read_annotations
-from shardwright.reconcile.record_object import StoredRecord, read_record, record_key
+from shardwright.reconcile.record_object import StoredRecord
 from shardwright.reconcile.record_trust import kept_version
-from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.writes import ended_groups
+from shardwright.rendering import budgets
 from shardwright.rendering import pod as rendering
 from shardwright.rendering.fixes import Fix
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.hashing import ASKED_HASH, TEMPLATE_HASH
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
-from tests.support.builders_reconcile import OWNER_UID, a_record, crashed
+from tests.support.builders_reconcile import a_record, crashed
 from tests.support.builders_resource import a_sharded_model
-from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
-from tests.support.landed import landed, taken_over
+from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
+from tests.support.landed import SETTLED
 from tests.support.small_cluster import Refuses, SmallCluster
-
-FIRST = "bd5e21e"
-SETTLED = 900
-"""Seconds in which whatever an operator begins has come to an end."""
 
 
 def uids(operator: Operator) -> set[str]:
@@ -79,71 +74,13 @@ def release(monkeypatch: pytest.MonkeyPatch, probe_timeout_seconds: int) -> None
     monkeypatch.setattr(rendering, "PROBE_TIMEOUT_SECONDS", probe_timeout_seconds)
 
 
-@pytest.mark.parametrize("name", landed(FIRST))
-def test_an_upgrade_from_the_first_landed_state_restarts_no_pod(name: str) -> None:
-    operator = taken_over(FIRST, name)
-    before = uids(operator)
-
-    published = operator.run(SETTLED)
-
-    assert (ended_groups(operator.written), uids(operator)) == (frozenset(), before)
-    assert condition(published.status, "Ready")["reason"] == "Serving"
-
-
-@pytest.mark.parametrize("name", landed(FIRST))
-def test_plan_of_record_and_memory_of_the_first_landed_state_are_still_read(
-    name: str,
+def test_a_group_that_fails_comes_back_as_this_release_renders_it(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    operator = taken_over(FIRST, name)
-    stored = read_record(
-        operator.cluster.objects[record_key(OWNER)], OWNER_UID, SigningKeys()
-    )
-    remembered = {
-        group: read_annotations(item) for group, item in operator.cluster.sets().items()
-    }
-    annotated = {
-        group: item["metadata"]["annotations"]
-        for group, item in operator.cluster.sets().items()
-    }
-
-    operator.run(SETTLED)
-
-    assert stored
-    assert isinstance(stored.said, PlanRecord)
-    assert operator.kept
-    assert operator.kept.record.plan == stored.said.plan
-    for group, memory in remembered.items():
-        assert memory.annotations() == {
-            key: value for key, value in annotated[group].items() if key in NAMES
-        }
-        assert (
-            read_annotations(operator.cluster.sets()[group]).with_(asked="", pending=())
-            == memory
-        )
-
-
-def test_a_group_that_was_taken_over_says_which_fields_a_restart_changes() -> None:
-    operator = taken_over(FIRST, "two nodes")
-
-    pending = condition(operator.run(SETTLED).status, "RolloutPending")
-
-    assert (pending["status"], pending["reason"]) == ("True", "OlderRendering")
-    assert "llama-0: " in pending["message"]
-    assert (
-        "spec.containers[engine].resources.limits.memory of its pods"
-        in pending["message"]
-    )
-    assert [
-        name
-        for name in ("read-only-root", "bounded-engines", "group-token")
-        if f"{name} (" not in pending["message"]
-    ] == []
-
-
-def test_a_group_that_fails_comes_back_as_this_release_renders_it() -> None:
-    operator = taken_over(FIRST, "two nodes")
-    operator.run(60)
+    operator = serving(**TWO_NODES)
     older = hashes(operator)
+    release(monkeypatch, 6)
+    operator.run(60)
     operator.cluster.put(crashed("llama-0-1"))
 
     published = operator.run(SETTLED)
@@ -151,63 +88,6 @@ def test_a_group_that_fails_comes_back_as_this_release_renders_it() -> None:
     assert hashes(operator).isdisjoint(older)
     assert hashes(operator) == written_hashes(operator)
     assert condition(published.status, "RolloutPending")["status"] == "False"
-
-
-def test_a_group_that_is_asked_to_restart_takes_the_release_on_too() -> None:
-    operator = taken_over(FIRST, "smallest")
-    older = hashes(operator)
-    operator.annotations["shardwright.io/restart"] = "now"
-
-    operator.run(SETTLED)
-
-    assert hashes(operator).isdisjoint(older)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}},
-        {"readiness": {"silenceSeconds": 90}},
-    ],
-)
-def test_a_spec_that_changes_restarts_groups_that_were_taken_over(
-    change: dict[str, Any],
-) -> None:
-    operator = taken_over(FIRST, "three replicas of two nodes")
-    operator.run(SETTLED)
-    before = uids(operator)
-
-    operator.edit(**change)
-    operator.run(4 * SETTLED)
-
-    assert uids(operator).isdisjoint(before)
-
-
-def test_a_spec_that_changed_while_no_operator_ran_restarts_them() -> None:
-    operator = taken_over(FIRST, "three replicas of two nodes")
-    before = uids(operator)
-    operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
-
-    operator.run(4 * SETTLED)
-
-    assert uids(operator).isdisjoint(before)
-
-
-def test_what_groups_were_made_for_is_kept_before_another_plan_of_record_is_written() -> (
-    None
-):
-    operator = taken_over(FIRST, "two nodes")
-    before = uids(operator)
-    record = operator.cluster.objects[record_key(OWNER)]["data"]
-    operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
-    operator.cluster.refuses = [Refuses(kind="StatefulSet")]
-
-    operator.look()
-    assert operator.cluster.objects[record_key(OWNER)]["data"] == record
-    operator.cluster.refuses = []
-    operator.run(SETTLED)
-
-    assert uids(operator).isdisjoint(before)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +105,42 @@ def test_upgrade_downgrade_and_upgrade_restart_nothing(
         assert uids(operator) == before
         assert condition(published.status, "RolloutPending")["status"] == pending
         assert (written_hashes(operator) == own) is (pending == "False")
+
+
+def marks(operator: Operator) -> list[str]:
+    return [
+        item["metadata"]["annotations"].get(ASKED_HASH, "")
+        for item in operator.cluster.sets().values()
+    ]
+
+
+@pytest.mark.parametrize("seconds", [5, 6], ids=["this release", "another release"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ONE_NODE | {"replicas": 3},
+        TWO_NODES | {"replicas": 2},
+        ONE_NODE | {"rollout": {"maxSurge": 1}},
+    ],
+    ids=["one node", "two nodes", "surge"],
+)
+def test_a_serving_group_whose_mark_was_removed_by_hand_is_not_restarted_and_gets_it_again(
+    spec: dict[str, Any], seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = serving(**spec)
+    before, said = uids(operator), marks(operator)
+    release(monkeypatch, seconds)
+    operator.run(60)
+    for item in operator.cluster.sets().values():
+        del item["metadata"]["annotations"][ASKED_HASH]
+    operator.cluster.version += 1
+
+    published = operator.run(SETTLED)
+
+    assert (ended_groups(operator.written), uids(operator)) == (frozenset(), before)
+    assert marks(operator) == said
+    assert condition(published.status, "Ready")["reason"] == "Serving"
+    assert condition(published.status, "RolloutPending")["status"] == str(seconds == 6)
 
 
 def test_what_differs_is_said_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,13 +393,12 @@ def test_with_roll_the_engine_follows_the_newest_version() -> None:
         ("0.32.0", None, 3, None),
         ("0.32.0", False, 3, None),
         (NEWEST_DEFAULT, True, 3, None),
-        (None, None, 0, None),
         ("", True, 3, None),
     ],
 )
 def test_only_a_version_that_we_have_signed_is_kept_once_there_are_signatures(
     *,
-    said: str | None,
+    said: str,
     signed: bool | None,
     serial: int,
     kept: str | None,
@@ -516,12 +431,13 @@ def test_a_rollout_that_comes_to_nothing_at_zero_leaves_no_pods_of_the_wrong_spe
     assert "NCCL_DEBUG" not in str(operator.cluster.sets())
 
 
-@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
-def test_a_restart_that_is_asked_for_takes_no_group_down_whose_new_parts_are_refused(
-    kind: str,
+def test_a_restart_that_is_asked_for_takes_no_group_down_whose_new_scripts_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    operator = taken_over(FIRST, "two nodes")
-    operator.cluster.refuses.append(Refuses(kind=kind))
+    operator = serving(**TWO_NODES)
+    release(monkeypatch, 6)
+    monkeypatch.setattr(budgets, "LAST_WORDS_SECONDS", 31)
+    operator.cluster.refuses.append(Refuses(kind="ConfigMap"))
     before = uids(operator)
     operator.annotations["shardwright.io/restart"] = "now"
 
@@ -545,12 +461,13 @@ def test_a_group_that_had_its_secret_starts_again_where_no_more_secrets_may_be_c
     ]
 
 
-def test_one_pod_that_crashes_again_and_again_is_made_as_this_release_renders_it() -> (
-    None
-):
-    operator = taken_over(FIRST, "one whole node")
-    operator.run(60)
+def test_one_pod_that_crashes_again_and_again_is_made_as_this_release_renders_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = serving(**ONE_NODE)
     older = hashes(operator)
+    release(monkeypatch, 6)
+    operator.run(60)
     operator.cluster.pods["llama-0-0"]["status"] = crashed("llama-0-0", ready=False)[
         "status"
     ]

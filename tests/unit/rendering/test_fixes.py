@@ -1,11 +1,20 @@
 """What a release brings is said with a source that can be looked up."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from shardwright.engines.versions import is_newer
 from shardwright.engines.vllm.releases import NEWEST_DEFAULT
-from shardwright.rendering.fixes import fixes_of_engine, fixes_of_pods, known_fixes
+from shardwright.rendering import fixes
+from shardwright.rendering.fixes import (
+    Fix,
+    fixes_of_engine,
+    fixes_of_pods,
+    known_fixes,
+)
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "howto" / "upgrade.md"
@@ -27,14 +36,19 @@ def test_a_fix_of_an_engine_is_in_the_default_of_this_release() -> None:
     ] == []
 
 
-def test_fields_and_versions_bring_what_belongs_to_them_and_nothing_else() -> None:
-    assert [
-        fix.id
-        for fix in fixes_of_pods(
-            ["spec.volumes[group]", "spec.containers[engine].image"]
-        )
-    ] == ["group-token"]
+def test_fields_of_pods_bring_what_belongs_to_them_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fix = Fix(id="token", what="", source="https://x", fields=("spec.volumes[group]",))
+    other = replace(fix, id="other", fields=("spec.volumes[other]",))
+    monkeypatch.setattr(fixes, "known_fixes", lambda: (other, fix))
+    assert fixes_of_pods(["spec.volumes[group]", "spec.containers[engine].image"]) == (
+        fix,
+    )
     assert fixes_of_pods([]) == ()
+
+
+def test_versions_bring_what_belongs_to_them_and_nothing_else() -> None:
     assert [fix.id for fix in fixes_of_engine("vLLM", "0.29.0", "0.31.0")] == [
         "CVE-2026-105757"
     ]

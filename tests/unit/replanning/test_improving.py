@@ -96,10 +96,10 @@ def test_after_a_better_plan_was_taken_none_is_better_on_the_same_nodes() -> Non
 
 @pytest.mark.parametrize(
     ("counted", "moves"),
-    [(None, False), (0.9, False), (1.0, True)],
-    ids=["as one, or by its data sheet", "by another list", "by the same list"],
+    [(None, True), (0.9, False), (1.0, True)],
+    ids=["as one", "by another list", "by the same list"],
 )
-def test_what_only_other_list_prices_make_better_is_said_and_not_taken(
+def test_a_plan_whose_gpu_has_another_list_price_by_now_gives_way_to_none(
     counted: float | None, *, moves: bool
 ) -> None:
     asked = {"objective": {"optimizeFor": "Throughput"}, "parallelism": ONE_GPU}
@@ -122,22 +122,6 @@ def test_what_only_other_list_prices_make_better_is_said_and_not_taken(
     assert (found.better.relisted if found.better else None) is (
         None if moves else True
     )
-
-
-def test_what_data_sheets_make_better_too_is_taken_by_a_plan_whose_gpus_counted_as_one() -> (
-    None
-):
-    subject = a_subject(**FAST, parallelism=ONE_GPU)
-    record = record_of(subject, plan_serving(subject, stock(subject, [an_l40s_node()])))
-    assert record
-    assert record.plan.gpu_price is None
-
-    found = improve(
-        subject, record, ground(subject, [an_l40s_node(), *H100S]), take=True
-    )
-
-    assert found.record
-    assert found.record.plan.product == "NVIDIA-H100-80GB-HBM3"
 
 
 def test_what_was_predicted_when_the_plan_was_made_counts_for_nothing() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from shardwright.api.settings import Settings, read_settings
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Plan
-from shardwright.rendering.pod import pod_template
+from shardwright.rendering.place import pod_template
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_nodes import h100_nodes

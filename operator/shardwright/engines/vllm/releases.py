@@ -10,11 +10,6 @@ NEWEST_DEFAULT: Final = "0.33.0"
 DEFAULT_IMAGE: Final = f"vllm/vllm-openai:v{NEWEST_DEFAULT}"
 """The image of a resource that names none: the newest vLLM whose options this release knows."""
 
-FIRST_DEFAULT: Final = "0.33.0"
-"""The version of vLLM that every release took by default which did not say so in its plans of
-record.
-"""
-
 _ROCM_IMAGE: Final = f"vllm/vllm-openai-rocm:v{NEWEST_DEFAULT}"
 """The same for AMD's GPUs: vLLM's own release image for ROCm, with the same tags. Source: vLLM's
 installation guide.
@@ -36,16 +31,13 @@ RELEASES: Final = Releases(
 )
 
 
-def kept_default(said: str | None) -> str | None:
+def kept_default(said: str) -> str | None:
     """Return the version by default that a plan of record keeps the engine at, None if that is the
     newest that is known.
 
-    ``said`` is the version that it names: empty if its spec left none open, None if its release did
-    not say.
+    ``said`` is the version that it names: empty if its spec left none open.
 
     >>> kept_default("0.32.0"), kept_default(NEWEST_DEFAULT), kept_default("")
     ('0.32.0', None, None)
     """
-    # Records of releases that did not say the version all mean this one (ADR 15).
-    version = FIRST_DEFAULT if said is None else said
-    return version if version and version != NEWEST_DEFAULT else None
+    return said if said not in ("", NEWEST_DEFAULT) else None

@@ -1,0 +1,67 @@
+"""The pods of a model wherever its groups stand: what this release makes of a spec and a plan, and
+what a revision has kept of another one.
+
+They are the same for every place, so two releases can be told apart by them. Whether pods are made
+again for it is decided in ``reconcile``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from shardwright.planning.report import Plan
+from shardwright.rendering import cache
+from shardwright.rendering.deployment import BarePods, Deployment
+from shardwright.rendering.hashing import asked_hash, digest
+from shardwright.rendering.pod import bare_template, scripts_name, scripts_of
+
+_DIGITS: Final = 16
+
+
+def pods_of(plan: Plan, deployment: Deployment) -> BarePods:
+    """Return the pods that a plan runs with: those that are to be restored, else this release's."""
+    return deployment.groups.kept or bare_pods(plan, deployment)
+
+
+def bare_pods(plan: Plan, deployment: Deployment) -> BarePods:
+    """Return this release's pods of a plan."""
+    on = deployment.on(plan.resource)
+    return BarePods(
+        template=bare_template(plan, on),
+        scripts_name=scripts_name(plan, on),
+        scripts=scripts_of(plan, on),
+        claims=cache.claim_templates(on),
+    )
+
+
+def pods_hash(pods: BarePods) -> str:
+    """Return a hash that differs if two releases make other pods of the same.
+
+    The name of the scripts follows from their text.
+    """
+    return digest([pods.template, pods.scripts_name, pods.claims])[:_DIGITS]
+
+
+def pods_text(pods: BarePods) -> dict[str, Any]:
+    """Return pods as plain data; :func:`pods_from` reads it again."""
+    return {field.name: getattr(pods, field.name) for field in fields(pods)}
+
+
+def pods_from(said: Mapping[str, Any]) -> BarePods | None:
+    """Return the pods that :func:`pods_text` has written, None for another form."""
+    known = {field.name for field in fields(BarePods)}
+    # A later release may keep more. Pods are not made again from a part of their record.
+    return BarePods(**said) if said.keys() == known else None
+
+
+def restored(
+    kept: BarePods, then: Plan, plan: Plan, deployment: Deployment
+) -> BarePods | None:
+    """Return the pods that a revision has kept, for a plan by now; ``then`` is the plan that they
+    were made for.
+
+    None if this release makes the same, or if the plan cuts the model in another way.
+    """
+    if asked_hash("", then, ()) != asked_hash("", plan, ()):
+        return None
+    return kept if pods_hash(kept) != pods_hash(bare_pods(plan, deployment)) else None

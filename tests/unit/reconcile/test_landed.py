@@ -1,0 +1,58 @@
+"""The former state of the project is taken over, and nothing restarts for it."""
+
+import pytest
+
+from shardwright.api.record import PlanRecord
+from shardwright.reconcile.record_object import read_record, record_key
+from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.writes import ended_groups
+from shardwright.rendering import pod as rendering
+from tests.support.builders_reconcile import OWNER_UID
+from tests.support.builders_seen import OWNER, Operator
+from tests.support.landed import MODELS, SETTLED, landed, taken_over
+
+
+def pods(operator: Operator) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in operator.cluster.pods.values()}
+
+
+def reason(operator: Operator, name: str) -> tuple[str, str]:
+    conditions = operator.status["conditions"]
+    found = next(item for item in conditions if item["type"] == name)
+    return found["status"], found["reason"]
+
+
+def test_the_snapshot_has_a_model_of_each_kind() -> None:
+    assert landed().keys() == MODELS.keys()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_former_state_is_taken_over_and_no_pod_is_replaced(name: str) -> None:
+    operator = taken_over(name)
+    before = pods(operator)
+    stored = read_record(
+        operator.cluster.objects[record_key(OWNER)], OWNER_UID, SigningKeys()
+    )
+
+    operator.run(SETTLED)
+
+    assert (ended_groups(operator.written), pods(operator)) == (frozenset(), before)
+    assert reason(operator, "Ready") == ("True", "Serving")
+    assert stored
+    assert isinstance(stored.said, PlanRecord)
+    assert operator.kept
+    assert operator.kept.record.plan == stored.said.plan
+
+
+@pytest.mark.parametrize("name", ["one whole node", "two nodes", "cache of every pod"])
+def test_after_that_going_back_and_forth_between_two_renderings_restarts_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = taken_over(name)
+    before = pods(operator)
+    operator.run(SETTLED)
+    for seconds, pending in ((6, "True"), (5, "False"), (6, "True")):
+        monkeypatch.setattr(rendering, "PROBE_TIMEOUT_SECONDS", seconds)
+        operator.run(SETTLED)
+        assert pods(operator) == before
+        assert reason(operator, "RolloutPending")[0] == pending

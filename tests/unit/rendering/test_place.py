@@ -1,0 +1,49 @@
+"""Bare pods say nothing of their place; placing them puts all of it in."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.hardware.to_come import Sought
+from shardwright.rendering.bare import bare_pods, pods_from, pods_hash, pods_text
+from shardwright.rendering.deployment import BarePods, Ceiling, OwnMarks
+from shardwright.rendering.place import pod_template
+from shardwright.rendering.render import render
+from shardwright.units import GIB
+from tests.support.builders_deployment import a_deployment, a_plan
+from tests.support.parts import with_parts
+
+HERE: dict[str, Any] = {
+    "generations": (3,),
+    "numbers": (7,),
+    "sought": (Sought(group=0, number=2, named=("other",), terms=()),),
+    "secret_seed": "5eed",
+    "cluster_domain": "example.org",
+    "ceilings": (Ceiling(resource="memory", most_bytes=64 * GIB),),
+    "marks": OwnMarks(pull_policy="Always"),
+}
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_bare_pods_are_the_same_wherever_a_group_stands(name: str) -> None:
+    plan, deployment = a_plan(), a_deployment()
+    there = with_parts(deployment, **{name: HERE[name]})
+    assert pod_template(plan, there, 0) != pod_template(plan, deployment, 0)
+    assert bare_pods(plan, there) == bare_pods(plan, deployment)
+    assert pods_hash(bare_pods(plan, there)) == pods_hash(bare_pods(plan, deployment))
+
+
+def test_kept_pods_are_placed_like_those_of_this_release() -> None:
+    plan, deployment = a_plan(), with_parts(a_deployment(), **HERE)
+    kept = with_parts(deployment, kept=bare_pods(plan, deployment))
+    assert render(plan, kept) == render(plan, deployment)
+
+
+def test_pods_that_a_later_release_has_kept_in_another_form_are_not_made_again() -> (
+    None
+):
+    pods = BarePods(template={}, scripts_name="llama-scripts", scripts={})
+    said = pods_text(pods)
+    assert pods_from(said) == pods
+    assert pods_from({**said, "later": 1}) is None
+    assert pods_from({"template": {}}) is None
