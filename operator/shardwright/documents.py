@@ -95,7 +95,7 @@ def request_document(subject: Subject) -> dict[str, Any]:
         "tensor": space.tensor,
         "pipeline": space.pipeline,
         "expert": space.expert,
-        "attentionData": space.attention_data,
+        "dataParallelAttention": space.attention_data,
         "context": space.context,
         "partition": list(space.partition) or None,
     }

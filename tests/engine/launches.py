@@ -258,15 +258,15 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
     "attention replicas": {
         "model": {"id": QWEN_MOE},
-        "parallelism": {"attentionData": 4, "expert": 4},
+        "parallelism": {"dataParallelAttention": 4, "expert": 4},
     },
     "attention replicas on two nodes": {
         "model": {"id": QWEN_MOE},
-        "parallelism": {"attentionData": 16, "expert": 16},
+        "parallelism": {"dataParallelAttention": 16, "expert": 16},
     },
     "attention replicas of four GPUs on two nodes": {
         "model": {"id": QWEN_MOE},
-        "parallelism": {"tensor": 4, "attentionData": 4, "expert": 16},
+        "parallelism": {"tensor": 4, "dataParallelAttention": 4, "expert": 16},
     },
     "weights quantized while loading": {"model": {"id": LLAMA, "quantization": "FP8"}},
     "computed in FP16": {"model": {"id": LLAMA, "quantization": "FP16"}},
@@ -314,7 +314,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
     "drafts by MTP layers beside attention replicas on two nodes": {
         "model": {"id": "deepseek-ai/DeepSeek-V3"},
-        "parallelism": {"attentionData": 16, "expert": 16},
+        "parallelism": {"dataParallelAttention": 16, "expert": 16},
         "workload": {"speculation": {"method": "MTP", "tokens": 2}},
     },
     "drafts by an EAGLE-3 head": {

@@ -97,7 +97,7 @@ _COMPLETE: Manifest = {
         "tensor": 4,
         "pipeline": 1,
         "expert": 1,
-        "attentionData": 1,
+        "dataParallelAttention": 1,
         "context": 1,
         "partition": [32],
     },

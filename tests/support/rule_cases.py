@@ -284,21 +284,21 @@ RULE_CASES = (
     ),
     RuleCase(
         "ExpertNotTensor",
-        {"parallelism": {"tensor": 4, "attentionData": 2, "expert": 4}},
-        {"parallelism": {"tensor": 4, "attentionData": 2, "expert": 8}},
+        {"parallelism": {"tensor": 4, "dataParallelAttention": 2, "expert": 4}},
+        {"parallelism": {"tensor": 4, "dataParallelAttention": 2, "expert": 8}},
     ),
     RuleCase(
         "ExpertNotTensor",
-        {"parallelism": {"tensor": 8, "attentionData": 1, "expert": 4}},
+        {"parallelism": {"tensor": 8, "dataParallelAttention": 1, "expert": 4}},
         {
-            "parallelism": {"tensor": 8, "attentionData": 1, "expert": 4},
+            "parallelism": {"tensor": 8, "dataParallelAttention": 1, "expert": 4},
             "engine": {"name": "TensorRTLLM"},
         },
     ),
     RuleCase(
         "ExpertNotTensor",
         {
-            "parallelism": {"tensor": 8, "attentionData": 1, "expert": 3},
+            "parallelism": {"tensor": 8, "dataParallelAttention": 1, "expert": 3},
             "engine": {"name": "TensorRTLLM"},
         },
         {"parallelism": {"tensor": 8, "expert": 2}, "engine": {"name": "TensorRTLLM"}},
@@ -338,8 +338,8 @@ RULE_CASES = (
     ),
     RuleCase(
         "PinsExceedBudget",
-        {"parallelism": {"tensor": 4, "attentionData": 2}, "budget": {"gpus": 7}},
-        {"parallelism": {"tensor": 4, "attentionData": 2}, "budget": {"gpus": 8}},
+        {"parallelism": {"tensor": 4, "dataParallelAttention": 2}, "budget": {"gpus": 7}},
+        {"parallelism": {"tensor": 4, "dataParallelAttention": 2}, "budget": {"gpus": 8}},
     ),
     RuleCase(
         "PinsExceedBudget",

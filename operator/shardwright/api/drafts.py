@@ -158,7 +158,7 @@ def _draft_model_problems(
             what=f"{folder} with {named!r} in its name",
             limit=f"is not loaded as a draft model: {engine} "
             "takes this word in a path for another method",
-            remedy="use workload.speculation with method EAGLE3 if it is such a head, else a "
+            remedy="use engine.speculation with method EAGLE3 if it is such a head, else a "
             "folder with another name",
         )
     if stored.architecture in traits.support.becomes_predictor:

@@ -170,7 +170,7 @@ def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> Non
         [
             Problem(
                 code="ContextTooLong",
-                path="spec.workload.maxModelLen"
+                path="spec.engine.maxModelLen"
                 if pinned
                 else "spec.workload.inputTokens",
                 what=f"{asked:,} tokens"

@@ -163,7 +163,7 @@ RULES: Final = (
     ),
     Rule(
         code="CacheKind",
-        path="spec.model.weights.huggingFace.cache",
+        path="spec.model.weights.cache",
         field="",
         cel="has(self.claimName) != has(self.storage)",
         message="cache must have exactly one of claimName and storage; set one, or remove cache "
@@ -172,7 +172,7 @@ RULES: Final = (
     ),
     Rule(
         code="CacheClass",
-        path="spec.model.weights.huggingFace.cache",
+        path="spec.model.weights.cache",
         field=".storageClassName",
         cel="!has(self.storageClassName) || has(self.storage)",
         message="storageClassName must come with storage: "
@@ -225,7 +225,7 @@ RULES: Final = (
         message="env must not name a variable that the operator sets, that opens the server, "
         "or that changes how programs start "
         "(LD_..., PYTHON...); remove it, a token goes to "
-        "spec.model.weights.huggingFace.tokenSecretRef, an API key to "
+        "spec.model.weights.secretRef, an API key to "
         "spec.engine.apiKeySecretRef",
         holds=engine.may_be_set,
     ),
@@ -278,7 +278,7 @@ RULES: Final = (
     ),
     Rule(
         code="HeadSource",
-        path="spec.workload.speculation.head",
+        path="spec.engine.speculation.head",
         field="",
         cel="has(self.revision) != has(self.pvc)",
         message="head must have exactly one of revision "
@@ -287,7 +287,7 @@ RULES: Final = (
     ),
     Rule(
         code="HeadOfMethod",
-        path="spec.workload.speculation",
+        path="spec.engine.speculation",
         field=".head",
         cel="has(self.head) == (self.method in ['EAGLE3', 'DraftModel'])",
         message="head must be set with methods EAGLE3 and "
@@ -302,7 +302,7 @@ RULES: Final = (
         "!has(self.workload) || (!has(self.workload.draftModel) && "
         "(!has(self.workload.speculation) || "
         "self.workload.speculation.method == 'PromptLookup'))",
-        message="workload.draftModel and workload.speculation must not be set with "
+        message="workload.draftModel and engine.speculation must not be set with "
         "model.loadFormat ShardedState, but for looking up the prompt: the engine would read "
         "the drafter that way, too; use another loadFormat",
         holds=_draft_is_read_whole,
@@ -313,14 +313,14 @@ RULES: Final = (
         field=".parallelism.expert",
         cel="!has(self.parallelism) || !has(self.parallelism.expert) || self.parallelism.expert "
         "== 1 || (has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' "
-        "&& has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
-        "(self.parallelism.tensor * self.parallelism.attentionData) % self.parallelism.expert == "
+        "&& has(self.parallelism.tensor) && has(self.parallelism.dataParallelAttention) ? "
+        "(self.parallelism.tensor * self.parallelism.dataParallelAttention) % self.parallelism.expert == "
         "0 : has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' || "
-        "(has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
-        "self.parallelism.expert == self.parallelism.tensor * self.parallelism.attentionData : "
+        "(has(self.parallelism.tensor) && has(self.parallelism.dataParallelAttention) ? "
+        "self.parallelism.expert == self.parallelism.tensor * self.parallelism.dataParallelAttention : "
         "self.parallelism.expert % ((has(self.parallelism.tensor) ? self.parallelism.tensor : 1) "
-        "* (has(self.parallelism.attentionData) ? self.parallelism.attentionData : 1)) == 0))",
-        message="expert must be 1 or equal to tensor x attentionData, with TensorRTLLM also a "
+        "* (has(self.parallelism.dataParallelAttention) ? self.parallelism.dataParallelAttention : 1)) == 0))",
+        message="expert must be 1 or equal to tensor x dataParallelAttention, with TensorRTLLM also a "
         "divisor of that; set one of these, "
         "or remove expert to have it planned",
         holds=experts_are_cut_as_the_engine_can,
@@ -368,9 +368,9 @@ RULES: Final = (
         cel="!has(self.budget) || !has(self.budget.gpus) || (has(self.parallelism) && "
         "has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * (has(self.parallelism) "
         "&& has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1) * "
-        "(has(self.parallelism) && has(self.parallelism.attentionData) ? "
-        "self.parallelism.attentionData : 1) * self.replicas <= self.budget.gpus",
-        message="budget.gpus must be at least parallelism.tensor x pipeline x attentionData x "
+        "(has(self.parallelism) && has(self.parallelism.dataParallelAttention) ? "
+        "self.parallelism.dataParallelAttention : 1) * self.replicas <= self.budget.gpus",
+        message="budget.gpus must be at least parallelism.tensor x pipeline x dataParallelAttention x "
         "replicas; raise budget.gpus or "
         "lower one of them",
         holds=_within_gpu_budget,

@@ -78,7 +78,7 @@ class Parallelism(Part):
     expert: Degree | None = Field(
         default=None,
         description="Expert-parallel degree: 1 slices every expert over all "
-        "ranks of a stage; tensor x attentionData places whole experts on them.",
+        "ranks of a stage; tensor x dataParallelAttention places whole experts on them.",
     )
     attention_data: Degree | None = Field(
         default=None,

@@ -184,7 +184,7 @@ def speculation_of(workload: Workload) -> Speculation | None:
             acceptance_percent=draft.acceptance_percent,
             head=draft,
         )
-    return workload.speculation
+    return engine.speculation
 
 
 def head_of(workload: Workload) -> DraftHead | None:
@@ -233,7 +233,7 @@ def one_way_of_arrival(workload: Workload) -> bool:
 
 def one_way_of_drafting(workload: Workload) -> bool:
     """Return whether tokens are drafted in one way at most."""
-    ways = (workload.speculation, workload.prompt_lookup, workload.draft_model)
+    ways = (engine.speculation, workload.prompt_lookup, workload.draft_model)
     return sum(way is not None for way in ways) <= 1
 
 

@@ -103,7 +103,7 @@ def layout_of(plan: Any) -> str:
     ...                 "tensor": 8,
     ...                 "pipeline": 2,
     ...                 "expert": 1,
-    ...                 "attentionData": 1,
+    ...                 "dataParallelAttention": 1,
     ...             }
     ...         }
     ...     ),
@@ -116,7 +116,7 @@ def layout_of(plan: Any) -> str:
     degrees = Layout(
         tensor=_degree(layout.get("tensor")),
         pipeline=_degree(layout.get("pipeline")),
-        attention_data=_degree(layout.get("attentionData")),
+        attention_data=_degree(layout.get("dataParallelAttention")),
         expert=_degree(layout.get("expert")),
         context=_degree(layout.get("context")),
     )

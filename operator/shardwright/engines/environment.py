@@ -219,7 +219,7 @@ NEVER: Final[Mapping[str, str]] = {
 
 _HOLDS_SECRETS: Final = (
     "would put a secret into the pod's template; use "
-    "spec.model.weights.huggingFace.tokenSecretRef, apiKeySecretRef or "
+    "spec.model.weights.secretRef, apiKeySecretRef or "
     "objectStore.credentialsSecretRef"
 )
 _STARTS: Final = "changes how programs start and which code they load"

@@ -157,7 +157,7 @@ OWNED: Final[Mapping[str, str]] = {
     "data-parallel-rank": "leave it out; it follows from the index of the pod",
     "data-parallel-rpc-port": "leave it out; it is the first pod of the group",
     "data-parallel-size": (
-        "set it through spec.replicas, or spec.parallelism.attentionData beside experts"
+        "set it through spec.replicas, or spec.parallelism.dataParallelAttention beside experts"
     ),
     "data-parallel-size-local": "leave it out; it follows from the plan",
     "data-parallel-start-rank": "leave it out; it follows from the index of the pod",
@@ -177,9 +177,9 @@ OWNED: Final[Mapping[str, str]] = {
     "enable-lora": "set it through spec.model.adapters",
     "headless": "leave it out; every rank but the first is headless",
     "host": "leave it out; the server listens on all addresses of the pod",
-    "kv-cache-dtype": "set it through spec.workload.kvCacheQuantization",
-    "kv-offloading-backend": "set it through spec.workload.kvOffload",
-    "kv-offloading-size": "set it through spec.workload.kvOffload",
+    "kv-cache-dtype": "set it through spec.engine.kvCacheQuantization",
+    "kv-offloading-backend": "set it through spec.engine.kvOffload",
+    "kv-offloading-size": "set it through spec.engine.kvOffload",
     "load-format": "set it through spec.model.loadFormat",
     "model-loader-extra-config": "set it through spec.model.weights.objectStore",
     "lora-modules": "set it through spec.model.adapters",
@@ -187,7 +187,7 @@ OWNED: Final[Mapping[str, str]] = {
     "master-port": "leave it out; it is the first pod of the group",
     "max-lora-rank": "set it through spec.model.maxAdapterRank",
     "max-loras": "leave it out; every adapter of spec.model.adapters has a slot",
-    "max-model-len": "set it through spec.workload.maxModelLen",
+    "max-model-len": "set it through spec.engine.maxModelLen",
     "model": "set it through spec.model.id",
     "nnodes": "leave it out; the plan says how many nodes a group has",
     "node-rank": "leave it out; it is the index of the pod",
@@ -200,10 +200,10 @@ OWNED: Final[Mapping[str, str]] = {
     "revision": "set it through spec.model.revision",
     "served-model-name": "set it through spec.model.servedName",
     "shutdown-timeout": "leave it out; it is part of the drain",
-    "spec-method": "set it through spec.workload.speculation.method",
-    "spec-model": "set it through spec.workload.speculation.head",
-    "spec-tokens": "set it through spec.workload.speculation.tokens",
-    "speculative-config": "set it through spec.workload.speculation",
+    "spec-method": "set it through spec.engine.speculation.method",
+    "spec-model": "set it through spec.engine.speculation.head",
+    "spec-tokens": "set it through spec.engine.speculation.tokens",
+    "speculative-config": "set it through spec.engine.speculation",
     "tensor-parallel-size": "set it through spec.parallelism.tensor",
 }
 """Options that shardwright renders itself, each with the remedy."""

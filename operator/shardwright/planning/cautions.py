@@ -244,14 +244,14 @@ def _downloads(request: Request) -> Iterator[str]:
     """
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
-            "spec.model.weights.huggingFace.cache.storage is "
+            "spec.model.weights.cache.storage is "
             f"{format_bytes(request.cache_bytes)}, the weights alone are "
             f"{format_bytes(request.file_bytes)}: the download will not end"
         )
     if request.storage is Storage.HUB:
         yield (
             "every new pod downloads the weights from the hub: "
-            "spec.model.weights.huggingFace.cache keeps them on a claim"
+            "spec.model.weights.cache keeps them on a claim"
         )
 
 
@@ -271,7 +271,7 @@ def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
         yield (
             "the ranks of a group may load different commits, each the newest when it downloads: "
             "spec.model.revision pins one, a "
-            "shared claim (spec.model.weights.huggingFace.cache.claimName) keeps one"
+            "shared claim (spec.model.weights.cache.claimName) keeps one"
         )
 
 
@@ -372,7 +372,7 @@ def _beside_the_gpus(
             else "they have none left for a pod"
         )
         yield (
-            f"no K/V is kept in the memory of the nodes: {why} (spec.workload.kvOffload.hostMemory "
+            f"no K/V is kept in the memory of the nodes: {why} (spec.engine.kvOffload.hostMemory "
             "states a number)"
         )
         return
@@ -436,7 +436,7 @@ def _lighter(
     half = format_bytes(worst.weights_bytes / 2)
     yield (
         f"requests queue for K/V: spec.model.quantization FP8 would free up to {half} per GPU "
-        "for it, spec.workload.kvCacheQuantization FP8 would double what it holds"
+        "for it, spec.engine.kvCacheQuantization FP8 would double what it holds"
     )
 
 

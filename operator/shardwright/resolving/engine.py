@@ -97,12 +97,12 @@ FEATURES: Final = (
     ),
     Feature(
         option="kv-cache-dtype",
-        path="spec.workload.kvCacheQuantization",
+        path="spec.engine.kvCacheQuantization",
         asked=lambda spec: spec.workload.kv_cache_quantization != "Auto",
     ),
     Feature(
         option="kv-offloading-size",
-        path="spec.workload.kvOffload",
+        path="spec.engine.kvOffload",
         asked=lambda spec: spec.workload.kv_offload is not None,
     ),
     Feature(
@@ -132,7 +132,7 @@ FEATURES: Final = (
         path="spec.model.adapters",
         asked=lambda spec: bool(spec.model.adapters),
     ),
-    _drafting("spec.workload.speculation"),
+    _drafting("spec.engine.speculation"),
     _drafting("spec.workload.draftModel"),
     _drafting("spec.workload.promptLookup"),
 )

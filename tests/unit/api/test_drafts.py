@@ -215,11 +215,11 @@ def test_requests_are_no_longer_than_the_draft_model_takes() -> None:
     (needed,) = refused(short, workload={"inputTokens": 2900, "outputTokens": 101})
 
     assert [problem.path for problem in (pinned, needed)] == [
-        "spec.workload.maxModelLen",
+        "spec.engine.maxModelLen",
         "spec.workload.inputTokens",
     ]
     assert pinned.sentence() == (
-        "spec.workload.maxModelLen: 3,001 tokens must be at most the 3,000 of acme/own, 1 too "
+        "spec.engine.maxModelLen: 3,001 tokens must be at most the 3,000 of acme/own, 1 too "
         "many; "
         "lower it, or use a draft model with a longer context"
     )

@@ -196,13 +196,13 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.id": _model({}, {"id": "Qwen/Qwen2.5-7B-Instruct"}),
     "model.servedName": _model({}, {"servedName": "llama"}),
     "model.loadFormat": _model({}, {"loadFormat": "Safetensors"}),
-    "model.weights.huggingFace.cache.claimName": _cache(
+    "model.weights.cache.claimName": _cache(
         {"claimName": "a"}, {"claimName": "b"}
     ),
-    "model.weights.huggingFace.cache.storage": _cache(
+    "model.weights.cache.storage": _cache(
         {"storage": "1Gi"}, {"storage": "2Gi"}
     ),
-    "model.weights.huggingFace.cache.storageClassName": _cache(
+    "model.weights.cache.storageClassName": _cache(
         {"storage": "1Gi"}, {"storage": "1Gi", "storageClassName": "a"}
     ),
     "model.config": _model({}, {"config": A_CONFIG | {"num_hidden_layers": 16}}),
@@ -214,10 +214,10 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
         {"configMapRef": {"name": "a", "key": "other.json"}},
     ),
     "model.revision": _model({}, {"revision": "f" * 40}),
-    "model.weights.huggingFace.tokenSecretRef.name": _token(
+    "model.weights.secretRef.name": _token(
         {"name": "a"}, {"name": "b"}
     ),
-    "model.weights.huggingFace.tokenSecretRef.key": _token(
+    "model.weights.secretRef.key": _token(
         {"name": "a"}, {"name": "a", "key": "b"}
     ),
     "model.weights.pvc.claimName": _claim({"claimName": "a"}, {"claimName": "b"}),
@@ -298,28 +298,28 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     ),
     "workload.promptLookup.draftTokens": _lookup({}, {"draftTokens": 4}),
     "workload.promptLookup.acceptancePercent": _lookup({}, {"acceptancePercent": 80}),
-    "workload.speculation.method": (
+    "engine.speculation.method": (
         {"workload": {"speculation": {"method": "PromptLookup", "tokens": 3}}},
         {
             "model": {"id": "Qwen/Qwen3.5-27B"},
             "workload": {"speculation": {"method": "MTP", "tokens": 3}},
         },
     ),
-    "workload.speculation.tokens": _speculation({}, {"tokens": 4}),
-    "workload.speculation.acceptancePercent": _speculation(
+    "engine.speculation.tokens": _speculation({}, {"tokens": 4}),
+    "engine.speculation.acceptancePercent": _speculation(
         {}, {"acceptancePercent": 80}
     ),
-    "workload.speculation.head.id": _head(
+    "engine.speculation.head.id": _head(
         {}, {"id": "meta-llama/Llama-3.2-3B-Instruct"}
     ),
-    "workload.speculation.head.config": _head(
+    "engine.speculation.head.config": _head(
         {}, {"config": A_CONFIG | {"num_hidden_layers": 16}}
     ),
-    "workload.speculation.head.revision": _head({}, {"revision": "0" * 40}),
-    "workload.speculation.head.pvc.claimName": _head_claim(
+    "engine.speculation.head.revision": _head({}, {"revision": "0" * 40}),
+    "engine.speculation.head.pvc.claimName": _head_claim(
         {"claimName": "a"}, {"claimName": "b"}
     ),
-    "workload.speculation.head.pvc.path": _head_claim(
+    "engine.speculation.head.pvc.path": _head_claim(
         {"claimName": "a", "path": "a"}, {"claimName": "a", "path": "b"}
     ),
     "workload.draftModel.id": _draft({}, {"id": "meta-llama/Llama-3.2-3B-Instruct"}),
@@ -335,11 +335,11 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     ),
     "workload.draftModel.draftTokens": _draft({}, {"draftTokens": 4}),
     "workload.draftModel.acceptancePercent": _draft({}, {"acceptancePercent": 80}),
-    "workload.maxModelLen": _under("workload", {}, {"maxModelLen": 8192}),
-    "workload.kvOffload.hostMemory": _under(
+    "engine.maxModelLen": _under("workload", {}, {"maxModelLen": 8192}),
+    "engine.kvOffload.hostMemory": _under(
         "workload", {"kvOffload": {}}, {"kvOffload": {"hostMemory": "64Gi"}}
     ),
-    "workload.kvCacheQuantization": _under(
+    "engine.kvCacheQuantization": _under(
         "workload", {}, {"kvCacheQuantization": "FP8"}
     ),
     "objective.optimizeFor": _under("objective", {}, {"optimizeFor": "Latency"}),
@@ -353,7 +353,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "parallelism.tensor": _under("parallelism", {}, {"tensor": 2}),
     "parallelism.pipeline": _under("parallelism", {}, {"pipeline": 2}),
     "parallelism.expert": _under("parallelism", {}, {"expert": 1}),
-    "parallelism.attentionData": _under("parallelism", {}, {"attentionData": 1}),
+    "parallelism.dataParallelAttention": _under("parallelism", {}, {"dataParallelAttention": 1}),
     "parallelism.context": _under("parallelism", {}, {"context": 1}),
     "parallelism.partition[0]": _under(
         "parallelism", {"partition": [16, 16]}, {"partition": [17, 15]}

@@ -8,7 +8,7 @@ def test_the_page_has_every_field_and_every_reason() -> None:
     page = reference()
 
     assert (
-        "| `model.weights.huggingFace.tokenSecretRef.name` | string | required |"
+        "| `model.weights.secretRef.name` | string | required |"
         in page
     )
     assert "| `replicas` | integer | `1` | 0 to 1,000 |" in page

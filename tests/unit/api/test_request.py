@@ -141,7 +141,7 @@ def test_arrivals_cache_experts_and_drafts_reach_the_planner_as_shares() -> None
 
 def test_pins_reach_the_search_and_a_partition_pins_its_stages() -> None:
     space = request_of(
-        parallelism={"attentionData": 2, "context": 4, "partition": [15, 13]}
+        parallelism={"dataParallelAttention": 2, "context": 4, "partition": [15, 13]}
     ).space
 
     assert (space.attention_data, space.context, space.partition, space.pipeline) == (

@@ -150,7 +150,7 @@ def test_rules_between_fields_name_the_field_to_change() -> None:
 
     assert sentence == (
         "spec.budget.gpus: budget.gpus must be at least parallelism.tensor x pipeline x "
-        "attentionData x replicas; raise "
+        "dataParallelAttention x replicas; raise "
         "budget.gpus or lower one of them"
     )
 

@@ -1,4 +1,4 @@
-"""``spec.workload.speculation``: what the planner gets, and what is refused before a layout is looked
+"""``spec.engine.speculation``: what the planner gets, and what is refused before a layout is looked
 at.
 """
 
@@ -124,7 +124,7 @@ def test_a_model_without_mtp_layers_is_refused_by_name() -> None:
     (problem,) = refused("meta-llama/Llama-3.1-8B-Instruct", method="MTP")
 
     assert problem.sentence() == (
-        "spec.workload.speculation.method: the MTP layers of meta-llama/Llama-3.1-8B-Instruct are "
+        "spec.engine.speculation.method: the MTP layers of meta-llama/Llama-3.1-8B-Instruct are "
         "not counted, or its config.json has none; use EAGLE3, DraftModel or PromptLookup"
     )
 
@@ -154,7 +154,7 @@ def test_two_mtp_layers_draft_one_token_or_whole_rounds() -> None:
 
     (problem,) = caught.value.problems
     assert problem.sentence() == (
-        "spec.workload.speculation.tokens: 5 drafted tokens must be a multiple of the 2 MTP layers "
+        "spec.engine.speculation.tokens: 5 drafted tokens must be a multiple of the 2 MTP layers "
         "of acme/two, or fewer, 1 left over; use 4, or leave tokens out"
     )
 
@@ -211,7 +211,7 @@ def test_a_head_that_is_unknown_or_of_another_model_is_refused(
 ) -> None:
     (problem, *_) = refused(model, method="EAGLE3", head=a_head(**head))
 
-    assert (problem.code, problem.path) == (code, f"spec.workload.speculation.{path}")
+    assert (problem.code, problem.path) == (code, f"spec.engine.speculation.{path}")
 
 
 def test_a_draft_model_is_refused_at_its_own_field() -> None:
@@ -221,4 +221,4 @@ def test_a_draft_model_is_refused_at_its_own_field() -> None:
         head={"id": "Qwen/Qwen2.5-0.5B", "revision": COMMIT},
     )
 
-    assert problem.path == "spec.workload.speculation.head.id"
+    assert problem.path == "spec.engine.speculation.head.id"

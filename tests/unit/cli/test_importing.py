@@ -286,12 +286,12 @@ def test_drafting_is_carried_over(args: list[str], speculation: dict[str, Any]) 
         ('{"method": "dflash", "model": "o/d"}', "drafts by dflash are not planned"),
         (
             '{"method": "eagle3", "model": "o/d"}',
-            "write spec.workload.speculation with",
+            "write spec.engine.speculation with",
         ),
         ('{"method": "eagle3"}', "it names no head or draft model of the hub"),
         (
             '{"model": "o/m-eagle3"}',
-            "write spec.workload.speculation with method EAGLE3",
+            "write spec.engine.speculation with method EAGLE3",
         ),
         ('{"method": null, "model": "o/EAGLE-m"}', "drafts by eagle are not planned"),
         ('{"method": "draft_model", "model": "o/dflash"}', "drafts by dflash"),

@@ -91,7 +91,7 @@ def test_ranks_that_hold_the_same_keep_one_copy() -> None:
 
 def test_attention_replicas_are_engines_of_their_own() -> None:
     found = kept(
-        DEEPSEEK | {"parallelism": {"tensor": 1, "attentionData": 16}}, offload="68Gi"
+        DEEPSEEK | {"parallelism": {"tensor": 1, "dataParallelAttention": 16}}, offload="68Gi"
     )
 
     assert found is not None
@@ -105,14 +105,14 @@ def test_attention_replicas_are_engines_of_their_own() -> None:
 
 def test_less_than_a_gib_for_each_engine_of_a_pod_is_refused() -> None:
     spec: dict[str, Any] = DEEPSEEK | {
-        "parallelism": {"tensor": 1, "pipeline": 1, "attentionData": 16}
+        "parallelism": {"tensor": 1, "pipeline": 1, "dataParallelAttention": 16}
     }
 
     found = outcome(offload="4Gi", **spec)
 
     assert isinstance(found, NoPlan)
     assert found.problem.sentence() == (
-        "spec.workload.kvOffload.hostMemory: 4.0 GiB of memory per pod for K/V must be at least 8 "
+        "spec.engine.kvOffload.hostMemory: 4.0 GiB of memory per pod for K/V must be at least 8 "
         "Gi with 8 engines in a pod: "
         "each is told whole GiB, 4.0 GiB short; closest is attention data 16 x expert 16 on "
         "h100-sxm-80gb-8x-400g; "
@@ -228,7 +228,7 @@ def test_more_than_a_node_has_left_is_refused_with_what_it_has() -> None:
     assert isinstance(found, NoPlan)
     assert (found.problem.code, found.problem.path) == (
         "HostMemoryTooSmall",
-        "spec.workload.kvOffload.hostMemory",
+        "spec.engine.kvOffload.hostMemory",
     )
     assert "must be at most the 215.0 GiB" in found.problem.sentence()
     assert isinstance(outcome(offload="215Gi", **one_gpu()), Plan)
@@ -256,7 +256,7 @@ def test_a_node_that_has_too_little_is_left_out_with_the_reason() -> None:
             code="NodeMemoryTooSmall",
             count=1,
             example="node a-small: 103.0 GiB of memory left for the K/V of a pod must be at least "
-            "the 215.0 GiB of spec.workload.kvOffload.hostMemory, 112.0 GiB short; lower that, or "
+            "the 215.0 GiB of spec.engine.kvOffload.hostMemory, 112.0 GiB short; lower that, or "
             "say Auto",
             nearest_miss="",
         )
@@ -314,7 +314,7 @@ def test_where_there_is_no_room_nothing_is_kept_and_the_plan_says_so(
         warning for warning in found.warnings if "memory of the nodes" in warning
     ] == [
         (
-            f"no K/V is kept in the memory of the nodes: {why} (spec.workload.kvOffload.hostMemory "
+            f"no K/V is kept in the memory of the nodes: {why} (spec.engine.kvOffload.hostMemory "
             "states a number)"
         )
     ]

@@ -129,7 +129,7 @@ PROBLEMS = {
         (
             "'acme/llama' is gated on HUB; accept its terms there, and name a Secret with a token "
             "that may read it in "
-            "spec.model.weights.huggingFace.tokenSecretRef"
+            "spec.model.weights.secretRef"
         ),
         "True",
     ),
@@ -142,7 +142,7 @@ PROBLEMS = {
         (
             "'acme/llama' is not on HUB, or is private; correct the id or the revision, or name a "
             "Secret with a token that may "
-            "read it in spec.model.weights.huggingFace.tokenSecretRef"
+            "read it in spec.model.weights.secretRef"
         ),
         "True",
     ),

@@ -56,7 +56,7 @@ def test_a_version_without_options_is_asked_for_nothing_beside_a_plan() -> None:
     assert problems_of(Question(resource=resource)) == [
         ("EngineArgumentUnchecked", "spec.engine.args.seed"),
         ("EngineArgumentUnchecked", "spec.model.quantization"),
-        ("EngineArgumentUnchecked", "spec.workload.kvCacheQuantization"),
+        ("EngineArgumentUnchecked", "spec.engine.kvCacheQuantization"),
         ("EngineArgumentUnchecked", "spec.workload.promptLookup"),
     ]
     assert a_subject(engine={"version": "0.40.0"}).traits.version == "0.40.0"

@@ -137,7 +137,7 @@ def _of_llm_inference_service(draft: Draft, content: Content, _: Others) -> None
     for theirs, ours in (
         ("tensor", "tensor"),
         ("pipeline", "pipeline"),
-        ("data", "attentionData"),
+        ("data", "dataParallelAttention"),
     ):
         if isinstance(degree := degrees.get(theirs), int):
             draft.degrees[ours] = degree
@@ -223,7 +223,7 @@ def _of_workspace(draft: Draft, content: Content, others: Others) -> None:
         mapping(preset.get("presetOptions")).get("modelAccessSecret")
     ):
         draft.put(
-            "model.weights.huggingFace.tokenSecretRef",
+            "model.weights.secretRef",
             {"name": secret, "key": KAITO_TOKEN_KEY},
         )
     _kaito_config(draft, text_or_empty(inference.get("config")), others)

@@ -20,7 +20,7 @@ Source: vLLM 0.33 ``config/speculative.py:MTPModelTypes``.
 _HEADS: Final = {"eagle3": "EAGLE3", "draft_model": "DraftModel"}
 
 _UNTOLD: Final = (
-    "write spec.workload.speculation with method {method} and {head} as its head: a head needs "
+    "write spec.engine.speculation with method {method} and {head} as its head: a head needs "
     "the commit of its repository (head.revision) or a claim, and an EAGLE-3 head its config"
 )
 
@@ -39,7 +39,7 @@ _LOOKUPS: Final = ("ngram", "[ngram]")
 """What vLLM calls drafts from the prompt, as a method or in the place of a model."""
 
 _MOST_DRAFTS: Final = 16
-"""Tokens that ``workload.speculation.tokens`` takes."""
+"""Tokens that ``engine.speculation.tokens`` takes."""
 
 _TOKENS: Final = "num_speculative_tokens"
 _SHOWN: Final = 40  # characters of a word of others
@@ -47,7 +47,7 @@ _NAMED: Final = 5  # names of others, beside how many more there are
 
 
 def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
-    """Return ``workload.speculation`` for the value of ``--speculative-config``, and the left-out
+    """Return ``engine.speculation`` for the value of ``--speculative-config``, and the left-out
     part of the value.
 
     >>> speculation_of_config('{"method": "mtp", "num_speculative_tokens": 3}')
