@@ -20,7 +20,6 @@ API server takes 10,000.
 
 FREE_FORM: Final = (
     "spec.model.config",
-    "spec.workload.draftModel.config",
     "spec.engine.speculation.head.config",
 )
 """Fields that may hold anything."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 import yaml
 
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, DescribedPools
+from shardwright.api.engine import OF_ONE_MODEL
 from shardwright.api.gpus import GPUS, StatedGpus
 from shardwright.api.names import (
     CATEGORIES,
@@ -156,6 +157,8 @@ def defaults_schema() -> Schema:
     parts = {
         name: _plain(spec_schema()["properties"][name]) for name in ("engine", "pod")
     }
+    for name in OF_ONE_MODEL:
+        del parts["engine"]["properties"][name]
     return {"type": "object", "additionalProperties": False, "properties": parts}
 
 

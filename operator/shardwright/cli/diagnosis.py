@@ -141,7 +141,7 @@ def read_model(item: Object) -> DiagnosedModel:
     metadata = mapping(item.get("metadata"))
     status = mapping(item.get("status"))
     weights = mapping(mapping(mapping(item.get("spec")).get("model")).get("weights"))
-    cache = mapping(mapping(weights.get("huggingFace")).get("cache"))
+    cache = mapping(weights.get("cache"))
     return DiagnosedModel(
         namespace=text_or_empty(metadata.get("namespace")),
         name=text_or_empty(metadata.get("name")),

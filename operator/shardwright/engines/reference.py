@@ -14,7 +14,7 @@ from shardwright.engines.vllm_policy import VLLM
 
 _UNCOUNTED: Final = (
     "Nobody has worked out what they do to a plan. The administrator may admit them "
-    "(`admittedArguments` of the chart); the plan "
+    "(`policy.admittedArguments` of the chart); the plan "
     "then says so, Planned has the reason [OptionsNotCounted](../reasons.md#optionsnotcounted), "
     "and the bands of memory and "
     "speed are twice as wide."
@@ -34,7 +34,7 @@ _HEADINGS: Final[Mapping[OptionClass, tuple[str, str]]] = {
         "Refused unless admitted",
         (
             "They can do more than serve a model. The administrator may admit them by name "
-            "(`admittedArguments` of the chart)."
+            "(`policy.admittedArguments` of the chart)."
         ),
     ),
     OptionClass.PLANNED: ("Planned", "The plan or a field of the spec says them."),

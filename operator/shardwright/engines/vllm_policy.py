@@ -181,7 +181,7 @@ OWNED: Final[Mapping[str, str]] = {
     "kv-offloading-backend": "set it through spec.engine.kvOffload",
     "kv-offloading-size": "set it through spec.engine.kvOffload",
     "load-format": "set it through spec.model.loadFormat",
-    "model-loader-extra-config": "set it through spec.model.weights.objectStore",
+    "model-loader-extra-config": "set it through spec.model.weights",
     "lora-modules": "set it through spec.model.adapters",
     "master-addr": "leave it out; it is the first pod of the group",
     "master-port": "leave it out; it is the first pod of the group",

@@ -222,7 +222,7 @@ def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
 def _gated(request: Request) -> Iterator[str]:
     """Yield that the hub will refuse the pods' download, and the field that prevents it."""
     if request.gated:
-        named = "spec: {model: {weights: {huggingFace: {tokenSecretRef: {name: hub-token}}}}}"
+        named = "spec: {model: {weights: {secretRef: {name: hub-token}}}}"
         which = (
             f"{' and '.join(request.gated)} {'are' if len(request.gated) > 1 else 'is'} "
             "gated, and no token is named"

@@ -1003,7 +1003,7 @@ def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> N
         in warning
     )
     assert (
-        "`kubectl -n models patch smodel llama-8b --type merge -p 'spec: {model: {weights: {huggingFace: "
-        "{tokenSecretRef: {name: hub-token}}}}}'`"
+        "`kubectl -n models patch smodel llama-8b --type merge -p 'spec: {model: {weights: "
+        "{secretRef: {name: hub-token}}}}'`"
     ) in warning
     assert warnings[1] == warnings[0]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.settings import NamespaceLimits
+from shardwright.api.admission import NamespaceLimits
 from shardwright.errors import Problem
 from shardwright.modelspec.checkpoint_files import (
     CheckpointFiles,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.api.model import COMMIT
+from shardwright.api.weights import COMMIT
 from shardwright.cli.imports.draft import Draft
 from shardwright.cli.imports.speculation import speculation_of_config
 from shardwright.engines.policy import UNLISTED
@@ -318,7 +318,7 @@ def _as_argument(draft: Draft, name: str, value: Value, where: str) -> None:
     elif name in VLLM.admissible:
         draft.leave(
             where,
-            f"{VLLM.admissible[name]}; the administrator may admit it (admittedArguments)",
+            f"{VLLM.admissible[name]}; the administrator may admit it (policy.admittedArguments)",
         )
     else:
         draft.leave(where, UNLISTED)

@@ -193,12 +193,12 @@ def _kserve_model(draft: Draft, uri: str, name: str) -> None:
             MountedWeights(claim=claim, folder=folder),
         )
     elif scheme == "oci":
-        draft.put("model.weights.image", {"reference": rest})
+        draft.put("model.weights.uri", uri)
     else:
         draft.leave(
             "spec.model.uri",
             f"{uri}: copy the weights to a claim "
-            "(spec.model.weights.pvc), or read them from the hub",
+            "(spec.model.weights.uri pvc://), or read them from the hub",
         )
     if draft.get("model.id") is None and name.count("/") == 1:
         draft.put("model.id", name)

@@ -99,11 +99,7 @@ def carry_model(
         return
     if weights:
         draft.put(
-            "model.weights.pvc",
-            {
-                "claimName": weights.claim,
-                **({"path": weights.folder} if weights.folder else {}),
-            },
+            "model.weights.uri", f"pvc://{weights.claim}/{weights.folder}".rstrip("/")
         )
     else:
         draft.leave(
@@ -242,9 +238,7 @@ def _carry_volumes(draft: Draft, spec: Content, container: Content, path: str) -
             text_or_empty(mount.get("mountPath")).rstrip("/"),
         )
         if name in claims and at in {*HUB_CACHES, cache} and at:
-            draft.put(
-                "model.weights.cache", {"claimName": claims.pop(name)}
-            )
+            draft.put("model.weights.cache", {"claimName": claims.pop(name)})
     known = {name for name, _ in _claims(spec)}
     for volume in mappings(spec.get("volumes")):
         name = text_or_empty(volume.get("name"))
