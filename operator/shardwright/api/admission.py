@@ -88,7 +88,7 @@ class NamespaceLimits(Part):
     )
 
 
-class Policy(Part):
+class UserPolicy(Part):
     """Names that users may use in their resources beside those that are open to everybody, and
     limits of namespaces; names in the defaults need no admission.
     """
@@ -158,10 +158,10 @@ class Policy(Part):
 
 
 class _Setting(Part):
-    policy: Policy
+    policy: UserPolicy
 
 
-def read_policy(described: object) -> Policy:
+def read_policy(described: object) -> UserPolicy:
     """Return the setting ``policy``.
 
     Raises:
@@ -186,7 +186,7 @@ def read_policy(described: object) -> Policy:
 
 
 def check_variables(
-    own: Spec, allowed: Collection[str], policy: Policy
+    own: Spec, allowed: Collection[str], policy: UserPolicy
 ) -> Iterator[Problem]:
     """Yield why a resource may not set one of its variables; ``allowed`` are those that anybody may
     set for its engine.
@@ -198,7 +198,9 @@ def check_variables(
             yield replace(problem, path=f"spec.engine.env[{index}].name")
 
 
-def check_sources(own: Spec, image: str | None, policy: Policy) -> Iterator[Problem]:
+def check_sources(
+    own: Spec, image: str | None, policy: UserPolicy
+) -> Iterator[Problem]:
     """Yield why a resource may not run this image (None: that of the defaults), or take weights
     from its source.
     """
@@ -239,7 +241,7 @@ def check_sources(own: Spec, image: str | None, policy: Policy) -> Iterator[Prob
         )
 
 
-def check_image(image: str, policy: Policy) -> Iterator[Problem]:
+def check_image(image: str, policy: UserPolicy) -> Iterator[Problem]:
     """Yield why the engines of resources may not run an image."""
     if not _is_image_admitted(image, policy.admitted_images):
         yield _not_admitted(
@@ -251,7 +253,7 @@ def check_image(image: str, policy: Policy) -> Iterator[Problem]:
         )
 
 
-def check_network(own: Spec, namespace: str, policy: Policy) -> Iterator[Problem]:
+def check_network(own: Spec, namespace: str, policy: UserPolicy) -> Iterator[Problem]:
     """Yield why the pods of a resource may not join a network of another namespace, or run as root
     to lock memory.
     """
@@ -283,7 +285,7 @@ def check_network(own: Spec, namespace: str, policy: Policy) -> Iterator[Problem
 
 
 def check_pod(
-    own: Spec, namespace: str, defaults: Pod | None, policy: Policy
+    own: Spec, namespace: str, defaults: Pod | None, policy: UserPolicy
 ) -> Iterator[Problem]:
     """Yield why the pods of a resource may not have an account, a Secret, a label or an annotation
     that the ``defaults`` lack.
@@ -298,7 +300,7 @@ def check_pod(
 
 
 def _check_account(
-    pod: Pod, given: Pod, namespace: str, policy: Policy
+    pod: Pod, given: Pod, namespace: str, policy: UserPolicy
 ) -> Iterator[Problem]:
     account = pod.service_account_name
     named = account is None or _is_named(
@@ -317,7 +319,7 @@ def _check_account(
 
 
 def _check_secrets(
-    pod: Pod, given: Pod, namespace: str, policy: Policy
+    pod: Pod, given: Pod, namespace: str, policy: UserPolicy
 ) -> Iterator[Problem]:
     mounted = {
         volume.secret.secret_name for volume in given.volumes or () if volume.secret
@@ -341,7 +343,7 @@ def _check_secrets(
 
 
 def _check_keys(
-    kind: str, own: Mapping[str, str], given: Mapping[str, str], policy: Policy
+    kind: str, own: Mapping[str, str], given: Mapping[str, str], policy: UserPolicy
 ) -> Iterator[Problem]:
     """Yield the keys of domains that others trust; who is given one by the defaults may not say
     anything else by it.
@@ -416,7 +418,7 @@ def _is_under(name: str, admitted: Iterable[str]) -> bool:
     )
 
 
-def is_image_admitted(image: str, policy: Policy) -> bool:
+def is_image_admitted(image: str, policy: UserPolicy) -> bool:
     """Return whether resources may run an image."""
     return _is_image_admitted(image, policy.admitted_images)
 

@@ -80,7 +80,7 @@ def _lengths_in_figures(spec: Spec) -> str:
     inputs, outputs = spec.workload.input_tokens, spec.workload.output_tokens
     return (
         f"{spec.engine.max_model_len:,} must be at least {inputs + outputs:,} "
-        f"(workload.inputTokens {inputs:,} + outputTokens {outputs:,}); raise maxModelLen or "
+        f"(inputTokens {inputs:,} + outputTokens {outputs:,}); raise maxModelLen or "
         "lower the other two"
     )
 

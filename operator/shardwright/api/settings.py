@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from pydantic.alias_generators import to_camel
 
 from shardwright.api import nodes
-from shardwright.api.admission import POLICY, NamespaceLimits, Policy, read_policy
+from shardwright.api.admission import POLICY, NamespaceLimits, UserPolicy, read_policy
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
 from shardwright.api.config_fetch import CONFIG_FETCH, ConfigFetch, read_config_fetch
 from shardwright.api.engine import OF_ONE_MODEL, Engine
@@ -83,7 +83,7 @@ class Settings:
 
     engine: Engine | None = None
     pod: Pod | None = None
-    policy: Policy = field(default_factory=partial(unsaid, Policy))
+    policy: UserPolicy = field(default_factory=partial(unsaid, UserPolicy))
     stated: Stated = field(default_factory=Stated)
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
     network_policy: NetworkPolicies = field(

@@ -121,7 +121,7 @@ class StoreAuthority(Part):
     )
 
 
-class ObjectStore(Part):
+class StoreOptions(Part):
     """How a bucket of S3, Google Cloud Storage or Azure Blob Storage is read."""
 
     endpoint: (
@@ -193,7 +193,7 @@ class Weights(Part):
         "engine starts, the engine then runs offline. Default: none, every start of a group "
         "downloads anew.",
     )
-    object_store: ObjectStore | None = Field(
+    object_store: StoreOptions | None = Field(
         default=None, description="How a bucket is read, for s3://, gs:// and az://."
     )
     image: ImageVolume | None = Field(
@@ -279,7 +279,7 @@ def class_is_of_own_claims(cache: WeightCache) -> bool:
 
 def is_of_s3_alone(weights: Weights) -> bool:
     """Return whether the fields that only S3 has are set for S3 alone."""
-    store = weights.object_store or unsaid(ObjectStore)
+    store = weights.object_store or unsaid(StoreOptions)
     said = (store.endpoint, store.region, store.addressing, store.ca_config_map_ref)
     return scheme_of(weights) == S3 or not any(said)
 
@@ -295,7 +295,7 @@ def address_of(weights: Weights) -> str:
     a region that has buckets of its own (as those of China have).
 
     >>> def address(uri, **store):
-    ...     return address_of(Weights(uri=uri, object_store=ObjectStore(**store)))
+    ...     return address_of(Weights(uri=uri, object_store=StoreOptions(**store)))
     >>> address("s3://models/llama")
     's3://models/llama'
     >>> address("s3://models/llama", endpoint="https://minio.example:9000")
@@ -305,7 +305,7 @@ def address_of(weights: Weights) -> str:
     >>> address("s3://models/llama", region="cn-north-1")
     'https://s3.cn-north-1.amazonaws.com.cn/models/llama'
     """
-    store, path = weights.object_store or unsaid(ObjectStore), place_of(weights.uri)
+    store, path = weights.object_store or unsaid(StoreOptions), place_of(weights.uri)
     if store.endpoint is not None:
         return f"{store.endpoint}/{path}"
     if store.account is not None:

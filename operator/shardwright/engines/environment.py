@@ -332,7 +332,9 @@ def _refusal(name: str) -> Problem:
     by_form = next((why for form, why in others if re.fullmatch(form, name)), UNLISTED)
     reason = DANGEROUS.get(name, by_form) if admissible else NEVER.get(name, by_form)
     further = (
-        ", or have it added to policy.admittedEnvironment of the chart" if admissible else ""
+        ", or have it added to policy.admittedEnvironment of the chart"
+        if admissible
+        else ""
     )
     return Problem(
         code="EnvironmentForbidden",

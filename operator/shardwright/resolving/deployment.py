@@ -19,13 +19,13 @@ from shardwright.api.weights import (
     BUCKETS,
     IMAGE_VOLUME,
     ImageVolume,
+    StoreOptions,
     claim_of,
     commit_of,
     hub_token,
     place_of,
     scheme_of,
 )
-from shardwright.api.weights import ObjectStore as WireStore
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.engines.families import family_arguments
 from shardwright.hardware.scheduling import PodTerms
@@ -290,7 +290,7 @@ def _object_store(model: Model) -> ObjectStore | None:
     weights = model.weights
     if weights is None or scheme_of(weights) not in BUCKETS:
         return None
-    store = weights.object_store or unsaid(WireStore)
+    store = weights.object_store or unsaid(StoreOptions)
     secret, authority = weights.secret_ref, store.ca_config_map_ref
     addressing = store.addressing or ("Path" if store.endpoint else "VirtualHost")
     return ObjectStore(

@@ -192,7 +192,7 @@ def test_a_load_that_the_resource_does_not_take_says_why() -> None:
 
     assert points[-1] == {
         "problem": (
-            "3,000 must be at least 5,120 (workload.inputTokens 4,096 + outputTokens 1,024); raise "
+            "3,000 must be at least 5,120 (inputTokens 4,096 + outputTokens 1,024); raise "
             "maxModelLen or lower the other two"
         ),
         "speeds": [],

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shardwright.api.admission import Policy
+from shardwright.api.admission import UserPolicy
 from shardwright.api.settings import Settings, read_settings
 from shardwright.pipeline import bundle_for, engine_status, plan_serving
 from shardwright.resolving.question import Question
@@ -107,7 +107,7 @@ class TestTheAdministrator:
         resource = a_resource(
             engine={"args": {"trust-remote-code": True, "middleware": "a.b"}}
         )
-        settings = Settings(policy=Policy(admitted_arguments=["trust-remote-code"]))
+        settings = Settings(policy=UserPolicy(admitted_arguments=["trust-remote-code"]))
 
         assert problems_of(Question(resource=resource, settings=settings)) == [
             ("EngineArgumentForbidden", "spec.engine.args.middleware")

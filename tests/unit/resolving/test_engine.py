@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.admission import Policy
+from shardwright.api.admission import UserPolicy
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError
 from shardwright.pipeline import bundle_for, plan_serving
@@ -72,7 +72,7 @@ def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -
     assert a_subject(engine=TRTLLM).traits.support.runs_on == ("nvidia.com/gpu",)
 
 
-ROCM_ONLY = Settings(policy=Policy(admitted_images=["vllm/vllm-openai-rocm"]))
+ROCM_ONLY = Settings(policy=UserPolicy(admitted_images=["vllm/vllm-openai-rocm"]))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
 
 def test_the_image_that_must_be_admitted_is_that_of_the_version_that_is_kept() -> None:
     def asked(tag: str) -> Question:
-        policy = Policy(admitted_images=[f"vllm/vllm-openai:{tag}"])
+        policy = UserPolicy(admitted_images=[f"vllm/vllm-openai:{tag}"])
         return Question(
             resource=a_resource(),
             settings=Settings(policy=policy),
