@@ -25,7 +25,7 @@ class Reading:
     """
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    workload: Mapping[str, Any] = field(default_factory=dict)
+    engine: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     tensor: int | None = None
     left_out: tuple[str, ...] = ()
@@ -33,11 +33,9 @@ class Reading:
 
     def without_drafts(self, why: str) -> "Reading":
         """Return the same with no speculation, which a recipe serves without, and why."""
-        rest = {
-            key: said for key, said in self.workload.items() if key != "speculation"
-        }
+        rest = {key: said for key, said in self.engine.items() if key != "speculation"}
         left = f"speculative-config: {why}"
-        return replace(self, workload=rest, left_out=(*self.left_out, left))
+        return replace(self, engine=rest, left_out=(*self.left_out, left))
 
 
 def read_arguments(words: Sequence[str], version: str) -> Reading:
@@ -107,7 +105,7 @@ def _json(values: Sequence[str]) -> object:
 
 def _sorted(found: Mapping[str, Any], problems: tuple[Problem, ...]) -> Reading:
     arguments, tensor = dict(found), None
-    workload: dict[str, Any] = {}
+    engine: dict[str, Any] = {}
     model: dict[str, Any] = {}
     left: list[str] = []
     for name in sorted(found):
@@ -120,14 +118,14 @@ def _sorted(found: Mapping[str, Any], problems: tuple[Problem, ...]) -> Reading:
                     "max-model-len auto: the plan says how long requests may be"
                 )
             case "max-model-len":
-                workload["maxModelLen"] = int(value)
+                engine["maxModelLen"] = int(value)
             case "kv-cache-dtype" if value in ("fp8", "fp8_e4m3"):
-                workload["kvCacheQuantization"] = "FP8"
+                engine["kvCacheQuantization"] = "FP8"
             case "served-model-name":
                 model["servedName"] = value
             case "speculative-config":
                 speculation, why = speculation_of_config(value)
-                workload |= {"speculation": speculation} if speculation else {}
+                engine |= {"speculation": speculation} if speculation else {}
                 left += [f"{name}: {why}"] if why else []
             case _ if name in PLANS_OWN:
                 left.append(f"{name}: the plan says it")
@@ -136,7 +134,7 @@ def _sorted(found: Mapping[str, Any], problems: tuple[Problem, ...]) -> Reading:
         del arguments[name]
     return Reading(
         arguments=arguments,
-        workload=workload,
+        engine=engine,
         model=model,
         tensor=tensor,
         left_out=tuple(left),

@@ -190,7 +190,9 @@ class Beside:
         options = [name for name in self.admitted if name in POLICY.admissible]
         own = [name for name in self.admitted if name not in POLICY.admissible]
         return read_settings(
-            json.dumps({"admittedArguments": options, "admittedEnvironment": own})
+            json.dumps(
+                {"policy": {"admittedArguments": options, "admittedEnvironment": own}}
+            )
         )
 
 
@@ -272,7 +274,7 @@ def outcome(attempt: Attempt, folder: Path) -> Outcome:
         )
     else:
         found = _tried(attempt, beside, config)
-        if "speculation" in beside.reading.workload and found.kind != "planned":
+        if "speculation" in beside.reading.engine and found.kind != "planned":
             reading = beside.reading.without_drafts(found.text)
             found = _tried(attempt, replace(beside, reading=reading), config)
     return replace(found, left_out=(*found.left_out, *own))
@@ -288,7 +290,7 @@ def _tried(attempt: Attempt, beside: Beside, config: str) -> Outcome:
 def _planned(attempt: Attempt, beside: Beside, config: str) -> Outcome:
     reading = beside.reading
     parallel = _parallelism(attempt, reading)
-    engine: dict[str, Any] = {"args": dict(reading.arguments)}
+    engine: dict[str, Any] = {"args": dict(reading.arguments), **reading.engine}
     if beside.environment:
         engine["env"] = [
             {"name": name, "value": value}
@@ -300,7 +302,6 @@ def _planned(attempt: Attempt, beside: Beside, config: str) -> Outcome:
     spec = {
         "model": model,
         "engine": engine,
-        "workload": dict(reading.workload),
         "parallelism": parallel,
     }
     manifest = {

@@ -95,7 +95,7 @@ def request_document(subject: Subject) -> dict[str, Any]:
         "tensor": space.tensor,
         "pipeline": space.pipeline,
         "expert": space.expert,
-        "attentionData": space.attention_data,
+        "dataParallelAttention": space.attention_data,
         "context": space.context,
         "partition": list(space.partition) or None,
     }
@@ -105,7 +105,8 @@ def request_document(subject: Subject) -> dict[str, Any]:
         "fill": space.fill or None,
     }
     return {
-        "workload": _workload(load, subject.traits.options.drafter),
+        "workload": _workload(load),
+        "engine": _of_engine(load, subject.traits.options.drafter),
         "objective": {
             "optimizeFor": objective.optimize_for.value,
             **{
@@ -121,7 +122,7 @@ def request_document(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _workload(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
+def _workload(load: Workload) -> dict[str, Any]:
     arrival = (
         {"concurrency": load.concurrency}
         if load.requests_per_second is None
@@ -136,10 +137,16 @@ def _workload(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
         "inputTokens": load.input_tokens,
         "outputTokens": load.output_tokens,
         **arrival,
-        "maxModelLen": load.max_model_len,
-        "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
         "prefixCacheHitPercent": round(load.prefix_cache_hit_rate * 100),
         **imbalance,
+    }
+
+
+def _of_engine(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
+    """Return the fields of ``spec.engine`` that the question is about."""
+    return {
+        "maxModelLen": load.max_model_len,
+        "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
         **(
             {"kvOffload": {"hostMemory": _host_memory(load.kv_offload)}}
             if load.kv_offload

@@ -153,7 +153,15 @@ def test_null_empties_what_the_chart_delivers(
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, value in defaults().items() if isinstance(value, list)]
+    "name",
+    [
+        *(name for name, value in defaults().items() if isinstance(value, list)),
+        *(
+            f"policy.{name}"
+            for name, value in defaults()["policy"].items()
+            if isinstance(value, list)
+        ),
+    ],
 )
 def test_null_is_an_empty_list(control_plane: ControlPlane, name: str) -> None:
     """Who takes the images that are admitted away by `null` has admitted none, and not all of
@@ -173,7 +181,7 @@ def test_null_that_an_earlier_release_has_stored_is_an_empty_list(
     chart = tmp_path / "shardwright"
     shutil.copytree(CHART, chart)
     stored = yaml.safe_load((STORED[0].parent / "2026-11-23.yaml").read_text())
-    del stored[name]
+    del stored["policy"][name]
     (chart / "values.yaml").write_text(json.dumps(stored))
 
     (settings,) = [
@@ -186,7 +194,7 @@ def test_null_that_an_earlier_release_has_stored_is_an_empty_list(
         if item["metadata"]["name"] == "shardwright-settings"
     ]
 
-    assert settings[name] == []
+    assert settings["policy"][name] == []
 
 
 def test_each_option_of_the_operator_is_the_charts_or_may_be_added(

@@ -192,85 +192,95 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "engineDefaults": (
         MIRRORED,
         {
-            f"{SETTINGS}": settings_text(MIRRORED, []),
+            f"{SETTINGS}": settings_text(MIRRORED),
             f"{GROUPS} spec.variables.4.expression": '["/models"]',
             f"{GROUPS} spec.variables.6.expression": '["/licence"]',
         },
     ),
-    "admittedArguments": (
+    "policy.admittedArguments": (
         ["trust-remote-code"],
-        {f"{SETTINGS}": settings_text({}, ["trust-remote-code"])},
-    ),
-    "admittedRuntimeClasses": (
-        ["gvisor"],
-        {f"{SETTINGS}": settings_text({}, [], ["gvisor"])},
-    ),
-    "admittedPriorityClasses": (
-        {"models": ["serving"], "*": []},
         {
             f"{SETTINGS}": settings_text(
-                {}, [], priorities={"*": [], "models": ["serving"]}
+                {}, {"admittedArguments": ["trust-remote-code"]}
             )
         },
     ),
-    "admittedEnvironment": (
+    "policy.admittedRuntimeClasses": (
+        ["gvisor"],
+        {f"{SETTINGS}": settings_text({}, {"admittedRuntimeClasses": ["gvisor"]})},
+    ),
+    "policy.admittedPriorityClasses": (
+        {"models": ["serving"], "*": []},
+        {
+            f"{SETTINGS}": settings_text(
+                {}, {"admittedPriorityClasses": {"*": [], "models": ["serving"]}}
+            )
+        },
+    ),
+    "policy.admittedEnvironment": (
         ["HF_ENDPOINT"],
-        {f"{SETTINGS}": settings_text({}, [], admittedEnvironment=["HF_ENDPOINT"])},
+        {f"{SETTINGS}": settings_text({}, {"admittedEnvironment": ["HF_ENDPOINT"]})},
     ),
-    "admittedImages": (
+    "policy.admittedImages": (
         ["vllm"],
-        {f"{SETTINGS}": settings_text({}, [], admittedImages=["vllm"])},
+        {f"{SETTINGS}": settings_text({}, {"admittedImages": ["vllm"]})},
     ),
-    "admittedModels": (
+    "policy.admittedModels": (
         ["meta-llama"],
-        {f"{SETTINGS}": settings_text({}, [], admittedModels=["meta-llama"])},
+        {f"{SETTINGS}": settings_text({}, {"admittedModels": ["meta-llama"]})},
     ),
-    "requireRevision": (
+    "policy.requireRevision": (
         "Deny",
-        {f"{SETTINGS}": settings_text({}, [], requireRevision="Deny")},
+        {f"{SETTINGS}": settings_text({}, {"requireRevision": "Deny"})},
     ),
-    "admittedAttachmentNamespaces": (
+    "policy.admittedAttachmentNamespaces": (
         ["nets"],
-        {f"{SETTINGS}": settings_text({}, [], admittedAttachmentNamespaces=["nets"])},
+        {f"{SETTINGS}": settings_text({}, {"admittedAttachmentNamespaces": ["nets"]})},
     ),
-    "admittedLockMemory": (
+    "policy.admittedLockMemory": (
         ["hpc"],
-        {f"{SETTINGS}": settings_text({}, [], admittedLockMemory=["hpc"])},
+        {f"{SETTINGS}": settings_text({}, {"admittedLockMemory": ["hpc"]})},
     ),
-    "admittedServiceAccounts": (
+    "policy.admittedServiceAccounts": (
         {"team": ["reader"], "*": []},
         {
             f"{SETTINGS}": settings_text(
-                {}, [], admittedServiceAccounts={"team": ["reader"], "*": []}
+                {}, {"admittedServiceAccounts": {"team": ["reader"], "*": []}}
             ),
             f"{GROUPS} spec.variables.4.expression": '["*/","team/","team/reader"]',
         },
     ),
-    "admittedSecretVolumes": (
+    "policy.admittedSecretVolumes": (
         {"*": ["licence"]},
         {
             f"{SETTINGS}": settings_text(
-                {}, [], admittedSecretVolumes={"*": ["licence"]}
+                {}, {"admittedSecretVolumes": {"*": ["licence"]}}
             ),
             f"{GROUPS} spec.variables.6.expression": '["*/","*/licence"]',
         },
     ),
-    "admittedPodKeys": (
+    "policy.admittedPodKeys": (
         ["example.com"],
-        {f"{SETTINGS}": settings_text({}, [], admittedPodKeys=["example.com"])},
+        {f"{SETTINGS}": settings_text({}, {"admittedPodKeys": ["example.com"]})},
     ),
-    "namespaceLimits": (
+    "policy.namespaceLimits": (
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
         {
             f"{SETTINGS}": settings_text(
-                {}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}}
+                {},
+                {
+                    "namespaceLimits": {
+                        "*": {"models": 20, "waiting": 5},
+                        "team": {"gpus": 64},
+                    }
+                },
             )
         },
     ),
     "configFetch.enabled": (
         False,
         {
-            SETTINGS: settings_text({}, [], configFetch={"enabled": False}),
+            SETTINGS: settings_text({}, configFetch={"enabled": False}),
             **dict.fromkeys(
                 (f"ClusterRole/shardwright rules.19.{field}" for field in A_RIGHT), GONE
             ),
@@ -278,19 +288,19 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "rollout.onUpgrade": (
         "Roll",
-        {f"{SETTINGS}": settings_text({}, [], on_upgrade="Roll")},
+        {f"{SETTINGS}": settings_text({}, on_upgrade="Roll")},
     ),
     "gpus": (
         [A_GPU],
         {
-            f"{SETTINGS}": settings_text({}, [], gpus=[A_GPU]),
+            f"{SETTINGS}": settings_text({}, gpus=[A_GPU]),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/gpus": GPUS_DIGEST,
         },
     ),
     "gpuHourPrices": (
         {"H100-SXM-80GB": 2.5},
         {
-            f"{SETTINGS}": settings_text({}, [], gpuHourPrices={"H100-SXM-80GB": 2.5}),
+            f"{SETTINGS}": settings_text({}, gpuHourPrices={"H100-SXM-80GB": 2.5}),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
                 [{"H100-SXM-80GB": 2.5}, ""]
             ),
@@ -300,7 +310,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         "node-restriction.kubernetes.io/",
         {
             f"{SETTINGS}": settings_text(
-                {}, [], trustedLabelPrefix="node-restriction.kubernetes.io/"
+                {}, trustedLabelPrefix="node-restriction.kubernetes.io/"
             ),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
                 [{}, "node-restriction.kubernetes.io/"]
@@ -310,7 +320,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "nodeSet": (
         "team",
         {
-            f"{SETTINGS}": settings_text({}, [], nodeSet="team"),
+            f"{SETTINGS}": settings_text({}, nodeSet="team"),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
                 [{}, "", "team"]
             ),
@@ -322,7 +332,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "autoscaledPools": (
         [A_POOL],
         {
-            f"{SETTINGS}": settings_text({}, [], pools=[A_POOL]),
+            f"{SETTINGS}": settings_text({}, pools=[A_POOL]),
             (
                 "Deployment/shardwright "
                 "spec.template.metadata.annotations.shardwright.io/autoscaled-pools"
@@ -343,25 +353,25 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             },
         },
     ),
-    "admittedExecutors": (
+    "policy.admittedExecutors": (
         ["Ray"],
-        {SETTINGS: settings_text({}, [], executors=["Ray"])},
+        {SETTINGS: settings_text({}, {"admittedExecutors": ["Ray"]})},
     ),
     "networkPolicy.enabled": (
         False,
         {
-            SETTINGS: settings_text({}, [], policy={"enabled": False}),
+            SETTINGS: settings_text({}, network={"enabled": False}),
             "NetworkPolicy/shardwright": GONE,
         },
     ),
     "networkPolicy.clients": (
         [MONITORING],
-        {SETTINGS: settings_text({}, [], policy={"clients": [MONITORING]})},
+        {SETTINGS: settings_text({}, network={"clients": [MONITORING]})},
     ),
     "networkPolicy.metrics": (
         [MONITORING],
         {
-            SETTINGS: settings_text({}, [], policy={"metrics": [MONITORING]}),
+            SETTINGS: settings_text({}, network={"metrics": [MONITORING]}),
             f"{POLICY}.from.0.namespaceSelector.matchLabels.kubernetes.io/metadata.name": "monitoring",
         },
     ),
@@ -369,7 +379,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         True,
         {
             SETTINGS: settings_text(
-                {}, [], policy={"egress": {"restricted": True, "rules": []}}
+                {}, network={"egress": {"restricted": True, "rules": []}}
             )
         },
     ),
@@ -377,7 +387,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         [THE_HUB],
         {
             SETTINGS: settings_text(
-                {}, [], policy={"egress": {"restricted": False, "rules": [THE_HUB]}}
+                {}, network={"egress": {"restricted": False, "rules": [THE_HUB]}}
             )
         },
     ),
@@ -533,55 +543,67 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"engine": {"image": "-"}},
         "'/engineDefaults/engine/image': '-' does not match pattern",
     ),
-    "admittedArguments": (
+    "policy.admittedArguments": (
         ["--config"],
-        "'/admittedArguments/0': '--config' does not match pattern",
+        "'/policy/admittedArguments/0': '--config' does not match pattern",
     ),
-    "admittedPriorityClasses": (
+    "policy.admittedPriorityClasses": (
         {"models": ["High"]},
-        "'/admittedPriorityClasses/models/0': 'High' does not match pattern",
+        "'/policy/admittedPriorityClasses/models/0': 'High' does not match pattern",
     ),
-    "admittedEnvironment": (
+    "policy.admittedEnvironment": (
         ["A B"],
-        "'/admittedEnvironment/0': 'A B' does not match pattern",
+        "'/policy/admittedEnvironment/0': 'A B' does not match pattern",
     ),
-    "admittedImages": (["/a"], "'/admittedImages/0': '/a' does not match pattern"),
-    "admittedModels": (["a b"], "'/admittedModels/0': 'a b' does not match pattern"),
+    "policy.admittedImages": (
+        ["/a"],
+        "'/policy/admittedImages/0': '/a' does not match pattern",
+    ),
+    "policy.admittedModels": (
+        ["a b"],
+        "'/policy/admittedModels/0': 'a b' does not match pattern",
+    ),
     "watchNamespaces": (
         ["Team"],
         "'/watchNamespaces/0': 'Team' does not match pattern",
     ),
     "clusterPods": ("no", "'/clusterPods': got string, want boolean"),
     "nodeSet": ("a.b", "'/nodeSet': 'a.b' does not match pattern"),
-    "requireRevision": (
+    "policy.requireRevision": (
         "warn",
-        "'/requireRevision': value must be one of 'Off', 'Warn', 'Deny'",
+        "'/policy/requireRevision': value must be one of 'Off', 'Warn', 'Deny'",
     ),
-    "admittedAttachmentNamespaces": (
+    "policy.admittedAttachmentNamespaces": (
         ["Nets"],
-        "'/admittedAttachmentNamespaces/0': 'Nets' does not match pattern",
+        "'/policy/admittedAttachmentNamespaces/0': 'Nets' does not match pattern",
     ),
-    "admittedLockMemory": ([True], "'/admittedLockMemory/0': got boolean, want string"),
-    "admittedServiceAccounts": (
+    "policy.admittedLockMemory": (
+        [True],
+        "'/policy/admittedLockMemory/0': got boolean, want string",
+    ),
+    "policy.admittedServiceAccounts": (
         {"team": ["A"]},
-        "'/admittedServiceAccounts/team/0': 'A' does not match pattern",
+        "'/policy/admittedServiceAccounts/team/0': 'A' does not match pattern",
     ),
-    "admittedSecretVolumes": (
+    "policy.admittedSecretVolumes": (
         {"team": "a"},
-        "'/admittedSecretVolumes/team': got string, want array",
+        "'/policy/admittedSecretVolumes/team': got string, want array",
     ),
-    "admittedPodKeys": (["a/b"], "'/admittedPodKeys/0': 'a/b' does not match pattern"),
-    "namespaceLimits": (
+    "policy.admittedPodKeys": (
+        ["a/b"],
+        "'/policy/admittedPodKeys/0': 'a/b' does not match pattern",
+    ),
+    "policy.namespaceLimits": (
         {"team": {"gpus": -1}},
-        "'/namespaceLimits/team/gpus': minimum: got -1, want 0",
+        "'/policy/namespaceLimits/team/gpus': minimum: got -1, want 0",
     ),
     "rollout.onUpgrade": (
         "Always",
         "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'",
     ),
-    "admittedRuntimeClasses": (
+    "policy.admittedRuntimeClasses": (
         ["Kata"],
-        "'/admittedRuntimeClasses/0': 'Kata' does not match pattern",
+        "'/policy/admittedRuntimeClasses/0': 'Kata' does not match pattern",
     ),
     "gpus": (
         [A_GPU | {"memoryMiB": 12}],
@@ -603,9 +625,9 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         ["Kueue"],
         "'/schedulers/0': value must be one of 'Native', 'Coscheduling'",
     ),
-    "admittedExecutors": (
+    "policy.admittedExecutors": (
         ["Slurm"],
-        "'/admittedExecutors/0': value must be one of 'Native', 'Ray'",
+        "'/policy/admittedExecutors/0': value must be one of 'Native', 'Ray'",
     ),
     "configFetch.enabled": ("no", "'/configFetch/enabled': got string, want boolean"),
     "dra.enabled": ("no", "'/dra/enabled': got string, want boolean"),

@@ -34,7 +34,8 @@ RESOURCE, MIG_CLASS = "nvidia.com/gpu", "mig.nvidia.com"
 SMALLEST = "Qwen/Qwen3-0.6B"
 A_SLICE: dict[str, Any] = {
     "placement": {"migProfile": "1g.10gb"},
-    "workload": {"inputTokens": 512, "outputTokens": 256, "maxModelLen": 2048},
+    "engine": {"maxModelLen": 2048},
+    "workload": {"inputTokens": 512, "outputTokens": 256},
 }
 ONE_GPU: dict[str, Any] = {"parallelism": {"tensor": 1, "pipeline": 1}}
 TWO_GPUS: dict[str, Any] = {"parallelism": {"tensor": 2, "pipeline": 1}}

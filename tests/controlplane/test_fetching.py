@@ -116,9 +116,7 @@ def test_a_gated_model_is_read_with_a_token_and_served_and_an_edit_of_its_config
 
     secret = {"metadata": {"name": "hub"}, "stringData": {"token": "hf_reader"}}
     control_plane.api.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
-    models.change(
-        "ours", model={"weights": {"huggingFace": {"tokenSecretRef": {"name": "hub"}}}}
-    )
+    models.change("ours", model={"weights": {"secretRef": {"name": "hub"}}})
     run_pod_of(control_plane, namespace, the_job(control_plane, namespace, first))
     models.wait_ready("ours")
 

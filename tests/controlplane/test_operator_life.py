@@ -232,7 +232,7 @@ def test_other_claims_of_pods_make_the_group_anew_where_the_api_server_would_ref
             "llama",
             model={
                 "id": SMALL,
-                "weights": {"huggingFace": {"cache": {"storage": size}}},
+                "weights": {"cache": {"storage": size}},
             },
         )
         name = f"llama-0-g{generation}"

@@ -129,7 +129,7 @@ def test_both_accept_what_keeps_a_rule_between_fields(
 
 
 def a_cache(**cache: str) -> Manifest:
-    return {"weights": {"huggingFace": {"cache": cache}}}
+    return {"weights": {"cache": cache}}
 
 
 SMALL = a_cache(storage="10Gi")
@@ -139,7 +139,7 @@ SMALL = a_cache(storage="10Gi")
     ("before", "after"),
     [
         ({}, a_cache(claimName="shared")),
-        (a_cache(claimName="shared"), {"weights": {"pvc": {"claimName": "weights"}}}),
+        (a_cache(claimName="shared"), {"weights": {"uri": "pvc://weights"}}),
         (SMALL, SMALL | {"servedName": "other"}),
         ({}, SMALL),
         (SMALL, a_cache(claimName="shared")),
@@ -197,7 +197,6 @@ def test_the_api_server_fills_in_the_defaults_that_the_parser_assumes(
     assert stored["spec"]["workload"] == {
         "inputTokens": 2048,
         "outputTokens": 512,
-        "kvCacheQuantization": "Auto",
         "prefixCacheHitPercent": 0,
     }
 

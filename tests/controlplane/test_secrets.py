@@ -36,7 +36,7 @@ ENGINES: dict[str, Manifest] = {
 }
 MODEL: Manifest = {
     "id": LARGE,
-    "weights": {"huggingFace": {"tokenSecretRef": {"name": "canary", "key": "token"}}},
+    "weights": {"secretRef": {"name": "canary", "key": "token"}},
 }
 
 

@@ -20,7 +20,8 @@ SINGLE = "a100-80gb-pcie-mig-single-vm"
 A_SLICE: dict[str, Any] = {"placement": {"migProfile": "7g.40gb"}}
 A_SMALL_SLICE: dict[str, Any] = {
     "placement": {"migProfile": "1g.10gb"},
-    "workload": {"inputTokens": 512, "outputTokens": 256, "maxModelLen": 2048},
+    "engine": {"maxModelLen": 2048},
+    "workload": {"inputTokens": 512, "outputTokens": 256},
 }
 SMALLEST = "Qwen/Qwen3-0.6B"
 

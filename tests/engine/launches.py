@@ -13,7 +13,6 @@ from typing import Any
 import yaml
 
 from shardwright.api.resource import ShardedModel, parse_manifest
-from shardwright.api.workload import head_of
 from shardwright.engines.serving import attention_replicas_per_pod
 from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
 from shardwright.hardware.nodes import read_node
@@ -234,16 +233,25 @@ LLAMA, QWEN_MOE = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-30B-A3B"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 ADAPTERS = [
-    {"name": "support", "pvc": {"claimName": "adapters", "path": "support/v3"}},
-    {"name": "team/sql:v2", "huggingFace": {"id": "acme/sql", "revision": REVISION}},
+    {"name": "support", "uri": "pvc://adapters/support/v3"},
+    {"name": "team/sql:v2", "uri": f"hf://acme/sql@{REVISION}"},
 ]
 
 
-def drafted_by(model: str, **source: Any) -> dict[str, Any]:
+def drafted_by(model: str, uri: str = "") -> dict[str, Any]:
     return {
-        "draftModel": {"id": model, "draftTokens": 3, "acceptancePercent": 60}
-        | (source or {"revision": REVISION})
+        "speculation": {
+            "method": "DraftModel",
+            "tokens": 3,
+            "acceptancePercent": 60,
+            "head": {"id": model, "uri": uri or f"hf://{model}@{REVISION}"},
+        }
     }
+
+
+def looked_up(tokens: int) -> dict[str, Any]:
+    method = {"method": "PromptLookup", "tokens": tokens, "acceptancePercent": 60}
+    return {"speculation": method}
 
 
 FEATURES: dict[str, dict[str, Any]] = {
@@ -258,87 +266,85 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
     "attention replicas": {
         "model": {"id": QWEN_MOE},
-        "parallelism": {"attentionData": 4, "expert": 4},
+        "parallelism": {"dataParallelAttention": 4, "expert": 4},
     },
     "attention replicas on two nodes": {
         "model": {"id": QWEN_MOE},
-        "parallelism": {"attentionData": 16, "expert": 16},
+        "parallelism": {"dataParallelAttention": 16, "expert": 16},
     },
     "attention replicas of four GPUs on two nodes": {
         "model": {"id": QWEN_MOE},
-        "parallelism": {"tensor": 4, "attentionData": 4, "expert": 16},
+        "parallelism": {"tensor": 4, "dataParallelAttention": 4, "expert": 16},
     },
     "weights quantized while loading": {"model": {"id": LLAMA, "quantization": "FP8"}},
     "computed in FP16": {"model": {"id": LLAMA, "quantization": "FP16"}},
-    "K/V in FP8": {"workload": {"kvCacheQuantization": "FP8"}},
-    "K/V in the memory of the node": {
-        "workload": {"kvOffload": {"hostMemory": "16Gi"}}
-    },
+    "K/V in FP8": {"engine": {"kvCacheQuantization": "FP8"}},
+    "K/V in the memory of the node": {"engine": {"kvOffload": {"hostMemory": "16Gi"}}},
     "K/V in the memory of two nodes": {
-        "workload": {"kvOffload": {"hostMemory": "16Gi"}},
+        "engine": {"kvOffload": {"hostMemory": "16Gi"}},
         "parallelism": {"tensor": 8, "pipeline": 2},
     },
-    "drafts looked up in the prompt": {
-        "workload": {"promptLookup": {"draftTokens": 3, "acceptancePercent": 60}}
-    },
+    "drafts looked up in the prompt": {"engine": looked_up(3)},
     "drafts by Llama": {
         "model": {"id": "meta-llama/Llama-3.1-70B-Instruct"},
         "parallelism": {"tensor": 4},
-        "workload": drafted_by("meta-llama/Llama-3.2-1B-Instruct"),
+        "engine": drafted_by("meta-llama/Llama-3.2-1B-Instruct"),
     },
     "drafts by Qwen2": {
         "model": {"id": "Qwen/Qwen2.5-32B-Instruct"},
         "parallelism": {"tensor": 2},
-        "workload": drafted_by(
-            "Qwen/Qwen2.5-7B-Instruct", pvc={"claimName": "drafts", "path": "qwen"}
-        ),
+        "engine": drafted_by("Qwen/Qwen2.5-7B-Instruct", "pvc://drafts/qwen"),
     },
     "drafts by Qwen3 beside whole experts": {
         "model": {"id": QWEN_MOE},
         "parallelism": {"tensor": 4, "expert": 4},
-        "workload": drafted_by("Qwen/Qwen3-0.6B") | {"kvCacheQuantization": "FP8"},
+        "engine": drafted_by("Qwen/Qwen3-0.6B") | {"kvCacheQuantization": "FP8"},
     },
     "drafts by Mistral over more ranks than K/V heads and two nodes": {
         "model": {"id": "mistralai/Mistral-Nemo-Instruct-2407"},
         "parallelism": {"tensor": 16},
-        "workload": drafted_by("mistralai/Mistral-Nemo-Instruct-2407"),
+        "engine": drafted_by("mistralai/Mistral-Nemo-Instruct-2407"),
     },
     "drafts beside adapters": {
         "model": {"id": LLAMA, "adapters": ADAPTERS},
-        "workload": drafted_by("meta-llama/Llama-3.2-1B-Instruct"),
+        "engine": drafted_by("meta-llama/Llama-3.2-1B-Instruct"),
     },
     "drafts by MTP layers": {
         "model": {"id": "zai-org/GLM-4.5-Air"},
         "parallelism": {"tensor": 4},
-        "workload": {"speculation": {"method": "MTP"}},
+        "engine": {"speculation": {"method": "MTP"}},
     },
     "drafts by MTP layers beside attention replicas on two nodes": {
         "model": {"id": "deepseek-ai/DeepSeek-V3"},
-        "parallelism": {"attentionData": 16, "expert": 16},
-        "workload": {"speculation": {"method": "MTP", "tokens": 2}},
+        "parallelism": {"dataParallelAttention": 16, "expert": 16},
+        "engine": {"speculation": {"method": "MTP", "tokens": 2}},
     },
     "drafts by an EAGLE-3 head": {
         "model": {"id": LLAMA},
         "parallelism": {"tensor": 2},
-        "workload": {
+        "engine": {
             "speculation": {
                 "method": "EAGLE3",
                 "tokens": 3,
-                "head": {"id": "acme/head", "revision": REVISION, "config": A_HEAD},
+                "head": {
+                    "id": "acme/head",
+                    "uri": f"hf://acme/head@{REVISION}",
+                    "config": A_HEAD,
+                },
             }
         },
     },
     "weights on a claim": {
         "model": {
             "id": LLAMA,
-            "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}},
+            "weights": {"uri": "pvc://weights/llama/8b"},
         }
     },
     "another name": {"model": {"id": LLAMA, "servedName": "llama:8b"}},
     "weights kept on a claim": {
         "model": {
             "id": LLAMA,
-            "weights": {"huggingFace": {"cache": {"claimName": "hub"}}},
+            "weights": {"cache": {"claimName": "hub"}},
         }
     },
     "weights read by a streamer": {
@@ -351,7 +357,7 @@ FEATURES: dict[str, dict[str, Any]] = {
         "model": {
             "id": LLAMA,
             "loadFormat": "ShardedState",
-            "weights": {"pvc": {"claimName": "weights"}},
+            "weights": {"uri": "pvc://weights"},
         }
     },
     "adapters of a claim and of the hub": {
@@ -365,7 +371,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     "adapters of experts in slices": {
         "model": {"id": QWEN_MOE, "adapters": ADAPTERS},
         "parallelism": {"tensor": 4, "expert": 1},
-        "workload": {"promptLookup": {"draftTokens": 16, "acceptancePercent": 60}},
+        "engine": looked_up(16),
     },
     "a pinned revision": {"model": {"id": LLAMA, "revision": REVISION}},
     "options that the plan counts": {
@@ -434,7 +440,8 @@ def _planned(
     entry = find_model(resource.spec.model.id)
     if not isinstance(plan, Plan) or not plan.deployable or entry is None:
         return None
-    head = head_of(resource.spec.workload)
+    speculation = resource.spec.engine.speculation
+    head = speculation.head if speculation else None
     known = find_model(head.id) if head else None
     return Launch(
         id=name,

@@ -33,7 +33,7 @@ TESTS = {
 _ON_OURS = ("test_running_mpi.py", "test_full_store.py")
 """What needs an image, or programs on the nodes, that are made for nodes of ours only."""
 
-_DEMO = "workload: {concurrency: 1, maxModelLen: 100000}"
+_DEMO = "workload: {concurrency: 1}\n  engine: {maxModelLen: 100000}"
 
 
 def main() -> int:
@@ -152,7 +152,7 @@ def _test(chosen: Ground, files: Iterable[str]) -> int:
 
 
 def _demo(running: cluster.Cluster) -> None:
-    """Show what six lines become: a plan over two nodes, pods that are ready, an answer."""
+    """Show what seven lines become: a plan over two nodes, pods that are ready, an answer."""
     serving.prepare(running)
     print(serving.manifest("demo", _DEMO))  # noqa: T201
     served = serving.serve(running, "demo", _DEMO)

@@ -113,7 +113,7 @@ def both(
     """
     del single_pods  # ran before: its workers count too
     served = serving.serve(
-        models, "both", "workload: {concurrency: 1, maxModelLen: 100000}"
+        models, "both", "workload: {concurrency: 1}\n  engine: {maxModelLen: 100000}"
     )
     facts = served.facts()
     served.delete()

@@ -154,7 +154,7 @@ def _settings(engine_image: str, version: str) -> dict[str, Any]:
     arguments = {"dtype": "float32", "kv-cache-memory-bytes": KV_BYTES}
     variables = [{"name": "VLLM_CPU_OMP_THREADS_BIND", "value": "nobind"}]
     return {
-        "admittedEnvironment": ["HF_ENDPOINT"],
+        "policy": {"admittedEnvironment": ["HF_ENDPOINT"]},
         "catalogue": {
             MODEL_ID: json.dumps(CONFIG),
             EXPERTS_ID: json.dumps(CONFIG_OF_EXPERTS),

@@ -30,7 +30,8 @@ READY_SECONDS = (
 PROMPTS = ([10, 20, 30], [100, 101, 102, 103], [7], [400, 3, 250, 99, 12], [55, 5, 205])
 TOKENS = 16
 
-PIPELINE = "workload: {concurrency: 1, maxModelLen: 50000}"
+ONE_AT_A_TIME, LONG = "workload: {concurrency: 1}", "maxModelLen: 50000"
+PIPELINE = f"{ONE_AT_A_TIME}\n  engine: {{{LONG}}}"
 """Makes the planner cut the model in two where a node has one GPU."""
 
 KV_BLOCK_TOKENS = 128
@@ -53,10 +54,10 @@ def manifest(
     model: str = release.MODEL_ID,
     weights: str | None = None,
 ) -> str:
-    """What a user types: six lines, of which the last says what is wanted; `further` ones only to
+    """What a user types: few lines, of which the last says what is wanted; `further` ones only to
     break or change it.
     """
-    source = weights or f"pvc: {{claimName: models, path: {path}}}"
+    source = weights or f"uri: pvc://models/{path}"
     return "\n".join(
         (
             "apiVersion: shardwright.io/v1alpha1",

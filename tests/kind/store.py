@@ -38,8 +38,8 @@ _KINDS = (
 def weights(path: str, secret: str = SECRET) -> str:
     """What a user types to have weights read from it."""
     return (
-        f"objectStore: {{uri: s3://{BUCKET}/{path}, endpoint: 'https://{_SERVER}:{PORT}', "
-        f"region: eu-central-1, credentialsSecretRef: {{name: {secret}}}, "
+        f"uri: s3://{BUCKET}/{path}, secretRef: {{name: {secret}}}, "
+        f"objectStore: {{endpoint: 'https://{_SERVER}:{PORT}', region: eu-central-1, "
         f"caConfigMapRef: {{name: {AUTHORITY}}}, bufferGigabytes: 1}}"
     )
 

@@ -22,8 +22,8 @@ _READ = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().de
 
 
 def _head(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    claim = {"claimName": "models", "path": name}
-    return {"head": {"id": f"tests/{name}", "config": config, "pvc": claim}}
+    uri = f"pvc://models/{name}"
+    return {"head": {"id": f"tests/{name}", "config": config, "uri": uri}}
 
 
 METHODS = {
@@ -52,10 +52,13 @@ def without(models: Cluster) -> list[list[str]]:
 def test_with_drafted_tokens_the_answers_are_those_without_and_the_plan_has_every_byte(
     models: Cluster, without: list[list[str]], name: str
 ) -> None:
-    workload = {"concurrency": 1, "speculation": METHODS[name]}
+    engine = {"speculation": METHODS[name]}
     served = Served(models, name)
     try:
-        served.write(f"workload: {json.dumps(workload)}", further=(ONE,))
+        served.write(
+            f"engine: {json.dumps(engine)}",
+            further=("workload: {concurrency: 1}", ONE),
+        )
         served.wait_ready()
         answers = [served.ask(prompt) for prompt in ASKED]
         drafted, accepted = _counted(served, "draft"), _counted(served, "accepted")

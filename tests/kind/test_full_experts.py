@@ -14,10 +14,10 @@ from tests.kind.shell import step
 pytestmark = pytest.mark.timeout(3600)
 
 PINS = {
-    "experts-one": "parallelism: {tensor: 1, pipeline: 1, attentionData: 1, expert: 1}",
-    "experts-tensor": "parallelism: {tensor: 2, pipeline: 1, attentionData: 1, expert: 1}",
+    "experts-one": "parallelism: {tensor: 1, pipeline: 1, dataParallelAttention: 1, expert: 1}",
+    "experts-tensor": "parallelism: {tensor: 2, pipeline: 1, dataParallelAttention: 1, expert: 1}",
 }
-PIPELINED = "parallelism: {tensor: 1, pipeline: 2, attentionData: 1, expert: 1}"
+PIPELINED = "parallelism: {tensor: 1, pipeline: 2, dataParallelAttention: 1, expert: 1}"
 LAYOUTS = {"experts-tensor": (2, 1, 1), "experts-pipeline": (1, 2, 2)}
 """Tensor, pipeline, pods. Experts are cut as other layers are: with whole experts per rank this
 build dies in a request.

@@ -13,7 +13,7 @@ from tests.kind.breaking import CHANGED, PROMPT, broken
 from tests.kind.cluster import Cluster
 from tests.kind.faults import Fault
 from tests.kind.grounds import docker_in_use
-from tests.kind.serving import NAMESPACE, PIPELINE, READY_SECONDS, Served
+from tests.kind.serving import LONG, NAMESPACE, ONE_AT_A_TIME, READY_SECONDS, Served
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -27,12 +27,12 @@ def test_a_restart_reads_no_byte_of_weights_from_the_hub_again(models: Cluster) 
     with _hub_and_cache(models), serving.single_gpu_nodes(models):
         try:
             further = (
-                f"engine: {{env: [{{name: HF_ENDPOINT, value: '{hub.URL}'}}]}}",
+                f"engine: {{{LONG}, env: [{{name: HF_ENDPOINT, value: '{hub.URL}'}}]}}",
             )  # which the chart's settings admit
             served.write(
-                PIPELINE,
+                ONE_AT_A_TIME,
                 further=further,
-                weights=f"huggingFace: {{cache: {{claimName: {CLAIM}}}}}",
+                weights=f"cache: {{claimName: {CLAIM}}}",
             )
             served.wait_ready()
             first = hub.given_bytes(models)

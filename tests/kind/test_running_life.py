@@ -25,11 +25,11 @@ from tests.kind.breaking import (
     kill,
 )
 from tests.kind.faults import Fault
-from tests.kind.serving import NAMESPACE, PIPELINE, Facts, Served
+from tests.kind.serving import LONG, NAMESPACE, ONE_AT_A_TIME, Facts, Served
 
 pytestmark = pytest.mark.timeout(1800)
 
-SOON = (*QUICK, "engine: {args: {max-logprobs: 5}}")
+SOON = (*QUICK, f"engine: {{{LONG}, args: {{max-logprobs: 5}}}}")
 """Quick settings, and an argument by which the pods show that they have them."""
 
 WRITTEN = "/cache /tmp /run/shardwright"
@@ -56,7 +56,7 @@ def group(pipeline: tuple[Served, Facts]) -> Served:
 @pytest.fixture
 def quick(group: Served) -> Served:
     """The same, with the quick settings, whether the roll to them came before or not."""
-    group.write(PIPELINE, further=SOON)
+    group.write(ONE_AT_A_TIME, further=SOON)
     wait_for(
         lambda: _has_soon(group), NOTICED_SECONDS, "pods with the quick settings", 0.5
     )
@@ -104,7 +104,10 @@ def test_a_change_of_the_pods_rolls_the_group_and_no_revisions_mix(
     before = group.uids()
 
     broken(
-        group, "a roll", lambda: group.write(PIPELINE, further=SOON), first=[CHANGED]
+        group,
+        "a roll",
+        lambda: group.write(ONE_AT_A_TIME, further=SOON),
+        first=[CHANGED],
     )
 
     assert _has_soon(group)

@@ -22,25 +22,33 @@ A_CONFIG = {
 }
 """Llama-3.1-8B, as far as its shape goes."""
 
-A_DRAFT = {
-    "id": "meta-llama/Llama-3.2-1B-Instruct",
-    "draftTokens": 3,
+A_COMMIT = "f" * 40
+
+A_DRAFT: Manifest = {
+    "method": "DraftModel",
+    "tokens": 3,
     "acceptancePercent": 60,
+    "head": {
+        "id": "meta-llama/Llama-3.2-1B-Instruct",
+        "uri": f"hf://meta-llama/Llama-3.2-1B-Instruct@{A_COMMIT}",
+    },
 }
-"""A model of the same vocabulary, without where it comes from."""
+"""Speculation by a model of the same vocabulary."""
 
 A_STORE: Manifest = {
     "uri": "s3://models/llama/8b",
-    "credentialsSecretRef": {"name": "store"},
-    "endpoint": "https://minio.example:9000",
-    "region": "eu-central-1",
-    "addressing": "Path",
-    "caConfigMapRef": {"name": "authority", "key": "ca.crt"},
-    "concurrency": 16,
-    "bufferGigabytes": 20,
-    "megabytesPerSecond": 2_000,
+    "secretRef": {"name": "store"},
+    "objectStore": {
+        "endpoint": "https://minio.example:9000",
+        "region": "eu-central-1",
+        "addressing": "Path",
+        "caConfigMapRef": {"name": "authority", "key": "ca.crt"},
+        "concurrency": 16,
+        "bufferGigabytes": 20,
+        "megabytesPerSecond": 2_000,
+    },
 }
-"""An object store of which everything is said that can be said of one that speaks S3."""
+"""Weights in an object store of which everything is said that can be said of one that speaks S3."""
 
 _COMPLETE: Manifest = {
     "model": {
@@ -49,19 +57,13 @@ _COMPLETE: Manifest = {
         "config": A_CONFIG,
         "revision": "0123456789abcdef0123456789abcdef01234567",
         "weights": {
-            "huggingFace": {
-                "tokenSecretRef": {"name": "hub", "key": "token"},
-                "cache": {"storage": "100Gi", "storageClassName": "fast"},
-            }
+            "uri": "hf://meta-llama/Llama-3.1-8B-Instruct",
+            "secretRef": {"name": "hub", "key": "token"},
+            "cache": {"storage": "100Gi", "storageClassName": "fast"},
         },
         "loadFormat": "Safetensors",
         "quantization": "BF16",
-        "adapters": [
-            {
-                "name": "support",
-                "huggingFace": {"id": "acme/support", "revision": "f" * 40},
-            }
-        ],
+        "adapters": [{"name": "support", "uri": f"hf://acme/support@{A_COMMIT}"}],
         "maxAdapterRank": 64,
     },
     "engine": {
@@ -71,6 +73,14 @@ _COMPLETE: Manifest = {
         "args": {"seed": 7},
         "familyDefaults": "None",
         "executor": "Ray",
+        "maxModelLen": 4096,
+        "kvCacheQuantization": "FP8",
+        "kvOffload": {"hostMemory": "64Gi"},
+        "speculation": {
+            "method": "PromptLookup",
+            "tokens": 3,
+            "acceptancePercent": 60,
+        },
         "apiKeySecretRef": {"name": "clients", "key": "key"},
         "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
     },
@@ -78,12 +88,8 @@ _COMPLETE: Manifest = {
         "inputTokens": 1024,
         "outputTokens": 256,
         "concurrency": 16,
-        "maxModelLen": 4096,
-        "kvOffload": {"hostMemory": "64Gi"},
-        "kvCacheQuantization": "FP8",
         "prefixCacheHitPercent": 30,
         "expertImbalancePercent": 130,
-        "promptLookup": {"draftTokens": 3, "acceptancePercent": 60},
     },
     "objective": {
         "optimizeFor": "Latency",
@@ -97,7 +103,7 @@ _COMPLETE: Manifest = {
         "tensor": 4,
         "pipeline": 1,
         "expert": 1,
-        "attentionData": 1,
+        "dataParallelAttention": 1,
         "context": 1,
         "partition": [32],
     },
@@ -188,16 +194,17 @@ def complete_specs() -> tuple[Manifest, ...]:
     second["model"] = {
         "id": "meta-llama/Llama-3.1-8B-Instruct",
         "configMapRef": {"name": "llama-config", "key": "config.json"},
-        "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}},
+        "weights": {"uri": "pvc://weights/llama/8b"},
         "quantization": "Auto",
-        "adapters": [
-            {"name": "support", "pvc": {"claimName": "adapters", "path": "support/v3"}}
-        ],
+        "adapters": [{"name": "support", "uri": "pvc://adapters/support/v3"}],
     }
     del second["workload"]["concurrency"]
-    del second["workload"]["promptLookup"]
-    second["workload"]["draftModel"] = A_DRAFT | {
-        "pvc": {"claimName": "drafts", "path": "llama/1b"}
+    head = {"id": "acme/head", "config": A_CONFIG}
+    second["engine"]["speculation"] = {
+        "method": "EAGLE3",
+        "tokens": 3,
+        "acceptancePercent": 60,
+        "head": head | {"uri": "pvc://drafts/llama/eagle"},
     }
     second["workload"]["requestsPerSecond"] = 2.5
     del second["placement"]["queue"]
@@ -206,11 +213,10 @@ def complete_specs() -> tuple[Manifest, ...]:
         "schedulerName": "scheduler-plugins-scheduler",
     }
     third = copy.deepcopy(_COMPLETE)
-    third["model"]["weights"]["huggingFace"]["cache"] = {"claimName": "downloads"}
-    del third["workload"]["promptLookup"]
-    third["workload"]["draftModel"] = A_DRAFT | {
-        "config": A_CONFIG,
-        "revision": "f" * 40,
+    third["model"]["weights"]["cache"] = {"claimName": "downloads"}
+    third["engine"]["speculation"] = {
+        "method": "DraftModel",
+        "head": head | {"uri": f"hf://acme/head@{A_COMMIT}"},
     }
     second["pod"]["volumes"] = [
         {"name": "files", "mountPath": "/mnt/files", "configMap": {"name": "files"}}
@@ -223,20 +229,6 @@ def complete_specs() -> tuple[Manifest, ...]:
         },
     ]
     fourth = copy.deepcopy(second)
-    del fourth["workload"]["draftModel"]
-    head = {"id": "acme/head", "config": A_CONFIG}
-    fourth["workload"]["speculation"] = {
-        "method": "EAGLE3",
-        "tokens": 3,
-        "acceptancePercent": 60,
-        "head": head | {"pvc": {"claimName": "drafts", "path": "llama/eagle"}},
-    }
-    fifth = copy.deepcopy(third)
-    del fifth["workload"]["draftModel"]
-    fifth["workload"]["speculation"] = {
-        "method": "DraftModel",
-        "head": head | {"revision": "f" * 40},
-    }
     fourth["pod"]["volumes"] = [
         {
             "name": "scratch",
@@ -245,15 +237,13 @@ def complete_specs() -> tuple[Manifest, ...]:
         }
     ]
     fourth["model"]["weights"] = {
-        "image": {
-            "reference": "registry.internal/models/llama:8b",
-            "pullPolicy": "IfNotPresent",
-            "path": "llama/8b",
-        }
+        "uri": "oci://registry.internal/models/llama:8b",
+        "image": {"pullPolicy": "IfNotPresent", "path": "llama/8b"},
     }
-    sixth, seventh = copy.deepcopy(fourth), copy.deepcopy(fourth)
-    sixth["model"]["weights"] = {"objectStore": A_STORE}
-    seventh["model"]["weights"] = {
-        "objectStore": {"uri": "az://models/llama", "account": "weights"}
+    fifth, sixth = copy.deepcopy(fourth), copy.deepcopy(fourth)
+    fifth["model"]["weights"] = A_STORE
+    sixth["model"]["weights"] = {
+        "uri": "az://models/llama",
+        "objectStore": {"account": "weights"},
     }
-    return first, second, third, fourth, fifth, sixth, seventh
+    return first, second, third, fourth, fifth, sixth

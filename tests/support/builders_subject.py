@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from shardwright.api.admission import Admission
+from shardwright.api.admission import UserPolicy
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError
@@ -29,8 +29,8 @@ TRTLLM = {
 
 
 ADMITTING: Final = Settings(
-    executors=frozenset({"Ray"}),
-    admission=Admission(
+    policy=UserPolicy(
+        admitted_executors=["Ray"],
         admitted_attachment_namespaces=["*"],
         admitted_lock_memory=["*"],
         admitted_service_accounts={"*": ["*"]},

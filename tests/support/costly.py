@@ -59,7 +59,7 @@ CHOICES: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType(
             {"requestsPerSecond": 100_000},
             {"requestsPerSecond": 0.001},
         ),
-        "drafting": ("", "promptLookup", "draftModel"),
+        "drafting": ("", "PromptLookup", "DraftModel"),
         "replicas": (1, 7, 64, 1000),
         "budget": (
             {},
@@ -237,33 +237,33 @@ def _engine(choice: Choice) -> dict[str, Any]:
         "name": "TensorRTLLM",
         "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
     }
-    return {**variables, **(image if choice["engine"] == "TensorRTLLM" else {})}
+    drafts = {"method": choice["drafting"], "tokens": 16, "acceptancePercent": 60}
+    head = {
+        "id": "costly/draft",
+        "uri": f"hf://costly/draft@{'0' * 40}",
+        "config": {**DEEP_CONFIG, "hidden_size": 64},
+    }
+    if choice["drafting"] == "DraftModel":
+        drafts["head"] = head
+    return {
+        **variables,
+        **(image if choice["engine"] == "TensorRTLLM" else {}),
+        **({"speculation": drafts} if choice["drafting"] else {}),
+    }
 
 
 def _workload(choice: Choice) -> dict[str, Any]:
-    drafts = {"draftTokens": 16, "acceptancePercent": 60}
-    draft = {
-        "id": "costly/draft",
-        "revision": "0" * 40,
-        "config": {**DEEP_CONFIG, "hidden_size": 64},
-    }
-    drafting: dict[str, dict[str, Any]] = {
-        "": {},
-        "promptLookup": {"promptLookup": drafts},
-        "draftModel": {"draftModel": {**drafts, **draft}},
-    }
     return {
         "inputTokens": choice["input_tokens"],
         "outputTokens": choice["output_tokens"],
         **choice["arrival"],
-        **drafting[choice["drafting"]],
     }
 
 
 def _adapters(choice: Choice) -> dict[str, Any]:
-    hub = {"id": f"{'a' * 90}/{'b' * 90}", "revision": "f" * 40}
+    hub = f"hf://{'a' * 90}/{'b' * 90}@{'f' * 40}"
     named = [
-        {"name": f"{'n' * 180}{number}", "huggingFace": hub}
+        {"name": f"{'n' * 180}{number}", "uri": hub}
         for number in range(choice["adapters"])
     ]
     return {"adapters": named, "maxAdapterRank": 512} if named else {}

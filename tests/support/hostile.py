@@ -272,7 +272,7 @@ def _odd_number(name: str, dice: random.Random) -> Hostile:
                     "requestsPerSecond": 100_000,
                 }
             },
-            {"workload": {"concurrency": 65_536, "maxModelLen": 10**7}},
+            {"workload": {"concurrency": 65_536}, "engine": {"maxModelLen": 10**7}},
         )
     )
     return _of(name, config, **more)

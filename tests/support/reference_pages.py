@@ -143,7 +143,7 @@ def _tensorrt_llm() -> Iterator[str]:
         {**trtllm.policy.POLICY.counted, **trtllm.policy.POLICY.owned},
     )
     admitted = (
-        "The chart's `admittedArguments` admits them, as [for "
+        "The chart's `policy.admittedArguments` admits them, as [for "
         "vLLM](../engines.md#who-may-set-what)."
     )
     yield from _table(
@@ -180,7 +180,7 @@ def _environment() -> Iterator[str]:
     yield "(`$(NAME)` is not expanded)."
     yield ""
     yield (
-        "An administrator can let users set more (`admittedEnvironment` of the chart, by exact "
+        "An administrator can let users set more (`policy.admittedEnvironment` of the chart, by exact "
         "name), or set more for all"
     )
     yield (

@@ -10,7 +10,7 @@ from shardwright.engines.vllm.policy import POLICY, RULES
 _VERSIONS: Final = RULES.tables.versions
 _ADMITTED: Final = (
     "They can do more than serve a model. The administrator may admit them by name "
-    "(`admittedArguments` of the chart)."
+    "(`policy.admittedArguments` of the chart)."
 )
 _FREE: Final = "They change neither the plan nor who may do what in the pod: everybody may set them."
 _NEVER: Final = (
@@ -19,7 +19,7 @@ _NEVER: Final = (
 )
 _UNCOUNTED: Final = (
     "Nobody has worked out what they do to a plan. The administrator may admit them "
-    "(`admittedArguments` of the chart); the plan then says so, Planned has the reason "
+    "(`policy.admittedArguments` of the chart); the plan then says so, Planned has the reason "
     "[OptionsNotCounted](../reasons.md#optionsnotcounted), and the bands of memory and "
     "speed are twice as wide."
 )

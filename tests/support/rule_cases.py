@@ -8,9 +8,9 @@ from typing import Any
 from tests.support.builders_resource import A_CONFIG, Manifest
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
-CLAIM = {"claimName": "x"}
-IMAGE = {"reference": "x"}
-COMMIT = {"id": "a/adapter", "revision": REVISION}
+CLAIM = {"uri": "pvc://x"}
+IMAGE = {"uri": "oci://x"}
+HUB = {"uri": "hf://a/b"}
 LONGEST_KEY = f"{'a' * 253}/{'b' * 63}"
 
 
@@ -35,31 +35,18 @@ def _adapted(*adapters: Manifest, **fields: Any) -> Manifest:
 
 
 def _cached(**fields: Any) -> Manifest:
-    return _model(weights={"huggingFace": {"cache": fields}})
+    return _model(weights={"cache": fields})
 
 
 def _placed(**fields: Any) -> Manifest:
     return {"placement": fields}
 
 
-def _drafted(**fields: Any) -> Manifest:
-    return {
-        "workload": {
-            "draftModel": {"id": "a/b", "draftTokens": 1, "acceptancePercent": 1}
-            | fields
-        }
-    }
-
-
 def _speculating(method: str, **fields: Any) -> Manifest:
-    return {"workload": {"speculation": {"method": method} | fields}}
+    return {"engine": {"speculation": {"method": method} | fields}}
 
 
-def _headed(**fields: Any) -> Manifest:
-    return _speculating("EAGLE3", head={"id": "a/b"} | fields)
-
-
-LOOKUP = {"draftTokens": 1, "acceptancePercent": 1}
+HEAD = {"id": "a/b"} | CLAIM
 
 
 def _toleration(**fields: Any) -> Manifest:
@@ -92,6 +79,9 @@ def _explicit(name: str) -> Manifest:
 
 S3: Manifest = {"uri": "s3://models/llama"}
 GCS: Manifest = {"uri": "gs://models/llama"}
+AZURE: Manifest = {"uri": "az://models/llama", "objectStore": {"account": "abc"}}
+SECRET: Manifest = {"secretRef": {"name": "a"}}
+KEY: Manifest = {"secretRef": {"name": "a", "key": "b"}}
 
 RULE_CASES = (
     RuleCase(
@@ -99,66 +89,68 @@ RULE_CASES = (
         _model(config=A_CONFIG, configMapRef={"name": "x"}),
         _model(configMapRef={"name": "x"}),
     ),
-    RuleCase(
-        "RevisionWithoutHub",
-        _model(revision=REVISION, weights={"pvc": {"claimName": "x"}}),
-        _model(revision=REVISION, weights={"huggingFace": {}}),
-    ),
-    RuleCase(
-        "WeightsSource",
-        _model(weights={"huggingFace": {}, "pvc": {"claimName": "x"}}),
-        _model(weights={"pvc": {"claimName": "x"}}),
-    ),
-    RuleCase(
-        "RevisionWithoutHub",
-        _model(revision=REVISION, weights={"image": IMAGE}),
-        _model(weights={"image": IMAGE}),
-    ),
-    RuleCase(
-        "WeightsSource",
-        _model(weights={"pvc": CLAIM, "image": IMAGE}),
-        _model(weights={"image": IMAGE}),
-    ),
-    RuleCase(
-        "WeightsSource",
-        _model(weights={"huggingFace": {}, "pvc": CLAIM, "image": IMAGE}),
-        _model(weights={"pvc": CLAIM}),
-    ),
-    RuleCase("WeightsSource", _model(weights={}), _model(weights={"huggingFace": {}})),
-    RuleCase(
-        "WeightsSource",
-        _model(weights={"objectStore": S3, "image": IMAGE}),
-        _model(weights={"objectStore": S3}),
+    *(
+        RuleCase(
+            "RevisionWithoutHub",
+            _model(revision=REVISION, weights=weights),
+            _model(weights=weights),
+        )
+        for weights in (CLAIM, IMAGE, S3)
     ),
     RuleCase(
         "RevisionWithoutHub",
-        _model(revision=REVISION, weights={"objectStore": S3}),
-        _model(weights={"objectStore": S3}),
+        _model(revision=REVISION, weights=CLAIM),
+        _model(revision=REVISION, weights=HUB),
+    ),
+    RuleCase(
+        "WeightsOfAnotherModel",
+        _model(weights={"uri": "hf://a/c"}),
+        _model(weights=HUB),
+    ),
+    *(
+        RuleCase(
+            "WeightsSettings",
+            _model(weights=elsewhere | settings),
+            _model(weights=there | settings),
+        )
+        for settings, there, elsewhere in (
+            ({"cache": {"claimName": "x"}}, HUB, CLAIM),
+            ({"cache": {"claimName": "x"}}, {}, S3),
+            ({"objectStore": {"concurrency": 8}}, GCS, IMAGE),
+            ({"objectStore": {"concurrency": 8}}, S3, {}),
+            ({"image": {"path": "a"}}, IMAGE, CLAIM),
+            ({"image": {"path": "a"}}, IMAGE, {}),
+        )
+    ),
+    *(
+        RuleCase("WeightsSecret", _model(weights=broken), _model(weights=kept))
+        for broken, kept in (
+            (GCS | SECRET, S3 | SECRET),
+            (CLAIM | SECRET, SECRET),
+            (IMAGE | SECRET, HUB | KEY),
+            (S3 | KEY, KEY),
+            (AZURE | KEY, AZURE | SECRET),
+        )
     ),
     RuleCase(
         "StoreNotStreamed",
-        _model(loadFormat="Safetensors", weights={"objectStore": S3}),
-        _model(loadFormat="RunAIStreamer", weights={"objectStore": S3}),
+        _model(loadFormat="Safetensors", weights=S3),
+        _model(loadFormat="RunAIStreamer", weights=S3),
     ),
     RuleCase(
         "StoreOfS3",
-        _model(weights={"objectStore": GCS | {"endpoint": "https://minio"}}),
-        _model(weights={"objectStore": S3 | {"endpoint": "https://minio"}}),
+        _model(weights=GCS | {"objectStore": {"endpoint": "https://minio"}}),
+        _model(weights=S3 | {"objectStore": {"endpoint": "https://minio"}}),
     ),
     RuleCase(
         "StoreAccount",
-        _model(weights={"objectStore": {"uri": "az://models/llama"}}),
-        _model(weights={"objectStore": {"uri": "az://models/llama", "account": "abc"}}),
+        _model(weights={"uri": "az://models/llama"}),
+        _model(weights=AZURE),
     ),
     RuleCase(
         "StoreAccount",
-        _model(weights={"objectStore": S3 | {"account": "abc"}}),
-        _model(weights={"objectStore": S3}),
-    ),
-    RuleCase(
-        "StoreKeys",
-        _model(weights={"objectStore": GCS | {"credentialsSecretRef": {"name": "a"}}}),
-        _model(weights={"objectStore": S3 | {"credentialsSecretRef": {"name": "a"}}}),
+        _model(weights=S3 | {"objectStore": {"account": "abc"}}),
+        _model(weights=S3),
     ),
     RuleCase(
         "CacheKind", _cached(claimName="a", storage="1Gi"), _cached(storage="1Gi")
@@ -176,36 +168,28 @@ RULE_CASES = (
     ),
     RuleCase(
         "ShardsWithoutClaim",
-        _model(loadFormat="ShardedState", weights={"huggingFace": {}}),
-        _model(loadFormat="ShardedState", weights={"pvc": {"claimName": "x"}}),
+        _model(loadFormat="ShardedState", weights=HUB),
+        _model(loadFormat="ShardedState", weights=CLAIM),
     ),
     RuleCase(
         "ShardsWithoutClaim",
         _model(loadFormat="ShardedState"),
-        _model(loadFormat="ShardedState", weights={"image": IMAGE}),
-    ),
-    RuleCase(
-        "AdapterSource", _adapted({"name": "x"}), _adapted({"name": "x", "pvc": CLAIM})
-    ),
-    RuleCase(
-        "AdapterSource",
-        _adapted({"name": "x", "pvc": CLAIM, "huggingFace": COMMIT}),
-        _adapted({"name": "x", "huggingFace": COMMIT}),
+        _model(loadFormat="ShardedState", weights=IMAGE),
     ),
     RuleCase(
         "AdapterNameTaken",
-        _adapted({"name": "a/b", "pvc": CLAIM}),
-        _adapted({"name": "a/b", "pvc": CLAIM}, servedName="c"),
+        _adapted({"name": "a/b", **CLAIM}),
+        _adapted({"name": "a/b", **CLAIM}, servedName="c"),
     ),
     RuleCase(
         "AdapterNameTaken",
-        _adapted({"name": "c", "pvc": CLAIM}, servedName="c"),
-        _adapted({"name": "a/b:c", "pvc": CLAIM}, servedName="c"),
+        _adapted({"name": "c", **CLAIM}, servedName="c"),
+        _adapted({"name": "a/b:c", **CLAIM}, servedName="c"),
     ),
     RuleCase(
         "RankWithoutAdapters",
         _model(maxAdapterRank=8),
-        _adapted({"name": "x", "pvc": CLAIM}, maxAdapterRank=8),
+        _adapted({"name": "x", **CLAIM}, maxAdapterRank=8),
     ),
     RuleCase("RankWithoutAdapters", _adapted(maxAdapterRank=8), _adapted()),
     RuleCase(
@@ -230,52 +214,36 @@ RULE_CASES = (
     ),
     RuleCase(
         "RequestsExceedModelLength",
-        {"workload": {"inputTokens": 1000, "outputTokens": 25, "maxModelLen": 1024}},
-        {"workload": {"inputTokens": 1000, "outputTokens": 24, "maxModelLen": 1024}},
+        *(
+            {
+                "workload": {"inputTokens": 1000, "outputTokens": output},
+                "engine": {"maxModelLen": 1024},
+            }
+            for output in (25, 24)
+        ),
     ),
     RuleCase(
         "ArrivalTwice",
         {"workload": {"concurrency": 8, "requestsPerSecond": 1}},
         {"workload": {"requestsPerSecond": 1}},
     ),
-    RuleCase(
-        "DraftTwice",
-        {
-            "workload": _drafted(revision=REVISION)["workload"]
-            | {"promptLookup": LOOKUP}
-        },
-        {"workload": {"promptLookup": LOOKUP}},
-    ),
-    RuleCase("DraftSource", _drafted(), _drafted(revision=REVISION)),
-    RuleCase(
-        "DraftSource", _drafted(revision=REVISION, pvc=CLAIM), _drafted(pvc=CLAIM)
-    ),
-    RuleCase(
-        "DraftTwice",
-        {
-            "workload": _speculating("MTP")["workload"] | {"promptLookup": LOOKUP},
-        },
-        _speculating("MTP"),
-    ),
-    RuleCase("HeadSource", _headed(), _headed(revision=REVISION)),
-    RuleCase("HeadSource", _headed(revision=REVISION, pvc=CLAIM), _headed(pvc=CLAIM)),
     RuleCase("HeadOfMethod", _speculating("DraftModel"), _speculating("MTP")),
     RuleCase(
         "HeadOfMethod",
-        _speculating("MTP", head={"id": "a/b", "pvc": CLAIM}),
-        _headed(pvc=CLAIM),
+        _speculating("MTP", head=HEAD),
+        _speculating("EAGLE3", head=HEAD),
     ),
     RuleCase(
         "DraftOfShards",
-        _model(loadFormat="ShardedState", weights={"pvc": CLAIM}) | _speculating("MTP"),
-        _model(loadFormat="ShardedState", weights={"pvc": CLAIM})
-        | _speculating("PromptLookup"),
+        _model(loadFormat="ShardedState", weights=CLAIM) | _speculating("MTP"),
+        _model(loadFormat="ShardedState", weights=CLAIM) | _speculating("PromptLookup"),
     ),
     RuleCase(
         "DraftOfShards",
-        _model(loadFormat="ShardedState", weights={"pvc": CLAIM}) | _drafted(pvc=CLAIM),
-        _model(loadFormat="FastSafetensors", weights={"pvc": CLAIM})
-        | _drafted(pvc=CLAIM),
+        _model(loadFormat="ShardedState", weights=CLAIM)
+        | _speculating("DraftModel", head=HEAD),
+        _model(loadFormat="FastSafetensors", weights=CLAIM)
+        | _speculating("DraftModel", head=HEAD),
     ),
     RuleCase(
         "ExpertNotTensor",
@@ -284,21 +252,21 @@ RULE_CASES = (
     ),
     RuleCase(
         "ExpertNotTensor",
-        {"parallelism": {"tensor": 4, "attentionData": 2, "expert": 4}},
-        {"parallelism": {"tensor": 4, "attentionData": 2, "expert": 8}},
+        {"parallelism": {"tensor": 4, "dataParallelAttention": 2, "expert": 4}},
+        {"parallelism": {"tensor": 4, "dataParallelAttention": 2, "expert": 8}},
     ),
     RuleCase(
         "ExpertNotTensor",
-        {"parallelism": {"tensor": 8, "attentionData": 1, "expert": 4}},
+        {"parallelism": {"tensor": 8, "dataParallelAttention": 1, "expert": 4}},
         {
-            "parallelism": {"tensor": 8, "attentionData": 1, "expert": 4},
+            "parallelism": {"tensor": 8, "dataParallelAttention": 1, "expert": 4},
             "engine": {"name": "TensorRTLLM"},
         },
     ),
     RuleCase(
         "ExpertNotTensor",
         {
-            "parallelism": {"tensor": 8, "attentionData": 1, "expert": 3},
+            "parallelism": {"tensor": 8, "dataParallelAttention": 1, "expert": 3},
             "engine": {"name": "TensorRTLLM"},
         },
         {"parallelism": {"tensor": 8, "expert": 2}, "engine": {"name": "TensorRTLLM"}},
@@ -338,8 +306,14 @@ RULE_CASES = (
     ),
     RuleCase(
         "PinsExceedBudget",
-        {"parallelism": {"tensor": 4, "attentionData": 2}, "budget": {"gpus": 7}},
-        {"parallelism": {"tensor": 4, "attentionData": 2}, "budget": {"gpus": 8}},
+        {
+            "parallelism": {"tensor": 4, "dataParallelAttention": 2},
+            "budget": {"gpus": 7},
+        },
+        {
+            "parallelism": {"tensor": 4, "dataParallelAttention": 2},
+            "budget": {"gpus": 8},
+        },
     ),
     RuleCase(
         "PinsExceedBudget",

@@ -83,7 +83,7 @@ def changed(operator: Operator, before: Mapping[str, str]) -> list[str]:
 def with_cache(groups: Mapping[str, Any], storage: str) -> dict[str, Any]:
     return {
         **groups["model"],
-        "weights": {"huggingFace": {"cache": {"storage": storage}}},
+        "weights": {"cache": {"storage": storage}},
     }
 
 

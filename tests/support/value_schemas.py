@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, DescribedPools
+from shardwright.api.engine import OF_ONE_MODEL
 from shardwright.api.gpus import GPUS, StatedGpus
 from shardwright.api.network_policy import Egress, NetworkPolicies
 from shardwright.api.schema import spec_schema
@@ -19,6 +20,8 @@ def defaults_schema() -> Schema:
     parts = {
         name: _plain(spec_schema()["properties"][name]) for name in ("engine", "pod")
     }
+    for name in OF_ONE_MODEL:
+        del parts["engine"]["properties"][name]
     return {"type": "object", "additionalProperties": False, "properties": parts}
 
 

@@ -71,10 +71,12 @@ class TestArgumentsThatArePlannedWith:
             "inputTokens": 3000,
             "outputTokens": 1000,
             "concurrency": 1,
-            "maxModelLen": 8192,
         }
-        pinned = {"args": {"kv-cache-memory-bytes": 2**29}}
-        whole, cut = a_subject(workload=load), a_subject(workload=load, engine=pinned)
+        longest = {"maxModelLen": 8192}
+        pinned = longest | {"args": {"kv-cache-memory-bytes": 2**29}}
+        whole, cut = (
+            a_subject(workload=load, engine=engine) for engine in (longest, pinned)
+        )
 
         degrees = [
             plan_of(
@@ -169,9 +171,7 @@ def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key
 
 def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> None:
     model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP16"}
-    subject = a_subject(
-        engine=TRTLLM, model=model, workload={"kvCacheQuantization": "FP8"}
-    )
+    subject = a_subject(engine=TRTLLM | {"kvCacheQuantization": "FP8"}, model=model)
 
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
     said = json.loads(

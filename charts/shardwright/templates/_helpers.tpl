@@ -17,12 +17,12 @@ it, but the values know the ones that came with it.
 {{- if or $fitted (hasKey .Values "lease") -}}
 {{- $emptied = concat $emptied (list "admittedImages" "admittedModels") -}}
 {{- end -}}
+{{- range $emptied -}}
+{{- $_ := set $delivered.policy . list -}}
+{{- end -}}
 {{- if $fitted -}}
 {{- $delivered = omit $delivered "podSecurityContext" "securityContext" -}}
-{{- $emptied = append $emptied "topologySpreadConstraints" -}}
-{{- end -}}
-{{- range $emptied -}}
-{{- $_ := set $delivered . list -}}
+{{- $_ := set $delivered "topologySpreadConstraints" list -}}
 {{- end -}}
 {{- include "shardwright.complete" (dict "values" .Values "delivered" $delivered) -}}
 {{- end -}}

@@ -1,22 +1,30 @@
-"""The administrator's admissions: variables, images, models of the hub and networks of other
-namespaces that users may name, and locked memory.
+"""The administrator's policy: names that users may use, and limits of namespaces.
 
 No list admits a variable that the operator sets itself.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from shardwright.api.object_store import address_of
+from shardwright.api.engine import Executor
 from shardwright.api.parts import Part, unsaid
 from shardwright.api.pod import OPEN_KEYS, Pod, domain_of
 from shardwright.api.request import network_of
 from shardwright.api.spec import Spec
 from shardwright.api.violations import read_part
-from shardwright.api.workload import head_of, head_path
+from shardwright.api.weights import (
+    BUCKETS,
+    HUB,
+    IMAGE_VOLUME,
+    address_of,
+    commit_of,
+    place_of,
+    scheme_of,
+)
+from shardwright.engines.engine import check_admission
 from shardwright.engines.environment import check_admitted, check_environment
 from shardwright.errors import InputError, Problem
 
@@ -57,11 +65,48 @@ _Variable = Annotated[
 ]
 
 
-class Admission(Part):
-    """Names that users may use in their resources beside those that are open to everybody; names in
-    the defaults need no admission.
+NVIDIA: Final = "nvidia"
+"""RuntimeClass that NVIDIA's GPU operator makes: it hands devices to a container, and opens nothing
+else.
+"""
+
+POLICY: Final = "policy"
+"""The setting that all of it is read from."""
+
+_Limit = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
+class NamespaceLimits(Part):
+    """Limits on the models of one namespace together; None: any number."""
+
+    models: _Limit | None = Field(
+        default=None, description="ShardedModels that are planned."
+    )
+    gpus: _Limit | None = Field(default=None, description="GPUs that their plans keep.")
+    waiting: _Limit | None = Field(
+        default=None, description="Plans that wait for GPUs."
+    )
+
+
+class UserPolicy(Part):
+    """Names that users may use in their resources beside those that are open to everybody, and
+    limits of namespaces; names in the defaults need no admission.
     """
 
+    admitted_arguments: list[str] = Field(
+        default_factory=list, description="Further engine options, without dashes."
+    )
+    admitted_executors: list[Executor] = Field(
+        default_factory=list, description="Executors beside Native."
+    )
+    admitted_runtime_classes: list[str] = Field(
+        default=[NVIDIA], description="RuntimeClasses that pods may have."
+    )
+    admitted_priority_classes: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="PriorityClasses that pods may have, by namespace (*: those that are not "
+        "named); all but those of the system if a namespace has no list.",
+    )
     admitted_environment: list[_Variable] = Field(
         default_factory=list,
         max_length=LIST_MAX,
@@ -106,97 +151,109 @@ class Admission(Part):
         max_length=LIST_MAX,
         description="Domains of labels and annotations that pods may have, *: all.",
     )
+    namespace_limits: dict[str, NamespaceLimits] = Field(
+        default_factory=dict,
+        description="Limits by namespace (*: those that are not named).",
+    )
 
 
-NAMES: Final = tuple(str(field.alias) for field in Admission.model_fields.values())
-"""The settings that it is read from."""
+class _Setting(Part):
+    policy: UserPolicy
 
 
-def read_admission(content: Mapping[str, Any]) -> Admission:
-    """Return the admissions among all settings.
+def read_policy(described: object) -> UserPolicy:
+    """Return the setting ``policy``.
 
     Raises:
         InputError: every violation, with its path.
     """
-    found = read_part(Admission, {name: content.get(name) for name in NAMES})
-    problems = check_admitted(found.admitted_environment)
+    found = read_part(_Setting, {POLICY: described}).policy
+    problems = [
+        *(
+            replace(
+                problem.under(f"{POLICY}.admittedEnvironment"), remedy="leave it out"
+            )
+            for problem in check_admitted(found.admitted_environment)
+        ),
+        *(
+            problem.under(f"{POLICY}.admittedArguments")
+            for problem in check_admission(found.admitted_arguments)
+        ),
+    ]
     if problems:
-        raise InputError(
-            replace(problem.under("admittedEnvironment"), remedy="leave it out")
-            for problem in problems
-        )
+        raise InputError(problems)
     return found
 
 
 def check_variables(
-    own: Spec, allowed: Collection[str], admission: Admission
+    own: Spec, allowed: Collection[str], policy: UserPolicy
 ) -> Iterator[Problem]:
     """Yield why a resource may not set one of its variables; ``allowed`` are those that anybody may
     set for its engine.
     """
     for index, variable in enumerate(own.engine.env):
         for problem in check_environment(
-            (variable.name,), allowed, admission.admitted_environment
+            (variable.name,), allowed, policy.admitted_environment
         ):
             yield replace(problem, path=f"spec.engine.env[{index}].name")
 
 
 def check_sources(
-    own: Spec, image: str | None, admission: Admission
+    own: Spec, image: str | None, policy: UserPolicy
 ) -> Iterator[Problem]:
     """Yield why a resource may not run this image (None: that of the defaults), or take weights
     from its source.
     """
     if image is not None:
-        yield from check_image(image, admission)
+        yield from check_image(image, policy)
     weights = own.model.weights
-    if (
-        weights
-        and weights.image
-        and not _is_image_admitted(weights.image.reference, admission.admitted_images)
-    ):
-        path = "spec.model.weights.image.reference"
+    mounted = (
+        place_of(weights.uri)
+        if weights and scheme_of(weights) == IMAGE_VOLUME
+        else None
+    )
+    if mounted and not _is_image_admitted(mounted, policy.admitted_images):
         yield _not_admitted(
             "ImageNotAdmitted",
-            path,
-            weights.image.reference,
+            "spec.model.weights.uri",
+            mounted,
             "admittedImages",
-            admission.admitted_images,
+            policy.admitted_images,
         )
     for path, model in _sources(own):
-        if not _is_under(model, admission.admitted_models):
+        if not _is_under(model, policy.admitted_models):
             yield _not_admitted(
                 "ModelNotAdmitted",
                 path,
                 model,
                 "admittedModels",
-                admission.admitted_models,
+                policy.admitted_models,
             )
-    if admission.require_revision == "Deny" and lacks_revision(own):
+    if policy.require_revision == "Deny" and lacks_revision(own):
         yield Problem(
             code="RevisionRequired",
             path="spec.model.revision",
             what=own.model.id,
             limit="must be pinned to a commit",
-            gap="the administrator requires it (requireRevision: Deny): its publisher can change "
-            "what the hub gives tomorrow",
+            gap="the administrator requires it (policy.requireRevision: Deny): its publisher can "
+            "change what the hub gives tomorrow",
             remedy="set the 40 hexadecimal digits of a commit that you have looked at",
         )
 
 
-def check_image(image: str, admission: Admission) -> Iterator[Problem]:
+def check_image(image: str, policy: UserPolicy) -> Iterator[Problem]:
     """Yield why the engines of resources may not run an image."""
-    if not _is_image_admitted(image, admission.admitted_images):
+    if not _is_image_admitted(image, policy.admitted_images):
         yield _not_admitted(
             "ImageNotAdmitted",
             "spec.engine.image",
             image,
             "admittedImages",
-            admission.admitted_images,
+            policy.admitted_images,
         )
 
 
-def check_network(own: Spec, namespace: str, admission: Admission) -> Iterator[Problem]:
+def check_network(own: Spec, namespace: str, policy: UserPolicy) -> Iterator[Problem]:
     """Yield why the pods of a resource may not join a network of another namespace, or run as root
     to lock memory.
     """
@@ -204,7 +261,7 @@ def check_network(own: Spec, namespace: str, admission: Admission) -> Iterator[P
     for index, attachment in enumerate(network.attachments):
         other = attachment.partition("/")[0] if "/" in attachment else namespace
         if other != namespace and not _names(
-            other, admission.admitted_attachment_namespaces
+            other, policy.admitted_attachment_namespaces
         ):
             yield Problem(
                 code="AttachmentNotAdmitted",
@@ -213,40 +270,41 @@ def check_network(own: Spec, namespace: str, admission: Admission) -> Iterator[P
                 limit=f"must be a network of namespace {namespace}",
                 gap="others say who joins their networks",
                 remedy=f"name one of your own, or have {other} added to "
-                "admittedAttachmentNamespaces of the chart",
+                "policy.admittedAttachmentNamespaces of the chart",
             )
-    if network.lock_memory and not _names(namespace, admission.admitted_lock_memory):
+    if network.lock_memory and not _names(namespace, policy.admitted_lock_memory):
         yield Problem(
             code="LockMemoryNotAdmitted",
             path="spec.pod.network.lockMemory",
             what="true",
             limit=f"is not admitted in namespace {namespace}",
             gap="pods would run as root with IPC_LOCK",
-            remedy=f"leave it out, or have {namespace} added to admittedLockMemory of the chart",
+            remedy=f"leave it out, or have {namespace} added to policy.admittedLockMemory "
+            "of the chart",
         )
 
 
 def check_pod(
-    own: Spec, namespace: str, defaults: Pod | None, admission: Admission
+    own: Spec, namespace: str, defaults: Pod | None, policy: UserPolicy
 ) -> Iterator[Problem]:
     """Yield why the pods of a resource may not have an account, a Secret, a label or an annotation
     that the ``defaults`` lack.
     """
     pod, given = own.pod or unsaid(Pod), defaults or unsaid(Pod)
-    yield from _check_keys("labels", pod.labels or {}, given.labels or {}, admission)
+    yield from _check_keys("labels", pod.labels or {}, given.labels or {}, policy)
     yield from _check_keys(
-        "annotations", pod.annotations or {}, given.annotations or {}, admission
+        "annotations", pod.annotations or {}, given.annotations or {}, policy
     )
-    yield from _check_account(pod, given, namespace, admission)
-    yield from _check_secrets(pod, given, namespace, admission)
+    yield from _check_account(pod, given, namespace, policy)
+    yield from _check_secrets(pod, given, namespace, policy)
 
 
 def _check_account(
-    pod: Pod, given: Pod, namespace: str, admission: Admission
+    pod: Pod, given: Pod, namespace: str, policy: UserPolicy
 ) -> Iterator[Problem]:
     account = pod.service_account_name
     named = account is None or _is_named(
-        account, namespace, admission.admitted_service_accounts
+        account, namespace, policy.admitted_service_accounts
     )
     if account is not None and account != given.service_account_name and not named:
         yield Problem(
@@ -255,12 +313,13 @@ def _check_account(
             what=account,
             limit=f"is not admitted in namespace {namespace}",
             gap="as only the administrator may admit accounts, which clouds give rights",
-            remedy=f"leave it out, or have {account} added to admittedServiceAccounts of the chart",
+            remedy=f"leave it out, or have {account} added to policy.admittedServiceAccounts "
+            "of the chart",
         )
 
 
 def _check_secrets(
-    pod: Pod, given: Pod, namespace: str, admission: Admission
+    pod: Pod, given: Pod, namespace: str, policy: UserPolicy
 ) -> Iterator[Problem]:
     mounted = {
         volume.secret.secret_name for volume in given.volumes or () if volume.secret
@@ -270,7 +329,7 @@ def _check_secrets(
         if (
             name is not None
             and name not in mounted
-            and not _is_named(name, namespace, admission.admitted_secret_volumes)
+            and not _is_named(name, namespace, policy.admitted_secret_volumes)
         ):
             yield Problem(
                 code="SecretVolumeNotAdmitted",
@@ -278,12 +337,13 @@ def _check_secrets(
                 what=name,
                 limit=f"is not admitted in namespace {namespace}",
                 gap="the operator may mount no Secret that its administrator has not named",
-                remedy=f"leave it out, or have {name} added to admittedSecretVolumes of the chart",
+                remedy=f"leave it out, or have {name} added to policy.admittedSecretVolumes "
+                "of the chart",
             )
 
 
 def _check_keys(
-    kind: str, own: Mapping[str, str], given: Mapping[str, str], admission: Admission
+    kind: str, own: Mapping[str, str], given: Mapping[str, str], policy: UserPolicy
 ) -> Iterator[Problem]:
     """Yield the keys of domains that others trust; who is given one by the defaults may not say
     anything else by it.
@@ -293,7 +353,7 @@ def _check_keys(
         domain = domain_of(key)
         if (
             not domain
-            or _names(domain, admission.admitted_pod_keys)
+            or _names(domain, policy.admitted_pod_keys)
             or given.get(key) == own[key]
         ):
             continue
@@ -302,11 +362,11 @@ def _check_keys(
             path=f"spec.pod.{kind}.{key}",
             what=key,
             limit="must be of a domain that is admitted: "
-            f"{', '.join(sorted(admission.admitted_pod_keys)) or 'none'}",
+            f"{', '.join(sorted(policy.admitted_pod_keys)) or 'none'}",
             gap="as only the administrator may admit keys that "
             "runtimes, networks and clouds act on",
             remedy="use a key without a domain, or have "
-            f"{domain} added to admittedPodKeys of the chart",
+            f"{domain} added to policy.admittedPodKeys of the chart",
         )
 
 
@@ -319,32 +379,29 @@ def _is_named(
 
 def lacks_revision(spec: Spec) -> bool:
     """Return whether the model comes from the hub and no commit is named."""
-    return _is_from_hub(spec) and spec.model.revision is None
-
-
-def _is_from_hub(spec: Spec) -> bool:
-    weights = spec.model.weights
-    return weights is None or not (weights.pvc or weights.image or weights.object_store)
+    return scheme_of(spec.model.weights) == HUB and spec.model.revision is None
 
 
 def _sources(spec: Spec) -> Iterator[tuple[str, str]]:
     """Yield every repository of the hub and every object store that pods load from, each with the
     path of its field.
     """
-    if _is_from_hub(spec):
+    weights = spec.model.weights
+    if scheme_of(weights) == HUB:
         yield "spec.model.id", spec.model.id
-    if spec.model.weights and spec.model.weights.object_store:
-        store = spec.model.weights.object_store
-        yield "spec.model.weights.objectStore", address_of(store)
-    draft = head_of(spec.workload)
-    if draft and draft.pvc is None:
-        yield f"{head_path(spec.workload)}.id", draft.id
-    for index, adapter in enumerate(spec.model.adapters):
-        if adapter.hugging_face:
-            yield (
-                f"spec.model.adapters[{index}].huggingFace.id",
-                adapter.hugging_face.id,
-            )
+    if weights and scheme_of(weights) in BUCKETS:
+        yield "spec.model.weights.uri", address_of(weights)
+    head = spec.engine.speculation and spec.engine.speculation.head
+    parts = {
+        **({"spec.engine.speculation.head.uri": head.uri} if head else {}),
+        **{
+            f"spec.model.adapters[{index}].uri": adapter.uri
+            for index, adapter in enumerate(spec.model.adapters)
+        },
+    }
+    for path, uri in parts.items():
+        if commit := commit_of(uri):
+            yield path, commit[0]
 
 
 def _names(name: str, admitted: Iterable[str]) -> bool:
@@ -361,9 +418,9 @@ def _is_under(name: str, admitted: Iterable[str]) -> bool:
     )
 
 
-def is_image_admitted(image: str, admission: Admission) -> bool:
+def is_image_admitted(image: str, policy: UserPolicy) -> bool:
     """Return whether resources may run an image."""
-    return _is_image_admitted(image, admission.admitted_images)
+    return _is_image_admitted(image, policy.admitted_images)
 
 
 def _is_image_admitted(image: str, admitted: Iterable[str]) -> bool:
@@ -425,5 +482,5 @@ def _not_admitted(
         what=what,
         limit=f"must be one of, or under, {', '.join(sorted(admitted)) or 'none'}",
         gap="as only the administrator may admit sources of code and weights",
-        remedy=f"use one of these, or have it added to {setting} of the chart",
+        remedy=f"use one of these, or have it added to policy.{setting} of the chart",
     )

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from shardwright.api.workload import DraftHead
+from shardwright.api.engine import DraftHead
+from shardwright.api.weights import claim_of, commit_of
 from shardwright.errors import InputError, Problem
 from shardwright.layouts.traits import Drafter, DraftMethod, EngineTraits
 from shardwright.modelspec.computed import computed_in
@@ -148,17 +149,16 @@ def _draft_model_problems(
     traits: EngineTraits,
 ) -> Iterator[Problem]:
     engine = f"{traits.name} {traits.version}"
-    field, folder = (
-        ("id", head.id) if head.pvc is None else ("pvc.path", head.pvc.path or "")
-    )
+    claim, commit = claim_of(head.uri), commit_of(head.uri)
+    folder = claim[1] if claim else commit[0] if commit else ""
     if named := next((word for word in _OTHER_METHODS if word in folder.lower()), None):
         yield Problem(
             code="DraftOfOtherMethod",
-            path=f"{path}.{field}",
+            path=f"{path}.uri",
             what=f"{folder} with {named!r} in its name",
             limit=f"is not loaded as a draft model: {engine} "
             "takes this word in a path for another method",
-            remedy="use workload.speculation with method EAGLE3 if it is such a head, else a "
+            remedy="use engine.speculation with method EAGLE3 if it is such a head, else a "
             "folder with another name",
         )
     if stored.architecture in traits.support.becomes_predictor:
@@ -167,7 +167,7 @@ def _draft_model_problems(
             path=f"{path}.id",
             what=f"a draft model of {stored.architecture}",
             limit=f"is not loaded as one by {engine}, which makes MTP layers of it",
-            remedy="use a draft model of another architecture, or promptLookup",
+            remedy="use a draft model of another architecture, or PromptLookup",
         )
     if stored.vocabulary != model.vocabulary:
         yield Problem(
@@ -190,7 +190,7 @@ def _eagle_problems(
             what=f"an EAGLE-3 head beside {model.architecture}",
             limit=f"is not taken by {traits.name} {traits.version}",
             gap="its class hands out no states of its layers",
-            remedy="use a draft model, or promptLookup",
+            remedy="use a draft model, or PromptLookup",
         )
     # Tokens are proposed and verified by their numbers in the vocabulary.
     if stored.vocabulary != model.vocabulary:
@@ -218,7 +218,7 @@ def _cache_problems(
                 gap="how other caches share blocks is not known",
                 remedy="use another draft model"
                 if one is stored
-                else "use promptLookup",
+                else "use PromptLookup",
             )
 
 

@@ -20,8 +20,7 @@ API server takes 10,000.
 
 FREE_FORM: Final = (
     "spec.model.config",
-    "spec.workload.draftModel.config",
-    "spec.workload.speculation.head.config",
+    "spec.engine.speculation.head.config",
 )
 """Fields that may hold anything."""
 

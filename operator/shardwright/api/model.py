@@ -1,4 +1,4 @@
-"""``spec.model``: the model to serve, and the source of its weights.
+"""``spec.model``: the model to serve, the address of its weights, and adapters.
 
 Whether a model, a file or a Secret is there at all is not asked here.
 """
@@ -7,16 +7,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from shardwright.api.object_store import ObjectStoreWeights
-from shardwright.api.parts import IMAGE, DataKey, ObjectName, Part, unsaid
+from shardwright.api.parts import DataKey, ObjectName, Part
+from shardwright.api.weights import (
+    BUCKETS,
+    CLAIM,
+    COMMIT,
+    HUB,
+    IMAGE_VOLUME,
+    MODEL_ID,
+    PartUri,
+    Weights,
+    place_of,
+    scheme_of,
+)
 from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
 
-MODEL_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?$"
 SERVED_NAME = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"
-COMMIT = r"^[0-9a-f]{40}$"
-STORAGE = r"^[1-9][0-9]{0,14}(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
-FOLDER = r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$"
-
 
 ServedName = Annotated[str, StringConstraints(max_length=193, pattern=SERVED_NAME)]
 
@@ -34,142 +40,16 @@ class ConfigMapReference(Part):
     )
 
 
-class SecretReference(Part):
-    """A key of a Secret in the same namespace."""
-
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
-
-    name: ObjectName = Field(
-        description="Name of the Secret, in the namespace of this resource."
-    )
-    key: DataKey = Field(
-        default="token", description="Key that holds the access token."
-    )
-
-
-class WeightCache(Part):
-    """A PersistentVolumeClaim that keeps the downloads and the engine's compiled kernels: exactly
-    one of two kinds.
-    """
-
-    claim_name: ObjectName | None = Field(
-        default=None,
-        description="A claim of the namespace that all pods share: one of them downloads, "
-        "the others wait. A model on several nodes needs one that many nodes can mount.",
-    )
-    storage: (
-        Annotated[str, StringConstraints(max_length=32, pattern=STORAGE)] | None
-    ) = Field(
-        default=None,
-        description="Size of a claim of its own for every pod, as 900Gi; kept over restarts, "
-        "deleted with the model. It can be set, changed and removed while spec.replicas is 0.",
-    )
-    storage_class_name: ObjectName | None = Field(
-        default=None,
-        description="StorageClass of the pods' own claims, which is changed as their size is. "
-        "Default: the cluster's.",
-    )
-
-
-class HuggingFaceWeights(Part):
-    """Weights from the Hugging Face hub."""
-
-    token_secret_ref: SecretReference | None = Field(
-        default=None,
-        description="Secret with the access token for gated "
-        "models. Only the kubelet reads it, never the operator.",
-    )
-    cache: WeightCache | None = Field(
-        default=None,
-        description="A claim that keeps downloads. The pod downloads before its engine starts, the "
-        "engine then runs offline. Default: none, every start of a group downloads anew.",
-    )
-
-
-class ClaimWeights(Part):
-    """Weights on a PersistentVolumeClaim."""
-
-    claim_name: ObjectName = Field(
-        description="PersistentVolumeClaim in the namespace of this resource."
-    )
-    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = (
-        Field(
-            default=None,
-            description="Folder on the claim that holds the weights and tokenizer, relative to its "
-            "root. Default: the root.",
-        )
-    )
-
-
-class ImageWeights(Part):
-    """Weights in an OCI image or artifact that the kubelet pulls and mounts: an image volume."""
-
-    reference: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] = Field(
-        description="The image or artifact; a digest (@sha256:...) pins it. It is pulled with "
-        "pod.imagePullSecrets."
-    )
-    pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
-        default=None,
-        description="When a node pulls it. Default: Kubernetes' "
-        "own, IfNotPresent, but Always of the tag latest.",
-    )
-    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = (
-        Field(
-            default=None,
-            description="Folder in the image that holds the weights and tokenizer, relative to its "
-            "root. Default: the root.",
-        )
-    )
-
-
-class Weights(Part):
-    """Source of the weights: exactly one of the fields."""
-
-    hugging_face: HuggingFaceWeights | None = Field(
-        default=None,
-        description="Download from the Hugging Face hub by spec.model.id (the default).",
-    )
-    pvc: ClaimWeights | None = Field(
-        default=None,
-        description="Read from a PersistentVolumeClaim; the engine then runs offline.",
-    )
-    image: ImageWeights | None = Field(
-        default=None,
-        description="Read from an image volume; the engine then runs "
-        "offline. Needs the feature gate ImageVolume (on by default "
-        "from Kubernetes 1.35) and a container runtime that has it.",
-    )
-    object_store: ObjectStoreWeights | None = Field(
-        default=None,
-        description="Streamed by the engine from a bucket at every start, with the configuration "
-        "and the tokenizer; it then never asks the hub. Needs Run:ai's streamer in the image.",
-    )
-
-
-class HubAdapter(Part):
-    """An adapter in a repository of the Hugging Face hub."""
-
-    id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
-        description="Id of the adapter's repository."
-    )
-    revision: Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] = Field(
-        description="Commit of the repository: 40 hexadecimal digits."
-    )
-
-
 class Adapter(Part):
-    """A LoRA adapter that is served under its own name: exactly one of pvc and huggingFace."""
+    """A LoRA adapter that is served under its own name."""
 
     name: ServedName = Field(
         description="Name that clients ask for; not that of the model."
     )
-    pvc: ClaimWeights | None = Field(
-        default=None, description="Read from a PersistentVolumeClaim."
-    )
-    hugging_face: HubAdapter | None = Field(
-        default=None,
-        description="Downloaded from the hub before the engine starts, with the token of "
-        "weights.huggingFace if there is one.",
+    uri: PartUri = Field(
+        description="Address of the adapter. hf://ID@COMMIT is downloaded from the hub before the "
+        "engine starts, with the token of weights.secretRef if there is one. pvc://CLAIM/PATH is "
+        "read from a PersistentVolumeClaim of the namespace."
     )
 
 
@@ -202,7 +82,7 @@ class Model(Part):
     )
     weights: Weights | None = Field(
         default=None,
-        description="Source of the weights. Default: the Hugging Face hub, without a token.",
+        description="Address of the weights. Default: the Hugging Face hub, without a token.",
     )
     load_format: Literal[
         "Auto", "Safetensors", "FastSafetensors", "RunAIStreamer", "ShardedState"
@@ -242,46 +122,25 @@ def has_one_source_of_config(model: Model) -> bool:
 
 def revision_is_of_the_hub(model: Model) -> bool:
     """Return whether a commit is named of weights from the hub alone."""
-    return (
-        model.revision is None or model.weights is None or _is_on_the_hub(model.weights)
-    )
+    return model.revision is None or scheme_of(model.weights) == HUB
 
 
-def has_one_source_of_weights(weights: Weights) -> bool:
-    """Return whether exactly one source is given."""
-    given = (weights.hugging_face, weights.pvc, weights.image, weights.object_store)
-    return sum(source is not None for source in given) == 1
-
-
-def has_one_kind_of_cache(cache: WeightCache) -> bool:
-    """Return whether the cache is either a claim or a size."""
-    return (cache.claim_name is None) != (cache.storage is None)
-
-
-def class_is_of_own_claims(cache: WeightCache) -> bool:
-    """Return whether a storage class is given to claims that are made alone."""
-    return cache.storage_class_name is None or cache.storage is not None
+def hub_has_the_model(model: Model) -> bool:
+    """Return whether an address on the hub is that of the model."""
+    uri = model.weights.uri if model.weights else None
+    return not uri or scheme_of(model.weights) != HUB or place_of(uri) == model.id
 
 
 def shards_lie_where_they_can(model: Model) -> bool:
     """Return whether files of single ranks come from a claim or an image: nothing else has them."""
-    weights = model.weights or unsaid(Weights)
-    return model.load_format != "ShardedState" or bool(weights.pvc or weights.image)
+    scheme = scheme_of(model.weights)
+    return model.load_format != "ShardedState" or scheme in (CLAIM, IMAGE_VOLUME)
 
 
 def store_is_streamed(model: Model) -> bool:
     """Return whether an object store is read by a loader that can read one."""
-    stored = model.weights is not None and model.weights.object_store is not None
+    stored = scheme_of(model.weights) in BUCKETS
     return not stored or model.load_format in ("Auto", "RunAIStreamer")
-
-
-def _is_on_the_hub(weights: Weights) -> bool:
-    return not (weights.pvc or weights.image or weights.object_store)
-
-
-def has_one_source_of_adapter(adapter: Adapter) -> bool:
-    """Return whether exactly one source is given."""
-    return (adapter.pvc is None) != (adapter.hugging_face is None)
 
 
 def adapters_have_names_of_their_own(model: Model) -> bool:

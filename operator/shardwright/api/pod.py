@@ -173,7 +173,7 @@ class PodVolume(Part):
     secret: SecretVolume | None = Field(
         default=None,
         description="The keys of a Secret as files, to be read only; the administrator admits it "
-        "(admittedSecretVolumes).",
+        "(policy.admittedSecretVolumes).",
     )
     pvc: ClaimVolume | None = Field(
         default=None, description="A PersistentVolumeClaim."
@@ -215,7 +215,7 @@ class Pod(Part):
     service_account_name: ObjectName | None = Field(
         default=None,
         description="ServiceAccount of the pods, for a cloud's workload "
-        "identity; the administrator admits it (admittedServiceAccounts). No "
+        "identity; the administrator admits it (policy.admittedServiceAccounts). No "
         "token of the cluster is mounted. Default: the namespace's default.",
     )
     runtime_class_name: (

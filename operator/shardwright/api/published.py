@@ -105,7 +105,7 @@ class ShownLayout(Shown):
     expert: Count = Field(
         description="Expert-parallel degree: 1 when experts are sliced by tensor."
     )
-    attention_data: Count = Field(
+    data_parallel_attention: Count = Field(
         description="Data-parallel degree of the attention inside a replica."
     )
     context: Count = Field(description="Context-parallel degree; adds no GPUs.")
@@ -268,7 +268,7 @@ class ShownAlternative(Shown):
     tensor: Count = Field(description="Tensor-parallel degree.")
     pipeline: Count = Field(description="Pipeline stages.")
     expert: Count = Field(description="Expert-parallel degree.")
-    attention_data: Count = Field(
+    data_parallel_attention: Count = Field(
         description="Data-parallel degree of the attention inside a replica."
     )
     replicas: Count = Field(description="Groups.")

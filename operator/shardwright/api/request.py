@@ -5,13 +5,13 @@ Refuses requests that are longer than the context of the model or of its draft m
 
 from typing import Final
 
-from shardwright.api.model import Model, Weights
+from shardwright.api.engine import Engine, Speculation
+from shardwright.api.model import Model
 from shardwright.api.network import Network
 from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod, Resources
 from shardwright.api.spec import Budget, Parallelism, Spec
-from shardwright.api.workload import Speculation, speculation_of
-from shardwright.api.workload import Workload as Load
+from shardwright.api.weights import BUCKETS, CLAIM, IMAGE_VOLUME, scheme_of
 from shardwright.costs.loading import Storage
 from shardwright.costs.workload import KvOffload, Workload
 from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
@@ -51,6 +51,14 @@ MOST_REPLICAS: Final = 1000
 """Upper limit of ``spec.replicas``, also if the plan chooses them."""
 
 KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
+
+
+_STORAGES: Final = {
+    CLAIM: Storage.CLAIM,
+    IMAGE_VOLUME: Storage.IMAGE,
+    **dict.fromkeys(BUCKETS, Storage.OBJECT_STORE),
+}
+"""Where weights are, by the scheme of their address, if that is not the hub."""
 
 
 def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> Request:
@@ -106,7 +114,7 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         other = "serve a model" if one is model else "use a draft model"
         _check_context(spec, needed, one, other)
     longest = min(one.max_context_tokens for one in models)
-    speculation = speculation_of(load)
+    engine, speculation = spec.engine, spec.engine.speculation
     acceptance, band = _acceptance(speculation) if speculation else (0.0, 0.0)
     choices = _choices(speculation, drafter) if speculation else ()
     rounded = -(-needed // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
@@ -115,9 +123,9 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         output_tokens=load.output_tokens,
         concurrency=load.concurrency or DEFAULT_CONCURRENCY,
         # Rounded only as far as the model goes, whose limit need be no multiple of the step.
-        max_model_len=load.max_model_len or min(rounded, longest),
-        shortest_model_len=None if load.max_model_len else needed,
-        kv_cache_dtype=KV_CACHE_DTYPES[load.kv_cache_quantization],
+        max_model_len=engine.max_model_len or min(rounded, longest),
+        shortest_model_len=None if engine.max_model_len else needed,
+        kv_cache_dtype=KV_CACHE_DTYPES[engine.kv_cache_quantization or "Auto"],
         requests_per_second=load.requests_per_second,
         prefix_cache_hit_rate=load.prefix_cache_hit_percent / 100,
         expert_imbalance=None
@@ -128,7 +136,7 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         draft_acceptance_band=band,
         draft_choices=choices if len(choices) > 1 else (),
         kv_offload=_kv_offload(
-            load, (spec.pod or unsaid(Pod)).resources or unsaid(Resources)
+            engine, (spec.pod or unsaid(Pod)).resources or unsaid(Resources)
         ),
     )
 
@@ -151,26 +159,26 @@ def _choices(speculation: Speculation, drafter: Drafter | None) -> tuple[int, ..
     return tuple(n for n in offered if drafter is None or drafter.drafts(n))
 
 
-def _kv_offload(load: Load, pod: Resources) -> KvOffload | None:
+def _kv_offload(engine: Engine, pod: Resources) -> KvOffload | None:
     """Return the memory for K/V beside the GPUs; ``Auto`` states no quantity."""
-    if load.kv_offload is None:
+    if engine.kv_offload is None:
         return None
     beside = whole_bytes(pod.memory) if pod.memory is not None else 0
     return KvOffload(
-        pod_bytes=quantity(load.kv_offload.host_memory), beside_bytes=beside
+        pod_bytes=quantity(engine.kv_offload.host_memory), beside_bytes=beside
     )
 
 
 def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> None:
-    asked = spec.workload.max_model_len or needed
+    asked = spec.engine.max_model_len or needed
     if asked <= model.max_context_tokens:
         return
-    pinned = spec.workload.max_model_len is not None
+    pinned = spec.engine.max_model_len is not None
     raise InputError(
         [
             Problem(
                 code="ContextTooLong",
-                path="spec.workload.maxModelLen"
+                path="spec.engine.maxModelLen"
                 if pinned
                 else "spec.workload.inputTokens",
                 what=f"{asked:,} tokens"
@@ -194,31 +202,22 @@ def _objective(spec: Spec) -> Objective:
 
 
 def _storage(spec: Spec) -> Storage:
-    weights = spec.model.weights or unsaid(Weights)
-    if weights.pvc:
-        return Storage.CLAIM
-    if weights.image:
-        return Storage.IMAGE
-    if weights.object_store:
-        return Storage.OBJECT_STORE
-    return (
-        Storage.KEPT
-        if weights.hugging_face and weights.hugging_face.cache
-        else Storage.HUB
-    )
+    weights = spec.model.weights
+    hub = Storage.KEPT if weights and weights.cache else Storage.HUB
+    return _STORAGES.get(scheme_of(weights), hub)
 
 
 def _read_bytes_per_second(spec: Spec) -> float | None:
     """Return the measured bytes a second of a node from an object store, None if not measured."""
-    store = (spec.model.weights or unsaid(Weights)).object_store
+    store = spec.model.weights and spec.model.weights.object_store
     measured = store.megabytes_per_second if store else None
     return None if measured is None else measured * 1e6
 
 
 def _cache_bytes(spec: Spec) -> int | None:
     """Return the size of the claim that every pod gets for its downloads, None if it gets none."""
-    hub = (spec.model.weights or unsaid(Weights)).hugging_face
-    return quantity(hub.cache.storage) if hub and hub.cache else None
+    cache = spec.model.weights and spec.model.weights.cache
+    return quantity(cache.storage) if cache else None
 
 
 def _seconds(milliseconds: int | None) -> float | None:
@@ -237,7 +236,7 @@ def _space(spec: Spec) -> SearchSpace:
         tensor=pins.tensor,
         pipeline=len(pins.partition) or pins.pipeline,
         expert=pins.expert,
-        attention_data=pins.attention_data,
+        attention_data=pins.data_parallel_attention,
         context=pins.context,
         partition=tuple(pins.partition),
         max_gpus=budget.gpus,

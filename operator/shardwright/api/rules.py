@@ -9,7 +9,7 @@ same resources before both and wants the same verdict.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from shardwright.api import engine, model, object_store, workload
+from shardwright.api import engine, model, weights, workload
 from shardwright.api.life import delays_grow
 from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH, unsaid
 from shardwright.api.pod import keys_are_label_keys
@@ -71,8 +71,22 @@ def _attribute(alias: str) -> str:
     )
 
 
+def _request_fits_model_length(spec: Spec) -> bool:
+    longest, load = spec.engine.max_model_len, spec.workload
+    return longest is None or longest >= load.input_tokens + load.output_tokens
+
+
+def _lengths_in_figures(spec: Spec) -> str:
+    inputs, outputs = spec.workload.input_tokens, spec.workload.output_tokens
+    return (
+        f"{spec.engine.max_model_len:,} must be at least {inputs + outputs:,} "
+        f"(inputTokens {inputs:,} + outputTokens {outputs:,}); raise maxModelLen or "
+        "lower the other two"
+    )
+
+
 def _draft_is_read_whole(spec: Spec) -> bool:
-    speculation = workload.speculation_of(spec.workload)
+    speculation = spec.engine.speculation
     looked_up = speculation is None or speculation.method == "PromptLookup"
     return looked_up or spec.model.load_format != "ShardedState"
 
@@ -89,7 +103,9 @@ def _within_gpu_budget(spec: Spec) -> bool:
     if spec.budget is None or spec.budget.gpus is None:
         return True
     pins = spec.parallelism or unsaid(Parallelism)
-    gpus = (pins.tensor or 1) * (pins.pipeline or 1) * (pins.attention_data or 1)
+    gpus = (
+        (pins.tensor or 1) * (pins.pipeline or 1) * (pins.data_parallel_attention or 1)
+    )
     return gpus * spec.replicas <= spec.budget.gpus
 
 
@@ -106,96 +122,104 @@ RULES: Final = (
         code="RevisionWithoutHub",
         path="spec.model",
         field=".revision",
-        cel="!(has(self.revision) && has(self.weights) && (has(self.weights.pvc) || "
-        "has(self.weights.image) || has(self.weights.objectStore)))",
-        message="revision must not be set with weights.pvc, image or objectStore: it names a "
+        cel="!has(self.revision) || !has(self.weights) || !has(self.weights.uri) || "
+        "self.weights.uri.startsWith('hf://')",
+        message="revision must not be set with a weights.uri other than hf://: it names a "
         "commit on the hub; remove revision",
         holds=model.revision_is_of_the_hub,
     ),
     Rule(
-        code="WeightsSource",
+        code="WeightsOfAnotherModel",
+        path="spec.model",
+        field=".weights.uri",
+        cel="!has(self.weights) || !has(self.weights.uri) || "
+        "!self.weights.uri.startsWith('hf://') || self.weights.uri == 'hf://' + self.id",
+        message="weights.uri must be hf:// and the id of the model: the hub has both under one "
+        "name; correct it, or remove uri",
+        holds=model.hub_has_the_model,
+    ),
+    Rule(
+        code="WeightsSettings",
         path="spec.model.weights",
         field="",
-        cel="[has(self.huggingFace), has(self.pvc), has(self.image), has(self.objectStore)]"
-        ".filter(given, given).size() == 1",
-        message="weights must have exactly one of huggingFace, pvc, image and objectStore; set "
-        "one, or remove weights to use the hub",
-        holds=model.has_one_source_of_weights,
+        cel="(!has(self.cache) || !has(self.uri) || self.uri.startsWith('hf://')) && "
+        "(!has(self.objectStore) || (has(self.uri) && self.uri.matches('^(s3|gs|az)://'))) && "
+        "(!has(self.image) || (has(self.uri) && self.uri.startsWith('oci://')))",
+        message="weights must have cache only with a uri hf://, objectStore only with s3://, "
+        "gs:// or az://, and image only with oci://; remove what is of another address",
+        holds=weights.settings_are_of_the_address,
+    ),
+    Rule(
+        code="WeightsSecret",
+        path="spec.model.weights",
+        field=".secretRef",
+        cel="!has(self.secretRef) || !has(self.uri) || self.uri.startsWith('hf://') || "
+        "(self.uri.matches('^(s3|az)://') && !has(self.secretRef.key))",
+        message="secretRef must come with a uri hf://, s3:// or az://, and its key with hf:// "
+        "alone; gs:// takes the identity of pod.serviceAccountName: with HMAC keys use s3:// and "
+        "endpoint https://storage.googleapis.com",
+        holds=weights.secret_is_of_the_address,
     ),
     Rule(
         code="StoreNotStreamed",
         path="spec.model",
         field=".loadFormat",
-        cel="!has(self.weights) || !has(self.weights.objectStore) || !has(self.loadFormat) || "
+        cel="!has(self.weights) || !has(self.weights.uri) || "
+        "!self.weights.uri.matches('^(s3|gs|az)://') || !has(self.loadFormat) || "
         "self.loadFormat in ['Auto', 'RunAIStreamer']",
-        message="loadFormat must be Auto or RunAIStreamer with weights.objectStore: nothing else "
-        "reads a bucket; remove loadFormat",
+        message="loadFormat must be Auto or RunAIStreamer with a weights.uri s3://, gs:// or "
+        "az://: nothing else reads a bucket; remove loadFormat",
         holds=model.store_is_streamed,
     ),
     Rule(
         code="StoreOfS3",
-        path="spec.model.weights.objectStore",
-        field="",
-        cel="self.uri.startsWith('s3://') || !(has(self.endpoint) || has(self.region) || "
-        "has(self.addressing) || has(self.caConfigMapRef))",
-        message="endpoint, region, addressing and "
-        "caConfigMapRef must come with a uri s3://; remove them",
-        holds=object_store.is_of_s3_alone,
+        path="spec.model.weights",
+        field=".objectStore",
+        cel="!has(self.objectStore) || (has(self.uri) && self.uri.startsWith('s3://')) || "
+        "!(has(self.objectStore.endpoint) || has(self.objectStore.region) || "
+        "has(self.objectStore.addressing) || has(self.objectStore.caConfigMapRef))",
+        message="objectStore must have endpoint, region, addressing and caConfigMapRef only with "
+        "a uri s3://; remove them",
+        holds=weights.is_of_s3_alone,
     ),
     Rule(
         code="StoreAccount",
-        path="spec.model.weights.objectStore",
-        field=".account",
-        cel="self.uri.startsWith('az://') == has(self.account)",
+        path="spec.model.weights",
+        field=".objectStore.account",
+        cel="(has(self.uri) && self.uri.startsWith('az://')) == "
+        "(has(self.objectStore) && has(self.objectStore.account))",
         message="account must be set with a uri az://, and with no other: it is the storage "
         "account of Azure; set or remove it",
-        holds=object_store.account_is_of_azure,
-    ),
-    Rule(
-        code="StoreKeys",
-        path="spec.model.weights.objectStore",
-        field=".credentialsSecretRef",
-        cel="!has(self.credentialsSecretRef) || !self.uri.startsWith('gs://')",
-        message="credentialsSecretRef must not be set with a uri gs://, which takes the identity "
-        "of pod.serviceAccountName; with HMAC keys use s3:// and endpoint "
-        "https://storage.googleapis.com",
-        holds=object_store.keys_are_of_no_gcs,
+        holds=weights.account_is_of_azure,
     ),
     Rule(
         code="CacheKind",
-        path="spec.model.weights.huggingFace.cache",
+        path="spec.model.weights.cache",
         field="",
         cel="has(self.claimName) != has(self.storage)",
         message="cache must have exactly one of claimName and storage; set one, or remove cache "
         "to download at every start",
-        holds=model.has_one_kind_of_cache,
+        holds=weights.has_one_kind_of_cache,
     ),
     Rule(
         code="CacheClass",
-        path="spec.model.weights.huggingFace.cache",
+        path="spec.model.weights.cache",
         field=".storageClassName",
         cel="!has(self.storageClassName) || has(self.storage)",
         message="storageClassName must come with storage: "
         "a claim that exists has its class; remove it",
-        holds=model.class_is_of_own_claims,
+        holds=weights.class_is_of_own_claims,
     ),
     Rule(
         code="ShardsWithoutClaim",
         path="spec.model",
         field=".loadFormat",
         cel="!has(self.loadFormat) || self.loadFormat != 'ShardedState' || "
-        "(has(self.weights) && (has(self.weights.pvc) || has(self.weights.image)))",
-        message="loadFormat ShardedState must come with weights.pvc or weights.image: the hub has "
-        "no such files; set one of them",
+        "(has(self.weights) && has(self.weights.uri) && "
+        "self.weights.uri.matches('^(pvc|oci)://'))",
+        message="loadFormat ShardedState must come with a weights.uri pvc:// or oci://: the hub "
+        "has no such files; set one of them",
         holds=model.shards_lie_where_they_can,
-    ),
-    Rule(
-        code="AdapterSource",
-        path="spec.model.adapters[]",
-        field="",
-        cel="has(self.pvc) != has(self.huggingFace)",
-        message="an adapter must have exactly one of pvc and huggingFace; set one of them",
-        holds=model.has_one_source_of_adapter,
     ),
     Rule(
         code="AdapterNameTaken",
@@ -225,7 +249,7 @@ RULES: Final = (
         message="env must not name a variable that the operator sets, that opens the server, "
         "or that changes how programs start "
         "(LD_..., PYTHON...); remove it, a token goes to "
-        "spec.model.weights.huggingFace.tokenSecretRef, an API key to "
+        "spec.model.weights.secretRef, an API key to "
         "spec.engine.apiKeySecretRef",
         holds=engine.may_be_set,
     ),
@@ -240,13 +264,14 @@ RULES: Final = (
     ),
     Rule(
         code="RequestsExceedModelLength",
-        path="spec.workload",
-        field=".maxModelLen",
-        cel="!has(self.maxModelLen) || self.maxModelLen >= self.inputTokens + self.outputTokens",
-        message="maxModelLen must be at least inputTokens + outputTokens; raise maxModelLen or "
-        "lower the other two",
-        holds=workload.request_fits_model_length,
-        figures=workload.lengths_in_figures,
+        path="spec",
+        field=".engine.maxModelLen",
+        cel="!has(self.engine.maxModelLen) || self.engine.maxModelLen >= "
+        "self.workload.inputTokens + self.workload.outputTokens",
+        message="engine.maxModelLen must be at least workload.inputTokens + outputTokens; raise "
+        "maxModelLen or lower the other two",
+        holds=_request_fits_model_length,
+        figures=_lengths_in_figures,
     ),
     Rule(
         code="ArrivalTwice",
@@ -258,53 +283,23 @@ RULES: Final = (
         holds=workload.one_way_of_arrival,
     ),
     Rule(
-        code="DraftTwice",
-        path="spec.workload",
-        field=".draftModel",
-        cel="[has(self.speculation), has(self.promptLookup), has(self.draftModel)]"
-        ".filter(way, way).size() <= 1",
-        message="speculation, draftModel and promptLookup must not be set together: each names "
-        "a source of drafts; keep one of them",
-        holds=workload.one_way_of_drafting,
-    ),
-    Rule(
-        code="DraftSource",
-        path="spec.workload.draftModel",
-        field="",
-        cel="has(self.revision) != has(self.pvc)",
-        message="draftModel must have exactly one of revision "
-        "(a commit on the hub) and pvc; set one of them",
-        holds=workload.has_one_source_of_draft,
-    ),
-    Rule(
-        code="HeadSource",
-        path="spec.workload.speculation.head",
-        field="",
-        cel="has(self.revision) != has(self.pvc)",
-        message="head must have exactly one of revision "
-        "(a commit on the hub) and pvc; set one of them",
-        holds=workload.has_one_source_of_draft,
-    ),
-    Rule(
         code="HeadOfMethod",
-        path="spec.workload.speculation",
+        path="spec.engine.speculation",
         field=".head",
         cel="has(self.head) == (self.method in ['EAGLE3', 'DraftModel'])",
         message="head must be set with methods EAGLE3 and "
         "DraftModel, and with no other; set or remove it",
-        holds=workload.has_a_head_where_one_drafts,
+        holds=engine.has_a_head_where_one_drafts,
     ),
     Rule(
         code="DraftOfShards",
         path="spec",
-        field=".workload",
+        field=".engine.speculation",
         cel="!has(self.model.loadFormat) || self.model.loadFormat != 'ShardedState' || "
-        "!has(self.workload) || (!has(self.workload.draftModel) && "
-        "(!has(self.workload.speculation) || "
-        "self.workload.speculation.method == 'PromptLookup'))",
-        message="workload.draftModel and workload.speculation must not be set with "
-        "model.loadFormat ShardedState, but for looking up the prompt: the engine would read "
-        "the drafter that way, too; use another loadFormat",
+        "!has(self.engine.speculation) || self.engine.speculation.method == 'PromptLookup'",
+        message="engine.speculation must not be set with model.loadFormat ShardedState, but for "
+        "looking up the prompt: the engine would read the drafter that way, too; use another "
+        "loadFormat",
         holds=_draft_is_read_whole,
     ),
     Rule(
@@ -313,15 +308,18 @@ RULES: Final = (
         field=".parallelism.expert",
         cel="!has(self.parallelism) || !has(self.parallelism.expert) || self.parallelism.expert "
         "== 1 || (has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' "
-        "&& has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
-        "(self.parallelism.tensor * self.parallelism.attentionData) % self.parallelism.expert == "
-        "0 : has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' || "
-        "(has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
-        "self.parallelism.expert == self.parallelism.tensor * self.parallelism.attentionData : "
+        "&& has(self.parallelism.tensor) && has(self.parallelism.dataParallelAttention) ? "
+        "(self.parallelism.tensor * self.parallelism.dataParallelAttention) % "
+        "self.parallelism.expert == 0 : "
+        "has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' || "
+        "(has(self.parallelism.tensor) && has(self.parallelism.dataParallelAttention) ? "
+        "self.parallelism.expert == "
+        "self.parallelism.tensor * self.parallelism.dataParallelAttention : "
         "self.parallelism.expert % ((has(self.parallelism.tensor) ? self.parallelism.tensor : 1) "
-        "* (has(self.parallelism.attentionData) ? self.parallelism.attentionData : 1)) == 0))",
-        message="expert must be 1 or equal to tensor x attentionData, with TensorRTLLM also a "
-        "divisor of that; set one of these, "
+        "* (has(self.parallelism.dataParallelAttention) ? "
+        "self.parallelism.dataParallelAttention : 1)) == 0))",
+        message="expert must be 1 or equal to tensor x dataParallelAttention, with TensorRTLLM "
+        "also a divisor of that; set one of these, "
         "or remove expert to have it planned",
         holds=experts_are_cut_as_the_engine_can,
     ),
@@ -368,11 +366,10 @@ RULES: Final = (
         cel="!has(self.budget) || !has(self.budget.gpus) || (has(self.parallelism) && "
         "has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * (has(self.parallelism) "
         "&& has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1) * "
-        "(has(self.parallelism) && has(self.parallelism.attentionData) ? "
-        "self.parallelism.attentionData : 1) * self.replicas <= self.budget.gpus",
-        message="budget.gpus must be at least parallelism.tensor x pipeline x attentionData x "
-        "replicas; raise budget.gpus or "
-        "lower one of them",
+        "(has(self.parallelism) && has(self.parallelism.dataParallelAttention) ? "
+        "self.parallelism.dataParallelAttention : 1) * self.replicas <= self.budget.gpus",
+        message="budget.gpus must be at least parallelism.tensor x pipeline x "
+        "dataParallelAttention x replicas; raise budget.gpus or lower one of them",
         holds=_within_gpu_budget,
     ),
     Rule(

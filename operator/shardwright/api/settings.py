@@ -9,15 +9,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeGuard, get_args
+from typing import Any, Final, TypeVar
 
 from pydantic.alias_generators import to_camel
 
-from shardwright.api import admission, nodes
-from shardwright.api.admission import Admission, read_admission
+from shardwright.api import nodes
+from shardwright.api.admission import POLICY, NamespaceLimits, UserPolicy, read_policy
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
 from shardwright.api.config_fetch import CONFIG_FETCH, ConfigFetch, read_config_fetch
-from shardwright.api.engine import Engine, Executor
+from shardwright.api.engine import OF_ONE_MODEL, Engine
 from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.network_policy import (
@@ -29,27 +29,16 @@ from shardwright.api.parts import APart, unsaid
 from shardwright.api.pod import Pod, Resources, lie_together
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Spec
-from shardwright.engines.engine import check_admission
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.stated import Stated
 from shardwright.hardware.to_come import AutoscaledPool
 
 DEFAULTS: Final = "engineDefaults"
-ADMITTED: Final = "admittedArguments"
-RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
-EXECUTORS: Final = "admittedExecutors"
-PRIORITY_CLASSES: Final = "admittedPriorityClasses"
-NAMESPACE_LIMITS: Final = "namespaceLimits"
 ROLLOUT: Final = "rollout"
 KNOWN: Final = (
     DEFAULTS,
-    ADMITTED,
-    EXECUTORS,
-    RUNTIME_CLASSES,
-    PRIORITY_CLASSES,
-    *admission.NAMES,
+    POLICY,
     *nodes.NAMES,
-    NAMESPACE_LIMITS,
     GPUS,
     AUTOSCALED_POOLS,
     NETWORK_POLICY,
@@ -59,10 +48,7 @@ KNOWN: Final = (
 
 _NOTHING: Final[Mapping[str, Any]] = {
     DEFAULTS: {},
-    ADMITTED: [],
-    EXECUTORS: [],
-    PRIORITY_CLASSES: {},
-    NAMESPACE_LIMITS: {},
+    POLICY: {},
     ROLLOUT: {},
     GPUS: [],
     AUTOSCALED_POOLS: [],
@@ -89,40 +75,18 @@ else.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceLimits:
-    """Limits on the models of one namespace together; None: any number.
-
-    ``models`` are ShardedModels that are planned, ``gpus`` those that their plans keep, ``waiting``
-    plans that wait for GPUs.
-    """
-
-    models: int | None = None
-    gpus: int | None = None
-    waiting: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Defaults for ``spec.engine`` and ``spec.pod``, and the settings that users may use: dangerous
-    options, executors, classes of pods.
+    """Defaults for ``spec.engine`` and ``spec.pod``, and what users may use.
 
-    ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not
-    named); all but those of the system if a namespace has no list. ``admission`` are the other
-    names that they may use. ``limits`` are by namespace in the same way. ``stated`` holds for all
-    nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet. ``network_policy`` says
-    who reaches pods. ``keeps_templates``: groups stay as another release of the operator has made
-    them, if their spec does not say. ``config_fetch``: whether configs that nobody has given are
-    read from the hub.
+    ``stated`` holds for all nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet.
+    ``network_policy`` says who reaches pods. ``keeps_templates``: groups stay as another release of
+    the operator has made them, if their spec does not say. ``config_fetch``: whether configs that
+    nobody has given are read from the hub.
     """
 
     engine: Engine | None = None
     pod: Pod | None = None
-    admitted: frozenset[str] = frozenset()
-    executors: frozenset[str] = frozenset()
-    runtime_classes: frozenset[str] = frozenset({NVIDIA})
-    priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    admission: Admission = field(default_factory=partial(unsaid, Admission))
-    limits: Mapping[str, NamespaceLimits] = field(default_factory=dict)
+    policy: UserPolicy = field(default_factory=partial(unsaid, UserPolicy))
     stated: Stated = field(default_factory=Stated)
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
     network_policy: NetworkPolicies = field(
@@ -133,8 +97,9 @@ class Settings:
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return the limits of the models of a namespace."""
-        return self.limits.get(
-            namespace, self.limits.get(EVERY_NAMESPACE, NamespaceLimits())
+        limits = self.policy.namespace_limits
+        return limits.get(
+            namespace, limits.get(EVERY_NAMESPACE, unsaid(NamespaceLimits))
         )
 
 
@@ -149,19 +114,13 @@ def read_settings(text: str) -> Settings:
     found = read_manifests(text)
     content = found[0] if found else {}
     said = {name: content.get(name) or nothing for name, nothing in _NOTHING.items()}
-    said[RUNTIME_CLASSES] = content.get(RUNTIME_CLASSES, [NVIDIA])
     problems = [
         *(_unknown(name) for name in sorted(set(content) - set(KNOWN))),
         *_shapes(said),
-        *_executors(said[EXECUTORS]),
-        *_limits(said[NAMESPACE_LIMITS]),
         *_rollout(said[ROLLOUT]),
     ]
     if problems or len(found) > 1:
         raise InputError(problems or [_unknown("a second document")])
-    problems = [problem.under(ADMITTED) for problem in check_admission(said[ADMITTED])]
-    if problems:
-        raise InputError(problems)
     return _settings(content, said)
 
 
@@ -171,18 +130,7 @@ def _settings(content: Mapping[str, Any], said: Mapping[str, Any]) -> Settings:
     return Settings(
         engine=spec.engine if "engine" in said[DEFAULTS] else None,
         pod=spec.pod if "pod" in said[DEFAULTS] else None,
-        admitted=frozenset(said[ADMITTED]),
-        executors=frozenset(said[EXECUTORS]),
-        runtime_classes=frozenset(said[RUNTIME_CLASSES]),
-        priority_classes={
-            namespace: frozenset(names)
-            for namespace, names in said[PRIORITY_CLASSES].items()
-        },
-        admission=read_admission(content),
-        limits={
-            namespace: NamespaceLimits(**found)
-            for namespace, found in said[NAMESPACE_LIMITS].items()
-        },
+        policy=read_policy(said[POLICY]),
         stated=stated,
         autoscaled_pools=read_pools(said[AUTOSCALED_POOLS], stated),
         network_policy=read_network_policies(said[NETWORK_POLICY]),
@@ -195,17 +143,18 @@ def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
     """Yield why a resource may not name its RuntimeClass: such a class decides how much a container
     sees of its node.
     """
+    admitted = settings.policy.admitted_runtime_classes
     name = own.pod.runtime_class_name if own.pod else None
     default = settings.pod.runtime_class_name if settings.pod else None
-    if name is None or name == default or name in settings.runtime_classes:
+    if name is None or name == default or name in admitted:
         return
     yield Problem(
         code="RuntimeClassNotAdmitted",
         path="spec.pod.runtimeClassName",
         what=name,
-        limit=f"must be one of {', '.join(sorted(settings.runtime_classes)) or 'none'}",
+        limit=f"must be one of {', '.join(sorted(admitted)) or 'none'}",
         gap="as only the administrator may admit what a container sees of its node",
-        remedy=f"leave it out, or have {name} added to {RUNTIME_CLASSES} of the chart",
+        remedy=f"leave it out, or have {name} added to policy.admittedRuntimeClasses of the chart",
     )
 
 
@@ -215,16 +164,16 @@ def check_executor(own: Spec, settings: Settings) -> Iterator[Problem]:
     """
     name = own.engine.executor
     default = settings.engine.executor if settings.engine else None
-    if name in {None, NATIVE, default} or name in settings.executors:
+    if name in {None, NATIVE, default} or name in settings.policy.admitted_executors:
         return
     yield Problem(
         code="ExecutorNotAdmitted",
         path="spec.engine.executor",
         what=str(name),
-        limit=f"must be {' or '.join(sorted({NATIVE, *settings.executors}))}",
+        limit=f"must be {' or '.join(sorted({NATIVE, *settings.policy.admitted_executors}))}",
         gap="as only the administrator may admit Ray, whose "
         "cluster runs the code of whoever reaches it",
-        remedy=f"leave it out, or have {name} added to {EXECUTORS} of the chart",
+        remedy=f"leave it out, or have {name} added to policy.admittedExecutors of the chart",
     )
 
 
@@ -238,7 +187,7 @@ def check_priority_class(
     default = settings.pod.priority_class_name if settings.pod else None
     if name is None or name == default:
         return
-    by_namespace = settings.priority_classes
+    by_namespace = settings.policy.admitted_priority_classes
     # A namespace that is named has its own list alone, even if that is the shorter one.
     admitted = by_namespace.get(namespace, by_namespace.get(EVERY_NAMESPACE))
     if name in admitted if admitted is not None else not name.startswith(SYSTEM):
@@ -254,7 +203,7 @@ def check_priority_class(
         what=name,
         limit=f"{limit} in namespace {namespace}",
         gap="as only the administrator may let pods go first",
-        remedy=f"leave it out, or have {name} added to {PRIORITY_CLASSES} of the chart",
+        remedy=f"leave it out, or have {name} added to policy.admittedPriorityClasses of the chart",
     )
 
 
@@ -377,59 +326,22 @@ def _of_defaults(problem: Problem) -> Problem:
 
 
 def _shapes(said: Mapping[str, Any]) -> Iterable[Problem]:
-    defaults, priorities = said[DEFAULTS], said[PRIORITY_CLASSES]
+    defaults = said[DEFAULTS]
     if not isinstance(defaults, Mapping):
         yield _wrong(DEFAULTS, defaults, "must be an object with engine, pod or both")
-    else:
-        yield from (
-            _unknown(f"{DEFAULTS}.{name}")
-            for name in sorted(set(defaults) - {"engine", "pod"})
-        )
-    for path, of in (
-        (ADMITTED, "option names without dashes"),
-        (RUNTIME_CLASSES, "names"),
-    ):
-        if not _are_names(said[path]):
-            yield _wrong(path, said[path], f"must be a list of {of}")
-    if not isinstance(priorities, Mapping) or not all(
-        _are_names(names) for names in priorities.values()
-    ):
-        yield _wrong(
-            PRIORITY_CLASSES,
-            priorities,
-            "must be an object of namespace, or *, to a list of names",
-        )
-
-
-def _executors(executors: object) -> Iterable[Problem]:
-    known = get_args(Executor)
-    if not _are_names(executors) or not set(executors).issubset(known):
-        yield _wrong(
-            EXECUTORS, executors, f"must be a list of executors: {', '.join(known)}"
-        )
-
-
-def _limits(limits: object) -> Iterable[Problem]:
-    if not isinstance(limits, Mapping) or not all(
-        isinstance(found, Mapping) for found in limits.values()
-    ):
-        yield _wrong(
-            NAMESPACE_LIMITS,
-            limits,
-            "must be an object of namespace, or *, to an object of limits",
-        )
         return
-    for namespace, found in limits.items():
-        for name, count in found.items():
-            if name not in {"models", "gpus", "waiting"}:
-                yield _unknown(f"{NAMESPACE_LIMITS}.{namespace}.{name}")
-            # The type itself, as True is an int to Python.
-            elif type(count) is not int or count < 0:
-                yield _wrong(
-                    f"{NAMESPACE_LIMITS}.{namespace}.{name}",
-                    count,
-                    "must be a whole number, 0 or more",
-                )
+    engine = defaults.get("engine")
+    yield from (
+        _unknown(f"{DEFAULTS}.{name}")
+        for name in (
+            *sorted(set(defaults) - {"engine", "pod"}),
+            *(
+                f"engine.{name}"
+                for name in OF_ONE_MODEL
+                if isinstance(engine, Mapping) and name in engine
+            ),
+        )
+    )
 
 
 def _rollout(rollout: object) -> Iterable[Problem]:
@@ -441,10 +353,6 @@ def _rollout(rollout: object) -> Iterable[Problem]:
     )
     if (said := rollout.get("onUpgrade", "Keep")) not in ("Keep", "Roll"):
         yield _wrong(f"{ROLLOUT}.onUpgrade", said, "must be Keep or Roll")
-
-
-def _are_names(value: object) -> TypeGuard[list[str]]:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _unknown(path: str) -> Problem:

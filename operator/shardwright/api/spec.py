@@ -78,9 +78,9 @@ class Parallelism(Part):
     expert: Degree | None = Field(
         default=None,
         description="Expert-parallel degree: 1 slices every expert over all "
-        "ranks of a stage; tensor x attentionData places whole experts on them.",
+        "ranks of a stage; tensor x dataParallelAttention places whole experts on them.",
     )
-    attention_data: Degree | None = Field(
+    data_parallel_attention: Degree | None = Field(
         default=None,
         description="Replicas of the attention that share one set of experts. Above 1 for "
         "mixture-of-experts models only.",
@@ -106,8 +106,8 @@ def experts_are_cut_as_the_engine_can(spec: "Spec") -> bool:
     pins = spec.parallelism
     if pins is None or pins.expert is None or pins.expert == 1:
         return True
-    known = (pins.tensor or 1) * (pins.attention_data or 1)
-    both = pins.tensor is not None and pins.attention_data is not None
+    known = (pins.tensor or 1) * (pins.data_parallel_attention or 1)
+    both = pins.tensor is not None and pins.data_parallel_attention is not None
     if spec.engine.name == "TensorRTLLM":
         return not both or known % pins.expert == 0
     return pins.expert == known if both else pins.expert % known == 0

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from shardwright.api.resource import ShardedModel
-from shardwright.api.workload import head_of, head_path
+from shardwright.api.weights import commit_of
 from shardwright.cli.exits import UnreachableError
 from shardwright.cli.inputs import in_file, name_the_file, read_text
 from shardwright.cli.output import print_note
@@ -140,8 +140,8 @@ def fetched_for(
 def _unknown(resource: ShardedModel) -> Iterator[tuple[str, Named]]:
     """Yield the field and the name of each model whose config nothing has."""
     model = resource.spec.model
-    load = resource.spec.workload
-    draft = head_of(load)
+    speculation = resource.spec.engine.speculation
+    draft = speculation.head if speculation else None
     if (
         model.config is None
         and model.config_map_ref is None
@@ -154,7 +154,9 @@ def _unknown(resource: ShardedModel) -> Iterator[tuple[str, Named]]:
         and draft.id != model.id
         and find_model(draft.id) is None
     ):
-        yield f"{head_path(load)}.id", (draft.id, draft.revision)
+        commit = commit_of(draft.uri)
+        pinned = commit[1] if commit and commit[0] == draft.id else None
+        yield "spec.engine.speculation.head.id", (draft.id, pinned)
 
 
 def _what_was_fetched(named: Named, checkpoint: Checkpoint) -> str:

@@ -327,7 +327,7 @@ def _storage(stock: TakenStock) -> Iterator[Finding]:
     }
     wanting: dict[str, list[str]] = {}
     for item in models:
-        cache = at(item, "spec", "model", "weights", "huggingFace", "cache")
+        cache = at(item, "spec", "model", "weights", "cache")
         name = text_or_empty(cache.get("storageClassName"))
         found = name in classes if name else any(classes.values())
         if cache.get("storage") and not found:

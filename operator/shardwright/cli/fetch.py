@@ -8,7 +8,7 @@ import re
 from argparse import Namespace
 from typing import Any, Final
 
-from shardwright.api.model import COMMIT, MODEL_ID
+from shardwright.api.weights import COMMIT, MODEL_ID
 from shardwright.cli.checkpoints import fetch_one
 from shardwright.cli.exits import Exit
 from shardwright.cli.output import print_json, print_note, print_yaml

@@ -529,7 +529,7 @@ def _document(
     asked = request_document(subject)
     return {
         "model": {"id": arguments.model},
-        "request": {name: asked[name] for name in ("workload", "objective")},
+        "request": {name: asked[name] for name in ("workload", "engine", "objective")},
         "sizes": [
             {
                 "gpu": sized.named.gpu.id,

@@ -115,7 +115,7 @@ OPTIONS: Final = (
     ),
     CommandOption(
         flag="--max-model-len",
-        field=("workload", "maxModelLen"),
+        field=("engine", "maxModelLen"),
         read=whole,
         example="8192",
     ),

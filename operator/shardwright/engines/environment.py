@@ -153,8 +153,7 @@ NEVER: Final[Mapping[str, str]] = {
 
 _HOLDS_SECRETS: Final = (
     "would put a secret into the pod's template; use "
-    "spec.model.weights.huggingFace.tokenSecretRef, apiKeySecretRef or "
-    "objectStore.credentialsSecretRef"
+    "spec.model.weights.secretRef or spec.engine.apiKeySecretRef"
 )
 _STARTS: Final = "changes how programs start and which code they load"
 
@@ -169,7 +168,7 @@ NEVER_CLASSES: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         r"AZURE_STORAGE_[A-Z0-9_]+|AWS_ENDPOINT_URL[A-Z0-9_]*",
-        "goes past admittedModels; use spec.model.weights.objectStore",
+        "goes past policy.admittedModels; use spec.model.weights",
     ),
     (
         r"SHARDWRIGHT_[A-Z0-9_]+|POD_[A-Z0-9_]+|KUBERNETES_[A-Z0-9_]+",
@@ -267,7 +266,9 @@ def _refusal(name: str) -> Problem:
     by_form = next((why for form, why in others if re.fullmatch(form, name)), UNLISTED)
     reason = DANGEROUS.get(name, by_form) if admissible else NEVER.get(name, by_form)
     further = (
-        ", or have it added to admittedEnvironment of the chart" if admissible else ""
+        ", or have it added to policy.admittedEnvironment of the chart"
+        if admissible
+        else ""
     )
     return Problem(
         code="EnvironmentForbidden",

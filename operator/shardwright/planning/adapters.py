@@ -49,5 +49,5 @@ def adapter_problems(
             what=f"whole experts over tensor {layout.tensor} x attention data "
             f"{layout.attention_data}",
             limit=f"take no adapters in {engine}",
-            remedy="use tensor 1 or attentionData 1 beside whole experts",
+            remedy="use tensor 1 or dataParallelAttention 1 beside whole experts",
         )

@@ -193,7 +193,7 @@ def _adapters(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
 
 def _gated(request: Request) -> Iterator[str]:
     if request.gated:
-        named = "spec: {model: {weights: {huggingFace: {tokenSecretRef: {name: hub-token}}}}}"
+        named = "spec: {model: {weights: {secretRef: {name: hub-token}}}}"
         are = "are" if len(request.gated) > 1 else "is"
         namespace, name = request.owner
         kubectl = f"kubectl -n {namespace}" if namespace else "kubectl"
@@ -212,14 +212,14 @@ def _downloads(request: Request) -> Iterator[str]:
     """
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
-            "spec.model.weights.huggingFace.cache.storage is "
+            "spec.model.weights.cache.storage is "
             f"{format_bytes(request.cache_bytes)}, the weights alone are "
             f"{format_bytes(request.file_bytes)}: the download will not end"
         )
     if request.storage is Storage.HUB:
         yield (
             "every new pod downloads the weights from the hub: "
-            "spec.model.weights.huggingFace.cache keeps them on a claim"
+            "spec.model.weights.cache keeps them on a claim"
         )
 
 
@@ -237,7 +237,7 @@ def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
         yield (
             "the ranks of a group may load different commits, each the newest when it "
             "downloads: spec.model.revision pins one, a shared claim "
-            "(spec.model.weights.huggingFace.cache.claimName) keeps one"
+            "(spec.model.weights.cache.claimName) keeps one"
         )
 
 
@@ -332,7 +332,7 @@ def _beside_the_gpus(
         )
         yield (
             f"no K/V is kept in the memory of the nodes: {why} "
-            "(spec.workload.kvOffload.hostMemory states a number)"
+            "(spec.engine.kvOffload.hostMemory states a number)"
         )
         return
     kept = best.estimate.kv_tokens * candidate.layout.attention_data
@@ -383,7 +383,7 @@ def _lighter(
         half = format_bytes(worst.weights_bytes / 2)
         yield (
             f"requests queue for K/V: spec.model.quantization FP8 would free up to {half} per "
-            "GPU for it, spec.workload.kvCacheQuantization FP8 would double what it holds"
+            "GPU for it, spec.engine.kvCacheQuantization FP8 would double what it holds"
         )
 
 

@@ -299,7 +299,7 @@ def ray_violations(candidate: Candidate, traits: EngineTraits) -> Iterator[Viola
     if traits.options.over_ray and replicas > 1 and nodes > 1:
         problem = Problem(
             code="AttentionDataOverRay",
-            path="spec.parallelism.attentionData",
+            path="spec.parallelism.dataParallelAttention",
             what=f"attention data {replicas} over {nodes} nodes",
             limit="is not joined by Ray",
             remedy="use spec.engine.executor Native, or attention data 1",
@@ -440,7 +440,7 @@ def _cache_violation(
         limit=f"must hold one request of {longest:,}",
         gap=f"{missing:,} tokens short on {candidate.pool.product}",
         remedy=f"plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use {more}",
-        path="spec.workload.maxModelLen",
+        path="spec.engine.maxModelLen",
     )
     return Violation(problem=problem, miss=missing / longest)
 

@@ -23,7 +23,7 @@ from shardwright.modelspec.spec import (
 TENSOR: Final = "tensor"
 _EXPERT: Final = "expert"
 _PIPELINE: Final = "pipeline"
-_ATTENTION_DATA: Final = "attentionData"
+_ATTENTION_DATA: Final = "dataParallelAttention"
 
 
 def degree_problems(

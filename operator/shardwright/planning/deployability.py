@@ -47,7 +47,7 @@ def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
             f"{degrees(layout)} puts attention replicas of {replica} GPUs each on nodes with "
             f"{placement.gpus_per_node}"
         )
-        return _problem(what, "attentionData", "1", deploy=deploy)
+        return _problem(what, "dataParallelAttention", "1", deploy=deploy)
     over_trays = (
         layout.tensor > placement.gpus_per_node
         and link is not None

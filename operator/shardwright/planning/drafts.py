@@ -38,7 +38,7 @@ def draft_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
         ("DraftExcludesPipeline", "pipeline", layout.pipeline, "stages"),
         (
             "DraftExcludesAttentionData",
-            "attentionData",
+            "dataParallelAttention",
             data,
             "replicas of the attention",
         ),

@@ -74,7 +74,7 @@ def _needs(
         if "fp8" in _formats(each):
             yield "fp8", f"{whose} are held in fp8", path, _OTHER
     if kv_cache_dtype == "fp8":
-        path = "spec.workload.kvCacheQuantization"
+        path = "spec.engine.kvCacheQuantization"
         yield "fp8", "the K/V cache is kept in fp8", path, _OTHER
 
 

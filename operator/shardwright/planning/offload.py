@@ -25,7 +25,7 @@ from shardwright.layouts.placing import Spread
 from shardwright.modelspec.spec import LatentAttention, ModelSpec
 from shardwright.units import GIB, format_bytes
 
-PATH: Final = "spec.workload.kvOffload.hostMemory"
+PATH: Final = "spec.engine.kvOffload.hostMemory"
 
 OTHERS_SHARE: Final = 0.1
 """Share of a node's memory that is left to pods without GPUs: agents, drivers, storage. Basis:

@@ -50,7 +50,7 @@ ALREADY_EXISTS: Final = "AlreadyExists"
 contended quota. Source: Kubernetes 1.36 ``apimachinery/pkg/apis/meta/v1``.
 """
 
-_TOKEN: Final = "spec.model.weights.huggingFace.tokenSecretRef"  # noqa: S105 - a field's name
+_TOKEN: Final = "spec.model.weights.secretRef"  # noqa: S105 - a field's name
 _BY_HAND: Final = (
     "make its ConfigMap with `shardwright fetch`, and name that in "
     "spec.model.configMapRef"

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from shardwright.api.record import PlanRecord
-from shardwright.api.settings import NAMESPACE_LIMITS
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.reconcile.group import as_it_stands
@@ -89,7 +88,7 @@ def too_many(cluster: Cluster) -> Problem | None:
 def _limited(name: str, limit: int, gap: str, remedy: str) -> Problem:
     return Problem(
         code="QuotaExceeded",
-        what=f"{NAMESPACE_LIMITS}.{name}",
+        what=f"policy.namespaceLimits.{name}",
         limit=f"of the operator allows this namespace {limit}",
         gap=gap,
         remedy=f"{remedy}, or have the limit raised in the chart",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from shardwright.api.admission import NamespaceLimits
 from shardwright.api.record import PlanRecord
-from shardwright.api.settings import NamespaceLimits
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion

@@ -42,7 +42,7 @@ transformers.
 _HUB_REFUSES: Final = (
     "; the Hugging Face hub refuses the model (401 or 403): accept its terms there, and name a "
     "Secret with a token of that "
-    "account in spec.model.weights.huggingFace.tokenSecretRef"
+    "account in spec.model.weights.secretRef"
 )
 
 SHOWN: Final = 3

@@ -8,15 +8,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from shardwright.api.engine import ApiKeyReference
-from shardwright.api.model import Adapter as WireAdapter
-from shardwright.api.model import ClaimWeights, Model, SecretReference
+from shardwright.api.model import Model
 from shardwright.api.network_policy import NetworkPolicies
 from shardwright.api.parts import Part, unsaid
 from shardwright.api.pod import Pod, PodVolume
 from shardwright.api.request import KV_CACHE_DTYPES, network_of, rdma_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import PlacementRules, Spec
-from shardwright.api.workload import DraftHead, head_of, speculation_of
+from shardwright.api.weights import (
+    BUCKETS,
+    IMAGE_VOLUME,
+    ImageVolume,
+    StoreOptions,
+    claim_of,
+    commit_of,
+    hub_token,
+    place_of,
+    scheme_of,
+)
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.scheduling import PodTerms
@@ -90,7 +99,7 @@ def _weights(model: Model, stored_quantization: str | None) -> WeightSource:
     return WeightSource(
         revision=model.revision,
         hub_token=_hub_token(model),
-        claim=_claim(model),
+        claim=_claim_path(model.weights.uri if model.weights else None),
         weights_image=_weights_image(model),
         object_store=_object_store(model),
         cache=_cache(model),
@@ -100,20 +109,20 @@ def _weights(model: Model, stored_quantization: str | None) -> WeightSource:
 
 
 def _drafting(spec: Spec) -> DraftingOptions:
-    speculation, head = speculation_of(spec.workload), head_of(spec.workload)
+    speculation = spec.engine.speculation
     if speculation is None:
         return DraftingOptions()
     return DraftingOptions(
         drafts_by=DraftMethod(speculation.method),
         draft_tokens=speculation.tokens or 0,
-        draft_model=_draft_source(head) if head else None,
+        draft_model=_source_of(speculation.head.uri) if speculation.head else None,
     )
 
 
 def _serving(spec: Spec, version: str) -> ServingOptions:
     return ServingOptions(
         served_name=spec.model.served_name,
-        kv_cache_dtype=KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
+        kv_cache_dtype=KV_CACHE_DTYPES[spec.engine.kv_cache_quantization or "Auto"],
         adapters=_adapters(spec.model),
         arguments=_arguments(spec, version),
         environment=tuple(
@@ -151,7 +160,7 @@ def _pods(spec: Spec) -> PodOptions:
 
 def _load_format(model: Model) -> str | None:
     """Return the load format for the engine, None if it finds the format by itself."""
-    if model.weights is not None and model.weights.object_store is not None:
+    if scheme_of(model.weights) in BUCKETS:
         # Nothing else reads a bucket.
         return _READ_BY["RunAIStreamer"]
     return _READ_BY.get(model.load_format)
@@ -268,31 +277,25 @@ def _dtype(model: Model) -> dict[str, str]:
 
 
 def _hub_token(model: Model) -> SecretKey | None:
-    hub = model.weights.hugging_face if model.weights else None
-    return _secret_key(hub.token_secret_ref) if hub else None
+    token = hub_token(model.weights)
+    return SecretKey(name=token[0], key=token[1]) if token else None
 
 
-def _secret_key(
-    reference: SecretReference | ApiKeyReference | None,
-) -> SecretKey | None:
+def _secret_key(reference: ApiKeyReference | None) -> SecretKey | None:
     return (
         None if reference is None else SecretKey(name=reference.name, key=reference.key)
     )
 
 
-def _claim(model: Model) -> ClaimPath | None:
-    claim = model.weights.pvc if model.weights else None
-    return None if claim is None else _folder_of(claim)
-
-
 def _object_store(model: Model) -> ObjectStore | None:
-    store = model.weights.object_store if model.weights else None
-    if store is None:
+    weights = model.weights
+    if weights is None or scheme_of(weights) not in BUCKETS:
         return None
-    secret, authority = store.credentials_secret_ref, store.ca_config_map_ref
+    store = weights.object_store or unsaid(StoreOptions)
+    secret, authority = weights.secret_ref, store.ca_config_map_ref
     addressing = store.addressing or ("Path" if store.endpoint else "VirtualHost")
     return ObjectStore(
-        uri=store.uri,
+        uri=weights.uri or "",
         secret=secret.name if secret else None,
         endpoint=store.endpoint,
         region=store.region,
@@ -310,48 +313,48 @@ def _object_store(model: Model) -> ObjectStore | None:
 
 
 def _weights_image(model: Model) -> ImagePath | None:
-    image = model.weights.image if model.weights else None
-    if image is None:
+    weights = model.weights
+    if weights is None or scheme_of(weights) != IMAGE_VOLUME:
         return None
+    image = weights.image or unsaid(ImageVolume)
     return ImagePath(
-        reference=image.reference, path=image.path or "", pull_policy=image.pull_policy
+        reference=place_of(weights.uri),
+        path=image.path or "",
+        pull_policy=image.pull_policy,
     )
 
 
-def _folder_of(claim: ClaimWeights) -> ClaimPath:
-    return ClaimPath(claim=claim.claim_name, path=claim.path or "")
+def _claim_path(uri: str | None) -> ClaimPath | None:
+    claim = claim_of(uri)
+    return ClaimPath(claim=claim[0], path=claim[1]) if claim else None
 
 
 def _adapters(model: Model) -> Adapters:
     served = tuple(
-        ServedAdapter(name=adapter.name, source=_source_of(adapter))
+        ServedAdapter(name=adapter.name, source=_source_of(adapter.uri))
         for adapter in model.adapters
     )
     return Adapters(served=served, rank=model.max_adapter_rank or DEFAULT_ADAPTER_RANK)
 
 
-def _source_of(adapter: WireAdapter) -> ClaimPath | HubCommit:
-    """Return the source of an adapter; a rule has seen to it that it has one."""
-    if adapter.pvc is not None:
-        return _folder_of(adapter.pvc)
-    assert adapter.hugging_face is not None  # noqa: S101 - for the type checker
-    return HubCommit(id=adapter.hugging_face.id, revision=adapter.hugging_face.revision)
-
-
-def _draft_source(draft: DraftHead) -> ClaimPath | HubCommit:
-    """Return the source of a draft model; a rule has seen to it that it has one."""
-    if draft.pvc is not None:
-        return _folder_of(draft.pvc)
-    assert draft.revision is not None  # noqa: S101 - for the type checker
-    return HubCommit(id=draft.id, revision=draft.revision)
+def _source_of(uri: str) -> ClaimPath | HubCommit:
+    """Return the source of an adapter, a head or a draft model; its pattern has seen to it that it
+    is one of the two.
+    """
+    commit = commit_of(uri)
+    if commit:
+        return HubCommit(id=commit[0], revision=commit[1])
+    claim = _claim_path(uri)
+    assert claim is not None  # noqa: S101 - for the type checker
+    return claim
 
 
 def _cache(model: Model) -> CacheClaim | None:
-    hub = model.weights.hugging_face if model.weights else None
-    if hub is None or hub.cache is None:
+    cache = model.weights.cache if model.weights else None
+    if cache is None:
         return None
     return CacheClaim(
-        claim=hub.cache.claim_name,
-        storage=hub.cache.storage,
-        storage_class=hub.cache.storage_class_name,
+        claim=cache.claim_name,
+        storage=cache.storage,
+        storage_class=cache.storage_class_name,
     )

@@ -29,7 +29,7 @@ from shardwright.api.settings import (
     check_runtime_class,
 )
 from shardwright.api.spec import Spec
-from shardwright.api.workload import speculation_of, speculation_path
+from shardwright.api.weights import BUCKETS, scheme_of
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.options import check_arguments, check_features
 from shardwright.engines.pins import Pins, read_pins
@@ -53,18 +53,6 @@ class Feature:
     path: str
     asked: Callable[[Spec], bool]
     of_plan: bool = False
-
-
-def _drafting(path: str) -> Feature:
-    """Return that tokens are drafted, as one of the fields says that can say it."""
-    return Feature(
-        option="speculative-config",
-        path=path,
-        asked=lambda spec: (
-            speculation_of(spec.workload) is not None
-            and speculation_path(spec.workload) == path
-        ),
-    )
 
 
 #: as the schema has it; with ``budget.fill`` nobody knows beforehand how many there will be
@@ -97,13 +85,13 @@ FEATURES: Final = (
     ),
     Feature(
         option="kv-cache-dtype",
-        path="spec.workload.kvCacheQuantization",
-        asked=lambda spec: spec.workload.kv_cache_quantization != "Auto",
+        path="spec.engine.kvCacheQuantization",
+        asked=lambda spec: spec.engine.kv_cache_quantization not in (None, "Auto"),
     ),
     Feature(
         option="kv-offloading-size",
-        path="spec.workload.kvOffload",
-        asked=lambda spec: spec.workload.kv_offload is not None,
+        path="spec.engine.kvOffload",
+        asked=lambda spec: spec.engine.kv_offload is not None,
     ),
     Feature(
         option="load-format",
@@ -112,8 +100,8 @@ FEATURES: Final = (
     ),
     Feature(
         option="model-loader-extra-config",
-        path="spec.model.weights.objectStore",
-        asked=lambda spec: bool(spec.model.weights and spec.model.weights.object_store),
+        path="spec.model.weights.uri",
+        asked=lambda spec: scheme_of(spec.model.weights) in BUCKETS,
     ),
     Feature(
         option="lock-memory",
@@ -132,9 +120,11 @@ FEATURES: Final = (
         path="spec.model.adapters",
         asked=lambda spec: bool(spec.model.adapters),
     ),
-    _drafting("spec.workload.speculation"),
-    _drafting("spec.workload.draftModel"),
-    _drafting("spec.workload.promptLookup"),
+    Feature(
+        option="speculative-config",
+        path="spec.engine.speculation",
+        asked=lambda spec: spec.engine.speculation is not None,
+    ),
 )
 
 
@@ -197,7 +187,9 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
     problems = (
         *(
             problem.under("spec.engine.args")
-            for problem in check_arguments(own, version, settings.admitted, rules=rules)
+            for problem in check_arguments(
+                own, version, settings.policy.admitted_arguments, rules=rules
+            )
         ),
         *(
             problem.under(f"{DEFAULTS}.engine.args")
@@ -261,7 +253,7 @@ def _admitted(images: Mapping[str, str], settings: Settings) -> dict[str, str]:
     return {
         resource: image
         for resource, image in images.items()
-        if is_image_admitted(image, settings.admission)
+        if is_image_admitted(image, settings.policy)
     }
 
 
@@ -277,7 +269,7 @@ def unadmitted_images(
     return {
         resource: problem
         for resource, image in images
-        for problem in check_image(image, settings.admission)
+        for problem in check_image(image, settings.policy)
     }
 
 
@@ -291,12 +283,10 @@ def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
         question.settings,
     )
     by_default = settings.engine is not None and settings.engine.image == image
-    yield from check_variables(
-        own, ENGINES[own.engine.name].variables, settings.admission
-    )
-    yield from check_sources(own, None if by_default else image, settings.admission)
-    yield from check_network(own, namespace, settings.admission)
-    yield from check_pod(own, namespace, settings.pod, settings.admission)
+    yield from check_variables(own, ENGINES[own.engine.name].variables, settings.policy)
+    yield from check_sources(own, None if by_default else image, settings.policy)
+    yield from check_network(own, namespace, settings.policy)
+    yield from check_pod(own, namespace, settings.pod, settings.policy)
     yield from check_runtime_class(own, settings)
     yield from check_priority_class(own, namespace, settings)
 

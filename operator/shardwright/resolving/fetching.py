@@ -10,6 +10,7 @@ from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import Spec
+from shardwright.api.weights import HUB, hub_token, scheme_of
 from shardwright.errors import Problem
 from shardwright.modelspec.catalogue import model_unknown
 from shardwright.modelspec.parse import CONFIG_FILE
@@ -68,18 +69,14 @@ def unknown(question: Question, spec: Spec) -> Problem:
         question.fetcher if question.settings.config_fetch.enabled else None,
     )
     problem = model_unknown(model.id, question.catalogue).under("spec.model")
-    if fetcher is None or (
-        model.weights
-        and (model.weights.pvc or model.weights.image or model.weights.object_store)
-    ):
+    if fetcher is None or scheme_of(model.weights) != HUB:
         return problem
-    hub = model.weights.hugging_face if model.weights else None
-    token, pod = hub.token_secret_ref if hub else None, spec.pod or unsaid(Pod)
+    token, pod = hub_token(model.weights), spec.pod or unsaid(Pod)
     fetch = HubFetch(
         fetcher=fetcher,
         model=model.id,
         revision=model.revision,
-        hub_token=SecretKey(name=token.name, key=token.key) if token else None,
+        hub_token=SecretKey(name=token[0], key=token[1]) if token else None,
         environment=tuple(
             (variable.name, variable.value)
             for variable in spec.engine.env

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shardwright.api.life import Restart
-from shardwright.api.model import Weights
 from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
 from shardwright.api.spec import Budget, PlacementRules, Spec
+from shardwright.api.weights import CLAIM, claim_of, scheme_of
 
 
 class Replan(StrEnum):
@@ -115,12 +115,12 @@ def _restart_policy(restart: Restart) -> RestartPolicy:
 
 
 def _shares_claim(spec: Spec) -> bool:
-    model, weights = spec.model, spec.model.weights or unsaid(Weights)
-    cache = weights.hugging_face.cache if weights.hugging_face else None
+    model, weights = spec.model, spec.model.weights
+    cache = weights.cache if weights else None
     volumes = (spec.pod or unsaid(Pod)).volumes or ()
     read = (
-        weights.pvc,
-        *(adapter.pvc for adapter in model.adapters),
+        scheme_of(weights) == CLAIM,
+        *(claim_of(adapter.uri) for adapter in model.adapters),
         *(volume.pvc for volume in volumes),
     )
     return any(read) or (cache is not None and cache.claim_name is not None)

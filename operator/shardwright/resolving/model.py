@@ -10,14 +10,9 @@ from functools import lru_cache
 from typing import Final
 
 from shardwright.api.drafts import draft_model_of, eagle_of, predictor_of
+from shardwright.api.engine import DraftHead
 from shardwright.api.model import Model
 from shardwright.api.spec import Spec
-from shardwright.api.workload import (
-    DraftHead,
-    head_path,
-    speculation_of,
-    speculation_path,
-)
 from shardwright.engines.pins import Pins
 from shardwright.errors import InputError, Problem
 from shardwright.layouts.traits import Drafter, EngineTraits
@@ -35,6 +30,8 @@ from shardwright.modelspec.read import read_model, read_predictor
 from shardwright.modelspec.spec import ModelSpec, interned
 from shardwright.resolving.fetching import unknown
 from shardwright.resolving.question import Question
+
+SPECULATION: Final = "spec.engine.speculation"
 
 COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
 """Values of ``spec.model.quantization`` that name a type to compute in, as engines call it."""
@@ -102,14 +99,13 @@ def drafter_for(
         InputError: An id is unknown, a config cannot be used, or it cannot draft for this model in
             this engine.
     """
-    speculation, path = speculation_of(spec.workload), head_path(spec.workload)
+    speculation, path = spec.engine.speculation, f"{SPECULATION}.head"
     if speculation is None or speculation.method == "PromptLookup":
         return None
     if speculation.method == "MTP":
         stored = read_predictor(_config_of(question, spec), source=model.source)
         held = held_model(stored, spec.model, pins) if stored else None
-        at = speculation_path(spec.workload)
-        return predictor_of(at, held, model, speculation.tokens)
+        return predictor_of(SPECULATION, held, model, speculation.tokens)
     head = speculation.head
     assert head is not None  # noqa: S101 - its caller has found it
     if speculation.method == "EAGLE3":

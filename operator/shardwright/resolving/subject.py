@@ -10,7 +10,7 @@ from shardwright.api.request import to_request
 from shardwright.api.resource import Metadata, ShardedModel
 from shardwright.api.settings import Settings, with_defaults
 from shardwright.api.spec import Spec
-from shardwright.api.workload import head_of
+from shardwright.api.weights import HUB, commit_of, hub_token, scheme_of
 from shardwright.errors import Problem
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import EngineTraits
@@ -143,19 +143,17 @@ def _gated(spec: Spec) -> Iterator[str]:
     """Yield the models that pods download, are known to be gated, and for which no token is
     named.
     """
-    weights, draft = spec.model.weights, head_of(spec.workload)
-    hub = weights.hugging_face if weights else None
-    from_hub = weights is None or hub is not None
-    if not (hub and hub.token_secret_ref):
+    from_hub = scheme_of(spec.model.weights) == HUB
+    head = spec.engine.speculation and spec.engine.speculation.head
+    draft = commit_of(head.uri) if head else None
+    if hub_token(spec.model.weights) is None:
         downloaded = (
             spec.model.id if from_hub else "",
-            draft.id if draft and draft.pvc is None else "",
+            draft[0] if draft else "",
         )
         gated = (model for model in downloaded if gate_of(model).gating is Gating.GATED)
         yield from gated
 
 
 def _misses_commit(spec: Spec, question: Question) -> bool:
-    return question.settings.admission.require_revision == "Warn" and lacks_revision(
-        spec
-    )
+    return question.settings.policy.require_revision == "Warn" and lacks_revision(spec)

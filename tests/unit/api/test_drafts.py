@@ -1,4 +1,4 @@
-"""``spec.workload.draftModel``: what is refused before a layout is looked at, and what the planner
+"""A draft model in ``spec.engine.speculation``: what is refused before a layout is looked at, and what the planner
 gets.
 """
 
@@ -11,17 +11,20 @@ from shardwright.errors import InputError, Problem
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_model import a_config
-from tests.support.builders_resource import A_CONFIG, A_DRAFT, Manifest, a_sharded_model
-
-COMMIT = "f" * 40
+from tests.support.builders_resource import (
+    A_COMMIT,
+    A_CONFIG,
+    A_DRAFT,
+    Manifest,
+    a_sharded_model,
+)
 
 
 def question(draft: Manifest, **spec: Any) -> Question:
-    workload = spec.pop("workload", {}) | {
-        "draftModel": A_DRAFT | {"revision": COMMIT} | draft
-    }
+    speculation = A_DRAFT | {"head": A_DRAFT["head"] | draft}
+    engine: Manifest = {"speculation": speculation} | spec.pop("engine", {})
     target = {"id": "meta-llama/Llama-3.1-70B-Instruct"} | spec.pop("model", {})
-    manifest = a_sharded_model(model=target, workload=workload, **spec)
+    manifest = a_sharded_model(model=target, engine=engine, **spec)
     return Question(resource=parse_manifest(manifest))
 
 
@@ -42,7 +45,8 @@ def config(**changes: object) -> Manifest:
 
 
 def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
-    subject = a_drafting_subject({"draftTokens": 4, "acceptancePercent": 80})
+    speculation = A_DRAFT | {"tokens": 4, "acceptancePercent": 80}
+    subject = a_drafting_subject({}, engine={"speculation": speculation})
 
     drafter, load = subject.traits.options.drafter, subject.request.workload
     assert drafter is not None
@@ -117,15 +121,17 @@ def test_an_id_that_no_catalogue_has_needs_its_config() -> None:
 
     assert (problem.code, problem.path) == (
         "ModelUnknown",
-        "spec.workload.draftModel.id",
+        "spec.engine.speculation.head.id",
     )
-    assert problem.remedy == "set spec.workload.draftModel.config to its config.json"
+    assert (
+        problem.remedy == "set spec.engine.speculation.head.config to its config.json"
+    )
 
 
 def test_a_config_that_cannot_be_read_is_refused_where_it_stands() -> None:
     (problem,) = refused(config(hidden_size="wide"))
 
-    assert problem.path == "spec.workload.draftModel.config.hidden_size"
+    assert problem.path == "spec.engine.speculation.head.config.hidden_size"
 
 
 def test_another_vocabulary_is_refused() -> None:
@@ -133,9 +139,9 @@ def test_another_vocabulary_is_refused() -> None:
         {"id": "Qwen/Qwen2.5-0.5B"}, model={"id": "Qwen/Qwen2.5-72B-Instruct"}
     )
 
-    assert problem.path == "spec.workload.draftModel.id"
+    assert problem.path == "spec.engine.speculation.head.id"
     assert problem.sentence() == (
-        "spec.workload.draftModel.id: a draft model with a vocabulary of 151,936 tokens must have "
+        "spec.engine.speculation.head.id: a draft model with a vocabulary of 151,936 tokens must have "
         "the 152,064 of "
         "Qwen/Qwen2.5-72B-Instruct, 128 apart; use a draft model of the same family"
     )
@@ -166,21 +172,14 @@ def test_an_architecture_that_the_engine_makes_mtp_layers_of_is_refused() -> Non
 
 @pytest.mark.parametrize("word", ["EAGLE-x", "x-eagle3", "x-DFlash-y", "dspark"])
 def test_a_name_by_which_the_engine_takes_another_method_is_refused(word: str) -> None:
-    (of_hub,) = refused({"id": f"acme/{word}"} | config())
-    claim = {"revision": None, "pvc": {"claimName": "drafts", "path": f"a/{word}"}}
-    (of_claim,) = refused({"id": "acme/own"} | claim | config())
+    (of_hub,) = refused({"uri": f"hf://acme/{word}@{A_COMMIT}"} | config())
+    (of_claim,) = refused({"uri": f"pvc://drafts/a/{word}"} | config())
 
-    assert [(problem.code, problem.path) for problem in (of_hub, of_claim)] == [
-        ("DraftOfOtherMethod", "spec.workload.draftModel.id"),
-        ("DraftOfOtherMethod", "spec.workload.draftModel.pvc.path"),
-    ]
+    assert {(problem.code, problem.path) for problem in (of_hub, of_claim)} == {
+        ("DraftOfOtherMethod", "spec.engine.speculation.head.uri")
+    }
     a_drafting_subject(
-        {
-            "id": f"acme/{word}",
-            "revision": None,
-            "pvc": {"claimName": word.lower(), "path": "a"},
-        }
-        | config()
+        {"id": f"acme/{word}", "uri": f"pvc://{word.lower()}/a"} | config()
     )
 
 
@@ -197,7 +196,7 @@ def test_layers_that_keep_something_else_are_refused_of_both_models() -> None:
 
     assert (of_draft.code, of_draft.path) == (
         "DraftCacheUnknown",
-        "spec.workload.draftModel",
+        "spec.engine.speculation.head",
     )
     assert [problem.code for problem in recurrent] == [
         "DraftVocabularyDiffers",
@@ -211,15 +210,15 @@ def test_requests_are_no_longer_than_the_draft_model_takes() -> None:
         "config": a_config(vocab_size=128256, max_position_embeddings=3000)
     }
 
-    (pinned,) = refused(short, workload={"maxModelLen": 3001})
+    (pinned,) = refused(short, engine={"maxModelLen": 3001})
     (needed,) = refused(short, workload={"inputTokens": 2900, "outputTokens": 101})
 
     assert [problem.path for problem in (pinned, needed)] == [
-        "spec.workload.maxModelLen",
+        "spec.engine.maxModelLen",
         "spec.workload.inputTokens",
     ]
     assert pinned.sentence() == (
-        "spec.workload.maxModelLen: 3,001 tokens must be at most the 3,000 of acme/own, 1 too "
+        "spec.engine.maxModelLen: 3,001 tokens must be at most the 3,000 of acme/own, 1 too "
         "many; "
         "lower it, or use a draft model with a longer context"
     )

@@ -59,7 +59,7 @@ TOLERATION: Final = {
 
 IN_ONE_IMAGE: Final = {"image": "registry.internal/server", "version": "1.2.1"}
 
-AN_ADAPTER: Final = [{"name": "a", "pvc": {"claimName": "a"}}]
+AN_ADAPTER: Final = [{"name": "a", "uri": "pvc://a"}]
 
 Pair = tuple[Manifest, Manifest]
 
@@ -68,56 +68,26 @@ def _model(before: Manifest, after: Manifest) -> Pair:
     return {"model": {"id": A_MODEL} | before}, {"model": {"id": A_MODEL} | after}
 
 
-def _token(before: Manifest, after: Manifest) -> Pair:
-    return _model(
-        *(
-            {"weights": {"huggingFace": {"tokenSecretRef": token}}}
-            for token in (before, after)
-        )
-    )
+def _weights(before: Manifest, after: Manifest, **both: Any) -> Pair:
+    return _model({"weights": both | before}, {"weights": both | after})
 
 
 def _cache(before: Manifest, after: Manifest) -> Pair:
-    return _model(
-        *({"weights": {"huggingFace": {"cache": cache}}} for cache in (before, after))
-    )
-
-
-def _claim(before: Manifest, after: Manifest) -> Pair:
-    return _model({"weights": {"pvc": before}}, {"weights": {"pvc": after}})
+    return _weights({"cache": before}, {"cache": after})
 
 
 def _image(before: Manifest, after: Manifest) -> Pair:
-    image = {"reference": "registry.internal/llama"}
-    return _model(
-        *({"weights": {"image": image | changed}} for changed in (before, after))
+    return _weights(
+        {"image": before}, {"image": after}, uri="oci://registry.internal/llama"
     )
 
 
-def _store(before: Manifest, after: Manifest) -> Pair:
-    s3 = {"uri": "s3://models/llama"}
-    return _model(
-        *({"weights": {"objectStore": s3 | changed}} for changed in (before, after))
-    )
-
-
-def _azure(before: Manifest, after: Manifest) -> Pair:
-    return _store(*({"uri": "az://models/llama"} | one for one in (before, after)))
+def _store(before: Manifest, after: Manifest, uri: str = "s3://models/llama") -> Pair:
+    return _weights({"objectStore": before}, {"objectStore": after}, uri=uri)
 
 
 def _adapter(before: Manifest, after: Manifest) -> Pair:
-    adapter = {"name": "a", "pvc": {"claimName": "a"}}
-    return _model(*({"adapters": [adapter | changed]} for changed in (before, after)))
-
-
-def _hub_adapter(before: Manifest, after: Manifest) -> Pair:
-    commit = {"id": "a/adapter", "revision": "f" * 40}
-    return _model(
-        *(
-            {"adapters": [{"name": "a", "huggingFace": commit | changed}]}
-            for changed in (before, after)
-        )
-    )
+    return _model(*({"adapters": [AN_ADAPTER[0] | one]} for one in (before, after)))
 
 
 def _under(name: str, before: Manifest, after: Manifest) -> Pair:
@@ -128,48 +98,20 @@ def _variable(before: Manifest, after: Manifest) -> Pair:
     return _under("engine", {"env": [before]}, {"env": [after]})
 
 
-def _lookup(before: Manifest, after: Manifest) -> Pair:
-    usual = {"draftTokens": 3, "acceptancePercent": 50}
-    return _under(
-        "workload", {"promptLookup": usual | before}, {"promptLookup": usual | after}
-    )
-
-
 def _speculation(before: Manifest, after: Manifest) -> Pair:
     usual = {"method": "PromptLookup", "tokens": 3, "acceptancePercent": 60}
     return _under(
-        "workload", {"speculation": usual | before}, {"speculation": usual | after}
+        "engine", {"speculation": usual | before}, {"speculation": usual | after}
     )
 
 
 def _head(before: Manifest, after: Manifest) -> Pair:
-    head = {"id": A_DRAFT["id"], "revision": "f" * 40}
+    head = A_DRAFT["head"]
     return _speculation(
         *(
             {"method": "DraftModel", "head": head | changed}
             for changed in (before, after)
         )
-    )
-
-
-def _head_claim(before: Manifest, after: Manifest) -> Pair:
-    return _speculation(
-        *(
-            {"method": "DraftModel", "head": {"id": A_DRAFT["id"], "pvc": claim}}
-            for claim in (before, after)
-        )
-    )
-
-
-def _draft(before: Manifest, after: Manifest) -> Pair:
-    hub = A_DRAFT | {"revision": "f" * 40}
-    return _under("workload", {"draftModel": hub | before}, {"draftModel": hub | after})
-
-
-def _draft_claim(before: Manifest, after: Manifest) -> Pair:
-    return _under(
-        "workload",
-        *({"draftModel": A_DRAFT | {"pvc": claim}} for claim in (before, after)),
     )
 
 
@@ -196,13 +138,9 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.id": _model({}, {"id": "Qwen/Qwen2.5-7B-Instruct"}),
     "model.servedName": _model({}, {"servedName": "llama"}),
     "model.loadFormat": _model({}, {"loadFormat": "Safetensors"}),
-    "model.weights.huggingFace.cache.claimName": _cache(
-        {"claimName": "a"}, {"claimName": "b"}
-    ),
-    "model.weights.huggingFace.cache.storage": _cache(
-        {"storage": "1Gi"}, {"storage": "2Gi"}
-    ),
-    "model.weights.huggingFace.cache.storageClassName": _cache(
+    "model.weights.cache.claimName": _cache({"claimName": "a"}, {"claimName": "b"}),
+    "model.weights.cache.storage": _cache({"storage": "1Gi"}, {"storage": "2Gi"}),
+    "model.weights.cache.storageClassName": _cache(
         {"storage": "1Gi"}, {"storage": "1Gi", "storageClassName": "a"}
     ),
     "model.config": _model({}, {"config": A_CONFIG | {"num_hidden_layers": 16}}),
@@ -214,19 +152,12 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
         {"configMapRef": {"name": "a", "key": "other.json"}},
     ),
     "model.revision": _model({}, {"revision": "f" * 40}),
-    "model.weights.huggingFace.tokenSecretRef.name": _token(
-        {"name": "a"}, {"name": "b"}
+    "model.weights.uri": _weights({"uri": "pvc://a"}, {"uri": "pvc://b"}),
+    "model.weights.secretRef.name": _weights(
+        {"secretRef": {"name": "a"}}, {"secretRef": {"name": "b"}}
     ),
-    "model.weights.huggingFace.tokenSecretRef.key": _token(
-        {"name": "a"}, {"name": "a", "key": "b"}
-    ),
-    "model.weights.pvc.claimName": _claim({"claimName": "a"}, {"claimName": "b"}),
-    "model.weights.pvc.path": _claim(
-        {"claimName": "a"}, {"claimName": "a", "path": "b"}
-    ),
-    "model.weights.objectStore.uri": _store({}, {"uri": "s3://models/other"}),
-    "model.weights.objectStore.credentialsSecretRef.name": _store(
-        {"credentialsSecretRef": {"name": "a"}}, {"credentialsSecretRef": {"name": "b"}}
+    "model.weights.secretRef.key": _weights(
+        {"secretRef": {"name": "a"}}, {"secretRef": {"name": "a", "key": "b"}}
     ),
     "model.weights.objectStore.endpoint": _store({}, {"endpoint": "https://minio"}),
     "model.weights.objectStore.region": _store({}, {"region": "eu-central-1"}),
@@ -237,24 +168,18 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.weights.objectStore.caConfigMapRef.key": _store(
         {"caConfigMapRef": {"name": "a"}}, {"caConfigMapRef": {"name": "a", "key": "b"}}
     ),
-    "model.weights.objectStore.account": _azure({"account": "one"}, {"account": "two"}),
+    "model.weights.objectStore.account": _store(
+        {"account": "one"}, {"account": "two"}, "az://models/llama"
+    ),
     "model.weights.objectStore.concurrency": _store({}, {"concurrency": 16}),
     "model.weights.objectStore.bufferGigabytes": _store({}, {"bufferGigabytes": 20}),
     "model.weights.objectStore.megabytesPerSecond": _store(
         {}, {"megabytesPerSecond": 250}
     ),
-    "model.weights.image.reference": _image(
-        {}, {"reference": "registry.internal/other"}
-    ),
     "model.weights.image.pullPolicy": _image({}, {"pullPolicy": "Always"}),
     "model.weights.image.path": _image({}, {"path": "llama"}),
     "model.adapters[0].name": _adapter({}, {"name": "b"}),
-    "model.adapters[0].pvc.claimName": _adapter({}, {"pvc": {"claimName": "b"}}),
-    "model.adapters[0].pvc.path": _adapter(
-        {}, {"pvc": {"claimName": "a", "path": "b"}}
-    ),
-    "model.adapters[0].huggingFace.id": _hub_adapter({}, {"id": "a/other"}),
-    "model.adapters[0].huggingFace.revision": _hub_adapter({}, {"revision": "0" * 40}),
+    "model.adapters[0].uri": _adapter({}, {"uri": "pvc://a/b"}),
     "model.maxAdapterRank": _model(
         {"adapters": AN_ADAPTER}, {"adapters": AN_ADAPTER, "maxAdapterRank": 32}
     ),
@@ -296,52 +221,25 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "workload.expertImbalancePercent": _under(
         "workload", {}, {"expertImbalancePercent": 200}
     ),
-    "workload.promptLookup.draftTokens": _lookup({}, {"draftTokens": 4}),
-    "workload.promptLookup.acceptancePercent": _lookup({}, {"acceptancePercent": 80}),
-    "workload.speculation.method": (
-        {"workload": {"speculation": {"method": "PromptLookup", "tokens": 3}}},
+    "engine.speculation.method": (
+        {"engine": {"speculation": {"method": "PromptLookup", "tokens": 3}}},
         {
             "model": {"id": "Qwen/Qwen3.5-27B"},
-            "workload": {"speculation": {"method": "MTP", "tokens": 3}},
+            "engine": {"speculation": {"method": "MTP", "tokens": 3}},
         },
     ),
-    "workload.speculation.tokens": _speculation({}, {"tokens": 4}),
-    "workload.speculation.acceptancePercent": _speculation(
-        {}, {"acceptancePercent": 80}
-    ),
-    "workload.speculation.head.id": _head(
-        {}, {"id": "meta-llama/Llama-3.2-3B-Instruct"}
-    ),
-    "workload.speculation.head.config": _head(
+    "engine.speculation.tokens": _speculation({}, {"tokens": 4}),
+    "engine.speculation.acceptancePercent": _speculation({}, {"acceptancePercent": 80}),
+    "engine.speculation.head.id": _head({}, {"id": "meta-llama/Llama-3.2-3B-Instruct"}),
+    "engine.speculation.head.config": _head(
         {}, {"config": A_CONFIG | {"num_hidden_layers": 16}}
     ),
-    "workload.speculation.head.revision": _head({}, {"revision": "0" * 40}),
-    "workload.speculation.head.pvc.claimName": _head_claim(
-        {"claimName": "a"}, {"claimName": "b"}
+    "engine.speculation.head.uri": _head({}, {"uri": "pvc://a/b"}),
+    "engine.maxModelLen": _under("engine", {}, {"maxModelLen": 8192}),
+    "engine.kvOffload.hostMemory": _under(
+        "engine", {"kvOffload": {}}, {"kvOffload": {"hostMemory": "64Gi"}}
     ),
-    "workload.speculation.head.pvc.path": _head_claim(
-        {"claimName": "a", "path": "a"}, {"claimName": "a", "path": "b"}
-    ),
-    "workload.draftModel.id": _draft({}, {"id": "meta-llama/Llama-3.2-3B-Instruct"}),
-    "workload.draftModel.config": _draft(
-        {}, {"config": A_CONFIG | {"num_hidden_layers": 16}}
-    ),
-    "workload.draftModel.revision": _draft({}, {"revision": "0" * 40}),
-    "workload.draftModel.pvc.claimName": _draft_claim(
-        {"claimName": "a"}, {"claimName": "b"}
-    ),
-    "workload.draftModel.pvc.path": _draft_claim(
-        {"claimName": "a"}, {"claimName": "a", "path": "b"}
-    ),
-    "workload.draftModel.draftTokens": _draft({}, {"draftTokens": 4}),
-    "workload.draftModel.acceptancePercent": _draft({}, {"acceptancePercent": 80}),
-    "workload.maxModelLen": _under("workload", {}, {"maxModelLen": 8192}),
-    "workload.kvOffload.hostMemory": _under(
-        "workload", {"kvOffload": {}}, {"kvOffload": {"hostMemory": "64Gi"}}
-    ),
-    "workload.kvCacheQuantization": _under(
-        "workload", {}, {"kvCacheQuantization": "FP8"}
-    ),
+    "engine.kvCacheQuantization": _under("engine", {}, {"kvCacheQuantization": "FP8"}),
     "objective.optimizeFor": _under("objective", {}, {"optimizeFor": "Latency"}),
     "objective.ttftMilliseconds": _under("objective", {}, {"ttftMilliseconds": 1000}),
     "objective.tpotMilliseconds": _under("objective", {}, {"tpotMilliseconds": 50}),
@@ -353,7 +251,9 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "parallelism.tensor": _under("parallelism", {}, {"tensor": 2}),
     "parallelism.pipeline": _under("parallelism", {}, {"pipeline": 2}),
     "parallelism.expert": _under("parallelism", {}, {"expert": 1}),
-    "parallelism.attentionData": _under("parallelism", {}, {"attentionData": 1}),
+    "parallelism.dataParallelAttention": _under(
+        "parallelism", {}, {"dataParallelAttention": 1}
+    ),
     "parallelism.context": _under("parallelism", {}, {"context": 1}),
     "parallelism.partition[0]": _under(
         "parallelism", {"partition": [16, 16]}, {"partition": [17, 15]}

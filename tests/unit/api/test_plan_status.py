@@ -45,7 +45,7 @@ def test_a_plan_is_shown_with_totals_over_all_replicas() -> None:
         "tensor": 8,
         "pipeline": 2,
         "expert": 1,
-        "attentionData": 1,
+        "dataParallelAttention": 1,
         "context": 1,
         "replicas": 2,
         "gpusPerReplica": 16,

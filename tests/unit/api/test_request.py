@@ -44,9 +44,8 @@ def test_every_field_reaches_the_planner() -> None:
             "inputTokens": 1000,
             "outputTokens": 100,
             "concurrency": 8,
-            "maxModelLen": 5000,
-            "kvCacheQuantization": "FP8",
         },
+        engine={"maxModelLen": 5000, "kvCacheQuantization": "FP8"},
         objective={
             "optimizeFor": "Throughput",
             "ttftMilliseconds": 1500,
@@ -106,8 +105,8 @@ def test_a_load_longer_than_the_context_is_refused_with_the_gap() -> None:
 
 
 def test_a_pinned_length_above_the_context_is_refused_where_it_stands() -> None:
-    with pytest.raises(InputError, match=r"spec\.workload\.maxModelLen: 40,000 tokens"):
-        request_of(workload={"maxModelLen": 40_000})
+    with pytest.raises(InputError, match=r"spec\.engine\.maxModelLen: 40,000 tokens"):
+        request_of(engine={"maxModelLen": 40_000})
 
 
 def test_no_replicas_ask_for_the_plan_of_one() -> None:
@@ -127,8 +126,14 @@ def test_arrivals_cache_experts_and_drafts_reach_the_planner_as_shares() -> None
             "requestsPerSecond": 2.5,
             "prefixCacheHitPercent": 30,
             "expertImbalancePercent": 150,
-            "promptLookup": {"draftTokens": 3, "acceptancePercent": 60},
-        }
+        },
+        engine={
+            "speculation": {
+                "method": "PromptLookup",
+                "tokens": 3,
+                "acceptancePercent": 60,
+            }
+        },
     ).workload
 
     assert (
@@ -141,7 +146,7 @@ def test_arrivals_cache_experts_and_drafts_reach_the_planner_as_shares() -> None
 
 def test_pins_reach_the_search_and_a_partition_pins_its_stages() -> None:
     space = request_of(
-        parallelism={"attentionData": 2, "context": 4, "partition": [15, 13]}
+        parallelism={"dataParallelAttention": 2, "context": 4, "partition": [15, 13]}
     ).space
 
     assert (space.attention_data, space.context, space.partition, space.pipeline) == (
@@ -169,15 +174,13 @@ def test_limits_may_speak_of_the_95th_percentile() -> None:
 
 def test_weights_on_a_claim_are_read_from_there() -> None:
     assert (
-        request_of(model={"id": "a/b", "weights": {"pvc": {"claimName": "c"}}}).storage
+        request_of(model={"id": "a/b", "weights": {"uri": "pvc://c"}}).storage
         is Storage.CLAIM
     )
-    kept = {"huggingFace": {"cache": {"claimName": "c"}}}
+    kept = {"cache": {"claimName": "c"}}
     assert request_of(model={"id": "a/b", "weights": kept}).storage is Storage.KEPT
     assert (
-        request_of(
-            model={"id": "a/b", "weights": {"image": {"reference": "c"}}}
-        ).storage
+        request_of(model={"id": "a/b", "weights": {"uri": "oci://c"}}).storage
         is Storage.IMAGE
     )
 
@@ -191,8 +194,5 @@ def test_the_size_of_a_pods_own_cache_is_known_to_the_plan(
     cache = {"storage": storage} if storage else {"claimName": "hub"}
 
     assert (
-        request_of(
-            model={"id": "a/b", "weights": {"huggingFace": {"cache": cache}}}
-        ).cache_bytes
-        == size
+        request_of(model={"id": "a/b", "weights": {"cache": cache}}).cache_bytes == size
     )

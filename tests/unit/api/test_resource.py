@@ -150,7 +150,7 @@ def test_rules_between_fields_name_the_field_to_change() -> None:
 
     assert sentence == (
         "spec.budget.gpus: budget.gpus must be at least parallelism.tensor x pipeline x "
-        "attentionData x replicas; raise "
+        "dataParallelAttention x replicas; raise "
         "budget.gpus or lower one of them"
     )
 
@@ -165,7 +165,7 @@ def test_every_entry_that_is_there_twice_is_named() -> None:
         "imagePullSecrets": [secret, {"name": "other"}, secret],
         "network": {"rdma": "Explicit", "resources": [device, device]},
     }
-    adapter = {"name": "support", "pvc": {"claimName": "adapters", "path": "support"}}
+    adapter = {"name": "support", "uri": "pvc://adapters/support"}
 
     found = problems_of(
         a_sharded_model(
@@ -237,11 +237,12 @@ def test_a_stored_object_that_breaks_a_rule_of_today_is_refused() -> None:
 
 def test_a_config_that_is_too_large_is_refused_with_the_way_out() -> None:
     model = {"id": "a/b", "config": {"note": "x" * CONFIG_MAX_BYTES}}
-    draft = {**model, "draftTokens": 2, "acceptancePercent": 50}
+    head = {**model, "uri": "pvc://drafts"}
+    engine = {"speculation": {"method": "EAGLE3", "head": head}}
 
-    problems = problems_of(a_sharded_model(model=model, workload={"draftModel": draft}))
+    problems = problems_of(a_sharded_model(model=model, engine=engine))
 
-    paths = ["spec.model.config", "spec.workload.draftModel.config"]
+    paths = ["spec.model.config", "spec.engine.speculation.head.config"]
     assert [
         problem.path for problem in problems if problem.code == "ConfigTooLarge"
     ] == paths
@@ -249,7 +250,7 @@ def test_a_config_that_is_too_large_is_refused_with_the_way_out() -> None:
         problems[1]
         .sentence()
         .startswith(
-            "spec.workload.draftModel.config: 262,156 bytes of JSON must be at most 262,144"
+            "spec.engine.speculation.head.config: 262,156 bytes of JSON must be at most 262,144"
         )
     )
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic.alias_generators import to_camel
 
+from shardwright.api.admission import NamespaceLimits
 from shardwright.api.engine import ApiKeyReference
 from shardwright.api.pod import Pod, Resources, TopologySpread
 from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import (
-    NamespaceLimits,
     Settings,
     read_settings,
     with_defaults,
@@ -79,7 +79,12 @@ def problems(content: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "engineDefaults: {}\nadmittedArguments: []\n", "engineDefaults:\n"],
+    [
+        "",
+        "{}",
+        "engineDefaults: {}\npolicy: {admittedArguments: []}\n",
+        "engineDefaults:\n",
+    ],
 )
 def test_nothing_is_said_where_nothing_is_written(text: str) -> None:
     assert read_settings(text) == Settings()
@@ -267,34 +272,11 @@ def test_without_defaults_a_spec_is_left_alone() -> None:
         ({"engineDefaults": ["engine"]}, [("WrongType", "engineDefaults")]),
         ({"defaults": {}}, [("UnknownField", "defaults")]),
         (
-            {"admittedArguments": "trust-remote-code"},
-            [("WrongType", "admittedArguments")],
+            {"engineDefaults": {"engine": {"maxModelLen": 8192}}},
+            [("UnknownField", "engineDefaults.engine.maxModelLen")],
         ),
-        (
-            {"admittedArguments": ["trust-remote-code", "config"]},
-            [("EngineArgumentNotAdmissible", "admittedArguments.config")],
-        ),
-        (
-            {"admittedArguments": ["seed"]},
-            [("EngineArgumentNotAdmissible", "admittedArguments.seed")],
-        ),
-        ({"admittedExecutors": "Ray"}, [("WrongType", "admittedExecutors")]),
-        ({"admittedExecutors": ["Slurm"]}, [("WrongType", "admittedExecutors")]),
-        ({"admittedExecutors": ["Ray", "Native"]}, []),
-        (
-            {"admittedRuntimeClasses": "nvidia"},
-            [("WrongType", "admittedRuntimeClasses")],
-        ),
-        ({"admittedRuntimeClasses": []}, []),
-        (
-            {"admittedPriorityClasses": ["serving"]},
-            [("WrongType", "admittedPriorityClasses")],
-        ),
-        (
-            {"admittedPriorityClasses": {"models": "serving"}},
-            [("WrongType", "admittedPriorityClasses")],
-        ),
-        ({"admittedPriorityClasses": {"models": ["serving"], "*": []}}, []),
+        ({"policy": ["nvidia"]}, [("WrongType", "policy")]),
+        ({"policy": {"admitted": []}}, [("UnknownField", "policy.admitted")]),
         ("a: [", [("ManifestUnreadable", "")]),
     ],
 )
@@ -307,13 +289,45 @@ def test_each_setting_gets_its_verdict(
         read_settings(json.dumps(content))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "refused"),
+    [
+        ("admittedArguments", "trust-remote-code", ("WrongType", "")),
+        (
+            "admittedArguments",
+            ["trust-remote-code", "config"],
+            ("EngineArgumentNotAdmissible", ".config"),
+        ),
+        ("admittedArguments", ["seed"], ("EngineArgumentNotAdmissible", ".seed")),
+        ("admittedExecutors", "Ray", ("WrongType", "")),
+        ("admittedExecutors", ["Slurm"], ("NotAllowed", "[0]")),
+        ("admittedExecutors", ["Ray", "Native"], None),
+        ("admittedRuntimeClasses", "nvidia", ("WrongType", "")),
+        ("admittedRuntimeClasses", [], None),
+        ("admittedPriorityClasses", ["serving"], ("WrongType", "")),
+        ("admittedPriorityClasses", {"models": "serving"}, ("WrongType", ".models")),
+        ("admittedPriorityClasses", {"models": ["serving"], "*": []}, None),
+    ],
+)
+def test_each_admission_gets_its_verdict(
+    name: str, value: object, refused: tuple[str, str] | None
+) -> None:
+    content = {"policy": {name: value}}
+    if refused:
+        code, path = refused
+        assert problems(content) == [(code, f"policy.{name}{path}")]
+    else:
+        read_settings(json.dumps(content))
+
+
 def test_two_documents_are_not_settings() -> None:
     assert problems("{}\n---\n{}\n") == [("UnknownField", "a second document")]
 
 
 def test_limits_of_a_namespace_are_its_own_or_those_of_all_others() -> None:
     found = read_settings(
-        '{"namespaceLimits": {"team": {"gpus": 8}, "*": {"models": 3, "waiting": 0}}}'
+        '{"policy": {"namespaceLimits": '
+        '{"team": {"gpus": 8}, "*": {"models": 3, "waiting": 0}}}}'
     )
 
     assert found.limits_of("team") == NamespaceLimits(gpus=8)
@@ -325,7 +339,7 @@ def test_limits_of_a_namespace_are_its_own_or_those_of_all_others() -> None:
     ("limits", "path"),
     [
         (["team"], "namespaceLimits"),
-        ({"team": 3}, "namespaceLimits"),
+        ({"team": 3}, "namespaceLimits.team"),
         ({"team": {"pods": 3}}, "namespaceLimits.team.pods"),
         ({"team": {"gpus": -1}}, "namespaceLimits.team.gpus"),
         ({"team": {"gpus": True}}, "namespaceLimits.team.gpus"),
@@ -336,9 +350,9 @@ def test_limits_that_are_none_are_refused_with_their_path(
     limits: object, path: str
 ) -> None:
     with pytest.raises(InputError) as raised:
-        read_settings(json.dumps({"namespaceLimits": limits}))
+        read_settings(json.dumps({"policy": {"namespaceLimits": limits}}))
 
-    assert [problem.path for problem in raised.value.problems] == [path]
+    assert [problem.path for problem in raised.value.problems] == [f"policy.{path}"]
 
 
 def test_what_is_stated_of_nodes_is_read() -> None:

@@ -1,4 +1,4 @@
-"""``spec.workload.speculation``: what the planner gets, and what is refused before a layout is looked
+"""``spec.engine.speculation``: what the planner gets, and what is refused before a layout is looked
 at.
 """
 
@@ -13,21 +13,21 @@ from shardwright.modelspec.catalogue import find_model
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_model import A_HEAD
-from tests.support.builders_resource import A_DRAFT, Manifest, a_sharded_model
+from tests.support.builders_resource import A_COMMIT, Manifest, a_sharded_model
 
-COMMIT = "f" * 40
-LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
+URI = f"hf://acme/head@{A_COMMIT}"
+LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
 
 
-def a_speculating_subject(
-    model: str = "meta-llama/Llama-3.1-8B-Instruct", **workload: Any
-) -> Subject:
-    manifest = a_sharded_model(model={"id": model}, workload=workload)
+def a_speculating_subject(model: str, load: Manifest, **speculation: Any) -> Subject:
+    manifest = a_sharded_model(
+        model={"id": model}, workload=load, engine={"speculation": speculation}
+    )
     return resolve(Question(resource=parse_manifest(manifest)))
 
 
 def speculating(model: str, **fields: Any) -> Subject:
-    return a_speculating_subject(model, speculation=fields)
+    return a_speculating_subject(model, {}, **fields)
 
 
 def refused(model: str, **fields: Any) -> list[Problem]:
@@ -37,48 +37,7 @@ def refused(model: str, **fields: Any) -> list[Problem]:
 
 
 def a_head(**fields: Any) -> Manifest:
-    return {"id": "acme/head", "revision": COMMIT, "config": A_HEAD} | fields
-
-
-def test_the_older_fields_ask_the_planner_and_the_pods_for_the_same() -> None:
-    draft = A_DRAFT | {"revision": COMMIT}
-    lookup = {"draftTokens": 3, "acceptancePercent": 60}
-    head = {"id": A_DRAFT["id"], "revision": COMMIT}
-    pairs = [
-        (
-            a_speculating_subject(LLAMA_70B, draftModel=draft),
-            speculating(
-                LLAMA_70B,
-                method="DraftModel",
-                tokens=3,
-                acceptancePercent=60,
-                head=head,
-            ),
-        ),
-        (
-            a_speculating_subject(promptLookup=lookup),
-            a_speculating_subject(
-                speculation={
-                    "method": "PromptLookup",
-                    "tokens": 3,
-                    "acceptancePercent": 60,
-                }
-            ),
-        ),
-    ]
-
-    for older, newer in pairs:
-        assert older.request == newer.request
-        assert older.traits == newer.traits
-        drafts = [
-            (
-                each.drafting.drafts_by,
-                each.drafting.draft_tokens,
-                each.drafting.draft_model,
-            )
-            for each in (older.deployment, newer.deployment)
-        ]
-        assert drafts[0] == drafts[1]
+    return {"id": "acme/head", "uri": URI, "config": A_HEAD} | fields
 
 
 def test_what_is_left_out_is_assumed_and_planned() -> None:
@@ -110,7 +69,7 @@ def test_mtp_layers_come_out_of_the_models_own_config() -> None:
 def test_mtp_layers_are_quantized_while_loading_as_their_target_is() -> None:
     manifest = a_sharded_model(
         model={"id": "Qwen/Qwen3.5-27B", "quantization": "FP8"},
-        workload={"speculation": {"method": "MTP"}},
+        engine={"speculation": {"method": "MTP"}},
     )
     drafter = resolve(
         Question(resource=parse_manifest(manifest))
@@ -121,10 +80,10 @@ def test_mtp_layers_are_quantized_while_loading_as_their_target_is() -> None:
 
 
 def test_a_model_without_mtp_layers_is_refused_by_name() -> None:
-    (problem,) = refused("meta-llama/Llama-3.1-8B-Instruct", method="MTP")
+    (problem,) = refused(LLAMA_8B, method="MTP")
 
     assert problem.sentence() == (
-        "spec.workload.speculation.method: the MTP layers of meta-llama/Llama-3.1-8B-Instruct are "
+        "spec.engine.speculation.method: the MTP layers of meta-llama/Llama-3.1-8B-Instruct are "
         "not counted, or its config.json has none; use EAGLE3, DraftModel or PromptLookup"
     )
 
@@ -137,7 +96,7 @@ def two_mtp_layers(tokens: int) -> Subject:
             "id": "acme/two",
             "config": {**entry.config, "num_nextn_predict_layers": 2},
         },
-        workload={"speculation": {"method": "MTP", "tokens": tokens}},
+        engine={"speculation": {"method": "MTP", "tokens": tokens}},
     )
     return resolve(Question(resource=parse_manifest(manifest)))
 
@@ -154,14 +113,14 @@ def test_two_mtp_layers_draft_one_token_or_whole_rounds() -> None:
 
     (problem,) = caught.value.problems
     assert problem.sentence() == (
-        "spec.workload.speculation.tokens: 5 drafted tokens must be a multiple of the 2 MTP layers "
+        "spec.engine.speculation.tokens: 5 drafted tokens must be a multiple of the 2 MTP layers "
         "of acme/two, or fewer, 1 left over; use 4, or leave tokens out"
     )
 
 
 def test_a_head_is_held_beside_its_target() -> None:
     drafter = speculating(
-        "meta-llama/Llama-3.1-8B-Instruct", method="EAGLE3", head=a_head()
+        LLAMA_8B, method="EAGLE3", head=a_head()
     ).traits.options.drafter
 
     assert drafter is not None
@@ -171,7 +130,7 @@ def test_a_head_is_held_beside_its_target() -> None:
 def test_the_positions_of_a_head_are_its_targets() -> None:
     """Its config says 2,048, which is the length that it was trained with."""
     subject = a_speculating_subject(
-        speculation={"method": "EAGLE3", "head": a_head()}, inputTokens=8000
+        LLAMA_8B, {"inputTokens": 8000}, method="EAGLE3", head=a_head()
     )
 
     assert subject.request.workload.max_model_len > 2048
@@ -181,19 +140,19 @@ def test_the_positions_of_a_head_are_its_targets() -> None:
     ("model", "head", "code", "path"),
     [
         (
-            "meta-llama/Llama-3.1-8B-Instruct",
+            LLAMA_8B,
             {"config": None},
             "ModelUnknown",
             "head.id",
         ),
         (
-            "meta-llama/Llama-3.1-8B-Instruct",
+            LLAMA_8B,
             {"config": A_HEAD | {"vocab_size": 32000}},
             "DraftVocabularyDiffers",
             "head.config.vocab_size",
         ),
         (
-            "meta-llama/Llama-3.1-8B-Instruct",
+            LLAMA_8B,
             {"config": A_HEAD | {"hidden_size": "wide"}},
             "ConfigInvalid",
             "head.config.hidden_size",
@@ -211,14 +170,14 @@ def test_a_head_that_is_unknown_or_of_another_model_is_refused(
 ) -> None:
     (problem, *_) = refused(model, method="EAGLE3", head=a_head(**head))
 
-    assert (problem.code, problem.path) == (code, f"spec.workload.speculation.{path}")
+    assert (problem.code, problem.path) == (code, f"spec.engine.speculation.{path}")
 
 
 def test_a_draft_model_is_refused_at_its_own_field() -> None:
     (problem,) = refused(
         "Qwen/Qwen2.5-72B-Instruct",
         method="DraftModel",
-        head={"id": "Qwen/Qwen2.5-0.5B", "revision": COMMIT},
+        head={"id": "Qwen/Qwen2.5-0.5B", "uri": URI},
     )
 
-    assert problem.path == "spec.workload.speculation.head.id"
+    assert problem.path == "spec.engine.speculation.head.id"

@@ -39,5 +39,5 @@ def test_a_part_left_out_of_a_spec_is_the_same_as_an_empty_one(field: str) -> No
 def test_settings_that_say_nothing_have_the_defaults_of_all_parts() -> None:
     nothing = Settings()
 
-    assert nothing.admission.model_dump() == type(nothing.admission)().model_dump()
+    assert nothing.policy.model_dump() == type(nothing.policy)().model_dump()
     assert nothing.network_policy == type(nothing.network_policy)()

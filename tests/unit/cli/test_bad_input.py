@@ -555,7 +555,7 @@ def test_a_word_that_is_allowed_and_read_as_a_truth_value_needs_quotes(
     files: Files, capsys: Capture
 ) -> None:
     files.manifests(a_manifest())
-    files.raw("settings.yaml", b"requireRevision: Off\n")
+    files.raw("settings.yaml", b"policy: {requireRevision: Off}\n")
 
     [error] = _of_plan(capsys, "--settings", "settings.yaml")
 

@@ -123,7 +123,7 @@ def a_diagnosed_model(
     more = ({"type": kind, "status": status} for kind, status in others.items())
     return {
         "metadata": {"namespace": "models", "name": name},
-        "spec": {"model": {"weights": {"huggingFace": {"cache": cache}}}},
+        "spec": {"model": {"weights": {"cache": cache}}},
         "status": {"conditions": [first, *more]},
     }
 

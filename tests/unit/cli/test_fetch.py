@@ -183,16 +183,10 @@ def test_a_draft_model_is_fetched_too(
     hub.repositories["us/draft"] = Repository(
         files={"config.json": json.dumps(a_config(vocab_size=128256)).encode()}
     )
-    draft = {
-        "draftModel": {
-            "id": "us/draft",
-            "revision": COMMIT,
-            "draftTokens": 3,
-            "acceptancePercent": 70,
-        }
-    }
+    head = {"id": "us/draft", "uri": f"hf://us/draft@{COMMIT}"}
+    drafts = {"speculation": {"method": "DraftModel", "head": head}}
 
-    assert _planned(files, a_manifest(model="us/ours", workload=draft)) == 0, (
+    assert _planned(files, a_manifest(model="us/ours", engine=drafts)) == 0, (
         capsys.readouterr().err
     )
     assert "note: us/draft: config.json of commit" in capsys.readouterr().err
@@ -202,20 +196,14 @@ def test_a_draft_model_is_fetched_too(
 def test_every_model_that_the_hub_does_not_give_is_named_with_its_field(
     files: Files, capsys: Capture
 ) -> None:
-    draft = {
-        "draftModel": {
-            "id": "us/draft",
-            "revision": COMMIT,
-            "draftTokens": 3,
-            "acceptancePercent": 70,
-        }
-    }
+    head = {"id": "us/draft", "uri": f"hf://us/draft@{COMMIT}"}
+    drafts = {"speculation": {"method": "DraftModel", "head": head}}
 
     assert (
         _planned(
             files,
             a_manifest("a", model="us/none"),
-            a_manifest("b", model="us/ours", workload=draft),
+            a_manifest("b", model="us/ours", engine=drafts),
         )
         == 2
     )
@@ -223,7 +211,7 @@ def test_every_model_that_the_hub_does_not_give_is_named_with_its_field(
     out, err = capsys.readouterr()
     assert [item["path"] for item in json.loads(out)["items"]] == [
         "model.yaml: spec.model.id",
-        "model.yaml: spec.workload.draftModel.id",
+        "model.yaml: spec.engine.speculation.head.id",
     ]
     assert [
         line.partition(" is not on")[0]
@@ -231,7 +219,7 @@ def test_every_model_that_the_hub_does_not_give_is_named_with_its_field(
         if line.startswith("error")
     ] == [
         "error[HubModelMissing]: model.yaml: spec.model.id: 'us/none'",
-        "error[HubModelMissing]: model.yaml: spec.workload.draftModel.id: 'us/draft'",
+        "error[HubModelMissing]: model.yaml: spec.engine.speculation.head.id: 'us/draft'",
     ]
 
 

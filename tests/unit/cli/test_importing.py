@@ -37,9 +37,7 @@ def test_a_leader_worker_set(capsys: Capture) -> None:
             "replicas": 2,
             "model": {
                 "id": "meta-llama/Llama-3.1-405B-Instruct",
-                "weights": {
-                    "huggingFace": {"tokenSecretRef": {"name": "hub", "key": "token"}}
-                },
+                "weights": {"secretRef": {"name": "hub", "key": "token"}},
             },
         },
     }
@@ -71,13 +69,13 @@ def test_an_llm_inference_service_becomes_a_sharded_model(capsys: Capture) -> No
     assert manifest["spec"] == {
         "model": {
             "id": "deepseek-ai/DeepSeek-R1-0528",
-            "weights": {"pvc": {"claimName": "weights", "path": "r1"}},
+            "weights": {"uri": "pvc://weights/r1"},
         },
         "engine": {
             "env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}],
             "args": {"gpu-memory-utilization": 0.95, "enforce-eager": True},
+            "maxModelLen": 8192,
         },
-        "workload": {"maxModelLen": 8192},
     }
     assert left_out.keys() == {
         "spec.template.serviceAccountName",
@@ -94,12 +92,12 @@ def test_a_workspace_with_its_config_map(capsys: Capture) -> None:
     assert manifest["spec"] == {
         "model": {
             "id": "meta-llama/Llama-3.3-70B-Instruct",
-            "weights": {
-                "huggingFace": {"tokenSecretRef": {"name": "hub", "key": "HF_TOKEN"}}
-            },
+            "weights": {"secretRef": {"name": "hub", "key": "HF_TOKEN"}},
         },
-        "engine": {"args": {"gpu-memory-utilization": 0.95}},
-        "workload": {"maxModelLen": 16384},
+        "engine": {
+            "args": {"gpu-memory-utilization": 0.95},
+            "maxModelLen": 16384,
+        },
         "placement": {
             "nodeSelector": {
                 "apps": "llama",
@@ -133,12 +131,12 @@ def test_a_deployment_whose_weights_lie_on_a_claim(capsys: Capture) -> None:
                 "enable-auto-tool-choice": True,
                 "enable-prefix-caching": False,
             },
+            "maxModelLen": 16000,
         },
         "model": {
             "id": "mistralai/Mistral-7B-Instruct-v0.3",
-            "weights": {"pvc": {"claimName": "models", "path": "v3/mistral"}},
+            "weights": {"uri": "pvc://models/v3/mistral"},
         },
-        "workload": {"maxModelLen": 16000},
     }
     pod = "spec.template.spec"
     assert left_out.keys() == {
@@ -265,14 +263,17 @@ def _server(*args: str) -> dict[str, Any]:
                 "--speculative-config",
                 json.dumps({"model": "o/d", "revision": "a" * 40}),
             ],
-            {"method": "DraftModel", "head": {"id": "o/d", "revision": "a" * 40}},
+            {
+                "method": "DraftModel",
+                "head": {"id": "o/d", "uri": f"hf://o/d@{'a' * 40}"},
+            },
         ),
     ],
 )
 def test_drafting_is_carried_over(args: list[str], speculation: dict[str, Any]) -> None:
     found = import_object(_server(*args))
 
-    assert found.manifest["spec"]["workload"] == {"speculation": speculation}
+    assert found.manifest["spec"]["engine"] == {"speculation": speculation}
     assert found.left_out == ()
 
 
@@ -286,12 +287,12 @@ def test_drafting_is_carried_over(args: list[str], speculation: dict[str, Any]) 
         ('{"method": "dflash", "model": "o/d"}', "drafts by dflash are not planned"),
         (
             '{"method": "eagle3", "model": "o/d"}',
-            "write spec.workload.speculation with",
+            "write spec.engine.speculation with",
         ),
         ('{"method": "eagle3"}', "it names no head or draft model of the hub"),
         (
             '{"model": "o/m-eagle3"}',
-            "write spec.workload.speculation with method EAGLE3",
+            "write spec.engine.speculation with method EAGLE3",
         ),
         ('{"method": null, "model": "o/EAGLE-m"}', "drafts by eagle are not planned"),
         ('{"method": "draft_model", "model": "o/dflash"}', "drafts by dflash"),
@@ -302,7 +303,7 @@ def test_drafting_that_no_field_says_is_left_out_with_its_reason(
 ) -> None:
     found = import_object(_server("--speculative-config", config))
 
-    assert "workload" not in found.manifest["spec"]
+    assert "engine" not in found.manifest["spec"]
     (left,) = found.left_out
     assert left.path.endswith("--speculative-config")
     assert left.why.startswith(why)
@@ -319,7 +320,7 @@ def test_of_drafting_what_no_field_says_is_named_and_nothing_else_takes_its_plac
     }
     found = import_object(_server("--speculative-config", json.dumps(config)))
 
-    assert found.manifest["spec"]["workload"] == {"speculation": {"method": "MTP"}}
+    assert found.manifest["spec"]["engine"] == {"speculation": {"method": "MTP"}}
     (left,) = found.left_out
     assert left.why == (
         "model: no field says it; num_speculative_tokens: tokens takes 1 to 16"
@@ -331,7 +332,7 @@ def test_what_drafts_from_the_prompt_may_stand_in_the_place_of_a_model() -> None
     found = import_object(_server("--speculative-config", json.dumps(config)))
 
     speculation = {"method": "PromptLookup", "tokens": 2}
-    assert found.manifest["spec"]["workload"] == {"speculation": speculation}
+    assert found.manifest["spec"]["engine"] == {"speculation": speculation}
     assert found.left_out == ()
 
 
@@ -344,7 +345,7 @@ def test_keys_of_an_option_take_the_place_of_the_whole_wherever_it_stands() -> N
         )
     )
 
-    assert "workload" not in found.manifest["spec"]
+    assert "engine" not in found.manifest["spec"]
     (left,) = found.left_out
     assert left.why == "drafts by medusa are not planned"
 

@@ -194,8 +194,8 @@ def test_the_document_holds_the_question_and_status_plan(
                 "inputTokens": 1000,
                 "outputTokens": 200,
                 "concurrency": 8,
-                "kvCacheQuantization": "FP8",
             },
+            engine={"kvCacheQuantization": "FP8"},
             objective={"optimizeFor": "Throughput", "tpotMilliseconds": 80},
             budget={"gpus": 4},
             parallelism={"tensor": 2},
@@ -210,10 +210,9 @@ def test_the_document_holds_the_question_and_status_plan(
             "inputTokens": 1000,
             "outputTokens": 200,
             "concurrency": 8,
-            "maxModelLen": 2048,
-            "kvCacheQuantization": "FP8",
             "prefixCacheHitPercent": 0,
         },
+        "engine": {"maxModelLen": 2048, "kvCacheQuantization": "FP8"},
         "objective": {
             "optimizeFor": "Throughput",
             "tpotMilliseconds": 80,
@@ -444,13 +443,14 @@ def test_settings_that_cannot_be_used_are_named_with_their_file(
         files.manifests(a_manifest("llama")),
         files.cluster([a_listed_node("n1")]),
     )
-    settings = files.raw("settings.yaml", b"admittedArguments: [config]\n")
+    settings = files.raw("settings.yaml", b"policy: {admittedArguments: [config]}\n")
 
     assert main(["plan", "-f", model, "--nodes", nodes, "--settings", settings]) == 2
 
     said = capsys.readouterr().err
     assert (
-        "settings.yaml: admittedArguments.config: --config cannot be admitted" in said
+        "settings.yaml: policy.admittedArguments.config: --config cannot be admitted"
+        in said
     )
 
 

@@ -147,7 +147,7 @@ def test_a_dry_run_asks_for_an_object_of_another_name_that_belongs_to_nobody() -
 
 
 def test_a_token_that_is_named_no_more_is_an_environment_variable_less() -> None:
-    token = {"huggingFace": {"tokenSecretRef": {"name": "hub-token"}}}
+    token = {"secretRef": {"name": "hub-token"}}
     model = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
     operator = serving({**ONE_NODE, "model": {**model, "weights": token}})
     (group,) = _rehearsed(operator, model=model).groups

@@ -725,7 +725,7 @@ def test_the_command_that_size_ends_with_repeats_what_was_given(
     capsys: Capture, tmp_path: Path
 ) -> None:
     settings = tmp_path / "a `b` c.yaml"
-    settings.write_text("requireRevision: Warn\n")
+    settings.write_text("policy: {requireRevision: Warn}\n")
     load = ["--rps", "1", "--nodes-of", "4", "--settings", str(settings)]
     assert main(["size", LLAMA, *load, "--gpus", "L40S"]) == 0
     _, _, said = capsys.readouterr().out.partition("To plan for the fewest:\n")

@@ -19,7 +19,7 @@ def test_of_a_model_neither_inline_configs_are_kept_nor_what_its_user_may_write_
 ):
     model, draft = (
         {"id": "us/ours", "config": A_CONFIG},
-        {"id": "us/draft", "config": A_CONFIG, "draftTokens": 2},
+        {"id": "us/draft", "config": A_CONFIG, "uri": "pvc://drafts"},
     )
     much = {
         "labels": {"a": "b"},
@@ -32,19 +32,23 @@ def test_of_a_model_neither_inline_configs_are_kept_nor_what_its_user_may_write_
     kept = project_model(
         {
             "metadata": METADATA | much,
-            "spec": {"model": model, "workload": {"draftModel": draft}, "replicas": 2},
+            "spec": {
+                "model": model,
+                "engine": {"speculation": {"head": draft}},
+                "replicas": 2,
+            },
             "status": status,
         }
     )
 
-    workload = {"draftModel": {"id": "us/draft", "config": {}, "draftTokens": 2}}
+    head = {"id": "us/draft", "config": {}, "uri": "pvc://drafts"}
     assert kept == {
         "apiVersion": "shardwright.io/v1alpha1",
         "kind": "ShardedModel",
         "metadata": METADATA,
         "spec": {
             "model": {"id": "us/ours", "config": {}},
-            "workload": workload,
+            "engine": {"speculation": {"head": head}},
             "replicas": 2,
         },
         "status": status,

@@ -242,7 +242,7 @@ def test_a_spec_that_is_nested_too_deeply_does_not_even_reach_the_worker() -> No
 
     for spec in (
         {"model": {"id": "us/ours", "config": config}},
-        {"workload": {"draftModel": {"id": "d", "config": config}}},
+        {"engine": {"speculation": {"head": {"id": "d", "config": config}}}},
     ):
         with pytest.raises(
             InputError,

@@ -196,7 +196,7 @@ def test_a_quota_of_a_namespace_holds_up_nobody_elsewhere() -> None:
 
 def limited(**limits: int) -> str:
     """Return settings that let the namespace have no more than this."""
-    return json.dumps({"namespaceLimits": {NAMESPACE: limits}})
+    return json.dumps({"policy": {"namespaceLimits": {NAMESPACE: limits}}})
 
 
 async def with_limits(
@@ -226,7 +226,7 @@ def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(
 
         assert (gpus_kept(parts), parts.replicas("second")) == (16, [])
         assert parts.condition(second)["message"] == (
-            "namespaceLimits.gpus of the operator allows this namespace 24, "
+            "policy.namespaceLimits.gpus of the operator allows this namespace 24, "
             "others keep 16, and the plan needs 16: 8 too many; "
             "ask for fewer replicas or GPUs, or have the limit raised in the chart"
         )
@@ -295,7 +295,7 @@ def test_of_more_models_than_the_operator_allows_a_namespace_the_younger_ones_ar
 
         assert (parts.replicas("a"), parts.replicas("b")) == ([], [1])
         assert parts.condition(young)["message"].startswith(
-            "namespaceLimits.models of the operator allows this namespace 1, 1 old"
+            "policy.namespaceLimits.models of the operator allows this namespace 1, 1 old"
         )
 
     run(scenario())
@@ -313,7 +313,7 @@ def test_no_more_plans_of_a_namespace_wait_for_gpus_than_the_operator_allows(
         reasons = [told(parts, key) for key in keys]
         assert reasons[2:] == ["InsufficientCapacity", "QuotaExceeded"]
         assert parts.condition(keys[3])["message"].startswith(
-            "namespaceLimits.waiting of the operator allows"
+            "policy.namespaceLimits.waiting of the operator allows"
         )
 
     run(scenario())

@@ -67,7 +67,7 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
     for content in (
         "{",
         '{"engineDefaults": {"engine": {"image": "-"}}}',
-        '{"admittedArguments": ["config"]}',
+        '{"policy": {"admittedArguments": ["config"]}}',
     ):
         file.write_text(content)
         assert not planner.reload()
@@ -82,7 +82,7 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
 
 def test_a_resource_may_say_what_is_admitted_as_long_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
-    file.write_text('{"admittedEnvironment": ["NCCL_NET_PLUGIN"]}')
+    file.write_text('{"policy": {"admittedEnvironment": ["NCCL_NET_PLUGIN"]}}')
     planner, live = (
         Planner(View(), Inline(), AdministratorFiles(settings=file)),
         a_model_named(engine={"env": [{"name": "NCCL_NET_PLUGIN"}]}),

@@ -380,7 +380,7 @@ def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods
 def test_a_plan_that_can_only_be_shown_keeps_no_gpus_from_others() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=4)
-        over_nodes = {"tensor": 16, "attentionData": 2}
+        over_nodes = {"tensor": 16, "dataParallelAttention": 2}
         key = parts.add_model(
             "wide", model={"id": "deepseek-ai/DeepSeek-V3"}, parallelism=over_nodes
         )

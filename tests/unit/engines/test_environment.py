@@ -146,7 +146,7 @@ def test_what_is_on_no_list_is_refused_with_what_it_could_do_unless_it_is_admitt
     (problem,) = check_environment([name], VLLM)
     assert problem.sentence() == (
         f"{name}: {name} is not allowed, because it {reason}; leave it out, or have it added to "
-        "admittedEnvironment of the chart"
+        "policy.admittedEnvironment of the chart"
     )
     assert check_environment([name], VLLM, {name}) == ()
 

@@ -306,7 +306,7 @@ def test_what_it_cannot_be_told_is_refused_at_the_field_that_asks() -> None:
     )
     assert (
         check_features(
-            {"kv-cache-dtype": "spec.workload.kvCacheQuantization"},
+            {"kv-cache-dtype": "spec.engine.kvCacheQuantization"},
             VERSION,
         )
         == ()

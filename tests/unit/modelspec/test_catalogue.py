@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import pytest
 
-from shardwright.api.model import MODEL_ID
+from shardwright.api.weights import MODEL_ID
 from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import (
     Listing,

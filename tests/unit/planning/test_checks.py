@@ -76,7 +76,7 @@ def test_a_cache_that_cannot_hold_one_request_says_how_many_tokens_are_short() -
 
     assert problem.limit == "must hold one request of 128,000"
     assert problem.gap.endswith("tokens short on L4-24GB")
-    assert problem.path == "spec.workload.maxModelLen"
+    assert problem.path == "spec.engine.maxModelLen"
 
 
 def test_more_k_v_than_there_is_room_for_is_what_the_message_names_and_what_it_offers_fits() -> (
@@ -174,7 +174,7 @@ def test_an_fp8_cache_needs_an_fp8_unit() -> None:
 
     assert _problems("llama-8b", Layout(), a_pool("A100-SXM4-80GB"), request)[
         "DtypeNotSupported"
-    ].path == ("spec.workload.kvCacheQuantization")
+    ].path == ("spec.engine.kvCacheQuantization")
     assert _problems("llama-8b", Layout(), a_pool("H100-SXM-80GB"), request) == {}
 
 

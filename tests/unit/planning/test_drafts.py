@@ -36,7 +36,7 @@ def drafting(model: str = "meta-llama/Llama-3.2-1B") -> EngineTraits:
             "qwen3-30b-a3b",
             Layout(attention_data=2, expert=2),
             (
-                "2 replicas of the attention run no draft model in vLLM 0.33.0; use attentionData "
+                "2 replicas of the attention run no draft model in vLLM 0.33.0; use dataParallelAttention "
                 "1, or %s"
             ),
         ),

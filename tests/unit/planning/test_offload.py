@@ -21,10 +21,10 @@ DEEPSEEK = {"model": {"id": "deepseek-ai/DeepSeek-V3"}}
 
 def outcome(host: str = "2000Gi", offload: Any = None, **spec: Any) -> Plan | NoPlan:
     """Return what comes of a model on four nodes of 8 H100 with so much memory for pods."""
-    workload = {
-        "workload": {"kvOffload": {} if offload is None else {"hostMemory": offload}}
+    engine = {
+        "engine": {"kvOffload": {} if offload is None else {"hostMemory": offload}}
     }
-    subject = a_subject(**spec, **workload)
+    subject = a_subject(**spec, **engine)
     nodes = [
         a_node(f"h100-{index}", allocatable={"memory": host}) for index in range(4)
     ]
@@ -54,7 +54,7 @@ def test_a_pod_keeps_what_its_share_of_the_node_leaves_beside_the_engine() -> No
 
 
 def test_the_node_with_the_least_memory_says_how_much_it_is() -> None:
-    subject = a_subject(**one_gpu(replicas=2), workload={"kvOffload": {}})
+    subject = a_subject(**one_gpu(replicas=2), engine={"kvOffload": {}})
     nodes = [
         a_node("a", allocatable={"memory": "2000Gi"}),
         a_node("b", allocatable={"memory": "1000Gi"}),
@@ -91,7 +91,8 @@ def test_ranks_that_hold_the_same_keep_one_copy() -> None:
 
 def test_attention_replicas_are_engines_of_their_own() -> None:
     found = kept(
-        DEEPSEEK | {"parallelism": {"tensor": 1, "attentionData": 16}}, offload="68Gi"
+        DEEPSEEK | {"parallelism": {"tensor": 1, "dataParallelAttention": 16}},
+        offload="68Gi",
     )
 
     assert found is not None
@@ -105,14 +106,14 @@ def test_attention_replicas_are_engines_of_their_own() -> None:
 
 def test_less_than_a_gib_for_each_engine_of_a_pod_is_refused() -> None:
     spec: dict[str, Any] = DEEPSEEK | {
-        "parallelism": {"tensor": 1, "pipeline": 1, "attentionData": 16}
+        "parallelism": {"tensor": 1, "pipeline": 1, "dataParallelAttention": 16}
     }
 
     found = outcome(offload="4Gi", **spec)
 
     assert isinstance(found, NoPlan)
     assert found.problem.sentence() == (
-        "spec.workload.kvOffload.hostMemory: 4.0 GiB of memory per pod for K/V must be at least 8 "
+        "spec.engine.kvOffload.hostMemory: 4.0 GiB of memory per pod for K/V must be at least 8 "
         "Gi with 8 engines in a pod: "
         "each is told whole GiB, 4.0 GiB short; closest is attention data 16 x expert 16 on "
         "h100-sxm-80gb-8x-400g; "
@@ -136,7 +137,7 @@ def test_memory_that_is_stated_for_the_pod_is_left_to_it() -> None:
 
 
 def test_a_node_without_free_gpus_says_nothing_of_how_much_it_is() -> None:
-    subject = a_subject(**one_gpu(), workload={"kvOffload": {}})
+    subject = a_subject(**one_gpu(), engine={"kvOffload": {}})
     nodes = [
         a_node("a", allocatable={"memory": "2000Gi"}),
         a_node("b", allocatable={"memory": "1000Gi"}),
@@ -154,7 +155,7 @@ def test_a_node_without_free_gpus_says_nothing_of_how_much_it_is() -> None:
 def test_a_further_group_goes_where_there_is_memory_for_what_the_plan_keeps(
     offload: str,
 ) -> None:
-    subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": offload}})
+    subject = a_subject(**one_gpu(), engine={"kvOffload": {"hostMemory": offload}})
     large, odd = (
         a_node("large", allocatable={"memory": "2000Gi"}),
         a_node("a-odd", allocatable={"memory": "1000Gi"}),
@@ -177,7 +178,7 @@ def test_a_further_group_goes_where_there_is_memory_for_what_the_plan_keeps(
 def test_a_further_group_of_a_plan_that_keeps_nothing_keeps_nothing_where_there_is_room() -> (
     None
 ):
-    subject = a_subject(**one_gpu(), workload={"kvOffload": {}})
+    subject = a_subject(**one_gpu(), engine={"kvOffload": {}})
     plan = plan_of(
         plan_serving(
             subject, stock(subject, [a_node("a", allocatable={"memory": "80Gi"})])
@@ -199,7 +200,7 @@ def test_a_further_group_of_a_plan_that_keeps_nothing_keeps_nothing_where_there_
 def test_a_refusal_for_too_little_host_memory_is_remembered_for_its_nodes_alone() -> (
     None
 ):
-    subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": "512Gi"}})
+    subject = a_subject(**one_gpu(), engine={"kvOffload": {"hostMemory": "512Gi"}})
     small, large = (
         stock(subject, [a_node("a", allocatable={"memory": memory})])
         for memory in ("1000Gi", "8000Gi")
@@ -213,13 +214,11 @@ def test_a_refusal_for_too_little_host_memory_is_remembered_for_its_nodes_alone(
 
 def test_a_document_says_how_much_is_wanted() -> None:
     for offload, said in (("Auto", "Auto"), ("64Gi", "64Gi")):
-        subject = a_subject(
-            **one_gpu(), workload={"kvOffload": {"hostMemory": offload}}
-        )
+        subject = a_subject(**one_gpu(), engine={"kvOffload": {"hostMemory": offload}})
         document = plan_document(
             subject, plan_serving(subject, stock(subject, [a_node("a")]))
         )
-        assert document["request"]["workload"]["kvOffload"] == {"hostMemory": said}
+        assert document["request"]["engine"]["kvOffload"] == {"hostMemory": said}
 
 
 def test_more_than_a_node_has_left_is_refused_with_what_it_has() -> None:
@@ -228,7 +227,7 @@ def test_more_than_a_node_has_left_is_refused_with_what_it_has() -> None:
     assert isinstance(found, NoPlan)
     assert (found.problem.code, found.problem.path) == (
         "HostMemoryTooSmall",
-        "spec.workload.kvOffload.hostMemory",
+        "spec.engine.kvOffload.hostMemory",
     )
     assert "must be at most the 215.0 GiB" in found.problem.sentence()
     assert isinstance(outcome(offload="215Gi", **one_gpu()), Plan)
@@ -236,7 +235,7 @@ def test_more_than_a_node_has_left_is_refused_with_what_it_has() -> None:
 
 def of_two(memory: str, **spec: Any) -> Report:
     """Return what comes of so much K/V per pod beside a node that has too little for it."""
-    subject = a_subject(**spec, workload={"kvOffload": {"hostMemory": memory}})
+    subject = a_subject(**spec, engine={"kvOffload": {"hostMemory": memory}})
     nodes = [
         a_node("large", allocatable={"memory": "2000Gi"}),
         a_node("a-small", allocatable={"memory": "1000Gi"}),
@@ -256,7 +255,7 @@ def test_a_node_that_has_too_little_is_left_out_with_the_reason() -> None:
             code="NodeMemoryTooSmall",
             count=1,
             example="node a-small: 103.0 GiB of memory left for the K/V of a pod must be at least "
-            "the 215.0 GiB of spec.workload.kvOffload.hostMemory, 112.0 GiB short; lower that, or "
+            "the 215.0 GiB of spec.engine.kvOffload.hostMemory, 112.0 GiB short; lower that, or "
             "say Auto",
             nearest_miss="",
         )
@@ -277,7 +276,7 @@ def test_where_too_few_nodes_have_enough_the_number_is_what_is_refused() -> None
 
 
 def test_other_memory_on_other_nodes_is_another_question() -> None:
-    subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": "215Gi"}})
+    subject = a_subject(**one_gpu(), engine={"kvOffload": {"hostMemory": "215Gi"}})
     names = ("a", "b", "c")
     first, second = (
         stock(
@@ -314,7 +313,7 @@ def test_where_there_is_no_room_nothing_is_kept_and_the_plan_says_so(
         warning for warning in found.warnings if "memory of the nodes" in warning
     ] == [
         (
-            f"no K/V is kept in the memory of the nodes: {why} (spec.workload.kvOffload.hostMemory "
+            f"no K/V is kept in the memory of the nodes: {why} (spec.engine.kvOffload.hostMemory "
             "states a number)"
         )
     ]

@@ -41,7 +41,7 @@ def test_ray_joins_no_attention_replicas_of_several_nodes() -> None:
     )
 
     assert found.sentence() == (
-        "spec.parallelism.attentionData: attention data 16 over 2 nodes is not joined by Ray; use "
+        "spec.parallelism.dataParallelAttention: attention data 16 over 2 nodes is not joined by Ray; use "
         "spec.engine.executor Native, or "
         "attention data 1"
     )

@@ -237,7 +237,7 @@ def test_a_length_that_was_asked_for_is_never_lowered() -> None:
 
     assert (problem.code, problem.path) == (
         "KvCacheTooSmall",
-        "spec.workload.maxModelLen",
+        "spec.engine.maxModelLen",
     )
     assert problem.limit == "must hold one request of 131,072"
     assert problem.remedy.endswith(
@@ -344,7 +344,7 @@ def test_attention_replicas_that_nodes_cut_are_planned_but_not_deployed() -> Non
     assert problem is not None
     assert (problem.code, problem.path) == (
         "NotYetDeployable",
-        "spec.parallelism.attentionData",
+        "spec.parallelism.dataParallelAttention",
     )
     assert "attention replicas of 8 GPUs each on nodes with 4" in problem.what
 
@@ -920,7 +920,7 @@ def test_several_pods_without_a_pinned_commit_or_a_shared_claim_are_warned_of() 
     told = (
         "the ranks of a group may load different commits, each the newest when it downloads: "
         "spec.model.revision pins one, a "
-        "shared claim (spec.model.weights.huggingFace.cache.claimName) keeps one"
+        "shared claim (spec.model.weights.cache.claimName) keeps one"
     )
     assert warned() == warned(storage=Storage.KEPT, cache_bytes=10**12) == [told]
     assert (
@@ -957,7 +957,7 @@ def test_a_claim_that_cannot_hold_what_it_is_to_keep_is_warned_of() -> None:
 
     assert warned(10 * GIB) == [
         (
-            "spec.model.weights.huggingFace.cache.storage is 10.0 GiB, the weights alone are 15.0 GiB: "
+            "spec.model.weights.cache.storage is 10.0 GiB, the weights alone are 15.0 GiB: "
             "the "
             "download will not end"
         )
@@ -1003,7 +1003,7 @@ def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> N
         in warning
     )
     assert (
-        "`kubectl -n models patch smodel llama-8b --type merge -p 'spec: {model: {weights: {huggingFace: "
-        "{tokenSecretRef: {name: hub-token}}}}}'`"
+        "`kubectl -n models patch smodel llama-8b --type merge -p 'spec: {model: {weights: "
+        "{secretRef: {name: hub-token}}}}'`"
     ) in warning
     assert warnings[1] == warnings[0]

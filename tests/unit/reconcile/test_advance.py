@@ -411,7 +411,7 @@ class TestWithoutAPlanForTheSpecAsItIs:
         operator.run(LOAD_SECONDS + 60)
         operator.written.clear()
         before = operator.cluster.serving()
-        operator.edit(parallelism={"tensor": 16, "attentionData": 2})
+        operator.edit(parallelism={"tensor": 16, "dataParallelAttention": 2})
         published = operator.run(600)
         assert operator.cluster.serving() == before
         assert operator.written == []

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.settings import NamespaceLimits
+from shardwright.api.admission import NamespaceLimits
 from shardwright.errors import Problem
 from shardwright.modelspec.checkpoint_files import (
     CheckpointFiles,
@@ -129,7 +129,7 @@ PROBLEMS = {
         (
             "'acme/llama' is gated on HUB; accept its terms there, and name a Secret with a token "
             "that may read it in "
-            "spec.model.weights.huggingFace.tokenSecretRef"
+            "spec.model.weights.secretRef"
         ),
         "True",
     ),
@@ -142,7 +142,7 @@ PROBLEMS = {
         (
             "'acme/llama' is not on HUB, or is private; correct the id or the revision, or name a "
             "Secret with a token that may "
-            "read it in spec.model.weights.huggingFace.tokenSecretRef"
+            "read it in spec.model.weights.secretRef"
         ),
         "True",
     ),

@@ -194,7 +194,7 @@ def test_out_of_queues_nodes_and_requests_may_change() -> None:
 
 
 def model(cache: dict[str, str] | None) -> dict[str, Any]:
-    return {"id": MODEL, "weights": {"huggingFace": {"cache": cache} if cache else {}}}
+    return {"id": MODEL, "weights": {"cache": cache} if cache else {}}
 
 
 def serving(nodes: int, storage: dict[str, str] | None, **spec: Any) -> Operator:

@@ -44,7 +44,7 @@ def test_a_hub_that_refuses_is_named_with_the_way_out(message: str) -> None:
         "rank 0, container engine: Error with exit code 1, restart 2: "
     )
     assert "the Hugging Face hub refuses the model (401 or 403)" in said
-    assert said.endswith("account in spec.model.weights.huggingFace.tokenSecretRef")
+    assert said.endswith("account in spec.model.weights.secretRef")
 
 
 @pytest.mark.parametrize(

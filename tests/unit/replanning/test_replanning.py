@@ -154,13 +154,16 @@ def test_growing_says_that_the_cut_was_kept() -> None:
 
 
 def drafting(replicas: int) -> Subject:
-    head = {"id": "meta-llama/Llama-3.2-1B", "revision": "f" * 40}
+    drafter = "meta-llama/Llama-3.2-1B"
+    head = {"id": drafter, "uri": f"hf://{drafter}@{'f' * 40}"}
     return a_subject(
         model={"id": "meta-llama/Llama-3.1-8B-Instruct"},
         workload={
             "inputTokens": 1000,
             "outputTokens": 500,
             "concurrency": 64,
+        },
+        engine={
             "speculation": {
                 "method": "DraftModel",
                 "acceptancePercent": 70,
@@ -577,9 +580,9 @@ SMALL = "meta-llama/Llama-3.1-8B-Instruct"
 @pytest.mark.parametrize(
     "model",
     [
-        {"weights": {"pvc": {"claimName": "weights"}}},
-        {"weights": {"huggingFace": {"cache": {"claimName": "downloads"}}}},
-        {"adapters": [{"name": "support", "pvc": {"claimName": "adapters"}}]},
+        {"weights": {"uri": "pvc://weights"}},
+        {"weights": {"cache": {"claimName": "downloads"}}},
+        {"adapters": [{"name": "support", "uri": "pvc://adapters"}]},
     ],
     ids=["weights", "cache", "adapters"],
 )
@@ -604,7 +607,7 @@ def test_an_image_is_no_claim_and_may_be_asked_of_another_node() -> None:
     subject = a_subject(
         model={
             "id": SMALL,
-            "weights": {"image": {"reference": "registry.internal/llama"}},
+            "weights": {"uri": "oci://registry.internal/llama"},
         },
         parallelism={"tensor": 8, "pipeline": 1},
     )
@@ -615,7 +618,7 @@ def test_an_image_is_no_claim_and_may_be_asked_of_another_node() -> None:
 
 def test_a_second_pod_on_the_node_that_has_mounted_the_claim_may_start_there() -> None:
     subject = a_subject(
-        model={"id": SMALL, "weights": {"pvc": {"claimName": "weights"}}},
+        model={"id": SMALL, "weights": {"uri": "pvc://weights"}},
         parallelism={"tensor": 1, "pipeline": 1},
     )
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))

@@ -14,12 +14,14 @@ from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import TRTLLM, a_resource, plan_of, stock
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-CLAIM = {"claimName": "models"}
+CLAIM = {"uri": "pvc://models"}
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
-def settings(**said: Any) -> Settings:
-    return read_settings(json.dumps(said))
+def settings(defaults: Any = None, **policy: Any) -> Settings:
+    return read_settings(
+        json.dumps({"engineDefaults": defaults or {}, "policy": policy})
+    )
 
 
 def sentences(said: Settings, **spec: Any) -> list[str]:
@@ -43,7 +45,7 @@ def test_a_forbidden_variable_is_refused_at_its_path_and_admitted_by_name() -> N
     assert said == (
         "EnvironmentForbidden: spec.engine.env[1].name: HF_ENDPOINT is not allowed, because it "
         "sends data to, or takes it from, "
-        "another host; leave it out, or have it added to admittedEnvironment of the chart"
+        "another host; leave it out, or have it added to policy.admittedEnvironment of the chart"
     )
     assert sentences(settings(admittedEnvironment=["HF_ENDPOINT"]), engine=env) == []
 
@@ -82,7 +84,7 @@ def test_a_variable_of_the_defaults_needs_no_admission() -> None:
     subject = resolve(
         Question(
             resource=a_resource(),
-            settings=settings(engineDefaults={"engine": {"env": [proxy]}}),
+            settings=settings(defaults={"engine": {"env": [proxy]}}),
         )
     )
     assert subject.deployment.serving.environment == (
@@ -95,7 +97,7 @@ def test_what_nobody_may_set_cannot_be_admitted(name: str) -> None:
     with pytest.raises(InputError) as refused:
         settings(admittedEnvironment=["NCCL_NET_PLUGIN", name])
     assert [(problem.code, problem.path) for problem in refused.value.problems] == [
-        ("EnvironmentForbidden", f"admittedEnvironment.{name}")
+        ("EnvironmentForbidden", f"policy.admittedEnvironment.{name}")
     ]
 
 
@@ -169,39 +171,32 @@ def test_our_default_image_must_be_admitted_and_that_of_the_administrators_defau
         "ImageNotAdmitted: spec.engine.image: vllm/vllm-openai:v0.33.0 must be one of, or under, "
         "registry.example, as only the administrator may admit sources of code and weights; use "
         "one of these, or have it "
-        "added to admittedImages of the chart"
+        "added to policy.admittedImages of the chart"
     )
     assert (
-        sentences(settings(admittedImages=["registry.example"], engineDefaults=mirror))
-        == []
+        sentences(settings(admittedImages=["registry.example"], defaults=mirror)) == []
     )
 
 
 def test_weights_in_an_image_come_from_an_admitted_registry() -> None:
-    model = {"id": LLAMA, "weights": {"image": {"reference": "evil.example/llama:v1"}}}
+    model = {"id": LLAMA, "weights": {"uri": "oci://evil.example/llama:v1"}}
     said = settings(admittedImages=["vllm"])
     assert [problem.split(": ")[:2] for problem in sentences(said, model=model)] == [
-        ["ImageNotAdmitted", "spec.model.weights.image.reference"]
+        ["ImageNotAdmitted", "spec.model.weights.uri"]
     ]
 
 
 def test_models_drafts_and_adapters_of_the_hub_come_from_admitted_repositories() -> (
     None
 ):
-    draft = {
-        "id": "evil/draft",
-        "config": {},
-        "revision": COMMIT,
-        "draftTokens": 3,
-        "acceptancePercent": 50,
-    }
+    head = {"id": "a/draft", "config": {}, "uri": f"hf://evil/draft@{COMMIT}"}
     adapters = [
-        {"name": "a", "huggingFace": {"id": "evil/lora", "revision": COMMIT}},
-        {"name": "b", "pvc": CLAIM},
+        {"name": "a", "uri": f"hf://evil/lora@{COMMIT}"},
+        {"name": "b", **CLAIM},
     ]
     spec = {
         "model": {"id": LLAMA, "adapters": adapters},
-        "workload": {"draftModel": draft},
+        "engine": {"speculation": {"method": "DraftModel", "head": head}},
     }
 
     problems = sentences(
@@ -210,17 +205,17 @@ def test_models_drafts_and_adapters_of_the_hub_come_from_admitted_repositories()
 
     assert [problem.split(": ")[:2] for problem in problems] == [
         ["ModelNotAdmitted", "spec.model.id"],
-        ["ModelNotAdmitted", "spec.workload.draftModel.id"],
-        ["ModelNotAdmitted", "spec.model.adapters[0].huggingFace.id"],
+        ["ModelNotAdmitted", "spec.engine.speculation.head.uri"],
+        ["ModelNotAdmitted", "spec.model.adapters[0].uri"],
     ]
 
 
 AWS = {"uri": "s3://models/llama"}
-MINIO = AWS | {"endpoint": "https://minio.example:9000"}
-AZURE = {"uri": "az://models/llama", "account": "acme"}
-SAS_TOKEN = {"credentialsSecretRef": {"name": "of-any-account"}}
+MINIO = AWS | {"objectStore": {"endpoint": "https://minio.example:9000"}}
+AZURE = {"uri": "az://models/llama", "objectStore": {"account": "acme"}}
+SAS_TOKEN = {"secretRef": {"name": "of-any-account"}}
 FRANKFURT, CHINA, GOVERNMENT = (
-    AWS | {"region": region}
+    AWS | {"objectStore": {"region": region}}
     for region in ("eu-central-1", "cn-north-1", "us-gov-west-1")
 )
 
@@ -258,9 +253,9 @@ def test_an_object_store_is_admitted_by_where_it_really_is(
     admitted: str,
     fine: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    model = {"id": LLAMA, "weights": {"objectStore": store}}
+    model = {"id": LLAMA, "weights": store}
     said = sentences(settings(admittedModels=[admitted]), model=model)
-    path = [] if fine else [["ModelNotAdmitted", "spec.model.weights.objectStore"]]
+    path = [] if fine else [["ModelNotAdmitted", "spec.model.weights.uri"]]
     assert [problem.split(": ")[:2] for problem in said] == path
 
 
@@ -269,9 +264,7 @@ def test_a_model_is_admitted_by_its_organisation_or_its_whole_id(admitted: str) 
     assert sentences(settings(admittedModels=[admitted])) == []
 
 
-@pytest.mark.parametrize(
-    "weights", [{"pvc": CLAIM}, {"image": {"reference": "registry.example/llama:v1"}}]
-)
+@pytest.mark.parametrize("weights", [CLAIM, {"uri": "oci://registry.example/llama:v1"}])
 def test_weights_that_are_not_from_the_hub_need_neither_its_admission_nor_a_commit(
     weights: dict[str, Any],
 ) -> None:
@@ -286,7 +279,7 @@ def test_a_commit_is_required_where_the_administrator_says_so() -> None:
     assert said == (
         f"RevisionRequired: spec.model.revision: {LLAMA} must be pinned to a commit, the "
         "administrator requires it "
-        "(requireRevision: Deny): its publisher can change what the hub gives tomorrow; set the "
+        "(policy.requireRevision: Deny): its publisher can change what the hub gives tomorrow; set the "
         "40 hexadecimal digits of a "
         "commit that you have looked at"
     )
@@ -343,7 +336,7 @@ def test_pods_join_networks_of_their_own_namespace_or_of_one_that_is_admitted(
         f"AttachmentNotAdmitted: spec.pod.network.attachments[0]: {attachment} must be a network "
         "of namespace default, others "
         "say who joins their networks; name one of your own, or have kube-system added to "
-        "admittedAttachmentNamespaces of the chart"
+        "policy.admittedAttachmentNamespaces of the chart"
     )
     assert said == ("" if fine else refused)
 
@@ -389,14 +382,14 @@ def test_pods_have_the_account_and_mount_the_secret_that_is_admitted_in_their_na
         "ServiceAccountNotAdmitted: spec.pod.serviceAccountName: reader is not admitted in "
         "namespace default, as only the administrator may admit accounts, which clouds give "
         "rights; leave it out, or have reader added to "
-        "admittedServiceAccounts of the chart"
+        "policy.admittedServiceAccounts of the chart"
     )
     mounted = (
         "SecretVolumeNotAdmitted: spec.pod.volumes[0].secret.secretName: reader is not admitted "
         "in namespace default, the "
         "operator may mount no Secret that its administrator has not named; leave it out, or have "
         "reader added to "
-        "admittedSecretVolumes of the chart"
+        "policy.admittedSecretVolumes of the chart"
     )
     refused = sentences(said, pod={"serviceAccountName": "reader", "volumes": [secret]})
     assert refused == ([] if fine else [account, mounted])
@@ -422,9 +415,7 @@ def test_what_is_no_secret_may_be_mounted_by_everybody(kind: dict[str, Any]) -> 
 
 def test_an_account_and_a_secret_of_the_defaults_need_no_admission() -> None:
     secret = {"name": "own", "mountPath": "/mnt/own", "secret": {"secretName": "a"}}
-    said = settings(
-        engineDefaults={"pod": {"serviceAccountName": "a", "volumes": [secret]}}
-    )
+    said = settings(defaults={"pod": {"serviceAccountName": "a", "volumes": [secret]}})
 
     assert (
         sentences(said)
@@ -463,7 +454,7 @@ def test_a_key_of_a_domain_is_refused_where_the_administrator_has_not_named_the_
         f"{', '.join(admitted) or 'none'}, "
         "as only the administrator may admit keys that runtimes, networks and clouds act on; "
         "use a key without a domain, or "
-        f"have {key.partition('/')[0]} added to admittedPodKeys of the chart"
+        f"have {key.partition('/')[0]} added to policy.admittedPodKeys of the chart"
     )
     assert sentences(settings(admittedPodKeys=admitted), pod={kind: {key: "a"}}) == (
         [] if fine else [refused]
@@ -472,7 +463,7 @@ def test_a_key_of_a_domain_is_refused_where_the_administrator_has_not_named_the_
 
 def test_a_key_of_the_defaults_needs_no_admission_but_what_it_says_is_theirs() -> None:
     said = settings(
-        engineDefaults={"pod": {"annotations": {"iam.amazonaws.com/role": "reader"}}}
+        defaults={"pod": {"annotations": {"iam.amazonaws.com/role": "reader"}}}
     )
 
     assert (
@@ -510,7 +501,7 @@ def test_labels_and_annotations_count_among_what_every_pod_carries() -> None:
 
 def test_a_network_of_the_defaults_needs_no_admission() -> None:
     network = {"attachments": ["fabric/rail-0"], "lockMemory": True}
-    assert sentences(settings(engineDefaults={"pod": {"network": network}})) == []
+    assert sentences(settings(defaults={"pod": {"network": network}})) == []
 
 
 @pytest.mark.parametrize(
@@ -542,6 +533,7 @@ def test_settings_that_cannot_be_read_say_where(
 ) -> None:
     with pytest.raises(InputError) as refused:
         settings(**said)
+    code, path = expected
     assert [(problem.code, problem.path) for problem in refused.value.problems] == [
-        expected
+        (code, f"policy.{path}")
     ]

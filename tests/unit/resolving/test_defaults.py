@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from shardwright.api.admission import UserPolicy
 from shardwright.api.settings import Settings, read_settings
 from shardwright.pipeline import bundle_for, engine_status, plan_serving
 from shardwright.resolving.question import Question
@@ -67,7 +68,7 @@ class TestTheAdministrator:
         subject = resolve(
             Question(
                 resource=a_resource(
-                    model=LARGE["model"] | {"weights": {"pvc": {"claimName": "models"}}}
+                    model=LARGE["model"] | {"weights": {"uri": "pvc://models"}}
                 )
             )
         )
@@ -106,7 +107,7 @@ class TestTheAdministrator:
         resource = a_resource(
             engine={"args": {"trust-remote-code": True, "middleware": "a.b"}}
         )
-        settings = Settings(admitted=frozenset({"trust-remote-code"}))
+        settings = Settings(policy=UserPolicy(admitted_arguments=["trust-remote-code"]))
 
         assert problems_of(Question(resource=resource, settings=settings)) == [
             ("EngineArgumentForbidden", "spec.engine.args.middleware")
@@ -149,8 +150,8 @@ class TestTheAdministrator:
         ("settings", "refused"),
         [
             ({}, True),
-            ({"admittedRuntimeClasses": []}, True),
-            ({"admittedRuntimeClasses": ["gvisor"]}, False),
+            ({"policy": {"admittedRuntimeClasses": []}}, True),
+            ({"policy": {"admittedRuntimeClasses": ["gvisor"]}}, False),
             ({"engineDefaults": {"pod": {"runtimeClassName": "gvisor"}}}, False),
         ],
     )
@@ -173,8 +174,8 @@ class TestTheAdministrator:
         ("settings", "executor", "refused"),
         [
             ({}, "Ray", True),
-            ({"admittedExecutors": ["Native"]}, "Ray", True),
-            ({"admittedExecutors": ["Ray"]}, "Ray", False),
+            ({"policy": {"admittedExecutors": ["Native"]}}, "Ray", True),
+            ({"policy": {"admittedExecutors": ["Ray"]}}, "Ray", False),
             ({"engineDefaults": {"engine": {"executor": "Ray"}}}, "Ray", False),
             ({"engineDefaults": {"engine": {"executor": "Ray"}}}, None, False),
             ({}, "Native", False),
@@ -201,18 +202,34 @@ class TestTheAdministrator:
         [
             ({}, "serving", False),
             ({}, "system-node-critical", True),
-            ({"admittedPriorityClasses": {"default": ["serving"]}}, "serving", False),
-            ({"admittedPriorityClasses": {"default": ["serving"]}}, "batch", True),
-            ({"admittedPriorityClasses": {"*": ["serving"]}}, "batch", True),
             (
-                {"admittedPriorityClasses": {"*": [], "default": ["batch"]}},
+                {"policy": {"admittedPriorityClasses": {"default": ["serving"]}}},
+                "serving",
+                False,
+            ),
+            (
+                {"policy": {"admittedPriorityClasses": {"default": ["serving"]}}},
+                "batch",
+                True,
+            ),
+            (
+                {"policy": {"admittedPriorityClasses": {"*": ["serving"]}}},
+                "batch",
+                True,
+            ),
+            (
+                {
+                    "policy": {
+                        "admittedPriorityClasses": {"*": [], "default": ["batch"]}
+                    }
+                },
                 "batch",
                 False,
             ),
-            ({"admittedPriorityClasses": {"other": []}}, "batch", False),
+            ({"policy": {"admittedPriorityClasses": {"other": []}}}, "batch", False),
             (
                 {
-                    "admittedPriorityClasses": {"*": []},
+                    "policy": {"admittedPriorityClasses": {"*": []}},
                     "engineDefaults": {"pod": {"priorityClassName": "batch"}},
                 },
                 "batch",

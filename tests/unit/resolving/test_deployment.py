@@ -169,9 +169,9 @@ def test_a_volume_is_of_its_kind(kind: dict[str, Any], volume: OwnVolume) -> Non
 
 
 def test_weights_on_a_claim_are_read_from_its_folder() -> None:
-    pvc = {"claimName": "weights", "path": "llama/8b"}
-
-    deployment = deployment_of(model={"id": "a/b", "weights": {"pvc": pvc}})
+    deployment = deployment_of(
+        model={"id": "a/b", "weights": {"uri": "pvc://weights/llama/8b"}}
+    )
 
     assert (deployment.weights.claim, deployment.weights.hub_token) == (
         ClaimPath(claim="weights", path="llama/8b"),
@@ -180,25 +180,21 @@ def test_weights_on_a_claim_are_read_from_its_folder() -> None:
 
 
 def test_weights_at_the_root_of_a_claim_have_no_folder() -> None:
-    deployment = deployment_of(
-        model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}}
-    )
+    deployment = deployment_of(model={"id": "a/b", "weights": {"uri": "pvc://weights"}})
 
     assert deployment.weights.claim == ClaimPath(claim="weights", path="")
 
 
 def test_weights_may_come_from_an_image_that_the_kubelet_mounts() -> None:
-    image = {
-        "reference": "registry.internal/llama@sha256:" + "a" * 64,
-        "pullPolicy": "Never",
-        "path": "llama/8b",
+    reference = "registry.internal/llama@sha256:" + "a" * 64
+    weights = {
+        "uri": f"oci://{reference}",
+        "image": {"pullPolicy": "Never", "path": "llama/8b"},
     }
 
-    deployment = deployment_of(model={"id": "a/b", "weights": {"image": image}})
+    deployment = deployment_of(model={"id": "a/b", "weights": weights})
 
-    source = ImagePath(
-        reference=image["reference"], path="llama/8b", pull_policy="Never"
-    )
+    source = ImagePath(reference=reference, path="llama/8b", pull_policy="Never")
     assert (
         deployment.weights.weights_image,
         deployment.weights.claim,
@@ -214,10 +210,7 @@ def test_weights_may_come_from_an_image_that_the_kubelet_mounts() -> None:
 def test_an_adapter_comes_from_a_claim_and_the_largest_has_rank_16_where_nobody_says_more() -> (
     None
 ):
-    adapter = {
-        "name": "support",
-        "pvc": {"claimName": "adapters", "path": "support/v3"},
-    }
+    adapter = {"name": "support", "uri": "pvc://adapters/support/v3"}
 
     deployment = deployment_of(model={"id": "a/b", "adapters": [adapter]})
 

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.admission import Admission
+from shardwright.api.admission import UserPolicy
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError
 from shardwright.pipeline import bundle_for, plan_serving
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_nodes import h100_nodes
-from tests.support.builders_resource import A_DRAFT
 from tests.support.builders_subject import (
     ADMITTING,
     TRTLLM,
@@ -45,19 +44,20 @@ def test_an_image_that_does_not_tell_its_version_needs_it_stated() -> None:
 
 def test_a_version_without_options_is_asked_for_nothing_beside_a_plan() -> None:
     resource = a_resource(
-        engine={"version": "0.40.0", "args": {"seed": 1}},
-        model={"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP8"},
-        workload={
+        engine={
+            "version": "0.40.0",
+            "args": {"seed": 1},
             "kvCacheQuantization": "FP8",
-            "promptLookup": {"draftTokens": 2, "acceptancePercent": 50},
+            "speculation": {"method": "PromptLookup"},
         },
+        model={"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP8"},
     )
 
     assert problems_of(Question(resource=resource)) == [
         ("EngineArgumentUnchecked", "spec.engine.args.seed"),
         ("EngineArgumentUnchecked", "spec.model.quantization"),
-        ("EngineArgumentUnchecked", "spec.workload.kvCacheQuantization"),
-        ("EngineArgumentUnchecked", "spec.workload.promptLookup"),
+        ("EngineArgumentUnchecked", "spec.engine.kvCacheQuantization"),
+        ("EngineArgumentUnchecked", "spec.engine.speculation"),
     ]
     assert a_subject(engine={"version": "0.40.0"}).traits.version == "0.40.0"
 
@@ -72,7 +72,7 @@ def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -
     assert a_subject(engine=TRTLLM).traits.support.runs_on == ("nvidia.com/gpu",)
 
 
-ROCM_ONLY = Settings(admission=Admission(admitted_images=["vllm/vllm-openai-rocm"]))
+ROCM_ONLY = Settings(policy=UserPolicy(admitted_images=["vllm/vllm-openai-rocm"]))
 
 
 @pytest.mark.parametrize(
@@ -145,16 +145,15 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
     said = {"servedName": "llama", "loadFormat": "Safetensors", "quantization": "FP8"}
     model = {
         "id": "meta-llama/Llama-3.1-8B-Instruct",
-        "adapters": [{"name": "a", "pvc": {"claimName": "a"}}],
+        "adapters": [{"name": "a", "uri": "pvc://a"}],
     } | said
-    lookup = {"promptLookup": {"draftTokens": 3, "acceptancePercent": 50}}
-
     root = {"network": {"lockMemory": True}}
-    engine = TRTLLM | KEY
+    drafts = {"speculation": {"method": "PromptLookup"}}
+    engine = TRTLLM | KEY | drafts
 
     assert problems_of(
         Question(
-            resource=a_resource(engine=engine, model=model, workload=lookup, pod=root),
+            resource=a_resource(engine=engine, model=model, pod=root),
             settings=ADMITTING,
         )
     ) == [
@@ -164,21 +163,17 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
         ("EngineFeatureMissing", "spec.pod.network.lockMemory"),
         ("EngineFeatureMissing", "spec.engine.apiKeySecretRef"),
         ("EngineFeatureMissing", "spec.model.adapters"),
-        ("EngineFeatureMissing", "spec.workload.promptLookup"),
+        ("EngineFeatureMissing", "spec.engine.speculation"),
     ]
     a_subject(pod=root, engine=KEY)  # vLLM can
-    draft = {"draftModel": A_DRAFT | {"pvc": {"claimName": "a"}}}
-    assert problems_of(
-        Question(resource=a_resource(engine=TRTLLM, workload=draft))
-    ) == [("EngineFeatureMissing", "spec.workload.draftModel")]
 
 
 def test_the_image_that_must_be_admitted_is_that_of_the_version_that_is_kept() -> None:
     def asked(tag: str) -> Question:
-        admission = Admission(admitted_images=[f"vllm/vllm-openai:{tag}"])
+        policy = UserPolicy(admitted_images=[f"vllm/vllm-openai:{tag}"])
         return Question(
             resource=a_resource(),
-            settings=Settings(admission=admission),
+            settings=Settings(policy=policy),
             kept_version="0.32.0",
         )
 
@@ -186,7 +181,7 @@ def test_the_image_that_must_be_admitted_is_that_of_the_version_that_is_kept() -
     assert problems_of(asked("v0.33.0")) == [("ImageNotAdmitted", "spec.engine.image")]
 
 
-TOKEN = {"weights": {"huggingFace": {"tokenSecretRef": {"name": "hub-token"}}}}
+TOKEN = {"weights": {"secretRef": {"name": "hub-token"}}}
 
 
 @pytest.mark.parametrize(
@@ -200,7 +195,7 @@ TOKEN = {"weights": {"huggingFace": {"tokenSecretRef": {"name": "hub-token"}}}}
         (
             {
                 "id": "meta-llama/Llama-3.1-8B-Instruct",
-                "weights": {"pvc": {"claimName": "a"}},
+                "weights": {"uri": "pvc://a"},
             },
             (),
         ),

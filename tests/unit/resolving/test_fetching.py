@@ -60,7 +60,7 @@ def test_a_model_that_nobody_knows_is_to_be_read_with_its_token_as_the_engine_re
     model = {
         "id": "acme/ours",
         "revision": "0" * 40,
-        "weights": {"huggingFace": {"tokenSecretRef": {"name": "hub"}}},
+        "weights": {"secretRef": {"name": "hub"}},
     }
 
     problem = problem_of(model, given)
@@ -85,13 +85,13 @@ def test_a_model_that_nobody_knows_is_to_be_read_with_its_token_as_the_engine_re
 NOT_READ: dict[str, tuple[dict[str, Any], Settings]] = {
     "not wanted": ({"id": "acme/ours"}, Settings()),
     "weights on a claim": (
-        {"id": "acme/ours", "weights": {"pvc": {"claimName": "models"}}},
+        {"id": "acme/ours", "weights": {"uri": "pvc://models"}},
         settings(),
     ),
     "weights in an image": (
         {
             "id": "acme/ours",
-            "weights": {"image": {"reference": "registry.example/ours:1"}},
+            "weights": {"uri": "oci://registry.example/ours:1"},
         },
         settings(),
     ),
@@ -114,7 +114,9 @@ def test_nothing_is_read_by_an_operator_that_runs_in_no_pod() -> None:
 
 
 def test_a_model_that_the_administrator_does_not_admit_is_not_read() -> None:
-    problem = problem_of({"id": "acme/ours"}, settings(admittedModels=["meta-llama"]))
+    problem = problem_of(
+        {"id": "acme/ours"}, settings(policy={"admittedModels": ["meta-llama"]})
+    )
 
     assert problem.code == "ModelNotAdmitted"
 

@@ -39,7 +39,7 @@ def test_what_is_said_is_what_is_wanted() -> None:
         replicas=3,
         replan="Always",
         placement={"scheduler": "Coscheduling"},
-        model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}},
+        model={"id": "a/b", "weights": {"uri": "pvc://weights"}},
         restart={
             "budget": 2,
             "delaySeconds": 3,
@@ -98,14 +98,14 @@ def test_what_a_release_does_is_for_the_spec_to_say_before_the_administrator() -
 @pytest.mark.parametrize(
     ("model", "shares"),
     [
-        ({"weights": {"pvc": {"claimName": "weights"}}}, True),
-        ({"weights": {"huggingFace": {"cache": {"claimName": "downloads"}}}}, True),
-        ({"adapters": [{"name": "support", "pvc": {"claimName": "adapters"}}]}, True),
+        ({"weights": {"uri": "pvc://weights"}}, True),
+        ({"weights": {"cache": {"claimName": "downloads"}}}, True),
+        ({"adapters": [{"name": "support", "uri": "pvc://adapters"}]}, True),
         (
-            {"weights": {"huggingFace": {"cache": {"storage": "1Ti"}}}},
+            {"weights": {"cache": {"storage": "1Ti"}}},
             False,
         ),  # every pod has its own
-        ({"weights": {"image": {"reference": "registry.internal/llama"}}}, False),
+        ({"weights": {"uri": "oci://registry.internal/llama"}}, False),
         ({}, False),
     ],
 )

@@ -5,6 +5,7 @@ told.
 import json
 from typing import Any
 
+from shardwright.api.admission import UserPolicy
 from shardwright.api.settings import Settings, read_settings
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Plan
@@ -14,7 +15,7 @@ from shardwright.resolving.subject import resolve
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import a_resource, plan_of, problems_of, stock
 
-ADMITTED = Settings(admitted=frozenset({"enable-eplb"}))
+ADMITTED = Settings(policy=UserPolicy(admitted_arguments=["enable-eplb"]))
 
 
 def planned(question: Question) -> tuple[Plan, list[str]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.api.model import COMMIT
+from shardwright.api.weights import COMMIT
 from shardwright.cli.imports.draft import Draft
 from shardwright.cli.imports.speculation import speculation_of_config
 from shardwright.engines.policy import UNLISTED
@@ -45,7 +45,7 @@ SHORT: Final[Mapping[str, str]] = {
 DEGREE_OF: Final[Mapping[str, str]] = {
     "tensor-parallel-size": "tensor",
     "pipeline-parallel-size": "pipeline",
-    "data-parallel-size": "attentionData",
+    "data-parallel-size": "dataParallelAttention",
     "decode-context-parallel-size": "context",
 }
 
@@ -262,7 +262,7 @@ def _of_key(value: Value) -> Any:
 def _as_speculation(draft: Draft, value: str, where: str) -> None:
     speculation, why = speculation_of_config(value)
     if speculation:
-        draft.put("workload.speculation", speculation)
+        draft.put("engine.speculation", speculation)
     if why:
         draft.leave(where, why)
 
@@ -272,7 +272,7 @@ def _as_field(draft: Draft, name: str, value: Value) -> bool:
     this value.
     """
     fields: dict[str, tuple[str, Any]] = {
-        "max-model-len": ("workload.maxModelLen", _tokens(value)),
+        "max-model-len": ("engine.maxModelLen", _tokens(value)),
         "served-model-name": ("model.servedName", value),
         "revision": (
             "model.revision",
@@ -281,7 +281,7 @@ def _as_field(draft: Draft, name: str, value: Value) -> bool:
         "quantization": ("model.quantization", _QUANTIZATIONS.get(str(value))),
         "dtype": ("model.quantization", _DTYPES.get(str(value))),
         "kv-cache-dtype": (
-            "workload.kvCacheQuantization",
+            "engine.kvCacheQuantization",
             "FP8" if str(value).startswith("fp8") else None,
         ),
         "load-format": ("model.loadFormat", _LOAD_FORMATS.get(str(value))),
@@ -318,7 +318,7 @@ def _as_argument(draft: Draft, name: str, value: Value, where: str) -> None:
     elif name in POLICY.admissible:
         draft.leave(
             where,
-            f"{POLICY.admissible[name]}; the administrator may admit it (admittedArguments)",
+            f"{POLICY.admissible[name]}; the administrator may admit it (policy.admittedArguments)",
         )
     else:
         draft.leave(where, UNLISTED)

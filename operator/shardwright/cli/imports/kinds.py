@@ -137,7 +137,7 @@ def _of_llm_inference_service(draft: Draft, content: Content, _: Others) -> None
     for theirs, ours in (
         ("tensor", "tensor"),
         ("pipeline", "pipeline"),
-        ("data", "attentionData"),
+        ("data", "dataParallelAttention"),
     ):
         if isinstance(degree := degrees.get(theirs), int):
             draft.degrees[ours] = degree
@@ -193,12 +193,12 @@ def _kserve_model(draft: Draft, uri: str, name: str) -> None:
             MountedWeights(claim=claim, folder=folder),
         )
     elif scheme == "oci":
-        draft.put("model.weights.image", {"reference": rest})
+        draft.put("model.weights.uri", uri)
     else:
         draft.leave(
             "spec.model.uri",
             f"{uri}: copy the weights to a claim "
-            "(spec.model.weights.pvc), or read them from the hub",
+            "(spec.model.weights.uri pvc://), or read them from the hub",
         )
     if draft.get("model.id") is None and name.count("/") == 1:
         draft.put("model.id", name)
@@ -223,7 +223,7 @@ def _of_workspace(draft: Draft, content: Content, others: Others) -> None:
         mapping(preset.get("presetOptions")).get("modelAccessSecret")
     ):
         draft.put(
-            "model.weights.huggingFace.tokenSecretRef",
+            "model.weights.secretRef",
             {"name": secret, "key": KAITO_TOKEN_KEY},
         )
     _kaito_config(draft, text_or_empty(inference.get("config")), others)

@@ -100,11 +100,7 @@ def carry_model(
         return
     if weights:
         draft.put(
-            "model.weights.pvc",
-            {
-                "claimName": weights.claim,
-                **({"path": weights.folder} if weights.folder else {}),
-            },
+            "model.weights.uri", f"pvc://{weights.claim}/{weights.folder}".rstrip("/")
         )
     else:
         draft.leave(
@@ -212,11 +208,11 @@ def _carry_environment(draft: Draft, container: Content, where: str) -> None:
                 "name": text_or_empty(reference.get("name")),
                 "key": text_or_empty(reference.get("key")),
             }
-            draft.put("model.weights.huggingFace.tokenSecretRef", token)
+            draft.put("model.weights.secretRef", token)
         elif name in HUB_TOKENS:
             draft.leave(
                 place,
-                "a token belongs into a Secret: spec.model.weights.huggingFace.tokenSecretRef",
+                "a token belongs into a Secret: spec.model.weights.secretRef",
             )
         elif name in VARIABLES and "value" in item:
             kept.append({"name": name, "value": text_or_empty(item.get("value"))})
@@ -243,9 +239,7 @@ def _carry_volumes(draft: Draft, spec: Content, container: Content, path: str) -
             text_or_empty(mount.get("mountPath")).rstrip("/"),
         )
         if name in claims and at in {*HUB_CACHES, cache} and at:
-            draft.put(
-                "model.weights.huggingFace.cache", {"claimName": claims.pop(name)}
-            )
+            draft.put("model.weights.cache", {"claimName": claims.pop(name)})
     known = {name for name, _ in _claims(spec)}
     for volume in mappings(spec.get("volumes")):
         name = text_or_empty(volume.get("name"))

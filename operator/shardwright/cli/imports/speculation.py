@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, Final
 
-from shardwright.api.model import COMMIT, MODEL_ID
+from shardwright.api.weights import COMMIT, MODEL_ID
 
 _MTP: Final = re.compile(r"([a-z0-9_]+_)?mtp", re.ASCII)
 """What vLLM calls a model's own MTP layers; the names with a family are older ones of the same.
@@ -20,8 +20,8 @@ Source: vLLM 0.33 ``config/speculative.py:MTPModelTypes``.
 _HEADS: Final = {"eagle3": "EAGLE3", "draft_model": "DraftModel"}
 
 _UNTOLD: Final = (
-    "write spec.workload.speculation with method {method} and {head} as its head: a head needs "
-    "the commit of its repository (head.revision) or a claim, and an EAGLE-3 head its config"
+    "write spec.engine.speculation with method {method} and {head} as its head: a head needs "
+    "a uri (hf://ID@COMMIT, or pvc:// and a claim), and an EAGLE-3 head its config"
 )
 
 _BY_NAME: Final = {
@@ -39,7 +39,7 @@ _LOOKUPS: Final = ("ngram", "[ngram]")
 """What vLLM calls drafts from the prompt, as a method or in the place of a model."""
 
 _MOST_DRAFTS: Final = 16
-"""Tokens that ``workload.speculation.tokens`` takes."""
+"""Tokens that ``engine.speculation.tokens`` takes."""
 
 _TOKENS: Final = "num_speculative_tokens"
 _SHOWN: Final = 40  # characters of a word of others
@@ -47,7 +47,7 @@ _NAMED: Final = 5  # names of others, beside how many more there are
 
 
 def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
-    """Return ``workload.speculation`` for the value of ``--speculative-config``, and the left-out
+    """Return ``engine.speculation`` for the value of ``--speculative-config``, and the left-out
     part of the value.
 
     >>> speculation_of_config('{"method": "mtp", "num_speculative_tokens": 3}')
@@ -81,7 +81,7 @@ def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
         commit = rest.pop("revision", None)
         if method != "DraftModel" or not re.fullmatch(COMMIT, str(commit)):
             return None, _UNTOLD.format(method=method, head=head)
-        field["head"] = {"id": head, "revision": commit}
+        field["head"] = {"id": head, "uri": f"hf://{head}@{commit}"}
     elif head is not None and head not in _LOOKUPS:
         rest["model"] = head
     return field, _not_carried(rest)

@@ -115,8 +115,7 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "hf-config-path": "reads another model's configuration",
     "hf-overrides": "changes the model that was planned",
     "hf-token": (
-        "would put a secret into the pod's arguments; use "
-        "spec.model.weights.huggingFace.tokenSecretRef"
+        "would put a secret into the pod's arguments; use spec.model.weights.secretRef"
     ),
     "kv-transfer-config": "opens connections to other hosts; disaggregated prefill is out of scope",
     "max-lora-cls-labels": (
