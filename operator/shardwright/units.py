@@ -43,3 +43,13 @@ def to_microseconds(seconds: float) -> int:
     (8500, 9100)
     """
     return round(seconds * MEGA)
+
+
+def format_plural(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> format_plural(1, "node"), format_plural(1200, "node"), format_plural(2, "box")
+    ('1 node', '1,200 nodes', '2 boxes')
+    """
+    plural = f"{noun}es" if noun.endswith(("x", "s")) else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 

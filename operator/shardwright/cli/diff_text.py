@@ -19,11 +19,11 @@ from shardwright.cli.rehearsal import (
     ObjectChange,
 )
 from shardwright.documents import to_camel
-from shardwright.planning.phrases import format_plural
 from shardwright.planning.report import Plan, Report
 from shardwright.reporting.explanation import explain
 from shardwright.reporting.figures import format_layout, format_seconds
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
+from shardwright.units import format_plural
 
 SHOWN_FIELDS: Final = 3
 """How many fields of an object are named in text; assumed: the first ones tell which part it is.

@@ -10,7 +10,6 @@ from typing import Any, Final
 from shardwright.cli.advice import advice
 from shardwright.cli.findings import names
 from shardwright.cli.model_state import ModelState, StandingGroup
-from shardwright.planning.phrases import format_plural
 from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import (
     Line,
@@ -21,6 +20,7 @@ from shardwright.reporting.lines import (
     table,
     whole_rows,
 )
+from shardwright.units import format_plural
 
 BAR: Final = 20  #: cells of the bar of a group that loads
 

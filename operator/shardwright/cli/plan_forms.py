@@ -7,7 +7,6 @@ from typing import Any
 
 from shardwright.cli.help_text import WORDS_PAGE
 from shardwright.cli.output import print_lines, print_yaml
-from shardwright.planning.phrases import format_plural
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
 from shardwright.reporting.figures import (
@@ -26,6 +25,7 @@ from shardwright.reporting.lines import (
     whole_rows,
 )
 from shardwright.reporting.shortfall import missed
+from shardwright.units import format_plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

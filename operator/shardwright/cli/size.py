@@ -45,7 +45,6 @@ from shardwright.errors import InputError
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.stated import Stated
 from shardwright.planning.arrivals import Prices, estimator_of
-from shardwright.planning.phrases import format_plural
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
@@ -73,7 +72,7 @@ from shardwright.reporting.text import fact_lines
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
-from shardwright.units import to_microseconds, to_milliseconds
+from shardwright.units import format_plural, to_microseconds, to_milliseconds
 
 USUAL: Final = (
     "L40S-48GB",

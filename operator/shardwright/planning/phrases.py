@@ -143,16 +143,6 @@ def on_gpus(layout: Layout) -> str:
     return said if layout.gpus == 1 else f"{said} on {layout.gpus:,} GPUs"
 
 
-def format_plural(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    >>> format_plural(1, "node"), format_plural(1200, "node"), format_plural(2, "box")
-    ('1 node', '1,200 nodes', '2 boxes')
-    """
-    plural = f"{noun}es" if noun.endswith(("x", "s")) else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
-
-
 def gpus_of(count: int, state: str) -> str:
     """Return a number of GPUs of a node in words.
 

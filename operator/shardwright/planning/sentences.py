@@ -21,7 +21,6 @@ from shardwright.planning.phrases import (
     copies,
     degrees,
     duration,
-    format_plural,
     on_gpus,
     rate,
     rate_of,
@@ -38,7 +37,7 @@ from shardwright.planning.select import (
     breaks_rack,
     rank,
 )
-from shardwright.units import format_bytes
+from shardwright.units import format_bytes, format_plural
 
 _GOALS: Final[Mapping[OptimizeFor, str]] = MappingProxyType(
     {

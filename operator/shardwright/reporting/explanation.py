@@ -20,7 +20,6 @@ from shardwright.planning.phrases import (
     PHRASES,
     UNKNOWN_PODS,
     as_h100s,
-    format_plural,
     h100s,
     letters,
     price,
@@ -48,6 +47,7 @@ from shardwright.reporting.mesh import (
 )
 from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
 from shardwright.reporting.times import TimeSplit, time_split
+from shardwright.units import format_plural
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
 MOST_FACTS: Final = 3  #: facts on the nodes for one reason; the rest is counted
