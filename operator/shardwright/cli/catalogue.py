@@ -15,7 +15,6 @@ from shardwright.cli.output import (
 )
 from shardwright.cli.outputs import print_document, print_list
 from shardwright.cli.sheets import Rows, Sheet, widest_that_fits
-from shardwright.engines.engine import ENGINES
 from shardwright.hardware.gpus import Gpu, load_gpus, search_ids
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.prices import PriceBasis, relative_price
@@ -129,6 +128,9 @@ def print_version(arguments: Namespace) -> None:
     """Print the version with its knowledge: of each engine the versions whose options are built in,
     and how many models and GPUs.
     """
+    # An engine says a plan, so it loads the planner, which the lists do without.
+    from shardwright.engines.engine import ENGINES  # noqa: PLC0415
+
     engines = [
         {"name": tables.engine, "versions": list(tables.versions)}
         for tables in (engine.rules.tables for engine in ENGINES.values())
