@@ -16,10 +16,7 @@ pytest_plugins = ["tests.harness.plugin", "tests.support.cpu_cap"]
 # what it changes; `--hypothesis-profile=explore` looks for new ones, and what it finds becomes a
 # test of its own.
 hypothesis.settings.register_profile(
-    "same",
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    derandomize=True,
+    "same", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], derandomize=True
 )
 hypothesis.settings.register_profile(
     "explore",
@@ -111,9 +108,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if asked and not config.getoption(asked) else None
 
 
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark every test that needs the loopback control plane, so that `-m "not controlplane"` leaves
     out just those.
 
@@ -124,16 +119,14 @@ def pytest_collection_modifyitems(
     for item in items:
         if item.path.is_relative_to(_OF_THE_ENGINE):
             item.add_marker(pytest.mark.engine)
-        if "control_plane" in getattr(
-            item, "fixturenames", ()
-        ) or item.path.is_relative_to(_OF_THE_HARNESS):
+        if "control_plane" in getattr(item, "fixturenames", ()) or item.path.is_relative_to(
+            _OF_THE_HARNESS
+        ):
             item.add_marker(pytest.mark.controlplane)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(
-    config: pytest.Config, log: Producer
-) -> LoadFileScheduling | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     """Spread files by what they cost, where `--dist loadfile` keeps each of them whole."""
     return LongestFirst(config, log) if config.getoption("dist") == "loadfile" else None
 
@@ -149,9 +142,7 @@ def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _worked_examples(request: pytest.FixtureRequest) -> None:
     """Name what the worked numbers of the cost model start from, for its doctests alone."""
-    if isinstance(request.node, pytest.DoctestItem) and request.path.is_relative_to(
-        _COSTS
-    ):
+    if isinstance(request.node, pytest.DoctestItem) and request.path.is_relative_to(_COSTS):
         from tests.support.worked_examples import worked_examples  # noqa: PLC0415
 
         request.getfixturevalue("doctest_namespace").update(worked_examples())

@@ -86,9 +86,7 @@ class Spent:
 
         return call
 
-    def awaited(
-        self, part: str, function: Callable[P, Awaitable[R]]
-    ) -> Callable[P, Awaitable[R]]:
+    def awaited(self, part: str, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         """Return a coroutine function that counts as a part."""
 
         async def call(*arguments: P.args, **options: P.kwargs) -> R:
@@ -121,9 +119,7 @@ async def measure(models: int, nodes: int, spent: Spent) -> None:
         parts.api.put(NODES, node)
     await parts.sync()
     manifests = population.models(FIRST + models)
-    await bring_up(
-        parts, manifests[:FIRST], Spent("")
-    )  # what is worked out once for a process
+    await bring_up(parts, manifests[:FIRST], Spent(""))  # what is worked out once for a process
     _count(parts, spent)
     await bring_up(parts, manifests[FIRST:], spent)
     for part, seconds in spent.seconds.most_common():
@@ -131,9 +127,7 @@ async def measure(models: int, nodes: int, spent: Spent) -> None:
             f"{part:10} {1e3 * seconds / models:7.2f} ms a model  {spent.calls[part] / models:6.2f}"
             " calls a model"
         )
-    total = sum(
-        seconds for part, seconds in spent.seconds.items() if part not in NOT_OURS
-    )
+    total = sum(seconds for part, seconds in spent.seconds.items() if part not in NOT_OURS)
     print(f"{'together':10} {1e3 * total / models:7.2f} ms a model")
     if spent.profiler.getstats():
         pstats.Stats(spent.profiler).sort_stats("cumulative").print_stats(SHOWN)
@@ -142,10 +136,7 @@ async def measure(models: int, nodes: int, spent: Spent) -> None:
 def _count(parts: Parts, spent: Spent) -> None:
     """Have what the parts of a look cost counted."""
     counted: tuple[tuple[Any, str, str], ...] = (
-        *(
-            (parts.api, name, "api")
-            for name in ("get", "create", "patch", "delete", "send")
-        ),
+        *((parts.api, name, "api") for name in ("get", "create", "patch", "delete", "send")),
         *((parts.planner, name, "planner") for name in ("resolve", "answer")),
         (parts.reading, "read", "read"),
         (parts.metrics, "show", "metrics"),
@@ -223,12 +214,7 @@ def _set_pods(parts: Parts, key: Key, status: dict[str, Any]) -> None:
             metadata["labels"] = template["metadata"]["labels"]
             bound = {"nodeName": nodes[rank]} if "conditions" in status else {}
             parts.api.put(
-                PODS,
-                {
-                    "metadata": metadata,
-                    "spec": template["spec"] | bound,
-                    "status": status,
-                },
+                PODS, {"metadata": metadata, "spec": template["spec"] | bound, "status": status}
             )
 
 

@@ -42,9 +42,7 @@ SPARSE = DEEP_CONFIG | {
 WAYS = "(a|b)" * 6  # 64 of them, the most that are followed
 
 
-def asked(
-    name: str, config: dict[str, Any] | None = None, **spec: Any
-) -> dict[str, Any]:
+def asked(name: str, config: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     model = {"id": name, "config": config} if config else {"id": name}
     return {"model": model, "replicas": 1, **spec}
 
@@ -66,11 +64,7 @@ def specs() -> Iterator[tuple[str, dict[str, Any]]]:
     patterns = [f"re:.*x{number}{WAYS}.*" for number in range(64)]
     yield (
         "FP8, 64 patterns of 64 ways",
-        quantized(
-            quant_method="fp8",
-            activation_scheme="dynamic",
-            modules_to_not_convert=patterns,
-        ),
+        quantized(quant_method="fp8", activation_scheme="dynamic", modules_to_not_convert=patterns),
     )
     yield (
         "AWQ, 4,096 entries",
@@ -100,11 +94,7 @@ def specs() -> Iterator[tuple[str, dict[str, Any]]]:
     long = f"re:{WAYS}({'|'.join('c' * 100_000)})"
     yield (
         "a pattern of 200 KB",
-        quantized(
-            quant_method="fp8",
-            activation_scheme="dynamic",
-            modules_to_not_convert=[long],
-        ),
+        quantized(quant_method="fp8", activation_scheme="dynamic", modules_to_not_convert=[long]),
     )
 
 
@@ -130,9 +120,7 @@ class Bench:
             planned = "-"
             if isinstance(subject, Subject):
                 stock = Stock(whole=self._whole, taken={})
-                planned, _ = await self._cost(
-                    MakePlan(subject=subject, ask=ASK, stock=stock)
-                )
+                planned, _ = await self._cost(MakePlan(subject=subject, ask=ASK, stock=stock))
             elif not isinstance(subject, Failed):
                 read = "refused"
             print(
@@ -161,12 +149,7 @@ class Bench:
     def _peak(self) -> float:
         lines = Path(f"/proc/{self._worker.pid}/status").read_text().splitlines()
         return next(
-            (
-                int(line.split()[1]) / 1024
-                for line in lines
-                if line.startswith("VmHWM:")
-            ),
-            0.0,
+            (int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0
         )
 
 
@@ -184,7 +167,5 @@ if __name__ == "__main__":
     parser.add_argument("--cpu-seconds", type=float, default=10.0)
     parser.add_argument("--memory-mib", type=int, default=192)
     options = parser.parse_args()
-    budget = QuestionBudget(
-        cpu_seconds=options.cpu_seconds, memory_bytes=options.memory_mib * MIB
-    )
+    budget = QuestionBudget(cpu_seconds=options.cpu_seconds, memory_bytes=options.memory_mib * MIB)
     asyncio.run(Bench(budget, options.nodes).run())

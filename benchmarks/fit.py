@@ -23,11 +23,7 @@ from groundtruth import FOLDER, GroundTruth, Question, load
 from tables import decisions, families, nearest, noise_floor, show
 
 OUTPUT: Final = (
-    Path(__file__).resolve().parents[1]
-    / "operator"
-    / "shardwright"
-    / "costs"
-    / "coefficients.json"
+    Path(__file__).resolve().parents[1] / "operator" / "shardwright" / "costs" / "coefficients.json"
 )
 
 PER_GENERATION: Final = frozenset(
@@ -39,9 +35,7 @@ prepared.
 
 SCHEMES: Final[Mapping[str, Scheme]] = {
     "vLLM": Scheme(("2024-12", ""), PER_GENERATION),  # V0, V1
-    "TensorRT-LLM": Scheme(
-        ("2025-03", ""), PER_GENERATION
-    ),  # the C++ engines, the PyTorch backend
+    "TensorRT-LLM": Scheme(("2025-03", ""), PER_GENERATION),  # the C++ engines, the PyTorch backend
     "SGLang": Scheme(("",), frozenset()),
 }
 """The generations of every engine, by the last month of release (empty: still)."""
@@ -69,12 +63,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--data", type=Path, default=FOLDER, help="folder of the measurements"
-    )
-    parser.add_argument(
-        "--half", default="dev", help="which half of them (default: dev)"
-    )
+    parser.add_argument("--data", type=Path, default=FOLDER, help="folder of the measurements")
+    parser.add_argument("--half", default="dev", help="which half of them (default: dev)")
     parser.add_argument(
         "--quick", action="store_true", help="without the folds of pairs and of sources"
     )
@@ -99,8 +89,7 @@ def main() -> None:
     _show_rest(truth, held, bands)
     if not options.dry_run:
         OUTPUT.write_text(
-            json.dumps(_document(problem, theta, bands), indent=1) + "\n",
-            encoding="utf-8",
+            json.dumps(_document(problem, theta, bands), indent=1) + "\n", encoding="utf-8"
         )
     print(f"\n{time.monotonic() - began:.0f} s")
 
@@ -115,10 +104,7 @@ def _cross_validate(
         found: dict[int, Predicted] = {}
         for members, kept in _folds(problem, kind):
             there = linear_fit(
-                problem,
-                theta,
-                [line for line in lines if kept(line.term)],
-                FOLD_TRUSTED,
+                problem, theta, [line for line in lines if kept(line.term)], FOLD_TRUSTED
             )
             if max(abs(a - b) for a, b in zip(there, theta, strict=True)) > LINEAR:
                 there = fit(problem, there, kept, 1)
@@ -128,9 +114,7 @@ def _cross_validate(
     return held
 
 
-def _folds(
-    problem: Problem, kind: str
-) -> Iterable[tuple[list[int], Callable[[Term], bool]]]:
+def _folds(problem: Problem, kind: str) -> Iterable[tuple[list[int], Callable[[Term], bool]]]:
     """Yield the questions of every fold, and whether a term may be fitted on without them.
 
     Where shape and GPU type are held out, all rows of either are.
@@ -181,9 +165,7 @@ def _bands(
 
 
 def _show_rest(
-    truth: GroundTruth,
-    held: Mapping[str, Mapping[int, Predicted]],
-    bands: Mapping[str, Any],
+    truth: GroundTruth, held: Mapping[str, Mapping[int, Predicted]], bands: Mapping[str, Any]
 ) -> None:
     print(
         "\n80% band of throughput (of the prediction; from both kinds of held-out rows), and the "
@@ -191,9 +173,7 @@ def _show_rest(
     )
     for kind in ("shape", "GPU type"):
         inside = [
-            _inside(
-                truth, row.question, row.output_tokens_per_second, held[kind], bands
-            )
+            _inside(truth, row.question, row.output_tokens_per_second, held[kind], bands)
             for row in truth.rows
         ]
         print(
@@ -208,20 +188,11 @@ def _show_rest(
         + ", ".join(f"{kind} {value:.1%}" for kind, value in noise_floor(truth))
     )
     for kind in ("shape", "GPU type"):
-        groups = {
-            index: FOLDS[kind](question)
-            for index, question in enumerate(truth.questions)
-        }
+        groups = {index: FOLDS[kind](question) for index, question in enumerate(truth.questions)}
         figures = decisions(truth, nearest(truth, groups))
-        shown = ", ".join(
-            f"{tier} {kept:.4f} ({top:.0%})" for tier, kept, top, _ in figures
-        )
-        print(
-            f"nearest neighbour without physics, one {kind} held out: kept (top-1) {shown}"
-        )
-    print(
-        "\nthe ten worst families with one shape held out (median error, signed in log, rows)"
-    )
+        shown = ", ".join(f"{tier} {kept:.4f} ({top:.0%})" for tier, kept, top, _ in figures)
+        print(f"nearest neighbour without physics, one {kind} held out: kept (top-1) {shown}")
+    print("\nthe ten worst families with one shape held out (median error, signed in log, rows)")
     for absolute, signed, rows, name in families(truth, held["shape"])[:10]:
         print(f"  {absolute:7.1%} {signed:+.2f} {rows:4}  {name}")
 
@@ -238,9 +209,7 @@ def _inside(
     return bool(low <= measured / math.exp(predicted[index].throughput) <= high)
 
 
-def _document(
-    problem: Problem, theta: Sequence[float], bands: Mapping[str, Any]
-) -> dict[str, Any]:
+def _document(problem: Problem, theta: Sequence[float], bands: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "basis": "fitted",
         "source": (
@@ -249,10 +218,7 @@ def _document(
         ),
         "engines": {
             engine: [
-                {
-                    "until": until,
-                    "values": {name: _rounded(getattr(fitted, name)) for name in FREE},
-                }
+                {"until": until, "values": {name: _rounded(getattr(fitted, name)) for name in FREE}}
                 for until, fitted in zip(
                     scheme.until, problem.coefficients(engine, theta), strict=True
                 )
@@ -271,15 +237,9 @@ def _formats(truth: GroundTruth) -> dict[str, dict[str, int]]:
         if not row.experimental:
             question = truth.questions[row.question]
             rows[question.engine].update(
-                {
-                    name
-                    for kind in question.task.replica.kinds
-                    for name in kind.floor.formats
-                }
+                {name for kind in question.task.replica.kinds for name in kind.floor.formats}
             )
-    return {
-        engine: dict(sorted(counts.items())) for engine, counts in sorted(rows.items())
-    }
+    return {engine: dict(sorted(counts.items())) for engine, counts in sorted(rows.items())}
 
 
 def _rounded(value: float) -> float:

@@ -35,9 +35,7 @@ FREE: Final[Mapping[str, tuple[float, float, float]]] = {
 }
 """What is fitted, with where the common value starts and the bounds of all."""
 
-WAITING: Final = frozenset(
-    {"answer_steps", "request_seconds", "admission_seconds", "bunching"}
-)
+WAITING: Final = frozenset({"answer_steps", "request_seconds", "admission_seconds", "bunching"})
 """What stands between a prompt and its answer: an engine's own affair, hardly drawn to the others'.
 """
 
@@ -156,20 +154,11 @@ def terms(truth: GroundTruth, engine: str) -> list[Term]:
     for row in rows:
         question = truth.questions[row.question]
         each = sizes[question.family] ** -0.25
-        figures = [
-            ("throughput", row.output_tokens_per_second),
-            ("tpot", row.tpot_seconds),
-        ]
+        figures = [("throughput", row.output_tokens_per_second), ("tpot", row.tpot_seconds)]
         if question.task.load.workload.arrival is Arrival.CLOSED_LOOP:
             figures.append(("ttft", row.ttft_seconds))
         found += [
-            Term(
-                engine,
-                ((row.question, kind, 1.0),),
-                math.log(value),
-                WEIGHTS[kind] * each,
-                kind,
-            )
+            Term(engine, ((row.question, kind, 1.0),), math.log(value), WEIGHTS[kind] * each, kind)
             for kind, value in figures
             if value
         ]
@@ -181,8 +170,7 @@ def _decision_terms(truth: GroundTruth, engine: str) -> list[Term]:
     sets = [
         item
         for item in truth.decisions
-        if truth.questions[item.questions[0]].engine == engine
-        and len(item.questions) > 1
+        if truth.questions[item.questions[0]].engine == engine and len(item.questions) > 1
     ]
     sizes = Counter(item.family for item in sets)
     found = []
@@ -191,10 +179,7 @@ def _decision_terms(truth: GroundTruth, engine: str) -> list[Term]:
         logs = [math.log(value) for value in item.values]
         mean, share = sum(logs) / len(logs), 1 / len(logs)
         for own, value in zip(item.questions, logs, strict=True):
-            parts = tuple(
-                (other, "throughput", (other == own) - share)
-                for other in item.questions
-            )
+            parts = tuple((other, "throughput", (other == own) - share) for other in item.questions)
             found.append(Term(engine, parts, value - mean, each, "decision"))
     return found
 
@@ -208,9 +193,7 @@ class Problem:
         self.truth, self.schemes = truth, schemes
         self.terms = [term for engine in schemes for term in terms(truth, engine)]
         self.used = [
-            index
-            for index, question in enumerate(truth.questions)
-            if question.engine in schemes
+            index for index, question in enumerate(truth.questions) if question.engine in schemes
         ]
         self.blocks = _blocks(schemes)
         self.unknowns = [(name, -1) for name in FREE] + [
@@ -219,8 +202,7 @@ class Problem:
         self.common = [list(FREE).index(name) for name, _ in self.unknowns]
         questions = truth.questions
         self._generations = {
-            i: schemes[questions[i].engine].generation(questions[i].released)
-            for i in self.used
+            i: schemes[questions[i].engine].generation(questions[i].released) for i in self.used
         }
         self._alike = self._first_alike()
 
@@ -228,9 +210,7 @@ class Problem:
         """Return the logarithms of the starting values."""
         return [math.log(FREE[name][0]) for name, _ in self.unknowns]
 
-    def coefficients(
-        self, engine: str, theta: Sequence[float]
-    ) -> tuple[Coefficients, ...]:
+    def coefficients(self, engine: str, theta: Sequence[float]) -> tuple[Coefficients, ...]:
         """Return the coefficients of every generation of an engine."""
         begin, end = self.blocks[engine]
         return self.schemes[engine].coefficients(theta[begin:end])
@@ -247,13 +227,10 @@ class Problem:
             first = self._alike[index]
             if first not in priced:
                 priced[first] = predict(
-                    questions[first],
-                    sets[questions[first].engine][self._generations[first]],
+                    questions[first], sets[questions[first].engine][self._generations[first]]
                 )
             more = math.log(questions[index].task.groups / questions[first].task.groups)
-            found[index] = replace(
-                priced[first], throughput=priced[first].throughput + more
-            )
+            found[index] = replace(priced[first], throughput=priced[first].throughput + more)
         return found
 
     def lines(self, theta: Sequence[float]) -> list["Line"]:
@@ -267,32 +244,22 @@ class Problem:
     ) -> dict[int, Predicted]:
         """Return the derivatives of the predictions by one unknown, where it has any."""
         engine = next(
-            (
-                name
-                for name, (begin, end) in self.blocks.items()
-                if begin <= position < end
-            ),
-            "",
+            (name for name, (begin, end) in self.blocks.items() if begin <= position < end), ""
         )
         generation, step = self.unknowns[position][1], 1e-4
         questions = self.truth.questions
         only = [
             i
             for i in at
-            if questions[i].engine == engine
-            and generation in (-1, self._generations[i])
+            if questions[i].engine == engine and generation in (-1, self._generations[i])
         ]
         there = self.evaluate(
-            [value + step * (index == position) for index, value in enumerate(theta)],
-            only,
+            [value + step * (index == position) for index, value in enumerate(theta)], only
         )
         return {index: _slope(at[index], there[index], step) for index in only}
 
     def _line(
-        self,
-        term: Term,
-        at: Mapping[int, Predicted],
-        columns: Sequence[Mapping[int, Predicted]],
+        self, term: Term, at: Mapping[int, Predicted], columns: Sequence[Mapping[int, Predicted]]
     ) -> "Line":
         begin, end = self.blocks[term.engine]
         slopes = [
@@ -310,13 +277,7 @@ class Problem:
             load, work = question.task.load, question.task.load.workload
             lengths = (work.input_tokens, work.output_tokens, work.arrival)
             running = (load.offered, load.running, load.chunk_tokens)
-            key = (
-                question.engine,
-                question.released,
-                question.task.replica,
-                running,
-                lengths,
-            )
+            key = (question.engine, question.released, question.task.replica, running, lengths)
             found[index] = seen.setdefault(key, index)
         return found
 
@@ -359,9 +320,7 @@ _NONE: Final = Predicted(0.0, 0.0, 0.0)
 def residual(term: Term, at: Mapping[int, Predicted]) -> float:
     """Return prediction less measurement, in log."""
     return (
-        math.fsum(
-            factor * getattr(at[index], kind) for index, kind, factor in term.parts
-        )
+        math.fsum(factor * getattr(at[index], kind) for index, kind, factor in term.parts)
         - term.target
     )
 
@@ -383,9 +342,7 @@ def fit(
     for _ in range(rounds):
         lines = [line for line in problem.lines(here) if keep(line.term)]
         tries = (linear_fit(problem, here, lines, trusted) for trusted in TRUSTED)
-        best = next(
-            ((tried, after) for tried in tries if (after := cost(tried)) < before), None
-        )
+        best = next(((tried, after) for tried in tries if (after := cost(tried)) < before), None)
         if best is None:
             return here
         gain, here, before = before - best[1], best[0], best[1]
@@ -412,10 +369,7 @@ def linear_fit(
         for _ in range(8):
             step = damped_step(normal, gradient, damping)
             tried = _clipped(
-                problem,
-                [a + b for a, b in zip(here, step, strict=True)],
-                theta,
-                trusted,
+                problem, [a + b for a, b in zip(here, step, strict=True)], theta, trusted
             )
             after = cost(tried)
             if after < before:
@@ -423,32 +377,20 @@ def linear_fit(
             damping *= 6
         else:
             return here
-        gain, here, before, damping = (
-            before - after,
-            tried,
-            after,
-            max(1e-6, damping / 5),
-        )
+        gain, here, before, damping = (before - after, tried, after, max(1e-6, damping / 5))
         if gain < 1e-5 * before:
             break
     return here
 
 
-def _loss(
-    offs: Iterable[tuple[Term, float]], problem: Problem, theta: Sequence[float]
-) -> float:
-    total = sum(
-        term.weight**2 * TAIL**2 * math.log1p((off / TAIL) ** 2) for term, off in offs
-    )
+def _loss(offs: Iterable[tuple[Term, float]], problem: Problem, theta: Sequence[float]) -> float:
+    total = sum(term.weight**2 * TAIL**2 * math.log1p((off / TAIL) ** 2) for term, off in offs)
     return total + sum(
-        weight * (theta[a] - other) ** 2
-        for a, _, weight, other in _pulls(problem, theta)
+        weight * (theta[a] - other) ** 2 for a, _, weight, other in _pulls(problem, theta)
     )
 
 
-def _pulls(
-    problem: Problem, theta: Sequence[float]
-) -> Iterator[tuple[int, int, float, float]]:
+def _pulls(problem: Problem, theta: Sequence[float]) -> Iterator[tuple[int, int, float, float]]:
     """Yield (unknown, the common one or -1, weight, value that it is drawn to)."""
     for position, ((name, _), common) in enumerate(
         zip(problem.unknowns, problem.common, strict=True)
@@ -465,10 +407,7 @@ def _pulls(
 
 
 def _normal(
-    problem: Problem,
-    lines: Sequence[Line],
-    origin: Sequence[float],
-    theta: Sequence[float],
+    problem: Problem, lines: Sequence[Line], origin: Sequence[float], theta: Sequence[float]
 ) -> tuple[list[list[float]], list[float]]:
     """Return the normal equations, each term weighed down by how far off it is."""
     size = len(theta)
@@ -481,9 +420,7 @@ def _normal(
             if slope:
                 gradient[a] -= weight * slope * off
                 row = normal[a]
-                for b, other in enumerate(
-                    line.slopes[: a - line.begin + 1], line.begin
-                ):
+                for b, other in enumerate(line.slopes[: a - line.begin + 1], line.begin):
                     row[b] += weight * slope * other
     for a in range(size):
         for b in range(a):
@@ -502,10 +439,7 @@ def _normal(
 def _clipped(
     problem: Problem, theta: Sequence[float], origin: Sequence[float], trusted: float
 ) -> list[float]:
-    bounds = [
-        (math.log(FREE[name][1]), math.log(FREE[name][2]))
-        for name, _ in problem.unknowns
-    ]
+    bounds = [(math.log(FREE[name][1]), math.log(FREE[name][2])) for name, _ in problem.unknowns]
     return [
         min(max(value, least, middle - trusted), most, middle + trusted)
         for value, middle, (least, most) in zip(theta, origin, bounds, strict=True)
@@ -529,9 +463,7 @@ def damped_step(
         for r in range(size):
             if r != i and rows[r][i]:
                 factor = rows[r][i] / rows[i][i]
-                rows[r] = [
-                    x - factor * y for x, y in zip(rows[r], rows[i], strict=True)
-                ]
+                rows[r] = [x - factor * y for x, y in zip(rows[r], rows[i], strict=True)]
     step = [rows[i][size] / rows[i][i] for i in range(size)]
     longest = max(1.0, *(abs(value) for value in step))
     return [value / longest for value in step]

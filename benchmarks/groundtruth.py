@@ -28,9 +28,7 @@ class Question:
     released: str
     source: str
     model: str
-    shape: tuple[
-        int, ...
-    ]  # layers, hidden, heads, K/V heads, intermediate: what a fold holds out
+    shape: tuple[int, ...]  # layers, hidden, heads, K/V heads, intermediate: what a fold holds out
     gpu: str
     gpus: int
 
@@ -105,9 +103,7 @@ def _rows(
 
 
 def _seconds(milliseconds: str) -> float | None:
-    return (
-        float(milliseconds) / 1000 if milliseconds and float(milliseconds) > 0 else None
-    )
+    return float(milliseconds) / 1000 if milliseconds and float(milliseconds) > 0 else None
 
 
 def _decision(members: list[tuple[int, Mapping[str, str]]]) -> Decision:
@@ -133,8 +129,7 @@ class _Reader:
 
     def question(self, case: dict[str, Any], row: Mapping[str, str]) -> int | None:
         key = json.dumps(
-            {name: value for name, value in case.items() if name != "id"}
-            | {"s": row["source_id"]},
+            {name: value for name, value in case.items() if name != "id"} | {"s": row["source_id"]},
             sort_keys=True,
         )
         if key not in self._known:
@@ -169,24 +164,14 @@ def _shape(case: Case) -> tuple[int, ...]:
     widths.
     """
     model = case.model
-    heads = max(
-        (getattr(layer.attention, "heads", 0) for layer in model.layers), default=0
-    )
-    kv_heads = max(
-        (getattr(layer.attention, "kv_heads", 0) for layer in model.layers), default=0
-    )
+    heads = max((getattr(layer.attention, "heads", 0) for layer in model.layers), default=0)
+    kv_heads = max((getattr(layer.attention, "kv_heads", 0) for layer in model.layers), default=0)
     widths = {
         getattr(layer.feed_forward, name, 0)
         for layer in model.layers
         for name in ("intermediate", "expert_intermediate")
     }
-    return (
-        len(model.layers),
-        model.hidden_size,
-        heads,
-        kv_heads,
-        *sorted(widths - {0}),
-    )
+    return (len(model.layers), model.hidden_size, heads, kv_heads, *sorted(widths - {0}))
 
 
 def scorer(folder: Path) -> ModuleType:

@@ -32,9 +32,7 @@ TESTS: Final = ("tests", "benchmarks", "release", "conftest.py")
 DATA: Final = (".csv", ".json", ".j2", ".sh", ".txt", ".html", ".css", ".js", ".svg")
 COMPLEXITY: Final = "C901,PLR0911,PLR0912,PLR0915,PLR1702"
 MOST_PARAMETERS: Final = 5
-RESUMED: Final = (
-    inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-)
+RESUMED: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Functions that are called more often than they are written down: left out of a first plan."""
 
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -86,9 +84,7 @@ def _docstring(node: ast.AST) -> Iterator[ast.Expr]:
 
 
 def _statements(tree: ast.AST) -> int:
-    return sum(
-        isinstance(it, ast.stmt) and not [*_docstring(it)] for it in ast.walk(tree)
-    )
+    return sum(isinstance(it, ast.stmt) and not [*_docstring(it)] for it in ast.walk(tree))
 
 
 def _parameters(given: ast.arguments) -> int:
@@ -207,9 +203,7 @@ def figures(package: Mass) -> dict[str, float]:
         "too_complex": too_complex(),
         "test_lines": _lines([".py"], *TESTS),
         "document_words": sum(
-            len((ROOT / it).read_text().split())
-            for it in _tracked()
-            if it.suffix == ".md"
+            len((ROOT / it).read_text().split()) for it in _tracked() if it.suffix == ".md"
         ),
         "package_data_lines": _lines(DATA, "operator"),
     }
@@ -223,9 +217,7 @@ def main() -> None:
     rooms = by_room()
     print(f"{'room':14} modules   lines  statements  docstring words")
     for name, it in sorted(rooms.items(), key=lambda item: -item[1].lines):
-        print(
-            f"{name:14} {it.modules:7} {it.lines:7} {it.statements:11} {it.docstring_words:16}"
-        )
+        print(f"{name:14} {it.modules:7} {it.lines:7} {it.statements:11} {it.docstring_words:16}")
     rows = [*csv.DictReader(KEPT.open())] if KEPT.exists() else []
     row = {
         "state": asked.keep or "now",

@@ -41,17 +41,12 @@ STORED: Final[Mapping[str, Mapping[str, Any]]] = {
             "group_0": {
                 "targets": ["Linear"],
                 "weights": {"num_bits": 8, "type": "int", "strategy": "channel"},
-            },
+            }
         },
     },
     "int4": {"quant_method": "gptq", "bits": 4, "group_size": 128},
     "int4-gptq": {"quant_method": "gptq", "bits": 4, "group_size": 128},
-    "int4-awq": {
-        "quant_method": "awq",
-        "bits": 4,
-        "group_size": 128,
-        "zero_point": True,
-    },
+    "int4-awq": {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True},
 }
 """How weights of a precision are stored where the model's own config has them in 16 bits."""
 
@@ -62,10 +57,7 @@ CLASSES: Final = {
 }
 """Rows that stand for a GPU of which a source states the size alone."""
 
-MODELS: Final = {
-    "0.5B Qwen2-class": "Qwen--Qwen2.5-0.5B",
-    "opt-125m": "facebook--opt-125m",
-}
+MODELS: Final = {"0.5B Qwen2-class": "Qwen--Qwen2.5-0.5B", "opt-125m": "facebook--opt-125m"}
 """Files of models that the scorer has no name for."""
 
 STAND_IN: Final = "RTX-A6000-48GB"
@@ -110,9 +102,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     rows = list(
-        csv.DictReader(
-            (options.data / f"memory_{options.half}.csv").open(encoding="utf-8")
-        )
+        csv.DictReader((options.data / f"memory_{options.half}.csv").open(encoding="utf-8"))
     )
     done, undone = [], []
     for row in rows:
@@ -128,9 +118,7 @@ def main() -> int:
 def compare(row: Row, data: Path) -> Comparison:
     model = model_of(row, data)
     device = device_of(row)
-    layout = Layout(
-        tensor=int(row["tp"]), pipeline=int(row["pp"]), expert=int(row["ep"])
-    )
+    layout = Layout(tensor=int(row["tp"]), pipeline=int(row["pp"]), expert=int(row["ep"]))
     if layout.expert > layout.gpus_per_replica:
         raise NotComputableError("one rank of a data-parallel group")
     engine = traits(row["engine_version"])
@@ -147,20 +135,13 @@ def compare(row: Row, data: Path) -> Comparison:
     )
     holds = stage_holds(model, layout, load.kv_cache_dtype, engine)
     frame = Frame(
-        model=model,
-        layout=layout,
-        holds=holds,
-        device=device,
-        traits=engine,
-        mean_tokens=length,
+        model=model, layout=layout, holds=holds, device=device, traits=engine, mean_tokens=length
     )
     memory = memory_at(frame, next(limits_to_try(load, engine, device.gpu, 1)))
     return Comparison(row=row, memory=memory, pairs=dict(pairs(row, memory)))
 
 
-def pairs(
-    row: Row, memory: ReplicaMemory
-) -> Iterator[tuple[str, tuple[float, float | None]]]:
+def pairs(row: Row, memory: ReplicaMemory) -> Iterator[tuple[str, tuple[float, float | None]]]:
     fullest = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
     ours = {
         "weights": memory.stages[0].weights_bytes / GIB,  # engines print rank 0
@@ -198,9 +179,7 @@ def device_of(row: Row) -> Device:
 
 
 def stand_in(total_gib: float) -> Gpu:
-    return replace(
-        load_gpus()[STAND_IN], memory_bytes=int(total_gib * GIB) + DRIVER_BYTES
-    )
+    return replace(load_gpus()[STAND_IN], memory_bytes=int(total_gib * GIB) + DRIVER_BYTES)
 
 
 def scorer(data: Path) -> Mapping[str, Any]:
@@ -234,23 +213,14 @@ def print_table(done: list[Comparison], undone: list[tuple[str, str]]) -> None:
 
 
 def print_markdown(done: list[Comparison], undone: list[tuple[str, str]]) -> None:
-    print(
-        "| row | model, GPU, layout, vLLM | weights | activations | K/V space | K/V tokens |"
-    )
+    print("| row | model, GPU, layout, vLLM | weights | activations | K/V space | K/V tokens |")
     print("|---|---|---|---|---|---|")
     for item in done:
         row = item.row
         what = f"{row['model']}, {row['gpu']}, tensor {row['tp']}" + (
             f" x pipeline {row['pp']}" if row["pp"] != "1" else ""
         )
-        print(
-            "|",
-            row["row_id"],
-            "|",
-            f"{what}, {row['engine_version'] or '-'}",
-            "|",
-            end=" ",
-        )
+        print("|", row["row_id"], "|", f"{what}, {row['engine_version'] or '-'}", "|", end=" ")
         print(*(cell(item, name) for name, _ in COMPONENTS), sep=" | ", end=" |\n")
     print("\n| row | why there is nothing to compare |\n|---|---|")
     for row_id, reason in undone:
@@ -265,11 +235,7 @@ def cell(item: Comparison, name: str) -> str:
         return shown
     error = item.error(name)
     against = f"{published:,.0f}" if name == "K/V tokens" else f"{published:.2f}"
-    return (
-        f"{shown} / {against} ({error:+.1%})"
-        if error is not None
-        else f"{shown} / {against}"
-    )
+    return f"{shown} / {against} ({error:+.1%})" if error is not None else f"{shown} / {against}"
 
 
 def print_summary(done: list[Comparison]) -> None:
@@ -279,12 +245,7 @@ def print_summary(done: list[Comparison]) -> None:
         (name, [error for item in sure if (error := item.error(name)) is not None])
         for name, _ in COMPONENTS
     ]
-    named.append(
-        (
-            "either K/V",
-            [error for item in sure if (error := kv_error(item)) is not None],
-        )
-    )
+    named.append(("either K/V", [error for item in sure if (error := kv_error(item)) is not None]))
     for name, errors in named:
         bounded = sum(error <= 0.05 for error in errors) / len(errors)  # noqa: PLR2004 - the promise of the planner
         median = statistics.median(map(abs, errors))
@@ -308,9 +269,7 @@ def error_bytes(item: Comparison) -> float | None:
     if published is not None:
         return (ours - published) * GIB
     tokens, measured = item.pairs["K/V tokens"]
-    return (
-        None if measured is None or not tokens else ours * GIB * (1 - measured / tokens)
-    )
+    return None if measured is None or not tokens else ours * GIB * (1 - measured / tokens)
 
 
 if __name__ == "__main__":

@@ -135,19 +135,13 @@ class Crashes:
             if not self._changed.wait_for(
                 lambda: model in self.ended and model in self.emptied, limit
             ):
-                raise RuntimeError(
-                    f"{model} was not restarted within {limit:g} s of its crash"
-                )
+                raise RuntimeError(f"{model} was not restarted within {limit:g} s of its crash")
         return Lasted(self.ended[model], self.emptied[model])
 
     def _on_pod(self, pod: Manifest) -> None:
         states = pod.get("status", {}).get("containerStatuses", ())
-        if any(
-            state["restartCount"] or "terminated" in state["state"] for state in states
-        ):
-            self._note(
-                self.ended, pod["metadata"]["annotations"]["shardwright.io/model-name"]
-            )
+        if any(state["restartCount"] or "terminated" in state["state"] for state in states):
+            self._note(self.ended, pod["metadata"]["annotations"]["shardwright.io/model-name"])
 
     def _on_set(self, item: Manifest) -> None:
         model = item["metadata"]["ownerReferences"][0]["name"]
@@ -199,9 +193,7 @@ def arriving(harmful: Models, name: str, per_second: float) -> Iterator[None]:
 
 
 @contextmanager
-def slow(
-    control_plane: ControlPlane, harmful: Models, per_second: float
-) -> Iterator[None]:
+def slow(control_plane: ControlPlane, harmful: Models, per_second: float) -> Iterator[None]:
     """Let each write of a ConfigMap of the namespace wait for an address that nobody has."""
     with (
         dead_webhook(control_plane, harmful.namespace, WEBHOOK_SECONDS),
@@ -211,14 +203,11 @@ def slow(
 
 
 @contextmanager
-def refused(
-    control_plane: ControlPlane, harmful: Models, per_second: float
-) -> Iterator[None]:
+def refused(control_plane: ControlPlane, harmful: Models, per_second: float) -> Iterator[None]:
     """Let a quota refuse each ConfigMap of the namespace."""
     quotas = f"/api/v1/namespaces/{harmful.namespace}/resourcequotas"
     control_plane.api.create(
-        quotas,
-        {"metadata": {"name": "none"}, "spec": {"hard": {"count/configmaps": "0"}}},
+        quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"count/configmaps": "0"}}}
     )
     wait_for(
         lambda: control_plane.api.get(f"{quotas}/none")["status"]["hard"],
@@ -233,9 +222,7 @@ def refused(
 
 
 @contextmanager
-def flooding(
-    control_plane: ControlPlane, harmful: Models, per_second: float
-) -> Iterator[None]:
+def flooding(control_plane: ControlPlane, harmful: Models, per_second: float) -> Iterator[None]:
     """Let the specs of models that run change all the time."""
     del control_plane
     for number in range(FLOODING):
@@ -255,40 +242,27 @@ def flooding(
 
 
 @contextmanager
-def hostile(
-    control_plane: ControlPlane, harmful: Models, per_second: float
-) -> Iterator[None]:
+def hostile(control_plane: ControlPlane, harmful: Models, per_second: float) -> Iterator[None]:
     """Let objects that mean harm come until the block ends, then the rest of them; they stay."""
     quotas = f"/api/v1/namespaces/{harmful.namespace}/resourcequotas"
     control_plane.api.create(
         quotas,
-        {
-            "metadata": {"name": "no-gpus"},
-            "spec": {"hard": {"requests.nvidia.com/gpu": "0"}},
-        },
+        {"metadata": {"name": "no-gpus"}, "spec": {"hard": {"requests.nvidia.com/gpu": "0"}}},
     )
     coming = corpus(HOSTILE)
-    with repeated(
-        lambda _: send(harmful, one) if (one := next(coming, None)) else "", per_second
-    ):
+    with repeated(lambda _: send(harmful, one) if (one := next(coming, None)) else "", per_second):
         yield
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda one: send(harmful, one), coming))
 
 
 @contextmanager
-def stored(
-    control_plane: ControlPlane, harmful: Models, per_second: float
-) -> Iterator[None]:
+def stored(control_plane: ControlPlane, harmful: Models, per_second: float) -> Iterator[None]:
     """Begin when each of them is answered. They stay: to delete so many takes the API server longer
     than a request may.
     """
     del control_plane, per_second
-    wait_for(
-        lambda: not unanswered(harmful),
-        600,
-        "each object that means harm to be answered",
-    )
+    wait_for(lambda: not unanswered(harmful), 600, "each object that means harm to be answered")
     yield
 
 
@@ -329,9 +303,7 @@ def measure(
             console.print(f"{crashes} crashes, the other namespace: {phase}")
             with ExitStack() as disturbed:
                 if phase in DISTURBANCES:
-                    disturbed.enter_context(
-                        DISTURBANCES[phase](control_plane, harmful, per_second)
-                    )
+                    disturbed.enter_context(DISTURBANCES[phase](control_plane, harmful, per_second))
                 reactions = {
                     name: _reaction(control_plane, well, watched, name)
                     for name in (f"{phase}-{number}" for number in range(crashes))
@@ -349,9 +321,7 @@ def measure(
     return found
 
 
-def _reaction(
-    control_plane: ControlPlane, well: Models, watched: Crashes, name: str
-) -> Lasted:
+def _reaction(control_plane: ControlPlane, well: Models, watched: Crashes, name: str) -> Lasted:
     control_plane.pods.crash(well.namespace, f"{name}-0-1")
     span = watched.wait(name, 60)
     well.wait_ready(name, timeout=60)
@@ -378,9 +348,7 @@ def _answers(
         name = target.get("name", "")
         # a model is called flooding-3, what is of it flooding-3-0 and flooding-3-0-1
         model = "-".join(name.split("-")[:2])
-        ours = (
-            event["user"]["username"] == OPERATOR_USER and event["verb"] in OF_A_RESTART
-        )
+        ours = event["user"]["username"] == OPERATOR_USER and event["verb"] in OF_A_RESTART
         if ours and target.get("namespace") == namespace and model in answered:
             answered[model].append(
                 Lasted(
@@ -401,10 +369,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--crashes",
-        type=int,
-        default=40,
-        help="how many models crash in each phase (default: 40)",
+        "--crashes", type=int, default=40, help="how many models crash in each phase (default: 40)"
     )
     parser.add_argument(
         "--phases",

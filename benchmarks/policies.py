@@ -21,11 +21,7 @@ from tests.support.stored import objects_of, runnable, stored
 
 NAMESPACE = "default"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-NOBODYS: Manifest = {
-    "apiVersion": "v1",
-    "kind": "ConfigMap",
-    "metadata": {"name": "nobodys"},
-}
+NOBODYS: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "nobodys"}}
 
 
 def main(arguments: list[str]) -> None:
@@ -40,20 +36,14 @@ def main(arguments: list[str]) -> None:
         server = control_plane.running()["kube-apiserver"]
         measure("with policies", api, server, given.writes)
         control_plane.api.delete(BINDINGS)
-        wait_for(
-            lambda: stored(api, NOBODYS, NAMESPACE),
-            30,
-            "the policies to be out of force",
-        )
+        wait_for(lambda: stored(api, NOBODYS, NAMESPACE), 30, "the policies to be out of force")
         measure("without", api, server, given.writes)
 
 
 def measure(what: str, api: Api, server: int, writes: int) -> None:
     """Print what a write takes, and what it costs the API server, whose process id this is."""
     group = next(
-        item
-        for item in objects_of(runnable()[0], NAMESPACE)
-        if item["kind"] == "StatefulSet"
+        item for item in objects_of(runnable()[0], NAMESPACE) if item["kind"] == "StatefulSet"
     )
     taken, cpu_before = [], cpu_of(server)
     for _ in range(writes):

@@ -20,9 +20,7 @@ def outcome(folder: Path) -> str:
         {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.json")}
     )
     try:
-        model = read_model(
-            parse_config(text or "", source=folder.name), source=folder.name
-        )
+        model = read_model(parse_config(text or "", source=folder.name), source=folder.name)
     except InputError as error:
         return (
             f"REFUSED  {folder.name}: "
@@ -37,11 +35,7 @@ def outcome(folder: Path) -> str:
 
 def main() -> int:
     """Print a line for each model, then how many were refused; end with 1 where one was."""
-    lines = [
-        outcome(folder)
-        for folder in sorted(Path(sys.argv[1]).iterdir())
-        if folder.is_dir()
-    ]
+    lines = [outcome(folder) for folder in sorted(Path(sys.argv[1]).iterdir()) if folder.is_dir()]
     refused = sum(line.startswith("REFUSED") for line in lines)
     print("\n".join(lines), f"{refused} of {len(lines)} refused", sep="\n")
     return 1 if refused else 0

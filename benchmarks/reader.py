@@ -32,12 +32,7 @@ from shardwright.cluster.access import Access
 from shardwright.cluster.client import Client
 from shardwright.cluster.handover import Handover
 from shardwright.cluster.reader import Reader, Source
-from shardwright.cluster.sources import (
-    POD_SOURCE,
-    node_source,
-    project_node,
-    project_pod,
-)
+from shardwright.cluster.sources import POD_SOURCE, node_source, project_node, project_pod
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Again, Priority, Queue
 from shardwright.hardware.stated import NONE
@@ -45,11 +40,7 @@ from shardwright.reconcile.ledger import Ledger
 from tests.harness.waiting import wait_for
 
 DUMP: Final = (
-    Path(__file__).resolve().parents[1]
-    / "tests"
-    / "data"
-    / "nodes"
-    / "SYNTH-h100-8x-eks-p5.yaml"
+    Path(__file__).resolve().parents[1] / "tests" / "data" / "nodes" / "SYNTH-h100-8x-eks-p5.yaml"
 )
 PAGE: Final = 500
 LIMIT_SECONDS: Final = 120.0
@@ -59,13 +50,9 @@ AT: Final = "2026-01-02T12:00:00Z"
 
 def managed(manager: str, parts: int) -> dict[str, Any]:
     entries = {
-        f'k:{{"name":"{entry}"}}': {".": {}, "f:name": {}, "f:value": {}}
-        for entry in range(4)
+        f'k:{{"name":"{entry}"}}': {".": {}, "f:name": {}, "f:value": {}} for entry in range(4)
     }
-    fields = {
-        f"f:{part}": {f"f:{other}": entries for other in range(5)}
-        for part in range(parts)
-    }
+    fields = {f"f:{part}": {f"f:{other}": entries for other in range(5)} for part in range(parts)}
     stamp = {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": AT}
     return {**stamp, "fieldsType": "FieldsV1", "fieldsV1": fields}
 
@@ -76,26 +63,14 @@ def a_node(dump: dict[str, Any], number: int, version: int) -> dict[str, Any]:
         dump["metadata"],
         f"ip-10-0-{number // 256}-{number % 256}.us-west-2.compute.internal",
     )
-    names = [
-        f"registry.example.com/image-{{}}{tag}"
-        for tag in ("@sha256:" + "a" * 64, ":v1")
-    ]
+    names = [f"registry.example.com/image-{{}}{tag}" for tag in ("@sha256:" + "a" * 64, ":v1")]
     images = [
-        {"names": [text.format(image) for text in names], "sizeBytes": 1}
-        for image in range(50)
+        {"names": [text.format(image) for text in names], "sizeBytes": 1} for image in range(50)
     ]
     kinds = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-    times = {
-        "lastHeartbeatTime": f"2026-01-02T12:00:{version % 60:02}Z",
-        "lastTransitionTime": AT,
-    }
+    times = {"lastHeartbeatTime": f"2026-01-02T12:00:{version % 60:02}Z", "lastTransitionTime": AT}
     conditions = [
-        {
-            "type": kind,
-            "status": str(kind == "Ready"),
-            "message": "kubelet is fine " * 3,
-            **times,
-        }
+        {"type": kind, "status": str(kind == "Ready"), "message": "kubelet is fine " * 3, **times}
         for kind in kinds
     ]
     return {
@@ -119,17 +94,13 @@ def a_pod(number: int, version: int) -> dict[str, Any]:
     container = {
         "name": "worker",
         "image": "registry.example.com/team/training:v1.2.3",
-        "env": [
-            {"name": f"VARIABLE_{index}", "value": f"value of {index}"}
-            for index in range(15)
-        ],
+        "env": [{"name": f"VARIABLE_{index}", "value": f"value of {index}"} for index in range(15)],
         "resources": {
             part: {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8"}
             for part in ("limits", "requests")
         },
         "volumeMounts": [
-            {"name": f"volume-{index}", "mountPath": f"/mnt/{index}"}
-            for index in range(5)
+            {"name": f"volume-{index}", "mountPath": f"/mnt/{index}"} for index in range(5)
         ],
     }
     running = {
@@ -139,13 +110,7 @@ def a_pod(number: int, version: int) -> dict[str, Any]:
         "restartCount": 0,
         "state": {"running": {"startedAt": AT}},
     }
-    kinds = (
-        "PodReadyToStartContainers",
-        "Initialized",
-        "Ready",
-        "ContainersReady",
-        "PodScheduled",
-    )
+    kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     owner = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -161,15 +126,9 @@ def a_pod(number: int, version: int) -> dict[str, Any]:
             "uid": f"{number:08x}-0000-4000-8000-000000000000",
             "resourceVersion": str(version),
             "labels": {"app": "training", "job-name": f"training-{number}"},
-            "annotations": {
-                "example.com/note": "x" * 200,
-                "example.com/version": str(version),
-            },
+            "annotations": {"example.com/note": "x" * 200, "example.com/version": str(version)},
             "ownerReferences": [owner],
-            "managedFields": [
-                managed("kube-controller-manager", 2),
-                managed("kubelet", 2),
-            ],
+            "managedFields": [managed("kube-controller-manager", 2), managed("kubelet", 2)],
         },
         "spec": {
             "volumes": [
@@ -182,14 +141,10 @@ def a_pod(number: int, version: int) -> dict[str, Any]:
         "status": {
             "phase": "Running",
             "conditions": [
-                {"type": kind, "status": "True", "lastTransitionTime": AT}
-                for kind in kinds
+                {"type": kind, "status": "True", "lastTransitionTime": AT} for kind in kinds
             ],
             "containerStatuses": [
-                {
-                    **running,
-                    "imageID": "registry.example.com/team/training@sha256:" + "0" * 64,
-                }
+                {**running, "imageID": "registry.example.com/team/training@sha256:" + "0" * 64}
             ],
         },
     }
@@ -228,10 +183,7 @@ def serve(pipe: Connection, nodes: int, pods: int, events: int) -> None:
         total, make = made[plural]
         for number in range(events):
             version = first + number + 1
-            yield (
-                dumped({"type": "MODIFIED", "object": make(number % total, version)})
-                + b"\n"
-            )
+            yield (dumped({"type": "MODIFIED", "object": make(number % total, version)}) + b"\n")
 
     pages = {
         (plural, start): page(plural, start)
@@ -298,18 +250,12 @@ async def read(
     kept = reader.counts.changes
     print(f"{plural}: LIST {kept} kept, {cpu:.2f} s of CPU, {wall:.2f} s")
     await asyncio.to_thread(
-        wait_for,
-        lambda: reader.counts.watches > 0,
-        LIMIT_SECONDS,
-        f"the watch of {plural}",
+        wait_for, lambda: reader.counts.watches > 0, LIMIT_SECONDS, f"the watch of {plural}"
     )
     cpu = time.process_time()
     pipe.send(plural)
     await asyncio.to_thread(
-        wait_for,
-        lambda: reader.counts.events >= events,
-        LIMIT_SECONDS,
-        f"all events of {plural}",
+        wait_for, lambda: reader.counts.events >= events, LIMIT_SECONDS, f"all events of {plural}"
     )
     cpu = time.process_time() - cpu
     changed = reader.counts.changes - kept
@@ -335,9 +281,7 @@ def kept_bytes(name: str, count: int, make: Callable[[int], Any]) -> None:
         key, value = make(number)
         reader[key] = store[key] = value
     gc.collect()
-    print(
-        f"{name}: {(tracemalloc.get_traced_memory()[0] - before) / count:.0f} bytes kept of each"
-    )
+    print(f"{name}: {(tracemalloc.get_traced_memory()[0] - before) / count:.0f} bytes kept of each")
     tracemalloc.stop()
 
 
@@ -375,9 +319,7 @@ def main() -> None:
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("fork")
     server = context.Process(
-        target=serve,
-        args=(theirs, options.nodes, options.pods, options.events),
-        daemon=True,
+        target=serve, args=(theirs, options.nodes, options.pods, options.events), daemon=True
     )
     server.start()
     port, node_bytes, pod_bytes = ours.recv()

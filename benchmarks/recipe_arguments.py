@@ -67,9 +67,7 @@ def _flags(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     whole = [
         part
         for word in words
-        for part in (
-            word.split(" ", 1) if word.startswith("--") and " " in word else [word]
-        )
+        for part in (word.split(" ", 1) if word.startswith("--") and " " in word else [word])
     ]
     starts = [index for index, word in enumerate(whole) if word.startswith("--")]
     for start, end in zip(starts, [*starts[1:], len(whole)], strict=False):
@@ -82,11 +80,7 @@ def _named(head: str, table: Mapping[str, Option]) -> tuple[str, Option | None, 
     if name in table:
         return name, table[name], True
     positive = next(
-        (
-            option
-            for option in table.values()
-            if f"--{name}" in (option.off, f"--no-{option.name}")
-        ),
+        (option for option in table.values() if f"--{name}" in (option.off, f"--no-{option.name}")),
         None,
     )
     if positive is not None and positive.switch:
@@ -114,9 +108,7 @@ def _sorted(found: Mapping[str, Any], problems: tuple[Problem, ...]) -> Reading:
             case "tensor-parallel-size":
                 tensor = int(value)
             case "max-model-len" if value == "auto":
-                left.append(
-                    "max-model-len auto: the plan says how long requests may be"
-                )
+                left.append("max-model-len auto: the plan says how long requests may be")
             case "max-model-len":
                 engine["maxModelLen"] = int(value)
             case "kv-cache-dtype" if value in ("fp8", "fp8_e4m3"):

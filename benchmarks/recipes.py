@@ -100,28 +100,20 @@ class Attempt:
     @property
     def model(self) -> str:
         """Return the id of the model."""
-        own: str = self.recipe["variants"][self.variant].get(
-            "model_id", self.recipe["model"]
-        )
+        own: str = self.recipe["variants"][self.variant].get("model_id", self.recipe["model"])
         return own
 
     @property
     def name(self) -> str:
         """Return the attempt in words."""
-        asked = "".join(
-            f" with {name}" for name in self.features if name in self.recipe["optIn"]
-        )
+        asked = "".join(f" with {name}" for name in self.features if name in self.recipe["optIn"])
         return f"{self.model} on {self.hardware}{asked}"
 
     @property
     def override(self) -> Mapping[str, Any]:
         """Return what the recipe says otherwise for this hardware."""
         group = next(
-            (
-                name
-                for begin, name in GROUPS.items()
-                if re.match(rf"{begin}[0-9_]", self.hardware)
-            ),
+            (name for begin, name in GROUPS.items() if re.match(rf"{begin}[0-9_]", self.hardware)),
             "",
         )
         own: Mapping[str, Any] = self.recipe["hardwareOverrides"].get(group, {})
@@ -133,11 +125,7 @@ class Attempt:
         """
         parts = [
             self.recipe,
-            *(
-                self.recipe["features"][name]
-                for name in features
-                if name != self.hardware
-            ),
+            *(self.recipe["features"][name] for name in features if name != self.hardware),
         ]
         if self.hardware in features:
             parts.append(
@@ -163,9 +151,7 @@ class Beside:
         """Return what nobody may say."""
         return (
             *self.reading.problems,
-            *check_arguments(
-                self.reading.arguments, VERSION, POLICY.admissible, rules=RULES
-            ),
+            *check_arguments(self.reading.arguments, VERSION, POLICY.admissible, rules=RULES),
         )
 
     @property
@@ -176,8 +162,7 @@ class Beside:
             for problem in check_arguments(self.reading.arguments, VERSION, rules=RULES)
         }
         return tuple(
-            sorted(refused)
-            + sorted(name for name in self.environment if name not in VARIABLES)
+            sorted(refused) + sorted(name for name in self.environment if name not in VARIABLES)
         )
 
     def told(self, model: str) -> dict[str, Any]:
@@ -190,9 +175,7 @@ class Beside:
         options = [name for name in self.admitted if name in POLICY.admissible]
         own = [name for name in self.admitted if name not in POLICY.admissible]
         return read_settings(
-            json.dumps(
-                {"policy": {"admittedArguments": options, "admittedEnvironment": own}}
-            )
+            json.dumps({"policy": {"admittedArguments": options, "admittedEnvironment": own}})
         )
 
 
@@ -226,17 +209,10 @@ def attempts(recipe: Mapping[str, Any]) -> Iterator[Attempt]:
     first = next((each for each in hardware if each in GPUS), hardware[0])
     for variant in recipe["variants"]:
         if variant != "default":
-            yield Attempt(
-                recipe=recipe, variant=variant, hardware=first, features=plain
-            )
+            yield Attempt(recipe=recipe, variant=variant, hardware=first, features=plain)
     for name in recipe["optIn"]:
         if name in recipe["features"]:
-            yield Attempt(
-                recipe=recipe,
-                variant="default",
-                hardware=first,
-                features=(*plain, name),
-            )
+            yield Attempt(recipe=recipe, variant="default", hardware=first, features=(*plain, name))
 
 
 def outcome(attempt: Attempt, folder: Path) -> Outcome:
@@ -252,9 +228,7 @@ def outcome(attempt: Attempt, folder: Path) -> Outcome:
         return _refused(attempt, bare, bare.problems)
     wanted = (*attempt.features, attempt.hardware)
     lost = {
-        name: sentences(problems)
-        for name in wanted
-        if (problems := attempt.said([name]).problems)
+        name: sentences(problems) for name in wanted if (problems := attempt.said([name]).problems)
     }
     beside = attempt.said([name for name in wanted if name not in lost])
     own = tuple(f"for {name}: {text}" for name, text in lost.items())
@@ -267,10 +241,7 @@ def outcome(attempt: Attempt, folder: Path) -> Outcome:
             text=text,
             left_out=beside.reading.left_out,
             admitted=beside.admitted,
-            words=(
-                attempt.model,
-                *argument_list(beside.told(attempt.model), VERSION, RULES),
-            ),
+            words=(attempt.model, *argument_list(beside.told(attempt.model), VERSION, RULES)),
         )
     else:
         found = _tried(attempt, beside, config)
@@ -293,17 +264,12 @@ def _planned(attempt: Attempt, beside: Beside, config: str) -> Outcome:
     engine: dict[str, Any] = {"args": dict(reading.arguments), **reading.engine}
     if beside.environment:
         engine["env"] = [
-            {"name": name, "value": value}
-            for name, value in sorted(beside.environment.items())
+            {"name": name, "value": value} for name, value in sorted(beside.environment.items())
         ]
     if attempt.hardware.startswith("mi"):
         engine |= {"image": AMD_IMAGE, "version": VERSION}
     model = {"id": attempt.model, "configMapRef": {"name": "config"}, **reading.model}
-    spec = {
-        "model": model,
-        "engine": engine,
-        "parallelism": parallel,
-    }
+    spec = {"model": model, "engine": engine, "parallelism": parallel}
     manifest = {
         "apiVersion": "shardwright.io/v1alpha1",
         "kind": "ShardedModel",
@@ -312,9 +278,7 @@ def _planned(attempt: Attempt, beside: Beside, config: str) -> Outcome:
     resource = parse_manifest(
         manifest | {"spec": {name: value for name, value in spec.items() if value}}
     )
-    subject = resolve(
-        Question(resource=resource, config_text=config, settings=beside.settings())
-    )
+    subject = resolve(Question(resource=resource, config_text=config, settings=beside.settings()))
     problem = None
     for nodes in NODES_TRIED:
         found = plan_serving(
@@ -326,18 +290,14 @@ def _planned(attempt: Attempt, beside: Beside, config: str) -> Outcome:
     return Outcome(
         attempt=attempt,
         kind="no room",
-        text=f"on up to {NODES_TRIED[-1]} nodes: {problem.sentence()}"
-        if problem
-        else "",
+        text=f"on up to {NODES_TRIED[-1]} nodes: {problem.sentence()}" if problem else "",
         reasons=(problem.code,) if problem else (),
         left_out=reading.left_out,
         unstated=problem is None,
     )
 
 
-def _served(
-    attempt: Attempt, beside: Beside, subject: Subject, plan: Plan, config: str
-) -> Outcome:
+def _served(attempt: Attempt, beside: Beside, subject: Subject, plan: Plan, config: str) -> Outcome:
     launch = Launch(
         id=attempt.name.replace(" ", "_"),
         plan=plan,
@@ -356,12 +316,9 @@ def _served(
     )
 
 
-def _refused(
-    attempt: Attempt, beside: Beside, problems: tuple[Problem, ...]
-) -> Outcome:
+def _refused(attempt: Attempt, beside: Beside, problems: tuple[Problem, ...]) -> Outcome:
     unstated = not problems or any(
-        not (problem.limit or problem.gap) or policy.UNLISTED in problem.gap
-        for problem in problems
+        not (problem.limit or problem.gap) or policy.UNLISTED in problem.gap for problem in problems
     )
     reasons = tuple(sorted({f"{problem.code} {problem.path}" for problem in problems}))
     left_out = beside.reading.left_out
@@ -384,9 +341,7 @@ def sentences(problems: Sequence[Problem]) -> str:
 def _parallelism(attempt: Attempt, reading: Reading) -> dict[str, Any]:
     """Return the degrees that a recipe names: in its arguments, or for one node as its strategy."""
     named = attempt.recipe["strategyOverrides"].get("single_node_tp", {}).get("tp")
-    tensor = reading.tensor or (
-        named.get(attempt.hardware) if isinstance(named, dict) else named
-    )
+    tensor = reading.tensor or (named.get(attempt.hardware) if isinstance(named, dict) else named)
     return {"tensor": tensor} if tensor and attempt.variant == "default" else {}
 
 
@@ -398,9 +353,7 @@ def _nodes(hardware: str, count: int) -> list[Any]:
     )
     per_node = gpus[0].gpus_per_node
     named = read_named_gpus(
-        [f"{count * per_node}x{GPUS[hardware]}"],
-        gpus_per_node=per_node,
-        network_gbps_per_gpu=400,
+        [f"{count * per_node}x{GPUS[hardware]}"], gpus_per_node=per_node, network_gbps_per_gpu=400
     )
     return [fact for node in nodes_of(named) if (fact := read_node(node)) is not None]
 
@@ -456,9 +409,7 @@ def asked(outcomes: list[Outcome]) -> Answers:
             (refused if answer["stage"] == "parse" else unseen)[each.attempt.name] = (
                 f"{answer['stage']}: {answer['message']}"
             )
-    return Answers(
-        taken=len(answers) - len(refused) - len(unseen), refused=refused, unseen=unseen
-    )
+    return Answers(taken=len(answers) - len(refused) - len(unseen), refused=refused, unseen=unseen)
 
 
 def _job(each: Outcome, folder: Path) -> dict[str, Any]:
@@ -482,21 +433,15 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "--engine",
-        action="store_true",
-        help="put each argument list before vLLM's own parser",
+        "--engine", action="store_true", help="put each argument list before vLLM's own parser"
     )
     options = parser.parse_args()
     recipes = [
         json.loads(line)
-        for line in (options.folder / "recipes.jsonl")
-        .read_text(encoding="utf-8")
-        .splitlines()
+        for line in (options.folder / "recipes.jsonl").read_text(encoding="utf-8").splitlines()
     ]
     outcomes = [
-        outcome(attempt, options.folder)
-        for recipe in recipes
-        for attempt in attempts(recipe)
+        outcome(attempt, options.folder) for recipe in recipes for attempt in attempts(recipe)
     ]
     for each in outcomes:
         print(_line(each), flush=True)
@@ -507,9 +452,7 @@ def main() -> int:
         print(f"THE ENGINE REFUSES {name}: {message}")
     _summary(recipes, outcomes)
     if options.engine:
-        counts = (
-            f"takes {answers.taken} argument lists and refuses {len(answers.refused)}"
-        )
+        counts = f"takes {answers.taken} argument lists and refuses {len(answers.refused)}"
         print(
             f"vLLM {VERSION} {counts}; of {len(answers.unseen)} its parser takes the words, and "
             "no more was seen"
@@ -530,11 +473,7 @@ def _summary(recipes: list[Mapping[str, Any]], outcomes: list[Outcome]) -> None:
     order = ("planned", "no room", "no config", "refused", "other hardware")
     best = Counter(
         min(
-            (
-                order.index(each.kind)
-                for each in outcomes
-                if each.attempt.recipe is recipe
-            ),
+            (order.index(each.kind) for each in outcomes if each.attempt.recipe is recipe),
             default=len(order),
         )
         for recipe in recipes
@@ -544,10 +483,7 @@ def _summary(recipes: list[Mapping[str, Any]], outcomes: list[Outcome]) -> None:
         ", ".join(f"{best[i]} {kind}" for i, kind in enumerate(order)),
     )
     kinds = Counter(each.kind for each in outcomes)
-    print(
-        f"{len(outcomes)} attempts:",
-        ", ".join(f"{kinds[kind]} {kind}" for kind in order),
-    )
+    print(f"{len(outcomes)} attempts:", ", ".join(f"{kinds[kind]} {kind}" for kind in order))
     for reason, count in Counter(
         reason for each in outcomes for reason in each.reasons
     ).most_common():
@@ -557,10 +493,7 @@ def _summary(recipes: list[Mapping[str, Any]], outcomes: list[Outcome]) -> None:
     ).most_common():
         print(f"  {count:>4} left out: {words}")
     named = Counter(name for each in outcomes for name in each.admitted)
-    print(
-        "  admitted:",
-        ", ".join(f"{name} ({count})" for name, count in named.most_common()),
-    )
+    print("  admitted:", ", ".join(f"{name} ({count})" for name, count in named.most_common()))
 
 
 if __name__ == "__main__":

@@ -54,11 +54,7 @@ def timed(work: Callable[[], object]) -> Measured:
 
 
 def plan(model: str, inventory: Inventory, concurrency: int = 64) -> Measured:
-    spec, traits, request = (
-        a_model(model),
-        vllm_traits(),
-        a_request(concurrency=concurrency),
-    )
+    spec, traits, request = (a_model(model), vllm_traits(), a_request(concurrency=concurrency))
     return timed(lambda: make_plan(spec, inventory, request, traits))
 
 
@@ -96,9 +92,7 @@ def pools(nodes: int) -> Inventory:
     each = nodes // POOLS
     return an_inventory(
         *(
-            a_pool(
-                nodes=each, name=f"pool-{index:02}", network=a_network(100.0 + index)
-            )
+            a_pool(nodes=each, name=f"pool-{index:02}", network=a_network(100.0 + index))
             for index in range(POOLS)
         )
     )
@@ -129,26 +123,14 @@ CASES: Final[Mapping[str, tuple[str, Callable[[], Measured]]]] = {
         "plan DeepSeek-V3 on 16 trays of GB200",
         lambda: plan("deepseek-v3", an_inventory(an_nvl72_pool(16))),
     ),
-    "fleet-20": (
-        "plan Llama-70B on 20 pools, 20 nodes",
-        lambda: plan("llama-70b", pools(20)),
-    ),
-    "fleet-400": (
-        "plan Llama-70B on 20 pools, 400 nodes",
-        lambda: plan("llama-70b", pools(400)),
-    ),
+    "fleet-20": ("plan Llama-70B on 20 pools, 20 nodes", lambda: plan("llama-70b", pools(20))),
+    "fleet-400": ("plan Llama-70B on 20 pools, 400 nodes", lambda: plan("llama-70b", pools(400))),
     "fleet-10000": (
         "plan Llama-70B on 20 pools, 10,000 nodes",
         lambda: plan("llama-70b", pools(10_000)),
     ),
-    "read-120": (
-        "read 1,000 nodes with 120 labels",
-        lambda: read("h100-1x-mig-disabled"),
-    ),
-    "read-22": (
-        "read 1,000 nodes with 22 labels",
-        lambda: read("SYNTH-h100-8x-eks-p5"),
-    ),
+    "read-120": ("read 1,000 nodes with 120 labels", lambda: read("h100-1x-mig-disabled")),
+    "read-22": ("read 1,000 nodes with 22 labels", lambda: read("SYNTH-h100-8x-eks-p5")),
     "build": ("build the inventory of 10,000 nodes in 20 pools", lambda: build(10_000)),
 }
 """Key to what is measured and how."""
@@ -159,10 +141,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--runs",
-        type=int,
-        default=5,
-        help="fresh processes for each figure (default: 5)",
+        "--runs", type=int, default=5, help="fresh processes for each figure (default: 5)"
     )
     parser.add_argument(
         "--case", choices=CASES, help=argparse.SUPPRESS
@@ -175,12 +154,8 @@ def main() -> int:
     pace(options.runs)
     found = {case: measure(case, options.runs) for case in CASES}
     for few in (20, 400):
-        cpu, clock = (
-            found["fleet-10000"][part] - found[f"fleet-{few}"][part] for part in (0, 1)
-        )
-        print(
-            f"| 10,000 nodes more than {few} | {cpu * 1000:,.0f} | {clock * 1000:,.0f} |"
-        )
+        cpu, clock = (found["fleet-10000"][part] - found[f"fleet-{few}"][part] for part in (0, 1))
+        print(f"| 10,000 nodes more than {few} | {cpu * 1000:,.0f} | {clock * 1000:,.0f} |")
     measure_command(options.runs)
     return 0
 
@@ -189,9 +164,7 @@ def pace(runs: int) -> None:
     """Measure a loop that is always the same, so that figures of two machines, or hours, can be
     compared.
     """
-    rows = [
-        timed(lambda: sum(index for index in range(3_000_000))) for _ in range(runs)
-    ]
+    rows = [timed(lambda: sum(index for index in range(3_000_000))) for _ in range(runs)]
     cpu, clock = (statistics.median(row[part] for row in rows) for part in (0, 1))
     print(
         f"| the sum of three million numbers | {cpu * 1000:,.0f} | {clock * 1000:,.0f} |",
@@ -202,9 +175,7 @@ def pace(runs: int) -> None:
 def measure(case: str, runs: int) -> Measured:
     command = [sys.executable, "-m", "benchmarks.speed", "--case", case]
     rows = [
-        json.loads(
-            subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        )
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         for _ in range(runs)
     ]
     cpu, clock = (statistics.median(row[part] for row in rows) for part in (0, 1))
@@ -223,11 +194,7 @@ def measure_command(runs: int) -> None:
         path = Path(folder) / "nodes.json"
         path.write_text(
             json.dumps(
-                {
-                    "apiVersion": "v1",
-                    "kind": "List",
-                    "items": nodes_of("SYNTH-h100-8x-eks-p5", 100),
-                }
+                {"apiVersion": "v1", "kind": "List", "items": nodes_of("SYNTH-h100-8x-eks-p5", 100)}
             )
         )
         model = Path(folder) / "model.json"
@@ -244,9 +211,7 @@ def measure_command(runs: int) -> None:
         ]
         compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
         rows = [run_once(command, os.environ | compiled) for _ in range(runs + 1)][1:]
-    cpu, clock, mebibytes = (
-        statistics.median(row[part] for row in rows) for part in range(3)
-    )
+    cpu, clock, mebibytes = (statistics.median(row[part] for row in rows) for part in range(3))
     print(
         f"| `shardwright plan` for 100 nodes, whole process, {mebibytes:.0f} MiB | "
         f"{cpu * 1000:,.0f}"
@@ -254,9 +219,7 @@ def measure_command(runs: int) -> None:
     )
 
 
-def run_once(
-    command: list[str], environment: Mapping[str, str]
-) -> tuple[float, float, float]:
+def run_once(command: list[str], environment: Mapping[str, str]) -> tuple[float, float, float]:
     """Run a process in a child of its own, so that its peak memory is its own; return CPU, clock,
     MiB.
     """

@@ -27,12 +27,7 @@ from typing import Final
 Measured = tuple[float, float]
 """Seconds of CPU, user and system, and on the clock."""
 
-PLAN: Final = (
-    "-f",
-    "manifests/samples/llama-405b.yaml",
-    "--nodes",
-    "examples/fleet/nodes.yaml",
-)
+PLAN: Final = ("-f", "manifests/samples/llama-405b.yaml", "--nodes", "examples/fleet/nodes.yaml")
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "version": ("version",),
     "models": ("models",),
@@ -84,10 +79,7 @@ def reach(folder: Path, environment: Mapping[str, str]) -> Measured:
             "--health-port=0",
         ]
         process = subprocess.Popen(
-            command,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=dict(environment),
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(environment)
         )
         try:
             with server.accept()[0] as connection:
@@ -113,12 +105,8 @@ def write_kubeconfig(folder: Path, port: int) -> Path:
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "local",
-        "contexts": [
-            {"name": "local", "context": {"cluster": "local", "user": "local"}}
-        ],
-        "clusters": [
-            {"name": "local", "cluster": {"server": f"http://127.0.0.1:{port}"}}
-        ],
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
+        "clusters": [{"name": "local", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
         "users": [{"name": "local", "user": {"token": "none"}}],
     }
     path.write_text(json.dumps(content))
@@ -136,9 +124,7 @@ def measured(
     cases: Mapping[str, Callable[[], Measured]], runs: int
 ) -> Mapping[str, list[Measured]]:
     """Return what each case took in all rounds but the first, which compiles."""
-    rounds = [{name: once() for name, once in cases.items()} for _ in range(runs + 1)][
-        1:
-    ]
+    rounds = [{name: once() for name, once in cases.items()} for _ in range(runs + 1)][1:]
     return {name: [each[name] for each in rounds] for name in cases}
 
 
@@ -147,27 +133,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--runs",
-        type=int,
-        default=7,
-        help="fresh processes for each figure (default: 7)",
+        "--runs", type=int, default=7, help="fresh processes for each figure (default: 7)"
     )
     runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
-        commands = {
-            name: partial(run, command, environment)
-            for name, command in COMMANDS.items()
-        }
-        operator = {
-            "operator, to its first request": partial(reach, Path(folder), environment)
-        }
-        found = measured(
-            {"the sum of three million numbers": count, **commands, **operator}, runs
-        )
-    print(
-        "| what | CPU, ms | least | clock, ms | least | budget, ms |\n|---|---|---|---|---|---|"
-    )
+        commands = {name: partial(run, command, environment) for name, command in COMMANDS.items()}
+        operator = {"operator, to its first request": partial(reach, Path(folder), environment)}
+        found = measured({"the sum of three million numbers": count, **commands, **operator}, runs)
+    print("| what | CPU, ms | least | clock, ms | least | budget, ms |\n|---|---|---|---|---|---|")
     for name, rows in found.items():
         figures = (
             reduce(each) * 1000

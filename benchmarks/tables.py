@@ -25,9 +25,7 @@ def decisions(
     for item in truth.decisions:
         if len(item.questions) < 2 or item.spread < 1.03:  # noqa: PLR2004 - the scorer's own rule
             continue
-        values = [
-            float(f"{math.exp(predicted[index]):.6g}") for index in item.questions
-        ]
+        values = [float(f"{math.exp(predicted[index]):.6g}") for index in item.questions]
         chosen = statistics.fmean(
             m for p, m in zip(values, item.values, strict=True) if p == max(values)
         )
@@ -36,9 +34,7 @@ def decisions(
             kept[tier][item.family].append(share)
             hits[tier].append(share >= 0.99)  # noqa: PLR2004 - the scorer's own rule
     for tier in TIERS:
-        mean = statistics.fmean(
-            statistics.fmean(shares) for shares in kept[tier].values()
-        )
+        mean = statistics.fmean(statistics.fmean(shares) for shares in kept[tier].values())
         yield tier, mean, statistics.fmean(hits[tier]), len(hits[tier])
 
 
@@ -67,39 +63,24 @@ def families(
     by: dict[str, list[float]] = defaultdict(list)
     for row in truth.rows:
         question = truth.questions[row.question]
-        off = predicted[row.question].throughput - math.log(
-            row.output_tokens_per_second
-        )
-        by[
-            f"{question.source} | {question.engine} | {question.model} | {question.gpu}"
-        ].append(off)
+        off = predicted[row.question].throughput - math.log(row.output_tokens_per_second)
+        by[f"{question.source} | {question.engine} | {question.model} | {question.gpu}"].append(off)
     return sorted(
-        (
-            (_absolute(off), statistics.median(off), len(off), name)
-            for name, off in by.items()
-        ),
+        ((_absolute(off), statistics.median(off), len(off), name) for name, off in by.items()),
         reverse=True,
     )
 
 
 def show(
-    truth: GroundTruth,
-    predicted: Mapping[int, Predicted],
-    title: str,
-    *,
-    sources: bool = False,
+    truth: GroundTruth, predicted: Mapping[int, Predicted], title: str, *, sources: bool = False
 ) -> None:
     """Print decisions and median absolute errors."""
     print(f"\n{title}")
     throughput = {index: item.throughput for index, item in predicted.items()}
     for tier, kept, top, sets in decisions(truth, throughput):
-        print(
-            f"  decisions {tier:<22} sets={sets:<5} kept {kept:.4f}   top-1 {top:6.1%}"
-        )
+        print(f"  decisions {tier:<22} sets={sets:<5} kept {kept:.4f}   top-1 {top:6.1%}")
     for kind, groups in errors(truth, predicted).items():
-        for name, offs in sorted(
-            groups.items(), key=lambda item: (item[0] != "all", item[0])
-        ):
+        for name, offs in sorted(groups.items(), key=lambda item: (item[0] != "all", item[0])):
             if name == "all" or (sources and kind == "throughput" and len(offs) >= FEW):
                 print(
                     f"  {kind:<10}{name:<22} n={len(offs):<5} median error {_absolute(offs):6.1%}"
@@ -133,9 +114,7 @@ def nearest(truth: GroundTruth, groups: Mapping[int, object]) -> dict[int, float
     Near: the same engine and arrival, then the logarithms of lengths, requests, GPUs, bandwidth,
     bytes and heads.
     """
-    rows: dict[tuple[str, str], list[tuple[tuple[float, ...], object, float]]] = (
-        defaultdict(list)
-    )
+    rows: dict[tuple[str, str], list[tuple[tuple[float, ...], object, float]]] = defaultdict(list)
     for row in truth.rows:
         question = truth.questions[row.question]
         each = math.log(row.output_tokens_per_second / question.task.groups)
@@ -148,9 +127,7 @@ def nearest(truth: GroundTruth, groups: Mapping[int, object]) -> dict[int, float
             for there, group, value in rows[_alike(question)]
             if group != groups[index]
         ]
-        found[index] = min(others, default=(0.0, 0.0))[1] + math.log(
-            question.task.groups
-        )
+        found[index] = min(others, default=(0.0, 0.0))[1] + math.log(question.task.groups)
     return found
 
 

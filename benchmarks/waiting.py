@@ -35,9 +35,7 @@ NEVER: Final = 10.0**9
 SEEDS: Final = range(6)
 NODES: Final = 24
 MODELS: Final = 400
-LARGE_SHARE: Final = (
-    0.08  # models of 4 nodes; the others have one node and 1, 2, 4 or 8 GPUs
-)
+LARGE_SHARE: Final = 0.08  # models of 4 nodes; the others have one node and 1, 2, 4 or 8 GPUs
 LARGE_NODES: Final = 4
 STAY_SECONDS: Final = 4 * 3600.0  # on average, exponential
 LOAD: Final = 0.95  # GPUs asked for as a share of those there are
@@ -81,13 +79,8 @@ class Cluster:
         """Let go who has had enough, take in who arrives, and serve those that wait in line."""
         self.held = {name: item for name, item in self.held.items() if item[0] > now}
         for model in arrived:
-            rank = rank_of(
-                model.priority, f"{model.arrives:012.3f}", ("models", model.name)
-            )
-            self.line[model.name] = (
-                model,
-                Waiting(rank=rank, since=_time(now), asked=model.name),
-            )
+            rank = rank_of(model.priority, f"{model.arrives:012.3f}", ("models", model.name))
+            self.line[model.name] = (model, Waiting(rank=rank, since=_time(now), asked=model.name))
         for name in sorted(self.line, key=lambda name: self.line[name][1].rank):
             self._serve(name, now)
 
@@ -106,11 +99,7 @@ class Cluster:
             self.line[name] = model, self._with_claim(model, entry, free, claimed)
 
     def _with_claim(
-        self,
-        model: Model,
-        entry: Waiting,
-        free: Mapping[str, int],
-        claimed: Mapping[str, int],
+        self, model: Model, entry: Waiting, free: Mapping[str, int], claimed: Mapping[str, int]
     ) -> Waiting:
         gpus = {node: GPUS - claimed.get(node, 0) for node in free}
         rooms = {
@@ -120,8 +109,7 @@ class Cluster:
         if holds(entry.claim, rooms):
             return entry
         near = choose(
-            rooms.values(),
-            lambda found: place(model, [room.node for room in found], gpus),
+            rooms.values(), lambda found: place(model, [room.node for room in found], gpus)
         )
         return replace(entry, claim=near)
 
@@ -147,11 +135,7 @@ def run(cluster: Cluster, models: Sequence[Model]) -> Iterator[float]:
             if entry.claims_at
         ]
         now = min(
-            [
-                *ends,
-                *(time for time in due if time > now),
-                *(model.arrives for model in coming[:1]),
-            ]
+            [*ends, *(time for time in due if time > now), *(model.arrives for model in coming[:1])]
         )
         arrived = [model for model in coming if model.arrives <= now]
         coming = coming[len(arrived) :]
@@ -162,9 +146,7 @@ def run(cluster: Cluster, models: Sequence[Model]) -> Iterator[float]:
 def arrivals(seed: int) -> list[Model]:
     """Return models that arrive at random, so many that the nodes are nearly full."""
     dice = random.Random(seed)  # noqa: S311  # a simulation
-    mean_gpus = (
-        LARGE_SHARE * LARGE_NODES * GPUS + (1 - LARGE_SHARE) * (1 + 2 + 4 + 8) / 4
-    )
+    mean_gpus = LARGE_SHARE * LARGE_NODES * GPUS + (1 - LARGE_SHARE) * (1 + 2 + 4 + 8) / 4
     between = mean_gpus * STAY_SECONDS / (NODES * GPUS * LOAD)
     time, models = 0.0, []
     for number in range(MODELS):
@@ -172,9 +154,7 @@ def arrivals(seed: int) -> list[Model]:
         large = dice.random() < LARGE_SHARE
         nodes, gpus = (LARGE_NODES, GPUS) if large else (1, dice.choice((1, 2, 4, 8)))
         stay = dice.expovariate(1 / STAY_SECONDS)
-        models.append(
-            Model(name=f"m{number:03}", arrives=time, nodes=nodes, gpus=gpus, stay=stay)
-        )
+        models.append(Model(name=f"m{number:03}", arrives=time, nodes=nodes, gpus=gpus, stay=stay))
     return models
 
 

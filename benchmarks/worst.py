@@ -62,9 +62,7 @@ class Cost:
     """What a choice has cost, and what came of it."""
 
     choice: Choice
-    figures: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(FIGURES, 0.0)
-    )
+    figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FIGURES, 0.0))
     said: str = ""
 
 
@@ -85,9 +83,7 @@ class Search:
             self.said[cost.said] += 1
             for figure in FIGURES:
                 ordered = sorted(
-                    [*self.worst[figure], cost],
-                    key=lambda one: one.figures[figure],
-                    reverse=True,
+                    [*self.worst[figure], cost], key=lambda one: one.figures[figure], reverse=True
                 )
                 if ordered[0] is cost:
                     print(
@@ -101,18 +97,13 @@ class Search:
         parents = self.worst[self._dice.choice(FIGURES)]
         if not parents or self._dice.random() < DRAWN:
             return drawn(self._dice)
-        one, other = (
-            self._dice.choice(parents).choice,
-            self._dice.choice(parents).choice,
-        )
+        one, other = (self._dice.choice(parents).choice, self._dice.choice(parents).choice)
         return changed(crossed(one, other, self._dice), self._dice)
 
     async def _cost(self, choice: Choice) -> Cost:
         content, text = resource_of(choice)
         cost = Cost(choice=choice)
-        asked = Resolve(
-            text=json.dumps(content), config_text=text, administration=Administration()
-        )
+        asked = Resolve(text=json.dumps(content), config_text=text, administration=Administration())
         subject = await self._asked(cost, "read", asked)
         if not isinstance(subject, Subject):
             cost.said = (
@@ -123,15 +114,11 @@ class Search:
             return cost
         whole = inventory_of(choice["nodes"], choice["pools"], choice["free"])
         planned = await self._asked(
-            cost,
-            "planned",
-            MakePlan(subject=subject, ask=ASK, stock=Stock(whole=whole, taken={})),
+            cost, "planned", MakePlan(subject=subject, ask=ASK, stock=Stock(whole=whole, taken={}))
         )
         if isinstance(planned, Planned):
             cost.said = "planned" if planned.replanned.record else "no plan"
-            rendered = await self._asked(
-                cost, "rendered", Render(subject=subject, planned=planned)
-            )
+            rendered = await self._asked(cost, "rendered", Render(subject=subject, planned=planned))
             if isinstance(rendered, tuple) and rendered[0]:
                 cost.said = f"{rendered[0]:,} objects of {rendered[1] / MIB:,.1f} MiB"
         return cost
@@ -169,12 +156,7 @@ class Search:
             else ()
         )
         return next(
-            (
-                int(line.split()[1]) / 1024
-                for line in lines
-                if line.startswith("VmHWM:")
-            ),
-            0.0,
+            (int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0
         )
 
 
@@ -197,13 +179,9 @@ def told(choice: Choice) -> str:
     names = [
         name
         for name in CHOICES
-        if name != "model"
-        and (name in config) <= own
-        and (name != "catalogue" or not own)
+        if name != "model" and (name in config) <= own and (name != "catalogue" or not own)
     ]
-    return ", ".join(
-        f"{name} {choice[name]}" for name in names if choice[name] not in ("", 0, {})
-    )
+    return ", ".join(f"{name} {choice[name]}" for name in names if choice[name] not in ("", 0, {}))
 
 
 def main() -> int:
@@ -214,27 +192,19 @@ def main() -> int:
     parser.add_argument(
         "--questions", type=int, default=400, help="how many are asked (default: 400)"
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="of the search (default: 0)"
-    )
+    parser.add_argument("--seed", type=int, default=0, help="of the search (default: 0)")
     parser.add_argument("--cpu-seconds", type=float, default=10.0)
     parser.add_argument("--memory-mib", type=int, default=192)
     given, console, began = parser.parse_args(), Console(), monotonic()
     search = Search(
-        QuestionBudget(
-            cpu_seconds=given.cpu_seconds, memory_bytes=given.memory_mib * MIB
-        ),
+        QuestionBudget(cpu_seconds=given.cpu_seconds, memory_bytes=given.memory_mib * MIB),
         given.seed,
     )
     asyncio.run(search.run(given.questions))
-    table = Table(
-        "the worst", "read s", "planned s", "rendered s", "peak MiB", "what came of it"
-    )
+    table = Table("the worst", "read s", "planned s", "rendered s", "peak MiB", "what came of it")
     for figure in FIGURES:
         cost = search.worst[figure][0]
-        table.add_row(
-            figure, *(f"{cost.figures[name]:.2f}" for name in FIGURES), cost.said
-        )
+        table.add_row(figure, *(f"{cost.figures[name]:.2f}" for name in FIGURES), cost.said)
     console.print(table)
     for figure in FIGURES:
         console.print(f"{figure}: {told(search.worst[figure][0].choice)}")
@@ -244,9 +214,7 @@ def main() -> int:
     console.print(
         f"{given.questions} questions in {monotonic() - began:.0f} s; {dict(answers.most_common())}"
     )
-    return (
-        0 if search.worst["rendered"][0].figures["rendered"] < given.cpu_seconds else 1
-    )
+    return 0 if search.worst["rendered"][0].figures["rendered"] < given.cpu_seconds else 1
 
 
 if __name__ == "__main__":

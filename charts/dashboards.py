@@ -10,13 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from grafana_foundation_sdk.builders import (
-    bargauge,
-    prometheus,
-    stat,
-    table,
-    timeseries,
-)
+from grafana_foundation_sdk.builders import bargauge, prometheus, stat, table, timeseries
 from grafana_foundation_sdk.builders import common as appearance
 from grafana_foundation_sdk.builders import dashboard as builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
@@ -58,34 +52,19 @@ def asking(panel: Panel, *queries: Query, instant: bool = False) -> Panel:
 
 
 def number(
-    title: str,
-    text: str,
-    expression: str,
-    unit: str = "short",
-    *,
-    bad_above: float | None = None,
+    title: str, text: str, expression: str, unit: str = "short", *, bad_above: float | None = None
 ) -> Panel:
     """Return one number as it is now; red above ``bad_above``."""
-    steps = [
-        dashboard.Threshold(
-            value=None, color="green" if bad_above is not None else "text"
-        )
-    ]
+    steps = [dashboard.Threshold(value=None, color="green" if bad_above is not None else "text")]
     if bad_above is not None:
         steps.append(dashboard.Threshold(value=bad_above + 1e-9, color="red"))
-    limits = (
-        builder.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps)
-    )
+    limits = builder.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps)
     panel = (
-        stat.Panel()
-        .span(4)
-        .height(4)
-        .thresholds(limits)
-        .graph_mode(common.BigValueGraphMode.NONE)
+        stat.Panel().span(4).height(4).thresholds(limits).graph_mode(common.BigValueGraphMode.NONE)
     )
-    panel.color_scheme(
-        builder.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS)
-    ).no_value("-")
+    panel.color_scheme(builder.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS)).no_value(
+        "-"
+    )
     return said(asking(panel, (expression, ""), instant=True), title, text, unit)
 
 
@@ -105,9 +84,7 @@ def words(title: str, text: str, expression: str, legend: str, span: int = 8) ->
 def lines(title: str, text: str, unit: str, *queries: Query, span: int = 12) -> Panel:
     """Return curves over time."""
     legend = (
-        appearance.VizLegendOptions()
-        .show_legend(True)
-        .placement(common.LegendPlacement.BOTTOM)
+        appearance.VizLegendOptions().show_legend(True).placement(common.LegendPlacement.BOTTOM)
     )
     legend.display_mode(common.LegendDisplayMode.LIST)
     together = (
@@ -133,10 +110,7 @@ def stacked(title: str, text: str, unit: str, *queries: Query, span: int = 12) -
     """Return curves that are piled up."""
     pile = appearance.StackingConfig().mode(common.StackingMode.NORMAL)
     return (
-        lines(title, text, unit, *queries, span=span)
-        .stacking(pile)
-        .fill_opacity(60)
-        .line_width(0)
+        lines(title, text, unit, *queries, span=span).stacking(pile).fill_opacity(60).line_width(0)
     )
 
 
@@ -153,20 +127,11 @@ def dashed(panel: Panel, *legends: str) -> Panel:
 
 
 def rows(
-    title: str,
-    text: str,
-    expression: str,
-    columns: Sequence[str],
-    *,
-    value: str = "",
+    title: str, text: str, expression: str, columns: Sequence[str], *, value: str = ""
 ) -> Panel:
     """Return a table with these labels as its columns, and the value where it has a name."""
     query = (
-        prometheus.Dataquery()
-        .expr(expression)
-        .instant()
-        .format(PromQueryFormat.TABLE)
-        .ref_id("A")
+        prometheus.Dataquery().expr(expression).instant().format(PromQueryFormat.TABLE).ref_id("A")
     )
     shown = [*columns, *(["Value"] if value else [])]
     only = dashboard.DataTransformerConfig(
@@ -222,31 +187,21 @@ def fleet() -> builder.Dashboard:
             "ShardedModels that the operator knows.",
             'count(shardwright_model_condition{type="Ready"})',
         ),
-        number(
-            "Ready",
-            "Models whose condition Ready is True.",
-            f"count({ready}) or vector(0)",
-        ),
+        number("Ready", "Models whose condition Ready is True.", f"count({ready}) or vector(0)"),
         number(
             "Stalled",
             "Models that wait for somebody to act.",
             'count(shardwright_model_condition{type="Stalled", status="True"}) or vector(0)',
             bad_above=0,
         ),
-        number(
-            "Groups that serve",
-            "Of all models.",
-            "sum(shardwright_model_groups_serving)",
-        ),
+        number("Groups that serve", "Of all models.", "sum(shardwright_model_groups_serving)"),
         number(
             "Groups that are missing",
             "Wanted, and not serving.",
             "sum(clamp_min(shardwright_model_groups_wanted - shardwright_model_groups_serving, 0))",
             bad_above=0,
         ),
-        number(
-            "GPUs planned", "Of all plans that stand.", "sum(shardwright_plan_gpus)"
-        ),
+        number("GPUs planned", "Of all plans that stand.", "sum(shardwright_plan_gpus)"),
     ):
         made.with_panel(panel)
     not_ready = 'shardwright_model_condition{type="Ready", status!="True"}'
@@ -281,10 +236,7 @@ def fleet() -> builder.Dashboard:
             "A token takes, against the prediction",
             "Observed over predicted time per output token, the ten slowest. 1 is as predicted.",
             "short",
-            (
-                "topk(10, shardwright:tpot:observed_over_predicted)",
-                "{{namespace}}/{{name}}",
-            ),
+            ("topk(10, shardwright:tpot:observed_over_predicted)", "{{namespace}}/{{name}}"),
         )
     )
     made.with_panel(
@@ -333,21 +285,13 @@ def _operator(made: builder.Dashboard) -> None:
             "{{pod}}{{instance}}",
             span=6,
         ),
-        number(
-            "Leaders", "Processes that lead: always 1.", "sum(shardwright_leader)"
-        ).span(3),
+        number("Leaders", "Processes that lead: always 1.", "sum(shardwright_leader)").span(3),
         number(
             "Groups that move",
             "Down because they move or roll.",
             f"shardwright_groups_moving {LEADER}",
         ).span(3),
-        words(
-            "Version",
-            "Of each process.",
-            "shardwright_build_info",
-            "{{version}}",
-            span=6,
-        ),
+        words("Version", "Of each process.", "shardwright_build_info", "{{version}}", span=6),
         number(
             "Memory",
             "Of the main process that leads.",
@@ -470,17 +414,9 @@ def model() -> builder.Dashboard:
     )
     for label, query in (
         ("namespace", "label_values(shardwright_model_condition, namespace)"),
-        (
-            "name",
-            'label_values(shardwright_model_condition{namespace="$namespace"}, name)',
-        ),
+        ("name", 'label_values(shardwright_model_condition{namespace="$namespace"}, name)'),
     ):
-        variable = (
-            builder.QueryVariable(label)
-            .label(label.title())
-            .datasource(SOURCE)
-            .query(query)
-        )
+        variable = builder.QueryVariable(label).label(label.title()).datasource(SOURCE).query(query)
         made.with_variable(
             variable.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(
                 dashboard.VariableSort.ALPHABETICAL_ASC
@@ -499,13 +435,7 @@ def model() -> builder.Dashboard:
             "{{status}}: {{reason}}",
             span=6,
         ),
-        words(
-            "Layout",
-            "The plan of record.",
-            f"shardwright_plan_info{{{MODEL}}}",
-            cut,
-            span=10,
-        ),
+        words("Layout", "The plan of record.", f"shardwright_plan_info{{{MODEL}}}", cut, span=10),
         number("GPUs", "Of all replicas.", f"shardwright_plan_gpus{{{MODEL}}}"),
         number(
             "Groups that are missing",
@@ -516,10 +446,7 @@ def model() -> builder.Dashboard:
         ),
         _beside("First token", "Mean time to the first token.", "s", "ttft_seconds"),
         _beside(
-            "Time per token",
-            "Mean time per output token after the first.",
-            "s",
-            "tpot_seconds",
+            "Time per token", "Mean time per output token after the first.", "s", "tpot_seconds"
         ),
         _output(),
         _load(),
@@ -538,8 +465,7 @@ def _beside(title: str, text: str, unit: str, figure: str) -> Panel:
     )
     text = f"{text} Dashed: predicted for the planned load."
     return dashed(
-        lines(title, text, unit, (observed, "observed"), (predicted, "predicted")),
-        "predicted",
+        lines(title, text, unit, (observed, "observed"), (predicted, "predicted")), "predicted"
     )
 
 
@@ -598,20 +524,11 @@ def _engine() -> tuple[Panel, ...]:
 
 
 def _memory() -> Panel:
-    panel = (
-        bargauge.Panel()
-        .span(12)
-        .height(8)
-        .orientation(common.VizOrientation.HORIZONTAL)
-        .min(0)
-    )
+    panel = bargauge.Panel().span(12).height(8).orientation(common.VizOrientation.HORIZONTAL).min(0)
     panel.display_mode(common.BarGaugeDisplayMode.BASIC).color_scheme(
         builder.FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC)
     )
-    query = (
-        f"shardwright_plan_memory_bytes{{{MODEL}}}",
-        "stage {{stage}}: {{component}}",
-    )
+    query = (f"shardwright_plan_memory_bytes{{{MODEL}}}", "stage {{stage}}: {{component}}")
     return said(
         asking(panel, query, instant=True),
         "Memory of the fullest GPU",
@@ -656,9 +573,6 @@ DASHBOARDS: Final = {"fleet": fleet, "model": model}
 def documents() -> dict[Path, str]:
     """Return what the file of each dashboard holds."""
     return {
-        FOLDER / f"{name}.json": JSONEncoder(sort_keys=True, indent=2).encode(
-            made().build()
-        )
-        + "\n"
+        FOLDER / f"{name}.json": JSONEncoder(sort_keys=True, indent=2).encode(made().build()) + "\n"
         for name, made in DASHBOARDS.items()
     }

@@ -51,19 +51,12 @@ def main() -> int:
     """Do what is typed and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument(
-        "command",
-        nargs="?",
-        choices=tuple(_COMMANDS),
-        default="all",
-        help="default: all",
+        "command", nargs="?", choices=tuple(_COMMANDS), default="all", help="default: all"
     )
     options = parser.parse_args()
     try:
         _COMMANDS[options.command]()
-    except (
-        HarnessError,
-        AssertionError,
-    ) as error:  # the second: something was waited for in vain
+    except (HarnessError, AssertionError) as error:  # the second: something was waited for in vain
         sys.stderr.write(f"error: {error}\n")
         return 1
     return 0
@@ -75,9 +68,7 @@ class Log:
 
     lines: list[str] = field(default_factory=list)
 
-    def did(
-        self, what: str, work: Callable[[], T], show: Callable[[T], str] = str
-    ) -> T:
+    def did(self, what: str, work: Callable[[], T], show: Callable[[T], str] = str) -> T:
         """Do something, note it, and return what came of it."""
         began = time.monotonic()
         came = work()
@@ -91,13 +82,10 @@ def _image_alone() -> None:
     """Only the image, for `make image`: built and started."""
     log = Log()
     _empty(OUT)
-    wheel = log.did(
-        "wheel", lambda: python.build(WORK / "python"), lambda file: file.name
-    )
+    wheel = log.did("wheel", lambda: python.build(WORK / "python"), lambda file: file.name)
     images, layout = _images(log, wheel)
     log.did(
-        "amd64 started",
-        lambda: running.prove(image.unpacked(images[0], WORK / "root" / "amd64")),
+        "amd64 started", lambda: running.prove(image.unpacked(images[0], WORK / "root" / "amd64"))
     )
     image.save(layout, OUT / _ARCHIVE)
 
@@ -107,9 +95,7 @@ def _all() -> None:
     log = Log()
     _empty(OUT)
     log.did("workflows", workflows.check)
-    wheel = log.did(
-        "wheel and sdist", lambda: python.build(OUT), lambda file: file.name
-    )
+    wheel = log.did("wheel and sdist", lambda: python.build(OUT), lambda file: file.name)
     images, layout = _images(log, wheel)
     image.save(layout, OUT / _ARCHIVE)
     packed = log.did("chart", lambda: chart.write(OUT), lambda file: file.name)
@@ -120,14 +106,9 @@ def _all() -> None:
         lambda: plugin.write(wheel, OUT),
         lambda _: "two archives and a manifest for krew",
     )
-    with (
-        registry.serving(WORK / "registry") as address,
-        ControlPlane.start() as control_plane,
-    ):
+    with registry.serving(WORK / "registry") as address, ControlPlane.start() as control_plane:
         control_plane.nodes.create(fleet.make("h100-8x-dell-xe9680", 2, taints=[]))
-        reference = log.did(
-            "image pushed", lambda: registry.push_image(address, layout)
-        )
+        reference = log.did("image pushed", lambda: registry.push_image(address, layout))
         roots = {item.architecture: _pulled(log, reference, item) for item in images}
         pulled = log.did(
             "chart pushed and pulled",
@@ -144,28 +125,19 @@ def _all() -> None:
             lambda: chart.install(control_plane, pulled, reference),
             lambda _: "image by digest",
         )
-        log.did(
-            "operator of the image", lambda: chart.serve(control_plane, roots["amd64"])
-        )
+        log.did("operator of the image", lambda: chart.serve(control_plane, roots["amd64"]))
         log.did("plugin installed", lambda: plugin.prove(OUT, control_plane.kubeconfig))
-        log.did(
-            "wheel installed", lambda: python.prove(wheel, control_plane.kubeconfig)
-        )
+        log.did("wheel installed", lambda: python.prove(wheel, control_plane.kubeconfig))
     signing.write_checksums(OUT)
     log.did("signature", lambda: signing.sign(OUT))
-    files = [
-        f"{file.stat().st_size / 1e6:8.1f} MB  {file.name}"
-        for file in sorted(OUT.iterdir())
-    ]
+    files = [f"{file.stat().st_size / 1e6:8.1f} MB  {file.name}" for file in sorted(OUT.iterdir())]
     say("\n".join(["", f"shardwright {VERSION}, in {OUT}:", *files, "", *log.lines]))
 
 
 def _images(log: Log, wheel: Path) -> tuple[tuple[image.Built, ...], Path]:
     layout = WORK / "layout"
     images = log.did(
-        "image",
-        lambda: image.build(wheel, layout),
-        lambda built: "; ".join(map(_sized, built)),
+        "image", lambda: image.build(wheel, layout), lambda built: "; ".join(map(_sized, built))
     )
     for built in images:
         if (own := sum(built.sizes[1:])) > _LARGEST_BYTES:
@@ -182,9 +154,7 @@ def _sized(built: image.Built) -> str:
 
 
 def _pulled(log: Log, reference: str, built: image.Built) -> Path:
-    root = registry.pull_image(
-        reference, built.architecture, WORK / "root" / built.architecture
-    )
+    root = registry.pull_image(reference, built.architecture, WORK / "root" / built.architecture)
     log.did(
         f"{built.architecture} pulled",
         lambda: elf.check(root, built.architecture),
@@ -202,14 +172,9 @@ def _pulled(log: Log, reference: str, built: image.Built) -> Path:
 def _crd(control_plane: ControlPlane) -> str:
     control_plane.kubectl("apply", "--server-side", "-f", str(manifests.crds(OUT)))
     control_plane.kubectl(
-        "wait",
-        "--for=condition=Established",
-        "crd/shardedmodels.shardwright.io",
-        "--timeout=30s",
+        "wait", "--for=condition=Established", "crd/shardedmodels.shardwright.io", "--timeout=30s"
     )
-    control_plane.kubectl(
-        "delete", "-f", str(manifests.crds(OUT))
-    )  # the chart brings its own
+    control_plane.kubectl("delete", "-f", str(manifests.crds(OUT)))  # the chart brings its own
     return "established"
 
 
@@ -233,13 +198,9 @@ def _publish() -> None:
     """Push image and chart to the registry that the environment names."""
     where = os.environ.get("REGISTRY", "").strip("/")
     if not where:
-        raise HarnessError(
-            "REGISTRY names no registry; write it as registry.example/owner"
-        )
+        raise HarnessError("REGISTRY names no registry; write it as registry.example/owner")
     if user := os.environ.get("REGISTRY_USER"):
-        registry.login(
-            where.partition("/")[0], user, os.environ.get("REGISTRY_PASSWORD", "")
-        )
+        registry.login(where.partition("/")[0], user, os.environ.get("REGISTRY_PASSWORD", ""))
     layout = WORK / "published"
     with tarfile.open(OUT / _ARCHIVE) as archive:
         archive.extractall(layout, filter="data")

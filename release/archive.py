@@ -10,15 +10,11 @@ from pathlib import Path
 from typing import IO
 
 
-def write_tar(
-    folder: Path, stream: IO[bytes] | gzip.GzipFile, time: int, prefix: str = ""
-) -> None:
+def write_tar(folder: Path, stream: IO[bytes] | gzip.GzipFile, time: int, prefix: str = "") -> None:
     """Write what is in a folder as a tar archive."""
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(folder.rglob("*")):
-            entry = archive.gettarinfo(
-                path, arcname=prefix + str(path.relative_to(folder))
-            )
+            entry = archive.gettarinfo(path, arcname=prefix + str(path.relative_to(folder)))
             if entry.islnk():  # one of several names of a file: each is written whole
                 entry.type, entry.size = tarfile.REGTYPE, path.stat().st_size
             entry.uid = entry.gid = 0
@@ -32,9 +28,7 @@ def write_tar(
 def packed(folder: Path, time: int, prefix: str = "") -> bytes:
     """Return the tar archive of a folder, compressed by gzip."""
     buffer = io.BytesIO()
-    with gzip.GzipFile(
-        fileobj=buffer, mode="wb", compresslevel=6, mtime=0, filename=""
-    ) as stream:
+    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0, filename="") as stream:
         write_tar(folder, stream, time, prefix)
     return buffer.getvalue()
 

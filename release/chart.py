@@ -44,9 +44,7 @@ def write(out: Path) -> Path:
     (folder / "Chart.yaml").write_text(yaml.safe_dump(described, sort_keys=False))
     file = out / NAME
     file.write_bytes(packed(folder, epoch(), "shardwright/"))
-    _helm(
-        "lint", file, "--set", "image.repository=registry.example/shardwright/operator"
-    )
+    _helm("lint", file, "--set", "image.repository=registry.example/shardwright/operator")
     return file
 
 
@@ -74,9 +72,7 @@ def hub_annotations() -> dict[str, str]:
         "crds": [kind],
         "crdsExamples": samples,
     }
-    said = {
-        name: yaml.safe_dump(value, sort_keys=False) for name, value in listed.items()
-    }
+    said = {name: yaml.safe_dump(value, sort_keys=False) for name, value in listed.items()}
     said["prerelease"] = str("alpha" in version["name"]).lower()
     return {f"artifacthub.io/{name}": value for name, value in said.items()}
 
@@ -110,9 +106,7 @@ def push_and_pull(file: Path, address: str) -> Path:
     )
     pulled = folder / NAME
     if pulled.read_bytes() != file.read_bytes():
-        raise HarnessError(
-            "what is pulled from the registry is not the chart that was pushed"
-        )
+        raise HarnessError("what is pulled from the registry is not the chart that was pushed")
     return pulled
 
 
@@ -121,11 +115,7 @@ def refuses_without_image(chart: Path) -> str:
     try:
         _helm("template", "shardwright", chart)
     except HarnessError as error:
-        said = [
-            line
-            for line in str(error).splitlines()
-            if "image.repository is empty" in line
-        ]
+        said = [line for line in str(error).splitlines() if "image.repository is empty" in line]
         if said:
             return said[0].strip()
         raise
@@ -135,12 +125,7 @@ def refuses_without_image(chart: Path) -> str:
 def install(control_plane: ControlPlane, chart: Path, image: str) -> None:
     """Install the chart with the image by digest."""
     repository, _, digest = image.partition("@")
-    named = [
-        "--set",
-        f"image.repository={repository}",
-        "--set",
-        f"image.digest={digest}",
-    ]
+    named = ["--set", f"image.repository={repository}", "--set", f"image.digest={digest}"]
     control_plane.helm(
         "install",
         "shardwright",
@@ -162,18 +147,14 @@ def serve(control_plane: ControlPlane, root: Path) -> str:
     """Run the operator of an image's files as its Deployment says, until it has planned a model;
     return what it planned.
     """
-    with DeployedOperator(
-        control_plane, _NAMESPACE, "shardwright", running.Root(root)
-    ) as operator:
+    with DeployedOperator(control_plane, _NAMESPACE, "shardwright", running.Root(root)) as operator:
         operator.leader()
         control_plane.api.create(_MODELS, _MODEL)
 
         def planned() -> str:
             operator.check()
             conditions = (
-                control_plane.api.get(f"{_MODELS}/released")
-                .get("status", {})
-                .get("conditions", [])
+                control_plane.api.get(f"{_MODELS}/released").get("status", {}).get("conditions", [])
             )
             found = next(
                 (

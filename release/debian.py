@@ -26,9 +26,7 @@ from tests.harness.errors import HarnessError
 from tests.kind.shell import run
 
 LOCK: Final = ROOT / "release" / "debian.lock"
-SUITE: Final = (
-    "bookworm"  # its Python is the one that requirements.lock was resolved for
-)
+SUITE: Final = "bookworm"  # its Python is the one that requirements.lock was resolved for
 MIRROR_VARIABLE: Final = "DEBIAN_MIRROR"
 
 PACKAGES: Final = (
@@ -108,10 +106,7 @@ LEFT_OUT: Final = (
         "usr/lib/python3.11/lib-dynload/_curses*",
         "usr/lib/python3.11/lib-dynload/nis.*",
     ),
-    *(
-        "usr/lib/python3.11/lib-dynload/readline.*",
-        "usr/lib/python3.11/lib-dynload/_sqlite3.*",
-    ),
+    *("usr/lib/python3.11/lib-dynload/readline.*", "usr/lib/python3.11/lib-dynload/_sqlite3.*"),
 )
 """Documents, programs that nobody starts, and modules whose libraries are not here; the licences
 stay.
@@ -132,9 +127,7 @@ class Package:
 def locked(architecture: str) -> tuple[Package, ...]:
     """Return the locked packages of an architecture."""
     lines = [
-        line.split()
-        for line in LOCK.read_text().splitlines()
-        if line and not line.startswith("#")
+        line.split() for line in LOCK.read_text().splitlines() if line and not line.startswith("#")
     ]
     return tuple(Package(*words) for words in lines if words[0] == architecture)
 
@@ -143,9 +136,7 @@ def lock() -> None:
     """Write the lock anew, with the newest versions that the machine's Debian mirror has, security
     updates too.
     """
-    found = [
-        package for architecture in ARCHITECTURES for package in _newest(architecture)
-    ]
+    found = [package for architecture in ARCHITECTURES for package in _newest(architecture)]
     lines = [
         f"{item.architecture} {item.name} {item.version} {item.sha256} {item.path}"
         for item in found
@@ -198,9 +189,7 @@ def _wanted(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         name = entry.name.removeprefix("./")
         parts = name.split("/")
         prefixes = ["/".join(parts[: end + 1]) for end in range(len(parts))]
-        if not any(
-            fnmatch(prefix, pattern) for prefix in prefixes for pattern in LEFT_OUT
-        ):
+        if not any(fnmatch(prefix, pattern) for prefix in prefixes for pattern in LEFT_OUT):
             yield entry
 
 
@@ -209,9 +198,7 @@ def _trust(root: Path) -> None:
     sources = root / "usr" / "share" / "ca-certificates"
     bundle = root / "etc" / "ssl" / "certs" / "ca-certificates.crt"
     bundle.parent.mkdir(parents=True, exist_ok=True)
-    bundle.write_text(
-        "".join(file.read_text() for file in sorted(sources.rglob("*.crt")))
-    )
+    bundle.write_text("".join(file.read_text() for file in sorted(sources.rglob("*.crt"))))
     shutil.rmtree(sources)
 
 
@@ -259,9 +246,7 @@ def _mirrors() -> list[str]:
     given = os.environ.get(MIRROR_VARIABLE, "").split()
     if given:
         return [f"{address.rstrip('/')}/" for address in given]
-    listed = run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
-    )
+    listed = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
     return list(dict.fromkeys(listed.split()))
 
 
@@ -271,15 +256,9 @@ def _newest(architecture: str) -> Iterator[Package]:
         run(["apt-get", *options, "update", "--quiet"])
         for name in PACKAGES:
             shown = run(["apt-cache", *options, "show", "--no-all-versions", name])
-            fields = dict(
-                re.findall(r"^(Version|SHA256|Filename): (\S+)$", shown, re.MULTILINE)
-            )
+            fields = dict(re.findall(r"^(Version|SHA256|Filename): (\S+)$", shown, re.MULTILINE))
             yield Package(
-                architecture,
-                name,
-                fields["Version"],
-                fields["SHA256"],
-                fields["Filename"],
+                architecture, name, fields["Version"], fields["SHA256"], fields["Filename"]
             )
 
 

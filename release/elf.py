@@ -55,9 +55,5 @@ def _read(path: Path) -> Iterator[tuple[str, str]]:
         elf = ELFFile(file)
         yield "machine", elf["e_machine"]
         section = elf.get_section_by_name(".dynamic")
-        tags = (
-            section.iter_tags("DT_NEEDED")
-            if isinstance(section, DynamicSection)
-            else ()
-        )
+        tags = section.iter_tags("DT_NEEDED") if isinstance(section, DynamicSection) else ()
         yield "needed", " ".join(str(vars(tag)["needed"]) for tag in tags)

@@ -58,9 +58,7 @@ def build(wheel: Path, layout: Path) -> tuple[Built, ...]:
     shutil.rmtree(layout, ignore_errors=True)
     (layout / "blobs" / "sha256").mkdir(parents=True)
     (layout / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
-    images = tuple(
-        _build_one(architecture, wheel, layout) for architecture in ARCHITECTURES
-    )
+    images = tuple(_build_one(architecture, wheel, layout) for architecture in ARCHITECTURES)
     manifests = [
         _described(layout, _MANIFEST, image.digest)
         | {"platform": {"architecture": image.architecture, "os": "linux"}}
@@ -88,9 +86,7 @@ def build(wheel: Path, layout: Path) -> tuple[Built, ...]:
 
 def index_digest(layout: Path) -> str:
     """Return the digest by which both architectures are pulled."""
-    return str(
-        json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
-    )
+    return str(json.loads((layout / "index.json").read_text())["manifests"][0]["digest"])
 
 
 def save(layout: Path, file: Path) -> None:
@@ -123,17 +119,13 @@ def _build_one(architecture: str, wheel: Path, layout: Path) -> Built:
     debian.unpack(architecture, base)
     wheels.compile_all(base, _STANDARD_LIBRARY)
     wheels.make_environment(packages, _SYSTEM_PYTHON)
-    wheels.install(
-        wheels.download(architecture).glob("*.whl"), packages, programs=False
-    )
+    wheels.install(wheels.download(architecture).glob("*.whl"), packages, programs=False)
     wheels.compile_all(packages, wheels.HOME)
     wheels.install([wheel], ours, programs=True)
     wheels.compile_all(ours, wheels.HOME)
     layers = (base, packages, ours)
     blobs = [archive.packed(layer, epoch()) for layer in layers]
-    config = _config(
-        architecture, [f"sha256:{archive.tar_digest(blob)}" for blob in blobs]
-    )
+    config = _config(architecture, [f"sha256:{archive.tar_digest(blob)}" for blob in blobs])
     described = [_described(layout, _LAYER, _blob(layout, blob)) for blob in blobs]
     manifest = {
         "schemaVersion": 2,

@@ -50,12 +50,7 @@ def prove(out: Path, image: str) -> str:
     (home / "overlay" / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
     tools = build.binaries()
     made = read(run([tools / "kubectl", "kustomize", home / "overlay"]))
-    named = [
-        "--set",
-        f"image.repository={repository}",
-        "--set",
-        f"image.digest={digest}",
-    ]
+    named = ["--set", f"image.repository={repository}", "--set", f"image.digest={digest}"]
     rendered = read(
         run(
             [
@@ -70,9 +65,7 @@ def prove(out: Path, image: str) -> str:
             ]
         )
     )
-    rendered.append(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}}
-    )
+    rendered.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}})
     if differing := sorted(_differing(rendered, made)):
         raise HarnessError(
             f"the kustomize base is not what the chart renders: {', '.join(differing)}"
@@ -90,15 +83,9 @@ def crds(out: Path) -> Path:
     return out / _CRDS
 
 
-def _differing(
-    rendered: list[dict[str, Any]], made: list[dict[str, Any]]
-) -> Iterator[str]:
+def _differing(rendered: list[dict[str, Any]], made: list[dict[str, Any]]) -> Iterator[str]:
     ours, theirs = (
         {f"{item['kind']}/{item['metadata']['name']}": item for item in items}
         for items in (rendered, made)
     )
-    return (
-        name
-        for name in ours.keys() | theirs.keys()
-        if ours.get(name) != theirs.get(name)
-    )
+    return (name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))

@@ -29,9 +29,7 @@ def section(version: str) -> str:
     """Return what the changelog says of a version."""
     text = (ROOT / "CHANGELOG.md").read_text()
     found = re.search(
-        rf"^## {re.escape(version)}\b.*?\n(.*?)(?=^## |\Z)",
-        text,
-        re.MULTILINE | re.DOTALL,
+        rf"^## {re.escape(version)}\b.*?\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL
     )
     return found[1].strip() if found else ""
 
@@ -56,18 +54,11 @@ def upgrading() -> str:
     if done.returncode != 0:
         return "This is the first release: there is nothing to upgrade from."
     before = done.stdout.strip()
-    values = changes(
-        _at(before, _VALUES), yaml.safe_load((CHART / "values.yaml").read_text())
-    )
-    fields = changes(
-        _fields(_at(before, _CRD)), _fields(yaml.safe_load((ROOT / _CRD).read_text()))
-    )
+    values = changes(_at(before, _VALUES), yaml.safe_load((CHART / "values.yaml").read_text()))
+    fields = changes(_fields(_at(before, _CRD)), _fields(yaml.safe_load((ROOT / _CRD).read_text())))
     parts = [
         f"### {title}\n\n{told or 'Unchanged.'}"
-        for title, told in (
-            ("Values of the chart", values),
-            ("Fields of ShardedModel", fields),
-        )
+        for title, told in (("Values of the chart", values), ("Fields of ShardedModel", fields))
     ]
     return "\n\n".join([f"From {before}:", *parts])
 

@@ -58,15 +58,9 @@ def check_one_version() -> None:
         "version of Chart.yaml": chart["version"],
         "appVersion of Chart.yaml": chart["appVersion"],
     }
-    wrong = [
-        f"{place} is {version}"
-        for place, version in stated.items()
-        if version != VERSION
-    ]
+    wrong = [f"{place} is {version}" for place, version in stated.items() if version != VERSION]
     if not re.search(
-        rf"^## {re.escape(VERSION)}\b",
-        (ROOT / "CHANGELOG.md").read_text(),
-        re.MULTILINE,
+        rf"^## {re.escape(VERSION)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
     ):
         wrong.append(f"CHANGELOG.md has no section {VERSION}")
     if wrong:

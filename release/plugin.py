@@ -99,8 +99,7 @@ def prove(out: Path, kubeconfig: Path) -> str:
         ROOT / "examples" / "fleet" / "nodes.yaml",
     )
     said = run(
-        ["kubectl", "shardwright", "plan", "-f", sample, "--nodes", fleet],
-        environment=environment,
+        ["kubectl", "shardwright", "plan", "-f", sample, "--nodes", fleet], environment=environment
     )
     live = run(
         ["kubectl", "shardwright", "plan", "-f", sample, "--kubeconfig", kubeconfig],
@@ -109,9 +108,7 @@ def prove(out: Path, kubeconfig: Path) -> str:
     )
     if "llama-405b: " not in live:
         raise HarnessError(f"the plugin does not read a cluster: {live}")
-    size = sum(
-        path.stat().st_size for path in (home / "store").rglob("*") if path.is_file()
-    )
+    size = sum(path.stat().st_size for path in (home / "store").rglob("*") if path.is_file())
     return f"{size / 1e6:.0f} MB installed by krew; {said.splitlines()[0]}"
 
 
@@ -125,9 +122,7 @@ def _manifest(out: Path) -> dict[str, Any]:
         {
             "selector": {"matchLabels": {"os": "linux", "arch": architecture}},
             "uri": f"{where}/{_archive(out, architecture).name}",
-            "sha256": hashlib.sha256(
-                _archive(out, architecture).read_bytes()
-            ).hexdigest(),
+            "sha256": hashlib.sha256(_archive(out, architecture).read_bytes()).hexdigest(),
             "bin": "kubectl-shardwright",
         }
         for architecture in ARCHITECTURES
@@ -195,9 +190,7 @@ def _closure(wheel: Path, folder: Path) -> Iterator[str]:
 def _metadata(wheel: Path) -> Any:
     with ZipFile(wheel) as archive:
         (name,) = (
-            name
-            for name in archive.namelist()
-            if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)
+            name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)
         )
         return HeaderParser().parsestr(archive.read(name).decode())
 

@@ -82,9 +82,7 @@ def prove(wheel: Path, kubeconfig: Path | None) -> str:
     size = _size(home)
     if kubeconfig:
         run([*pip, f"{wheel}[cluster]"])
-        _used(
-            home, "plan", *_TYPED[:1], "--kubeconfig", str(kubeconfig), accepted=(0, 1)
-        )
+        _used(home, "plan", *_TYPED[:1], "--kubeconfig", str(kubeconfig), accepted=(0, 1))
     return f"{len(listed)} packages, {size / 1e6:.0f} MB: {', '.join(sorted(listed))}"
 
 
@@ -109,11 +107,7 @@ def _used(home: Path, *words: str, accepted: tuple[int, ...] = (0,)) -> None:
 
 def _refused(home: Path, words: tuple[str, ...], remedy: str) -> None:
     done = _run(home, *words)
-    if (
-        done.returncode == 0
-        or remedy not in done.stderr
-        or done.stderr.count("\n") != 1
-    ):
+    if done.returncode == 0 or remedy not in done.stderr or done.stderr.count("\n") != 1:
         raise HarnessError(
             f"without its extra, `{' '.join(words)}` does not say in one line what to install: "
             f"{done.stderr}"
@@ -122,11 +116,7 @@ def _refused(home: Path, words: tuple[str, ...], remedy: str) -> None:
 
 
 def _run(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    clean = {
-        "PATH": f"{home / 'bin'}:/usr/bin:/bin",
-        "HOME": "/nonexistent",
-        "LANG": "C.UTF-8",
-    }
+    clean = {"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
     return subprocess.run(
         [str(home / "bin" / words[0]), *words[1:]],
         env=clean,

@@ -62,14 +62,7 @@ def pull_image(reference: str, architecture: str, folder: Path) -> Path:
     """Pull one architecture of an image by digest and return its files, as a container would see
     them.
     """
-    command = [
-        str(build.crane()),
-        "export",
-        "--platform",
-        f"linux/{architecture}",
-        reference,
-        "-",
-    ]
+    command = [str(build.crane()), "export", "--platform", f"linux/{architecture}", reference, "-"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=_direct()) as exporting:
         image.unpack_tar(exporting.stdout, folder)
     return folder
@@ -82,8 +75,4 @@ def crane(*words: str) -> str:
 
 def _direct() -> dict[str, str]:
     """The environment without a proxy: the registry is on loopback."""
-    return {
-        key: value
-        for key, value in os.environ.items()
-        if not key.lower().endswith("_proxy")
-    }
+    return {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}

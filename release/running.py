@@ -26,10 +26,7 @@ _IMPORT_ALL: Final = (
 
 
 def contained(
-    root: Path,
-    words: list[str],
-    environment: Mapping[str, str],
-    writable: Path | None = None,
+    root: Path, words: list[str], environment: Mapping[str, str], writable: Path | None = None
 ) -> list[str]:
     """Return the command that runs a program of a root in it; the network is this machine's.
 
@@ -73,9 +70,7 @@ class Root:
 
     root: Path
 
-    def command(
-        self, argv: list[str], environment: Mapping[str, str], folder: Path
-    ) -> list[str]:
+    def command(self, argv: list[str], environment: Mapping[str, str], folder: Path) -> list[str]:
         """Return the command that runs a program of the image."""
         return contained(self.root, argv, environment, folder)
 
@@ -90,9 +85,7 @@ def prove(root: Path) -> str:
     for gone in ("/bin/sh", "pip", "python -m pip"):
         if (
             subprocess.run(
-                contained(root, [*gone.split(), "-c", "true"], {}),
-                capture_output=True,
-                check=False,
+                contained(root, [*gone.split(), "-c", "true"], {}), capture_output=True, check=False
             ).returncode
             == 0
         ):
@@ -115,9 +108,6 @@ def prove_emulated(root: Path) -> str:
     python = ["/dev/emulator", "/opt/shardwright/bin/python"]
     said = [
         run([*box, *python, *words])
-        for words in (
-            ["/opt/shardwright/bin/shardwright", "version"],
-            ["-c", _IMPORT_ALL],
-        )
+        for words in (["/opt/shardwright/bin/shardwright", "version"], ["-c", _IMPORT_ALL])
     ]
     return f"under {_EMULATOR}: {', '.join(text.strip() for text in said)}"

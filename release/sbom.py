@@ -39,16 +39,12 @@ def write(architecture: str, root: Path, digest: str, file: Path) -> int:
         type=ComponentType.CONTAINER,
         bom_ref="image",
         hashes=[HashType.from_composite_str(digest)],
-        purl=PackageURL(
-            "oci", None, "operator", digest, {"arch": architecture, "tag": VERSION}
-        ),
+        purl=PackageURL("oci", None, "operator", digest, {"arch": architecture, "tag": VERSION}),
     )
     bom = Bom(components=[*_of_debian(architecture, root), *_of_python(root)])
     bom.metadata.component = operator
     bom.metadata.timestamp = datetime.fromtimestamp(epoch(), UTC)
-    bom.serial_number = uuid.uuid5(
-        uuid.NAMESPACE_OID, digest
-    )  # the same for the same image
+    bom.serial_number = uuid.uuid5(uuid.NAMESPACE_OID, digest)  # the same for the same image
     bom.register_dependency(operator, bom.components)
     text = JsonV1Dot6(bom).output_as_string(indent=1)
     if errors := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
@@ -67,9 +63,7 @@ def _of_debian(architecture: str, root: Path) -> Iterator[Component]:
     """The packages that the image itself says it has."""
     locked = {package.name: package for package in debian.locked(architecture)}
     for status in sorted((root / "var" / "lib" / "dpkg" / "status.d").iterdir()):
-        fields = dict(
-            re.findall(r"^ ?(\w[\w-]*): (.*)$", status.read_text(), re.MULTILINE)
-        )
+        fields = dict(re.findall(r"^ ?(\w[\w-]*): (.*)$", status.read_text(), re.MULTILINE))
         package = locked[fields["Package"]]
         purl = PackageURL(
             "deb",
@@ -91,12 +85,9 @@ def _of_debian(architecture: str, root: Path) -> Iterator[Component]:
 
 def _of_python(root: Path) -> Iterator[Component]:
     for found in sorted(
-        distributions(path=[str(wheels.environment(root))]),
-        key=lambda item: item.name.lower(),
+        distributions(path=[str(wheels.environment(root))]), key=lambda item: item.name.lower()
     ):
-        purl = PackageURL(
-            "pypi", None, found.name.lower().replace("_", "-"), found.version
-        )
+        purl = PackageURL("pypi", None, found.name.lower().replace("_", "-"), found.version)
         licence = _licence(found)
         yield Component(
             name=found.name,

@@ -36,8 +36,7 @@ def write_checksums(out: Path) -> Path:
     ]
     file.write_text(
         "".join(
-            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
-            for path in others
+            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in others
         )
     )
     run(["sha256sum", "--check", "--strict", "--quiet", CHECKSUMS], folder=out)
@@ -76,18 +75,7 @@ def sign(out: Path) -> str:
 
 def verify(public_key: Path, file: Path, bundle: Path) -> None:
     """Raise where a signature does not hold."""
-    run(
-        [
-            build.cosign(),
-            "verify-blob",
-            "--key",
-            public_key,
-            "--bundle",
-            bundle,
-            *_VERIFY,
-            file,
-        ]
-    )
+    run([build.cosign(), "verify-blob", "--key", public_key, "--bundle", bundle, *_VERIFY, file])
 
 
 def _sign(key: str, file: Path, bundle: Path, environment: dict[str, str]) -> None:

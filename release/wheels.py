@@ -114,10 +114,7 @@ def install(wheels: Iterable[Path], root: Path, *, programs: bool) -> None:
     }
     kind = SchemeDictionaryDestination if programs else _Modules
     place = kind(
-        schemes,
-        interpreter=str(HOME / "bin" / "python"),
-        script_kind="posix",
-        destdir=str(root),
+        schemes, interpreter=str(HOME / "bin" / "python"), script_kind="posix", destdir=str(root)
     )
     for wheel in sorted(wheels):
         with _Needed.open(wheel) as source:
@@ -144,25 +141,9 @@ def compile_all(root: Path, folder: PurePosixPath) -> None:
             f"{sys.version.split()[0]}"
             f": make PYTHON=python{PYTHON}"
         )
-    options = [
-        "-q",
-        "-j",
-        "1",
-        "--invalidation-mode",
-        "unchecked-hash",
-        "-s",
-        str(root),
-        "-p",
-        "/",
-    ]
+    options = ["-q", "-j", "1", "--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "compileall",
-            *options,
-            str(root / folder.relative_to("/")),
-        ],
+        [sys.executable, "-m", "compileall", *options, str(root / folder.relative_to("/"))],
         env={"PYTHONHASHSEED": "0"},
         capture_output=True,
         text=True,
@@ -209,10 +190,7 @@ class _Modules(SchemeDictionaryDestination):
         )
 
     def finalize_installation(
-        self,
-        scheme: Scheme,
-        record_file_path: str,
-        records: Iterable[tuple[Scheme, RecordEntry]],
+        self, scheme: Scheme, record_file_path: str, records: Iterable[tuple[Scheme, RecordEntry]]
     ) -> None:
         written = [(where, record) for where, record in records if where != "scripts"]
         super().finalize_installation(scheme, record_file_path, written)

@@ -15,14 +15,7 @@ _FOLDER = ROOT / ".github" / "workflows"
 def check() -> str:
     """Raise where a workflow is wrong, or gives more away than it must."""
     files = sorted(_FOLDER.glob("*.yaml"))
-    run(
-        [
-            build.actionlint(),
-            "-shellcheck",
-            Path(sys.executable).parent / "shellcheck",
-            *files,
-        ]
-    )
+    run([build.actionlint(), "-shellcheck", Path(sys.executable).parent / "shellcheck", *files])
     run(
         [
             Path(sys.executable).parent / "zizmor",

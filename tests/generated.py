@@ -20,9 +20,7 @@ from tests.support.trtllm_table import documents as option_tables
 
 ROOT = Path(__file__).parent.parent
 CRD = "shardwright.io_shardedmodels.yaml"
-NAMESPACE = (
-    "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shardwright-system}\n"
-)
+NAMESPACE = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shardwright-system}\n"
 IMAGE = "image.repository=registry.example/shardwright/operator"
 
 

@@ -62,21 +62,16 @@ def main() -> int:
     if options.suggest:
         console.print(
             yaml.safe_dump(
-                {found["size"]["name"]: suggested(found["figures"], limits)},
-                sort_keys=False,
+                {found["size"]["name"]: suggested(found["figures"], limits)}, sort_keys=False
             )
         )
     return _check(console, found["figures"], limits) if options.check else 0
 
 
-def _check(
-    console: Console, figures: Mapping[str, float], limits: Mapping[str, float]
-) -> int:
+def _check(console: Console, figures: Mapping[str, float], limits: Mapping[str, float]) -> int:
     found = excesses(figures, limits)
     for excess in found:
-        console.print(
-            f"[red]out of range[/red]  {excess}", highlight=False, soft_wrap=True
-        )
+        console.print(f"[red]out of range[/red]  {excess}", highlight=False, soft_wrap=True)
     if not found:
         console.print(f"All {len(limits)} figures with a limit are in range.")
     return 1 if found else 0
@@ -110,16 +105,10 @@ def _pace() -> float:
 
 def _size(options: argparse.Namespace) -> Size:
     size = SIZES[options.size]
-    given = (
-        options.models or size.models,
-        options.nodes or size.nodes,
-        options.pods or size.pods,
-    )
+    given = (options.models or size.models, options.nodes or size.nodes, options.pods or size.pods)
     if given == (size.models, size.nodes, size.pods):
         return size
-    return dataclasses.replace(
-        size, name="custom", models=given[0], nodes=given[1], pods=given[2]
-    )
+    return dataclasses.replace(size, name="custom", models=given[0], nodes=given[1], pods=given[2])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -144,16 +133,10 @@ def _parser() -> argparse.ArgumentParser:
         help="also measure one model with so many groups (default: none)",
     )
     parser.add_argument(
-        "--check",
-        action="store_true",
-        help="exit with 1 where a figure is above its limit",
+        "--check", action="store_true", help="exit with 1 where a figure is above its limit"
     )
-    parser.add_argument(
-        "--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}"
-    )
-    parser.add_argument(
-        "--before", type=Path, help="JSON of an earlier run, shown beside this one"
-    )
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--before", type=Path, help="JSON of an earlier run, shown beside this one")
     parser.add_argument(
         "--suggest",
         action="store_true",

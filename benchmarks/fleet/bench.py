@@ -10,13 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.fleet import processes
 from benchmarks.fleet.requests import Audit, metric
@@ -73,9 +67,7 @@ class Steps:
         self._began = time.monotonic()
 
     @contextmanager
-    def step(
-        self, what: str, total: int | None = None
-    ) -> Iterator[Callable[[int], None]]:
+    def step(self, what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
         """Show a step; call what is given with how much of it is done."""
         columns = (
             TextColumn("{task.description}"),
@@ -84,10 +76,7 @@ class Steps:
             TimeElapsedColumn(),
         )
         bar = Progress(
-            *columns,
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
+            *columns, console=self._console, transient=True, disable=not self._console.is_terminal
         )
         with bar:
             task = bar.add_task(what, total=total)
@@ -96,9 +85,7 @@ class Steps:
 
     def say(self, what: str) -> None:
         self._console.print(
-            f"{time.monotonic() - self._began:7.1f} s  {what}",
-            highlight=False,
-            soft_wrap=True,
+            f"{time.monotonic() - self._began:7.1f} s  {what}", highlight=False, soft_wrap=True
         )
 
 
@@ -146,9 +133,7 @@ class Bench:
         cpu = processes.cpu_seconds(roots)
         mine = time.process_time()
         return Reading(
-            time.monotonic(),
-            {**cpu, "benchmark": mine},
-            processes.machine_busy_seconds(),
+            time.monotonic(), {**cpu, "benchmark": mine}, processes.machine_busy_seconds()
         )
 
     def quiet(self, names: Iterable[str], seconds: float) -> bool:
@@ -198,17 +183,10 @@ class Bench:
     def planning_seconds(self, operator: OperatorProcess) -> float | None:
         """Return the CPU that an operator says it has planned for, None where it says nothing."""
         text = operator.get("/metrics")[1]
-        return next(
-            (value for name in PLANNING if (value := metric(text, name)) is not None),
-            None,
-        )
+        return next((value for name in PLANNING if (value := metric(text, name)) is not None), None)
 
     def in_parallel(
-        self,
-        what: str,
-        function: Callable[[Item], Any],
-        items: Iterable[Item],
-        total: int,
+        self, what: str, function: Callable[[Item], Any], items: Iterable[Item], total: int
     ) -> None:
         """Do something with each item, several at a time, as a step."""
         with self.steps.step(what, total) as show, ThreadPoolExecutor(PARALLEL) as pool:

@@ -68,19 +68,13 @@ def bring_up(bench: Bench, operator: OperatorProcess) -> None:
     _wait_ready(bench, names, applied, before)
     after = bench.cpu["bring_up"]
     requests = count(bench.audit.since(mark))
-    bench.requests |= {
-        what: number / len(models) for what, number in sorted(requests.items())
-    }
+    bench.requests |= {what: number / len(models) for what, number in sorted(requests.items())}
     bench.figures["bring_up.requests_per_model"] = sum(requests.values()) / len(models)
-    children = bench.figures["bring_up.child_objects_per_model"] = _children(
-        bench
-    ) / len(models)
+    children = bench.figures["bring_up.child_objects_per_model"] = _children(bench) / len(models)
     bench.figures["bring_up.requests_without_children_per_model"] = (
         sum(requests.values()) / len(models) - children
     )
-    bench.figures["bring_up.cpu_milliseconds_per_model"] = (
-        1000 * after["first"] / len(models)
-    )
+    bench.figures["bring_up.cpu_milliseconds_per_model"] = 1000 * after["first"] / len(models)
     _planning_apart(bench, operator, planning)
 
 
@@ -91,10 +85,7 @@ def _apply(bench: Bench, manifests: list[Manifest]) -> float:
     with ThreadPoolExecutor(PARALLEL) as pool:
         list(
             pool.map(
-                lambda item: api.create(
-                    path.format(item["metadata"]["namespace"]), item
-                ),
-                manifests,
+                lambda item: api.create(path.format(item["metadata"]["namespace"]), item), manifests
             )
         )
     return time.monotonic()
@@ -109,15 +100,10 @@ def _wait_placed(bench: Bench, names: set[str], applied: float) -> None:
     ) as show:
         deadline = time.monotonic() + limit
         while (
-            len(placed := names & seen.placed.keys()) < len(names)
-            and time.monotonic() < deadline
+            len(placed := names & seen.placed.keys()) < len(names) and time.monotonic() < deadline
         ):
             show(len(placed))
-            due = [
-                index
-                for index, share in crashes.items()
-                if len(placed) >= share * len(names)
-            ]
+            due = [index for index, share in crashes.items() if len(placed) >= share * len(names)]
             for index in due:
                 del crashes[index]
                 crash(bench, f"probe-{index}")
@@ -146,16 +132,10 @@ def _wait_ready(bench: Bench, names: set[str], applied: float, before: Reading) 
         done = seen.wait(lambda: names <= seen.ready.keys(), bench.size.limit_seconds)
     bench.cpu["bring_up"] = before.until(bench.read())
     if done:
-        bench.figures["bring_up.ready_seconds"] = (
-            max(seen.ready[name] for name in names) - applied
-        )
+        bench.figures["bring_up.ready_seconds"] = max(seen.ready[name] for name in names) - applied
     else:
-        missing = sorted(
-            f"{name} {seen.reasons.get(name)}" for name in names - seen.ready.keys()
-        )
-        bench.note(
-            f"Not Ready: {len(missing)} models, among them {', '.join(missing[:3])}."
-        )
+        missing = sorted(f"{name} {seen.reasons.get(name)}" for name in names - seen.ready.keys())
+        bench.note(f"Not Ready: {len(missing)} models, among them {', '.join(missing[:3])}.")
     probes = [f"probe-{index}" for index in range(len(CRASHES_AT))]
     seen.wait(
         lambda: all(probe in seen.emptied for probe in probes if probe in seen.crashed),
@@ -181,22 +161,17 @@ def _children(bench: Bench) -> int:
         for kind in CHILDREN
         for item in bench.control_plane.api.get(kind, labelSelector=selector)["items"]
     ]
-    return sum(
-        item["metadata"]["namespace"] != PROBES and _owned(item) for item in found
-    )
+    return sum(item["metadata"]["namespace"] != PROBES and _owned(item) for item in found)
 
 
 def _owned(item: Manifest) -> bool:
     """Say whether a model owns it: a StatefulSet's own revisions carry our labels, too."""
     return any(
-        owner["kind"] == "ShardedModel"
-        for owner in item["metadata"].get("ownerReferences", ())
+        owner["kind"] == "ShardedModel" for owner in item["metadata"].get("ownerReferences", ())
     )
 
 
-def _planning_apart(
-    bench: Bench, operator: OperatorProcess, before: float | None
-) -> None:
+def _planning_apart(bench: Bench, operator: OperatorProcess, before: float | None) -> None:
     after = bench.planning_seconds(operator)
     if after is None:
         return
@@ -214,8 +189,7 @@ def memory(bench: Bench, operator: OperatorProcess) -> None:
         raise RuntimeError(f"the operator has ended:\n{operator.logs()[-3000:]}")
     peaks = processes.peak_mebibytes(root)
     workers = {
-        f"worker-{index}": peaks[pid]
-        for index, pid in enumerate(sorted(peaks.keys() - {root}), 1)
+        f"worker-{index}": peaks[pid] for index, pid in enumerate(sorted(peaks.keys() - {root}), 1)
     }
     bench.memory = {"main": peaks[root], **workers}
     bench.figures["memory.main_mebibytes"] = peaks[root]

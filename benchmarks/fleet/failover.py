@@ -31,38 +31,23 @@ def take_over(bench: Bench) -> None:
     """Kill the leader with a standby running; then let that one end in order with another standby
     running.
     """
-    first, second = (
-        bench.operators["first"],
-        start(bench, "second", "--resync-seconds=360000"),
-    )
+    first, second = (bench.operators["first"], start(bench, "second", "--resync-seconds=360000"))
     mark, before = bench.audit.mark(), bench.read()
-    _measure(
-        bench, "failover_after_kill", first.kill, second, f"probe-{len(CRASHES_AT)}"
-    )
+    _measure(bench, "failover_after_kill", first.kill, second, f"probe-{len(CRASHES_AT)}")
     bench.quiet(["second"], bench.size.limit_seconds)
     spent = bench.cpu["takeover"] = before.until(bench.read())
     bench.figures["takeover.cpu_seconds"] = spent["second"]
     requests = count(bench.audit.since(mark))
-    bench.figures["takeover.requests_per_model"] = (
-        sum(requests.values()) / bench.size.models
-    )
+    bench.figures["takeover.requests_per_model"] = sum(requests.values()) / bench.size.models
     bench.figures["takeover.writes"] = writes(requests)
     third = start(bench, "third", f"--resync-seconds={bench.size.resync_seconds:g}")
     _measure(
-        bench,
-        "failover_after_term",
-        lambda: second.stop(60),
-        third,
-        f"probe-{len(CRASHES_AT) + 1}",
+        bench, "failover_after_term", lambda: second.stop(60), third, f"probe-{len(CRASHES_AT) + 1}"
     )
 
 
 def _measure(
-    bench: Bench,
-    key: str,
-    end: Callable[[], object],
-    other: OperatorProcess,
-    probe: str,
+    bench: Bench, key: str, end: Callable[[], object], other: OperatorProcess, probe: str
 ) -> None:
     """End the leader while a probe crashes; measure until the other looks at a model, and until it
     empties the probe's group.
@@ -76,9 +61,7 @@ def _measure(
         if looked is not None:
             bench.figures[f"{key}.first_look_seconds"] = looked - began
         if bench.seen.wait(lambda: probe in bench.seen.emptied, TAKEOVER_SECONDS):
-            bench.figures[f"{key}.first_write_seconds"] = (
-                bench.seen.emptied[probe] - began
-            )
+            bench.figures[f"{key}.first_write_seconds"] = bench.seen.emptied[probe] - began
         ending.join()
 
 
@@ -115,11 +98,7 @@ def resync(bench: Bench) -> None:
     bench.figures["resync.cpu_seconds"] = extra / comparisons
     bench.figures["resync.comparisons"] = comparisons
     if planning:
-        bench.note(
-            f"Beside the full comparisons {planning:.2f} s of CPU were planning."
-        )
+        bench.note(f"Beside the full comparisons {planning:.2f} s of CPU were planning.")
     bench.figures["look.cpu_milliseconds"] = 1000 * extra / comparisons / models
-    asked = sum(
-        number for what, number in requests.items() if what not in OF_THE_CLUSTER
-    )
+    asked = sum(number for what, number in requests.items() if what not in OF_THE_CLUSTER)
     bench.figures["look.requests"] = asked / comparisons / models

@@ -21,14 +21,8 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "start.ready_seconds": ("start of the operator to ready", "s"),
     "start.cpu_seconds": ("CPU of the start", "s"),
     "apply.seconds": ("applying all models", "s"),
-    "bring_up.statefulsets_seconds": (
-        "last apply to the last model's StatefulSet",
-        "s",
-    ),
-    "bring_up.models_without_statefulset": (
-        "models without a StatefulSet when waiting ended",
-        "",
-    ),
+    "bring_up.statefulsets_seconds": ("last apply to the last model's StatefulSet", "s"),
+    "bring_up.models_without_statefulset": ("models without a StatefulSet when waiting ended", ""),
     "bring_up.ready_seconds": ("last apply to the last model Ready", "s"),
     "bring_up.cpu_milliseconds_per_model": (
         "CPU of the operator a model, first apply to last Ready",
@@ -59,10 +53,7 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "rest.writes": ("writes at rest, without the Lease", ""),
     "rest.requests": ("requests at rest, without the Lease", ""),
     "rest.cpu_percent_of_a_core": ("CPU at rest, of a core", "%"),
-    "pod_event.cpu_milliseconds": (
-        "CPU of a pod event that changes nothing that matters",
-        "ms",
-    ),
+    "pod_event.cpu_milliseconds": ("CPU of a pod event that changes nothing that matters", "ms"),
     "node_event.cpu_milliseconds": ("CPU of a node's heartbeat", "ms"),
     "scrape.cpu_milliseconds": ("CPU of reading the metrics once", "ms"),
     "scrape.kibibytes": ("size of the metrics", "KiB"),
@@ -84,10 +75,7 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
         "SIGTERM of the leader to the standby's first write for a crash",
         "s",
     ),
-    "takeover.cpu_seconds": (
-        "CPU of the standby that takes over, until it is quiet again",
-        "s",
-    ),
+    "takeover.cpu_seconds": ("CPU of the standby that takes over, until it is quiet again", "s"),
     "takeover.requests_per_model": ("requests a model of taking over", ""),
     "takeover.writes": ("writes of taking over, those for one crash among them", ""),
     "resync.cpu_seconds": ("CPU of a full comparison of all models", "s"),
@@ -98,14 +86,8 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
         "one model with very many groups: until all StatefulSets are there",
         "s",
     ),
-    "groups.cpu_seconds": (
-        "CPU of the operator until those StatefulSets are there",
-        "s",
-    ),
-    "groups.others_median_seconds": (
-        "another model meanwhile, apply to StatefulSet, median",
-        "s",
-    ),
+    "groups.cpu_seconds": ("CPU of the operator until those StatefulSets are there", "s"),
+    "groups.others_median_seconds": ("another model meanwhile, apply to StatefulSet, median", "s"),
     "groups.others_slowest_seconds": (
         "another model meanwhile, apply to StatefulSet, slowest",
         "s",
@@ -163,9 +145,7 @@ def excesses(figures: Mapping[str, float], limits: Mapping[str, float]) -> list[
     ]
 
 
-def suggested(
-    figures: Mapping[str, float], limits: Mapping[str, float]
-) -> dict[str, float]:
+def suggested(figures: Mapping[str, float], limits: Mapping[str, float]) -> dict[str, float]:
     """Return limits of half more than what was measured, for the figures that have one; to two
     digits, zero stays zero.
     """

@@ -39,9 +39,7 @@ def many_groups(bench: Bench, groups: int) -> None:
     bench.cpu["groups"] = before.until(bench.read())
     bench.figures["groups.cpu_seconds"] = bench.cpu["groups"]["first"]
     waits = sorted(
-        seen.placed[name] - when
-        for name, when in applied.items()
-        if name in seen.placed
+        seen.placed[name] - when for name, when in applied.items() if name in seen.placed
     )
     bench.figures["groups.others_without_statefulset"] = len(applied) - len(waits)
     if waits:

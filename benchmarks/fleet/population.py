@@ -64,10 +64,7 @@ def nodes(count: int) -> list[Manifest]:
         key=lambda node: zlib.crc32(node["metadata"]["name"].encode()),
     )
     for node in mixed:
-        node["status"]["conditions"] = [
-            _condition("Ready", "KubeletReady"),
-            *_pressures(),
-        ]
+        node["status"]["conditions"] = [_condition("Ready", "KubeletReady"), *_pressures()]
     return mixed
 
 
@@ -116,9 +113,7 @@ def foreign_pods(count: int, on: Sequence[Manifest]) -> Iterator[Manifest]:
 
 
 def _taken(node: Manifest, *, half: bool) -> list[str]:
-    resource = next(
-        name for name in node["status"]["allocatable"] if name.endswith("/gpu")
-    )
+    resource = next(name for name in node["status"]["allocatable"] if name.endswith("/gpu"))
     gpus = int(node["status"]["allocatable"][resource])
     return [resource] * (gpus // 2 if half else gpus)
 
@@ -136,19 +131,14 @@ def _foreign_pod(name: str, node: str, resource: str) -> Manifest:
             "train.py",
             "--config=/etc/train/config.yaml",
         ],
-        "env": [
-            {"name": f"NCCL_SETTING_{index}", "value": "enabled"} for index in range(12)
-        ],
+        "env": [{"name": f"NCCL_SETTING_{index}", "value": "enabled"} for index in range(12)],
         "resources": {"limits": held, "requests": held},
         "volumeMounts": [
             {"name": "data", "mountPath": "/data"},
             {"name": "shm", "mountPath": "/scratch"},
         ],
     }
-    volumes = [
-        {"name": "data", "emptyDir": {}},
-        {"name": "shm", "emptyDir": {"medium": "Memory"}},
-    ]
+    volumes = [{"name": "data", "emptyDir": {}}, {"name": "shm", "emptyDir": {"medium": "Memory"}}]
     labels = {"app.kubernetes.io/name": "trainer", "team": FOREIGN, "job": name}
     spec = {
         "nodeName": node,
@@ -158,10 +148,7 @@ def _foreign_pod(name: str, node: str, resource: str) -> Manifest:
         "volumes": volumes,
         "tolerations": [{"operator": "Exists"}],
     }
-    return {
-        "metadata": {"name": name, "namespace": FOREIGN, "labels": labels},
-        "spec": spec,
-    }
+    return {"metadata": {"name": name, "namespace": FOREIGN, "labels": labels}, "spec": spec}
 
 
 def running_status(pod: Manifest) -> Manifest:
@@ -179,9 +166,7 @@ def running_status(pod: Manifest) -> Manifest:
         "restartCount": 0,
         "state": {"running": {"startedAt": began}},
     }
-    conditions = [
-        {"type": kind, "status": "True", "lastTransitionTime": began} for kind in kinds
-    ]
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": began} for kind in kinds]
     return {
         "phase": "Running",
         "startTime": began,
@@ -197,9 +182,7 @@ def models(count: int) -> list[Manifest]:
     shapes = [itertools.cycle(found) for found in by_shape(demo.samples()) if found]
     return [
         named(
-            next(shapes[index % len(shapes)]).manifest,
-            f"model-{index:05}",
-            f"team-{index % TEAMS}",
+            next(shapes[index % len(shapes)]).manifest, f"model-{index:05}", f"team-{index % TEAMS}"
         )
         for index in range(count)
     ]

@@ -43,12 +43,8 @@ def prepared(size: Size, steps: Steps) -> Iterator[Bench]:
             "--create-namespace",
             *NAMED,
         )
-        wait_for(
-            lambda: control_plane.api.get(MODELS), 30, "the ShardedModels to be served"
-        )
-        steps.say(
-            f"control plane ready after {control_plane.start_seconds:.1f} s, chart installed"
-        )
+        wait_for(lambda: control_plane.api.get(MODELS), 30, "the ShardedModels to be served")
+        steps.say(f"control plane ready after {control_plane.start_seconds:.1f} s, chart installed")
         bench = Bench(control_plane, size, steps)
         try:
             _populate(bench)
@@ -60,16 +56,10 @@ def prepared(size: Size, steps: Steps) -> Iterator[Bench]:
 def _populate(bench: Bench) -> None:
     api, size = bench.control_plane.api, bench.size
     began, before = time.monotonic(), bench.read()
-    for name in (
-        FOREIGN,
-        PROBES,
-        *(f"team-{index}" for index in range(population.TEAMS)),
-    ):
+    for name in (FOREIGN, PROBES, *(f"team-{index}" for index in range(population.TEAMS))):
         bench.control_plane.create_namespace(name)
     nodes = population.nodes(size.nodes)
-    for name in (
-        CONTROLLERS
-    ):  # each would look at every write; afterwards they list what there is
+    for name in CONTROLLERS:  # each would look at every write; afterwards they list what there is
         bench.control_plane.stop_component(name)
     bench.in_parallel(
         f"{size.nodes:,} nodes created",
@@ -87,9 +77,7 @@ def _populate(bench: Bench) -> None:
         )
 
     pods = population.foreign_pods(size.pods, nodes)
-    bench.in_parallel(
-        f"{size.pods:,} foreign pods created and running", create, pods, size.pods
-    )
+    bench.in_parallel(f"{size.pods:,} foreign pods created and running", create, pods, size.pods)
     for name in CONTROLLERS:
         bench.control_plane.start_component(name)
     bench.cluster_quiet(300)

@@ -24,9 +24,7 @@ def read_stat(text: str) -> tuple[int, float]:
 def with_descendants(root: int, parents: Mapping[int, int]) -> set[int]:
     """Return a process and all that came from it, given the parent of each."""
     found = {root}
-    while more := {
-        pid for pid, parent in parents.items() if parent in found and pid not in found
-    }:
+    while more := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
         found |= more
     return found
 
@@ -49,9 +47,7 @@ def cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
     stats = _stats()
     parents = {pid: parent for pid, (parent, _) in stats.items()}
     return {
-        name: sum(
-            stats[pid][1] for pid in with_descendants(root, parents) if pid in stats
-        )
+        name: sum(stats[pid][1] for pid in with_descendants(root, parents) if pid in stats)
         for name, root in roots.items()
     }
 
@@ -61,24 +57,18 @@ def peak_mebibytes(root: int) -> dict[int, float]:
     return {
         pid: _peak(pid)
         for pid in sorted(
-            with_descendants(
-                root, {pid: parent for pid, (parent, _) in _stats().items()}
-            )
+            with_descendants(root, {pid: parent for pid, (parent, _) in _stats().items()})
         )
     }
 
 
 def _peak(pid: int) -> float:
     lines: Iterable[str] = (PROC / str(pid) / "status").read_text().splitlines()
-    return next(
-        int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")
-    )
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def machine_busy_seconds() -> float:
     """Return how long all cores of the machine together have been busy since its start."""
     words = (PROC / "stat").read_text().splitlines()[0].split()[1:]
-    user, nice, system, _idle, _wait, interrupts, soft, steal = (
-        int(word) for word in words[:8]
-    )
+    user, nice, system, _idle, _wait, interrupts, soft, steal = (int(word) for word in words[:8])
     return (user + nice + system + interrupts + soft + steal) / TICKS_PER_SECOND

@@ -47,9 +47,7 @@ def result(bench: Bench, pace: float) -> dict[str, Any]:
             "python": platform.python_version(),
             "pace_milliseconds": round(1000 * pace),
         },
-        "figures": {
-            name: bench.figures[name] for name in WORDS if name in bench.figures
-        },
+        "figures": {name: bench.figures[name] for name in WORDS if name in bench.figures},
         "requests_per_model": bench.requests,
         "memory_mebibytes": bench.memory,
         "cpu_seconds": bench.cpu,
@@ -69,41 +67,22 @@ def tables(
             "Peak resident memory",
             [
                 ["process", "MiB"],
-                *(
-                    [name, shown(peak)]
-                    for name, peak in found["memory_mebibytes"].items()
-                ),
+                *([name, shown(peak)] for name, peak in found["memory_mebibytes"].items()),
             ],
         ),
     ]
 
 
 def _figures(
-    figures: Mapping[str, float],
-    limits: Mapping[str, float],
-    before: Mapping[str, float],
+    figures: Mapping[str, float], limits: Mapping[str, float], before: Mapping[str, float]
 ) -> list[list[str]]:
-    heads = [
-        "what",
-        *(["before"] if before else []),
-        "measured",
-        "limit",
-        "unit",
-        "figure",
-    ]
+    heads = ["what", *(["before"] if before else []), "measured", "limit", "unit", "figure"]
     rows = [heads]
     for name, (what, unit) in WORDS.items():
         if name in figures or name in limits or name in before:
             earlier = [_cell(before.get(name))] if before else []
             rows.append(
-                [
-                    what,
-                    *earlier,
-                    _cell(figures.get(name)),
-                    _cell(limits.get(name)),
-                    unit,
-                    name,
-                ]
+                [what, *earlier, _cell(figures.get(name)), _cell(limits.get(name)), unit, name]
             )
     return rows
 
@@ -114,10 +93,7 @@ def _cell(value: float | None) -> str:
 
 def _requests(requests: Mapping[str, float]) -> list[list[str]]:
     ordered = sorted(requests.items(), key=lambda item: -item[1])
-    return [
-        ["request", "a model"],
-        *([what, shown(round(number, 2))] for what, number in ordered),
-    ]
+    return [["request", "a model"], *([what, shown(round(number, 2))] for what, number in ordered)]
 
 
 def _cpu(phases: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
@@ -133,12 +109,7 @@ def _cpu(phases: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
     for phase, spent in phases.items():
         ours = sum(spent.get(name, 0.0) for name in OPERATORS)
         rest = (spent.get(name, 0.0) for name in (*COMPONENTS, "benchmark", "others"))
-        rows.append(
-            [
-                phase,
-                *(shown(round(value, 2)) for value in (spent["seconds"], ours, *rest)),
-            ]
-        )
+        rows.append([phase, *(shown(round(value, 2)) for value in (spent["seconds"], ours, *rest))])
     return rows
 
 
@@ -158,9 +129,7 @@ def show(
         console.print(note, soft_wrap=True, highlight=False)
 
 
-def page(
-    found: Mapping[str, Any], limits: Mapping[str, float], before: Mapping[str, float]
-) -> str:
+def page(found: Mapping[str, Any], limits: Mapping[str, float], before: Mapping[str, float]) -> str:
     """Return the page of the documentation."""
     size, machine = found["size"], found["machine"]
     measured = (

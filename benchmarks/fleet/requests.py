@@ -35,9 +35,7 @@ class Audit:
         with self._log.open() as lines:
             lines.seek(mark)
             return [
-                json.loads(line)
-                for line in lines
-                if self._user in line and line.endswith("\n")
+                json.loads(line) for line in lines if self._user in line and line.endswith("\n")
             ]
 
 
@@ -51,9 +49,7 @@ def count(events: Iterable[Mapping[str, Any]]) -> Counter[str]:
         resource = str(reference.get("resource", ""))
         if event["verb"] == "watch" or resource in NOT_COUNTED:
             continue
-        subresource = (
-            f"/{reference['subresource']}" if reference.get("subresource") else ""
-        )
+        subresource = f"/{reference['subresource']}" if reference.get("subresource") else ""
         dry = " (dry run)" if "dryRun=" in event["requestURI"] else ""
         found[f"{event['verb']} {resource}{subresource}{dry}"] += 1
     return found
@@ -71,15 +67,12 @@ def writes(counts: Mapping[str, int]) -> int:
 def first_at(events: Iterable[Mapping[str, Any]]) -> float | None:
     """Return when the first of these requests came, in seconds since the epoch."""
     stamps = [
-        datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
-        for event in events
+        datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp() for event in events
     ]
     return min(stamps, default=None)
 
 
 def metric(text: str, name: str) -> float | None:
     """Return the sum of a metric's series in the Prometheus text format, None where it has none."""
-    lines = [
-        line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))
-    ]
+    lines = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
     return sum(float(line.rpartition(" ")[2]) for line in lines) if lines else None

@@ -34,9 +34,7 @@ def rest(bench: Bench) -> None:
         requests = count(bench.audit.since(mark))
     bench.figures["rest.writes"] = writes(requests)
     bench.figures["rest.requests"] = sum(requests.values())
-    bench.figures["rest.cpu_percent_of_a_core"] = (
-        100 * spent["first"] / spent["seconds"]
-    )
+    bench.figures["rest.cpu_percent_of_a_core"] = 100 * spent["first"] / spent["seconds"]
     if requests:
         bench.note(
             "At rest: "
@@ -51,10 +49,7 @@ def events(bench: Bench) -> None:
     """
     api, wanted = bench.control_plane.api, bench.size.events
     pods = _repeated(
-        [
-            f"/api/v1/namespaces/{FOREIGN}/pods/train-{index:06}"
-            for index in range(bench.size.pods)
-        ],
+        [f"/api/v1/namespaces/{FOREIGN}/pods/train-{index:06}" for index in range(bench.size.pods)],
         wanted,
     )
     nodes = [node["metadata"]["name"] for node in population.nodes(bench.size.nodes)]
@@ -62,12 +57,7 @@ def events(bench: Bench) -> None:
 
     def annotate(path: str) -> None:
         api.patch(
-            path,
-            {
-                "metadata": {
-                    "annotations": {"example.org/step": str(time.monotonic_ns())}
-                }
-            },
+            path, {"metadata": {"annotations": {"example.org/step": str(time.monotonic_ns())}}}
         )
 
     def beat(path: str) -> None:

@@ -41,13 +41,8 @@ class Watch(threading.Thread):
         self._server = urlsplit(control_plane.url)
         self._tls = ssl.create_default_context(cafile=str(control_plane.ca_file))
         self._connection: http.client.HTTPSConnection | None = None
-        self._target = (
-            f"{path}?{urlencode({'watch': '1', 'timeoutSeconds': '36000', **query})}"
-        )
-        self._headers = {
-            "Authorization": f"Bearer {control_plane.admin_token}",
-            "Accept": accept,
-        }
+        self._target = f"{path}?{urlencode({'watch': '1', 'timeoutSeconds': '36000', **query})}"
+        self._headers = {"Authorization": f"Bearer {control_plane.admin_token}", "Accept": accept}
         self._on_object = on_object
         self._closed = threading.Event()
         self.start()
@@ -76,9 +71,7 @@ class Watch(threading.Thread):
         self._connection.request("GET", self._target, headers=self._headers)
         response = self._connection.getresponse()
         if response.status != http.client.OK:
-            raise RuntimeError(
-                f"{self.name}: {response.status} {response.read().decode()}"
-            )
+            raise RuntimeError(f"{self.name}: {response.status} {response.read().decode()}")
         for line in response:
             event = json.loads(line)
             if event["type"] in {"ADDED", "MODIFIED"}:
@@ -93,20 +86,14 @@ class Seen:
         self.placed: dict[str, float] = {}  # has a StatefulSet
         self.ready: dict[str, float] = {}
         self.crashed: dict[str, float] = {}  # of the probes: a container has ended
-        self.emptied: dict[
-            str, float
-        ] = {}  # of the probes: the operator wrote `replicas: 0`
+        self.emptied: dict[str, float] = {}  # of the probes: the operator wrote `replicas: 0`
         self.sets: set[str] = set()
         self.reasons: dict[str, str] = {}
         managed = "app.kubernetes.io/managed-by=shardwright"
         watched: tuple[tuple[str, Callable[[Manifest], None], str], ...] = (
             ("/apis/apps/v1/statefulsets", self._on_set, METADATA),
             ("/apis/shardwright.io/v1alpha1/shardedmodels", self._on_model, FULL),
-            (
-                f"/apis/apps/v1/namespaces/{PROBES}/statefulsets",
-                self._on_probe_set,
-                FULL,
-            ),
+            (f"/apis/apps/v1/namespaces/{PROBES}/statefulsets", self._on_probe_set, FULL),
             (f"/api/v1/namespaces/{PROBES}/pods", self._on_probe_pod, FULL),
         )
         self._watches = [
@@ -163,13 +150,8 @@ class Seen:
 
     def _on_probe_pod(self, item: Manifest) -> None:
         states = item.get("status", {}).get("containerStatuses", ())
-        if any(
-            state["restartCount"] or "terminated" in state["state"] for state in states
-        ):
-            self._note(
-                self.crashed,
-                item["metadata"]["annotations"]["shardwright.io/model-name"],
-            )
+        if any(state["restartCount"] or "terminated" in state["state"] for state in states):
+            self._note(self.crashed, item["metadata"]["annotations"]["shardwright.io/model-name"])
 
 
 def _owner(item: Manifest) -> str:

@@ -45,9 +45,7 @@ def main() -> None:
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
     questions, rows, unmapped = _read(options.data)
     drawn = _drawn(questions, options.sample, options.seed)
-    answers = _by_id(
-        track(_asked(drawn, options.python), "asking", len(drawn), console=console)
-    )
+    answers = _by_id(track(_asked(drawn, options.python), "asking", len(drawn), console=console))
     ours = _by_id(_lines(options.predictions))
     console.print(_table(compared([rows[asked.id] for asked in drawn], ours, answers)))
     console.print(f"{len(drawn)} of {len(questions)} rows drawn by seed {options.seed}")
@@ -67,37 +65,26 @@ def main() -> None:
         Counter(a["refused"][:90] for a in answers.values() if "refused" in a),
     )
     beyond = sum(answer.get("beyondCache", False) for answer in answers.values())
-    console.print(
-        f"{beyond} answers with more requests than fit its K/V cache, by its own warning"
-    )
+    console.print(f"{beyond} answers with more requests than fit its K/V cache, by its own warning")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--sample", default="350", help="rows to draw, or all (default: 350)"
-    )
+    parser.add_argument("--sample", default="350", help="rows to draw, or all (default: 350)")
     parser.add_argument("--seed", type=int, default=7, help="of the draw (default: 7)")
-    parser.add_argument(
-        "--data", type=Path, default=FOLDER, help="folder of the measurements"
-    )
+    parser.add_argument("--data", type=Path, default=FOLDER, help="folder of the measurements")
     parser.add_argument(
         "--predictions", type=Path, default=BUILD / "predictions.jsonl", help="ours"
     )
     parser.add_argument(
-        "--python",
-        type=Path,
-        default=BUILD / "aisimulate/bin/python",
-        help="the peer's",
+        "--python", type=Path, default=BUILD / "aisimulate/bin/python", help="the peer's"
     )
     return parser
 
 
-def _read(
-    folder: Path,
-) -> tuple[list[Question], dict[str, Published], Counter[Unmapped]]:
+def _read(folder: Path) -> tuple[list[Question], dict[str, Published], Counter[Unmapped]]:
     """Return what can be asked, what was measured, and how many cases cannot be asked, and why."""
     scores = scorer(folder)
     questions, rows, unmapped = [], {}, Counter[Unmapped]()
@@ -133,9 +120,7 @@ def _drawn(questions: Sequence[Question], sample: str, seed: int) -> Sequence[Qu
 def _asked(questions: Iterable[Question], python: Path) -> Iterable[dict[str, Any]]:
     """Yield the answers as they come; what the peer says meanwhile goes to a log."""
     asked, log = BUILD / "questions.jsonl", BUILD / "aisimulate.log"
-    asked.write_text(
-        "".join(json.dumps(asdict(one)) + "\n" for one in questions), encoding="utf-8"
-    )
+    asked.write_text("".join(json.dumps(asdict(one)) + "\n" for one in questions), encoding="utf-8")
     command = [python, Path(__file__).with_name("answers.py")]
     with (
         asked.open() as lines,
@@ -163,9 +148,7 @@ def _table(groups: Iterable[Compared]) -> Table:
         table.add_column(header, justify="right")
     for group in groups:
         counts = (group.asked, group.ours, group.theirs, group.both)
-        table.add_row(
-            group.group, *map(str, counts), *(_cell(group, name) for name in FIGURES)
-        )
+        table.add_row(group.group, *map(str, counts), *(_cell(group, name) for name in FIGURES))
     return table
 
 
@@ -175,8 +158,7 @@ def _cell(group: Compared, name: str) -> str:
         return "-"
     errors = group.errors[name]
     return " / ".join(
-        f"[bold]{error:.1%}[/]" if error == min(errors) else f"{error:.1%}"
-        for error in errors
+        f"[bold]{error:.1%}[/]" if error == min(errors) else f"{error:.1%}" for error in errors
     )
 
 

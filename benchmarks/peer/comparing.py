@@ -38,17 +38,13 @@ class Compared:
 
 
 def compared(
-    rows: Sequence[Published],
-    ours: Mapping[str, Prediction],
-    theirs: Mapping[str, Prediction],
+    rows: Sequence[Published], ours: Mapping[str, Prediction], theirs: Mapping[str, Prediction]
 ) -> Iterator[Compared]:
     """Yield all rows, then those of each engine, then those of each model on each engine."""
     groups = [("all", rows)]
     for key in ("{0.engine}", "{0.engine}, {0.model}"):
         names = sorted({key.format(row) for row in rows})
-        groups += [
-            (name, [row for row in rows if key.format(row) == name]) for name in names
-        ]
+        groups += [(name, [row for row in rows if key.format(row) == name]) for name in names]
     for name, members in groups:
         yield _group(name, members, ours, theirs)
 
@@ -68,8 +64,7 @@ def _group(
     theirs: Mapping[str, Prediction],
 ) -> Compared:
     answered = [
-        {row.id for row in rows if figure(side.get(row.id), FIGURES[0])}
-        for side in (ours, theirs)
+        {row.id for row in rows if figure(side.get(row.id), FIGURES[0])} for side in (ours, theirs)
     ]
     both = [row for row in rows if row.id in answered[0] & answered[1]]
     return Compared(
@@ -86,9 +81,7 @@ def _group(
     )
 
 
-def _error(
-    rows: Sequence[Published], side: Mapping[str, Prediction], what: str
-) -> float:
+def _error(rows: Sequence[Published], side: Mapping[str, Prediction], what: str) -> float:
     """Return the median absolute error; a figure that is not predicted is wrong by all of it."""
     return statistics.median(
         abs((figure(side[row.id], what) or 0.0) / row.figures[what] - 1)

@@ -99,9 +99,7 @@ def _stored_as(config: Mapping[str, Any], weights: str) -> Mapping[str, Any] | N
     own = config.get("quantization_config") or {}
     if own.get("quant_method") == weights:
         return config
-    plain = {
-        name: value for name, value in config.items() if name != "quantization_config"
-    }
+    plain = {name: value for name, value in config.items() if name != "quantization_config"}
     if weights in SIXTEEN_BITS:
         return plain
     if weights not in PUBLISHED:

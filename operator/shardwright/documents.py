@@ -31,10 +31,7 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "PlanReport",
         "metadata": {"name": subject.owner.name, "namespace": subject.owner.namespace},
-        "model": {
-            "id": subject.deployment.model,
-            "parameters": subject.model.parameters,
-        },
+        "model": {"id": subject.deployment.model, "parameters": subject.model.parameters},
         **_engine(subject, report.outcome),
         "request": request_document(subject),
         "reason": _reason(subject, report.outcome),
@@ -46,9 +43,7 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
 def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
     """Return the engine with the image for the GPUs of the plan."""
     chosen = (
-        subject.deployment.on(outcome.resource)
-        if isinstance(outcome, Plan)
-        else subject.deployment
+        subject.deployment.on(outcome.resource) if isinstance(outcome, Plan) else subject.deployment
     )
     return engine_status(replace(subject, deployment=chosen))
 
@@ -58,19 +53,13 @@ def explanation_document(
 ) -> dict[str, Any]:
     """Return the answer with everything that is said about it: bytes and seconds, not rounded."""
     document = plan_document(subject, report)
-    return {
-        **document,
-        "kind": "PlanExplanation",
-        "explanation": _camel(asdict(explanation)),
-    }
+    return {**document, "kind": "PlanExplanation", "explanation": _camel(asdict(explanation))}
 
 
 def _camel(value: Any) -> Any:
     if isinstance(value, dict):
         return {to_camel(key): _camel(item) for key, item in value.items()}
-    return (
-        [_camel(item) for item in value] if isinstance(value, list | tuple) else value
-    )
+    return [_camel(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def to_camel(name: str) -> str:
@@ -99,11 +88,7 @@ def request_document(subject: Subject) -> dict[str, Any]:
         "context": space.context,
         "partition": list(space.partition) or None,
     }
-    budget = {
-        "gpus": space.max_gpus,
-        "nodes": space.max_nodes,
-        "fill": space.fill or None,
-    }
+    budget = {"gpus": space.max_gpus, "nodes": space.max_nodes, "fill": space.fill or None}
     return {
         "workload": _workload(load),
         "engine": _of_engine(load, subject.traits.options.drafter),
@@ -147,11 +132,7 @@ def _of_engine(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
     return {
         "maxModelLen": load.max_model_len,
         "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
-        **(
-            {"kvOffload": {"hostMemory": _host_memory(load.kv_offload)}}
-            if load.kv_offload
-            else {}
-        ),
+        **({"kvOffload": {"hostMemory": _host_memory(load.kv_offload)}} if load.kv_offload else {}),
         **({"speculation": _speculation(load, drafter)} if load.draft_tokens else {}),
     }
 
@@ -182,11 +163,7 @@ def _given(name: str, fields: Mapping[str, object]) -> dict[str, dict[str, objec
 
 def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
     if isinstance(outcome, NoPlan):
-        reason = (
-            Reason.INSUFFICIENT_CAPACITY
-            if outcome.heals_by_itself
-            else Reason.NOTHING_FITS
-        )
+        reason = Reason.INSUFFICIENT_CAPACITY if outcome.heals_by_itself else Reason.NOTHING_FITS
     elif subject.intent.plan_only:
         reason = Reason.PLAN_ONLY
     else:

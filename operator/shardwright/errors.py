@@ -38,9 +38,7 @@ class Problem:
         ... ).sentence()
         'spec.parallelism.tensor: 28 attention heads must be divisible by tensor 8, 4 left over; use tensor 4 or 7'
         """  # noqa: E501 - a sentence as it is said
-        fact = ", ".join(
-            part for part in (f"{self.what} {self.limit}".strip(), self.gap) if part
-        )
+        fact = ", ".join(part for part in (f"{self.what} {self.limit}".strip(), self.gap) if part)
         sentence = "; ".join(part for part in (fact, self.remedy) if part)
         return f"{self.path}: {sentence}" if self.path else sentence
 
@@ -77,10 +75,7 @@ class InputError(ValueError):
 def hint_for(word: str, known: Iterable[str]) -> str:
     """Return the way out of a misspelt name: the known one that is like it, or all that are known.
 
-    >>> (
-    ...     hint_for("tensr", ("tensor", "pipeline")),
-    ...     hint_for("foo", ("tensor", "pipeline")),
-    ... )
+    >>> (hint_for("tensr", ("tensor", "pipeline")), hint_for("foo", ("tensor", "pipeline")))
     ('did you mean tensor?', 'known here: tensor, pipeline')
     """
     names = list(known)

@@ -43,22 +43,16 @@ def pinned(request: Request, plan: Plan) -> Request:
     # Pinned too: all groups have one template, which has the size of the K/V beside the GPUs.
     kept = plan.host_cache.pod_bytes if plan.host_cache else None
     wanted = request.workload.kv_offload
-    pinned_offload = (
-        None if wanted is None or kept is None else replace(wanted, pod_bytes=kept)
-    )
+    pinned_offload = None if wanted is None or kept is None else replace(wanted, pod_bytes=kept)
     drafts = (plan.draft_tokens,) if plan.draft_tokens else ()
     return replace(
         request,
         space=pins,
-        workload=replace(
-            request.workload, kv_offload=pinned_offload, draft_choices=drafts
-        ),
+        workload=replace(request.workload, kv_offload=pinned_offload, draft_choices=drafts),
     )
 
 
-def _more(
-    request: Request, replicas: int, standing: tuple[tuple[str, int], ...]
-) -> Request:
+def _more(request: Request, replicas: int, standing: tuple[tuple[str, int], ...]) -> Request:
     """Return the request for further replicas alone; limits on latency hold for all of them, not
     for a part.
 
@@ -73,17 +67,13 @@ def _more(
     )
 
 
-def _standing(
-    space: SearchSpace, plan: Plan, room: Inventory
-) -> tuple[tuple[str, int], ...]:
+def _standing(space: SearchSpace, plan: Plan, room: Inventory) -> tuple[tuple[str, int], ...]:
     over = Over.of(space)
     if over is None:
         return ()
     return tuple(
         sorted(
-            over.count(
-                plan.groups, (node for pool in room.pools for node in pool.nodes)
-            ).items()
+            over.count(plan.groups, (node for pool in room.pools for node in pool.nodes)).items()
         )
     )
 
@@ -100,9 +90,7 @@ def most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Re
     fewer = bisect_left(
         range(1, most),
         True,
-        key=lambda count: isinstance(
-            further(subject, plan, room, count).outcome, NoPlan
-        ),
+        key=lambda count: isinstance(further(subject, plan, room, count).outcome, NoPlan),
     )
     return further(subject, plan, room, fewer) if fewer else whole
 
@@ -120,17 +108,12 @@ def further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report
         outcome = _unlike(wanted, _LESS_MEMORY)
         return Report(outcome=outcome, alternatives=(), excluded=(), considered=0)
     report = make_plan(
-        subject.model,
-        roomy,
-        _more(pinned(subject.request, plan), count, standing),
-        subject.traits,
+        subject.model, roomy, _more(pinned(subject.request, plan), count, standing), subject.traits
     )
     if isinstance(report.outcome, NoPlan):
         return report
     unlike = "; ".join(differences(report.outcome, plan))
-    return (
-        replace(report, outcome=_unlike(report.outcome, unlike)) if unlike else report
-    )
+    return replace(report, outcome=_unlike(report.outcome, unlike)) if unlike else report
 
 
 def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
@@ -139,10 +122,7 @@ def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
     if wanted is None or plan.host_cache is None:
         return room
     shape = offload.PodShape.of(
-        plan.layout,
-        plan.nodes_per_replica,
-        wanted,
-        over_ray=subject.traits.options.over_ray,
+        plan.layout, plan.nodes_per_replica, wanted, over_ray=subject.traits.options.over_ray
     )
     return offload.with_room(room, plan.host_cache.pod_bytes, shape, subject.model)
 
@@ -159,14 +139,12 @@ def differences(found: Plan, plan: Plan) -> Iterator[str]:
         )
     if (found.resource, found.architecture) != (plan.resource, plan.architecture):
         yield (
-            f"{found.resource} on {found.architecture}, not {plan.resource} on "
-            f"{plan.architecture}"
+            f"{found.resource} on {found.architecture}, not {plan.resource} on {plan.architecture}"
         )
     if found.claimed != plan.claimed:
         yield "GPUs that pods request in another way"
     if plan.host_cache and (
-        found.host_cache is None
-        or found.host_cache.pod_bytes < plan.host_cache.pod_bytes
+        found.host_cache is None or found.host_cache.pod_bytes < plan.host_cache.pod_bytes
     ):
         yield _LESS_MEMORY
     if found.compute_domain != plan.compute_domain:
@@ -182,10 +160,7 @@ def differences(found: Plan, plan: Plan) -> Iterator[str]:
 
 
 def _devices(counts: Mapping[str, int]) -> str:
-    return (
-        ", ".join(f"{count} {name}" for name, count in counts.items())
-        or "no RDMA devices"
-    )
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no RDMA devices"
 
 
 def _unlike(found: Plan, unlike: str) -> NoPlan:
@@ -210,18 +185,13 @@ def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
         # A label may have renamed the pool. Of the same product only, for pods of the plan request
         # GPUs of this kind.
         for pool in inventory.pools
-        if pool.product == plan.product
-        and any(node.name in planned for node in pool.nodes)
+        if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
     ]
-    excluded = tuple(
-        item for item in inventory.excluded if item.product == plan.product
-    )
+    excluded = tuple(item for item in inventory.excluded if item.product == plan.product)
     return replace(inventory, pools=tuple(named or holding), excluded=excluded)
 
 
 def without(inventory: Inventory, plan: Plan) -> Inventory:
     """Return the inventory that is left beside the groups of a plan."""
     held = Counter(node for group in plan.groups for node in group)
-    return inventory.without(
-        {node: count * plan.gpus_per_node for node, count in held.items()}
-    )
+    return inventory.without({node: count * plan.gpus_per_node for node, count in held.items()})

@@ -64,8 +64,7 @@ def improve(
     if made.record is None or made.short or not made.record.plan.deployable:
         return stands
     stands = replace(
-        stands,
-        anew=Prospect(layout=made.record.plan.layout, pool=made.record.plan.pool),
+        stands, anew=Prospect(layout=made.record.plan.layout, pool=made.record.plan.pool)
     )
     # It could differ in its nodes only, and no group moves to a better place (``replanning``).
     if _is_alike(made.record.plan, record.plan):
@@ -79,9 +78,7 @@ def improve(
     scale = Scale.of(subject.request, inventory)
     found = better(made.record.plan, predicted, inventory, scale)
     if found and (found.gain is None or found.gain >= GAIN_MIN):
-        relisted = _is_relisted(
-            record.plan.gpu_price, scale, pool_of(predicted, inventory)
-        )
+        relisted = _is_relisted(record.plan.gpu_price, scale, pool_of(predicted, inventory))
         found = replace(found, relisted=relisted)
         # A release with other lists moves no group: nothing has changed for it (ADR 31).
         if take and not relisted:
@@ -92,9 +89,7 @@ def improve(
 def _is_relisted(counted: GpuPrice | None, scale: Scale, pool: Pool) -> bool:
     """Return whether the GPU of a plan had another list price when the plan was made."""
     price = scale.price(pool) if scale.relative else None
-    return (
-        counted is not None and price is not None and counted.per_hour != price.per_hour
-    )
+    return counted is not None and price is not None and counted.per_hour != price.per_hour
 
 
 def _is_alike(one: Plan, other: Plan) -> bool:
@@ -107,10 +102,7 @@ def _predicted(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | Non
     request = pinned(subject.request, plan)
     space = replace(request.space, replicas=plan.layout.replicas, fill=False)
     found = make_plan(
-        subject.model,
-        pools_of(inventory, plan),
-        replace(request, space=space),
-        subject.traits,
+        subject.model, pools_of(inventory, plan), replace(request, space=space), subject.traits
     ).outcome
     return (
         found

@@ -34,9 +34,7 @@ def plan_serving(subject: Subject, inventory: Inventory) -> Report:
     )
 
 
-def plan_with_survey(
-    subject: Subject, inventory: Inventory
-) -> tuple[Report, tuple[Surveyed, ...]]:
+def plan_with_survey(subject: Subject, inventory: Inventory) -> tuple[Report, tuple[Surveyed, ...]]:
     """Return the report of ``plan_serving``, and every candidate that was considered for it."""
     considered = consider(subject.model, inventory, subject.request, subject.traits)
     return _as_deployed(subject, choose(considered)), survey(considered)
@@ -53,8 +51,7 @@ def with_ways_out(subject: Subject, inventory: Inventory, report: Report) -> Rep
         return isinstance(plan_serving(subject, larger).outcome, Plan)
 
     return replace(
-        report,
-        outcome=replace(outcome, ways_out=ways_out(outcome.lack, inventory, fits)),
+        report, outcome=replace(outcome, ways_out=ways_out(outcome.lack, inventory, fits))
     )
 
 
@@ -64,20 +61,14 @@ def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, A
 
     With the plan that is ``deployed`` it says how long its pods may take to start.
     """
-    from shardwright.api.published import (  # noqa: PLC0415 - see above
-        DEFAULTS_MAX_ITEMS,
-        ShownEngine,
-        ShownStartBudget,
-    )
+    from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine, ShownStartBudget  # noqa: PLC0415 - see above
     from shardwright.rendering.pod import start_budget  # noqa: PLC0415 - see above
 
     budget = start_budget(deployed, subject.deployment) if deployed else None
     shown = ShownEngine(
         name=subject.deployment.engine,
         version=subject.deployment.engine_version,
-        image=(
-            subject.deployment.on(deployed.resource) if deployed else subject.deployment
-        ).image,
+        image=(subject.deployment.on(deployed.resource) if deployed else subject.deployment).image,
         defaults=list(subject.defaulted[:DEFAULTS_MAX_ITEMS]) or None,
         start_budget=ShownStartBudget(**asdict(budget)) if budget else None,
     )
@@ -148,9 +139,7 @@ def bundle_for(
     on = subject.deployment.on(plan.resource)
     here = replace(
         on,
-        cluster=replace(
-            on.cluster, cluster_domain=cluster.domain, scheduling=scheduling
-        ),
+        cluster=replace(on.cluster, cluster_domain=cluster.domain, scheduling=scheduling),
         groups=replace(on.groups, generations=generations, numbers=plan.numbers),
     )
     return render(plan, here, ready_pods=ready_pods)
@@ -167,7 +156,5 @@ def without_groups(report: Report) -> Report:
     plan = report.outcome
     return replace(
         report,
-        outcome=replace(
-            plan, groups=(), numbers=(), layout=replace(plan.layout, replicas=0)
-        ),
+        outcome=replace(plan, groups=(), numbers=(), layout=replace(plan.layout, replicas=0)),
     )

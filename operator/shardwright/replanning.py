@@ -27,9 +27,7 @@ from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
 
-KEPT: Final = (
-    "The replicas keep the cut that they have: a new number of them cuts nothing anew."
-)
+KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +86,7 @@ def plan_anew(
         # moves as little as one that has it.
         stood = _standing(record.plan) if record else ground.held
         stay = _staying(stood, ground.worst, len(report.outcome.groups))
-        nodes, before = (
-            tuple(item.nodes for item in stay),
-            record.plan if record else None,
-        )
+        nodes, before = (tuple(item.nodes for item in stay), record.plan if record else None)
         groups = settled(subject, report.outcome, inventory, nodes, before)
         made = _numbered(report.outcome, [item.number for item in stay], groups)
         report = replace(
@@ -110,33 +105,22 @@ def _standing(plan: Plan) -> tuple[Held, ...]:
     )
 
 
-def _staying(
-    groups: Sequence[Held], worst: Sequence[int], most: int
-) -> tuple[Held, ...]:
+def _staying(groups: Sequence[Held], worst: Sequence[int], most: int) -> tuple[Held, ...]:
     """Return at most so many of the groups, in order: the worst ones go first, of others that with
     the highest number.
 
     >>> one, two, three = (Held(number=number, nodes=()) for number in range(3))
-    >>> [
-    ...     [item.number for item in _staying((one, two, three), worst, 2)]
-    ...     for worst in ((1,), ())
-    ... ]
+    >>> [[item.number for item in _staying((one, two, three), worst, 2)] for worst in ((1,), ())]
     [[0, 2], [0, 1]]
     """
     rank = {number: at for at, number in enumerate(worst)}
     # With the numbers descending, because of equal groups the highest number goes: names that stay
     # are the low ones (ADR 3).
-    order = sorted(
-        groups, key=lambda item: (rank.get(item.number, len(rank)), -item.number)
-    )
-    return tuple(
-        sorted(order[max(0, len(groups) - most) :], key=lambda item: item.number)
-    )
+    order = sorted(groups, key=lambda item: (rank.get(item.number, len(rank)), -item.number))
+    return tuple(sorted(order[max(0, len(groups) - most) :], key=lambda item: item.number))
 
 
-def _holding(
-    subject: Subject, stood: Sequence[Held], held: Sequence[Held]
-) -> tuple[Held, ...]:
+def _holding(subject: Subject, stood: Sequence[Held], held: Sequence[Held]) -> tuple[Held, ...]:
     """Return the groups below the partition with the nodes that they have: they keep their pods
     until it is lowered.
     """
@@ -152,11 +136,7 @@ def _holding(
 
 
 def _clear_of(
-    subject: Subject,
-    plan: Plan,
-    inventory: Inventory,
-    holding: Sequence[Held],
-    before: Plan | None,
+    subject: Subject, plan: Plan, inventory: Inventory, holding: Sequence[Held], before: Plan | None
 ) -> Plan:
     """Return the plan with its other groups moved off the nodes of the groups that are
     ``holding``, as far as there is room.
@@ -165,9 +145,7 @@ def _clear_of(
     """
     if not holding:
         return plan
-    left = without(
-        inventory, replace(before or plan, groups=tuple(item.nodes for item in holding))
-    )
+    left = without(inventory, replace(before or plan, groups=tuple(item.nodes for item in holding)))
     room = {node.name: node.free for pool in left.pools for node in pool.nodes}
     places = list(plan.groups)
     crowded = set[int]()
@@ -190,14 +168,10 @@ def _clear_of(
         # later.
         places[index], places[at] = places[at], places[index]
         room |= {node: room[node] - plan.gpus_per_node for node in places[index]}
-    return rehouse(
-        subject, replace(plan, groups=tuple(places)), left, frozenset(crowded)
-    )[0]
+    return rehouse(subject, replace(plan, groups=tuple(places)), left, frozenset(crowded))[0]
 
 
-def _numbered(
-    plan: Plan, kept: Sequence[int], groups: Sequence[tuple[str, ...]]
-) -> Plan:
+def _numbered(plan: Plan, kept: Sequence[int], groups: Sequence[tuple[str, ...]]) -> Plan:
     """Return a plan with these groups, of which the first ones have the numbers that are ``kept``;
     others get free ones.
 
@@ -240,9 +214,7 @@ def settled(
         return _matched(plan.groups, held)
     stand = replace(plan, groups=tuple(kept.values()))
     more = (
-        further(
-            subject, stand, without(pools_of(inventory, plan), stand), missing
-        ).outcome
+        further(subject, stand, without(pools_of(inventory, plan), stand), missing).outcome
         if missing
         else None
     )
@@ -252,16 +224,12 @@ def settled(
         return _matched(plan.groups, held)
     others = iter(more.groups if more else ())
     return tuple(
-        kept[index] if index in kept else next(others)
-        for index in range(len(plan.groups))
+        kept[index] if index in kept else next(others) for index in range(len(plan.groups))
     )
 
 
 def _usable(
-    plan: Plan,
-    inventory: Inventory,
-    held: Sequence[tuple[str, ...]],
-    before: Plan | None,
+    plan: Plan, inventory: Inventory, held: Sequence[tuple[str, ...]], before: Plan | None
 ) -> tuple[int, ...]:
     """Return the groups, by index, whose nodes the new plan could use as they are, no more than it
     has groups.
@@ -314,16 +282,14 @@ def _matched(
             (-len(set(place).intersection(nodes)), index, at)
             for index, nodes in enumerate(held[: len(places)])
             for at, place in enumerate(places)
-        ),
+        )
     )
     chosen: dict[int, int] = {}
     for shared, index, at in pairs:
         if shared and index not in chosen and at not in chosen.values():
             chosen[index] = at
     free = iter(at for at in range(len(places)) if at not in chosen.values())
-    order = [
-        chosen[index] if index in chosen else next(free) for index in range(len(places))
-    ]
+    order = [chosen[index] if index in chosen else next(free) for index in range(len(places))]
     return tuple(
         _as_held(places[at], held[index] if index < len(held) else ())
         for index, at in enumerate(order)
@@ -338,10 +304,7 @@ def _as_held(place: tuple[str, ...], nodes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def rescaled(
-    subject: Subject,
-    record: PlanRecord,
-    inventory: Inventory,
-    worst: Sequence[int] = (),
+    subject: Subject, record: PlanRecord, inventory: Inventory, worst: Sequence[int] = ()
 ) -> Replanned:
     """Return the plan with the number of replicas that is wanted now; if they have no room, as it
     is.
@@ -349,9 +312,7 @@ def rescaled(
     return _recorded(subject, record, rescale(subject, record.plan, inventory, worst))
 
 
-def restore(
-    subject: Subject, record: PlanRecord | None, plan: Plan, ground: Ground
-) -> Replanned:
+def restore(subject: Subject, record: PlanRecord | None, plan: Plan, ground: Ground) -> Replanned:
     """Return an earlier plan in place of the one that there is: its cut, on its pool, for the
     groups that are wanted now.
 
@@ -370,10 +331,7 @@ def restore(
         holding = _holding(subject, (), ground.held)
         before = record.plan if record else None
         report = replace(
-            report,
-            outcome=_clear_of(
-                subject, report.outcome, ground.inventory, holding, before
-            ),
+            report, outcome=_clear_of(subject, report.outcome, ground.inventory, holding, before)
         )
     return _recorded(subject, record, report)
 
@@ -382,18 +340,11 @@ def _restored(
     subject: Subject, plan: Plan, own: Inventory, stay: Sequence[Held], wanted: int
 ) -> Report:
     """Return so many groups of an earlier plan, of which those ``stay`` that can."""
-    usable = [
-        stay[index]
-        for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)
-    ]
+    usable = [stay[index] for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)]
     if not usable:
         return further(subject, plan, own, wanted)
-    stands = _numbered(
-        plan, [item.number for item in usable], [item.nodes for item in usable]
-    )
-    return rescale(
-        replace(subject, intent=replace(subject.intent, replicas=wanted)), stands, own
-    )
+    stands = _numbered(plan, [item.number for item in usable], [item.nodes for item in usable])
+    return rescale(replace(subject, intent=replace(subject.intent, replicas=wanted)), stands, own)
 
 
 def relocate(
@@ -409,8 +360,7 @@ def relocate(
     """
     plan, short = rehouse(subject, record.plan, inventory, leaving)
     if short and (
-        len(leaving) == len(record.plan.groups)
-        or subject.intent.replan is Replan.ALWAYS
+        len(leaving) == len(record.plan.groups) or subject.intent.replan is Replan.ALWAYS
     ):
         anew = plan_anew(subject, record, Ground(inventory=inventory))
         if anew.short is None:
@@ -425,9 +375,7 @@ def relocate(
 def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Replanned:
     if isinstance(report.outcome, NoPlan):
         return Replanned(
-            record=record,
-            report=record.report() if record else report,
-            short=report.outcome,
+            record=record, report=record.report() if record else report, short=report.outcome
         )
     made = record_of(subject, report)
     if made and record:
@@ -435,9 +383,7 @@ def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Re
         least = dict(zip(record.plan.group_numbers, record.generations, strict=False))
         # one that is to start beside its former self goes on with that
         generations = (
-            tuple(least.get(number, 0) for number in made.plan.group_numbers)
-            if least
-            else ()
+            tuple(least.get(number, 0) for number in made.plan.group_numbers) if least else ()
         )
         # The hour since the last better plan is counted from improved_at: a new number of replicas
         # must not shorten it (ADR 24).
@@ -457,8 +403,7 @@ def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | 
     request = pinned(subject.request, plan)
     if request.space.fill:
         request = replace(
-            request,
-            space=replace(request.space, replicas=plan.layout.replicas, fill=False),
+            request, space=replace(request.space, replicas=plan.layout.replicas, fill=False)
         )
     found = make_plan(
         subject.model, with_room(subject, plan, pools), request, subject.traits
@@ -491,9 +436,7 @@ def rescale(
         # Dropping groups needs no prediction: nodes that are away must not keep it from happening.
         predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
         stay = _staying(_standing(plan), worst, subject.intent.replicas)
-        fewer = _numbered(
-            plan, [item.number for item in stay], [item.nodes for item in stay]
-        )
+        fewer = _numbered(plan, [item.number for item in stay], [item.nodes for item in stay])
         return _kept(whole, predicted, fewer)
     if isinstance(whole.outcome, NoPlan):
         return whole
@@ -515,9 +458,7 @@ def rehouse(
 
     Every group keeps its index, and the others stay on their nodes.
     """
-    kept = tuple(
-        group for index, group in enumerate(plan.groups) if index not in leaving
-    )
+    kept = tuple(group for index, group in enumerate(plan.groups) if index not in leaving)
     pools = pools_of(inventory, plan)
     missing = len(plan.groups) - len(kept)
     places: tuple[tuple[str, ...], ...] = ()
@@ -525,9 +466,7 @@ def rehouse(
     # Until a round finds no further place: that round says why.
     while len(places) < missing and short is None:
         stand = replace(plan, groups=(*kept, *places))
-        outcome = most_further(
-            subject, stand, without(pools, stand), missing - len(places)
-        ).outcome
+        outcome = most_further(subject, stand, without(pools, stand), missing - len(places)).outcome
         short = outcome if isinstance(outcome, NoPlan) else None
         places += () if isinstance(outcome, NoPlan) else outcome.groups
     others = iter(places)
@@ -539,24 +478,17 @@ def rehouse(
     return replace(plan, groups=groups), short
 
 
-def place_beside(
-    subject: Subject, plan: Plan, inventory: Inventory
-) -> tuple[str, ...] | None:
+def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[str, ...] | None:
     """Return nodes for a second of one of the plan's groups in the inventory that
     ``take_stock`` with ``OwnGpus(beside=…)`` found, None if there are none.
 
     A claim that only one node has mounted so far may be one that no second node can mount.
     """
-    space, per_group = (
-        subject.request.space,
-        plan.gpus_per_node * plan.nodes_per_replica,
-    )
+    space, per_group = (subject.request.space, plan.gpus_per_node * plan.nodes_per_replica)
     groups = len(plan.groups) + 1
     if groups * per_group > (space.max_gpus or groups * per_group):
         return None
-    if groups * plan.nodes_per_replica > (
-        space.max_nodes or groups * plan.nodes_per_replica
-    ):
+    if groups * plan.nodes_per_replica > (space.max_nodes or groups * plan.nodes_per_replica):
         return None
     outcome = further(subject, plan, pools_of(inventory, plan), 1).outcome
     if isinstance(outcome, NoPlan):
@@ -566,9 +498,7 @@ def place_beside(
     return (
         place
         # A claim that two nodes have mounted can be mounted by a third.
-        if len(mounted_on) > 1
-        or not subject.intent.shares_claim
-        or mounted_on.issuperset(place)
+        if len(mounted_on) > 1 or not subject.intent.shares_claim or mounted_on.issuperset(place)
         else None
     )
 

@@ -22,9 +22,7 @@ HEADINGS: Final = ("## Meaning", "## Look", "## Do")
 
 def rules() -> list[dict[str, Any]]:
     return [
-        rule
-        for group in yaml.safe_load(RULES.read_text())["groups"]
-        for rule in group["rules"]
+        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
     ]
 
 
@@ -58,9 +56,10 @@ def test_an_alert_is_tried_where_it_fires_and_where_it_does_not(alert: str) -> N
         for test in yaml.safe_load(TESTS.read_text())["tests"]
         for case in test["alert_rule_test"]
     ]
-    assert {
-        bool(case.get("exp_alerts")) for case in tried if case["alertname"] == alert
-    } == {True, False}
+    assert {bool(case.get("exp_alerts")) for case in tried if case["alertname"] == alert} == {
+        True,
+        False,
+    }
 
 
 @pytest.mark.parametrize("alert", ALERTS)
@@ -79,11 +78,7 @@ def test_there_is_no_runbook_without_its_alert() -> None:
 
 def test_the_rules_ask_for_series_that_the_operator_has_or_that_they_record() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
-    asked = {
-        name
-        for rule in rules()
-        for name in re.findall(r"shardwright[a-z_:]*", rule["expr"])
-    }
+    asked = {name for rule in rules() for name in re.findall(r"shardwright[a-z_:]*", rule["expr"])}
     families = list(Metrics().registry.collect())
     there = {
         f"{family.name}{suffix}"

@@ -58,9 +58,7 @@ def install() -> None:
         ["apt-get", "update"],
         ["apt-get", "install", "--yes", "--no-install-recommends", *PACKAGES],
     ):
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise HarnessError(
                 f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()[-500:]}"
@@ -86,20 +84,12 @@ class Page:
         self._number += 1
         number = self._number
         await self._socket.send_json(
-            {
-                "id": number,
-                "method": method,
-                "params": parameters,
-                "sessionId": self._session,
-            }
+            {"id": number, "method": method, "params": parameters, "sessionId": self._session}
         )
         async with asyncio.timeout(ANSWER_SECONDS):
             while True:
                 message = await self._socket.receive_json()
-                if (
-                    message.get("id") == number
-                    and message.get("sessionId") == self._session
-                ):
+                if message.get("id") == number and message.get("sessionId") == self._session:
                     if "error" in message:
                         raise HarnessError(f"{method}: {message['error']}")
                     return dict(message["result"])
@@ -117,10 +107,7 @@ class Page:
                 "assert",
             }:
                 self.complaints.append(str(message["params"]["args"]))
-            case "Log.entryAdded" if message["params"]["entry"]["level"] in {
-                "error",
-                "warning",
-            }:
+            case "Log.entryAdded" if message["params"]["entry"]["level"] in {"error", "warning"}:
                 self.complaints.append(str(message["params"]["entry"]))
             case "Network.requestWillBeSent":
                 url = message["params"]["request"]["url"]
@@ -210,9 +197,7 @@ async def a_page(profile: Path) -> AsyncIterator[Page]:
             aiohttp.ClientSession() as session,
             session.ws_connect(address, max_msg_size=MESSAGE_MAX_BYTES) as socket,
         ):
-            target = (
-                await _first(socket, 1, "Target.createTarget", url="about:blank")
-            )["targetId"]
+            target = (await _first(socket, 1, "Target.createTarget", url="about:blank"))["targetId"]
             attached = await _first(
                 socket, 2, "Target.attachToTarget", targetId=target, flatten=True
             )

@@ -28,11 +28,7 @@ from tests.support.scripted_api import Answer, ScriptedApi
 
 WIDTHS = (375, 768, 1280, 1920)
 WHO = {
-    "status": {
-        "authenticated": True,
-        "audiences": [PLANS_AUDIENCE],
-        "user": {"username": "mara"},
-    }
+    "status": {"authenticated": True, "audiences": [PLANS_AUDIENCE], "user": {"username": "mara"}}
 }
 ROWS = [
     Listed(
@@ -83,9 +79,7 @@ def address() -> Iterator[str]:
     api.stop()
 
 
-def test_the_list_fits_every_screen_and_leads_to_a_plan(
-    tmp_path: Path, address: str
-) -> None:
+def test_the_list_fits_every_screen_and_leads_to_a_plan(tmp_path: Path, address: str) -> None:
     url = f"http://me:a-token@{address}{PLANS_PATH}"
 
     async def look(page: Page) -> tuple[list[tuple[int, bool, int]], int, str]:

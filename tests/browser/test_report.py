@@ -50,9 +50,7 @@ def report(folder: Path, *words: str) -> str:
 
 def explanation(*words: str) -> Any:
     """Return the explanation that is printed as JSON."""
-    return json.loads(printed("explain", *words, "-o", "json"))["items"][0][
-        "explanation"
-    ]
+    return json.loads(printed("explain", *words, "-o", "json"))["items"][0]["explanation"]
 
 
 def sample(name: str) -> tuple[str, ...]:
@@ -61,9 +59,7 @@ def sample(name: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", ["llama-405b", "deepseek-v3-rack", "llama-405b-l40s"])
-def test_the_report_fits_every_screen_in_light_and_dark(
-    tmp_path: Path, name: str
-) -> None:
+def test_the_report_fits_every_screen_in_light_and_dark(tmp_path: Path, name: str) -> None:
     url = report(tmp_path, *sample(name))
 
     async def look(page: Page) -> list[tuple[int, bool, int]]:
@@ -72,13 +68,7 @@ def test_the_report_fits_every_screen_in_light_and_dark(
             for dark in (False, True):
                 await page.look(width, HEIGHT, dark=dark)
                 await page.open(url)
-                seen.append(
-                    (
-                        width,
-                        dark,
-                        await page.run("document.documentElement.scrollWidth"),
-                    )
-                )
+                seen.append((width, dark, await page.run("document.documentElement.scrollWidth")))
         return seen
 
     assert in_browser(tmp_path, look) == [
@@ -177,16 +167,10 @@ def test_a_reason_filters_the_table_by_the_keyboard(tmp_path: Path) -> None:
             await page.run("document.activeElement.getAttribute('aria-pressed')"),
         )
 
-    assert in_browser(tmp_path, look) == (
-        len(told["candidates"]),
-        first["count"],
-        "true",
-    )
+    assert in_browser(tmp_path, look) == (len(told["candidates"]), first["count"], "true")
 
 
-def test_every_stop_of_the_keyboard_has_a_name_and_every_drawing_words(
-    tmp_path: Path,
-) -> None:
+def test_every_stop_of_the_keyboard_has_a_name_and_every_drawing_words(tmp_path: Path) -> None:
     url = report(tmp_path, *sample("deepseek-v3-rack"))
     nameless = """[
       ...document.querySelectorAll("a[href], button, input, summary, [tabindex='0'], svg[role=img]")
@@ -231,9 +215,7 @@ def test_names_that_mean_harm_do_nothing(tmp_path: Path) -> None:
         )
     file = tmp_path / "nodes.json"
     file.write_text(json.dumps({"kind": "List", "items": nodes}))
-    url = report(
-        tmp_path, "meta-llama/Llama-3.1-405B-Instruct", "--nodes", os.fspath(file)
-    )
+    url = report(tmp_path, "meta-llama/Llama-3.1-405B-Instruct", "--nodes", os.fspath(file))
 
     async def look(page: Page) -> tuple[str, int]:
         await page.look(1280, HEIGHT)
@@ -275,12 +257,7 @@ async def _pictures(folder: Path) -> None:
             url = report(folder, *sample(model))
             await page.look(width, HEIGHT, dark=dark)
             await page.open(url)
-            clip: dict[str, Any] = {
-                "x": 0,
-                "y": place,
-                "width": width,
-                "height": height,
-            }
+            clip: dict[str, Any] = {"x": 0, "y": place, "width": width, "height": height}
             if isinstance(place, str):
                 await page.run(
                     f"globalThis.part = document.querySelector('{place}').getBoundingClientRect()"

@@ -33,13 +33,7 @@ installed then.
 """
 CLAIMS = {"shardwright-nodes", "shardwright-namespaces"}
 """By their names other installations know what is claimed."""
-OF_NO_USE_IN_A_POD = {
-    "--help",
-    "--kubeconfig",
-    "--context",
-    "--leader-elect",
-    "--no-leader-elect",
-}
+OF_NO_USE_IN_A_POD = {"--help", "--kubeconfig", "--context", "--leader-elect", "--no-leader-elect"}
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +46,7 @@ def test_without_an_image_the_chart_says_that_there_is_none_to_pull(
 ) -> None:
     said = control_plane.helm("template", "shardwright", str(CHART), check=False)
 
-    assert (
-        "image.repository is empty, and nobody has published an image of the operator"
-        in said
-    )
+    assert "image.repository is empty, and nobody has published an image of the operator" in said
     assert "--set image.repository=registry.example/shardwright/operator" in said
 
 
@@ -69,10 +60,7 @@ def test_without_an_image_the_chart_says_that_there_is_none_to_pull(
     ],
 )
 def test_a_registry_for_all_charts_takes_the_place_of_the_images_own(
-    control_plane: ControlPlane,
-    as_delivered: list[Manifest],
-    repository: str,
-    image: str,
+    control_plane: ControlPlane, as_delivered: list[Manifest], repository: str, image: str
 ) -> None:
     objects = render(
         control_plane,
@@ -100,9 +88,7 @@ def test_another_name_is_that_of_everything_but_the_crd_and_claims(
 def test_a_service_account_of_others_gets_the_rights_and_the_policies(
     control_plane: ControlPlane, as_delivered: list[Manifest]
 ) -> None:
-    objects = render(
-        control_plane, "--set", "serviceAccount.create=false,serviceAccount.name=ours"
-    )
+    objects = render(control_plane, "--set", "serviceAccount.create=false,serviceAccount.name=ours")
 
     assert difference(as_delivered, objects) == of_account("ours") | {
         "ServiceAccount/shardwright": GONE
@@ -137,19 +123,14 @@ def test_values_that_contradict_the_chart_are_refused(
 def test_null_empties_what_the_chart_delivers(
     control_plane: ControlPlane, as_delivered: list[Manifest], context: str
 ) -> None:
-    path = {
-        "podSecurityContext": f"{POD}.securityContext",
-        "resources": f"{CONTAINER}.resources",
-    }[context]
+    path = {"podSecurityContext": f"{POD}.securityContext", "resources": f"{CONTAINER}.resources"}[
+        context
+    ]
 
-    changed = difference(
-        as_delivered, render(control_plane, "--set", f"{context}=null")
-    )
+    changed = difference(as_delivered, render(control_plane, "--set", f"{context}=null"))
 
     assert changed
-    assert {(key.startswith(f"{path}."), value) for key, value in changed.items()} == {
-        (True, GONE)
-    }
+    assert {(key.startswith(f"{path}."), value) for key, value in changed.items()} == {(True, GONE)}
 
 
 @pytest.mark.parametrize(
@@ -172,9 +153,7 @@ def test_null_is_an_empty_list(control_plane: ControlPlane, name: str) -> None:
     assert difference(emptied, render(control_plane, "--set", f"{name}=null")) == {}
 
 
-@pytest.mark.parametrize(
-    "name", ["admittedImages", "admittedModels", "admittedRuntimeClasses"]
-)
+@pytest.mark.parametrize("name", ["admittedImages", "admittedModels", "admittedRuntimeClasses"])
 def test_null_that_an_earlier_release_has_stored_is_an_empty_list(
     control_plane: ControlPlane, tmp_path: Path, name: str
 ) -> None:
@@ -187,9 +166,7 @@ def test_null_that_an_earlier_release_has_stored_is_an_empty_list(
     (settings,) = [
         json.loads(item["data"]["settings.json"])
         for item in read(
-            control_plane.helm(
-                "template", "shardwright", str(chart), "--skip-tests", *NAMED
-            )
+            control_plane.helm("template", "shardwright", str(chart), "--skip-tests", *NAMED)
         )
         if item["metadata"]["name"] == "shardwright-settings"
     ]
@@ -200,9 +177,7 @@ def test_null_that_an_earlier_release_has_stored_is_an_empty_list(
 def test_each_option_of_the_operator_is_the_charts_or_may_be_added(
     as_delivered: list[Manifest],
 ) -> None:
-    (container,) = named(as_delivered, "Deployment")["spec"]["template"]["spec"][
-        "containers"
-    ]
+    (container,) = named(as_delivered, "Deployment")["spec"]["template"]["spec"]["containers"]
     given = {argument.partition("=")[0] for argument in container["args"]}
     added = {
         f"--{name}"
@@ -229,10 +204,7 @@ def test_policies_are_installed_where_the_api_server_serves_them(
 ) -> None:
     policies = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 
-    assert (
-        render(control_plane, "--api-versions", f"apps/v1/Deployment,{policies}")
-        == as_delivered
-    )
+    assert render(control_plane, "--api-versions", f"apps/v1/Deployment,{policies}") == as_delivered
 
 
 def test_policies_are_left_out_where_the_api_server_serves_none(
@@ -247,10 +219,7 @@ def test_policies_are_left_out_where_the_api_server_serves_none(
 
 @pytest.mark.parametrize("stored", STORED, ids=lambda file: file.stem)
 def test_values_that_an_earlier_release_has_stored_are_enough(
-    control_plane: ControlPlane,
-    as_delivered: list[Manifest],
-    tmp_path: Path,
-    stored: Path,
+    control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, stored: Path
 ) -> None:
     """With `--reuse-values` Helm takes them for the chart's own defaults, and has nothing to say of
     values that they lack.
@@ -280,11 +249,7 @@ def test_what_null_has_emptied_stays_empty_when_values_are_reused(
 ) -> None:
     chart = tmp_path / "shardwright"
     shutil.copytree(CHART, chart)
-    emptied = {
-        name: value
-        for name, value in defaults().items()
-        if name != "podSecurityContext"
-    }
+    emptied = {name: value for name, value in defaults().items() if name != "podSecurityContext"}
     (chart / "values.yaml").write_text(json.dumps(emptied))
 
     reused = read(

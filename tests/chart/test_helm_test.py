@@ -50,9 +50,7 @@ def test_the_pod_of_helm_test_asks_the_port_of_the_probes(
     control_plane: ControlPlane, pod: Manifest
 ) -> None:
     service = named(render(control_plane), "Service")
-    (health,) = (
-        entry["port"] for entry in service["spec"]["ports"] if entry["name"] == "health"
-    )
+    (health,) = (entry["port"] for entry in service["spec"]["ports"] if entry["name"] == "health")
 
     address = (
         f"http://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{health}"

@@ -19,8 +19,7 @@ from tests.support.builders_chart import ROOT, named, render
 
 DOCKERFILE = (ROOT / "operator" / "Dockerfile").read_text().replace("\\\n", "")
 ENVIRONMENT = dict(
-    pair.split("=", 1)
-    for pair in re.findall(r"^ENV (.*)$", DOCKERFILE, re.MULTILINE)[0].split()
+    pair.split("=", 1) for pair in re.findall(r"^ENV (.*)$", DOCKERFILE, re.MULTILINE)[0].split()
 )
 
 
@@ -29,9 +28,7 @@ def test_the_image_starts_what_the_chart_starts_under_the_same_user(
 ) -> None:
     pod = named(render(control_plane), "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    user = (
-        f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}"
-    )
+    user = f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}"
 
     assert DOCKERFILE.splitlines()[-3:] == [
         f"USER {user}",
@@ -61,13 +58,8 @@ def test_dependencies_come_hashed_from_the_lock_and_the_wheel_brings_none() -> N
 
 
 def test_the_base_is_an_argument_whose_default_is_pinned_by_digest() -> None:
-    assert re.search(
-        r"^ARG BASE=python:3\.11-slim@sha256:[0-9a-f]{64}$", DOCKERFILE, re.MULTILINE
-    )
-    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == [
-        "${BASE}",
-        "${BASE}",
-    ]
+    assert re.search(r"^ARG BASE=python:3\.11-slim@sha256:[0-9a-f]{64}$", DOCKERFILE, re.MULTILINE)
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["${BASE}", "${BASE}"]
 
 
 def test_the_build_context_is_what_is_copied_and_nothing_else() -> None:
@@ -88,9 +80,7 @@ def test_the_build_context_is_what_is_copied_and_nothing_else() -> None:
 
     assert copied == ["requirements.lock", "dist/*.whl", "dist/wheels/*.whl"]
     wanted = [
-        file
-        for file in files
-        if any(_matches(PurePosixPath(file), source) for source in copied)
+        file for file in files if any(_matches(PurePosixPath(file), source) for source in copied)
     ]
     assert [file for file in files if _sent(file)] == wanted
     assert [file for file in files if _sent(file)] == files[:3]
@@ -102,9 +92,7 @@ def test_the_command_line_works_from_the_wheel(program: str) -> None:
 
 
 def test_the_operator_starts_from_the_wheel_and_tells_its_flags() -> None:
-    assert _run("shardwright-operator", "--help").startswith(
-        "usage: shardwright-operator [-h]"
-    )
+    assert _run("shardwright-operator", "--help").startswith("usage: shardwright-operator [-h]")
 
 
 def test_the_wheel_brings_the_files_that_the_operator_reads() -> None:
@@ -113,9 +101,7 @@ def test_the_wheel_brings_the_files_that_the_operator_reads() -> None:
     )
 
 
-def test_a_user_that_the_machine_does_not_know_has_a_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_user_that_the_machine_does_not_know_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """The image has no entry for the uid, and kopf, asked for nothing, looks up the name of its
     user when it starts.
     """
@@ -137,11 +123,7 @@ def _run(*words: str) -> str:
     environment.
     """
     programs = wheel.environment() / "bin"
-    clean = {
-        "PATH": f"{programs}:/usr/bin:/bin",
-        "HOME": "/nonexistent",
-        "LANG": "C.UTF-8",
-    }
+    clean = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
     return subprocess.run(
         [str(programs / words[0]), *words[1:]],
         env=clean,

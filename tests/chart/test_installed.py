@@ -68,9 +68,7 @@ def cluster() -> Iterator[ControlPlane]:
     models.
     """
     with ControlPlane.start() as running:
-        running.create_namespace(
-            NAMESPACE, {"pod-security.kubernetes.io/enforce": "restricted"}
-        )
+        running.create_namespace(NAMESPACE, {"pod-security.kubernetes.io/enforce": "restricted"})
         running.create_namespace("models")
         running.nodes.create(fleet.make("h100-8x-dell-xe9680", 1, taints=[]))
         yield running
@@ -81,9 +79,7 @@ def notes(cluster: ControlPlane) -> Iterator[str]:
     """The chart installed for one test, and what helm said; afterwards nothing of it is left."""
     said = _install(cluster)
     yield said.partition("NOTES:\n")[2]
-    cluster.helm(
-        "uninstall", "shardwright", "--namespace", NAMESPACE, "--ignore-not-found"
-    )
+    cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE, "--ignore-not-found")
     _remove_kept(cluster)
 
 
@@ -91,16 +87,11 @@ def test_the_operators_pods_run_where_only_restricted_pods_may(
     cluster: ControlPlane, notes: str
 ) -> None:
     del notes
-    deployment = cluster.api.get(
-        f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/shardwright"
-    )
+    deployment = cluster.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/shardwright")
     template: Manifest = deployment["spec"]["template"]
     pods = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All"
     pod = {
-        "metadata": {
-            "generateName": "check-",
-            "labels": template["metadata"]["labels"],
-        },
+        "metadata": {"generateName": "check-", "labels": template["metadata"]["labels"]},
         "spec": template["spec"],
     }
 
@@ -116,13 +107,10 @@ def test_without_users_of_its_own_it_runs_where_a_policy_gives_each_namespace_a_
     """As OpenShift's restricted-v2 does, which refuses users and groups of others and puts in those
     of the namespace.
     """
-    cluster.create_namespace(
-        "openshift", {"pod-security.kubernetes.io/enforce": "restricted"}
-    )
+    cluster.create_namespace("openshift", {"pod-security.kubernetes.io/enforce": "restricted"})
     cluster.kubectl("create", "-f", "-", input=RESTRICTED_V2)
     nulls = ",".join(
-        f"podSecurityContext.{name}=null"
-        for name in ("runAsUser", "runAsGroup", "fsGroup")
+        f"podSecurityContext.{name}=null" for name in ("runAsUser", "runAsGroup", "fsGroup")
     )
     delivered, fitted, emptied = (
         _pod(render(cluster, *flags))
@@ -156,13 +144,9 @@ def test_without_users_of_its_own_it_runs_where_a_policy_gives_each_namespace_a_
 
 
 def test_every_command_of_the_notes_works(cluster: ControlPlane, notes: str) -> None:
-    (manifest,) = re.findall(
-        r"kubectl apply -f - <<EOF\n(.*?)  EOF\n", notes, re.DOTALL
-    )
+    (manifest,) = re.findall(r"kubectl apply -f - <<EOF\n(.*?)  EOF\n", notes, re.DOTALL)
     commands = re.findall(
-        r"^  kubectl (?!apply|wait|port-forward)(.*?)(?: -w)?(?:  .*)?$",
-        notes,
-        re.MULTILINE,
+        r"^  kubectl (?!apply|wait|port-forward)(.*?)(?: -w)?(?:  .*)?$", notes, re.MULTILINE
     )
 
     cluster.kubectl("apply", "-f", "-", input=manifest)
@@ -184,9 +168,7 @@ def test_every_command_of_the_notes_works(cluster: ControlPlane, notes: str) -> 
     assert "workload" in printed["explain shardedmodel.spec"]
 
 
-def test_the_notes_say_how_to_get_the_crd_where_it_was_left_out(
-    cluster: ControlPlane,
-) -> None:
+def test_the_notes_say_how_to_get_the_crd_where_it_was_left_out(cluster: ControlPlane) -> None:
     told = cluster.helm(
         "install",
         "x",
@@ -210,9 +192,7 @@ def test_the_notes_say_how_to_get_the_crd_where_it_was_left_out(
 def test_an_upgrade_brings_the_crd_and_leaves_the_models(
     cluster: ControlPlane, tmp_path: Path, values: str
 ) -> None:
-    current = yaml.safe_load(
-        (ROOT / "crds" / "shardwright.io_shardedmodels.yaml").read_text()
-    )
+    current = yaml.safe_load((ROOT / "crds" / "shardwright.io_shardedmodels.yaml").read_text())
     _install(cluster, _older_chart(tmp_path))
     assert "pod" not in _spec_fields(cluster.api.get(CRD))
     created = cluster.api.create(MODELS, MODEL)
@@ -228,9 +208,9 @@ def test_an_upgrade_brings_the_crd_and_leaves_the_models(
     )
     assert (
         _started(cluster)
-        == named(render(cluster, namespace=NAMESPACE), "Deployment")["spec"][
-            "template"
-        ]["spec"]["containers"]
+        == named(render(cluster, namespace=NAMESPACE), "Deployment")["spec"]["template"]["spec"][
+            "containers"
+        ]
     )
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE)
     _remove_kept(cluster)
@@ -242,11 +222,7 @@ def test_own_keys_as_the_readme_makes_them_begin_with_the_key_that_has_signed_so
     del notes
     secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
     token = wait_for(
-        lambda: (
-            cluster.api.get(f"{secrets}/shardwright-signing")
-            .get("data", {})
-            .get("token")
-        ),
+        lambda: cluster.api.get(f"{secrets}/shardwright-signing").get("data", {}).get("token"),
         30,
         "the chart's key",
     )
@@ -272,9 +248,9 @@ def test_own_keys_as_the_readme_makes_them_begin_with_the_key_that_has_signed_so
     own = b64decode(cluster.api.get(f"{secrets}/shardwright-keys")["data"]["keys"])
     keys = read_keys(own.decode()).secrets
     assert (keys[0], len(keys)) == (b64decode(token), 2)
-    volumes = cluster.api.get(
-        f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/shardwright"
-    )["spec"]["template"]["spec"]["volumes"]
+    volumes = cluster.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/shardwright")[
+        "spec"
+    ]["template"]["spec"]["volumes"]
     (signing,) = (volume["secret"] for volume in volumes if volume["name"] == "signing")
     assert (signing["secretName"], signing["items"]) == (
         "shardwright-keys",
@@ -292,20 +268,14 @@ def test_an_uninstall_leaves_the_crd_and_the_models_and_a_new_install_takes_them
 
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE)
 
-    assert (
-        cluster.api.get(f"{MODELS}/llama")["metadata"]["uid"]
-        == created["metadata"]["uid"]
-    )
+    assert cluster.api.get(f"{MODELS}/llama")["metadata"]["uid"] == created["metadata"]["uid"]
     assert _left(cluster) == [
         "customresourcedefinition.apiextensions.k8s.io/shardedmodels.shardwright.io",
         "secret/shardwright-signing",
         "serviceaccount/shardwright-signing",
     ]
     _install(cluster)
-    assert (
-        cluster.api.get(f"{MODELS}/llama")["metadata"]["uid"]
-        == created["metadata"]["uid"]
-    )
+    assert cluster.api.get(f"{MODELS}/llama")["metadata"]["uid"] == created["metadata"]["uid"]
 
 
 def test_without_keep_an_uninstall_takes_everything(cluster: ControlPlane) -> None:
@@ -316,18 +286,10 @@ def test_without_keep_an_uninstall_takes_everything(cluster: ControlPlane) -> No
     wait_for(lambda: _left(cluster) == [], 30, "nothing to be left")
 
 
-def test_a_second_release_beside_the_first_is_refused(
-    cluster: ControlPlane, notes: str
-) -> None:
+def test_a_second_release_beside_the_first_is_refused(cluster: ControlPlane, notes: str) -> None:
     del notes
     said = cluster.helm(
-        "install",
-        "shardwright-two",
-        str(CHART),
-        "--namespace",
-        "models",
-        *NAMED,
-        check=False,
+        "install", "shardwright-two", str(CHART), "--namespace", "models", *NAMED, check=False
     )
 
     assert (
@@ -336,27 +298,17 @@ def test_a_second_release_beside_the_first_is_refused(
     ) in said
 
 
-@pytest.mark.parametrize(
-    "release", ["123", "4.5-b", "x" * 53, "shardwright.eu", "true"]
-)
+@pytest.mark.parametrize("release", ["123", "4.5-b", "x" * 53, "shardwright.eu", "true"])
 def test_any_release_name_gives_names_and_labels_that_the_api_server_takes(
     cluster: ControlPlane, release: str
 ) -> None:
     if release == "123":
         cluster.create_namespace("123")
     namespace = "123" if release == "123" else "models"
-    objects = render(
-        cluster, "--set", "crds.enabled=false", release=release, namespace=namespace
-    )
+    objects = render(cluster, "--set", "crds.enabled=false", release=release, namespace=namespace)
 
     taken = cluster.kubectl(
-        "create",
-        "--dry-run=server",
-        "-o",
-        "name",
-        "-f",
-        "-",
-        input=yaml.safe_dump_all(objects),
+        "create", "--dry-run=server", "-o", "name", "-f", "-", input=yaml.safe_dump_all(objects)
     )
 
     assert len(taken.splitlines()) == len(objects)
@@ -368,9 +320,7 @@ def test_any_release_name_gives_names_and_labels_that_the_api_server_takes(
     )
 
 
-def test_roles_of_the_cluster_include_sharded_models(
-    cluster: ControlPlane, notes: str
-) -> None:
+def test_roles_of_the_cluster_include_sharded_models(cluster: ControlPlane, notes: str) -> None:
     del notes
     for role in ("view", "edit", "admin"):
         cluster.kubectl(
@@ -382,9 +332,7 @@ def test_roles_of_the_cluster_include_sharded_models(
             "--namespace=models",
         )
     wait_for(
-        lambda: _may(cluster, "editer", "create", "shardedmodels"),
-        30,
-        "the roles to be aggregated",
+        lambda: _may(cluster, "editer", "create", "shardedmodels"), 30, "the roles to be aggregated"
     )
 
     writers = {
@@ -401,28 +349,15 @@ def test_roles_of_the_cluster_include_sharded_models(
     assert _rights(cluster, "adminer") == writers
     assert _rights(cluster, "nobody") == {}
     said = cluster.kubectl(
-        "create",
-        "-f",
-        "-",
-        "-n",
-        "models",
-        "--as=viewer",
-        input=yaml.safe_dump(MODEL),
-        check=False,
+        "create", "-f", "-", "-n", "models", "--as=viewer", input=yaml.safe_dump(MODEL), check=False
     )
     assert 'User "viewer" cannot create resource "shardedmodels"' in said
-    cluster.kubectl(
-        "create", "-f", "-", "-n", "models", "--as=editer", input=yaml.safe_dump(MODEL)
-    )
-    cluster.kubectl(
-        "scale", "smodel/llama", "--replicas=2", "-n", "models", "--as=editer"
-    )
+    cluster.kubectl("create", "-f", "-", "-n", "models", "--as=editer", input=yaml.safe_dump(MODEL))
+    cluster.kubectl("scale", "smodel/llama", "--replicas=2", "-n", "models", "--as=editer")
     assert cluster.api.get(f"{MODELS}/llama")["spec"]["replicas"] == 2
 
 
-def test_the_operators_account_has_no_way_to_more_rights(
-    cluster: ControlPlane, notes: str
-) -> None:
+def test_the_operators_account_has_no_way_to_more_rights(cluster: ControlPlane, notes: str) -> None:
     del notes
     account = f"system:serviceaccount:{NAMESPACE}:shardwright"
     forbidden = [
@@ -438,9 +373,7 @@ def test_the_operators_account_has_no_way_to_more_rights(
     ]
 
     assert [right for right in forbidden if _allowed(cluster, account, *right)] == []
-    assert _allowed(
-        cluster, account, "patch", "shardwright.io", "shardedmodels", "status"
-    )
+    assert _allowed(cluster, account, "patch", "shardwright.io", "shardedmodels", "status")
 
 
 def test_the_install_manifest_applies_and_applying_it_again_changes_nothing(
@@ -450,22 +383,10 @@ def test_the_install_manifest_applies_and_applying_it_again_changes_nothing(
     count = len(read(Path(file).read_text()))
 
     first = cluster.kubectl(
-        "apply",
-        "--server-side",
-        "-f",
-        file,
-        "-o",
-        "json",
-        "--show-managed-fields=false",
+        "apply", "--server-side", "-f", file, "-o", "json", "--show-managed-fields=false"
     )
     again = cluster.kubectl(
-        "apply",
-        "--server-side",
-        "-f",
-        file,
-        "-o",
-        "json",
-        "--show-managed-fields=false",
+        "apply", "--server-side", "-f", file, "-o", "json", "--show-managed-fields=false"
     )
     dry = cluster.kubectl("apply", "--server-side", "--dry-run=server", "-f", file)
     cluster.kubectl(
@@ -480,13 +401,7 @@ def test_the_install_manifest_applies_and_applying_it_again_changes_nothing(
 
 def _install(cluster: ControlPlane, chart: Path = CHART, *arguments: str) -> str:
     said = cluster.helm(
-        "install",
-        "shardwright",
-        str(chart),
-        "--namespace",
-        NAMESPACE,
-        *NAMED,
-        *arguments,
+        "install", "shardwright", str(chart), "--namespace", NAMESPACE, *NAMED, *arguments
     )
     wait_for(
         lambda: cluster.api.get(MODELS)["kind"] == "ShardedModelList",
@@ -502,17 +417,12 @@ def _older_chart(folder: Path) -> Path:
     """
     chart = folder / "shardwright"
     shutil.copytree(CHART, chart)
-    shutil.copy(
-        ROOT / "tests" / "data" / "chart_values" / "2026-11-22.yaml",
-        chart / "values.yaml",
-    )
+    shutil.copy(ROOT / "tests" / "data" / "chart_values" / "2026-11-22.yaml", chart / "values.yaml")
     file = chart / "files" / "shardwright.io_shardedmodels.yaml"
     crd = yaml.safe_load(file.read_text())
     _spec_fields(crd).pop("pod")
     file.write_text(yaml.safe_dump(crd))
-    (chart / "Chart.yaml").write_text(
-        (CHART / "Chart.yaml").read_text().replace("0.1.0", "0.0.9")
-    )
+    (chart / "Chart.yaml").write_text((CHART / "Chart.yaml").read_text().replace("0.1.0", "0.0.9"))
     return chart
 
 
@@ -539,9 +449,9 @@ def _pod(objects: list[Manifest]) -> Manifest:
 def _started(cluster: ControlPlane) -> list[Manifest]:
     """Return the containers of the operator as the last helm command wrote them."""
     manifest = cluster.helm("get", "manifest", "shardwright", "--namespace", NAMESPACE)
-    containers: list[Manifest] = named(read(manifest), "Deployment")["spec"][
-        "template"
-    ]["spec"]["containers"]
+    containers: list[Manifest] = named(read(manifest), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ]
     return containers
 
 
@@ -549,8 +459,7 @@ def _remove_kept(cluster: ControlPlane) -> None:
     cluster.api.delete(CRD, missing_ok=True)
     for kind in ("secrets", "serviceaccounts"):
         cluster.api.delete(
-            f"/api/v1/namespaces/{NAMESPACE}/{kind}/shardwright-signing",
-            missing_ok=True,
+            f"/api/v1/namespaces/{NAMESPACE}/{kind}/shardwright-signing", missing_ok=True
         )
     wait_for(lambda: not _exists(cluster, CRD), 30, "the CRD to go")
 
@@ -601,8 +510,7 @@ def _rights(cluster: ControlPlane, user: str) -> dict[str, set[str]]:
         "shardedmodels/finalizers",
     )
     found = {
-        name: {verb for verb in verbs if _may(cluster, user, verb, name)}
-        for name in resources
+        name: {verb for verb in verbs if _may(cluster, user, verb, name)} for name in resources
     }
     return {name: allowed for name, allowed in found.items() if allowed}
 
@@ -613,12 +521,7 @@ def _may(cluster: ControlPlane, user: str, verb: str, name: str) -> bool:
 
 
 def _allowed(
-    cluster: ControlPlane,
-    user: str,
-    verb: str,
-    group: str,
-    resource: str,
-    subresource: str,
+    cluster: ControlPlane, user: str, verb: str, group: str, resource: str, subresource: str
 ) -> bool:
     right = {
         "namespace": "models",
@@ -628,7 +531,5 @@ def _allowed(
         "subresource": subresource,
     }
     review = {"spec": {"user": user, "resourceAttributes": right}}
-    answer = cluster.api.create(
-        "/apis/authorization.k8s.io/v1/subjectaccessreviews", review
-    )
+    answer = cluster.api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])

@@ -43,10 +43,7 @@ def test_the_service_of_the_operator_is_found_in_the_namespace_that_it_is_instal
 ) -> None:
     service, said = named(installed, "Service"), named(installed, "ServiceMonitor")
     assert said["metadata"]["namespace"] == service["metadata"]["namespace"]
-    assert (
-        said["spec"]["selector"]["matchLabels"].items()
-        <= service["metadata"]["labels"].items()
-    )
+    assert said["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert said["spec"]["endpoints"][0]["port"] in {
         port["name"] for port in service["spec"]["ports"]
     }
@@ -60,9 +57,7 @@ def test_prometheus_brings_a_token_where_it_is_asked_for_one(
         "--set=metrics.serviceMonitor.enabled=true",
     )
     (plain,) = named(installed, "ServiceMonitor")["spec"]["endpoints"]
-    (endpoint,) = named(render_chart(control_plane, *asked), "ServiceMonitor")["spec"][
-        "endpoints"
-    ]
+    (endpoint,) = named(render_chart(control_plane, *asked), "ServiceMonitor")["spec"]["endpoints"]
     file = endpoint.pop("bearerTokenFile")
 
     assert endpoint == plain
@@ -71,8 +66,7 @@ def test_prometheus_brings_a_token_where_it_is_asked_for_one(
 
 
 @pytest.mark.parametrize(
-    ("deployment", "name"),
-    [(a_deployment(), "vllm"), (a_trtllm_deployment(), "trtllm")],
+    ("deployment", "name"), [(a_deployment(), "vllm"), (a_trtllm_deployment(), "trtllm")]
 )
 def test_the_leaders_of_an_engine_are_found_and_nobody_else(
     installed: list[Manifest], deployment: Deployment, name: str
@@ -90,14 +84,10 @@ def test_the_leaders_of_an_engine_are_found_and_nobody_else(
         "labels"
     ].items()
     (endpoint,) = said["podMetricsEndpoints"]
-    assert endpoint["port"] in {
-        port["name"] for port in template["spec"]["containers"][0]["ports"]
-    }
+    assert endpoint["port"] in {port["name"] for port in template["spec"]["containers"][0]["ports"]}
 
 
-def test_the_labels_of_a_target_are_those_of_our_series(
-    installed: list[Manifest],
-) -> None:
+def test_the_labels_of_a_target_are_those_of_our_series(installed: list[Manifest]) -> None:
     (group,) = of_kind(render(a_plan(), a_deployment()).objects, "StatefulSet")
     found = group["spec"]["template"]["metadata"]
     known = {
@@ -110,15 +100,12 @@ def test_the_labels_of_a_target_are_those_of_our_series(
     }
     (endpoint,) = named(installed, "PodMonitor")["spec"]["podMetricsEndpoints"]
     labels = {
-        rule["targetLabel"]: known[rule["sourceLabels"][0]]
-        for rule in endpoint["relabelings"]
+        rule["targetLabel"]: known[rule["sourceLabels"][0]] for rule in endpoint["relabelings"]
     }
     assert labels == {"name": "llama-405b", "group": "llama-405b-0"}
 
 
-def test_the_rules_are_those_that_are_tried_with_promtool(
-    installed: list[Manifest],
-) -> None:
+def test_the_rules_are_those_that_are_tried_with_promtool(installed: list[Manifest]) -> None:
     tried = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
     assert named(installed, "PrometheusRule")["spec"] == tried
 
@@ -130,10 +117,7 @@ def prometheus_operator(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.kubectl("create", *files)
     served = {"podmonitors", "prometheusrules", "servicemonitors"}
     wait_for(
-        lambda: (
-            served
-            <= {item["name"] for item in control_plane.api.get(MONITORS)["resources"]}
-        ),
+        lambda: served <= {item["name"] for item in control_plane.api.get(MONITORS)["resources"]},
         60,
         "the kinds to be served",
     )
@@ -171,9 +155,7 @@ def test_the_prometheus_operators_own_definitions_take_every_field(
 ) -> None:
     flags = (*(f"--set=metrics.{value}" for value in MONITORED[how]), *further)
     objects = render_chart(prometheus_operator, *flags, namespace="watched")
-    monitored = [
-        item for item in objects if item["apiVersion"] == "monitoring.coreos.com/v1"
-    ]
+    monitored = [item for item in objects if item["apiVersion"] == "monitoring.coreos.com/v1"]
 
     stored = [_stored(prometheus_operator, item) for item in monitored]
 
@@ -201,8 +183,7 @@ def test_a_field_that_the_prometheus_operator_does_not_know_is_refused(
 def _stored(control_plane: ControlPlane, item: Manifest) -> Manifest:
     """Return what the API server would store of an object, every field of which it must know."""
     path = (
-        f"{MONITORS}/namespaces/watched/{item['kind'].lower()}"
-        "s?dryRun=All&fieldValidation=Strict"
+        f"{MONITORS}/namespaces/watched/{item['kind'].lower()}s?dryRun=All&fieldValidation=Strict"
     )
     metadata = {**item["metadata"], "namespace": "watched"}
     stored: Manifest = control_plane.api.create(path, {**item, "metadata": metadata})

@@ -69,10 +69,7 @@ def test_the_notes_name_the_namespaces_that_are_served_and_every_command_is_abou
 ) -> None:
     said = _notes(control_plane, SOME)
 
-    assert (
-        "It serves the ShardedModels of models, others and of no other namespace."
-        in said
-    )
+    assert "It serves the ShardedModels of models, others and of no other namespace." in said
     assert "which model you want to serve, in one of these namespaces:" in said
     assert "It sees the pods" not in said
     commands = re.findall(r"^  kubectl (.*)", said, re.MULTILINE)
@@ -80,13 +77,12 @@ def test_the_notes_name_the_namespaces_that_are_served_and_every_command_is_abou
         "get role,rolebinding -A --field-selector metadata.name=shardwright-operator",
         "explain shardedmodel.spec                      # every field, with its bounds",
     ]
-    assert {
-        command.split()[1] for command in commands if command.startswith("-n ")
-    } == {"operators", "models"}
+    assert {command.split()[1] for command in commands if command.startswith("-n ")} == {
+        "operators",
+        "models",
+    }
     assert re.search(
-        r"^  kubectl -n models port-forward service/qwen 8000 &\n  curl ",
-        said,
-        re.MULTILINE,
+        r"^  kubectl -n models port-forward service/qwen 8000 &\n  curl ", said, re.MULTILINE
     )
 
 
@@ -105,8 +101,7 @@ def test_the_notes_say_what_is_not_seen_where_pods_of_other_namespaces_may_not_b
     assert [costs in text for text in said] == [True, True]
     assert "Give it nodes that nobody else uses (nodeSet)." in said[0]
     assert (
-        "Give it nodes that nobody else uses, with the label shardwright.io/node-set=a."
-        in said[1]
+        "Give it nodes that nobody else uses, with the label shardwright.io/node-set=a." in said[1]
     )
 
 

@@ -56,13 +56,8 @@ def test_chart_and_program_are_of_one_version() -> None:
 
 
 def test_a_kubernetes_that_is_too_old_is_refused(control_plane: ControlPlane) -> None:
-    said = control_plane.helm(
-        "template", "x", str(CHART), "--kube-version", "1.33", check=False
-    )
-    assert (
-        "requires kubeVersion: >=1.34.0-0 which is incompatible with Kubernetes v1.33"
-        in said
-    )
+    said = control_plane.helm("template", "x", str(CHART), "--kube-version", "1.33", check=False)
+    assert "requires kubeVersion: >=1.34.0-0 which is incompatible with Kubernetes v1.33" in said
 
 
 @pytest.mark.parametrize("kubernetes", [OLDEST, NEWEST])
@@ -71,9 +66,7 @@ def test_every_object_is_valid(objects: list[Manifest], kubernetes: str) -> None
         kubernetes_validate.validate(item, kubernetes, strict=True)
 
 
-def test_the_default_chart_installs_exactly_these_objects(
-    objects: list[Manifest],
-) -> None:
+def test_the_default_chart_installs_exactly_these_objects(objects: list[Manifest]) -> None:
     assert sorted((item["kind"], item["metadata"]["name"]) for item in objects) == [
         ("ClusterRole", "shardwright"),
         ("ClusterRole", "shardwright-edit"),
@@ -99,9 +92,7 @@ def test_the_default_chart_installs_exactly_these_objects(
 
 
 def test_the_crd_is_the_generated_one_and_is_kept(objects: list[Manifest]) -> None:
-    generated = yaml.safe_load(
-        (ROOT / "crds" / "shardwright.io_shardedmodels.yaml").read_text()
-    )
+    generated = yaml.safe_load((ROOT / "crds" / "shardwright.io_shardedmodels.yaml").read_text())
     generated["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
 
     assert named(objects, "CustomResourceDefinition") == generated
@@ -145,14 +136,9 @@ def test_the_operator_knows_every_flag_of_the_deployment(
     )
 
 
-def test_every_variable_of_an_argument_is_in_the_environment(
-    container: dict[str, Any],
-) -> None:
+def test_every_variable_of_an_argument_is_in_the_environment(container: dict[str, Any]) -> None:
     assert container["env"] == [
-        {
-            "name": "POD_NAMESPACE",
-            "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
-        },
+        {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "MALLOC_ARENA_MAX", "value": "2"},
     ]
@@ -165,9 +151,7 @@ def test_the_files_of_the_arguments_are_mounted(
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     volumes = {
         volume["name"]: volume
-        for volume in named(objects, "Deployment")["spec"]["template"]["spec"][
-            "volumes"
-        ]
+        for volume in named(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
     }
     assert options.catalogue_file
     assert options.settings_file
@@ -178,23 +162,15 @@ def test_the_files_of_the_arguments_are_mounted(
     settings = volumes[mounts[str(options.settings_file.parent)]]["configMap"]["name"]
     credentials = volumes[mounts[str(options.credentials_dir)]]["projected"]["sources"]
 
-    assert list(named(objects, "ConfigMap", catalogue)["data"]) == [
-        options.catalogue_file.name
-    ]
-    assert list(named(objects, "ConfigMap", settings)["data"]) == [
-        options.settings_file.name
-    ]
+    assert list(named(objects, "ConfigMap", catalogue)["data"]) == [options.catalogue_file.name]
+    assert list(named(objects, "ConfigMap", settings)["data"]) == [options.settings_file.name]
     signing = volumes[mounts[str(options.signing_keys_file.parent)]]["secret"]
-    assert signing["items"] == [
-        {"key": "token", "path": options.signing_keys_file.name}
-    ]
+    assert signing["items"] == [{"key": "token", "path": options.signing_keys_file.name}]
     assert (
         named(objects, "Secret", signing["secretName"])["type"]
         == "kubernetes.io/service-account-token"
     )
-    assert credentials[0] == {
-        "serviceAccountToken": {"path": "token", "expirationSeconds": 3600}
-    }
+    assert credentials[0] == {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
     assert credentials[1]["configMap"] == {
         "name": "kube-root-ca.crt",
         "items": [{"key": "ca.crt", "path": "ca.crt"}],
@@ -211,8 +187,7 @@ def test_probes_and_service_reach_the_ports_on_which_the_operator_listens(
         {"name": "health", "containerPort": options.health_port},
     ]
     assert {
-        container[probe]["httpGet"]["port"]
-        for probe in ("livenessProbe", "readinessProbe")
+        container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")
     } == {"health"}
     assert named(objects, "Service")["spec"]["ports"] == [
         {"name": "http", "port": options.port, "targetPort": "http"},
@@ -225,8 +200,7 @@ def test_the_operator_answers_the_paths_of_the_probes(
 ) -> None:
     health, url = health_url
     live, ready = (
-        url + container[probe]["httpGet"]["path"]
-        for probe in ("livenessProbe", "readinessProbe")
+        url + container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")
     )
 
     assert (_status(live), _status(ready)) == (200, 503)
@@ -271,10 +245,7 @@ def test_the_pod_gets_no_more_than_it_needs(
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert (
-        named(objects, "ServiceAccount", "shardwright")["automountServiceAccountToken"]
-        is False
-    )
+    assert named(objects, "ServiceAccount", "shardwright")["automountServiceAccountToken"] is False
 
 
 def _status(url: str) -> int:

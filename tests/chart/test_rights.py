@@ -69,12 +69,8 @@ def test_each_right_to_write_is_bound_by_a_policy(control_plane: ControlPlane) -
 def test_policies_are_about_the_operator_alone_and_refuse_what_they_cannot_judge(
     objects: list[Manifest],
 ) -> None:
-    policies = [
-        item["spec"] for item in objects if item["kind"] == "ValidatingAdmissionPolicy"
-    ]
-    of_the_operator = (
-        f"request.userInfo.username == 'system:serviceaccount:{SYSTEM}:shardwright'"
-    )
+    policies = [item["spec"] for item in objects if item["kind"] == "ValidatingAdmissionPolicy"]
+    of_the_operator = f"request.userInfo.username == 'system:serviceaccount:{SYSTEM}:shardwright'"
 
     assert {policy["failurePolicy"] for policy in policies} == {"Fail"}
     assert [policy["matchConditions"] for policy in policies] == [
@@ -91,30 +87,21 @@ def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(
     control_plane: ControlPlane,
 ) -> None:
     plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
-    groups = {
-        "Native": "scheduling.k8s.io",
-        "Coscheduling": "scheduling.x-k8s.io",
-    }
+    groups = {"Native": "scheduling.k8s.io", "Coscheduling": "scheduling.x-k8s.io"}
 
     for name, group in groups.items():
         role = named(
-            render(control_plane, f"--set=schedulers={{{name}}}"),
-            "ClusterRole",
-            "shardwright",
+            render(control_plane, f"--set=schedulers={{{name}}}"), "ClusterRole", "shardwright"
         )
         assert _rights(role) == plain | {f"{group}/podgroups": OWNED}
 
 
 def test_without_dra_it_has_no_right_on_its_kinds(control_plane: ControlPlane) -> None:
     plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
-    without = named(
-        render(control_plane, "--set=dra.enabled=false"), "ClusterRole", "shardwright"
-    )
+    without = named(render(control_plane, "--set=dra.enabled=false"), "ClusterRole", "shardwright")
 
     assert _rights(without) == {
-        name: verbs
-        for name, verbs in plain.items()
-        if not name.startswith("resource.k8s.io/")
+        name: verbs for name, verbs in plain.items() if not name.startswith("resource.k8s.io/")
     }
 
 
@@ -140,11 +127,7 @@ def test_the_lease_is_the_only_one_that_it_may_renew(objects: list[Manifest]) ->
 
     assert role["metadata"]["namespace"] == SYSTEM
     assert role["rules"] == [
-        {
-            "apiGroups": ["coordination.k8s.io"],
-            "resources": ["leases"],
-            "verbs": ["create"],
-        },
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
         {
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
@@ -169,12 +152,7 @@ def test_only_the_operators_service_account_gets_them(objects: list[Manifest]) -
 
 
 def test_no_role_reaches_for_more(objects: list[Manifest]) -> None:
-    rules = [
-        rule
-        for item in objects
-        if item["kind"].endswith("Role")
-        for rule in item["rules"]
-    ]
+    rules = [rule for item in objects if item["kind"].endswith("Role") for rule in item["rules"]]
 
     assert {
         part
@@ -192,19 +170,14 @@ def test_no_role_reaches_for_more(objects: list[Manifest]) -> None:
         "pods/exec",
         "serviceaccounts/token",
     } == set()
-    assert {
-        verb
-        for rule in rules
-        if "secrets" in rule["resources"]
-        for verb in rule["verbs"]
-    } == {"create"}
+    assert {verb for rule in rules if "secrets" in rule["resources"] for verb in rule["verbs"]} == {
+        "create"
+    }
     assert [rule for rule in rules if "nonResourceURLs" in rule] == []
 
 
 def test_viewers_see_and_editors_write_sharded_models(objects: list[Manifest]) -> None:
-    view, edit = (
-        named(objects, "ClusterRole", suffix) for suffix in ("-view", "-edit")
-    )
+    view, edit = (named(objects, "ClusterRole", suffix) for suffix in ("-view", "-edit"))
 
     assert _aggregated(view) == {"view", "edit", "admin"}
     assert _rights(view) == {
@@ -214,13 +187,7 @@ def test_viewers_see_and_editors_write_sharded_models(objects: list[Manifest]) -
     }
     assert _aggregated(edit) == {"edit", "admin"}
     assert _rights(edit) == {
-        "shardwright.io/shardedmodels": {
-            "create",
-            "update",
-            "patch",
-            "delete",
-            "deletecollection",
-        },
+        "shardwright.io/shardedmodels": {"create", "update", "patch", "delete", "deletecollection"},
         "shardwright.io/shardedmodels/scale": {"update", "patch"},
     }
 

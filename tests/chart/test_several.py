@@ -7,23 +7,10 @@ import pytest
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import NAMED
-from tests.support.builders_chart import (
-    CHART,
-    GONE,
-    NEW,
-    SYSTEM,
-    difference,
-    named,
-    read,
-    render,
-)
+from tests.support.builders_chart import CHART, GONE, NEW, SYSTEM, difference, named, read, render
 
 SOME = "--set=watchNamespaces={models,others}"
-ALL_PODS = {
-    "apiGroups": [""],
-    "resources": ["nodes", "pods"],
-    "verbs": ["get", "list", "watch"],
-}
+ALL_PODS = {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}
 CLASSES = {
     "apiGroups": ["scheduling.k8s.io"],
     "resources": ["priorityclasses"],
@@ -83,20 +70,15 @@ def test_in_each_namespace_it_has_the_rights_that_it_had_everywhere(
     bindings = [
         item
         for item in some
-        if item["kind"] == "RoleBinding"
-        and item["metadata"]["name"] == "shardwright-operator"
+        if item["kind"] == "RoleBinding" and item["metadata"]["name"] == "shardwright-operator"
     ]
     pods = {**ALL_PODS, "resources": ["pods"]}
     (rules, *_) = (role["rules"] for role in roles)
 
     assert [role["metadata"]["namespace"] for role in roles] == ["models", "others"]
-    assert [binding["metadata"]["namespace"] for binding in bindings] == [
-        "models",
-        "others",
-    ]
+    assert [binding["metadata"]["namespace"] for binding in bindings] == ["models", "others"]
     assert all(
-        binding["subjects"] == named(some, "ClusterRoleBinding")["subjects"]
-        for binding in bindings
+        binding["subjects"] == named(some, "ClusterRoleBinding")["subjects"] for binding in bindings
     )
     assert all(role["rules"] == rules for role in roles)
     assert [rule for rule in rules if rule not in (pods, HELD)] == named(
@@ -122,9 +104,7 @@ def test_the_operator_is_told_its_namespaces_and_has_no_claim_on_all(
     as_delivered: list[Manifest], some: list[Manifest]
 ) -> None:
     changed = difference(as_delivered, some)
-    arguments = {
-        path: value for path, value in changed.items() if path.startswith("Deployment/")
-    }
+    arguments = {path: value for path, value in changed.items() if path.startswith("Deployment/")}
 
     assert arguments == {
         "Deployment/shardwright spec.template.spec.containers.0.args.22": "--watch-namespaces=models,others"
@@ -157,14 +137,14 @@ def test_a_claim_says_whose_it_is_and_grants_nothing(
         for item in render(control_plane, *flags)
         if item["metadata"].get("annotations") == INSTALLATION
     ]
-    told = named(render(control_plane, *flags), "Deployment")["spec"]["template"][
-        "spec"
-    ]["containers"][0]["args"]
+    told = named(render(control_plane, *flags), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ][0]["args"]
 
     assert {item["metadata"]["name"] for item in objects} == claims
-    assert [(item["kind"], item["rules"]) for item in objects] == [
-        ("ClusterRole", [])
-    ] * len(claims)
+    assert [(item["kind"], item["rules"]) for item in objects] == [("ClusterRole", [])] * len(
+        claims
+    )
     assert f"--installation={SYSTEM}/shardwright" in told
 
 
@@ -195,9 +175,7 @@ def test_a_claim_says_whose_it_is_and_grants_nothing(
         ),
     ],
 )
-def test_what_cannot_work_is_refused(
-    control_plane: ControlPlane, flags: str, message: str
-) -> None:
+def test_what_cannot_work_is_refused(control_plane: ControlPlane, flags: str, message: str) -> None:
     assert message in control_plane.helm(
         "template", "shardwright", str(CHART), *NAMED, "--set", flags, check=False
     )
@@ -208,9 +186,7 @@ def test_helm_test_asks_for_the_rights_in_the_namespaces_that_are_watched(
     control_plane: ControlPlane, flags: tuple[str, ...]
 ) -> None:
     only = ("--show-only", "templates/tests/installed.yaml")
-    (pod,) = read(
-        control_plane.helm("template", "shardwright", str(CHART), *only, *NAMED, *flags)
-    )
+    (pod,) = read(control_plane.helm("template", "shardwright", str(CHART), *only, *NAMED, *flags))
 
     watched = f"--watch-namespaces={'models,others' if flags else ''}"
     assert watched in pod["spec"]["containers"][0]["args"]

@@ -41,10 +41,7 @@ SCRAPED, MEASURED, TOLD = (
     "PodMonitor/shardwright-vllm",
     "PrometheusRule/shardwright",
 )
-DRAWN = (
-    "ConfigMap/shardwright-dashboard-fleet",
-    "ConfigMap/shardwright-dashboard-model",
-)
+DRAWN = ("ConfigMap/shardwright-dashboard-fleet", "ConfigMap/shardwright-dashboard-model")
 # As in real configs: not all of it is JSON to a strict reader.
 CONFIG = (
     '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer '
@@ -60,9 +57,7 @@ A_GPU = {
     "source": "data sheet",
     "teraflops": {"bf16": 4000},
 }
-GPUS_DIGEST = sha256(json.dumps([A_GPU], separators=(",", ":")).encode()).hexdigest()[
-    :16
-]
+GPUS_DIGEST = sha256(json.dumps([A_GPU], separators=(",", ":")).encode()).hexdigest()[:16]
 """The operator reads them when it starts, and starts anew for others."""
 A_POOL = {
     "allocatable": {"nvidia.com/gpu": 8},
@@ -85,9 +80,7 @@ POOLS_DIGEST = _digest([A_POOL])
 """These, too."""
 
 
-MONITORING = {
-    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
-}
+MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 THE_HUB = {"ports": [{"port": 443}], "to": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}
 
 
@@ -112,10 +105,7 @@ MIRRORED: dict[str, Any] = {
 EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "replicas": (
         1,
-        {
-            "Deployment/shardwright spec.replicas": 1,
-            "PodDisruptionBudget/shardwright": GONE,
-        },
+        {"Deployment/shardwright spec.replicas": 1, "PodDisruptionBudget/shardwright": GONE},
     ),
     "image.repository": (
         "mirror.example:5000/ai/op",
@@ -124,33 +114,21 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "image.tag": ("v9", {f"{CONTAINER}.image": f"{IMAGE}:v9"}),
     "image.digest": (DIGEST, {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}),
     "image.pullPolicy": ("Always", {f"{CONTAINER}.imagePullPolicy": "Always"}),
-    "imagePullSecrets": (
-        [{"name": "pull"}],
-        {f"{POD}.imagePullSecrets.0.name": "pull"},
-    ),
-    "clusterDomain": (
-        "k8s.example",
-        {f"{CONTAINER}.args.5": "--cluster-domain=k8s.example"},
-    ),
+    "imagePullSecrets": ([{"name": "pull"}], {f"{POD}.imagePullSecrets.0.name": "pull"}),
+    "clusterDomain": ("k8s.example", {f"{CONTAINER}.args.5": "--cluster-domain=k8s.example"}),
     "logLevel": ("DEBUG", {f"{CONTAINER}.args.6": "--log-level=DEBUG"}),
     "maxMovingGroups": (2, {f"{CONTAINER}.args.9": "--max-moving-groups=2"}),
     "kubeApi.qps": (1000000, {f"{CONTAINER}.args.10": "--kube-api-qps=1000000"}),
     "kubeApi.burst": (1000000, {f"{CONTAINER}.args.11": "--kube-api-burst=1000000"}),
     "worker.cpuSeconds": (3, {f"{CONTAINER}.args.12": "--question-cpu-seconds=3"}),
     "worker.memoryMiB": (65536, {f"{CONTAINER}.args.13": "--worker-memory-mib=65536"}),
-    "lease.durationSeconds": (
-        60,
-        {f"{CONTAINER}.args.14": "--lease-duration-seconds=60"},
-    ),
+    "lease.durationSeconds": (60, {f"{CONTAINER}.args.14": "--lease-duration-seconds=60"}),
     "lease.renewDeadlineSeconds": (
         12,
         {f"{CONTAINER}.args.15": "--lease-renew-deadline-seconds=12"},
     ),
     "lease.retrySeconds": (1, {f"{CONTAINER}.args.16": "--lease-retry-seconds=1"}),
-    "metrics.maxModelSeries": (
-        10000000,
-        {f"{CONTAINER}.args.19": "--max-model-series=10000000"},
-    ),
+    "metrics.maxModelSeries": (10000000, {f"{CONTAINER}.args.19": "--max-model-series=10000000"}),
     "metrics.authentication": (
         "TokenReview",
         {
@@ -185,9 +163,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "catalogue": (
         {"acme/llama-3.1-8b": "{}"},
-        {
-            "ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'
-        },
+        {"ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'},
     ),
     "engineDefaults": (
         MIRRORED,
@@ -199,11 +175,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "policy.admittedArguments": (
         ["trust-remote-code"],
-        {
-            f"{SETTINGS}": settings_text(
-                {}, {"admittedArguments": ["trust-remote-code"]}
-            )
-        },
+        {f"{SETTINGS}": settings_text({}, {"admittedArguments": ["trust-remote-code"]})},
     ),
     "policy.admittedRuntimeClasses": (
         ["gvisor"],
@@ -253,9 +225,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "policy.admittedSecretVolumes": (
         {"*": ["licence"]},
         {
-            f"{SETTINGS}": settings_text(
-                {}, {"admittedSecretVolumes": {"*": ["licence"]}}
-            ),
+            f"{SETTINGS}": settings_text({}, {"admittedSecretVolumes": {"*": ["licence"]}}),
             f"{GROUPS} spec.variables.6.expression": '["*/","*/licence"]',
         },
     ),
@@ -267,13 +237,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
         {
             f"{SETTINGS}": settings_text(
-                {},
-                {
-                    "namespaceLimits": {
-                        "*": {"models": 20, "waiting": 5},
-                        "team": {"gpus": 64},
-                    }
-                },
+                {}, {"namespaceLimits": {"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}}}
             )
         },
     ),
@@ -286,10 +250,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             ),
         },
     ),
-    "rollout.onUpgrade": (
-        "Roll",
-        {f"{SETTINGS}": settings_text({}, on_upgrade="Roll")},
-    ),
+    "rollout.onUpgrade": ("Roll", {f"{SETTINGS}": settings_text({}, on_upgrade="Roll")}),
     "gpus": (
         [A_GPU],
         {
@@ -309,9 +270,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "trustedLabelPrefix": (
         "node-restriction.kubernetes.io/",
         {
-            f"{SETTINGS}": settings_text(
-                {}, trustedLabelPrefix="node-restriction.kubernetes.io/"
-            ),
+            f"{SETTINGS}": settings_text({}, trustedLabelPrefix="node-restriction.kubernetes.io/"),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
                 [{}, "node-restriction.kubernetes.io/"]
             ),
@@ -347,9 +306,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             "ClusterRole/shardwright rules.20.resources.0": "podgroups",
             **{
                 f"ClusterRole/shardwright rules.20.verbs.{index}": verb
-                for index, verb in enumerate(
-                    ("get", "list", "watch", "create", "patch", "delete")
-                )
+                for index, verb in enumerate(("get", "list", "watch", "create", "patch", "delete"))
             },
         },
     ),
@@ -377,11 +334,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "networkPolicy.egress.restricted": (
         True,
-        {
-            SETTINGS: settings_text(
-                {}, network={"egress": {"restricted": True, "rules": []}}
-            )
-        },
+        {SETTINGS: settings_text({}, network={"egress": {"restricted": True, "rules": []}})},
     ),
     "networkPolicy.egress.rules": (
         [THE_HUB],
@@ -400,10 +353,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             f"{POD}.volumes.3.secret.items.0.key": "keys",
         },
     ),
-    "crds.enabled": (
-        False,
-        {"CustomResourceDefinition/shardedmodels.shardwright.io": GONE},
-    ),
+    "crds.enabled": (False, {"CustomResourceDefinition/shardedmodels.shardwright.io": GONE}),
     "crds.keep": (
         False,
         {
@@ -427,20 +377,14 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         False,
         {
             f"{kind}/{name}": GONE
-            for kind in (
-                "ValidatingAdmissionPolicy",
-                "ValidatingAdmissionPolicyBinding",
-            )
+            for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
             for name in POLICIES
         },
     ),
     "resources.requests": ({"cpu": 1}, {f"{CONTAINER}.resources.requests.cpu": 1}),
     "resources.limits": (
         {"memory": None},
-        {
-            f"{CONTAINER}.resources.limits.memory": GONE,
-            f"{CONTAINER}.resources.limits": {},
-        },
+        {f"{CONTAINER}.resources.limits.memory": GONE, f"{CONTAINER}.resources.limits": {}},
     ),
     "podDisruptionBudget.enabled": (False, {"PodDisruptionBudget/shardwright": GONE}),
     "nodeSelector": (
@@ -455,10 +399,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             f"{POD}.tolerations.0.effect": "NoSchedule",
         },
     ),
-    "priorityClassName": (
-        "infrastructure",
-        {f"{POD}.priorityClassName": "infrastructure"},
-    ),
+    "priorityClassName": ("infrastructure", {f"{POD}.priorityClassName": "infrastructure"}),
 }
 REFUSALS: dict[str, tuple[Any, str]] = {
     "replicas": (0, "'/replicas': minimum: got 0, want 1"),
@@ -467,32 +408,20 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "'/image/repository': 'ghcr.io/a/b:v1' does not match pattern",
     ),
     "image.tag": ("a b", "'/image/tag': 'a b' does not match pattern"),
-    "image.digest": (
-        "sha256:12",
-        "'/image/digest': 'sha256:12' does not match pattern",
-    ),
+    "image.digest": ("sha256:12", "'/image/digest': 'sha256:12' does not match pattern"),
     "image.pullPolicy": (
         "Sometimes",
         "'/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
     ),
     "imagePullSecrets": (["pull"], "'/imagePullSecrets/0': got string, want object"),
-    "clusterDomain": (
-        "k8s.example.",
-        "'/clusterDomain': 'k8s.example.' does not match pattern",
-    ),
-    "logLevel": (
-        "debug",
-        "'/logLevel': value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'",
-    ),
+    "clusterDomain": ("k8s.example.", "'/clusterDomain': 'k8s.example.' does not match pattern"),
+    "logLevel": ("debug", "'/logLevel': value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
     "maxMovingGroups": (0, "'/maxMovingGroups': minimum: got 0, want 1"),
     "kubeApi.qps": (0, "'/kubeApi/qps': minimum: got 0, want 1"),
     "kubeApi.burst": (2.5, "'/kubeApi/burst': got number, want integer"),
     "worker.cpuSeconds": (0, "'/worker/cpuSeconds': minimum: got 0, want 1"),
     "worker.memoryMiB": (32, "'/worker/memoryMiB': minimum: got 32, want 64"),
-    "lease.durationSeconds": (
-        3600,
-        "'/lease/durationSeconds': maximum: got 3,600, want 600",
-    ),
+    "lease.durationSeconds": (3600, "'/lease/durationSeconds': maximum: got 3,600, want 600"),
     "lease.renewDeadlineSeconds": (
         "10s",
         "'/lease/renewDeadlineSeconds': got string, want integer",
@@ -511,10 +440,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"a": 1},
         "'/metrics/serviceMonitor/labels/a': got number, want string",
     ),
-    "metrics.podMonitor.enabled": (
-        1,
-        "'/metrics/podMonitor/enabled': got number, want boolean",
-    ),
+    "metrics.podMonitor.enabled": (1, "'/metrics/podMonitor/enabled': got number, want boolean"),
     "metrics.podMonitor.labels": (
         {"a": 2.5},
         "'/metrics/podMonitor/labels/a': got number, want string",
@@ -523,10 +449,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "no",
         "'/metrics/prometheusRule/enabled': got string, want boolean",
     ),
-    "metrics.dashboards.enabled": (
-        "no",
-        "'/metrics/dashboards/enabled': got string, want boolean",
-    ),
+    "metrics.dashboards.enabled": ("no", "'/metrics/dashboards/enabled': got string, want boolean"),
     "metrics.dashboards.labels": (
         {"a": 1},
         "'/metrics/dashboards/labels/a': got number, want string",
@@ -555,18 +478,9 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         ["A B"],
         "'/policy/admittedEnvironment/0': 'A B' does not match pattern",
     ),
-    "policy.admittedImages": (
-        ["/a"],
-        "'/policy/admittedImages/0': '/a' does not match pattern",
-    ),
-    "policy.admittedModels": (
-        ["a b"],
-        "'/policy/admittedModels/0': 'a b' does not match pattern",
-    ),
-    "watchNamespaces": (
-        ["Team"],
-        "'/watchNamespaces/0': 'Team' does not match pattern",
-    ),
+    "policy.admittedImages": (["/a"], "'/policy/admittedImages/0': '/a' does not match pattern"),
+    "policy.admittedModels": (["a b"], "'/policy/admittedModels/0': 'a b' does not match pattern"),
+    "watchNamespaces": (["Team"], "'/watchNamespaces/0': 'Team' does not match pattern"),
     "clusterPods": ("no", "'/clusterPods': got string, want boolean"),
     "nodeSet": ("a.b", "'/nodeSet': 'a.b' does not match pattern"),
     "policy.requireRevision": (
@@ -597,18 +511,12 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"team": {"gpus": -1}},
         "'/policy/namespaceLimits/team/gpus': minimum: got -1, want 0",
     ),
-    "rollout.onUpgrade": (
-        "Always",
-        "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'",
-    ),
+    "rollout.onUpgrade": ("Always", "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'"),
     "policy.admittedRuntimeClasses": (
         ["Kata"],
         "'/policy/admittedRuntimeClasses/0': 'Kata' does not match pattern",
     ),
-    "gpus": (
-        [A_GPU | {"memoryMiB": 12}],
-        "'/gpus/0/memoryMiB': minimum: got 12, want 1,024",
-    ),
+    "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
     "gpuHourPrices": (
         {"H100-SXM-80GB": 0},
         "'/gpuHourPrices/H100-SXM-80GB': minimum: got 0, want 0.0001",
@@ -621,28 +529,19 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         [A_POOL | {"maxNodes": 0}],
         "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1",
     ),
-    "schedulers": (
-        ["Kueue"],
-        "'/schedulers/0': value must be one of 'Native', 'Coscheduling'",
-    ),
+    "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Coscheduling'"),
     "policy.admittedExecutors": (
         ["Slurm"],
         "'/policy/admittedExecutors/0': value must be one of 'Native', 'Ray'",
     ),
     "configFetch.enabled": ("no", "'/configFetch/enabled': got string, want boolean"),
     "dra.enabled": ("no", "'/dra/enabled': got string, want boolean"),
-    "networkPolicy.enabled": (
-        "yes",
-        "'/networkPolicy/enabled': got string, want boolean",
-    ),
+    "networkPolicy.enabled": ("yes", "'/networkPolicy/enabled': got string, want boolean"),
     "networkPolicy.clients": (
         [{"pods": {}}],
         "'/networkPolicy/clients/0': additional properties 'pods' not allowed",
     ),
-    "networkPolicy.metrics": (
-        "monitoring",
-        "'/networkPolicy/metrics': got string, want array",
-    ),
+    "networkPolicy.metrics": ("monitoring", "'/networkPolicy/metrics': got string, want array"),
     "networkPolicy.egress.restricted": (
         1,
         "'/networkPolicy/egress/restricted': got number, want boolean",
@@ -662,10 +561,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "'/serviceAccount/annotations/example.com~1role': got number, want string",
     ),
     "rbac.aggregate": ("no", "'/rbac/aggregate': got string, want boolean"),
-    "admissionPolicies.enabled": (
-        "yes",
-        "'/admissionPolicies/enabled': got string, want boolean",
-    ),
+    "admissionPolicies.enabled": ("yes", "'/admissionPolicies/enabled': got string, want boolean"),
     "resources.requests": (
         {"memory": "256MB"},
         "'/resources/requests/memory': '256MB' does not match pattern",
@@ -674,10 +570,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"cpu": True},
         "'/resources/limits/cpu': got boolean, want number or string",
     ),
-    "podDisruptionBudget.enabled": (
-        2,
-        "'/podDisruptionBudget/enabled': got number, want boolean",
-    ),
+    "podDisruptionBudget.enabled": (2, "'/podDisruptionBudget/enabled': got number, want boolean"),
     "nodeSelector": ({"gpu": True}, "'/nodeSelector/gpu': got boolean, want string"),
     "tolerations": (
         [{"effect": "None"}],
@@ -686,30 +579,21 @@ REFUSALS: dict[str, tuple[Any, str]] = {
             "'NoExecute'"
         ),
     ),
-    "priorityClassName": (
-        "High",
-        "'/priorityClassName': 'High' does not match pattern",
-    ),
+    "priorityClassName": ("High", "'/priorityClassName': 'High' does not match pattern"),
 }
 
 
 def test_every_value_has_a_default_a_description_an_effect_and_a_refusal() -> None:
     described = described_values()
 
-    assert (
-        set(EFFECTS) | set(FITTED) | TESTED_APART
-        == set(REFUSALS) | set(WRONG)
-        == set(described)
-    )
+    assert set(EFFECTS) | set(FITTED) | TESTED_APART == set(REFUSALS) | set(WRONG) == set(described)
     assert not set(EFFECTS) & set(FITTED)
     assert all(text.endswith((".", ").")) for text in described.values())
     assert {path.split(".")[0] for path in described} == set(defaults())
     assert [path for path in described if default_of(path) is None] == []
 
 
-def _leaves(
-    node: Mapping[str, Any], described: set[str], at: str = ""
-) -> Iterator[str]:
+def _leaves(node: Mapping[str, Any], described: set[str], at: str = "") -> Iterator[str]:
     for name, value in node.items():
         path = f"{at}{name}"
         if path in described or not isinstance(value, dict):
@@ -730,15 +614,12 @@ def test_a_value_changes_just_what_it_says(
 ) -> None:
     value, expected = (EFFECTS | FITTED)[path]
     before, switched_on = as_delivered, list[str]()
-    if path.endswith(
-        ".labels"
-    ):  # of an object that is there only where it is asked for
+    if path.endswith(".labels"):  # of an object that is there only where it is asked for
         switched_on = ["--set", f"{path.removesuffix('labels')}enabled=true"]
         before = render(control_plane, *switched_on)
 
     changed = difference(
-        before,
-        render(control_plane, *switched_on, "--values", _values(tmp_path, path, value)),
+        before, render(control_plane, *switched_on, "--values", _values(tmp_path, path, value))
     )
 
     assert changed == expected
@@ -762,18 +643,13 @@ def test_a_wrong_value_is_refused_with_its_path_and_the_limit(
         ("replica=2", "'': additional properties 'replica' not allowed"),
         ("image.name=x", "'/image': additional properties 'name' not allowed"),
         ("crds.install=true", "'/crds': additional properties 'install' not allowed"),
-        (
-            "resources.claims=x",
-            "'/resources': additional properties 'claims' not allowed",
-        ),
+        ("resources.claims=x", "'/resources': additional properties 'claims' not allowed"),
         ("catalogue.a b=x", "'/catalogue': additional properties 'a b' not allowed"),
         ("replicas=two", "'/replicas': got string, want integer"),
         ("replicas=6", "'/replicas': maximum: got 6, want 5"),
     ],
 )
-def test_an_unknown_value_is_refused(
-    control_plane: ControlPlane, flag: str, message: str
-) -> None:
+def test_an_unknown_value_is_refused(control_plane: ControlPlane, flag: str, message: str) -> None:
     assert f"- at {message}" in _template(control_plane, "--set", flag)
 
 
@@ -802,17 +678,9 @@ def test_plans_are_served_only_where_the_api_server_is_asked_who_asks(
     control_plane: ControlPlane,
 ) -> None:
     known = render(control_plane, "--set", "metrics.authentication=TokenReview")
-    shown = render(
-        control_plane, "--set", "metrics.authentication=TokenReview,plans.enabled=true"
-    )
+    shown = render(control_plane, "--set", "metrics.authentication=TokenReview,plans.enabled=true")
     refused = control_plane.helm(
-        "template",
-        "shardwright",
-        str(CHART),
-        *NAMED,
-        "--set",
-        "plans.enabled=true",
-        check=False,
+        "template", "shardwright", str(CHART), *NAMED, "--set", "plans.enabled=true", check=False
     )
 
     assert difference(known, shown) == {f"{CONTAINER}.args.22": "--plans"}
@@ -839,17 +707,13 @@ def test_a_config_from_a_file_reaches_the_catalogue_unchanged(
     file = tmp_path / "config.json"
     file.write_text(CONFIG)
 
-    objects = render(
-        control_plane, "--set-file", rf"catalogue.acme/llama-3\.1-8b={file}"
-    )
+    objects = render(control_plane, "--set-file", rf"catalogue.acme/llama-3\.1-8b={file}")
 
     text = named(objects, "ConfigMap", "-catalogue")["data"]["models.json"]
     assert json.loads(text) == {"acme/llama-3.1-8b": CONFIG}
 
 
-def test_what_the_chart_delivers_is_what_the_operator_reads(
-    as_delivered: list[Manifest],
-) -> None:
+def test_what_the_chart_delivers_is_what_the_operator_reads(as_delivered: list[Manifest]) -> None:
     assert read_settings(
         named(as_delivered, "ConfigMap", "-settings")["data"]["settings.json"]
     ) == Settings(config_fetch=ConfigFetch(enabled=True))
@@ -859,9 +723,7 @@ def _template(control_plane: ControlPlane, *arguments: str) -> str:
     said = control_plane.helm(
         "template", "shardwright", str(CHART), *NAMED, *arguments, check=False
     )
-    assert said.startswith(
-        "Error: values don't meet the specifications of the schema(s)"
-    ), said
+    assert said.startswith("Error: values don't meet the specifications of the schema(s)"), said
     return said
 
 

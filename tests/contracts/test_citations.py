@@ -49,9 +49,7 @@ def test_a_citation_is_read_across_lines_and_one_without_a_section_is_none(
 
 def test_only_the_record_is_cited_by_numbers() -> None:
     """The sections of other pages have no numbers: a reader could not find them."""
-    assert {page for file in CODE for page in NUMBERED.findall(file.read_text())} == {
-        PAGE
-    }
+    assert {page for file in CODE for page in NUMBERED.findall(file.read_text())} == {PAGE}
 
 
 def test_every_page_that_code_names_is_in_the_repository() -> None:

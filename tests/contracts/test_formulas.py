@@ -18,9 +18,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_cost_states_its_formula_unit_error_and_source_in_this_order(
-    function: str,
-) -> None:
+def test_a_cost_states_its_formula_unit_error_and_source_in_this_order(function: str) -> None:
     labels = [line.split(":")[0] for line in FUNCTIONS[function].splitlines()]
 
     assert [label for label in labels if label in STATED] == list(STATED)
@@ -29,7 +27,5 @@ def test_a_cost_states_its_formula_unit_error_and_source_in_this_order(
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_cost_has_a_worked_number(function: str) -> None:
     assert f"{function.split('.')[1]}(" in "".join(
-        line
-        for line in FUNCTIONS[function].splitlines()
-        if line.startswith((">>>", "..."))
+        line for line in FUNCTIONS[function].splitlines() if line.startswith((">>>", "..."))
     )

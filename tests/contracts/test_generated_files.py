@@ -13,17 +13,11 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import NAMED
 
 ROOT = Path(__file__).parent.parent.parent
-NAMESPACE = {
-    "apiVersion": "v1",
-    "kind": "Namespace",
-    "metadata": {"name": "shardwright-system"},
-}
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shardwright-system"}}
 
 
 @pytest.mark.controlplane
-def test_the_install_manifest_is_what_the_chart_renders(
-    control_plane: ControlPlane,
-) -> None:
+def test_the_install_manifest_is_what_the_chart_renders(control_plane: ControlPlane) -> None:
     chart = str(ROOT / "charts" / "shardwright")
     rendered = control_plane.helm(
         "template",
@@ -37,9 +31,6 @@ def test_the_install_manifest_is_what_the_chart_renders(
 
     written = (ROOT / "manifests" / "install.yaml").read_text()
 
-    assert list(yaml.safe_load_all(written)) == [
-        NAMESPACE,
-        *yaml.safe_load_all(rendered),
-    ]
+    assert list(yaml.safe_load_all(written)) == [NAMESPACE, *yaml.safe_load_all(rendered)]
     assert written == install_manifest()
     assert build.binaries() == control_plane.bin

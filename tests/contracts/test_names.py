@@ -80,13 +80,8 @@ def test_a_function_that_is_named_as_a_class_makes_one() -> None:
     ] == []
 
 
-def test_a_module_that_is_named_as_a_class_of_its_package_holds_it_or_makes_it() -> (
-    None
-):
-    classes, functions = (
-        _by_snake(),
-        {(item.module, item.name) for item in _functions()},
-    )
+def test_a_module_that_is_named_as_a_class_of_its_package_holds_it_or_makes_it() -> None:
+    classes, functions = (_by_snake(), {(item.module, item.name) for item in _functions()})
 
     assert [
         str(module.relative_to(PACKAGE))
@@ -103,9 +98,7 @@ def test_a_module_that_is_named_as_a_class_of_its_package_holds_it_or_makes_it()
     ] == []
 
 
-def test_the_glossary_has_every_noun_that_a_public_class_of_the_core_is_named_by() -> (
-    None
-):
+def test_the_glossary_has_every_noun_that_a_public_class_of_the_core_is_named_by() -> None:
     glossary = (ROOT / "docs" / "glossary.md").read_text()
     defined = set(re.findall(r"^\| ([\w /-]+?) \|", glossary, re.MULTILINE))
     names = {
@@ -137,17 +130,15 @@ def test_a_tests_name_states_its_fact_without_its_file() -> None:
 
 
 def test_a_tests_name_is_no_longer_than_a_line() -> None:
-    assert [
-        f"{file}: {name}" for file, name in _tests() if len(name) > TEST_NAME_MAX
-    ] == []
+    assert [f"{file}: {name}" for file, name in _tests() if len(name) > TEST_NAME_MAX] == []
 
 
 def _tests() -> Iterator[tuple[Path, str]]:
     for module in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(module.read_text())):
-            if isinstance(
-                node, ast.FunctionDef | ast.AsyncFunctionDef
-            ) and node.name.startswith("test_"):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+                "test_"
+            ):
                 yield module.relative_to(ROOT), node.name
 
 
@@ -173,14 +164,9 @@ def _aliases() -> Iterator[tuple[str, str]]:
     who may change it only.
     """
     for node in (
-        node
-        for tree in TREES.values()
-        for node in tree.body
-        if isinstance(node, ast.Assign)
+        node for tree in TREES.values() for node in tree.body if isinstance(node, ast.Assign)
     ):
-        if isinstance(node.targets[0], ast.Name) and re.match(
-            r"[A-Z][a-z]", node.targets[0].id
-        ):
+        if isinstance(node.targets[0], ast.Name) and re.match(r"[A-Z][a-z]", node.targets[0].id):
             value = ast.unparse(node.value)
             if not value.startswith("TypeVar("):
                 yield node.targets[0].id, re.sub(r"^Mapping\b", "dict", value)

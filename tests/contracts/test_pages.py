@@ -208,11 +208,7 @@ def test_our_commands_in_sentences_exist_with_their_options() -> None:
 
 def test_every_target_that_is_made_is_in_the_makefile() -> None:
     made = {
-        word
-        for words in COMMANDS
-        if words[0] == "make"
-        for word in words[1:]
-        if "=" not in word
+        word for words in COMMANDS if words[0] == "make" for word in words[1:] if "=" not in word
     }
     assert made - set(MAKE.findall((ROOT / "Makefile").read_text())) == set()
 
@@ -237,9 +233,7 @@ def test_shell_blocks_are_shell() -> None:
     )
 
     assert (
-        subprocess.run(
-            ["bash", "-c", script], capture_output=True, text=True, check=True
-        ).stdout
+        subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
         == ""
     )
 
@@ -255,9 +249,7 @@ def test_what_kubectl_and_helm_are_told_is_taken() -> None:
         if words[0] in ("kubectl", "helm")
     }
     typed -= {words for words in typed if words[:2] in PLUGINS}
-    refused = {
-        " ".join(words): said for words in sorted(typed) if (said := _complaint(words))
-    }
+    refused = {" ".join(words): said for words in sorted(typed) if (said := _complaint(words))}
 
     assert typed
     assert refused == {}
@@ -266,10 +258,7 @@ def test_what_kubectl_and_helm_are_told_is_taken() -> None:
 def test_output_that_needs_a_cluster_is_that_of_a_test() -> None:
     page = (ROOT / "docs" / "howto" / "troubleshooting.md").read_text()
     shown = [
-        line
-        for kind, text in FENCE.findall(page)
-        if kind == "text"
-        for line in text.splitlines()
+        line for kind, text in FENCE.findall(page) if kind == "text" for line in text.splitlines()
     ]
     tested = (
         (ROOT / "tests" / "unit" / "cli" / "test_model_state.py")
@@ -281,9 +270,7 @@ def test_output_that_needs_a_cluster_is_that_of_a_test() -> None:
     assert [line for line in shown if f'"{line}"' not in tested] == []
 
 
-@pytest.mark.parametrize(
-    "file", documents(), ids=lambda file: str(file.relative_to(ROOT))
-)
+@pytest.mark.parametrize("file", documents(), ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_generated_file_is_as_make_generate_writes_it(file: Path) -> None:
     assert file.read_text() == _generated()[file]
 
@@ -309,15 +296,10 @@ def _spans(*beginnings: str) -> set[Words]:
     begins so.
     """
     sentences = (
-        FENCE.sub("", text)
-        for page, text in PAGES.items()
-        if not page.startswith(AS_WRITTEN)
+        FENCE.sub("", text) for page, text in PAGES.items() if not page.startswith(AS_WRITTEN)
     )
     found = {
-        span
-        for text in sentences
-        for span in CODE.findall(text)
-        if span.startswith(beginnings)
+        span for text in sentences for span in CODE.findall(text) if span.startswith(beginnings)
     }
     return {
         words
@@ -331,9 +313,7 @@ def _is_known(words: Words) -> bool:
     parser: argparse.ArgumentParser = build_parser("shardwright")
     for word in words:
         groups = [
-            action
-            for action in parser._actions
-            if isinstance(action, argparse._SubParsersAction)
+            action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
         ]
         if groups and word not in parser._option_string_actions:
             if word not in groups[0].choices:

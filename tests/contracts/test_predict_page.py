@@ -17,9 +17,7 @@ SHORTENED = {"...": "..."}
 
 def _shown() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the case and the prediction of the page."""
-    blocks = re.findall(
-        r"^```json\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
-    )
+    blocks = re.findall(r"^```json\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     case, prediction = map(json.loads, blocks)
     return case, prediction
 

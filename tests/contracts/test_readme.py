@@ -78,9 +78,7 @@ def test_commands_print_what_is_shown(
 
 
 def test_the_readme_shows_a_plan_before_anything_needs_a_cluster() -> None:
-    commands = [
-        step.command for text in _blocks(README, "console") for step in steps(text)
-    ]
+    commands = [step.command for text in _blocks(README, "console") for step in steps(text)]
 
     first = next(command for command in commands if "shardwright plan" in command)
     assert shlex.split(first)[1:] == [
@@ -106,16 +104,14 @@ def test_every_page_is_in_the_list_of_documents() -> None:
         *(page for folder in LISTED for page in (pages / folder).glob("*.md")),
     ]
 
-    assert {
-        page.relative_to(pages).as_posix() for page in written
-    } - _targets_of_the_list() == {"README.md"}
+    assert {page.relative_to(pages).as_posix() for page in written} - _targets_of_the_list() == {
+        "README.md"
+    }
 
 
 def test_the_site_leads_to_the_pages_of_the_list() -> None:
     """`make docs` asks that each of them is there."""
-    led_to = re.findall(
-        r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE
-    )
+    led_to = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     listed = {
         (ROOT / "docs" / target).resolve().relative_to(ROOT).as_posix()
         for target in _targets_of_the_list()
@@ -150,12 +146,8 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
 def test_every_target_of_make_exists(page: Path) -> None:
-    targets = set(
-        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    )
-    assert {
-        target for code in _codes(page) for target in MAKE.findall(code)
-    } - targets == set()
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {target for code in _codes(page) for target in MAKE.findall(code)} - targets == set()
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
@@ -166,17 +158,13 @@ def test_every_metric_exists(page: Path) -> None:
 def test_the_reference_of_metrics_is_complete() -> None:
     families = {family.name for family in Metrics().registry.collect()}
     named = {
-        metric
-        for page in METRICS
-        for metric in METRIC.findall((ROOT / "docs" / page).read_text())
+        metric for page in METRICS for metric in METRIC.findall((ROOT / "docs" / page).read_text())
     }
 
     ours = {
         name for name in families if not name.startswith(("process_", "python_"))
     }  # the page names those of the library as such
-    assert {
-        name for name in ours if not any(metric.startswith(name) for metric in named)
-    } == set()
+    assert {name for name in ours if not any(metric.startswith(name) for metric in named)} == set()
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
@@ -206,9 +194,7 @@ def _as_read(resource: ShardedModel) -> str | None:
 
 
 def test_every_document_that_the_code_names_exists() -> None:
-    sources = [
-        path.read_text() for path in (ROOT / "operator" / "shardwright").rglob("*.py")
-    ]
+    sources = [path.read_text() for path in (ROOT / "operator" / "shardwright").rglob("*.py")]
     named = {
         name for text in sources for name in re.findall(r"docs/[\w/-]+\.md", text)
     } - OTHERS_DOCUMENTS
@@ -221,15 +207,10 @@ def test_the_numbers_of_the_readme_are_counted() -> None:
     (nodes,) = re.findall(r"cluster of (\d+) GPU nodes", README.read_text())
     fleet = (ROOT / "examples" / "fleet" / "nodes.yaml").read_text()
 
-    assert (int(models), int(nodes)) == (
-        len(known_ids()),
-        fleet.count("\n  kind: Node\n"),
-    )
+    assert (int(models), int(nodes)) == (len(known_ids()), fleet.count("\n  kind: Node\n"))
 
 
-def _replayed(
-    block: "re.Match[str]", run: Callable[[list[str]], tuple[int, str]]
-) -> str:
+def _replayed(block: "re.Match[str]", run: Callable[[list[str]], tuple[int, str]]) -> str:
     """Return a console block with the real output of our own commands, abridged where it was
     abridged.
     """
@@ -257,9 +238,7 @@ def _abridged(real: list[str], shown: list[str]) -> list[str]:
 
 
 def _blocks(page: Path, language: str) -> Iterator[str]:
-    yield from (
-        text for name, text in FENCE.findall(page.read_text()) if name == language
-    )
+    yield from (text for name, text in FENCE.findall(page.read_text()) if name == language)
 
 
 def _targets_of_the_list() -> set[str]:
@@ -275,11 +254,7 @@ def _without_blocks(page: Path) -> str:
 
 def _codes(page: Path) -> Iterator[str]:
     """Yield what is set as code: every line of the blocks, and the spans of the text."""
-    yield from (
-        line
-        for _, text in FENCE.findall(page.read_text())
-        for line in text.splitlines()
-    )
+    yield from (line for _, text in FENCE.findall(page.read_text()) for line in text.splitlines())
     yield from CODE.findall(_without_blocks(page))
 
 
@@ -291,8 +266,7 @@ def _leads_somewhere(page: Path, target: str) -> bool:
     if not path.exists() or not path.is_relative_to(ROOT):
         return False
     return not anchor or anchor in {
-        _anchor(heading)
-        for heading in re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+        _anchor(heading) for heading in re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
     }
 
 
@@ -305,9 +279,7 @@ def _metrics() -> set[str]:
     """Return every series name that can be scraped, and the families' names."""
     kinds = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
     families = list(Metrics().registry.collect())
-    return {
-        f"{one.name}{end}" for one in families for end in ("", *kinds.get(one.type, ()))
-    }
+    return {f"{one.name}{end}" for one in families for end in ("", *kinds.get(one.type, ()))}
 
 
 def _is_field(path: str) -> bool:
@@ -324,11 +296,7 @@ def _child(schema: Schema, step: str) -> Schema | None:
     child: Schema | None = schema.get("properties", {}).get(
         step, schema.get("additionalProperties")
     )
-    return (
-        {}
-        if child is None and schema.get("x-kubernetes-preserve-unknown-fields")
-        else child
-    )
+    return {} if child is None and schema.get("x-kubernetes-preserve-unknown-fields") else child
 
 
 def _resources(page: Path) -> Iterator[ShardedModel]:

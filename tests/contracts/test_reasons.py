@@ -47,25 +47,18 @@ def test_no_paragraph_is_left_over_and_none_stands_twice() -> None:
 
 
 def test_every_paragraph_says_something_and_stays_short() -> None:
-    paragraphs = dict(
-        zip(HEADING.split(_page())[1::2], HEADING.split(_page())[2::2], strict=True)
-    )
+    paragraphs = dict(zip(HEADING.split(_page())[1::2], HEADING.split(_page())[2::2], strict=True))
     lengths = {
-        word: len(text.split("\n## ")[0].strip().splitlines())
-        for word, text in paragraphs.items()
+        word: len(text.split("\n## ")[0].strip().splitlines()) for word, text in paragraphs.items()
     }
 
     assert {
-        word: count
-        for word, count in lengths.items()
-        if not 2 <= count <= LONGEST_PARAGRAPH
+        word: count for word, count in lengths.items() if not 2 <= count <= LONGEST_PARAGRAPH
     } == {}
 
 
 def test_every_architecture_that_can_be_counted_is_listed_and_no_other() -> None:
-    listed = (
-        (ROOT / "docs" / "reference" / "architectures.md").read_text().split("\n\n")[2]
-    )
+    listed = (ROOT / "docs" / "reference" / "architectures.md").read_text().split("\n\n")[2]
 
     assert listed.rstrip(".").replace("\n", " ").split(", ") == sorted(FAMILIES)
 
@@ -96,10 +89,7 @@ def _written() -> set[str]:
     written out in the code.
     """
     return {
-        word
-        for name, tree in _modules()
-        for word in _words(name, tree)
-        if WORD.fullmatch(word)
+        word for name, tree in _modules() for word in _words(name, tree) if WORD.fullmatch(word)
     }
 
 
@@ -141,9 +131,7 @@ def _of_arguments(tree: ast.Module) -> Iterator[str]:
             and node.func.id in places
         ):
             yield from (
-                text
-                for word in node.args[places[node.func.id] :][:1]
-                for text in _texts(word)
+                text for word in node.args[places[node.func.id] :][:1] for text in _texts(word)
             )
 
 
@@ -157,9 +145,7 @@ def _of_loops(tree: ast.Module) -> Iterator[str]:
             if isinstance(function, ast.FunctionDef)
             else []
         )
-        for names in (
-            loop.target.elts for loop in loops if isinstance(loop.target, ast.Tuple)
-        ):
+        for names in (loop.target.elts for loop in loops if isinstance(loop.target, ast.Tuple)):
             at = next(
                 (
                     index
@@ -173,9 +159,7 @@ def _of_loops(tree: ast.Module) -> Iterator[str]:
                 for node in ast.walk(function)
                 if isinstance(node, ast.Tuple) and len(node.elts) == len(names)
             )
-            yield from (
-                text for row in rows if at is not None for text in _texts(row.elts[at])
-            )
+            yield from (text for row in rows if at is not None for text in _texts(row.elts[at]))
 
 
 def _texts(node: ast.AST) -> Iterator[str]:

@@ -34,12 +34,8 @@ def test_operator_is_a_source_root_and_not_a_package() -> None:
 
 
 def test_every_module_is_read_in_one_sitting() -> None:
-    statements = {
-        path.relative_to(PACKAGE): len(_statements(_tree(path))) for path in MODULES
-    }
-    assert {
-        path: count for path, count in statements.items() if count > MOST_OF_A_MODULE
-    } == {}
+    statements = {path.relative_to(PACKAGE): len(_statements(_tree(path))) for path in MODULES}
+    assert {path: count for path, count in statements.items() if count > MOST_OF_A_MODULE} == {}
 
 
 def test_every_function_does_one_thing() -> None:
@@ -85,11 +81,7 @@ def _lines_of(node: ast.stmt) -> int:
 
 
 def test_every_package_says_how_it_works() -> None:
-    packages = [
-        path
-        for path in MODULES
-        if path.name == "__init__.py" and path.parent != PACKAGE
-    ]
+    packages = [path for path in MODULES if path.name == "__init__.py" and path.parent != PACKAGE]
     silent = [
         str(path.relative_to(PACKAGE))
         for path in packages
@@ -101,9 +93,7 @@ def test_every_package_says_how_it_works() -> None:
 
 def test_every_module_says_what_it_is_for() -> None:
     assert [
-        str(path)
-        for path in MODULES
-        if not ast.get_docstring(ast.parse(path.read_text()))
+        str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))
     ] == []
 
 
@@ -116,9 +106,7 @@ def test_the_pure_core_reads_no_clock() -> None:
 def test_no_module_is_a_drawer_for_everything() -> None:
     drawers = {"utils", "common", "helpers", "models", "types", "misc"}
     assert [
-        str(path)
-        for path in MODULES
-        if path.stem in drawers or path.parent.name in drawers
+        str(path) for path in MODULES if path.stem in drawers or path.parent.name in drawers
     ] == []
 
 
@@ -140,16 +128,10 @@ def test_lock_files_hold_hashes_and_no_addresses() -> None:
 
 def test_bare_make_prints_help() -> None:
     said = subprocess.run(
-        ["make", "--no-print-directory"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        ["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert "make" not in said.splitlines()[0]
-    assert all(
-        target in said for target in ("test", "demo", "lint", "setup", "generate")
-    )
+    assert all(target in said for target in ("test", "demo", "lint", "setup", "generate"))
     assert "\x1b" not in said
     assert [line for line in said.splitlines() if len(line) > 100] == []
     assert [line for line in said.splitlines() if line[22:24] != "  "] == []
@@ -177,21 +159,14 @@ def test_ci_calls_the_commands_that_the_page_of_the_tests_lists() -> None:
 
 
 def test_what_the_readme_makes_is_made_in_ci() -> None:
-    typed = re.findall(
-        r"(?:^|`)make ([a-z -]+)", (ROOT / "README.md").read_text(), re.MULTILINE
-    )
+    typed = re.findall(r"(?:^|`)make ([a-z -]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
     targets = {target for words in typed for target in words.split()}
     run = {command.split()[1] for command in _commands_of_ci()}
 
-    assert targets - run == {
-        "setup",
-        *NEED_A_REGISTRY,
-    }  # every target of CI begins with `setup`
+    assert targets - run == {"setup", *NEED_A_REGISTRY}  # every target of CI begins with `setup`
 
 
 def _commands_of_ci() -> list[str]:
     return [
-        line
-        for line in (ROOT / ".ci" / "run").read_text().splitlines()
-        if line.startswith("make ")
+        line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make ")
     ]

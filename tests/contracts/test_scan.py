@@ -13,12 +13,7 @@ def scanned(folder: Path) -> subprocess.CompletedProcess[str]:
     tools = {"PATH": f"{folder}:/usr/bin:/bin"}
     words = ["make", "--no-print-directory", "scan", "IMAGE=example/operator:1.0"]
     return subprocess.run(
-        words,
-        cwd=ROOT,
-        env={**os.environ, **tools},
-        capture_output=True,
-        text=True,
-        check=False,
+        words, cwd=ROOT, env={**os.environ, **tools}, capture_output=True, text=True, check=False
     )
 
 
@@ -45,12 +40,8 @@ def test_the_scanner_that_is_there_looks_at_the_image_and_what_it_finds_is_a_fai
     assert done.returncode != 0
 
 
-def test_without_a_scanner_nobody_is_told_that_nothing_was_found(
-    tmp_path: Path,
-) -> None:
+def test_without_a_scanner_nobody_is_told_that_nothing_was_found(tmp_path: Path) -> None:
     done = scanned(tmp_path)
 
     assert done.returncode != 0
-    assert done.stderr.startswith(
-        "no scan was made: neither trivy nor grype is installed"
-    )
+    assert done.stderr.startswith("no scan was made: neither trivy nor grype is installed")

@@ -16,9 +16,7 @@ def test_every_test_that_the_page_names_exists() -> None:
         f"{file}::{name}"
         for file, name in named
         if not re.search(
-            rf"^ *(async )?def {name}\(",
-            (ROOT / "tests" / file).read_text(),
-            re.MULTILINE,
+            rf"^ *(async )?def {name}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE
         )
     ]
 
@@ -29,7 +27,7 @@ def test_every_test_that_the_page_names_exists() -> None:
 def test_every_finding_and_every_threat_has_a_row_with_a_test() -> None:
     rows = [line for line in PAGE.splitlines() if re.match(r"\| [ST]\d", line)]
 
-    assert [row.split()[1] for row in rows] == [
-        f"S{number}" for number in range(1, 18)
-    ] + [f"T{number}" for number in range(1, 25)]
+    assert [row.split()[1] for row in rows] == [f"S{number}" for number in range(1, 18)] + [
+        f"T{number}" for number in range(1, 25)
+    ]
     assert [row for row in rows if not NAMED.search(row)] == []

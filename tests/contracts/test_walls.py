@@ -13,9 +13,9 @@ from typing import Any, Final
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "operator" / "shardwright"
-CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
-    "importlinter"
-]["contracts"]
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+    "contracts"
+]
 
 CLOCK_AND_IO: Final = {
     "asyncio",
@@ -44,12 +44,7 @@ FILES_OF_PODS: Final = "shardwright.rendering.programs"
 
 def text_under(heading: str, document: str) -> str:
     """Return what stands under a second-level heading."""
-    return (
-        (ROOT / document)
-        .read_text()
-        .partition(f"\n## {heading}\n")[2]
-        .partition("\n## ")[0]
-    )
+    return (ROOT / document).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def contract(words: str) -> dict[str, Any]:
@@ -81,19 +76,11 @@ def rooms_of(line: str) -> set[str]:
 
 def linted(folder: Path) -> str:
     """Return what import-linter says of a copy of the package, by the contracts as they stand."""
-    program, config = (
-        Path(sys.executable).parent / "lint-imports",
-        ROOT / "pyproject.toml",
-    )
+    program, config = (Path(sys.executable).parent / "lint-imports", ROOT / "pyproject.toml")
     command = [str(program), "--config", str(config), "--no-cache", "--no-logo"]
     environment = os.environ | {"PYTHONPATH": str(folder)}
     return subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     ).stdout
 
 
@@ -109,20 +96,13 @@ def test_a_new_room_is_inside_every_wall_before_anybody_has_written_its_name(
     room.mkdir()
     (room / "__init__.py").touch()
     unwanted = CLOCK_AND_IO | LIBRARIES | {FILES_OF_PODS}
-    (room / "desk.py").write_text(
-        "".join(f"import {name}\n" for name in sorted(unwanted))
-    )
+    (room / "desk.py").write_text("".join(f"import {name}\n" for name in sorted(unwanted)))
     (room / "chair.py").write_text("import shardwright.anteroom.table\n")
-    (room / "table.py").write_text(
-        "def sit() -> None:\n    import shardwright.anteroom.chair\n"
-    )
+    (room / "table.py").write_text("def sit() -> None:\n    import shardwright.anteroom.chair\n")
 
     said = linted(tmp_path)
 
-    assert (
-        set(re.findall(r"shardwright\.anteroom\.desk -> (\S+) \(l\.\d+\)", said))
-        == unwanted
-    )
+    assert set(re.findall(r"shardwright\.anteroom\.desk -> (\S+) \(l\.\d+\)", said)) == unwanted
     assert re.findall(r"^(.+) KEPT", said, re.MULTILINE) == []
     assert len(re.findall(r"^(.+) BROKEN", said, re.MULTILINE)) == len(CONTRACTS)
 
@@ -135,7 +115,7 @@ def test_the_picture_calls_shell_what_may_use_clock_and_io() -> None:
     shells = {room for line in picture() if "◇" in line for room in rooms_of(line)}
     ways_through = contract("Pure core")["ignore_imports"]
     assert set(ways_through) == {f"shardwright.{room}.** -> *" for room in shells} | {
-        "shardwright.rendering.programs.* -> *",  # not of this process
+        "shardwright.rendering.programs.* -> *"  # not of this process
     }
 
 
@@ -162,9 +142,7 @@ def test_the_document_gives_each_library_the_home_that_its_contract_gives() -> N
 
 def test_every_room_has_a_row_that_says_what_it_is_for() -> None:
     rows = re.findall(
-        r"^\|.+\| (`.+`) \|.+\|$",
-        text_under("Where things go", "CONTRIBUTING.md"),
-        re.MULTILINE,
+        r"^\|.+\| (`.+`) \|.+\|$", text_under("Where things go", "CONTRIBUTING.md"), re.MULTILINE
     )
     told = [room for row in rows for room in re.findall(r"`(\w+)`", row)]
     assert sorted(told) == sorted(room for layer in layers() for room in layer)

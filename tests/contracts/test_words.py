@@ -38,9 +38,7 @@ REPLACED = {
 ONE_CASE = {"Mind", "without limit"}
 """Phrases that stand for something else in another case: a mind, and a LimitRange."""
 
-REFERS_BACK = re.compile(
-    r"(Return|Yield) (the same|such|them|their|its|those|both|all that)\b"
-)
+REFERS_BACK = re.compile(r"(Return|Yield) (the same|such|them|their|its|those|both|all that)\b")
 """Beginnings of a docstring that name no thing: only another docstring tells which one is meant."""
 
 # their text is part of the hash of a template: a word is not worth a RolloutPending of every model
@@ -69,9 +67,7 @@ def test_nobody_has_to_decode_it(phrase: str) -> None:
         if not file.relative_to(ROOT).as_posix().startswith(AS_WRITTEN)
     ]
 
-    assert [
-        str(file.relative_to(ROOT)) for file in files if words.search(file.read_text())
-    ] == []
+    assert [str(file.relative_to(ROOT)) for file in files if words.search(file.read_text())] == []
 
 
 def test_a_docstring_names_the_thing_that_is_returned() -> None:

@@ -96,10 +96,7 @@ def test_the_queue_that_a_page_works_out_is_the_one_of_the_planner() -> None:
 
 
 def test_the_stages_that_a_page_works_out_are_those_of_the_planner() -> None:
-    page, task = (
-        _names_of("planner-request-worked.md"),
-        _task(Layout(tensor=4, pipeline=2)),
-    )
+    page, task = (_names_of("planner-request-worked.md"), _task(Layout(tensor=4, pipeline=2)))
 
     speed = serve(task.replica, task.load, FITTED)
     assert [page["first"], page["last"]] == pytest.approx(

@@ -18,18 +18,14 @@ INSTALLATION = f"--installation={SYSTEM}/shardwright"
 
 
 @pytest.fixture(scope="session")
-def chart(
-    control_plane: ControlPlane, request: pytest.FixtureRequest
-) -> Iterator[ControlPlane]:
+def chart(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """The control plane with the chart installed: CRD, service account, rights; nobody starts its
     pods.
 
     What the operator has asked of it is kept: tests/rights holds it against what the chart grants.
     """
     try:
-        control_plane.api.get(
-            f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/shardwright"
-        )
+        control_plane.api.get(f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/shardwright")
     except ApiError:
         install_chart(control_plane)
     yield control_plane
@@ -40,17 +36,13 @@ def chart(
 
 
 @pytest.fixture(scope="module")
-def operator(
-    chart: ControlPlane, request: pytest.FixtureRequest
-) -> Iterator[OperatorProcess]:
+def operator(chart: ControlPlane, request: pytest.FixtureRequest) -> Iterator[OperatorProcess]:
     """One operator for all tests of a module, with the rights that the chart grants and no others.
 
     A module whose rules wait for minutes says with `PACE` how many times as fast the operator's
     clock runs.
     """
-    with OperatorProcess(
-        chart, INSTALLATION, pace=getattr(request.module, "PACE", 1)
-    ) as running:
+    with OperatorProcess(chart, INSTALLATION, pace=getattr(request.module, "PACE", 1)) as running:
         yield running
 
 
@@ -125,10 +117,6 @@ def pytest_runtest_makereport(
     """Show beside a failure what the operators of the test have logged last."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
-        running = (
-            used for used in item.funcargs.values() if isinstance(used, OperatorProcess)
-        )
-        report.sections += [
-            ("log of the operator", one.logs()[-6000:]) for one in running
-        ]
+        running = (used for used in item.funcargs.values() if isinstance(used, OperatorProcess))
+        report.sections += [("log of the operator", one.logs()[-6000:]) for one in running]
     return report

@@ -27,10 +27,7 @@ H100 = "h100-8x-dell-xe9680"
 POOL = "example.com/pool"
 MAX_NODES = 3
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-WHOLE_NODE: dict[str, Any] = {
-    "model": SMALL,
-    "parallelism": {"tensor": 8, "pipeline": 1},
-}
+WHOLE_NODE: dict[str, Any] = {"model": SMALL, "parallelism": {"tensor": 8, "pipeline": 1}}
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +41,7 @@ def operator(
         "maxNodes": MAX_NODES,
         "selector": {POOL: "spot"},
         "labels": {
-            key: value
-            for key, value in labels.items()
-            if key.startswith("nvidia.com/gpu.")
+            key: value for key, value in labels.items() if key.startswith("nvidia.com/gpu.")
         },
         "allocatable": {"nvidia.com/gpu": 8},
         "taints": [TAINT],
@@ -69,26 +64,17 @@ class Autoscaler:
         """Return the pods that a new node of the pool would help."""
         waiting = [pod for pod in self._models.pods() if _finds_no_place(pod)]
         return [
-            pod
-            for pod in waiting
-            if any(_describes(term, {POOL: "spot"}) for term in _terms(pod))
+            pod for pod in waiting if any(_describes(term, {POOL: "spot"}) for term in _terms(pod))
         ]
 
     def wait_for_pods(self, count: int) -> None:
         wait_for(
-            lambda: len(self.pending()) == count,
-            60,
-            f"{count} pods to ask for nodes of the pool",
+            lambda: len(self.pending()) == count, 60, f"{count} pods to ask for nodes of the pool"
         )
 
     def add(self, count: int) -> list[str]:
         made = self._fleet(
-            H100,
-            count,
-            "spot",
-            labels={POOL: "spot"},
-            taints=[TAINT],
-            first=len(self.made),
+            H100, count, "spot", labels={POOL: "spot"}, taints=[TAINT], first=len(self.made)
         )
         self.made += made
         return made
@@ -125,16 +111,12 @@ def autoscaler(models: Models, fleet: Fleet) -> Autoscaler:
 
 
 def record_of(models: Models, name: str) -> Manifest:
-    record: Manifest = json.loads(
-        models.get("ConfigMap", f"{name}-plan")["data"]["plan.json"]
-    )
+    record: Manifest = json.loads(models.get("ConfigMap", f"{name}-plan")["data"]["plan.json"])
     return record
 
 
 def planned(models: Models, name: str) -> list[str]:
-    return sorted(
-        node for group in record_of(models, name)["plan"]["groups"] for node in group
-    )
+    return sorted(node for group in record_of(models, name)["plan"]["groups"] for node in group)
 
 
 def test_a_group_planned_on_nodes_to_come_is_pinned_to_those_that_come_without_a_restart(
@@ -159,31 +141,21 @@ def test_a_group_planned_on_nodes_to_come_is_pinned_to_those_that_come_without_a
     assert (sorted(group["nodes"]), group["restarts"]) == ([first, second], 0)
     assert models.uids() == asked
     wait_for(
-        lambda: planned(models, "large") == [first, second],
-        30,
-        "the record to name both nodes",
+        lambda: planned(models, "large") == [first, second], 30, "the record to name both nodes"
     )
-    fields = wait_for(
-        lambda: _pins(models, "large-0"), 30, "the template to name both nodes"
-    )
+    fields = wait_for(lambda: _pins(models, "large-0"), 30, "the template to name both nodes")
     assert fields == [first, second]
     assert models.uids() == asked
 
-    control_plane.nodes.delete_with_pods(
-        first
-    )  # its group stops as a whole, and asks for one more
+    control_plane.nodes.delete_with_pods(first)  # its group stops as a whole, and asks for one more
     autoscaler.wait_for_pods(1)
     wait_for(
-        lambda: planned(models, "large") == [second, "~spot-0"],
-        30,
-        "the group to be planned anew",
+        lambda: planned(models, "large") == [second, "~spot-0"], 30, "the group to be planned anew"
     )
     (third,) = autoscaler.add(1)
     models.wait_ready("large", timeout=60)
     wait_for(
-        lambda: planned(models, "large") == [second, third],
-        30,
-        "the record to name the new node",
+        lambda: planned(models, "large") == [second, third], 30, "the record to name the new node"
     )
 
 
@@ -215,17 +187,11 @@ def test_waiting_models_book_existing_nodes_first_and_no_more_than_the_pool_can_
 
     models.delete("ShardedModel", "small")
     autoscaler.wait_for_pods(3)
-    wait_for(
-        lambda: planned(models, "late") == ["~spot-2"],
-        30,
-        "the last node to go to who waits",
-    )
+    wait_for(lambda: planned(models, "late") == ["~spot-2"], 30, "the last node to go to who waits")
     autoscaler.add(MAX_NODES)
     for name in ("large", "late"):
         models.wait_ready(name, timeout=60)
-    assert sorted(planned(models, "large") + planned(models, "late")) == sorted(
-        autoscaler.made
-    )
+    assert sorted(planned(models, "large") + planned(models, "late")) == sorted(autoscaler.made)
 
 
 def test_nodes_that_do_not_come_are_said_so_their_booking_ends_and_they_are_still_welcome(

@@ -38,15 +38,13 @@ def taint(key: str) -> Fault:
 
 def relabel(control_plane: ControlPlane, node: str) -> None:
     control_plane.api.patch(
-        f"/api/v1/nodes/{node}",
-        {"metadata": {"labels": {"nvidia.com/gpu.product": "another"}}},
+        f"/api/v1/nodes/{node}", {"metadata": {"labels": {"nvidia.com/gpu.product": "another"}}}
     )
 
 
 def lose_a_gpu(control_plane: ControlPlane, node: str) -> None:
     control_plane.api.patch(
-        f"/api/v1/nodes/{node}/status",
-        {"status": {"allocatable": {"nvidia.com/gpu": "7"}}},
+        f"/api/v1/nodes/{node}/status", {"status": {"allocatable": {"nvidia.com/gpu": "7"}}}
     )
 
 
@@ -54,18 +52,14 @@ FAULTS: dict[str, Fault] = {
     "deleted": lambda control_plane, node: control_plane.nodes.delete(node),
     "drained by Karpenter": taint("karpenter.sh/disrupted"),
     "drained by cluster-autoscaler": taint("ToBeDeletedByClusterAutoscaler"),
-    "cordoned and drained": lambda control_plane, node: control_plane.nodes.cordon(
-        node
-    ),
+    "cordoned and drained": lambda control_plane, node: control_plane.nodes.cordon(node),
     "a GPU less": lose_a_gpu,
 }
 
 
 def is_ready(pod: Manifest) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
-    return any(
-        item["type"] == "Ready" and item["status"] == "True" for item in conditions
-    )
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
 def group_of(pod: Manifest) -> str:
@@ -99,18 +93,13 @@ def test_a_fault_of_one_node_moves_the_group_that_stands_on_it_and_no_other(
         nonlocal least
         pods = models.pods()
         least = min(least, sum(is_ready(pod) for pod in pods))
-        placed = {
-            group_of(pod): pod["spec"].get("nodeName") for pod in pods if is_ready(pod)
-        }
+        placed = {group_of(pod): pod["spec"].get("nodeName") for pod in pods if is_ready(pod)}
         return bool(placed.get("llama-1", node) != node)
 
     wait_for(moved, 90, "the group to serve elsewhere")
     after = uids_by_group(models)
     assert least == 2
-    assert (after["llama-0"], after["llama-2"]) == (
-        before["llama-0"],
-        before["llama-2"],
-    )
+    assert (after["llama-0"], after["llama-2"]) == (before["llama-0"], before["llama-2"])
     assert models.wait_ready("llama")["status"]["readyReplicas"] == 3
 
 
@@ -123,16 +112,10 @@ def test_a_node_that_is_relabelled_under_running_groups_moves_none(
     before = uids_by_group(models)
 
     relabel(control_plane, nodes[1])
-    wait_for(
-        lambda: models.condition("llama", "PlanStale")["status"] == "True",
-        60,
-        "PlanStale",
-    )
+    wait_for(lambda: models.condition("llama", "PlanStale")["status"] == "True", 60, "PlanStale")
     models.change("llama", replicas=2)
     wait_for(lambda: len(models.pods()) == 2, 60, "the third group to go")
-    assert uids_by_group(models) == {
-        group: before[group] for group in ("llama-0", "llama-1")
-    }
+    assert uids_by_group(models) == {group: before[group] for group in ("llama-0", "llama-1")}
 
 
 @pytest.mark.parametrize(
@@ -140,22 +123,14 @@ def test_a_node_that_is_relabelled_under_running_groups_moves_none(
     [
         ({"model": {"id": "nobody/knows-it"}}, "ModelUnknown"),
         (
-            {
-                "engine": {
-                    "env": [{"name": "HF_ENDPOINT", "value": "https://hub.example"}]
-                }
-            },
+            {"engine": {"env": [{"name": "HF_ENDPOINT", "value": "https://hub.example"}]}},
             "InvalidSpec",
         ),
     ],
     ids=["unknown", "not admitted"],
 )
 def test_a_spec_with_a_mistake_leaves_all_running_and_a_crashed_rank_is_restarted_as_it_was(
-    models: Models,
-    fleet: Fleet,
-    control_plane: ControlPlane,
-    mistake: Manifest,
-    reason: str,
+    models: Models, fleet: Fleet, control_plane: ControlPlane, mistake: Manifest, reason: str
 ) -> None:
     fleet(H100, 4)
     models.create("large", LARGE, replicas=2)
@@ -167,9 +142,7 @@ def test_a_spec_with_a_mistake_leaves_all_running_and_a_crashed_rank_is_restarte
     models.wait_reason("large", reason)
     control_plane.pods.crash(models.namespace, "large-1-1", exit_code=1)
 
-    wait_for(
-        lambda: restarted(models, before, "large-1"), 60, "two new pods that serve"
-    )
+    wait_for(lambda: restarted(models, before, "large-1"), 60, "two new pods that serve")
     assert uids_by_group(models)["large-0"] == before["large-0"]
     assert models.get("StatefulSet", "large-1")["spec"]["template"] == template
     assert models.condition("large")["reason"] == reason
@@ -192,9 +165,7 @@ def test_a_pod_that_hangs_in_its_end_on_a_node_that_answers_holds_its_group_for_
     models.patch("Pod", "large-0-1", {"metadata": {"finalizers": [KEPT]}})
     control_plane.pods.crash(models.namespace, "large-0-0", exit_code=1)
 
-    wait_for(
-        lambda: models.find("StatefulSet", "large-0-g1"), 90, "the next generation"
-    )
+    wait_for(lambda: models.find("StatefulSet", "large-0-g1"), 90, "the next generation")
     (group,) = models.wait_ready("large")["status"]["groups"]
     assert (group["name"], stuck in group["nodes"]) == ("large-0-g1", False)
     degraded = models.condition("large", "Degraded")
@@ -220,16 +191,12 @@ def test_a_service_that_is_refused_keeps_no_broken_group_from_its_restart(
     models.create("large", LARGE)
     models.wait_ready("large")
     before = uids_by_group(models)
-    control_plane.kubectl(
-        "create", "quota", "none", "-n", models.namespace, "--hard=services=0"
-    )
+    control_plane.kubectl("create", "quota", "none", "-n", models.namespace, "--hard=services=0")
     models.delete("Service", "large")
     assert "exceeded quota" in models.wait_reason("large", "ObjectRefused")["message"]
 
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
-    wait_for(
-        lambda: restarted(models, before, "large-0"), 60, "two new pods that serve"
-    )
+    wait_for(lambda: restarted(models, before, "large-0"), 60, "two new pods that serve")
     assert models.find("Service", "large") is None
 
     control_plane.kubectl("delete", "quota", "none", "-n", models.namespace)
@@ -255,17 +222,11 @@ def test_a_pod_of_somebody_else_with_our_labels_and_a_forged_owner_changes_a_con
     }
     container = {"name": "theirs", "image": "theirs"}
     models.post(
-        "Pod",
-        {
-            "metadata": forged,
-            "spec": {"containers": [container], "schedulerName": "nobody"},
-        },
+        "Pod", {"metadata": forged, "spec": {"containers": [container], "schedulerName": "nobody"}}
     )
 
     wait_for(
-        lambda: models.condition("large", "ForeignPods")["status"] == "True",
-        30,
-        "ForeignPods",
+        lambda: models.condition("large", "ForeignPods")["status"] == "True", 30, "ForeignPods"
     )
     assert "large-0-2" in models.condition("large", "ForeignPods")["message"]
     assert models.condition("large")["status"] == "True"
@@ -285,9 +246,7 @@ def test_pods_of_a_model_that_runs_which_a_quota_keeps_out_are_said_in_its_words
     fleet(H100, 1)
     models.create("kept-out", **WHOLE_NODE)
     models.wait_ready("kept-out")
-    control_plane.kubectl(
-        "create", "quota", "none", "-n", models.namespace, "--hard=pods=0"
-    )
+    control_plane.kubectl("create", "quota", "none", "-n", models.namespace, "--hard=pods=0")
     pod = models.pods()[0]["metadata"]["name"]
     control_plane.api.delete(
         f"/api/v1/namespaces/{models.namespace}/pods/{pod}", grace_period_seconds=0
@@ -331,17 +290,11 @@ def test_a_silent_webhook_shows_in_the_status_and_delays_no_repair_in_another_na
                 models.create(f"small-{number}")
             assert (
                 "dead.example.com"
-                in models.wait_reason("small-0", "ApiUnavailable", timeout=60)[
-                    "message"
-                ]
+                in models.wait_reason("small-0", "ApiUnavailable", timeout=60)["message"]
             )
 
             control_plane.pods.crash(others.namespace, "large-0-1", exit_code=1)
-            wait_for(
-                lambda: restarted(others, before, "large-0"),
-                60,
-                "two new pods that serve",
-            )
+            wait_for(lambda: restarted(others, before, "large-0"), 60, "two new pods that serve")
             assert models.all("StatefulSet") == []
         models.wait_ready("small-0", timeout=90)
 
@@ -353,9 +306,7 @@ def test_in_a_namespace_that_ends_nothing_is_made_again_and_another_one_is_mende
     models.create("large", LARGE)
     models.wait_ready("large")
     before = uids_by_group(models)
-    ending = Models(
-        control_plane, control_plane.create_namespace(f"ending-{next(_numbers)}")
-    )
+    ending = Models(control_plane, control_plane.create_namespace(f"ending-{next(_numbers)}"))
     ending.create("llama")
     ending.wait_ready("llama")
     ending.patch("ShardedModel", "llama", {"metadata": {"finalizers": [KEPT]}})
@@ -363,21 +314,15 @@ def test_in_a_namespace_that_ends_nothing_is_made_again_and_another_one_is_mende
     control_plane.api.delete(f"/api/v1/namespaces/{ending.namespace}")
     kinds = ("StatefulSet", "Service", "ConfigMap", "Pod")
     wait_for(
-        lambda: not any(ours(ending, kind) for kind in kinds),
-        60,
-        "all but the model to be gone",
+        lambda: not any(ours(ending, kind) for kind in kinds), 60, "all but the model to be gone"
     )
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
-    wait_for(
-        lambda: restarted(models, before, "large-0"), 60, "two new pods that serve"
-    )
+    wait_for(lambda: restarted(models, before, "large-0"), 60, "two new pods that serve")
     assert [ours(ending, kind) for kind in kinds] == [[], [], [], []]
     assert "deletionTimestamp" in ending.get("ShardedModel", "llama")["metadata"]
 
     ending.patch("ShardedModel", "llama", {"metadata": {"finalizers": None}})
-    wait_for(
-        lambda: ending.find("ShardedModel", "llama") is None, 30, "the model to be gone"
-    )
+    wait_for(lambda: ending.find("ShardedModel", "llama") is None, 30, "the model to be gone")
 
 
 def ours(models: Models, kind: str) -> list[str]:
@@ -394,8 +339,7 @@ def ours(models: Models, kind: str) -> list[str]:
 def is_refused(control_plane: ControlPlane, namespace: str) -> bool:
     try:
         control_plane.api.create(
-            f"/api/v1/namespaces/{namespace}/configmaps",
-            {"metadata": {"generateName": "probe-"}},
+            f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"generateName": "probe-"}}
         )
     except ApiError as error:
         return "dead.example.com" in error.message
@@ -412,11 +356,7 @@ def test_a_paused_model_says_that_its_plan_has_lost_a_node(
     wait_for(lambda: models.condition("llama"), 30, "the change to be seen")
 
     control_plane.nodes.delete(node)
-    wait_for(
-        lambda: models.condition("llama", "PlanStale")["status"] == "True",
-        30,
-        "PlanStale",
-    )
+    wait_for(lambda: models.condition("llama", "PlanStale")["status"] == "True", 30, "PlanStale")
     assert node in models.condition("llama", "PlanStale")["message"]
 
 
@@ -452,9 +392,7 @@ def test_somebody_who_keeps_setting_a_field_back_ends_in_a_condition(
     def fight() -> None:
         while not stop.wait(0.1):
             models.patch(
-                "Service",
-                "llama",
-                {"metadata": {"labels": {"app.kubernetes.io/name": "somebody"}}},
+                "Service", "llama", {"metadata": {"labels": {"app.kubernetes.io/name": "somebody"}}}
             )
 
     fighter = threading.Thread(target=fight)
@@ -478,6 +416,5 @@ def test_somebody_who_keeps_setting_a_field_back_ends_in_a_condition(
         "it to be set right, and left",
     )
     assert (
-        models.get("Service", "llama")["metadata"]["labels"]["app.kubernetes.io/name"]
-        != "somebody"
+        models.get("Service", "llama")["metadata"]["labels"]["app.kubernetes.io/name"] != "somebody"
     )

@@ -65,20 +65,14 @@ class Running:
 
     def truth(self) -> Any:
         return (
-            {
-                name: facts
-                for (_, name), facts in self._listed("nodes", project_node).items()
-            },
+            {name: facts for (_, name), facts in self._listed("nodes", project_node).items()},
             self._listed("pods", project_pod),
             self._listed("configmaps", project_config_map),
         )
 
     def _listed(self, plural: str, project: Any) -> dict[tuple[str, str], Any]:
         items = self.control_plane.api.get(f"/api/v1/{plural}")["items"]
-        keys = [
-            (item["metadata"].get("namespace", ""), item["metadata"]["name"])
-            for item in items
-        ]
+        keys = [(item["metadata"].get("namespace", ""), item["metadata"]["name"]) for item in items]
         return {
             key: kept
             for key, item in zip(keys, items, strict=True)
@@ -87,9 +81,7 @@ class Running:
 
 
 @contextmanager
-def running(
-    control_plane: ControlPlane, kubeconfig: Path | None = None
-) -> Iterator[Running]:
+def running(control_plane: ControlPlane, kubeconfig: Path | None = None) -> Iterator[Running]:
     access = open_access(kubeconfig or control_plane.kubeconfig)
     client, loop, ledger = Client(access, threads=1), asyncio.new_event_loop(), Ledger()
     caches = Caches(client, Store(ledger), lambda _: None, timing=IMPATIENT)
@@ -114,11 +106,7 @@ def a_group(namespace: str, replicas: int) -> Manifest:
         "shardwright.io/group": "llama-0",
     }
     limits = {"nvidia.com/gpu": "8"}
-    spec = {
-        "containers": [
-            {"name": "engine", "image": "engine", "resources": {"limits": limits}}
-        ]
-    }
+    spec = {"containers": [{"name": "engine", "image": "engine", "resources": {"limits": limits}}]}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -143,10 +131,7 @@ def test_the_caches_hold_what_there_is_while_a_group_comes_changes_and_goes(
         fleet(H100, 3)
         uid = api.create(path, a_group(namespace, 3))["metadata"]["uid"]
         wait_for(
-            lambda: (
-                [member.ready for member in store.members((namespace, uid))]
-                == [True] * 3
-            ),
+            lambda: [member.ready for member in store.members((namespace, uid))] == [True] * 3,
             60,
             "three ready members",
         )
@@ -168,9 +153,7 @@ def test_the_caches_hold_what_there_is_while_a_group_comes_changes_and_goes(
 
         api.delete(f"{path}/llama-0")
         wait_for(
-            lambda: not reading.ledger.taken().keys() & set(fleet.names),
-            60,
-            "all GPUs to be free",
+            lambda: not reading.ledger.taken().keys() & set(fleet.names), 60, "all GPUs to be free"
         )
         wait_for(
             lambda: store.child(STATEFUL_SET, namespace, "llama-0") is None,
@@ -180,8 +163,7 @@ def test_the_caches_hold_what_there_is_while_a_group_comes_changes_and_goes(
         reading.wait_until_true()
         counts = reading.caches.counts
         assert {
-            kind: counts[kind].failures
-            for kind in ("Node", "Pod", "ConfigMap", STATEFUL_SET)
+            kind: counts[kind].failures for kind in ("Node", "Pod", "ConfigMap", STATEFUL_SET)
         } == dict.fromkeys(("Node", "Pod", "ConfigMap", STATEFUL_SET), 0)
     assert reading.caches.absent_kinds >= {"ComputeDomain.v1beta1.resource.nvidia.com"}
 
@@ -190,25 +172,19 @@ def forget_history(control_plane: ControlPlane) -> None:
     """Have etcd forget all versions but the present ones, as it does every five minutes: older
     watches have expired.
     """
-    version = control_plane.api.get("/api/v1/configmaps", limit="1")["metadata"][
-        "resourceVersion"
-    ]
+    version = control_plane.api.get("/api/v1/configmaps", limit="1")["metadata"]["resourceVersion"]
     with socket.socket(socket.AF_UNIX) as etcd:
         etcd.connect(str(control_plane._folder / "etcd.sock"))
         connection = HTTPConnection("etcd")
         connection.sock = etcd
         connection.request(
-            "POST",
-            "/v3/kv/compaction",
-            json.dumps({"revision": version, "physical": True}),
+            "POST", "/v3/kv/compaction", json.dumps({"revision": version, "physical": True})
         )
         answer = connection.getresponse()
         assert answer.status == 200, answer.read()
 
 
-def test_what_happened_while_nobody_could_see_it_is_seen_afterwards(
-    tmp_path: Path,
-) -> None:
+def test_what_happened_while_nobody_could_see_it_is_seen_afterwards(tmp_path: Path) -> None:
     with (
         ControlPlane.start() as control_plane,
         FaultProxy(control_plane.url, control_plane.ca_file) as proxy,
@@ -224,13 +200,9 @@ def test_what_happened_while_nobody_could_see_it_is_seen_afterwards(
         )
         maps = f"/api/v1/namespaces/{namespace}/configmaps"
         api.create(maps, {"metadata": {"name": "goes"}})
-        api.create(
-            f"/apis/apps/v1/namespaces/{namespace}/statefulsets", a_group(namespace, 2)
-        )
+        api.create(f"/apis/apps/v1/namespaces/{namespace}/statefulsets", a_group(namespace, 2))
         with running(control_plane, by_proxy) as reading:
-            wait_for(
-                lambda: len(reading.ledger.taken()) == 2, 60, "both nodes to be taken"
-            )
+            wait_for(lambda: len(reading.ledger.taken()) == 2, 60, "both nodes to be taken")
             reading.wait_until_true()
             outage = proxy.cut()
             api.delete(f"{maps}/goes")
@@ -248,10 +220,9 @@ def test_what_happened_while_nobody_could_see_it_is_seen_afterwards(
             reading.wait_until_true()
             wait_for(lambda: not reading.failing(), 30, "all readers to be well")
             counts = reading.caches.counts
-            assert (
-                min(counts[kind].lists for kind in ("Pod", "ConfigMap", STATEFUL_SET))
-                >= 2
-            ), "their versions had not expired"
+            assert min(counts[kind].lists for kind in ("Pod", "ConfigMap", STATEFUL_SET)) >= 2, (
+                "their versions had not expired"
+            )
 
 
 def test_an_object_that_is_nested_beyond_all_bounds_is_read_like_any_other(
@@ -264,10 +235,7 @@ def test_an_object_that_is_nested_beyond_all_bounds_is_read_like_any_other(
         f'[{{"manager":"x","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{fields}'
         "}]"
     )
-    pod = a_group(namespace, 1)["spec"]["template"] | {
-        "apiVersion": "v1",
-        "kind": "Pod",
-    }
+    pod = a_group(namespace, 1)["spec"]["template"] | {"apiVersion": "v1", "kind": "Pod"}
     pod["metadata"] |= {"name": "deep", "managedFields": "MANAGED"}
     pod["spec"]["nodeName"] = node
     path = f"/api/v1/namespaces/{namespace}/pods"
@@ -275,20 +243,10 @@ def test_an_object_that_is_nested_beyond_all_bounds_is_read_like_any_other(
     with running(control_plane) as reading:
         wait_for(lambda: reading.caches.synced, 60, "the caches to be complete")
         control_plane.kubectl("create", "--raw", path, "-f", "-", input=deep)
-        wait_for(
-            lambda: reading.ledger.taken().get(node) == 8,
-            30,
-            "the watch to have read it",
-        )
+        wait_for(lambda: reading.ledger.taken().get(node) == 8, 30, "the watch to have read it")
     try:
         with running(control_plane) as reading:
-            wait_for(
-                lambda: reading.ledger.taken().get(node) == 8,
-                30,
-                "a list to have read it",
-            )
+            wait_for(lambda: reading.ledger.taken().get(node) == 8, 30, "a list to have read it")
             assert reading.caches.counts["Pod"].unreadable == 0
     finally:
-        control_plane.kubectl(
-            "delete", "pod", "deep", "-n", namespace, "--force", "--wait=false"
-        )
+        control_plane.kubectl("delete", "pod", "deep", "-n", namespace, "--force", "--wait=false")

@@ -40,11 +40,7 @@ def _a_foreign_pod(namespace: str, node: str, gpus: int) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "trainer", "namespace": namespace},
-        "spec": {
-            "nodeName": node,
-            "tolerations": tolerations,
-            "containers": [container],
-        },
+        "spec": {"nodeName": node, "tolerations": tolerations, "containers": [container]},
     }
 
 
@@ -59,11 +55,7 @@ def _config_map(namespace: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_live_cluster_and_its_file_get_the_same_plan(
-    control_plane: ControlPlane,
-    namespace: str,
-    fleet: Fleet,
-    files: Files,
-    capsys: Capture,
+    control_plane: ControlPlane, namespace: str, fleet: Fleet, files: Files, capsys: Capture
 ) -> None:
     first, _ = fleet("SYNTH-h100-8x-eks-p5", 2, "cli")
     control_plane.kubectl(
@@ -71,8 +63,7 @@ def test_a_live_cluster_and_its_file_get_the_same_plan(
     )
     model = files.manifests(a_manifest("m", parallelism={"tensor": 8}, **SELECTOR))
     nodes = files.raw(
-        "nodes.yaml",
-        control_plane.kubectl("get", "nodes,pods", "-A", "-o", "yaml").encode(),
+        "nodes.yaml", control_plane.kubectl("get", "nodes,pods", "-A", "-o", "yaml").encode()
     )
 
     assert (
@@ -92,21 +83,14 @@ def test_a_live_cluster_and_its_file_get_the_same_plan(
         == 0
     )
     live = capsys.readouterr().out
-    assert (
-        main(["plan", "-f", model, "-n", namespace, "--nodes", nodes, "-o", "json"])
-        == 0
-    )
+    assert main(["plan", "-f", model, "-n", namespace, "--nodes", nodes, "-o", "json"]) == 0
 
     assert capsys.readouterr().out == live
     assert json.loads(live)["items"][0]["plan"]["placement"]["nodes"] == fleet.names[1:]
 
 
 def test_a_config_map_is_read_from_the_cluster(
-    control_plane: ControlPlane,
-    namespace: str,
-    fleet: Fleet,
-    files: Files,
-    capsys: Capture,
+    control_plane: ControlPlane, namespace: str, fleet: Fleet, files: Files, capsys: Capture
 ) -> None:
     fleet("SYNTH-h100-8x-eks-p5", 1, "cli")
     config = {
@@ -121,9 +105,7 @@ def test_a_config_map_is_read_from_the_cluster(
         "vocab_size": 128256,
         "torch_dtype": "bfloat16",
     }
-    control_plane.kubectl(
-        "create", "-f", "-", input=json.dumps(_config_map(namespace, config))
-    )
+    control_plane.kubectl("create", "-f", "-", input=json.dumps(_config_map(namespace, config)))
     manifest = a_manifest("m", "us/ours", **SELECTOR)
     manifest["metadata"]["namespace"] = namespace
     manifest["spec"]["model"]["configMapRef"] = {"name": "ours"}
@@ -139,18 +121,11 @@ def test_a_config_map_is_read_from_the_cluster(
     ]
     assert main(words) == 0
 
-    assert (
-        json.loads(capsys.readouterr().out)["items"][0]["model"]["parameters"]
-        == 8_030_261_248
-    )
+    assert json.loads(capsys.readouterr().out)["items"][0]["model"]["parameters"] == 8_030_261_248
 
 
 def test_an_api_server_takes_what_render_prints(
-    control_plane: ControlPlane,
-    namespace: str,
-    fleet: Fleet,
-    files: Files,
-    capsys: Capture,
+    control_plane: ControlPlane, namespace: str, fleet: Fleet, files: Files, capsys: Capture
 ) -> None:
     fleet("SYNTH-h100-8x-eks-p5", 2, "cli")
     manifest = a_manifest("llama", "meta-llama/Llama-3.1-405B-Instruct", **SELECTOR)
@@ -177,17 +152,11 @@ def test_an_api_server_takes_what_render_prints(
 
 
 def test_without_the_right_to_see_pods_free_capacity_is_not_known(
-    control_plane: ControlPlane,
-    namespace: str,
-    fleet: Fleet,
-    files: Files,
-    capsys: Capture,
+    control_plane: ControlPlane, namespace: str, fleet: Fleet, files: Files, capsys: Capture
 ) -> None:
     fleet("SYNTH-h100-8x-eks-p5", 1, "cli")
     control_plane.kubectl("create", "serviceaccount", "reader", "-n", namespace)
-    control_plane.kubectl(
-        "create", "clusterrole", namespace, "--verb=list", "--resource=nodes"
-    )
+    control_plane.kubectl("create", "clusterrole", namespace, "--verb=list", "--resource=nodes")
     control_plane.kubectl(
         "create",
         "clusterrolebinding",
@@ -199,21 +168,12 @@ def test_without_the_right_to_see_pods_free_capacity_is_not_known(
 
     assert (
         main(
-            [
-                "plan",
-                "-f",
-                files.manifests(a_manifest(**SELECTOR)),
-                "--kubeconfig",
-                str(kubeconfig),
-            ]
+            ["plan", "-f", files.manifests(a_manifest(**SELECTOR)), "--kubeconfig", str(kubeconfig)]
         )
         == 0
     )
 
-    assert (
-        "no pods are known: every allocatable GPU counts as free"
-        in capsys.readouterr().out
-    )
+    assert "no pods are known: every allocatable GPU counts as free" in capsys.readouterr().out
 
 
 def test_without_the_right_to_see_nodes_the_refusal_is_said(
@@ -222,18 +182,7 @@ def test_without_the_right_to_see_nodes_the_refusal_is_said(
     control_plane.kubectl("create", "serviceaccount", "nobody", "-n", namespace)
     kubeconfig = control_plane.kubeconfig_for(namespace, "nobody")
 
-    assert (
-        main(
-            [
-                "plan",
-                "-f",
-                files.manifests(a_manifest()),
-                "--kubeconfig",
-                str(kubeconfig),
-            ]
-        )
-        == 3
-    )
+    assert main(["plan", "-f", files.manifests(a_manifest()), "--kubeconfig", str(kubeconfig)]) == 3
 
     err = capsys.readouterr().err
     assert err.startswith("error[NotAllowedInCluster]: nodes is forbidden: ")
@@ -243,19 +192,14 @@ def test_without_the_right_to_see_nodes_the_refusal_is_said(
 
 
 def test_every_way_not_to_get_in_is_one_line_with_its_way_out(
-    control_plane: ControlPlane,
-    files: Files,
-    capsys: Capture,
-    monkeypatch: pytest.MonkeyPatch,
+    control_plane: ControlPlane, files: Files, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The token, the certificate, a cluster without ShardedModels; the kubeconfig is the second of
     a list.
     """
     monkeypatch.setenv(
         "KUBECONFIG",
-        os.pathsep.join(
-            (files.raw("empty.yaml", EMPTY), str(control_plane.kubeconfig))
-        ),
+        os.pathsep.join((files.raw("empty.yaml", EMPTY), str(control_plane.kubeconfig))),
     )
     said = {}
     for name, words in {
@@ -294,14 +238,7 @@ def test_nothing_is_left_of_a_plan_that_was_interrupted(
         str(chart.kubeconfig),
     ]
     process = subprocess.Popen(
-        [
-            "env",
-            "--default-signal=INT",
-            sys.executable,
-            "-m",
-            "shardwright.cli.main",
-            *words,
-        ],
+        ["env", "--default-signal=INT", sys.executable, "-m", "shardwright.cli.main", *words],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -318,50 +255,24 @@ def test_nothing_is_left_of_a_plan_that_was_interrupted(
 
 
 def test_the_operator_plans_for_who_may_not_list_nodes(
-    models: Models,
-    control_plane: ControlPlane,
-    fleet: Fleet,
-    files: Files,
-    capsys: Capture,
+    models: Models, control_plane: ControlPlane, fleet: Fleet, files: Files, capsys: Capture
 ) -> None:
     fleet("h100-8x-dell-xe9680", 1)
     namespace = models.namespace
     control_plane.kubectl("create", "serviceaccount", "developer", "-n", namespace)
     account = f"--serviceaccount={namespace}:developer"
     control_plane.kubectl(
-        "create",
-        "rolebinding",
-        "developer",
-        "--clusterrole=edit",
-        account,
-        "-n",
-        namespace,
+        "create", "rolebinding", "developer", "--clusterrole=edit", account, "-n", namespace
     )
     kubeconfig = str(control_plane.kubeconfig_for(namespace, "developer"))
     model = files.manifests(a_manifest("small"))
 
-    assert (
-        main(
-            [
-                "plan",
-                "--server",
-                "-f",
-                model,
-                "-n",
-                namespace,
-                "--kubeconfig",
-                kubeconfig,
-            ]
-        )
-        == 0
-    )
+    assert main(["plan", "--server", "-f", model, "-n", namespace, "--kubeconfig", kubeconfig]) == 0
     said = capsys.readouterr().out
     assert said.startswith("small: one GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n")
     assert "you may not list them: GPUs of others" in said
     assert "is gated, and no token is named" in " ".join(said.split())
-    too_large = files.manifests(
-        a_manifest("large", parallelism={"tensor": 8, "pipeline": 4})
-    )
+    too_large = files.manifests(a_manifest("large", parallelism={"tensor": 8, "pipeline": 4}))
     assert (
         main(
             [
@@ -394,9 +305,7 @@ def test_a_model_that_serves_is_asked_by_its_name(
     assert main(["status", "large", *there, "-o", "json"]) == 0
     (item,) = json.loads(capsys.readouterr().out)["items"]
     assert (item["ready"], item["reason"], item["commands"]) == ("True", "Serving", [])
-    assert [(group["name"], group["ready"]) for group in item["groups"]] == [
-        ("large-0", True)
-    ]
+    assert [(group["name"], group["ready"]) for group in item["groups"]] == [("large-0", True)]
     assert main(["status", *there]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == [
         "NAME",
@@ -409,19 +318,13 @@ def test_a_model_that_serves_is_asked_by_its_name(
     ]
 
     assert main(["plan", "large", *there, "-o", "json"]) == 0
-    assert (
-        json.loads(capsys.readouterr().out)["items"][0]["plan"]
-        == stored["status"]["plan"]
-    )
+    assert json.loads(capsys.readouterr().out)["items"][0]["plan"] == stored["status"]["plan"]
 
     assert main(["diff", "large", *there]) == 0, capsys.readouterr()
     capsys.readouterr()
     edited = {
         **stored,
-        "spec": {
-            **stored["spec"],
-            "engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]},
-        },
+        "spec": {**stored["spec"], "engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}},
     }
     assert main(["diff", "-f", files.manifests(edited), *there, "-o", "json"]) == 1
     (difference,) = json.loads(capsys.readouterr().out)["items"]
@@ -434,10 +337,7 @@ def test_a_model_that_serves_is_asked_by_its_name(
             "lastOutageSeconds": None,
         }
     ]
-    assert (
-        difference["startSeconds"]
-        == stored["status"]["engine"]["startBudget"]["loadSeconds"]
-    )
+    assert difference["startSeconds"] == stored["status"]["engine"]["startBudget"]["loadSeconds"]
 
     assert main(["status", "lrge", *there]) == 2
     assert capsys.readouterr().err == (

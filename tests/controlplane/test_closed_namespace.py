@@ -80,17 +80,11 @@ def _missed(cluster: ControlPlane, capsys: pytest.CaptureFixture[str]) -> set[st
     main(["doctor", "--kubeconfig", str(cluster.kubeconfig), "-o", "json"])
     checks = json.loads(capsys.readouterr().out)["checks"]
     findings = [finding for check in checks for finding in check["findings"]]
-    return {
-        finding["objects"][0]
-        for finding in findings
-        if finding["reason"] == "NamespaceUnseen"
-    }
+    return {finding["objects"][0] for finding in findings if finding["reason"] == "NamespaceUnseen"}
 
 
 def test_an_unreadable_namespace_is_named_until_its_role_is_back_while_others_are_served(
-    cluster: ControlPlane,
-    operator: OperatorProcess,
-    capsys: pytest.CaptureFixture[str],
+    cluster: ControlPlane, operator: OperatorProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """GPUs in use there count as free until then, and no longer; nobody restarts."""
     served, closed = Models(cluster, "open"), Models(cluster, "closed")

@@ -53,27 +53,20 @@ def test_every_pod_over_trays_gets_a_channel_of_its_groups_domain_from_the_real_
             "resourceClaimTemplate": {"name": "large-0-channel"},
         },
     }
-    assert [owner["name"] for owner in domain["metadata"]["ownerReferences"]] == [
-        "large"
-    ]
+    assert [owner["name"] for owner in domain["metadata"]["ownerReferences"]] == ["large"]
     nodes = [pod["spec"]["nodeName"] for pod in models.pods()]
     assert set(nodes) <= set(rack)
     assert sorted(nodes) == status["plan"]["placement"]["nodes"]
     assert status["plan"]["placement"]["tensorLink"] == "NVLink5 NVL72"
-    granted = [
-        claim["status"]["allocation"]["devices"]
-        for claim in claims(models, control_plane)
-    ]
+    granted = [claim["status"]["allocation"]["devices"] for claim in claims(models, control_plane)]
     assert sorted(devices["results"][0]["pool"] for devices in granted) == sorted(nodes)
-    assert {
-        devices["config"][0]["opaque"]["parameters"]["domainID"] for devices in granted
-    } == {domain["metadata"]["uid"]}
+    assert {devices["config"][0]["opaque"]["parameters"]["domainID"] for devices in granted} == {
+        domain["metadata"]["uid"]
+    }
 
 
 @pytest.mark.usefixtures("driver")
-def test_domains_come_and_go_with_their_groups_and_are_put_right(
-    models: Models,
-) -> None:
+def test_domains_come_and_go_with_their_groups_and_are_put_right(models: Models) -> None:
     models.create("large", LARGE, replicas=2, **OVER_TRAYS)
     models.wait_ready("large")
     assert {item["metadata"]["name"] for item in models.all("ComputeDomain")} == {
@@ -98,16 +91,12 @@ def test_domains_come_and_go_with_their_groups_and_are_put_right(
 
     models.delete("ShardedModel", "large")
     wait_for(
-        lambda: not models.all("ComputeDomain"),
-        90,
-        "the garbage collector to take the last domain",
+        lambda: not models.all("ComputeDomain"), 90, "the garbage collector to take the last domain"
     )
 
 
 @pytest.mark.usefixtures("rack")
-def test_a_cluster_without_the_kind_refuses_such_a_plan_and_says_what_to_do(
-    models: Models,
-) -> None:
+def test_a_cluster_without_the_kind_refuses_such_a_plan_and_says_what_to_do(models: Models) -> None:
     models.create("large", LARGE, **OVER_TRAYS)
     refusal = models.wait_reason("large", "ComputeDomainUnavailable")
     assert "install NVIDIA's DRA driver" in refusal["message"]

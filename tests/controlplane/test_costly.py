@@ -67,9 +67,7 @@ def operator(chart: ControlPlane) -> Iterator[OperatorProcess]:
 
 
 @pytest.fixture
-def models(
-    operator: OperatorProcess, control_plane: ControlPlane, namespace: str
-) -> Models:
+def models(operator: OperatorProcess, control_plane: ControlPlane, namespace: str) -> Models:
     del operator
     return Models(control_plane, namespace)
 
@@ -78,11 +76,7 @@ def worker_of(operator: OperatorProcess) -> int:
     """Return the process id of an operator's worker."""
     pid = operator.running()
     tasks = Path(f"/proc/{pid}/task").iterdir()
-    (child,) = (
-        int(child)
-        for task in tasks
-        for child in (task / "children").read_text().split()
-    )
+    (child,) = (int(child) for task in tasks for child in (task / "children").read_text().split())
     return child
 
 
@@ -112,9 +106,7 @@ def test_too_costly_specs_get_a_condition_while_other_models_are_planned_and_rep
     first_pod = models.pods()[0]["metadata"]["name"]
 
     for number in range(3):
-        models.create(
-            f"costly-{number}", {"id": "evil/model", "config": a_costly_config(number)}
-        )
+        models.create(f"costly-{number}", {"id": "evil/model", "config": a_costly_config(number)})
     models.create("deep", {"id": "evil/model", "config": a_deep_config()})
     control_plane.api.delete(
         f"/api/v1/namespaces/{namespace}/pods/{first_pod}", grace_period_seconds=0

@@ -38,12 +38,8 @@ def test_acts_of_a_life_end_as_ever_with_a_lost_write_or_an_operator_that_died_a
 ) -> None:
     rng = random.Random(SEED)  # noqa: S311  # guards nothing
     with closing(
-        on_cluster.live(
-            stage, "TensorRT-LLM", partial(on_cluster.drawn, rng, on_cluster.FATES)
-        )
+        on_cluster.live(stage, "TensorRT-LLM", partial(on_cluster.drawn, rng, on_cluster.FATES))
     ) as life:
         played = list(islice(life, ACTS))
-    assert [
-        (str(act), act.broken) for act in played if act.broken or not act.struck
-    ] == []
+    assert [(str(act), act.broken) for act in played if act.broken or not act.struck] == []
     assert [act.act for act in played] == [on_cluster.CREATE, *on_cluster.LIFE][:ACTS]

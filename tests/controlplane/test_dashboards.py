@@ -38,9 +38,7 @@ def panels(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_every_panel_says_what_it_shows(name: str) -> None:
     assert [
-        panel["title"]
-        for panel in panels(name)
-        if not panel["description"].endswith((".", "."))
+        panel["title"] for panel in panels(name) if not panel["description"].endswith((".", "."))
     ] == []
 
 
@@ -64,10 +62,7 @@ def engine() -> Iterator[int]:
         lines += ["vllm:kv_cache_usage_perc 0.25"]
         for name in histograms:
             lines += [f"vllm:{name}_sum {tokens * 0.02}", f"vllm:{name}_count {tokens}"]
-            lines += [
-                f'vllm:{name}_bucket{{le="{limit}"}} {tokens}'
-                for limit in ("0.1", "+Inf")
-            ]
+            lines += [f'vllm:{name}_bucket{{le="{limit}"}} {tokens}' for limit in ("0.1", "+Inf")]
         return web.Response(text="\n".join([*lines, ""]))
 
     server = HttpServer([web.get("/metrics", answer)], 0, "engine")
@@ -91,10 +86,7 @@ def test_prometheus_evaluates_every_rule_and_answers_every_query_of_the_dashboar
             "honor_labels": True,
             "static_configs": [{"targets": [operator.scraped_at()]}],
         }
-        engines = {
-            "targets": [f"127.0.0.1:{port}"],
-            "labels": ours | {"group": "llama-0"},
-        }
+        engines = {"targets": [f"127.0.0.1:{port}"], "labels": ours | {"group": "llama-0"}}
         with Prometheus(
             operators, {"job_name": "vllm", "static_configs": [engines]}, rules=RULES
         ) as prometheus:
@@ -109,14 +101,10 @@ def test_prometheus_evaluates_every_rule_and_answers_every_query_of_the_dashboar
                 30,
                 "observed beside predicted",
             )
-            rules = wait_for(
-                lambda: evaluated(prometheus), 30, "all rules to be evaluated"
-            )
+            rules = wait_for(lambda: evaluated(prometheus), 30, "all rules to be evaluated")
 
     assert [series["metric"] | ours for series in ratio] == [ratio[0]["metric"]]
-    assert {(rule["health"], rule.get("lastError", "")) for rule in rules} == {
-        ("ok", "")
-    }
+    assert {(rule["health"], rule.get("lastError", "")) for rule in rules} == {("ok", "")}
 
 
 def silent(prometheus: Prometheus, variables: dict[str, str]) -> dict[str, set[str]]:
@@ -124,9 +112,7 @@ def silent(prometheus: Prometheus, variables: dict[str, str]) -> dict[str, set[s
     found: dict[str, set[str]] = {}
     for panel in [*panels("fleet"), *panels("model")]:
         for query in panel["targets"]:
-            expression = re.sub(
-                r"\$(\w+)", lambda name: variables[name[1]], query["expr"]
-            )
+            expression = re.sub(r"\$(\w+)", lambda name: variables[name[1]], query["expr"])
             if not prometheus.ask(expression):
                 found.setdefault(panel["title"], set()).add(query["refId"])
     return found

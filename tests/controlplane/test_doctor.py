@@ -40,15 +40,10 @@ def test_the_doctor_says_of_a_live_cluster_what_is_wrong_with_it(
     models.create("asks", "nobody/knows")
     models.wait_reason("asks", "ModelUnknown")
 
-    assert (
-        main(["doctor", "--kubeconfig", str(control_plane.kubeconfig), "-o", "json"])
-        == 1
-    )
+    assert main(["doctor", "--kubeconfig", str(control_plane.kubeconfig), "-o", "json"]) == 1
 
     found = checks(capsys)
-    results = {
-        check: one["result"] for check, one in found.items() if check != "Storage"
-    }
+    results = {check: one["result"] for check, one in found.items() if check != "Storage"}
     assert results == {
         "Kubernetes": "Fine",
         "ShardedModels": "Fine",
@@ -61,24 +56,14 @@ def test_the_doctor_says_of_a_live_cluster_what_is_wrong_with_it(
         "ConfigFetches": "Fine",
         "NetworkPolicies": "Skipped",
     }
-    assert [finding["reason"] for finding in found["Operator"]["findings"]] == [
-        "NotReady"
-    ]
+    assert [finding["reason"] for finding in found["Operator"]["findings"]] == ["NotReady"]
     told = [
         (one["reason"], one["objects"], one["command"])
         for check in ("Nodes", "Models")
         for one in found[check]["findings"]
     ]
-    assert (
-        "NodeLeftOut",
-        [name],
-        f"kubectl label node {name} shardwright.io/gpu-model=ID",
-    ) in told
-    assert (
-        "ModelStalled",
-        ["asks"],
-        f"kubectl -n {models.namespace} describe smodel asks",
-    ) in told
+    assert ("NodeLeftOut", [name], f"kubectl label node {name} shardwright.io/gpu-model=ID") in told
+    assert ("ModelStalled", ["asks"], f"kubectl -n {models.namespace} describe smodel asks") in told
 
 
 def test_who_may_read_nothing_is_told_what_was_not_looked_at(
@@ -94,8 +79,7 @@ def test_who_may_read_nothing_is_told_what_was_not_looked_at(
 
 
 @pytest.mark.parametrize(
-    ("stopped", "verdict"),
-    [(True, Enforcement.ENFORCED), (False, Enforcement.IGNORED)],
+    ("stopped", "verdict"), [(True, Enforcement.ENFORCED), (False, Enforcement.IGNORED)]
 )
 def test_a_pod_that_a_policy_stops_and_lets_go_again_shows_that_policies_are_enforced(
     control_plane: ControlPlane, fleet: Fleet, *, stopped: bool, verdict: Enforcement
@@ -143,16 +127,11 @@ def test_a_trial_that_does_not_come_to_its_end_says_why_and_leaves_nothing(
 
 def policies(control_plane: ControlPlane) -> list[Manifest]:
     found = control_plane.api.get("/apis/networking.k8s.io/v1/networkpolicies")["items"]
-    return [
-        item
-        for item in found
-        if item["metadata"]["name"].startswith("shardwright-doctor-")
-    ]
+    return [item for item in found if item["metadata"]["name"].startswith("shardwright-doctor-")]
 
 
 def not_left(control_plane: ControlPlane) -> bool:
     names = [
-        item["metadata"]["name"]
-        for item in control_plane.api.get("/api/v1/namespaces")["items"]
+        item["metadata"]["name"] for item in control_plane.api.get("/api/v1/namespaces")["items"]
     ]
     return not any(name.startswith("shardwright-doctor-") for name in names)

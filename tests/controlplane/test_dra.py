@@ -95,12 +95,11 @@ def test_pods_ask_by_the_extended_resource_where_a_device_class_stands_for_it(
     assert [engine(pod)["limits"][RESOURCE] for pod in models.pods()] == ["8", "8"]
     assert all("resourceClaims" not in pod["spec"] for pod in models.pods())
     assert all(
-        pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
-        for pod in models.pods()
+        pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"] for pod in models.pods()
     )
-    assert {
-        node: len(devices) for node, devices in allocated(models).items()
-    } == dict.fromkeys(nodes, 8)
+    assert {node: len(devices) for node, devices in allocated(models).items()} == dict.fromkeys(
+        nodes, 8
+    )
     assert models.all("ResourceClaimTemplate") == []
 
 
@@ -118,45 +117,34 @@ def test_pods_claim_devices_of_the_planned_product_where_none_does(
     )
     (template,) = models.all("ResourceClaimTemplate")
     (request,) = template["spec"]["spec"]["devices"]["requests"]
-    selector = {
-        "cel": {"expression": f"device.attributes['{DRIVER}'].productName == '{H100}'"}
-    }
+    selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].productName == '{H100}'"}}
     assert request["exactly"] == {
         "deviceClassName": DRIVER,
         "allocationMode": "ExactCount",
         "count": 8,
         "selectors": [selector],
     }
-    assert [owner["name"] for owner in template["metadata"]["ownerReferences"]] == [
-        "large"
-    ]
+    assert [owner["name"] for owner in template["metadata"]["ownerReferences"]] == ["large"]
     for pod in models.pods():
         assert RESOURCE not in engine(pod)["limits"]
         assert pod["spec"]["resourceClaims"] == [
             {"name": "gpus", "resourceClaimTemplateName": template["metadata"]["name"]}
         ]
         assert engine(pod)["claims"] == [{"name": "gpus"}]
-    assert {
-        node: len(devices) for node, devices in allocated(models).items()
-    } == dict.fromkeys(nodes, 8)
+    assert {node: len(devices) for node, devices in allocated(models).items()} == dict.fromkeys(
+        nodes, 8
+    )
 
 
 @pytest.mark.usefixtures("claimed")
-def test_claim_templates_are_restored_replaced_and_deleted_with_their_model(
-    models: Models,
-) -> None:
+def test_claim_templates_are_restored_replaced_and_deleted_with_their_model(models: Models) -> None:
     models.create("small", SMALL, **ONE_GPU)
     models.wait_ready("small")
     (before,) = models.all("ResourceClaimTemplate")
     name, label = before["metadata"]["name"], "app.kubernetes.io/instance"
-    models.patch(
-        "ResourceClaimTemplate", name, {"metadata": {"labels": {label: "other"}}}
-    )
+    models.patch("ResourceClaimTemplate", name, {"metadata": {"labels": {label: "other"}}})
     wait_for(
-        lambda: (
-            models.get("ResourceClaimTemplate", name)["metadata"]["labels"][label]
-            == "small"
-        ),
+        lambda: models.get("ResourceClaimTemplate", name)["metadata"]["labels"][label] == "small",
         30,
         "the label to be put right",
     )
@@ -199,9 +187,7 @@ def holding(control_plane: ControlPlane, namespace: str, node: str) -> Iterator[
             "nodeSelector": {"kubernetes.io/hostname": node},
             "tolerations": [{"operator": "Exists"}],
             "resourceClaims": [{"name": "all", "resourceClaimName": "theirs"}],
-            "containers": [
-                {"name": "a", "image": "a", "resources": {"claims": [{"name": "all"}]}}
-            ],
+            "containers": [{"name": "a", "image": "a", "resources": {"claims": [{"name": "all"}]}}],
         },
     }
     api.create(path, claim)
@@ -214,9 +200,7 @@ def holding(control_plane: ControlPlane, namespace: str, node: str) -> Iterator[
     try:
         yield
     finally:
-        api.delete(
-            f"/api/v1/namespaces/{namespace}/pods/theirs", grace_period_seconds=0
-        )
+        api.delete(f"/api/v1/namespaces/{namespace}/pods/theirs", grace_period_seconds=0)
         api.delete(f"{path}/theirs", missing_ok=True)
 
 
@@ -224,16 +208,10 @@ def holding(control_plane: ControlPlane, namespace: str, node: str) -> Iterator[
 def test_gpus_that_others_claim_are_not_planned_and_are_when_they_come_free(
     models: Models, control_plane: ControlPlane, namespace: str, nodes: list[str]
 ) -> None:
-    hostname = control_plane.nodes.get(nodes[0])["metadata"]["labels"][
-        "kubernetes.io/hostname"
-    ]
+    hostname = control_plane.nodes.get(nodes[0])["metadata"]["labels"]["kubernetes.io/hostname"]
     with holding(control_plane, namespace, hostname):
         models.create("large", LARGE)
-        wait_for(
-            lambda: models.condition("large")["status"] == "False",
-            30,
-            "the plan to wait",
-        )
+        wait_for(lambda: models.condition("large")["status"] == "False", 30, "the plan to wait")
         models.create("small", SMALL, **ONE_GPU)
         plan = models.wait_ready("small")["status"]["plan"]
         assert plan["placement"]["nodes"] == [nodes[1]]
@@ -292,9 +270,7 @@ def test_a_pod_whose_tenant_names_its_node_takes_no_gpu_of_slices(
     models: Models, control_plane: ControlPlane, namespace: str, nodes: list[str]
 ) -> None:
     """Nobody asks whether it fits: no scheduler makes a claim, and the kubelet passes over it."""
-    evil = Models(
-        control_plane, control_plane.create_namespace(f"evil-{namespace}"[:60])
-    )
+    evil = Models(control_plane, control_plane.create_namespace(f"evil-{namespace}"[:60]))
     asking = {"name": "a", "image": "a", "resources": {"limits": {RESOURCE: "8"}}}
     for number, node in enumerate(nodes):
         spec = {"nodeName": node, "containers": [asking]}

@@ -62,10 +62,7 @@ def goes_through(
     """Have a Service of the model deleted while a fault is in force, and see to it that nothing
     else comes of both.
     """
-    before, written = (
-        wait_for_rest(chart, served.namespace),
-        len(writes_of_operator(chart)),
-    )
+    before, written = (wait_for_rest(chart, served.namespace), len(writes_of_operator(chart)))
     uid = served.get("Service", "large")["metadata"]["uid"]
     others = [item for item in before if item["metadata"].get("uid") != uid]
     with watched(chart, served.namespace), CASES[name].inject(proxy) as fault:
@@ -84,11 +81,7 @@ def goes_through(
 
 @pytest.mark.parametrize("name", SHORT)
 def test_a_model_that_serves_does_not_notice(
-    served: Models,
-    chart: ControlPlane,
-    proxy: FaultProxy,
-    operator: OperatorProcess,
-    name: str,
+    served: Models, chart: ControlPlane, proxy: FaultProxy, operator: OperatorProcess, name: str
 ) -> None:
     process = operator.running()
     goes_through(name, served, chart, proxy, seconds=60)
@@ -99,9 +92,7 @@ def objects_written(chart: ControlPlane) -> list[str]:
     """Return what the operator has written but statuses, of which an earlier one may still be
     due.
     """
-    return [
-        write for write in writes_of_operator(chart) if "/shardedmodels/" not in write
-    ]
+    return [write for write in writes_of_operator(chart) if "/shardedmodels/" not in write]
 
 
 def looks(operator: OperatorProcess) -> float:
@@ -109,10 +100,7 @@ def looks(operator: OperatorProcess) -> float:
     families = text_string_to_metric_families(operator.get("/metrics")[1])
     count = "shardwright_reconcile_duration_seconds_count"
     return sum(
-        sample.value
-        for family in families
-        for sample in family.samples
-        if sample.name == count
+        sample.value for family in families for sample in family.samples if sample.name == count
     )
 
 
@@ -138,15 +126,11 @@ def test_a_watch_that_is_revoked_is_said_once_and_nothing_comes_of_it(
         objects_written(chart),
         len(operator.logs()),
     )
-    with proxy.when("*", "/api/v1/configmaps").answer(
-        403, message="not yours any more"
-    ) as revoked:
+    with proxy.when("*", "/api/v1/configmaps").answer(403, message="not yours any more") as revoked:
         proxy.cut().end()
         wait_for(lambda: len(revoked.hits) >= 3, 60, "some attempts")
     wait_for(
-        lambda: "configmaps can be read again" in operator.logs()[said:],
-        60,
-        "the watch to be back",
+        lambda: "configmaps can be read again" in operator.logs()[said:], 60, "the watch to be back"
     )
     assert operator.logs()[said:].count("cannot read configmaps (Forbidden)") == 1
     assert invariants.left_alone(before, wait_for_rest(chart, served.namespace)) == []
@@ -234,19 +218,13 @@ def test_each_right_to_read_that_is_revoked_and_given_back_costs_nothing(
                 proxy.when(WATCH, path, times=1).watch_error(410)
             proxy.cut().end()
             served.delete("Service", "large")
-            wait_for(
-                lambda: revoked.hits, 60, f"the right to {verb} {resource} to be used"
-            )
+            wait_for(lambda: revoked.hits, 60, f"the right to {verb} {resource} to be used")
         wait_for(
-            lambda: served.find("Service", "large"),
-            60,
-            f"the Service, after {verb} {resource}",
+            lambda: served.find("Service", "large"), 60, f"the Service, after {verb} {resource}"
         )
         after = wait_for_rest(chart, served.namespace)
         assert (
-            invariants.left_alone(
-                [it for it in before if it["metadata"]["uid"] != service], after
-            )
+            invariants.left_alone([it for it in before if it["metadata"]["uid"] != service], after)
             == []
         ), (verb, resource)
         assert operator.running() == process, (verb, resource)
@@ -309,10 +287,7 @@ def test_an_operator_that_is_killed_at_a_write_goes_on_where_it_was(
     before: bool,
 ) -> None:
     fleet(H100, 1, "more")
-    stood, when = (
-        wait_for_rest(chart, served.namespace),
-        proxy.when(*WRITES[what], times=1),
-    )
+    stood, when = (wait_for_rest(chart, served.namespace), proxy.when(*WRITES[what], times=1))
     with (
         when.tell(operator.kill) if before else when.tell_after(operator.kill),
         proxy.when(*WRITES[what], times=1).drop_before(),
@@ -343,11 +318,7 @@ def test_an_operator_that_is_told_to_stop_while_a_write_is_on_its_way_ends_with_
 @pytest.mark.faults
 @pytest.mark.parametrize("name", [name for name in CASES if name not in SHORT])
 def test_a_model_that_serves_does_not_notice_what_takes_longer(
-    served: Models,
-    chart: ControlPlane,
-    proxy: FaultProxy,
-    operator: OperatorProcess,
-    name: str,
+    served: Models, chart: ControlPlane, proxy: FaultProxy, operator: OperatorProcess, name: str
 ) -> None:
     process = operator.running()
     goes_through(name, served, chart, proxy, seconds=150)

@@ -25,15 +25,9 @@ pytestmark = pytest.mark.controlplane
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 OWN_POD = "operator-that-fetches"
 INDEX = json.dumps(
-    {
-        "metadata": {"total_size": 16_060_522_496},
-        "weight_map": {"lm_head.weight": "a.safetensors"},
-    }
+    {"metadata": {"total_size": 16_060_522_496}, "weight_map": {"lm_head.weight": "a.safetensors"}}
 ).encode()
-FILES = {
-    "config.json": json.dumps(a_config()).encode(),
-    "model.safetensors.index.json": INDEX,
-}
+FILES = {"config.json": json.dumps(a_config()).encode(), "model.safetensors.index.json": INDEX}
 
 
 @pytest.fixture(scope="module")
@@ -51,30 +45,21 @@ def operator(
     """An operator with a pod, the settings that the chart has installed, and the hub as every
     engine's.
     """
-    stored = chart.api.get(
-        f"/api/v1/namespaces/{SYSTEM}/configmaps/shardwright-settings"
-    )["data"]["settings.json"]
+    stored = chart.api.get(f"/api/v1/namespaces/{SYSTEM}/configmaps/shardwright-settings")["data"][
+        "settings.json"
+    ]
     env = [{"name": "HF_ENDPOINT", "value": hub.url}]
     file: Path = tmp_path_factory.mktemp("settings") / "settings.json"
     file.write_text(
         json.dumps(
-            {
-                **json.loads(stored),
-                "engineDefaults": {"engine": {"name": "vLLM", "env": env}},
-            }
+            {**json.loads(stored), "engineDefaults": {"engine": {"name": "vLLM", "env": env}}}
         )
     )
     pods = f"/api/v1/namespaces/{SYSTEM}/pods"
-    container = {
-        "name": "operator",
-        "image": "registry.example/shardwright/operator:0.1.0",
-    }
+    container = {"name": "operator", "image": "registry.example/shardwright/operator:0.1.0"}
     chart.api.create(
         pods,
-        {
-            "metadata": {"name": OWN_POD},
-            "spec": {"containers": [container], "nodeName": "nowhere"},
-        },
+        {"metadata": {"name": OWN_POD}, "spec": {"containers": [container], "nodeName": "nowhere"}},
     )
     with OperatorProcess(chart, f"--settings-file={file}", identity=OWN_POD) as running:
         yield running
@@ -126,15 +111,9 @@ def test_a_gated_model_is_read_with_a_token_and_served_and_an_edit_of_its_config
     )
     assert "'acme/ours' is gated on http://127.0.0.1:" in denied["message"]
     assert "name a Secret with a token that may read it" in denied["message"]
-    (kept,) = (
-        item
-        for item in models.all("ConfigMap")
-        if "-config-" in item["metadata"]["name"]
-    )
+    (kept,) = (item for item in models.all("ConfigMap") if "-config-" in item["metadata"]["name"])
     annotations = {
-        key: value
-        for key, value in kept["metadata"]["annotations"].items()
-        if key != SIGNATURE
+        key: value for key, value in kept["metadata"]["annotations"].items() if key != SIGNATURE
     }
     assert annotations == {
         "shardwright.io/hub-model": "acme/ours",
@@ -145,20 +124,12 @@ def test_a_gated_model_is_read_with_a_token_and_served_and_an_edit_of_its_config
         "model.safetensors.index.json": {"metadata": {"total_size": 16_060_522_496}},
     }
 
-    before, name = (
-        models.get("ConfigMap", "ours-plan")["data"],
-        kept["metadata"]["name"],
-    )
+    before, name = (models.get("ConfigMap", "ours-plan")["data"], kept["metadata"]["name"])
     models.patch(
-        "ConfigMap",
-        name,
-        {"data": {"config.json": json.dumps(a_config(num_hidden_layers=2))}},
+        "ConfigMap", name, {"data": {"config.json": json.dumps(a_config(num_hidden_layers=2))}}
     )
     conflict = models.wait_reason("ours", "NameConflict")
-    assert (
-        f"ConfigMap {name} is there and is not what the operator has read"
-        in conflict["message"]
-    )
+    assert f"ConfigMap {name} is there and is not what the operator has read" in conflict["message"]
 
     control_plane.api.delete(f"/api/v1/namespaces/{namespace}/configmaps/{name}")
     models.wait_ready("ours")

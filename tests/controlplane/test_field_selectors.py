@@ -23,9 +23,7 @@ def models(chart: ControlPlane, namespace: str) -> Models:
     models.create("small", mode="PlanOnly")
     models.create("large", model={"id": "meta-llama/Llama-3.1-70B-Instruct"})
     for name, status in STATUS.items():
-        path = (
-            f"/apis/shardwright.io/v1alpha1/namespaces/{namespace}/shardedmodels/{name}"
-        )
+        path = f"/apis/shardwright.io/v1alpha1/namespaces/{namespace}/shardedmodels/{name}"
         chart.api.patch(f"{path}/status", {"status": status})
     return models
 

@@ -32,15 +32,11 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/shardwright"
 def hostile(control_plane: ControlPlane, namespace: str) -> Iterator[Models]:
     """A namespace that may use no GPU: what is planned there takes nobody's."""
     found = Models(
-        control_plane,
-        control_plane.create_namespace(f"hostile-{namespace}"[:60].rstrip("-")),
+        control_plane, control_plane.create_namespace(f"hostile-{namespace}"[:60].rstrip("-"))
     )
     found.post(
         "ResourceQuota",
-        {
-            "metadata": {"name": "none"},
-            "spec": {"hard": {"requests.nvidia.com/gpu": "0"}},
-        },
+        {"metadata": {"name": "none"}, "spec": {"hard": {"requests.nvidia.com/gpu": "0"}}},
     )
     yield found
     found.delete_all("ShardedModel")
@@ -62,9 +58,7 @@ def test_each_hostile_object_is_refused_or_answered_and_hurts_nobody_else(
         stored = set(filter(None, sent))
 
     models.wait_ready("late", 60)
-    wait_for(
-        lambda: not models.uids() & before, 60, "all pods of the group to be others"
-    )
+    wait_for(lambda: not models.uids() & before, 60, "all pods of the group to be others")
     models.wait_ready("good", 60)
     wait_for(lambda: unanswered(hostile) == [], 90, "each of them to be answered")
     assert len(stored) > OBJECTS // 2
@@ -92,19 +86,12 @@ def test_objects_of_the_largest_size_cost_neither_the_lease_nor_more_memory_than
     before, pid = transitions(control_plane), operator.running()
 
     texts = [
-        {
-            "metadata": {"name": f"m-{number}-plan", "labels": LABELS},
-            "data": {"a": "x" * 900_000},
-        }
+        {"metadata": {"name": f"m-{number}-plan", "labels": LABELS}, "data": {"a": "x" * 900_000}}
         for number in range(100)
     ]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda item: hostile.post("ConfigMap", item), texts))
-        list(
-            pool.map(
-                lambda number: hostile.create(f"large-{number}", LARGE_MODEL), range(9)
-            )
-        )
+        list(pool.map(lambda number: hostile.create(f"large-{number}", LARGE_MODEL), range(9)))
     wait_for(
         lambda: unanswered(hostile) == [],
         90,
@@ -116,9 +103,7 @@ def test_objects_of_the_largest_size_cost_neither_the_lease_nor_more_memory_than
     pid = operator.start().running()
     models.change("good", workload={"inputTokens": 1000})
     wait_for(
-        lambda: models.condition("good")["reason"] == "PlanOnly",
-        60,
-        "the change to be planned",
+        lambda: models.condition("good")["reason"] == "PlanOnly", 60, "the change to be planned"
     )
     peaks.append(operator.peak_bytes())
 

@@ -70,14 +70,7 @@ def _install(
 ) -> str:
     flags = [word for value in values for word in ("--set", value)]
     return cluster.helm(
-        "install",
-        release,
-        str(CHART),
-        "--namespace",
-        SYSTEM,
-        *NAMED,
-        *flags,
-        check=check,
+        "install", release, str(CHART), "--namespace", SYSTEM, *NAMED, *flags, check=check
     )
 
 
@@ -124,9 +117,7 @@ def operators(
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_helm_says_why_a_second_installation_is_refused(
-    cluster: ControlPlane, what: str
-) -> None:
+def test_helm_says_why_a_second_installation_is_refused(cluster: ControlPlane, what: str) -> None:
     values, said = REFUSED[what]
 
     assert said in _install(cluster, "c", values, check=False)
@@ -146,9 +137,9 @@ def test_each_plans_for_its_namespace_on_its_nodes_and_for_no_other(
         models.create("more", LARGE)
 
     # Each wants 16 GPUs, and there are 16.
-    assert [
-        {pod["spec"]["nodeName"] for pod in models.pods()} for models in (a, b)
-    ] == [{name} for name in nodes.names]
+    assert [{pod["spec"]["nodeName"] for pod in models.pods()} for models in (a, b)] == [
+        {name} for name in nodes.names
+    ]
     for models in (a, b):
         said = models.wait_reason("more", "NothingFits")["message"]
         assert "needs 2 nodes" in said
@@ -162,17 +153,11 @@ def test_each_plans_for_its_namespace_on_its_nodes_and_for_no_other(
         "only pods of watched namespaces can be listed"
         in b.condition("small", "Planned")["message"]
     )
-    events = {
-        account: _of_account(second, account)
-        for account in ("shardwright", "shardwright-b")
-    }
-    assert {
-        uri for found in events.values() for uri, code in found if code == 403
-    } == set()
+    events = {account: _of_account(second, account) for account in ("shardwright", "shardwright-b")}
+    assert {uri for found in events.values() for uri, code in found if code == 403} == set()
     assert not any("/team-b/" in uri for uri, _ in events["shardwright"])
     assert not any(
-        "/team-a/" in uri or re.match(r"/api/v1/pods", uri)
-        for uri, _ in events["shardwright-b"]
+        "/team-a/" in uri or re.match(r"/api/v1/pods", uri) for uri, _ in events["shardwright-b"]
     )
 
 
@@ -189,9 +174,7 @@ def test_the_token_of_one_is_worth_nothing_in_the_namespace_of_the_other(
     second: ControlPlane, path: str
 ) -> None:
     account = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/shardwright/token"
-    token = second.api.create(account, {"spec": {"expirationSeconds": 3600}})["status"][
-        "token"
-    ]
+    token = second.api.create(account, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
 
     with (
         closing(Api(second.url, second.ca_file, token)) as api,
@@ -200,21 +183,14 @@ def test_the_token_of_one_is_worth_nothing_in_the_namespace_of_the_other(
             match=f'cannot create resource "{path}" in API group "" in the namespace "team-b"',
         ),
     ):
-        api.create(
-            f"/api/v1/namespaces/team-b/{path}?dryRun=All",
-            {"metadata": {"name": "mine"}},
-        )
+        api.create(f"/api/v1/namespaces/team-b/{path}?dryRun=All", {"metadata": {"name": "mine"}})
 
 
 def test_a_namespace_that_goes_holds_up_no_other(second: ControlPlane) -> None:
     """Its Role is gone with it; an operator that starts then serves the other namespaces all the
     same.
     """
-    words = (
-        "--watch-namespaces=gone,team-a",
-        "--lease-name=apart",
-        "--no-leader-elect",
-    )
+    words = ("--watch-namespaces=gone,team-a", "--lease-name=apart", "--no-leader-elect")
     with OperatorProcess(second, *words, identity="operator-apart") as running:
         assert (
             "namespace gone is not watched: shardedmodels.shardwright.io is forbidden"
@@ -228,9 +204,7 @@ def _diagnosed(
     """Return what the doctor finds in a check, and of what."""
     main(["doctor", "--kubeconfig", str(cluster.kubeconfig), "-o", "json"])
     (found,) = (
-        one
-        for one in json.loads(capsys.readouterr().out)["checks"]
-        if one["check"] == check
+        one for one in json.loads(capsys.readouterr().out)["checks"] if one["check"] == check
     )
     return [(finding["reason"], finding["objects"]) for finding in found["findings"]]
 
@@ -248,9 +222,7 @@ def test_whoever_begins_to_lead_or_starts_without_its_claim_ends_and_does_not_co
     assert _diagnosed(second, capsys, "Installations") == []
     with operator_of(second, tmp_path, "shardwright", "standby") as standby:
         _give(second, claim, "other/installation")
-        assert _diagnosed(second, capsys, "Installations") == [
-            ("ClaimNotHeld", list(CLAIMS))
-        ]
+        assert _diagnosed(second, capsys, "Installations") == [("ClaimNotHeld", list(CLAIMS))]
         assert leader.stop() == 0
         wait_for(lambda: standby.running() is None, 30, "the one that leads to end")
         leader.launch()

@@ -21,9 +21,7 @@ def pod(chart: ControlPlane) -> list[str]:
     """The arguments of the pod, but for where it finds its credentials."""
     only = ("--show-only", "templates/tests/installed.yaml")
     (found,) = read(
-        chart.helm(
-            "template", "shardwright", str(CHART), "--namespace", SYSTEM, *only, *NAMED
-        )
+        chart.helm("template", "shardwright", str(CHART), "--namespace", SYSTEM, *only, *NAMED)
     )
     return list(found["spec"]["containers"][0]["args"][1:])
 
@@ -50,17 +48,11 @@ def test_an_operator_that_works_passes(
 
     assert found == (
         0,
-        [
-            "ok    ShardedModels are served",
-            "ok    operator",
-            "ok    rights of the operator",
-        ],
+        ["ok    ShardedModels are served", "ok    operator", "ok    rights of the operator"],
     )
 
 
-def test_what_is_wrong_is_said_of_each_part(
-    chart: ControlPlane, pod: list[str]
-) -> None:
+def test_what_is_wrong_is_said_of_each_part(chart: ControlPlane, pod: list[str]) -> None:
     """Nobody is ready or leads, and the account is not the operator's."""
     chart.kubectl("create", "serviceaccount", "nobody", "-n", SYSTEM)
     account = chart.kubeconfig_for(SYSTEM, "nobody")

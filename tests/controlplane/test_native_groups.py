@@ -27,10 +27,7 @@ pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
 NATIVE = {"scheduler": "Native"}
-GANG_OF_TWO = {
-    "schedulingPolicy": {"gang": {"minCount": 2}},
-    "disruptionMode": {"all": {}},
-}
+GANG_OF_TWO = {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {"all": {}}}
 POD_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/{}/podgroups"
 
 
@@ -48,17 +45,11 @@ def test_a_group_has_its_pod_group_before_its_pods_and_restarts_through_zero_wit
     name = group["metadata"]["name"]
     assert name.startswith("large-0-2-")
     assert group["spec"] | GANG_OF_TWO == group["spec"]
-    assert [pod["spec"]["schedulingGroup"] for pod in gangs.pods()] == [
-        {"podGroupName": name}
-    ] * 2
+    assert [pod["spec"]["schedulingGroup"] for pod in gangs.pods()] == [{"podGroupName": name}] * 2
     before = gangs.uids()
 
     gated.pods.crash(gangs.namespace, "large-0-1", exit_code=1)
-    wait_for(
-        lambda: before.isdisjoint(gangs.uids()) and len(gangs.pods()) == 2,
-        60,
-        "two new pods",
-    )
+    wait_for(lambda: before.isdisjoint(gangs.uids()) and len(gangs.pods()) == 2, 60, "two new pods")
     assert gangs.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
     (after,) = pod_groups(gated, gangs.namespace)
     assert after["metadata"]["uid"] == group["metadata"]["uid"]
@@ -88,9 +79,7 @@ def test_a_group_is_preempted_as_a_whole_and_comes_back_as_a_whole(
     """Somebody else's pod needs the CPUs of one node; the pod on the other must go, too."""
     low, high = classes
     first, _ = nodes(H100, 2)
-    gangs.create(
-        "large", LARGE, placement=NATIVE, pod={**HALF, "priorityClassName": low}
-    )
+    gangs.create("large", LARGE, placement=NATIVE, pod={**HALF, "priorityClassName": low})
     gangs.wait_ready("large")
     (group,) = pod_groups(gated, gangs.namespace)
     assert group["spec"]["priorityClassName"] == low
@@ -132,17 +121,9 @@ def test_without_a_scheduler_to_tell_the_pod_groups_go(
     before = gangs.uids()
 
     gangs.change("large", placement={"scheduler": "None"})
-    wait_for(
-        lambda: before.isdisjoint(gangs.uids()) and len(gangs.pods()) == 2,
-        90,
-        "two new pods",
-    )
+    wait_for(lambda: before.isdisjoint(gangs.uids()) and len(gangs.pods()) == 2, 90, "two new pods")
     gangs.wait_ready("large")
-    wait_for(
-        lambda: pod_groups(gated, gangs.namespace) == [],
-        30,
-        "the PodGroup to be deleted",
-    )
+    wait_for(lambda: pod_groups(gated, gangs.namespace) == [], 30, "the PodGroup to be deleted")
     assert all("schedulingGroup" not in pod["spec"] for pod in gangs.pods())
 
 
@@ -170,8 +151,4 @@ def test_the_operator_used_no_right_that_the_chart_does_not_give(
     ]
 
     assert verbs <= {"get", "list", "create", "patch", "delete"}
-    assert [
-        message
-        for message in refused
-        if "because it is being terminated" not in message
-    ] == []
+    assert [message for message in refused if "because it is being terminated" not in message] == []

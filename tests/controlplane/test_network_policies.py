@@ -18,9 +18,7 @@ from tests.support.operator import OperatorProcess
 pytestmark = pytest.mark.controlplane
 
 POLICY = "large-network"
-GATEWAY = {
-    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateway"}}
-}
+GATEWAY = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateway"}}}
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +32,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def operator(chart: ControlPlane, settings: Path) -> Iterator[OperatorProcess]:
     """An operator that compares everything every few seconds."""
-    with OperatorProcess(
-        chart, f"--settings-file={settings}", "--resync-seconds=2"
-    ) as running:
+    with OperatorProcess(chart, f"--settings-file={settings}", "--resync-seconds=2") as running:
         yield running
 
 
@@ -45,9 +41,7 @@ def test_a_policy_is_there_with_the_model_is_repaired_and_follows_what_the_admin
 ) -> None:
     before = serving.uids()
     policy = serving.get("NetworkPolicy", POLICY)
-    assert policy["spec"]["ingress"][1] == {
-        "ports": [{"protocol": "TCP", "port": 8000}]
-    }
+    assert policy["spec"]["ingress"][1] == {"ports": [{"protocol": "TCP", "port": 8000}]}
 
     serving.patch("NetworkPolicy", POLICY, {"spec": {"ingress": [{}]}})
     wait_for(
@@ -76,11 +70,7 @@ def test_a_policy_is_there_with_the_model_is_repaired_and_follows_what_the_admin
     )
 
     _say(settings, enabled=False)
-    wait_for(
-        lambda: serving.find("NetworkPolicy", POLICY) is None,
-        30,
-        "the end of the policy",
-    )
+    wait_for(lambda: serving.find("NetworkPolicy", POLICY) is None, 30, "the end of the policy")
     assert serving.uids() == before
 
 
@@ -88,24 +78,15 @@ def test_the_token_of_a_group_is_made_once_and_mounted_by_every_rank(
     serving: Models, control_plane: ControlPlane
 ) -> None:
     (secret,) = [
-        item
-        for item in serving.all("Secret")
-        if item["type"] == "shardwright.io/group-token"
+        item for item in serving.all("Secret") if item["type"] == "shardwright.io/group-token"
     ]
     token = b64decode(secret["data"]["token"]).decode()
 
     assert len(bytes.fromhex(token)) == 32
     assert {_secret_of(pod) for pod in serving.pods()} == {secret["metadata"]["name"]}
-    read = (
-        "get",
-        "secret",
-        secret["metadata"]["name"],
-        "--namespace",
-        serving.namespace,
-    )
+    read = ("get", "secret", secret["metadata"]["name"], "--namespace", serving.namespace)
     told = [
-        serving.all(kind)
-        for kind in ("ShardedModel", "Pod", "ConfigMap", "StatefulSet", "Event")
+        serving.all(kind) for kind in ("ShardedModel", "Pod", "ConfigMap", "StatefulSet", "Event")
     ]
     assert token not in json.dumps(told)
     assert "cannot get resource" in control_plane.kubectl(

@@ -54,9 +54,7 @@ def crash(models: Models, control_plane: ControlPlane, restarts: int) -> Manifes
     """
     before = models.uids()
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
-    wait_for(
-        lambda: incident_of(models)["restarts"] == restarts, 30, f"failure {restarts}"
-    )
+    wait_for(lambda: incident_of(models)["restarts"] == restarts, 30, f"failure {restarts}")
     wait_for(lambda: before.isdisjoint(models.uids()), 30, "the pods to be gone")
     return incident_of(models)
 
@@ -66,8 +64,7 @@ def wait_pause(models: Models, incident: Manifest, seconds: int) -> None:
     restart = datetime.fromisoformat(incident["time"]) + timedelta(seconds=seconds)
     wait_for(
         lambda: (
-            f"large-0: restarts at {restart.isoformat()}"
-            in models.condition("large")["message"]
+            f"large-0: restarts at {restart.isoformat()}" in models.condition("large")["message"]
         ),
         30,
         f"{seconds} s",
@@ -79,9 +76,7 @@ def let_pass(models: Models, incident: Manifest, seconds: int) -> None:
     """Let the failure have been so long ago."""
     earlier = datetime.fromisoformat(incident["time"]) - timedelta(seconds=seconds)
     remembered = json.dumps({**incident, "time": earlier.isoformat()}, sort_keys=True)
-    models.patch(
-        "StatefulSet", "large-0", {"metadata": {"annotations": {INCIDENT: remembered}}}
-    )
+    models.patch("StatefulSet", "large-0", {"metadata": {"annotations": {INCIDENT: remembered}}})
 
 
 def test_pauses_between_failures_double_up_to_the_longest_which_is_repeated_for_ever(
@@ -112,13 +107,9 @@ def test_a_stretch_of_service_makes_the_next_failure_the_first_of_its_row(
     crash(models, control_plane, 1)
     wait_serving(models, 1)
 
-    earlier = datetime.fromisoformat(annotations_of(models)[READY_SINCE]) - timedelta(
-        seconds=600
-    )
+    earlier = datetime.fromisoformat(annotations_of(models)[READY_SINCE]) - timedelta(seconds=600)
     models.patch(
-        "StatefulSet",
-        "large-0",
-        {"metadata": {"annotations": {READY_SINCE: earlier.isoformat()}}},
+        "StatefulSet", "large-0", {"metadata": {"annotations": {READY_SINCE: earlier.isoformat()}}}
     )
     incident = crash(models, control_plane, 2)
 

@@ -41,10 +41,7 @@ def wait_allowed(models: Models, disruptions: int) -> None:
         assert budget["spec"]["minAvailable"] == 3, budget["spec"]
         status = budget["status"]
         assert status["observedGeneration"] == budget["metadata"]["generation"]
-        assert (status["expectedPods"], status["disruptionsAllowed"]) == (
-            4,
-            disruptions,
-        ), status
+        assert (status["expectedPods"], status["disruptionsAllowed"]) == (4, disruptions), status
         return True
 
     wait_for(allowed, 30, f"{disruptions} disruptions to be allowed")
@@ -115,21 +112,14 @@ def test_while_an_evicted_pod_has_its_group_down_no_pod_of_another_group_may_be_
         "the group to go down as one",
     )
     wait_for(
-        lambda: (
-            serving.get("PodDisruptionBudget", "large")["status"]["disruptionsAllowed"]
-            == 0
-        ),
+        lambda: serving.get("PodDisruptionBudget", "large")["status"]["disruptionsAllowed"] == 0,
         30,
         "no more disruptions",
     )
     assert_refused(serving, "large-1-0")
     assert_refused(serving, "large-1-1")
 
-    wait_for(
-        lambda: serving.condition("large")["status"] == "False",
-        30,
-        "the status to say so",
-    )
+    wait_for(lambda: serving.condition("large")["status"] == "False", 30, "the status to say so")
     end_drain(serving, control_plane, "large-0-0", "large-0-1")
     first, second = serving.wait_ready("large")["status"]["groups"]
     assert (first["restarts"], first["lastFailure"]) == (1, EVICTED)
@@ -152,9 +142,7 @@ def test_a_pod_that_is_not_ready_may_be_evicted_although_the_budget_allows_no_ot
     control_plane.pods.hang(serving.namespace, "large-0-0")
     control_plane.pods.hang(serving.namespace, "large-0-1")
     wait_not_ready(serving, "large-0-0")
-    wait_not_ready(
-        serving, "large-0-1"
-    )  # the budget allows nothing from the first of them on
+    wait_not_ready(serving, "large-0-1")  # the budget allows nothing from the first of them on
     wait_allowed(serving, 0)
     assert_refused(serving, "large-1-0")
     drain_long(serving, "large-0-0", "large-0-1")

@@ -29,9 +29,7 @@ def test_nothing_is_written_when_nothing_has_changed(
     serving: Models, control_plane: ControlPlane
 ) -> None:
     wait_for(
-        lambda: (
-            serving.get("PodDisruptionBudget", "large")["spec"]["minAvailable"] == 1
-        ),
+        lambda: serving.get("PodDisruptionBudget", "large")["spec"]["minAvailable"] == 1,
         15,
         "the disruption budget",
     )
@@ -43,9 +41,7 @@ def test_nothing_is_written_when_nothing_has_changed(
     assert writes_of_operator(control_plane) == before
 
 
-def test_an_edited_environment_is_repaired_without_disturbing_a_pod(
-    serving: Models,
-) -> None:
+def test_an_edited_environment_is_repaired_without_disturbing_a_pod(serving: Models) -> None:
     before = serving.uids()
     template = serving.get("StatefulSet", "large-0")["spec"]["template"]
     _edited_environment(template)
@@ -77,16 +73,11 @@ def test_a_removed_label_comes_back(serving: Models) -> None:
         "large",
         {
             "metadata": {
-                "labels": {
-                    "app.kubernetes.io/managed-by": None,
-                    "shardwright.io/model": None,
-                }
+                "labels": {"app.kubernetes.io/managed-by": None, "shardwright.io/model": None}
             }
         },
     )
-    wait_for(
-        lambda: _labels(serving)["shardwright.io/model"] == "large", 15, "the label"
-    )
+    wait_for(lambda: _labels(serving)["shardwright.io/model"] == "large", 15, "the label")
     assert _labels(serving)["app.kubernetes.io/managed-by"] == "shardwright"
 
 
@@ -94,9 +85,7 @@ def test_a_deleted_service_comes_back(serving: Models) -> None:
     before = serving.get("Service", "large")["metadata"]["uid"]
     serving.delete("Service", "large")
     wait_for(
-        lambda: serving.get("Service", "large")["metadata"]["uid"] != before,
-        15,
-        "another Service",
+        lambda: serving.get("Service", "large")["metadata"]["uid"] != before, 15, "another Service"
     )
 
 
@@ -128,9 +117,7 @@ def test_a_field_that_is_no_longer_rendered_is_removed(serving: Models) -> None:
 
     serving.change("large", engine={"env": []})
     wait_for(
-        lambda: "NCCL_DEBUG" not in _names_of_environment(serving),
-        15,
-        "the variable to be gone",
+        lambda: "NCCL_DEBUG" not in _names_of_environment(serving), 15, "the variable to be gone"
     )
     serving.wait_ready("large")
 
@@ -142,10 +129,7 @@ def test_better_nodes_that_appear_move_nothing(
     fleet("SYNTH-h200-8x-coreweave", 2, "better")
     _wait_for_comparisons(control_plane, 2)
     assert serving.uids() == before
-    assert (
-        serving.wait_ready("large")["status"]["plan"]["product"]
-        == "NVIDIA-H100-80GB-HBM3"
-    )
+    assert serving.wait_ready("large")["status"]["plan"]["product"] == "NVIDIA-H100-80GB-HBM3"
 
 
 def test_labels_that_vanish_and_a_cordon_disturb_no_running_model(
@@ -155,17 +139,10 @@ def test_labels_that_vanish_and_a_cordon_disturb_no_running_model(
     node = f"/api/v1/nodes/{_planned_nodes(serving)[0]}"
     control_plane.api.patch(
         node,
-        {
-            "metadata": {"labels": {"nvidia.com/gpu.product": None}},
-            "spec": {"unschedulable": True},
-        },
+        {"metadata": {"labels": {"nvidia.com/gpu.product": None}}, "spec": {"unschedulable": True}},
     )
 
-    wait_for(
-        lambda: serving.condition("large", "PlanStale")["status"] == "True",
-        15,
-        "PlanStale",
-    )
+    wait_for(lambda: serving.condition("large", "PlanStale")["status"] == "True", 15, "PlanStale")
     _wait_for_comparisons(control_plane, 2)
     assert serving.uids() == before
     assert serving.condition("large")["status"] == "True"
@@ -176,9 +153,7 @@ def test_a_foreign_object_of_our_name_stays_untouched_and_stalls_us(
     models: Models, fleet: Fleet, kind: str
 ) -> None:
     fleet(H100, 1)
-    name = {"Service": "llama", "ConfigMap": "llama-plan", "StatefulSet": "llama-0"}[
-        kind
-    ]
+    name = {"Service": "llama", "ConfigMap": "llama-plan", "StatefulSet": "llama-0"}[kind]
     models.post(kind, FOREIGN[kind] | {"metadata": {"name": name}})
     before = models.get(kind, name)["metadata"]["resourceVersion"]
 
@@ -229,17 +204,13 @@ def _wait_for_comparisons(control_plane: ControlPlane, count: int) -> None:
 
 
 def _edited_environment(template: Manifest) -> None:
-    entry = next(
-        item for item in template["spec"]["containers"][0]["env"] if item.get("value")
-    )
+    entry = next(item for item in template["spec"]["containers"][0]["env"] if item.get("value"))
     entry["value"] = "SABOTAGED"
 
 
 def _image(models: Models) -> str:
     return str(
-        models.get("StatefulSet", "large-0")["spec"]["template"]["spec"]["containers"][
-            0
-        ]["image"]
+        models.get("StatefulSet", "large-0")["spec"]["template"]["spec"]["containers"][0]["image"]
     )
 
 
@@ -248,13 +219,9 @@ def _labels(models: Models) -> dict[str, str]:
 
 
 def _names_of_environment(models: Models) -> set[str]:
-    container = models.get("StatefulSet", "large-0")["spec"]["template"]["spec"][
-        "containers"
-    ][0]
+    container = models.get("StatefulSet", "large-0")["spec"]["template"]["spec"]["containers"][0]
     return {entry["name"] for entry in container["env"]}
 
 
 def _planned_nodes(models: Models) -> list[str]:
-    return list(
-        models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"]
-    )
+    return list(models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"])

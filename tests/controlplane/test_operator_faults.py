@@ -25,9 +25,7 @@ def test_an_operator_that_is_killed_midway_goes_on_where_it_was(
     models = Models(chart, namespace)
     with OperatorProcess(chart) as operator:
         models.create("large", LARGE)
-        wait_for(
-            lambda: models.find("ConfigMap", "large-plan"), 60, "the plan of record"
-        )
+        wait_for(lambda: models.find("ConfigMap", "large-plan"), 60, "the plan of record")
         operator.kill()
         record = models.get("ConfigMap", "large-plan")["data"]
 
@@ -46,9 +44,7 @@ def test_an_operator_that_is_killed_while_a_group_is_at_zero_starts_it_again(
         models.create("large", LARGE)
         models.wait_ready("large")
         before = models.uids()
-        models.change(
-            "large", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}
-        )
+        models.change("large", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
         wait_for(
             lambda: models.get("StatefulSet", "large-0")["spec"]["replicas"] == 0,
             15,
@@ -92,9 +88,7 @@ def queued(operator: OperatorProcess) -> float:
     )
 
 
-def test_a_leader_that_is_told_to_stop_exits_0_and_hands_over_at_once(
-    chart: ControlPlane,
-) -> None:
+def test_a_leader_that_is_told_to_stop_exits_0_and_hands_over_at_once(chart: ControlPlane) -> None:
     with OperatorProcess(chart) as first:
         wait_for(first.leads, 30, "the first to lead")
         with OperatorProcess(chart, identity="operator-b") as second:
@@ -111,9 +105,7 @@ def test_two_models_never_get_the_same_last_gpus(
         models.create("one", LARGE)
         models.create("two", LARGE)
         wait_for(
-            lambda: (
-                len({models.condition(name)["reason"] for name in ("one", "two")}) == 2
-            ),
+            lambda: len({models.condition(name)["reason"] for name in ("one", "two")}) == 2,
             30,
             "two outcomes",
         )
@@ -159,19 +151,13 @@ def test_a_model_keeps_serving_at_its_address_while_there_is_no_room_for_another
         before = models.uids()
 
         models.change("large", replicas=2)
-        wait_for(
-            lambda: models.condition("large")["status"] == "False",
-            30,
-            "no room to be said",
-        )
+        wait_for(lambda: models.condition("large")["status"] == "False", 30, "no room to be said")
         status = models.get("ShardedModel", "large")["status"]
         assert (status["endpoint"], status["readyReplicas"]) == (endpoint, 1)
 
         chart.pods.crash(namespace, "large-0-1", exit_code=1)
         wait_for(
-            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-            30,
-            "two new pods",
+            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods"
         )
 
 
@@ -180,9 +166,7 @@ def test_a_record_that_a_quota_refuses_is_shown_and_nothing_is_deployed(
 ) -> None:
     fleet(H100, 1)
     models = Models(chart, namespace)
-    chart.kubectl(
-        "create", "quota", "none", "-n", namespace, "--hard=count/configmaps=0"
-    )
+    chart.kubectl("create", "quota", "none", "-n", namespace, "--hard=count/configmaps=0")
     with OperatorProcess(chart):
         models.create("llama")
         condition = models.wait_reason("llama", "ObjectRefused")
@@ -226,9 +210,7 @@ def test_of_all_models_no_more_groups_roll_at_once_than_the_operator_may(
             return before.isdisjoint(models.uids()) and len(models.pods()) == 4
 
         for name in names:
-            models.change(
-                name, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}
-            )
+            models.change(name, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
         wait_for(rolled, 120, "four new pods")
         assert least == 3
         assert awaited
@@ -239,24 +221,19 @@ def test_of_all_models_no_more_groups_roll_at_once_than_the_operator_may(
 
 def _is_ready(pod: Manifest) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
-    return any(
-        item["type"] == "Ready" and item["status"] == "True" for item in conditions
-    )
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
 def _awaits_its_turn(models: Models, name: str) -> bool:
     conditions = models.get("ShardedModel", name)["status"]["conditions"]
     return any(
-        (item["type"], item["status"], item["reason"])
-        == ("TurnAwaited", "True", "OthersRestart")
+        (item["type"], item["status"], item["reason"]) == ("TurnAwaited", "True", "OthersRestart")
         for item in conditions
     )
 
 
 @pytest.mark.parametrize("name", ["qwen2.5-7b", "405b", "x" * 253])
-def test_natural_names_work(
-    chart: ControlPlane, namespace: str, fleet: Fleet, name: str
-) -> None:
+def test_natural_names_work(chart: ControlPlane, namespace: str, fleet: Fleet, name: str) -> None:
     fleet(H100, 1)
     models = Models(chart, namespace)
     with OperatorProcess(chart):
@@ -292,9 +269,7 @@ def test_an_operator_that_may_not_list_pods_everywhere_says_so_and_serves_where_
 
         pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
         here = f"{RBAC}/namespaces/{namespace}"
-        chart.api.create(
-            f"{here}/roles", {"metadata": {"name": "pods"}, "rules": [pods]}
-        )
+        chart.api.create(f"{here}/roles", {"metadata": {"name": "pods"}, "rules": [pods]})
         _bind(chart, here, "Role", "pods")
         models.wait_ready("small")
 
@@ -318,19 +293,13 @@ def _narrow_account(chart: ControlPlane) -> None:
     )
     rules = chart.api.get(f"{RBAC}/clusterroles/shardwright")["rules"]
     fewer = [rule for rule in map(_without_pods, rules) if rule["resources"]]
-    chart.api.create(
-        f"{RBAC}/clusterroles", {"metadata": {"name": "narrow"}, "rules": fewer}
-    )
+    chart.api.create(f"{RBAC}/clusterroles", {"metadata": {"name": "narrow"}, "rules": fewer})
     _bind(chart, RBAC, "ClusterRole", "narrow")
     _bind(chart, f"{RBAC}/namespaces/{SYSTEM}", "Role", "shardwright-leader")
 
 
 def _forget_narrow_account(chart: ControlPlane) -> None:
-    for path in (
-        "clusterrolebindings",
-        f"namespaces/{SYSTEM}/rolebindings",
-        "clusterroles",
-    ):
+    for path in ("clusterrolebindings", f"namespaces/{SYSTEM}/rolebindings", "clusterroles"):
         chart.api.delete(f"{RBAC}/{path}/narrow")
     chart.api.delete(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/narrow")
 
@@ -339,20 +308,14 @@ def _without_pods(rule: Manifest) -> Manifest:
     lists = "list" in rule["verbs"]
     return {
         **rule,
-        "resources": [
-            name for name in rule["resources"] if not (lists and name == "pods")
-        ],
+        "resources": [name for name in rule["resources"] if not (lists and name == "pods")],
     }
 
 
 def _bind(chart: ControlPlane, root: str, kind: str, role: str) -> None:
     subject = {"kind": "ServiceAccount", "name": "narrow", "namespace": SYSTEM}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
-    binding = {
-        "metadata": {"name": "narrow"},
-        "subjects": [subject],
-        "roleRef": reference,
-    }
+    binding = {"metadata": {"name": "narrow"}, "subjects": [subject], "roleRef": reference}
     chart.api.create(f"{root}/{kind.lower()}bindings", binding)
 
 
@@ -381,6 +344,4 @@ def test_a_resource_that_is_nested_as_deeply_as_can_be_keeps_no_other_from_being
     assert stored.count("f:a") == 9_900
     models.create("after")
     models.wait_ready("after")
-    control_plane.kubectl(
-        "delete", "shardedmodel", "deep", "-n", namespace, "--wait=false"
-    )
+    control_plane.kubectl("delete", "shardedmodel", "deep", "-n", namespace, "--wait=false")

@@ -64,20 +64,14 @@ def test_a_leader_that_was_stopped_for_long_ends_itself_on_waking_and_leaves_the
 def test_a_leader_whose_event_loop_is_busy_for_longer_than_the_lease_lasts_leads_on(
     chart: ControlPlane,
 ) -> None:
-    with OperatorProcess(
-        chart, *ROOMY, program=("tests.support.stalled", "20")
-    ) as busy:
+    with OperatorProcess(chart, *ROOMY, program=("tests.support.stalled", "20")) as busy:
         wait_for(busy.leads, 30, "it to lead")
         before, process = lease(chart), busy.running()
         assert process
         os.kill(process, signal.SIGUSR1)
         wait_for(lambda: "was busy for 20 s" in busy.logs(), 60, "it to have been busy")
         after = lease(chart)
-        wait_for(
-            lambda: lease(chart)["renewTime"] > after["renewTime"],
-            30,
-            "it to renew again",
-        )
+        wait_for(lambda: lease(chart)["renewTime"] > after["renewTime"], 30, "it to renew again")
         assert {**lease(chart), "renewTime": ""} == {**before, "renewTime": ""}
         assert (busy.running(), busy.leads()) == (process, True)
 

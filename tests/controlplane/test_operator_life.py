@@ -20,18 +20,14 @@ pytestmark = pytest.mark.controlplane
 H100 = "h100-8x-dell-xe9680"
 
 
-def test_the_smallest_resource_becomes_ready_on_one_gpu(
-    models: Models, fleet: Fleet
-) -> None:
+def test_the_smallest_resource_becomes_ready_on_one_gpu(models: Models, fleet: Fleet) -> None:
     fleet(H100, 1)
     models.create("llama")
     status = models.wait_ready("llama")["status"]
 
     assert status["plan"]["layout"]["gpusPerReplica"] == 1
     assert (status["replicas"], status["readyReplicas"]) == (1, 1)
-    assert (
-        status["endpoint"] == f"http://llama.{models.namespace}.svc.cluster.local:8000"
-    )
+    assert status["endpoint"] == f"http://llama.{models.namespace}.svc.cluster.local:8000"
     models.wait_events("Planned", "Serving")
 
 
@@ -44,9 +40,7 @@ def test_a_model_for_two_nodes_gets_exactly_the_planned_nodes_and_status_names_t
 
     bound = [pod["spec"]["nodeName"] for pod in models.pods()]
     assert sorted(bound) == status["plan"]["placement"]["nodes"]
-    assert status["groups"] == [
-        {"name": "large-0", "ready": True, "restarts": 0, "nodes": bound}
-    ]
+    assert status["groups"] == [{"name": "large-0", "ready": True, "restarts": 0, "nodes": bound}]
     remembered = models.get("StatefulSet", "large-0")["metadata"]["annotations"]
     assert status["engine"]["startBudget"] == {
         "loadSeconds": 16715,
@@ -54,22 +48,16 @@ def test_a_model_for_two_nodes_gets_exactly_the_planned_nodes_and_status_names_t
     }
 
 
-def test_the_record_of_the_plan_is_written_before_any_pod(
-    models: Models, fleet: Fleet
-) -> None:
+def test_the_record_of_the_plan_is_written_before_any_pod(models: Models, fleet: Fleet) -> None:
     fleet(H100, 1)
     models.create("llama")
     models.wait_ready("llama")
 
     record = int(models.get("ConfigMap", "llama-plan")["metadata"]["resourceVersion"])
-    assert record < min(
-        int(pod["metadata"]["resourceVersion"]) for pod in models.pods()
-    )
+    assert record < min(int(pod["metadata"]["resourceVersion"]) for pod in models.pods())
 
 
-def test_a_changed_spec_takes_the_group_through_zero(
-    models: Models, fleet: Fleet
-) -> None:
+def test_a_changed_spec_takes_the_group_through_zero(models: Models, fleet: Fleet) -> None:
     fleet(H100, 2)
     models.create("large", LARGE)
     models.wait_ready("large")
@@ -79,10 +67,7 @@ def test_a_changed_spec_takes_the_group_through_zero(
     models.wait_ready("large")
 
     assert before.isdisjoint(models.uids())
-    hashes = {
-        pod["metadata"]["labels"]["shardwright.io/template-hash"]
-        for pod in models.pods()
-    }
+    hashes = {pod["metadata"]["labels"]["shardwright.io/template-hash"] for pod in models.pods()}
     assert len(hashes) == 1
     assert all(
         {"name": "NCCL_DEBUG", "value": "INFO"} in pod["spec"]["containers"][0]["env"]
@@ -100,9 +85,7 @@ def test_a_crashed_rank_restarts_the_whole_group_and_status_remembers_why(
 
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=137)
     wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-        30,
-        "two new pods",
+        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods"
     )
     group = models.wait_ready("large")["status"]["groups"][0]
 
@@ -124,9 +107,7 @@ def test_a_deleted_rank_restarts_the_whole_group(models: Models, fleet: Fleet) -
 
     models.delete("Pod", "large-0-1")
     wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-        30,
-        "two new pods",
+        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods"
     )
     assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
 
@@ -137,18 +118,14 @@ def test_a_broken_group_does_not_wait_for_the_long_grace_of_its_pods(
     fleet(H100, 2)
     models.create("large", LARGE)
     models.wait_ready("large")
-    models.patch(
-        "Pod", "large-0-0", {"metadata": {"annotations": {STOP_AFTER: "600s"}}}
-    )
+    models.patch("Pod", "large-0-0", {"metadata": {"annotations": {STOP_AFTER: "600s"}}})
     before = models.uids()
 
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
     wait_for(lambda: _short_grace(models, "large-0-0"), 15, "a short grace")
 
     wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-        30,
-        "two new pods",
+        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods"
     )
     assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
 
@@ -185,9 +162,7 @@ def test_scaling_down_drains_the_broken_group_and_up_again_fills_its_place(
     models.patch("Pod", "llama-0-0", {"metadata": {"annotations": {STOP_AFTER: "15s"}}})
     control_plane.pods.hang(models.namespace, "llama-0-0")
     wait_for(
-        lambda: models.condition("llama")["status"] == "False",
-        30,
-        "a group that is not ready",
+        lambda: models.condition("llama")["status"] == "False", 30, "a group that is not ready"
     )
 
     models.change("llama", replicas=2)
@@ -201,8 +176,7 @@ def test_scaling_down_drains_the_broken_group_and_up_again_fills_its_place(
     others = {name: before[name] for name in ("llama-1-0", "llama-2-0")}
     wait_for(
         lambda: (
-            {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in models.pods()}
-            == others
+            {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in models.pods()} == others
         ),
         60,
         "the others alone",
@@ -210,11 +184,7 @@ def test_scaling_down_drains_the_broken_group_and_up_again_fills_its_place(
 
     models.change("llama", replicas=3)
     status = models.wait_ready("llama")["status"]
-    assert [group["name"] for group in status["groups"]] == [
-        "llama-0",
-        "llama-1",
-        "llama-2",
-    ]
+    assert [group["name"] for group in status["groups"]] == ["llama-0", "llama-1", "llama-2"]
     now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in models.pods()}
     assert {name: now[name] for name in others} == others
     assert now["llama-0-0"] != before["llama-0-0"]
@@ -228,20 +198,12 @@ def test_other_claims_of_pods_make_the_group_anew_where_the_api_server_would_ref
     models.wait_ready("llama")
 
     for generation, size in ((1, "10Gi"), (2, "20Gi")):
-        models.change(
-            "llama",
-            model={
-                "id": SMALL,
-                "weights": {"cache": {"storage": size}},
-            },
-        )
+        models.change("llama", model={"id": SMALL, "weights": {"cache": {"storage": size}}})
         name = f"llama-0-g{generation}"
         wait_for(partial(_names_are, models, "StatefulSet", name), 30, name)
         (claim,) = models.get("StatefulSet", name)["spec"]["volumeClaimTemplates"]
         assert claim["spec"]["resources"]["requests"]["storage"] == size
-        wait_for(
-            partial(_names_are, models, "Pod", f"{name}-0"), 30, f"a pod of {name}"
-        )
+        wait_for(partial(_names_are, models, "Pod", f"{name}-0"), 30, f"a pod of {name}")
     assert models.condition("llama", "Stalled")["status"] == "False"
 
 
@@ -256,27 +218,20 @@ def test_scaled_to_zero_nothing_runs_and_the_plan_is_still_shown(
     models.create("llama", replicas=0)
     models.wait_reason("llama", "ScaledToZero")
     assert models.all("StatefulSet") == []
-    assert (
-        models.get("ShardedModel", "llama")["status"]["plan"]["layout"][
-            "gpusPerReplica"
-        ]
-        == 1
-    )
+    assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["gpusPerReplica"] == 1
 
 
-def test_plan_only_shows_the_plan_and_deploys_nothing(
-    models: Models, fleet: Fleet
-) -> None:
+def test_plan_only_shows_the_plan_and_deploys_nothing(models: Models, fleet: Fleet) -> None:
     fleet(H100, 1)
     models.create("llama", mode="PlanOnly")
     models.wait_reason("llama", "PlanOnly")
 
-    assert (
-        models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 1
-    )
-    assert [
-        models.all(kind) for kind in ("StatefulSet", "Service", "PodDisruptionBudget")
-    ] == [[], [], []]
+    assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 1
+    assert [models.all(kind) for kind in ("StatefulSet", "Service", "PodDisruptionBudget")] == [
+        [],
+        [],
+        [],
+    ]
 
 
 def test_a_model_that_is_only_to_be_planned_any_more_is_taken_down_and_keeps_its_plan(
@@ -293,9 +248,7 @@ def test_a_model_that_is_only_to_be_planned_any_more_is_taken_down_and_keeps_its
         30,
         "everything to be gone",
     )
-    assert (
-        models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 1
-    )
+    assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 1
     assert models.find("ConfigMap", "llama-plan") is not None
 
 
@@ -307,9 +260,7 @@ def test_a_paused_resource_keeps_its_pods_and_takes_up_the_change_when_it_goes_o
     models.wait_ready("llama")
     before = models.uids()
 
-    models.change(
-        "llama", paused=True, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}
-    )
+    models.change("llama", paused=True, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
     models.wait_reason("llama", "Paused")
     assert models.uids() == before
 
@@ -330,9 +281,7 @@ def test_deletion_leaves_nothing_behind(models: Models, fleet: Fleet) -> None:
         60,
         "everything to be gone",
     )
-    assert [item["metadata"]["name"] for item in models.all("ConfigMap")] == [
-        "kube-root-ca.crt"
-    ]
+    assert [item["metadata"]["name"] for item in models.all("ConfigMap")] == ["kube-root-ca.crt"]
 
 
 def test_a_resource_that_is_replaced_by_another_of_its_name_starts_anew_and_never_stalls(
@@ -353,29 +302,20 @@ def test_a_resource_that_is_replaced_by_another_of_its_name_starts_anew_and_neve
     assert "NameConflict" not in models.reasons_of_events()
 
 
-def test_a_config_map_that_a_model_is_read_from_is_watched(
-    models: Models, fleet: Fleet
-) -> None:
+def test_a_config_map_that_a_model_is_read_from_is_watched(models: Models, fleet: Fleet) -> None:
     fleet(H100, 1)
     models.create("mine", {"id": "me/mine", "configMapRef": {"name": "mine"}})
     models.wait_reason("mine", "ConfigMissing")
 
-    models.post(
-        "ConfigMap",
-        {"metadata": {"name": "mine"}, "data": {"config.json": tiny_config()}},
-    )
+    models.post("ConfigMap", {"metadata": {"name": "mine"}, "data": {"config.json": tiny_config()}})
     models.wait_ready("mine", 15)
-    layers = models.get("ShardedModel", "mine")["status"]["plan"]["memory"]["stages"][
-        0
-    ]["layers"]
+    layers = models.get("ShardedModel", "mine")["status"]["plan"]["memory"]["stages"][0]["layers"]
     assert layers == 16
 
     models.patch("ConfigMap", "mine", {"data": {"config.json": tiny_config(layers=8)}})
     wait_for(
         lambda: (
-            models.get("ShardedModel", "mine")["status"]["plan"]["memory"]["stages"][0][
-                "layers"
-            ]
+            models.get("ShardedModel", "mine")["status"]["plan"]["memory"]["stages"][0]["layers"]
             == 8
         ),
         15,
@@ -400,9 +340,7 @@ def tiny_config(layers: int = 16) -> str:
     return json.dumps(config)
 
 
-def test_an_unknown_model_is_stalled_and_says_how_to_make_it_known(
-    models: Models,
-) -> None:
+def test_an_unknown_model_is_stalled_and_says_how_to_make_it_known(models: Models) -> None:
     models.create("unknown", "nobody/nothing")
     condition = models.wait_reason("unknown", "ModelUnknown")
     assert "kubectl create configmap" in condition["message"]
@@ -420,6 +358,4 @@ def test_metrics_show_the_plan_and_go_with_the_resource(
     assert operator.get("/healthz") == (200, "ok")
 
     models.delete("ShardedModel", "llama")
-    wait_for(
-        lambda: series not in operator.get("/metrics")[1], 15, "the series to be gone"
-    )
+    wait_for(lambda: series not in operator.get("/metrics")[1], 15, "the series to be gone")

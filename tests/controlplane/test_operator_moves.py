@@ -36,21 +36,14 @@ def test_what_is_evicted_from_a_cordoned_node_goes_elsewhere(
     spare.create("large", LARGE)
     before, uids = nodes_of(spare), spare.uids()
     wait_for(
-        lambda: (
-            spare.get("PodDisruptionBudget", "large")["status"]["disruptionsAllowed"]
-            == 1
-        ),
+        lambda: spare.get("PodDisruptionBudget", "large")["status"]["disruptionsAllowed"] == 1,
         30,
         "one disruption",
     )
 
     control_plane.nodes.cordon(before[1])
     spare.evict("large-0-1")
-    wait_for(
-        lambda: uids.isdisjoint(spare.uids()) and len(spare.pods()) == 2,
-        60,
-        "two new pods",
-    )
+    wait_for(lambda: uids.isdisjoint(spare.uids()) and len(spare.pods()) == 2, 60, "two new pods")
 
     after = nodes_of(spare)
     assert (len(set(after)), before[1] in after) == (2, False)
@@ -63,10 +56,7 @@ def test_with_replan_never_what_is_evicted_from_a_cordoned_node_waits_for_it(
     spare.create("large", LARGE, replan="Never")
     before = nodes_of(spare)
     wait_for(
-        lambda: (
-            spare.get("PodDisruptionBudget", "large")["status"]["disruptionsAllowed"]
-            == 1
-        ),
+        lambda: spare.get("PodDisruptionBudget", "large")["status"]["disruptionsAllowed"] == 1,
         30,
         "one disruption",
     )
@@ -87,11 +77,7 @@ def test_a_group_whose_node_has_been_away_for_six_minutes_goes_elsewhere(
     before, uids = nodes_of(spare), spare.uids()
 
     lose(spare, control_plane, before[1])
-    wait_for(
-        lambda: uids.isdisjoint(spare.uids()) and len(spare.pods()) == 2,
-        60,
-        "two new pods",
-    )
+    wait_for(lambda: uids.isdisjoint(spare.uids()) and len(spare.pods()) == 2, 60, "two new pods")
 
     after = nodes_of(spare)
     assert (len(set(after)), before[1] in after) == (2, False)
@@ -135,16 +121,10 @@ def half_placed(models: Models, **restart: int) -> str:
     The planner sees free GPUs there.
     """
     models.create(
-        "large",
-        LARGE,
-        mode="PlanOnly",
-        pod={"resources": {"cpu": "100"}},
-        restart=restart,
+        "large", LARGE, mode="PlanOnly", pod={"resources": {"cpu": "100"}}, restart=restart
     )
     models.wait_reason("large", "PlanOnly")
-    node = str(
-        models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"][1]
-    )
+    node = str(models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"][1])
     take(models, "theirs", node, "cpu", 150)  # of 192
     models.change("large", mode="Deploy")
     models.wait_reason("large", "Unschedulable", timeout=60)
@@ -179,8 +159,7 @@ def test_a_group_half_placed_for_five_minutes_gives_its_gpus_back_without_spendi
     restart = datetime.fromisoformat(incident["time"]) + timedelta(seconds=600)
     wait_for(
         lambda: (
-            f"large-0: restarts at {restart.isoformat()}"
-            in models.condition("large")["message"]
+            f"large-0: restarts at {restart.isoformat()}" in models.condition("large")["message"]
         ),
         15,
         "the pause",
@@ -222,18 +201,11 @@ def test_replan_always_takes_one_better_plan_an_hour_and_only_names_the_second(
 
     for name in ("first", "second"):
         models.delete("ShardedModel", name)
-    wait_for(
-        lambda: layout_of(models, look=True)["tensor"] == 4,
-        60,
-        "the better plan",
-        interval=1,
-    )
+    wait_for(lambda: layout_of(models, look=True)["tensor"] == 4, 60, "the better plan", interval=1)
     models.wait_ready("llama")
     models.delete("ShardedModel", "hog")
     wait_for(
-        lambda: (
-            layout_of(models, look=True) and stale(models)["reason"] == "BetterPlan"
-        ),
+        lambda: layout_of(models, look=True) and stale(models)["reason"] == "BetterPlan",
         60,
         "PlanStale",
         interval=1,
@@ -253,9 +225,7 @@ def layout_of(models: Models, *, look: bool = False) -> Manifest:
     if look:
         models.annotate("llama", restart="")
         models.patch(
-            "ShardedModel",
-            "llama",
-            {"metadata": {"annotations": {"shardwright.io/restart": None}}},
+            "ShardedModel", "llama", {"metadata": {"annotations": {"shardwright.io/restart": None}}}
         )
     layout: Manifest = models.get("ShardedModel", "llama")["status"]["plan"]["layout"]
     return layout

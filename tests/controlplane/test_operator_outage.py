@@ -66,9 +66,7 @@ def test_an_operator_that_was_cut_off_learns_all_that_happened_meanwhile(
         models.delete("ShardedModel", "gone")
         models.create("late")
         wait_for(
-            lambda: _restarts(models, "large-0-1") == 1,
-            30,
-            "the kubelet to restart the engine",
+            lambda: _restarts(models, "large-0-1") == 1, 30, "the kubelet to restart the engine"
         )
         wait_for(
             lambda: models.find("StatefulSet", "gone-0") is None,
@@ -86,9 +84,7 @@ def test_an_operator_that_was_cut_off_learns_all_that_happened_meanwhile(
         )
         models.wait_ready("late", timeout=90)
         wait_for(
-            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 3,
-            60,
-            "all new pods",
+            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 3, 60, "all new pods"
         )
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
         assert models.find("StatefulSet", "gone-0") is None
@@ -135,9 +131,7 @@ def test_a_leader_whose_connections_all_break_leads_on_and_misses_nothing(
         outage.end()
 
         wait_for(
-            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-            60,
-            "two new pods",
+            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods"
         )
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
         assert (operator.running(), operator.leads()) == (process, True)
@@ -160,9 +154,7 @@ def test_a_leader_cut_off_for_long_ends_itself_and_mends_what_failed_after_its_s
         outage.end()
         operator.start()
         wait_for(
-            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-            60,
-            "two new pods",
+            lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods"
         )
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
 

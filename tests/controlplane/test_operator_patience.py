@@ -42,9 +42,7 @@ def test_a_planned_node_that_is_deleted_and_comes_back_within_the_grace_moves_no
     spare.create("large", LARGE)
     before = nodes_of(spare)
     (pod,) = (
-        pod["metadata"]["name"]
-        for pod in spare.pods()
-        if pod["spec"]["nodeName"] == before[1]
+        pod["metadata"]["name"] for pod in spare.pods() if pod["spec"]["nodeName"] == before[1]
     )
 
     control_plane.nodes.delete(before[1])
@@ -72,9 +70,7 @@ def test_a_label_that_comes_and_goes_moves_nothing_and_is_said_now_and_then(
     product = control_plane.nodes.get(node)["metadata"]["labels"][label]
 
     for number in range(60):
-        changed = {
-            "metadata": {"labels": {label: product if number % 2 else "another"}}
-        }
+        changed = {"metadata": {"labels": {label: product if number % 2 else "another"}}}
         control_plane.api.patch(f"/api/v1/nodes/{node}", changed)
     wait_for(
         lambda: models.condition("llama", "PlanStale")["status"] == "False",

@@ -26,14 +26,8 @@ def samples(operator: OperatorProcess, models: Models) -> list[Sample]:
     """Return the series of the namespace that a scrape of the operator reads."""
     code, text = operator.get("/metrics")
     assert code == 200
-    found = (
-        sample
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    )
-    return [
-        sample for sample in found if sample.labels.get("namespace") == models.namespace
-    ]
+    found = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+    return [sample for sample in found if sample.labels.get("namespace") == models.namespace]
 
 
 def lives(operator: OperatorProcess, models: Models) -> dict[str, float]:
@@ -41,10 +35,7 @@ def lives(operator: OperatorProcess, models: Models) -> dict[str, float]:
     left out.
     """
     prefixes = re.compile("shardwright_(group_|model_(?=groups))(.+)")
-    named = (
-        (prefixes.fullmatch(sample.name), sample)
-        for sample in samples(operator, models)
-    )
+    named = ((prefixes.fullmatch(sample.name), sample) for sample in samples(operator, models))
     shown = [(match[2], sample) for match, sample in named if match]
     assert {sample.labels.get("group", "large-0") for _, sample in shown} <= {"large-0"}
     return {name: sample.value for name, sample in shown}
@@ -52,11 +43,7 @@ def lives(operator: OperatorProcess, models: Models) -> dict[str, float]:
 
 def ready_series(operator: OperatorProcess, models: Models) -> set[tuple[str, str]]:
     """Return status and reason of the condition Ready, of every series that there is."""
-    shown = [
-        one
-        for one in samples(operator, models)
-        if one.name == "shardwright_model_condition"
-    ]
+    shown = [one for one in samples(operator, models) if one.name == "shardwright_model_condition"]
     return {
         (one.labels["status"], one.labels["reason"])
         for one in shown
@@ -66,9 +53,7 @@ def ready_series(operator: OperatorProcess, models: Models) -> set[tuple[str, st
 
 def _is_ready(pod: Manifest) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
-    return any(
-        item["type"] == "Ready" and item["status"] == "True" for item in conditions
-    )
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
 def test_a_changed_template_never_takes_down_two_of_three_groups(
@@ -102,14 +87,10 @@ def test_the_restart_annotation_restarts_a_group_once_and_status_says_how_long_i
 
     models.annotate("large", restart="2026-01-02T12:00:00Z")
     wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-        30,
-        "two new pods",
+        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods"
     )
     wait_for(
-        lambda: (
-            "lastOutageSeconds" in models.wait_ready("large")["status"]["groups"][0]
-        ),
+        lambda: "lastOutageSeconds" in models.wait_ready("large")["status"]["groups"][0],
         15,
         "the outage in status",
     )
@@ -198,9 +179,7 @@ def test_an_evicted_rank_costs_nothing_of_the_budget(
 
     control_plane.pods.evict_by_kubelet(models.namespace, "large-0-1")
     wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-        30,
-        "two new pods",
+        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods"
     )
     group = models.wait_ready("large")["status"]["groups"][0]
     assert group["restarts"] == 1
@@ -222,17 +201,11 @@ def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_ca
         models.namespace, "large-0-0", exit_code=78, message="no token for 60 s"
     )  # what its leader then says
 
-    wait_for(
-        lambda: models.find("StatefulSet", "large-0-g1"), 180, "the next generation"
-    )
+    wait_for(lambda: models.find("StatefulSet", "large-0-g1"), 180, "the next generation")
     models.wait_ready("large")
 
     (group,) = models.get("ShardedModel", "large")["status"]["groups"]
-    assert (group["name"], group["restarts"], dead in group["nodes"]) == (
-        "large-0-g1",
-        1,
-        False,
-    )
+    assert (group["name"], group["restarts"], dead in group["nodes"]) == ("large-0-g1", 1, False)
     said = "rank 0 ended with exit code 78: no token for 60 s"
     why = {
         "rank": 1,
@@ -241,17 +214,12 @@ def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_ca
         "message": f"{said}\nnode {dead} does not answer",
     }
     assert group["lastFailure"] == why
-    assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == [
-        "large-0-g1"
-    ]
+    assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["large-0-g1"]
     assert {"large", "large-0-g1-peers"} <= {
         item["metadata"]["name"] for item in models.all("Service")
     }
     held = models.get("Pod", "large-0-1")
-    assert (held["spec"]["nodeName"], "deletionTimestamp" in held["metadata"]) == (
-        dead,
-        True,
-    )
+    assert (held["spec"]["nodeName"], "deletionTimestamp" in held["metadata"]) == (dead, True)
 
     control_plane.nodes.set_ready(dead)
     wait_for(
@@ -286,18 +254,12 @@ def test_with_free_nodes_a_single_group_changes_without_an_outage(
         30,
         "nothing of the former generation to be left",
     )
-    assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == [
-        "large-0-g1"
-    ]
+    assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["large-0-g1"]
     models.wait_events("Surging")
     wait_for(
-        lambda: len(scripts_of(models)) == 1,
-        30,
-        "the scripts of the former generation to be gone",
+        lambda: len(scripts_of(models)) == 1, 30, "the scripts of the former generation to be gone"
     )
-    (mounted,) = {
-        pod["spec"]["volumes"][0]["configMap"]["name"] for pod in models.pods()
-    }
+    (mounted,) = {pod["spec"]["volumes"][0]["configMap"]["name"] for pod in models.pods()}
     assert scripts_of(models) == {mounted} != scripts
 
 

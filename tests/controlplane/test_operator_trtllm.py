@@ -29,11 +29,7 @@ ENGINE: Manifest = {
 
 
 def key_of(models: Models) -> Manifest:
-    (secret,) = [
-        item
-        for item in models.all("Secret")
-        if item["type"] == "shardwright.io/ssh-key"
-    ]
+    (secret,) = [item for item in models.all("Secret") if item["type"] == "shardwright.io/ssh-key"]
     return secret
 
 
@@ -49,37 +45,22 @@ def test_a_model_on_two_nodes_has_a_key_of_its_own_lives_as_one_and_leaves_nothi
     } == engine
 
     secret, group = key_of(models), models.get("StatefulSet", "large-0")
-    mounted = {
-        volume["name"]: volume
-        for volume in group["spec"]["template"]["spec"]["volumes"]
-    }
+    mounted = {volume["name"]: volume for volume in group["spec"]["template"]["spec"]["volumes"]}
     assert mounted["ssh"]["secret"]["secretName"] == secret["metadata"]["name"]
     assert secret["metadata"]["ownerReferences"][0]["name"] == "large"
-    private = load_ssh_private_key(
-        b64decode(secret["data"]["id_ed25519"]), password=None
-    )
+    private = load_ssh_private_key(b64decode(secret["data"]["id_ed25519"]), password=None)
     assert isinstance(private, Ed25519PrivateKey)
-    line = (
-        private.public_key()
-        .public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-        .decode()
-    )
-    assert (
-        b64decode(secret["data"]["id_ed25519.pub"]).decode() == f"{line} shardwright\n"
-    )
+    line = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    assert b64decode(secret["data"]["id_ed25519.pub"]).decode() == f"{line} shardwright\n"
     scripts = models.get("ConfigMap", mounted["scripts"]["configMap"]["name"])["data"]
-    assert {"trtllm.yaml", "ssh_config", "sshd_config", "passwd", "remote.sh"} < set(
-        scripts
-    )
+    assert {"trtllm.yaml", "ssh_config", "sshd_config", "passwd", "remote.sh"} < set(scripts)
     ports = models.get("Service", "large-0-peers")["spec"]["ports"]
     assert [(port["name"], port["port"]) for port in ports] == [("ssh", 2222)]
 
     before = models.uids()
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=77)
     wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-        60,
-        "two new pods",
+        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods"
     )
     models.wait_ready("large")
     assert key_of(models)["metadata"]["uid"] == secret["metadata"]["uid"]

@@ -28,11 +28,7 @@ pytestmark = pytest.mark.controlplane
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 READS = [
-    {
-        "apiGroups": ["shardwright.io"],
-        "resources": ["shardedmodels"],
-        "verbs": ["get", "list"],
-    }
+    {"apiGroups": ["shardwright.io"], "resources": ["shardedmodels"], "verbs": ["get", "list"]}
 ]
 
 
@@ -43,10 +39,7 @@ def pages(chart: ControlPlane) -> Iterator[OperatorProcess]:
     """
     asked = ("--set=metrics.authentication=TokenReview", "--set=plans.enabled=true")
     bound(
-        chart,
-        SYSTEM,
-        "pages",
-        named(render(chart, *asked), "ClusterRole", "shardwright")["rules"],
+        chart, SYSTEM, "pages", named(render(chart, *asked), "ClusterRole", "shardwright")["rules"]
     )
     options = ("--no-leader-elect", "--metrics-authentication=TokenReview", "--plans")
     with OperatorProcess(chart, *options, identity="pages", account="pages") as running:
@@ -70,9 +63,7 @@ def model(
 
 
 def fetch(pages: OperatorProcess, path: str, bearer: str) -> tuple[int, str]:
-    _, port = re.findall(
-        r"listening on port (\d+) for probes, (\d+) for scrapes", pages.logs()
-    )[-1]
+    _, port = re.findall(r"listening on port (\d+) for probes, (\d+) for scrapes", pages.logs())[-1]
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
     if bearer:
         request.add_header("Authorization", f"Bearer {bearer}")
@@ -88,12 +79,10 @@ def _in_namespace(control_plane: ControlPlane, namespace: str, account: str) -> 
     for the pages.
     """
     control_plane.api.create(
-        f"/api/v1/namespaces/{namespace}/serviceaccounts",
-        {"metadata": {"name": account}},
+        f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": account}}
     )
     control_plane.api.create(
-        f"{RBAC}/namespaces/{namespace}/roles",
-        {"metadata": {"name": account}, "rules": READS},
+        f"{RBAC}/namespaces/{namespace}/roles", {"metadata": {"name": account}, "rules": READS}
     )
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
@@ -115,17 +104,11 @@ def test_a_page_is_shown_to_whom_its_namespace_is_and_says_what_explain_says(
     control_plane.create_namespace(other)
     theirs = _in_namespace(control_plane, other, "theirs")
     path = f"/plans/{namespace}/shown"
-    wait_for(
-        lambda: fetch(pages, path, mine)[0] == 200,
-        30,
-        "the plan, and the rights to see it",
-    )
+    wait_for(lambda: fetch(pages, path, mine)[0] == 200, 30, "the plan, and the rights to see it")
 
     status, page = fetch(pages, path, mine)
     embedded = re.search(
-        r'<script type="application/json" id="explanation">(.*?)</script>',
-        page,
-        re.DOTALL,
+        r'<script type="application/json" id="explanation">(.*?)</script>', page, re.DOTALL
     )
     assert embedded
     document = json.loads(embedded.group(1))
@@ -155,16 +138,11 @@ def test_a_page_is_shown_to_whom_its_namespace_is_and_says_what_explain_says(
         "unusable",
         "facts",
     )  # what else there is, and what of a node others hold
-    assert _without(document["explanation"], apart) == _without(
-        explained["explanation"], apart
-    )
+    assert _without(document["explanation"], apart) == _without(explained["explanation"], apart)
 
     assert f'href="/plans/{namespace}/shown"' in fetch(pages, "/plans", mine)[1]
     assert "shown" not in fetch(pages, "/plans", theirs)[1]
-    assert fetch(pages, path, theirs) == (
-        403,
-        f"you may not get ShardedModels in {namespace}\n",
-    )
+    assert fetch(pages, path, theirs) == (403, f"you may not get ShardedModels in {namespace}\n")
     assert fetch(pages, f"/plans/{namespace}", theirs)[0] == 403
     assert fetch(pages, f"/plans/{namespace}/none", mine)[0] == 404
     assert [

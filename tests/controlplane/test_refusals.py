@@ -28,13 +28,7 @@ from tests.support.builders_reporting import a_report
 from tests.support.builders_resource import Manifest, a_sharded_model, complete_specs
 from tests.support.failing_groups import failing_groups
 from tests.support.rule_cases import RULE_CASES, RuleCase
-from tests.support.schema_cases import (
-    Case,
-    boundary_values,
-    nulls,
-    unknown_fields,
-    violations,
-)
+from tests.support.schema_cases import Case, boundary_values, nulls, unknown_fields, violations
 
 pytestmark = pytest.mark.controlplane
 
@@ -88,9 +82,7 @@ def test_both_refuse_unknown_fields(cluster: ControlPlane, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [*boundary_values(), *nulls()], ids=str)
-def test_both_say_the_same_of_boundary_values_and_nulls(
-    cluster: ControlPlane, case: Case
-) -> None:
+def test_both_say_the_same_of_boundary_values_and_nulls(cluster: ControlPlane, case: Case) -> None:
     manifest = a_sharded_model() | {"spec": case.spec}
 
     server, ours = server_verdict(cluster, manifest), our_verdict(manifest)
@@ -153,9 +145,7 @@ def test_everything_about_the_weights_may_change(
 
 
 @pytest.mark.parametrize("spec", complete_specs())
-def test_both_accept_a_spec_with_every_field(
-    cluster: ControlPlane, spec: Manifest
-) -> None:
+def test_both_accept_a_spec_with_every_field(cluster: ControlPlane, spec: Manifest) -> None:
     manifest = a_sharded_model() | {"spec": spec}
 
     assert (server_verdict(cluster, manifest), our_verdict(manifest)) == (
@@ -172,14 +162,10 @@ def test_the_status_of_a_thousand_failing_groups_is_stored_and_leaves_room_for_t
     live = cluster.api.request("POST", path, a_sharded_model(namespace=namespace))
 
     live |= {"status": build_status((), found, None, {}, datetime.now(UTC))}
-    stored = cluster.api.request(
-        "PUT", f"{path}/{live['metadata']['name']}/status", live
-    )
+    stored = cluster.api.request("PUT", f"{path}/{live['metadata']['name']}/status", live)
 
     assert len(stored["status"]["groups"]) == 1000
-    assert (
-        len(json.dumps(stored)) < 700_000
-    )  # with who owns which field; etcd takes 1.5 MiB
+    assert len(json.dumps(stored)) < 700_000  # with who owns which field; etcd takes 1.5 MiB
 
 
 def test_the_api_server_fills_in_the_defaults_that_the_parser_assumes(
@@ -204,9 +190,7 @@ def test_the_api_server_fills_in_the_defaults_that_the_parser_assumes(
 def test_the_scale_subresource_answers_on_the_smallest_manifest(
     cluster: ControlPlane, namespace: str
 ) -> None:
-    cluster.kubectl(
-        "create", "-f", "-", input=json.dumps(a_sharded_model(namespace=namespace))
-    )
+    cluster.kubectl("create", "-f", "-", input=json.dumps(a_sharded_model(namespace=namespace)))
 
     cluster.kubectl("scale", "smodel/llama", "--replicas=3", "-n", namespace)
 
@@ -218,9 +202,7 @@ def test_the_scale_subresource_answers_on_the_smallest_manifest(
 def test_the_resource_is_found_by_its_short_name_and_its_category(
     cluster: ControlPlane, namespace: str
 ) -> None:
-    cluster.kubectl(
-        "create", "-f", "-", input=json.dumps(a_sharded_model(namespace=namespace))
-    )
+    cluster.kubectl("create", "-f", "-", input=json.dumps(a_sharded_model(namespace=namespace)))
 
     by_short_name = cluster.kubectl("get", "smodel", "-n", namespace, "-o", "name")
     by_category = cluster.kubectl("get", "inference", "-n", namespace, "-o", "name")
@@ -232,14 +214,9 @@ def test_a_status_with_everything_in_it_is_accepted_and_kept_as_it_is(
     cluster: ControlPlane, namespace: str
 ) -> None:
     path = f"{RESOURCES.replace('default', namespace)}/llama"
-    cluster.api.create(
-        path.removesuffix("/llama"), a_sharded_model(namespace=namespace)
-    )
+    cluster.api.create(path.removesuffix("/llama"), a_sharded_model(namespace=namespace))
     ready = Condition(
-        type=ConditionType.READY,
-        status=False,
-        reason=Reason.PROGRESSING,
-        observed_generation=1,
+        type=ConditionType.READY, status=False, reason=Reason.PROGRESSING, observed_generation=1
     )
     failure = {"rank": 1, "container": "engine", "exitCode": 137, "reason": "OOMKilled"}
     group = {
@@ -252,9 +229,7 @@ def test_a_status_with_everything_in_it_is_accepted_and_kept_as_it_is(
     }
     status = {
         "observedGeneration": 1,
-        "conditions": list(
-            set_condition((), ready, now=datetime(2026, 1, 2, tzinfo=UTC))
-        ),
+        "conditions": list(set_condition((), ready, now=datetime(2026, 1, 2, tzinfo=UTC))),
         "summary": ["tensor 8 x pipeline 2 on 16 GPUs of h100"],
         "layout": "TP8·PP2",
         "ready": "0/1",
@@ -269,34 +244,21 @@ def test_a_status_with_everything_in_it_is_accepted_and_kept_as_it_is(
     query = {"fieldValidation": "Strict"}
     content_type = "application/merge-patch+json"
     cluster.api.request(
-        "PATCH",
-        f"{path}/status",
-        {"status": status},
-        query=query,
-        content_type=content_type,
+        "PATCH", f"{path}/status", {"status": status}, query=query, content_type=content_type
     )
 
     assert cluster.api.get(path)["status"] == status
-    assert cluster.api.get(f"{path}/scale")["status"] == {
-        "replicas": 1,
-        "selector": SELECTOR,
-    }
+    assert cluster.api.get(f"{path}/scale")["status"] == {"replicas": 1, "selector": SELECTOR}
     row = cluster.kubectl("get", "smodel", "-n", namespace, "--no-headers").split()
     plan = plan_status(a_report())
     assert row[:5] == ["llama", "0/1", "Progressing", "TP8·PP2", str(plan["gpus"])]
 
 
 def test_the_table_shows_the_columns(cluster: ControlPlane, namespace: str) -> None:
-    cluster.kubectl(
-        "create", "-f", "-", input=json.dumps(a_sharded_model(namespace=namespace))
-    )
+    cluster.kubectl("create", "-f", "-", input=json.dumps(a_sharded_model(namespace=namespace)))
 
     narrow = cluster.kubectl("get", "smodel", "-n", namespace).splitlines()[0].split()
-    wide = (
-        cluster.kubectl("get", "smodel", "-n", namespace, "-o", "wide")
-        .splitlines()[0]
-        .split()
-    )
+    wide = cluster.kubectl("get", "smodel", "-n", namespace, "-o", "wide").splitlines()[0].split()
 
     assert narrow == ["NAME", "READY", "REASON", "LAYOUT", "GPUS", "AGE"]
     assert set(wide) - set(narrow) == {"MODEL", "POOL", "TOK/S", "ENDPOINT"}
@@ -334,14 +296,7 @@ spec:
 """
 
     printed = cluster.kubectl(
-        "create",
-        "--dry-run=server",
-        "--validate=strict",
-        "-o",
-        "json",
-        "-f",
-        "-",
-        input=text,
+        "create", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-", input=text
     )
 
     (ours,) = read_manifests(text)
@@ -359,19 +314,13 @@ def server_verdict(cluster: ControlPlane, manifest: Manifest) -> Verdict:
         cluster.api.request("POST", RESOURCES, manifest, query=query)
     except ApiError as error:
         return Verdict(
-            accepted=False,
-            paths=frozenset(_paths_in(error.message)),
-            text=error.message,
+            accepted=False, paths=frozenset(_paths_in(error.message)), text=error.message
         )
     return Verdict(accepted=True)
 
 
 def update_verdict(
-    cluster: ControlPlane,
-    namespace: str,
-    manifest: Manifest,
-    before: Manifest,
-    after: Manifest,
+    cluster: ControlPlane, namespace: str, manifest: Manifest, before: Manifest, after: Manifest
 ) -> Verdict:
     """Return the verdict on a change of ``spec.model`` of a resource that is made for it and
     deleted again.
@@ -379,8 +328,7 @@ def update_verdict(
     path = RESOURCES.replace("default", namespace)
     spec, own = manifest["spec"], {**manifest["metadata"], "namespace": namespace}
     stored = cluster.api.create(
-        path,
-        manifest | {"metadata": own, "spec": spec | {"model": spec["model"] | before}},
+        path, manifest | {"metadata": own, "spec": spec | {"model": spec["model"] | before}}
     )
     try:
         changed = stored | {"spec": stored["spec"] | {"model": spec["model"] | after}}
@@ -392,9 +340,7 @@ def update_verdict(
         )
     except ApiError as error:
         return Verdict(
-            accepted=False,
-            paths=frozenset(_paths_in(error.message)),
-            text=error.message,
+            accepted=False, paths=frozenset(_paths_in(error.message)), text=error.message
         )
     finally:
         cluster.api.delete(f"{path}/{own['name']}")
@@ -435,22 +381,15 @@ def _install_crd(control_plane: ControlPlane) -> bool:
 
 def _has_crd(control_plane: ControlPlane) -> bool:
     return any(
-        item["metadata"]["name"] == CRD_NAME
-        for item in control_plane.api.get(CRD_PATH)["items"]
+        item["metadata"]["name"] == CRD_NAME for item in control_plane.api.get(CRD_PATH)["items"]
     )
 
 
 def _is_established(control_plane: ControlPlane) -> bool:
     conditions = (
-        control_plane.api.get(f"{CRD_PATH}/{CRD_NAME}")
-        .get("status", {})
-        .get("conditions")
-        or []
+        control_plane.api.get(f"{CRD_PATH}/{CRD_NAME}").get("status", {}).get("conditions") or []
     )
-    return any(
-        item["type"] == "Established" and item["status"] == "True"
-        for item in conditions
-    )
+    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
 
 
 def _without_order(value: Any) -> Any:

@@ -27,8 +27,7 @@ def pods(models: Models) -> dict[str, tuple[str, str]]:
     """Return uid and template of the pods, by name."""
     found = (pod["metadata"] for pod in models.pods())
     return {
-        metadata["name"]: (metadata["uid"], metadata["labels"][TEMPLATE_HASH])
-        for metadata in found
+        metadata["name"]: (metadata["uid"], metadata["labels"][TEMPLATE_HASH]) for metadata in found
     }
 
 
@@ -41,9 +40,7 @@ def test_a_canary_is_alone_until_the_partition_is_lowered_and_stops_a_change_tha
     before = pods(models)
 
     models.change("llama", engine=CHANGED)
-    wait_for(
-        lambda: pods(models)["llama-2-0"][1] != before["llama-2-0"][1], 60, "the canary"
-    )
+    wait_for(lambda: pods(models)["llama-2-0"][1] != before["llama-2-0"][1], 60, "the canary")
     models.wait_ready("llama")
     canary = pods(models)
     assert {name for name in before if canary[name] != before[name]} == {"llama-2-0"}
@@ -51,9 +48,7 @@ def test_a_canary_is_alone_until_the_partition_is_lowered_and_stops_a_change_tha
 
     models.delete("Pod", "llama-0-0")
     wait_for(
-        lambda: pods(models)["llama-0-0"][0] != before["llama-0-0"][0],
-        60,
-        "a new pod in its place",
+        lambda: pods(models)["llama-0-0"][0] != before["llama-0-0"][0], 60, "a new pod in its place"
     )
     models.wait_ready("llama")
     assert pods(models)["llama-0-0"][1] == before["llama-0-0"][1]
@@ -61,9 +56,7 @@ def test_a_canary_is_alone_until_the_partition_is_lowered_and_stops_a_change_tha
     control_plane.pods.crash_loop(
         models.namespace, "llama-2-0", message="CUDA error: invalid argument"
     )
-    wait_for(
-        lambda: models.condition("llama")["status"] == "False", 30, "the canary to fail"
-    )
+    wait_for(lambda: models.condition("llama")["status"] == "False", 30, "the canary to fail")
     stood = pods(models)
     models.change("llama", rollout={"partition": 0})
     wait_for(
@@ -71,10 +64,7 @@ def test_a_canary_is_alone_until_the_partition_is_lowered_and_stops_a_change_tha
         30,
         "the rollout to stop",
     )
-    assert (
-        "CUDA error: invalid argument"
-        in models.condition("llama", "RolloutStopped")["message"]
-    )
+    assert "CUDA error: invalid argument" in models.condition("llama", "RolloutStopped")["message"]
     models.wait_events("RolloutStopped")
     assert pods(models) == stood
 
@@ -102,28 +92,20 @@ def serves_with(models: Models, value: str) -> None:
     """Have the engine say what NCCL does in other words, and wait until the revision is kept."""
     number = revisions(models)[-1][0]
     models.change("llama", engine={"env": [{"name": "NCCL_DEBUG", "value": value}]})
-    wait_for(
-        lambda: revisions(models)[-1] == (number + 1, True),
-        60,
-        f"revision {number + 1}",
-    )
+    wait_for(lambda: revisions(models)[-1] == (number + 1, True), 60, f"revision {number + 1}")
 
 
 def test_a_change_with_which_the_engine_keeps_failing_is_taken_back_and_all_groups_serve(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
     fleet("h100-8x-dell-xe9680", 1)
-    models.create(
-        "llama", replicas=2, rollout={"partition": 1, "onFailure": "RollBack"}
-    )
+    models.create("llama", replicas=2, rollout={"partition": 1, "onFailure": "RollBack"})
     models.wait_ready("llama")
     wait_for(lambda: revisions(models) == [(1, True)], 15, "what serves to be kept")
     before = pods(models)
 
     models.change("llama", engine=CHANGED)
-    wait_for(
-        lambda: pods(models)["llama-1-0"][1] != before["llama-1-0"][1], 60, "the canary"
-    )
+    wait_for(lambda: pods(models)["llama-1-0"][1] != before["llama-1-0"][1], 60, "the canary")
     control_plane.pods.crash_loop(
         models.namespace, "llama-1-0", message="CUDA error: invalid argument"
     )
@@ -149,22 +131,14 @@ def test_a_change_with_which_the_engine_keeps_failing_is_taken_back_and_all_grou
 
 
 def test_somebody_goes_back_and_a_forged_revision_is_not_believed(
-    models: Models,
-    fleet: Fleet,
-    control_plane: ControlPlane,
-    capsys: pytest.CaptureFixture[str],
+    models: Models, fleet: Fleet, control_plane: ControlPlane, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet("h100-8x-dell-xe9680", 1)
     models.create("llama")
     models.wait_ready("llama")
     wait_for(lambda: revisions(models) == [(1, True)], 15, "what serves to be kept")
     first = pods(models)["llama-0-0"][1]
-    command = [
-        "--namespace",
-        models.namespace,
-        "--kubeconfig",
-        str(control_plane.kubeconfig),
-    ]
+    command = ["--namespace", models.namespace, "--kubeconfig", str(control_plane.kubeconfig)]
     serves_with(models, "INFO")
 
     assert (
@@ -173,15 +147,11 @@ def test_somebody_goes_back_and_a_forged_revision_is_not_believed(
         == 2
     )
     assert main(["rollout", "undo", "llama", *command]) == 0
-    wait_for(
-        lambda: revisions(models) == [(2, False), (3, True)],
-        60,
-        "the first one to run again",
+    wait_for(lambda: revisions(models) == [(2, False), (3, True)], 60, "the first one to run again")
+    assert (pods(models)["llama-0-0"][1], models.condition("llama", "RolledBack")["reason"]) == (
+        first,
+        "Asked",
     )
-    assert (
-        pods(models)["llama-0-0"][1],
-        models.condition("llama", "RolledBack")["reason"],
-    ) == (first, "Asked")
 
     capsys.readouterr()
     assert main(["rollout", "history", "llama", *command]) == 0
@@ -204,27 +174,21 @@ def test_somebody_goes_back_and_a_forged_revision_is_not_believed(
     forged = {
         **kept[4],
         "metadata": {
-            key: kept[4]["metadata"][key]
-            for key in ("name", "labels", "ownerReferences")
+            key: kept[4]["metadata"][key] for key in ("name", "labels", "ownerReferences")
         },
     }
     models.delete("ControllerRevision", forged["metadata"]["name"])
     models.post("ControllerRevision", {**forged, "data": kept[5]["data"]})
     served = pods(models)
     assert main(["rollout", "undo", "llama", "--to-revision", "4", *command]) == 0
-    assert (
-        "another in its place"
-        in models.wait_reason("llama", "RevisionUnusable")["message"]
-    )
+    assert "another in its place" in models.wait_reason("llama", "RevisionUnusable")["message"]
     assert pods(models) == served
     assert main(["rollout", "retry", "llama", *command]) == 0
     models.wait_reason("llama", "Serving")
     assert pods(models) == served
 
 
-def test_who_may_edit_a_namespace_may_not_write_revisions(
-    control_plane: ControlPlane,
-) -> None:
+def test_who_may_edit_a_namespace_may_not_write_revisions(control_plane: ControlPlane) -> None:
     role = control_plane.api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/edit")
     verbs = {
         verb
@@ -245,9 +209,7 @@ def rotate(models: Models, name: str) -> tuple[tuple[str, ...], ...]:
     assert isinstance(record, PlanRecord)
     first, *others = record.plan.groups
     groups = (*others, first)
-    rotated = replace(
-        record, plan=replace(record.plan, groups=groups), serial=record.serial + 1
-    )
+    rotated = replace(record, plan=replace(record.plan, groups=groups), serial=record.serial + 1)
     content = record_object(
         Owner(name=name, namespace=models.namespace, uid=owner["uid"]), rotated, KEYS
     )
@@ -261,10 +223,7 @@ def down(models: Models) -> dict[str, bool]:
     """Return of each group of one pod that does not serve whether its pod waits for a node."""
     found, placed = {}, {pod["metadata"]["name"]: pod for pod in models.pods()}
     for item in models.all("StatefulSet"):
-        name, pod = (
-            item["metadata"]["name"],
-            placed.get(f"{item['metadata']['name']}-0"),
-        )
+        name, pod = (item["metadata"]["name"], placed.get(f"{item['metadata']['name']}-0"))
         conditions = pod["status"].get("conditions") or () if pod else ()
         ready = {"Ready": "True"}.items() <= {
             condition["type"]: condition["status"] for condition in conditions
@@ -282,21 +241,14 @@ def test_groups_that_stand_in_each_others_way_change_places_one_after_another(
     models.wait_ready("llama")
     before, history = pods(models), [down(models)]
     wanted = dict(
-        zip(
-            (f"llama-{group}-0" for group in range(3)),
-            rotate(models, "llama"),
-            strict=True,
-        )
+        zip((f"llama-{group}-0" for group in range(3)), rotate(models, "llama"), strict=True)
     )
 
     def moved() -> bool:
         """Note how all groups are, and return whether each serves on the nodes of the next."""
         if (now := down(models)) != history[-1]:
             history.append(now)
-        there = {
-            pod["metadata"]["name"]: (pod["spec"].get("nodeName"),)
-            for pod in models.pods()
-        }
+        there = {pod["metadata"]["name"]: (pod["spec"].get("nodeName"),) for pod in models.pods()}
         return not now and there == wanted
 
     wait_for(moved, 180, "all groups to change places", interval=0.02)

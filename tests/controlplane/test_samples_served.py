@@ -48,9 +48,7 @@ def served(chart: ControlPlane, deployed: DeployedOperator) -> Iterator[Models]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: str(sample.name))
-def test_each_sample_becomes_what_it_states(
-    served: Models, sample: demo.Sample
-) -> None:
+def test_each_sample_becomes_what_it_states(served: Models, sample: demo.Sample) -> None:
     def as_stated() -> bool:
         assert demo.difference(sample, served.get("ShardedModel", sample.name)) == ""
         return True
@@ -67,9 +65,7 @@ def test_pods_of_a_sample_run_on_exactly_the_planned_nodes_and_gpus(
 
     placed = {pod["spec"]["nodeName"]: _gpus(pod) for pod in pods}
 
-    assert placed == dict.fromkeys(
-        plan["placement"]["nodes"], plan["gpus"] // plan["nodes"]
-    )
+    assert placed == dict.fromkeys(plan["placement"]["nodes"], plan["gpus"] // plan["nodes"])
 
 
 @pytest.mark.parametrize("sample", DEPLOYED, ids=lambda sample: str(sample.name))
@@ -83,22 +79,13 @@ def test_ranks_of_a_sample_differ_in_their_name_and_node_alone(
     engines = [_engine(pod) for pod in _pods(served, sample)]
 
     assert all(engine == engines[0] for engine in engines)
-    assert [
-        word for word in engines[0]["args"] if word == "--tensor-parallel-size"
-    ] == ["--tensor-parallel-size"]
-    assert (
-        _after(engines[0]["args"], "--tensor-parallel-size")
-        == sample.expected["tensor"]
-    )
-    assert (
-        _after(engines[0]["args"], "--pipeline-parallel-size")
-        == sample.expected["pipeline"]
-    )
+    assert [word for word in engines[0]["args"] if word == "--tensor-parallel-size"] == [
+        "--tensor-parallel-size"
+    ]
+    assert _after(engines[0]["args"], "--tensor-parallel-size") == sample.expected["tensor"]
+    assert _after(engines[0]["args"], "--pipeline-parallel-size") == sample.expected["pipeline"]
     environment = {entry["name"]: entry for entry in engines[0]["env"]}
-    assert (
-        environment["VLLM_HOST_IP"]["valueFrom"]["fieldRef"]["fieldPath"]
-        == "status.podIP"
-    )
+    assert environment["VLLM_HOST_IP"]["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
 
 
 def test_what_the_page_shows_of_a_sample_that_does_not_fit_is_printed(
@@ -112,9 +99,7 @@ def test_what_the_page_shows_of_a_sample_that_does_not_fit_is_printed(
     (name,) = (one.name for one in SAMPLES if one.expected["outcome"] == "NothingFits")
     wait_for(lambda: _reason_of(served, name) == "NothingFits", 90, f"{name}: why")
     where = ["-n", served.namespace]
-    blocks = [
-        text for kind, text in FENCE.findall(PAGE.read_text()) if kind == "console"
-    ]
+    blocks = [text for kind, text in FENCE.findall(PAGE.read_text()) if kind == "console"]
     taken = [step for text in blocks for step in steps(text)]
 
     def printed(words: list[str]) -> str:
@@ -132,18 +117,13 @@ def test_what_the_page_shows_of_a_sample_that_does_not_fit_is_printed(
     ] == []
 
 
-def test_one_operator_leads_and_all_are_alive(
-    served: Models, deployed: DeployedOperator
-) -> None:
+def test_one_operator_leads_and_all_are_alive(served: Models, deployed: DeployedOperator) -> None:
     del served
     deployed.leader()  # there is one, after a moment
 
     assert [replica.get("/healthz")[0] for replica in deployed.replicas] == [200, 200]
     assert (
-        sum(
-            "\nshardwright_leader 1" in replica.get("/metrics")[1]
-            for replica in deployed.replicas
-        )
+        sum("\nshardwright_leader 1" in replica.get("/metrics")[1] for replica in deployed.replicas)
         == 1
     )
 
@@ -159,10 +139,7 @@ def test_the_operator_takes_up_a_renewed_token(
     deployed.renew_tokens()
 
     wait_for(
-        lambda: _tokens_of_operator(chart) - before,
-        120,
-        "a request with a new token",
-        interval=1.0,
+        lambda: _tokens_of_operator(chart) - before, 120, "a request with a new token", interval=1.0
     )
 
 
@@ -172,10 +149,7 @@ def test_a_pod_of_the_operators_namespace_never_looks_ready(
     """Nothing shows a false Ready: the processes run, but no kubelet reports them."""
     del served
 
-    assert [pod["status"]["phase"] for pod in chart.pods.list(SYSTEM)] == [
-        "Pending",
-        "Pending",
-    ]
+    assert [pod["status"]["phase"] for pod in chart.pods.list(SYSTEM)] == ["Pending", "Pending"]
 
 
 def _reason_of(served: Models, name: str) -> str | None:
@@ -200,20 +174,14 @@ def _pods(served: Models, sample: demo.Sample) -> list[Manifest]:
         for item in served.all("StatefulSet")
         if item["metadata"]["ownerReferences"][0]["name"] == sample.name
     }
-    pods = [
-        pod
-        for pod in served.pods()
-        if pod["metadata"]["ownerReferences"][0]["name"] in owned
-    ]
+    pods = [pod for pod in served.pods() if pod["metadata"]["ownerReferences"][0]["name"] in owned]
     if not pods:
         raise ApiError(404, "NotFound", f"no pods of {sample.name}")
     return pods
 
 
 def _engine(pod: Manifest) -> Manifest:
-    (container,) = (
-        item for item in pod["spec"]["containers"] if item["name"] == "engine"
-    )
+    (container,) = (item for item in pod["spec"]["containers"] if item["name"] == "engine")
     return dict(container)
 
 

@@ -35,23 +35,13 @@ def a_crd(api: str, kind: str, **fields: Any) -> Manifest:
     spec = {"type": "object", "properties": fields}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
     versions = [{"name": version, "served": True, "storage": True, "schema": schema}]
-    names = {
-        "plural": plural,
-        "singular": kind.lower(),
-        "kind": kind,
-        "listKind": f"{kind}List",
-    }
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
     approved = {"api-approved.kubernetes.io": "unapproved, a stand-in of a test"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.{group}", "annotations": approved},
-        "spec": {
-            "group": group,
-            "names": names,
-            "scope": "Namespaced",
-            "versions": versions,
-        },
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": versions},
     }
 
 
@@ -66,16 +56,13 @@ class Installed:
         self._names.append(crd["metadata"]["name"])
         self._cp.api.create(CRDS, crd)
         wait_for(
-            lambda: self._established(crd["metadata"]["name"]),
-            30,
-            "the resource to be served",
+            lambda: self._established(crd["metadata"]["name"]), 30, "the resource to be served"
         )
 
     def widen(self, crd: Manifest) -> None:
         """Replace a definition, as an upgrade would."""
         self._cp.api.patch(
-            f"{CRDS}/{crd['metadata']['name']}",
-            {"spec": {"versions": crd["spec"]["versions"]}},
+            f"{CRDS}/{crd['metadata']['name']}", {"spec": {"versions": crd["spec"]["versions"]}}
         )
 
     def remove(self) -> None:
@@ -90,12 +77,9 @@ class Installed:
         return {item["metadata"]["name"] for item in self._cp.api.get(CRDS)["items"]}
 
     def _established(self, name: str) -> bool:
-        conditions = (
-            self._cp.api.get(f"{CRDS}/{name}").get("status", {}).get("conditions") or ()
-        )
+        conditions = self._cp.api.get(f"{CRDS}/{name}").get("status", {}).get("conditions") or ()
         return any(
-            item["type"] == "Established" and item["status"] == "True"
-            for item in conditions
+            item["type"] == "Established" and item["status"] == "True" for item in conditions
         )
 
 
@@ -107,10 +91,7 @@ def install(gated: ControlPlane) -> Iterator[Installed]:
 
 
 COSCHEDULING = a_crd(
-    "scheduling.x-k8s.io/v1alpha1",
-    "PodGroup",
-    minMember=INTEGER,
-    scheduleTimeoutSeconds=INTEGER,
+    "scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=INTEGER, scheduleTimeoutSeconds=INTEGER
 )
 OLD_COSCHEDULING = a_crd("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=INTEGER)
 QUEUES = a_crd("kueue.x-k8s.io/v1beta2", "LocalQueue", clusterQueue=TEXT)
@@ -144,11 +125,7 @@ def test_a_field_that_an_old_definition_drops_stalls_the_model_until_it_is_upgra
 ) -> None:
     install(OLD_COSCHEDULING)
     nodes(H100, 2)
-    gangs.create(
-        "large",
-        LARGE,
-        placement={"scheduler": "Coscheduling", "schedulerName": "gangs"},
-    )
+    gangs.create("large", LARGE, placement={"scheduler": "Coscheduling", "schedulerName": "gangs"})
     dropped = gangs.wait_reason("large", "FieldDropped", timeout=60)
     assert "PodGroup large-0 must be stored as it is sent" in dropped["message"]
     assert "the API server drops spec.scheduleTimeoutSeconds" in dropped["message"]
@@ -173,19 +150,14 @@ def test_a_group_waits_for_its_quota_at_its_start_and_at_each_restart_and_no_wai
     nodes(H100, 2)
     gate_pods(gated, gangs.namespace)
     gangs.create(
-        "large",
-        LARGE,
-        placement={"scheduler": "Kueue", "queue": "serving"},
-        restart={"budget": 0},
+        "large", LARGE, placement={"scheduler": "Kueue", "queue": "serving"}, restart={"budget": 0}
     )
     wait_for(lambda: len(gangs.pods()) == 2, 60, "the pods of the group")
     waiting = gangs.wait_reason("large", "WaitingForQuota")
     assert f"held back by {GATE}" in waiting["message"]
     assert gangs.condition("large", "Reconciling")["status"] == "True"
     assert (
-        gangs.get("StatefulSet", "large-0")["metadata"]["labels"][
-            "kueue.x-k8s.io/queue-name"
-        ]
+        gangs.get("StatefulSet", "large-0")["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
         == "serving"
     )
 
@@ -193,11 +165,7 @@ def test_a_group_waits_for_its_quota_at_its_start_and_at_each_restart_and_no_wai
     gangs.wait_ready("large")
     before = gangs.uids()
     gated.pods.evict_by_kubelet(gangs.namespace, "large-0-1")
-    wait_for(
-        lambda: before.isdisjoint(gangs.uids()) and len(gangs.pods()) == 2,
-        60,
-        "two new pods",
-    )
+    wait_for(lambda: before.isdisjoint(gangs.uids()) and len(gangs.pods()) == 2, 60, "two new pods")
     gangs.wait_reason("large", "WaitingForQuota")
     admit(gated, gangs)
     assert gangs.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
@@ -216,23 +184,18 @@ def gate_pods(gated: ControlPlane, namespace: str) -> None:
         "spec": {
             "reinvocationPolicy": "Never",
             "matchConstraints": {
-                "namespaceSelector": {
-                    "matchLabels": {"kubernetes.io/metadata.name": namespace}
-                },
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
                 "resourceRules": [
                     {
                         "apiGroups": [""],
                         "apiVersions": ["v1"],
                         "operations": ["CREATE"],
                         "resources": ["pods"],
-                    },
+                    }
                 ],
             },
             "mutations": [
-                {
-                    "patchType": "ApplyConfiguration",
-                    "applyConfiguration": {"expression": ADD_GATE},
-                }
+                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": ADD_GATE}}
             ],
         },
     }
@@ -243,14 +206,10 @@ def gate_pods(gated: ControlPlane, namespace: str) -> None:
 
 
 def is_gated(gated: ControlPlane, namespace: str) -> bool:
-    pod = {
-        "metadata": {"name": "asked"},
-        "spec": {"containers": [{"name": "a", "image": "a"}]},
-    }
+    pod = {"metadata": {"name": "asked"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     path = f"/api/v1/namespaces/{namespace}/pods"
     return (
-        "schedulingGates"
-        in gated.api.request("POST", path, pod, query={"dryRun": "All"})["spec"]
+        "schedulingGates" in gated.api.request("POST", path, pod, query={"dryRun": "All"})["spec"]
     )
 
 
@@ -269,8 +228,6 @@ def test_a_model_of_one_pod_needs_no_group_but_its_queue(
     gangs.create("small", SMALL, placement={"scheduler": "Kueue", "queue": "serving"})
     gangs.wait_ready("small")
     assert (
-        gangs.get("StatefulSet", "small-0")["metadata"]["labels"][
-            "kueue.x-k8s.io/queue-name"
-        ]
+        gangs.get("StatefulSet", "small-0")["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
         == "serving"
     )

@@ -22,39 +22,27 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def bound(
-    control_plane: ControlPlane,
-    namespace: str,
-    account: str,
-    rules: list[dict[str, object]],
+    control_plane: ControlPlane, namespace: str, account: str, rules: list[dict[str, object]]
 ) -> None:
     """Make a service account that has these rights everywhere."""
     name = f"{namespace}-{account}"
     control_plane.api.create(
-        f"/api/v1/namespaces/{namespace}/serviceaccounts",
-        {"metadata": {"name": account}},
+        f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": account}}
     )
-    control_plane.api.create(
-        f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules}
-    )
+    control_plane.api.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    role = {
-        "apiGroup": "rbac.authorization.k8s.io",
-        "kind": "ClusterRole",
-        "name": name,
-    }
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
     control_plane.api.create(
         f"{RBAC}/clusterrolebindings",
         {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]},
     )
 
 
-def token(
-    control_plane: ControlPlane, namespace: str, account: str, *audiences: str
-) -> str:
+def token(control_plane: ControlPlane, namespace: str, account: str, *audiences: str) -> str:
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-    made: str = control_plane.api.create(
-        path, {"spec": {"audiences": list(audiences)}}
-    )["status"]["token"]
+    made: str = control_plane.api.create(path, {"spec": {"audiences": list(audiences)}})["status"][
+        "token"
+    ]
     return made
 
 
@@ -75,8 +63,7 @@ def client(control_plane: ControlPlane, namespace: str) -> Iterator[Client]:
     ]
     bound(control_plane, namespace, "operator", rules)
     found = Client(
-        open_access(control_plane.kubeconfig_for(namespace, "operator")),
-        may_write=lambda: False,
+        open_access(control_plane.kubeconfig_for(namespace, "operator")), may_write=lambda: False
     )
     yield found
     found.close()
@@ -104,10 +91,7 @@ def test_a_token_for_the_metrics_with_the_right_to_read_them_is_admitted_and_no_
             return False
 
     wait_for(admitted, 30, "the rights to be in force")
-    assert (
-        said(token(control_plane, namespace, "stranger", AUDIENCE))
-        is HTTPStatus.FORBIDDEN
-    )
+    assert said(token(control_plane, namespace, "stranger", AUDIENCE)) is HTTPStatus.FORBIDDEN
     assert (
         said(token(control_plane, namespace, "prometheus", "somebody-else"))
         is HTTPStatus.UNAUTHORIZED

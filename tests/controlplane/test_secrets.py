@@ -23,10 +23,7 @@ from tests.support.operator import OPERATOR_USER, OperatorProcess
 pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
-TOKEN, API_KEY = (
-    "hf_canaryOfTheHubToken0123456789",
-    "sk-canary-of-the-clients-0123456789",
-)
+TOKEN, API_KEY = ("hf_canaryOfTheHubToken0123456789", "sk-canary-of-the-clients-0123456789")
 ENGINES: dict[str, Manifest] = {
     "vLLM": {"apiKeySecretRef": {"name": "canary", "key": "api-key"}},
     "TensorRTLLM": {
@@ -34,10 +31,7 @@ ENGINES: dict[str, Manifest] = {
         "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
     },
 }
-MODEL: Manifest = {
-    "id": LARGE,
-    "weights": {"secretRef": {"name": "canary", "key": "token"}},
-}
+MODEL: Manifest = {"id": LARGE, "weights": {"secretRef": {"name": "canary", "key": "token"}}}
 
 
 @pytest.fixture
@@ -65,21 +59,14 @@ def everything(control_plane: ControlPlane, namespace: str) -> str:
 
 @pytest.fixture
 def command_line(
-    models: Models,
-    control_plane: ControlPlane,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    models: Models, control_plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[], str]:
     """Returns what the command line says of the model to somebody who may read all."""
 
     def say() -> str:
         file = tmp_path / "model.json"
         file.write_text(json.dumps(models.get("ShardedModel", "canary")))
-        for command, output in (
-            ("plan", "json"),
-            ("explain", "text"),
-            ("render", "yaml"),
-        ):
+        for command, output in (("plan", "json"), ("explain", "text"), ("render", "yaml")):
             main(
                 [
                     command,
@@ -105,10 +92,7 @@ def test_what_is_secret_is_in_no_output(
     control_plane: ControlPlane,
     command_line: Callable[[], str],
 ) -> None:
-    canary = {
-        "metadata": {"name": "canary"},
-        "stringData": {"token": TOKEN, "api-key": API_KEY},
-    }
+    canary = {"metadata": {"name": "canary"}, "stringData": {"token": TOKEN, "api-key": API_KEY}}
     models.post("Secret", {"apiVersion": "v1", "kind": "Secret", **canary})
     fleet(H100, 2)
     written = []
@@ -118,9 +102,7 @@ def test_what_is_secret_is_in_no_output(
     before = models.uids()
     control_plane.pods.crash(models.namespace, "canary-0-1", exit_code=77)
     wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-        60,
-        "two new pods",
+        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods"
     )
     models.wait_ready("canary")
     written += [everything(control_plane, models.namespace), command_line()]
@@ -129,10 +111,7 @@ def test_what_is_secret_is_in_no_output(
     models.change("canary", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
     models.wait_ready("canary")
     assert before.isdisjoint(models.uids())
-    written += [
-        everything(control_plane, models.namespace),
-        operator.get("/metrics")[1],
-    ]
+    written += [everything(control_plane, models.namespace), operator.get("/metrics")[1]]
 
     models.delete("ShardedModel", "canary")
     wait_for(lambda: not models.pods(), 60, "the pods to go with their model")
@@ -146,9 +125,7 @@ def test_what_is_secret_is_in_no_output(
     text = "\n".join(written)
     assert "canary" in operator.logs()
     assert "secretKeyRef" in text
-    (own,) = re.findall(
-        r"[\"']?token[\"']?: *[\"']?([\w.-]+)", operator.kubeconfig.read_text()
-    )
+    (own,) = re.findall(r"[\"']?token[\"']?: *[\"']?([\w.-]+)", operator.kubeconfig.read_text())
     secrets = [TOKEN, API_KEY, SIGNING_KEY.strip(), own]
     spelled = [
         spelling

@@ -45,12 +45,11 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 def test_what_is_sent_here_is_every_kind_of_object_and_every_way_to_join_pods() -> None:
     launches = (*runnable(), NATIVE)
 
+    assert {item["kind"] for launch in launches for item in objects_of(launch, "models")} == set(
+        PATHS
+    ) - {"Pod"}
     assert {
-        item["kind"] for launch in launches for item in objects_of(launch, "models")
-    } == set(PATHS) - {"Pod"}
-    assert {
-        (launch.deployment.engine, launch.plan.nodes_per_replica > 1)
-        for launch in launches
+        (launch.deployment.engine, launch.plan.nodes_per_replica > 1) for launch in launches
     } == {(engine, over_pods) for engine in ENGINES for over_pods in (False, True)}
     assert any(ray.joins(launch.plan, launch.deployment) for launch in launches)
 
@@ -67,9 +66,7 @@ def test_fields_of_native_groups_are_stored_only_where_their_feature_gates_are_o
     control_plane: ControlPlane, gated: ControlPlane, namespace: str
 ) -> None:
     assert differences(gated.api, "default", (NATIVE,)) == {}
-    (group,) = (
-        item for item in objects_of(NATIVE, namespace) if item["kind"] == "StatefulSet"
-    )
+    (group,) = (item for item in objects_of(NATIVE, namespace) if item["kind"] == "StatefulSet")
     assert (
         "schedulingGroup"
         not in stored(control_plane.api, group, namespace)["spec"]["template"]["spec"]
@@ -85,29 +82,19 @@ def test_an_image_volume_is_stored_as_it_is_sent(
 def test_the_operator_finds_a_field_that_is_dropped_and_creates_nothing(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    bundle = render(
-        NATIVE.plan, replace(NATIVE.deployment, owner=an_owner(namespace=namespace))
-    )
+    bundle = render(NATIVE.plan, replace(NATIVE.deployment, owner=an_owner(namespace=namespace)))
     (group,) = of_kind(bundle.objects, "StatefulSet")
     client = Client(open_access(control_plane.kubeconfig), threads=2)
     try:
-        outcome = asyncio.run(
-            Writer(client, lambda _: None).carry_out([Create(content=group)])
-        )
+        outcome = asyncio.run(Writer(client, lambda _: None).carry_out([Create(content=group)]))
     finally:
         client.close()
     (refusal,) = outcome.refused
     assert refusal.problem is not None
     assert refusal.problem.code == "FieldDropped"
+    assert refusal.problem.gap == "but the API server drops spec.template.spec.schedulingGroup"
     assert (
-        refusal.problem.gap
-        == "but the API server drops spec.template.spec.schedulingGroup"
-    )
-    assert (
-        control_plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/statefulsets")[
-            "items"
-        ]
-        == []
+        control_plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/statefulsets")["items"] == []
     )
 
 
@@ -134,9 +121,7 @@ def test_a_pod_that_needs_more_is_not_let_into_a_restricted_namespace(
     """What the test before relies on: the namespace enforces."""
     namespace = control_plane.create_namespace("restricted-too", RESTRICTED)
     name, pod = next(pods(namespace, runnable()))
-    pod["spec"]["containers"][0]["securityContext"]["capabilities"]["add"] = [
-        "IPC_LOCK"
-    ]
+    pod["spec"]["containers"][0]["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
     with pytest.raises(ApiError, match='violates PodSecurity "restricted:latest"'):
         stored(control_plane.api, pod, namespace)
     control_plane.api.delete(f"/api/v1/namespaces/{namespace}")
@@ -154,15 +139,12 @@ def test_a_limit_range_goes_before_the_limits_of_every_template_which_it_would_n
     )
     own = runnable()[:1]
     told = with_parts(
-        own[0].deployment,
-        memory=None,
-        ceilings=ceilings(Allowance(ranges=read_ranges(made))),
+        own[0].deployment, memory=None, ceilings=ceilings(Allowance(ranges=read_ranges(made)))
     )
 
     def limit(deployment: Deployment) -> str:
         ((_, pod),) = pods(
-            namespace,
-            (replace(own[0], plan=a_plan_of(Layout(tensor=8)), deployment=deployment),),
+            namespace, (replace(own[0], plan=a_plan_of(Layout(tensor=8)), deployment=deployment),)
         )
         limit: str = stored(control_plane.api, pod, namespace)["spec"]["containers"][0][
             "resources"

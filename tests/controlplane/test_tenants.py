@@ -41,9 +41,7 @@ def edited(data: Manifest, **changes: Any) -> Manifest:
     return {**data, "plan.json": json.dumps(record)}
 
 
-def forgeries(
-    good: Manifest, other: Manifest, nodes: list[str]
-) -> Iterator[tuple[str, Manifest]]:
+def forgeries(good: Manifest, other: Manifest, nodes: list[str]) -> Iterator[tuple[str, Manifest]]:
     """Yield what a tenant makes of a plan of record: in the words of the review, and in others."""
     plan = json.loads(good["plan.json"])["plan"]
     yield "a group on each node", edited(good, groups=[[node] for node in nodes])
@@ -53,15 +51,10 @@ def forgeries(
     )
     yield (
         "another node",
-        edited(
-            good, groups=[[node] for node in nodes if [node] not in plan["groups"]][:1]
-        ),
+        edited(good, groups=[[node] for node in nodes if [node] not in plan["groups"]][:1]),
     )
     yield "a device of somebody else", edited(good, resource="vendor.example/anything")
-    yield (
-        "options of the engine",
-        edited(good, max_model_len=1, memory_utilization=0.01),
-    )
+    yield ("options of the engine", edited(good, max_model_len=1, memory_utilization=0.01))
     yield "10,000,000 ranks", edited(good, layout={**plan["layout"], "tensor": 10**7})
     yield "no signature", {**edited(good, groups=[[nodes[-1]]]), "signature": None}
     yield (
@@ -80,19 +73,13 @@ def test_whatever_a_tenant_makes_of_a_record_it_is_set_right_and_nothing_that_ru
     models.create("other", **A_NODE)
     models.wait_ready("other", timeout=90)
     models.wait_ready("llama", timeout=90)
-    good, other, uids = (
-        data_of(models, "llama"),
-        data_of(models, "other"),
-        models.uids(),
-    )
+    good, other, uids = (data_of(models, "llama"), data_of(models, "other"), models.uids())
     running = operator.running()
 
     for name, forged in forgeries(good, other, nodes):
         models.patch("ConfigMap", "llama-plan", {"data": forged})
         refused = wait_for(
-            lambda: _true(models.condition("llama", "RecordRefused")),
-            30,
-            f"{name} to be refused",
+            lambda: _true(models.condition("llama", "RecordRefused")), 30, f"{name} to be refused"
         )
         assert refused["reason"] == "PlanRecordRefused"
         assert models.condition("llama")["reason"] == "Serving"
@@ -144,10 +131,7 @@ def test_an_earlier_record_that_is_put_back_brings_no_earlier_plan_back(
     )
     groups = json.loads(second["plan.json"])["plan"]["groups"]
     wait_for(
-        lambda: (
-            json.loads(data_of(models, "llama")["plan.json"])["plan"]["groups"]
-            == groups
-        ),
+        lambda: json.loads(data_of(models, "llama")["plan.json"])["plan"]["groups"] == groups,
         30,
         "the newest plan",
     )
@@ -160,13 +144,9 @@ def test_labels_annotations_and_owners_of_a_tenant_move_nothing_of_another_names
     fleet(H100, 2)
     models.create("victim", **A_NODE)
     models.wait_ready("victim", timeout=90)
-    uids, groups = (
-        models.uids(),
-        models.get("ShardedModel", "victim")["status"]["groups"],
-    )
+    uids, groups = (models.uids(), models.get("ShardedModel", "victim")["status"]["groups"])
     evil = Models(
-        control_plane,
-        control_plane.create_namespace(f"evil-{models.namespace}"[:60].rstrip("-")),
+        control_plane, control_plane.create_namespace(f"evil-{models.namespace}"[:60].rstrip("-"))
     )
     record = models.get("ConfigMap", "victim-plan")
     (owner,) = record["metadata"]["ownerReferences"]
@@ -175,14 +155,8 @@ def test_labels_annotations_and_owners_of_a_tenant_move_nothing_of_another_names
         "labels": record["metadata"]["labels"],
         "ownerReferences": [owner],
     }
-    evil.post(
-        "ConfigMap",
-        {"metadata": metadata, "data": {**record["data"], "plan.json": "{}"}},
-    )
-    label = {
-        "shardwright.io/model": "victim",
-        "app.kubernetes.io/managed-by": "shardwright",
-    }
+    evil.post("ConfigMap", {"metadata": metadata, "data": {**record["data"], "plan.json": "{}"}})
+    label = {"shardwright.io/model": "victim", "app.kubernetes.io/managed-by": "shardwright"}
     of_a_set = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -199,18 +173,16 @@ def test_labels_annotations_and_owners_of_a_tenant_move_nothing_of_another_names
     assert live["metadata"]["name"] == "victim-0"
     of_a_set["uid"] = live["metadata"]["uid"]
     for name in ("victim-0-0", "victim-0-3000000000", "victim-7-0"):
-        pod = {
-            "metadata": {"name": name, "labels": label, "ownerReferences": [of_a_set]}
-        }
+        pod = {"metadata": {"name": name, "labels": label, "ownerReferences": [of_a_set]}}
         evil.post("Pod", pod | {"spec": {"containers": [{"name": "c", "image": "c"}]}})
 
     evil.create("late", **A_NODE)
     evil.wait_ready("late", timeout=90)
 
-    assert (
-        models.uids(),
-        models.get("ShardedModel", "victim")["status"]["groups"],
-    ) == (uids, groups)
+    assert (models.uids(), models.get("ShardedModel", "victim")["status"]["groups"]) == (
+        uids,
+        groups,
+    )
     assert models.condition("victim", "RecordRefused")["status"] == "False"
     control_plane.api.delete(f"/api/v1/namespaces/{evil.namespace}")
 
@@ -231,13 +203,10 @@ def test_a_secret_that_a_tenant_makes_first_is_never_mounted_and_names_are_withh
         },
     )
     models.post(
-        "ResourceQuota",
-        {"metadata": {"name": "mine"}, "spec": {"hard": {"count/secrets": "1"}}},
+        "ResourceQuota", {"metadata": {"name": "mine"}, "spec": {"hard": {"count/secrets": "1"}}}
     )
     counted = wait_for(
-        lambda: models.get("ResourceQuota", "mine")["status"].get("used"),
-        30,
-        "the quota to count",
+        lambda: models.get("ResourceQuota", "mine")["status"].get("used"), 30, "the quota to count"
     )
     assert counted == {"count/secrets": "1"}
 
@@ -245,9 +214,7 @@ def test_a_secret_that_a_tenant_makes_first_is_never_mounted_and_names_are_withh
     refused = models.wait_reason("llama", "ObjectRefused")["message"]
     assert 'secrets "(name withheld)" is forbidden: exceeded quota: mine' in refused
     models.delete("ResourceQuota", "mine")
-    group = wait_for(
-        lambda: models.find("StatefulSet", "llama-0") or {}, 60, "the group"
-    )
+    group = wait_for(lambda: models.find("StatefulSet", "llama-0") or {}, 60, "the group")
 
     (name,) = mounted_secrets(group["spec"]["template"]["spec"])
     assert (name == foreseen, name in refused) == (False, False)
@@ -266,19 +233,13 @@ def quota(models: Models, name: str, gpus: int, **spec: Any) -> None:
 
 
 GREEDY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "a budget that fills the cluster": (
-        {"budget": {"gpus": 100_000, "fill": True}},
-        {},
-    ),
+    "a budget that fills the cluster": ({"budget": {"gpus": 100_000, "fill": True}}, {}),
     "as many replicas as there are nodes": (
         {"replicas": 4, "parallelism": {"tensor": 8, "pipeline": 1}},
         {},
     ),
     "a quota of a scope": (A_NODE | {"replicas": 4}, {"scopes": ["NotTerminating"]}),
-    "a plan that is made anew at each look": (
-        A_NODE | {"replicas": 4, "replan": "Always"},
-        {},
-    ),
+    "a plan that is made anew at each look": (A_NODE | {"replicas": 4, "replan": "Always"}, {}),
 }
 
 
@@ -292,20 +253,13 @@ def test_who_may_use_no_gpu_holds_none_and_is_told_which_quota_says_so(
 ) -> None:
     fleet(H100, 4)
     evil = Models(
-        control_plane,
-        control_plane.create_namespace(f"hog-{models.namespace}"[:60].rstrip("-")),
+        control_plane, control_plane.create_namespace(f"hog-{models.namespace}"[:60].rstrip("-"))
     )
     quota(evil, "none", 0, **scopes)
-    wait_for(
-        lambda: evil.get("ResourceQuota", "none")["status"]["hard"],
-        30,
-        "the quota to count",
-    )
+    wait_for(lambda: evil.get("ResourceQuota", "none")["status"]["hard"], 30, "the quota to count")
     evil.create("hog", **{"model": SMALL, **asked})
     refused = evil.wait_reason("hog", "QuotaExceeded", timeout=60)
-    assert refused["message"].startswith(
-        "ResourceQuota none allows 0 requests.nvidia.com/gpu"
-    )
+    assert refused["message"].startswith("ResourceQuota none allows 0 requests.nvidia.com/gpu")
     assert [
         evil.find(kind, name)
         for kind, name in (("StatefulSet", "hog-0"), ("ConfigMap", "hog-plan"))
@@ -316,9 +270,7 @@ def test_who_may_use_no_gpu_holds_none_and_is_told_which_quota_says_so(
 
     models.delete("ShardedModel", "victim")
     quota_path = f"/api/v1/namespaces/{evil.namespace}/resourcequotas/none"
-    control_plane.api.patch(
-        quota_path, {"spec": {"hard": {"requests.nvidia.com/gpu": "32"}}}
-    )
+    control_plane.api.patch(quota_path, {"spec": {"hard": {"requests.nvidia.com/gpu": "32"}}})
     evil.wait_ready("hog", timeout=120)
     control_plane.api.delete(f"/api/v1/namespaces/{evil.namespace}")
 
@@ -334,30 +286,21 @@ def test_what_one_model_of_a_namespace_is_promised_another_does_not_get(
     models.create("second", **A_NODE)
     refused = models.wait_reason("second", "QuotaExceeded", timeout=60)
     assert (
-        "allows 16 requests.nvidia.com/gpu, of which 16 are used or promised"
-        in refused["message"]
+        "allows 16 requests.nvidia.com/gpu, of which 16 are used or promised" in refused["message"]
     )
 
     models.delete("ShardedModel", "first")
     models.wait_ready("second", timeout=120)
 
 
-def test_pods_that_a_limit_range_keeps_out_hold_nothing(
-    models: Models, fleet: Fleet
-) -> None:
+def test_pods_that_a_limit_range_keeps_out_hold_nothing(models: Models, fleet: Fleet) -> None:
     most = {"type": "Container", "max": {"nvidia.com/gpu": "4"}}
-    models.post(
-        "LimitRange", {"metadata": {"name": "half"}, "spec": {"limits": [most]}}
-    )
+    models.post("LimitRange", {"metadata": {"name": "half"}, "spec": {"limits": [most]}})
     models.create("llama", **A_NODE)
-    fleet(
-        H100, 1
-    )  # after the range: who plans before he has heard of it is refused by the server
+    fleet(H100, 1)  # after the range: who plans before he has heard of it is refused by the server
     refused = models.wait_reason("llama", "QuotaExceeded", timeout=60)
 
-    assert refused["message"].startswith(
-        "LimitRange half allows each container 4 nvidia.com/gpu"
-    )
+    assert refused["message"].startswith("LimitRange half allows each container 4 nvidia.com/gpu")
     assert models.all("StatefulSet") == []
 
 
@@ -370,9 +313,7 @@ def test_a_limit_range_that_comes_restarts_nothing_and_the_next_pod_is_within_it
     before = models.uids()
 
     alike = {"type": "Container", "maxLimitRequestRatio": {"memory": "1"}}
-    models.post(
-        "LimitRange", {"metadata": {"name": "alike"}, "spec": {"limits": [alike]}}
-    )
+    models.post("LimitRange", {"metadata": {"name": "alike"}, "spec": {"limits": [alike]}})
     empty = cycle(
         ({"shardwright.io/restart": ""}, {"shardwright.io/restart": None})
     )  # either is a look at it, and no restart
@@ -381,9 +322,7 @@ def test_a_limit_range_that_comes_restarts_nothing_and_the_next_pod_is_within_it
         """Ask for a look, for the one before may have been sooner than the news of the
         LimitRange.
         """
-        models.patch(
-            "ShardedModel", "llama", {"metadata": {"annotations": next(empty)}}
-        )
+        models.patch("ShardedModel", "llama", {"metadata": {"annotations": next(empty)}})
         return bool(models.condition("llama", "RolloutPending")["status"] == "True")
 
     wait_for(told, 60, "the change to be told of", interval=1)
@@ -391,16 +330,11 @@ def test_a_limit_range_that_comes_restarts_nothing_and_the_next_pod_is_within_it
 
     models.delete("Pod", "llama-0-0")
     wait_for(
-        lambda: before.isdisjoint(models.uids()) and models.wait_ready("llama"),
-        90,
-        "another pod",
+        lambda: before.isdisjoint(models.uids()) and models.wait_ready("llama"), 90, "another pod"
     )
     (pod,) = models.all("Pod")
     (engine,) = pod["spec"]["containers"]
-    assert (
-        engine["resources"]["limits"]["memory"]
-        == engine["resources"]["requests"]["memory"]
-    )
+    assert engine["resources"]["limits"]["memory"] == engine["resources"]["requests"]["memory"]
     wait_for(
         lambda: models.condition("llama", "RolloutPending")["status"] == "False",
         60,

@@ -70,9 +70,7 @@ def cluster(gated: ControlPlane) -> Iterator[ControlPlane]:
     gated.create_namespace(MODELS)
     gated.create_namespace(OTHERS)
     path = f"/apis/shardwright.io/v1alpha1/namespaces/{MODELS}/shardedmodels"
-    gated.api.create(
-        path, {**a_sharded_model(), "metadata": {"name": "m", "namespace": MODELS}}
-    )
+    gated.api.create(path, {**a_sharded_model(), "metadata": {"name": "m", "namespace": MODELS}})
     gated.api.create(
         f"/api/v1/namespaces/{OTHERS}/configmaps",
         {"metadata": {"name": "theirs-plan"}, "data": {"a": "1"}},
@@ -95,10 +93,7 @@ def stolen(cluster: ControlPlane) -> Iterator[Api]:
 
 
 def a_bare_pod(name: str) -> Manifest:
-    return {
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "c", "image": "c"}]},
-    }
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "c"}]}}
 
 
 @cache
@@ -112,11 +107,7 @@ def _first() -> Launch:
 def a_group(**pod: Any) -> Manifest:
     """Return a StatefulSet as the operator makes it, and its pods with other fields."""
     item = deepcopy(
-        next(
-            item
-            for item in objects_of(_first(), MODELS)
-            if item["kind"] == "StatefulSet"
-        )
+        next(item for item in objects_of(_first(), MODELS) if item["kind"] == "StatefulSet")
     )
     item["spec"]["template"]["spec"] |= pod
     return item
@@ -167,7 +158,9 @@ WHERE = "the operator writes nothing in namespaces of the system, or in its own"
 HOST = "share nothing with their host"
 MOUNTS = "mount empty folders, claims, images, ConfigMaps, their ssh key and token"
 UNPRIVILEGED = "are not privileged and have no capability but IPC_LOCK"
-ACCOUNT = "have no service account but the default one and those that are admitted, and no token of it"
+ACCOUNT = (
+    "have no service account but the default one and those that are admitted, and no token of it"
+)
 VARIABLES = "take no variable from a Secret but HF_TOKEN, VLLM_API_KEY and"
 KEYS = "Secrets of the operator are ssh keys and tokens of its groups"
 POLICY = "are about pods of a model, and are named so"
@@ -182,11 +175,7 @@ A_KEY = {
     "data": {"id_ed25519": "", "id_ed25519.pub": ""},
 }
 
-A_TOKEN = {
-    "type": "shardwright.io/group-token",
-    "immutable": True,
-    "data": {"token": ""},
-}
+A_TOKEN = {"type": "shardwright.io/group-token", "immutable": True, "data": {"token": ""}}
 
 GROUPS = {
     "PodDisruptionBudget": "policy/v1",
@@ -195,27 +184,16 @@ GROUPS = {
 }
 
 CREATES: dict[str, Attack] = {
-    "a pod in kube-system": Attack(
-        WHERE, {"kind": "Pod", **a_bare_pod("esc")}, "kube-system"
-    ),
-    "a pod": Attack(
-        "creates pods only as dry runs", {"kind": "Pod", **a_bare_pod("esc")}
-    ),
+    "a pod in kube-system": Attack(WHERE, {"kind": "Pod", **a_bare_pod("esc")}, "kube-system"),
+    "a pod": Attack("creates pods only as dry runs", {"kind": "Pod", **a_bare_pod("esc")}),
     "aws-auth": Attack(
         DENIED, {"kind": "ConfigMap", "metadata": {"name": "aws-auth"}}, "kube-system"
     ),
-    "aws-auth of a model": Attack(
-        DENIED, owned("ConfigMap", "aws-auth"), "kube-system"
-    ),
-    "settings of its own": Attack(
-        WHERE, owned("ConfigMap", "shardwright-plan"), SYSTEM
-    ),
-    "a ConfigMap of nobody": Attack(
-        WHOSE, {"kind": "ConfigMap", "metadata": {"name": "m-plan"}}
-    ),
+    "aws-auth of a model": Attack(DENIED, owned("ConfigMap", "aws-auth"), "kube-system"),
+    "settings of its own": Attack(WHERE, owned("ConfigMap", "shardwright-plan"), SYSTEM),
+    "a ConfigMap of nobody": Attack(WHOSE, {"kind": "ConfigMap", "metadata": {"name": "m-plan"}}),
     "a ConfigMap of another name": Attack(
-        "keep a plan, scripts or a model's config",
-        owned("ConfigMap", "kube-root-ca.crt"),
+        "keep a plan, scripts or a model's config", owned("ConfigMap", "kube-root-ca.crt")
     ),
     "a Service of nobody": Attack(
         WHOSE, {"kind": "Service", "metadata": {"name": "api"}, "spec": SELECTS}
@@ -225,11 +203,7 @@ CREATES: dict[str, Attack] = {
     ),
     "a Service that leads elsewhere": Attack(
         SERVICES,
-        owned(
-            "Service",
-            "api",
-            spec={"type": "ExternalName", "externalName": "evil.example"},
-        ),
+        owned("Service", "api", spec={"type": "ExternalName", "externalName": "evil.example"}),
     ),
     "a Service on every node": Attack(
         SERVICES, owned("Service", "api", spec={**SELECTS, "type": "NodePort"})
@@ -255,15 +229,12 @@ CREATES: dict[str, Attack] = {
     "a Secret with other keys": Attack(
         KEYS, owned("Secret", "m-ssh-0123456789", **{**A_KEY, "data": {"tls.key": ""}})
     ),
-    "a token of another name": Attack(
-        KEYS, owned("Secret", "m-ssh-0123456789", **A_TOKEN)
-    ),
+    "a token of another name": Attack(KEYS, owned("Secret", "m-ssh-0123456789", **A_TOKEN)),
     "a token that changes": Attack(
         KEYS, owned("Secret", "m-token-0123456789", **{**A_TOKEN, "immutable": False})
     ),
     "a token with other keys": Attack(
-        KEYS,
-        owned("Secret", "m-token-0123456789", **{**A_TOKEN, "data": {"password": ""}}),
+        KEYS, owned("Secret", "m-token-0123456789", **{**A_TOKEN, "data": {"password": ""}})
     ),
     "a NetworkPolicy of all pods": Attack(
         POLICY,
@@ -285,8 +256,7 @@ CREATES: dict[str, Attack] = {
         LABELS, in_container(securityContext={"seLinuxOptions": {"type": "spc_t"}})
     ),
     "a group without AppArmor": Attack(
-        LABELS,
-        in_container(securityContext={"appArmorProfile": {"type": "Unconfined"}}),
+        LABELS, in_container(securityContext={"appArmorProfile": {"type": "Unconfined"}})
     ),
     "a Secret of nobody": Attack(
         WHOSE, {"kind": "Secret", "metadata": {"name": "m-ssh-0123456789"}, **A_KEY}
@@ -310,22 +280,14 @@ CREATES: dict[str, Attack] = {
     "a group with another account": Attack(
         ACCOUNT, a_group(serviceAccountName="clusterrole-aggregation-controller")
     ),
-    "a group with an account by its old name": Attack(
-        ACCOUNT, a_group(serviceAccount="builder")
-    ),
+    "a group with an account by its old name": Attack(ACCOUNT, a_group(serviceAccount="builder")),
     "a group with a token": Attack(ACCOUNT, a_group(automountServiceAccountToken=True)),
-    "a group with a projected token": Attack(
-        MOUNTS, with_volume(projected={"sources": [TOKEN]})
-    ),
-    "a group with the host's files": Attack(
-        MOUNTS, with_volume(hostPath={"path": "/"})
-    ),
+    "a group with a projected token": Attack(MOUNTS, with_volume(projected={"sources": [TOKEN]})),
+    "a group with the host's files": Attack(MOUNTS, with_volume(hostPath={"path": "/"})),
     "a group with a driver's files": Attack(
         MOUNTS, with_volume(csi={"driver": "secrets-store.csi.k8s.io"})
     ),
-    "a group with a Secret": Attack(
-        MOUNTS, with_volume(secret={"secretName": "theirs"})
-    ),
+    "a group with a Secret": Attack(MOUNTS, with_volume(secret={"secretName": "theirs"})),
     "a group with the host's network": Attack(HOST, a_group(hostNetwork=True)),
     "a group with the host's processes": Attack(HOST, a_group(hostPID=True)),
     "a group with the host's memory": Attack(HOST, a_group(hostIPC=True)),
@@ -335,15 +297,11 @@ CREATES: dict[str, Attack] = {
     ),
     "a privileged group": Attack(
         UNPRIVILEGED,
-        in_container(
-            securityContext={"privileged": True, "allowPrivilegeEscalation": True}
-        ),
+        in_container(securityContext={"privileged": True, "allowPrivilegeEscalation": True}),
     ),
     "a group with a capability": Attack(
         UNPRIVILEGED,
-        in_container(
-            securityContext={"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}}
-        ),
+        in_container(securityContext={"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}}),
     ),
     "a group that keeps its capabilities": Attack(
         UNPRIVILEGED, in_container(securityContext={"capabilities": {}})
@@ -359,16 +317,12 @@ CREATES: dict[str, Attack] = {
     ),
     "a group that may call anything": Attack(
         "the runtime's seccomp profile",
-        a_group(
-            securityContext={"seccompProfile": {"type": "Unconfined"}, "runAsUser": 1}
-        ),
+        a_group(securityContext={"seccompProfile": {"type": "Unconfined"}, "runAsUser": 1}),
     ),
     "a group with a privileged first container": Attack(
         UNPRIVILEGED,
         a_group(
-            initContainers=[
-                {"name": "i", "image": "i", "securityContext": {"privileged": True}}
-            ]
+            initContainers=[{"name": "i", "image": "i", "securityContext": {"privileged": True}}]
         ),
     ),
     "a group with all keys of a Secret": Attack(
@@ -379,10 +333,7 @@ CREATES: dict[str, Attack] = {
 
 
 def a_read(
-    name: str = "",
-    container: Manifest | None = None,
-    pod: Manifest | None = None,
-    **spec: Any,
+    name: str = "", container: Manifest | None = None, pod: Manifest | None = None, **spec: Any
 ) -> Manifest:
     """Return the Job that reads a config, with other fields."""
     fetcher = Fetcher(
@@ -398,8 +349,7 @@ def a_read(
         pull_secrets=(),
     )
     job = fetch_job(
-        Owner(name="m", namespace=MODELS, uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"),
-        fetch,
+        Owner(name="m", namespace=MODELS, uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"), fetch
     )
     job["metadata"]["name"] = name or job["metadata"]["name"]
     job["spec"] |= spec
@@ -416,9 +366,7 @@ A_KEY_OF_A_SECRET = {"secretKeyRef": {"name": "theirs", "key": "k"}}
 
 CREATES |= {
     "a Job in kube-system": Attack(WHERE, a_read(), "kube-system"),
-    "a Job of nobody": Attack(
-        WHOSE, {**a_read(), "metadata": {"name": "m-fetch-0a1b2c3d"}}
-    ),
+    "a Job of nobody": Attack(WHOSE, {**a_read(), "metadata": {"name": "m-fetch-0a1b2c3d"}}),
     "a Job of another name": Attack(ENDS, a_read(name="backup")),
     "a Job that does not end": Attack(ENDS, a_read(activeDeadlineSeconds=86_400)),
     "a Job that stays": Attack(ENDS, a_read(ttlSecondsAfterFinished=None)),
@@ -426,25 +374,16 @@ CREATES |= {
     "a Job of another program": Attack(
         RUNS, a_read(container={"command": ["python", "-c", "import os"]})
     ),
-    "a Job with another account": Attack(
-        HARMLESS, a_read(pod={"serviceAccountName": "builder"})
-    ),
-    "a Job with a token": Attack(
-        HARMLESS, a_read(pod={"automountServiceAccountToken": True})
-    ),
-    "a Job with the host's network": Attack(
-        HARMLESS, a_read(pod={"hostNetwork": True})
-    ),
+    "a Job with another account": Attack(HARMLESS, a_read(pod={"serviceAccountName": "builder"})),
+    "a Job with a token": Attack(HARMLESS, a_read(pod={"automountServiceAccountToken": True})),
+    "a Job with the host's network": Attack(HARMLESS, a_read(pod={"hostNetwork": True})),
     "a Job with files": Attack(
-        HARMLESS,
-        a_read(pod={"volumes": [{"name": "tmp", "secret": {"secretName": "theirs"}}]}),
+        HARMLESS, a_read(pod={"volumes": [{"name": "tmp", "secret": {"secretName": "theirs"}}]})
     ),
     "a privileged Job": Attack(
         HARMLESS, a_read(container={"securityContext": {"privileged": True}})
     ),
-    "a Job as root": Attack(
-        HARMLESS, a_read(pod={"securityContext": {"runAsUser": 0}})
-    ),
+    "a Job as root": Attack(HARMLESS, a_read(pod={"securityContext": {"runAsUser": 0}})),
     "a Job with a key of a Secret": Attack(
         "take no variable from a Secret but HF_TOKEN",
         a_read(container={"env": [{"name": "X", "valueFrom": A_KEY_OF_A_SECRET}]}),
@@ -457,13 +396,8 @@ CREATES |= {
 
 
 @pytest.mark.parametrize("attack", CREATES.values(), ids=CREATES)
-def test_the_token_creates_nothing_that_the_operator_would_not(
-    stolen: Api, attack: Attack
-) -> None:
-    item = {
-        **attack.body,
-        "metadata": {**attack.body["metadata"], "namespace": attack.namespace},
-    }
+def test_the_token_creates_nothing_that_the_operator_would_not(stolen: Api, attack: Attack) -> None:
+    item = {**attack.body, "metadata": {**attack.body["metadata"], "namespace": attack.namespace}}
     item.setdefault("apiVersion", GROUPS.get(item["kind"], "v1"))
 
     with pytest.raises(ApiError) as refused:
@@ -492,10 +426,7 @@ def test_the_token_bends_nothing_of_others(cluster: ControlPlane, stolen: Api) -
     with pytest.raises(ApiError, match="cannot list resource"):
         stolen.get(f"{theirs}/secrets")
     assert cluster.api.get(f"{theirs}/configmaps/theirs-plan")["data"] == {"a": "1"}
-    assert (
-        "deletionTimestamp"
-        not in cluster.api.get(f"{theirs}/pods/theirs-0")["metadata"]
-    )
+    assert "deletionTimestamp" not in cluster.api.get(f"{theirs}/pods/theirs-0")["metadata"]
 
 
 def test_the_token_signs_no_lease_and_no_event_of_others(stolen: Api) -> None:
@@ -515,12 +446,8 @@ def test_the_token_signs_no_lease_and_no_event_of_others(stolen: Api) -> None:
 
     with pytest.raises(ApiError, match="the operator has one Lease"):
         stolen.create(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases", lease)
-    with pytest.raises(
-        ApiError, match="are about ShardedModels, and say who wrote them"
-    ):
-        stolen.create(
-            f"/apis/events.k8s.io/v1/namespaces/{MODELS}/events", {**event, **about}
-        )
+    with pytest.raises(ApiError, match="are about ShardedModels, and say who wrote them"):
+        stolen.create(f"/apis/events.k8s.io/v1/namespaces/{MODELS}/events", {**event, **about})
 
 
 def test_the_token_makes_and_deletes_revisions_of_models_and_none_of_others(
@@ -531,38 +458,25 @@ def test_the_token_makes_and_deletes_revisions_of_models_and_none_of_others(
         for namespace in (MODELS, OTHERS)
     )
     fields = {"apiVersion": "apps/v1", "revision": 1, "data": {"zlib": ""}}
-    cluster.api.create(
-        theirs, {"metadata": {"name": "theirs-revision-0123456789"}, **fields}
-    )
+    cluster.api.create(theirs, {"metadata": {"name": "theirs-revision-0123456789"}, **fields})
 
-    stolen.create(
-        revisions, owned("ControllerRevision", "m-revision-0123456789", **fields)
-    )
+    stolen.create(revisions, owned("ControllerRevision", "m-revision-0123456789", **fields))
     with pytest.raises(
         ApiError, match="are revisions of models, are named so, and are never changed"
     ):
-        stolen.create(
-            revisions, owned("ControllerRevision", "theirs-7c9b6f5d4", **fields)
-        )
+        stolen.create(revisions, owned("ControllerRevision", "theirs-7c9b6f5d4", **fields))
     with pytest.raises(ApiError, match=WHOSE):
         stolen.delete(f"{theirs}/theirs-revision-0123456789")
     stolen.delete(f"{revisions}/m-revision-0123456789")
 
 
-def test_the_token_does_all_that_the_operator_does(
-    cluster: ControlPlane, stolen: Api
-) -> None:
+def test_the_token_does_all_that_the_operator_does(cluster: ControlPlane, stolen: Api) -> None:
     rack = next(launch for launch in runnable() if launch.plan.compute_domain)
     launches = (*MORE, rack, LOCKED, SEEDED, NATIVE, IMAGE_VOLUME)
     with compute_domains(cluster):
         assert differences(stolen, MODELS, launches) == {}
-    read = stolen.request(
-        "POST", JOBS.format(MODELS), a_read(), query={"dryRun": "All"}
-    )
-    assert (
-        drifted_fields(a_read(), {"apiVersion": "batch/v1", "kind": "Job", **read})
-        == ()
-    )
+    read = stolen.request("POST", JOBS.format(MODELS), a_read(), query={"dryRun": "All"})
+    assert drifted_fields(a_read(), {"apiVersion": "batch/v1", "kind": "Job", **read}) == ()
     for name, pod in pods(MODELS, launches[:1]):
         assert stored(stolen, pod, MODELS)["metadata"]["name"], name
 
@@ -570,15 +484,16 @@ def test_the_token_does_all_that_the_operator_does(
 def test_groups_have_only_the_account_and_secrets_that_are_admitted_in_their_namespace(
     cluster: ControlPlane, stolen: Api
 ) -> None:
-    policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/shardwright-statefulsets"
+    policy = (
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/shardwright-statefulsets"
+    )
     delivered = cluster.api.get(policy)["spec"]["variables"]
     named = {
         "accounts": f'["*/","*/everywhere","{MODELS}/","{MODELS}/reader"]',
         "mounted": f'["{MODELS}/","{MODELS}/*","/ours"]',
     }
     variables = [
-        item | {"expression": named.get(item["name"], item["expression"])}
-        for item in delivered
+        item | {"expression": named.get(item["name"], item["expression"])} for item in delivered
     ]
 
     def verdict(body: Manifest, namespace: str = MODELS) -> str:
@@ -600,9 +515,7 @@ def test_groups_have_only_the_account_and_secrets_that_are_admitted_in_their_nam
         assert verdict(a_group(serviceAccountName="everywhere"), OTHERS) == ""
         assert verdict(a_group(serviceAccountName="reader"), OTHERS) == ACCOUNT
         assert (
-            verdict(
-                a_group(serviceAccountName="reader", automountServiceAccountToken=True)
-            )
+            verdict(a_group(serviceAccountName="reader", automountServiceAccountToken=True))
             == ACCOUNT
         )
         assert verdict(with_volume(secret={"secretName": "any"})) == ""
@@ -615,14 +528,12 @@ def test_groups_have_only_the_account_and_secrets_that_are_admitted_in_their_nam
 def test_a_group_that_its_tenant_has_bent_is_scaled_and_set_right_and_bent_no_further(
     cluster: ControlPlane, stolen: Api
 ) -> None:
-    owner = cluster.api.get(
-        f"/apis/shardwright.io/v1alpha1/namespaces/{MODELS}/shardedmodels/m"
-    )["metadata"]["uid"]
+    owner = cluster.api.get(f"/apis/shardwright.io/v1alpha1/namespaces/{MODELS}/shardedmodels/m")[
+        "metadata"
+    ]["uid"]
     groups = PATHS["StatefulSet"].format(MODELS)
     good = a_group()
-    good["metadata"]["ownerReferences"] = [
-        {**OWNER, "uid": owner, "blockOwnerDeletion": True}
-    ]
+    good["metadata"]["ownerReferences"] = [{**OWNER, "uid": owner, "blockOwnerDeletion": True}]
     path = f"{groups}/{stolen.create(groups, good)['metadata']['name']}"
     host, own = (
         {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
@@ -635,9 +546,7 @@ def test_a_group_that_its_tenant_has_bent_is_scaled_and_set_right_and_bent_no_fu
         stolen.patch(path, {"spec": {"template": {"spec": {"hostPID": True}}}})
     assert (
         "hostNetwork"
-        not in stolen.patch(path, {"spec": {"template": {"spec": own}}})["spec"][
-            "template"
-        ]["spec"]
+        not in stolen.patch(path, {"spec": {"template": {"spec": own}}})["spec"]["template"]["spec"]
     )
     stolen.delete(path)
 
@@ -646,11 +555,7 @@ def test_what_the_token_makes_for_a_model_that_does_not_exist_goes_again(
     cluster: ControlPlane, stolen: Api
 ) -> None:
     del stolen
-    wait_for(
-        lambda: "nobody-plan" not in _names(cluster),
-        180,
-        "the garbage collector to take it",
-    )
+    wait_for(lambda: "nobody-plan" not in _names(cluster), 180, "the garbage collector to take it")
 
 
 def _names(cluster: ControlPlane) -> set[str]:

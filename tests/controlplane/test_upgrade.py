@@ -32,9 +32,7 @@ def another_release(folder: Path) -> Path:
 
 def timeout_seconds(models: Models, name: str) -> int:
     """Return the timeout of the readiness probe that pods to come of a group have."""
-    container = models.get("StatefulSet", name)["spec"]["template"]["spec"][
-        "containers"
-    ][0]
+    container = models.get("StatefulSet", name)["spec"]["template"]["spec"]["containers"][0]
     return int(container["readinessProbe"]["timeoutSeconds"])
 
 
@@ -44,16 +42,11 @@ def wait_taken_over(models: Models, seconds: int, pending: str) -> None:
     """
     groups = ("large-0", "llama-0", "llama-1")
     wait_for(
-        lambda: {timeout_seconds(models, name) for name in groups} == {seconds},
-        60,
-        "the templates",
+        lambda: {timeout_seconds(models, name) for name in groups} == {seconds}, 60, "the templates"
     )
     names = ("large", "llama")
     wait_for(
-        lambda: (
-            {models.condition(name, "RolloutPending")["status"] for name in names}
-            == {pending}
-        ),
+        lambda: {models.condition(name, "RolloutPending")["status"] for name in names} == {pending},
         60,
         "the conditions",
     )
@@ -114,9 +107,7 @@ def test_a_change_that_fails_under_another_release_goes_back_to_the_pods_that_se
     good = template_of(models)
 
     with OperatorProcess(chart, source=other):
-        models.change(
-            "llama", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}
-        )
+        models.change("llama", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
         wait_for(lambda: template_of(models) not in (None, good), 60, "the change")
         chart.pods.crash_loop(namespace, "llama-0-0", message="CUDA error")
         models.wait_reason("llama", "RolledBack", 120)

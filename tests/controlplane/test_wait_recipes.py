@@ -63,16 +63,12 @@ def told(chart: ControlPlane) -> Iterator[Models]:
         status = build_status(
             (), CASES[case][0], None, service_status(owner, "cluster.local"), NOON
         )
-        said = [
-            condition | {"observedGeneration": 1} for condition in status["conditions"]
-        ]
+        said = [condition | {"observedGeneration": 1} for condition in status["conditions"]]
         path = (
             f"/apis/shardwright.io/v1alpha1/namespaces/{models.namespace}/shardedmodels/{name}"
             "/status"
         )
-        chart.api.patch(
-            path, {"status": status | {"observedGeneration": 1, "conditions": said}}
-        )
+        chart.api.patch(path, {"status": status | {"observedGeneration": 1, "conditions": said}})
     yield models
     models.delete_all("ShardedModel")
 

@@ -42,9 +42,7 @@ def classes(control_plane: ControlPlane) -> Iterator[None]:
         control_plane.api.create(CLASSES, item)
     yield
     for item in [*found, a_class("late", 1)]:
-        control_plane.api.delete(
-            f"{CLASSES}/{item['metadata']['name']}", missing_ok=True
-        )
+        control_plane.api.delete(f"{CLASSES}/{item['metadata']['name']}", missing_ok=True)
 
 
 def foreign(node: str, gpus: int, **spec: Any) -> Manifest:
@@ -59,10 +57,7 @@ def foreign(node: str, gpus: int, **spec: Any) -> Manifest:
         "nodeSelector": {"kubernetes.io/hostname": node},
         "tolerations": [{"operator": "Exists"}],
     }
-    return {
-        "metadata": {"name": name},
-        "spec": {"containers": [container], **selector, **spec},
-    }
+    return {"metadata": {"name": name}, "spec": {"containers": [container], **selector, **spec}}
 
 
 def hold(models: Models, node: str, gpus: int = 8, **spec: Any) -> None:
@@ -134,9 +129,7 @@ def test_a_preempted_group_stops_as_a_whole_and_comes_back_when_there_is_room(
 
     hold(models, second, priorityClassName="urgent")
     wait_for(
-        lambda: (
-            [pod["metadata"]["name"] for pod in models.pods()] == [f"foreign-{second}"]
-        ),
+        lambda: [pod["metadata"]["name"] for pod in models.pods()] == [f"foreign-{second}"],
         90,
         "the group to be gone",
     )

@@ -48,28 +48,15 @@ def test_an_apply_removes_what_our_creation_set_and_keeps_what_others_set(
     client: Client, control_plane: ControlPlane, namespace: str
 ) -> None:
     async def scenario() -> None:
-        await carry_out(
-            client, [Create(content=a_config_map_with(namespace, a="1", b="1"))]
-        )
+        await carry_out(client, [Create(content=a_config_map_with(namespace, a="1", b="1"))])
         control_plane.kubectl(
-            "patch",
-            "configmap",
-            "ours",
-            "-n",
-            namespace,
-            "-p",
-            '{"data": {"theirs": "1"}}',
+            "patch", "configmap", "ours", "-n", namespace, "-p", '{"data": {"theirs": "1"}}'
         )
         live = await client.get(CONFIG_MAPS, namespace, "ours")
         assert live
         await carry_out(
             client,
-            [
-                Apply(
-                    content=a_config_map_with(namespace, a="2"),
-                    uid=live["metadata"]["uid"],
-                )
-            ],
+            [Apply(content=a_config_map_with(namespace, a="2"), uid=live["metadata"]["uid"])],
         )
         live = await client.get(CONFIG_MAPS, namespace, "ours")
         assert live
@@ -89,23 +76,15 @@ def test_an_apply_removes_what_an_earlier_one_set_also_where_annotations_were_pa
         template = group["spec"]["template"]
         container = template["spec"]["containers"][0]
         containers = [
-            {
-                **container,
-                "env": [{"name": name, "value": value} for name, value in env.items()],
-            }
+            {**container, "env": [{"name": name, "value": value} for name, value in env.items()]}
         ]
         metadata = {
-            key: value
-            for key, value in group["metadata"].items()
-            if key != "ownerReferences"
+            key: value for key, value in group["metadata"].items() if key != "ownerReferences"
         }
         spec = {
             **group["spec"],
             "replicas": 0,
-            "template": {
-                **template,
-                "spec": {**template["spec"], "containers": containers},
-            },
+            "template": {**template, "spec": {**template["spec"], "containers": containers}},
         }
         return {**group, "metadata": metadata, "spec": spec}
 
@@ -115,8 +94,7 @@ def test_an_apply_removes_what_an_earlier_one_set_also_where_annotations_were_pa
 
     def names() -> list[str]:
         return [
-            item["name"]
-            for item in stored()["spec"]["template"]["spec"]["containers"][0]["env"]
+            item["name"] for item in stored()["spec"]["template"]["spec"]["containers"][0]["env"]
         ]
 
     async def scenario() -> None:
@@ -131,10 +109,10 @@ def test_an_apply_removes_what_an_earlier_one_set_also_where_annotations_were_pa
             why=Why.NOTE,
         )
         await carry_out(client, [noted])
-        assert (
-            names(),
-            stored()["metadata"]["annotations"]["shardwright.io/size"],
-        ) == (["A", "B"], "2")
+        assert (names(), stored()["metadata"]["annotations"]["shardwright.io/size"]) == (
+            ["A", "B"],
+            "2",
+        )
 
         await carry_out(client, [Apply(content=a_group(A="1"), uid=uid)])
         assert (
@@ -153,13 +131,7 @@ def test_a_version_that_is_out_of_date_is_a_conflict_and_no_refusal(
         stale = await client.get(CONFIG_MAPS, namespace, "ours")
         assert stale
         control_plane.kubectl(
-            "patch",
-            "configmap",
-            "ours",
-            "-n",
-            namespace,
-            "-p",
-            '{"data": {"theirs": "1"}}',
+            "patch", "configmap", "ours", "-n", namespace, "-p", '{"data": {"theirs": "1"}}'
         )
         path = CONFIG_MAPS.path(namespace, "ours")
         with pytest.raises(ApiError) as error:
@@ -190,10 +162,7 @@ def test_an_apply_with_the_uid_of_an_object_that_is_gone_creates_nothing(
     ids=["shared", "own", "none"],
 )
 def test_nothing_of_a_group_seems_to_drift_when_it_has_been_stored(
-    control_plane: ControlPlane,
-    client: Client,
-    namespace: str,
-    cache: CacheClaim | None,
+    control_plane: ControlPlane, client: Client, namespace: str, cache: CacheClaim | None
 ) -> None:
     deployment = a_deployment(
         owner=an_owner(namespace=namespace),
@@ -205,9 +174,7 @@ def test_nothing_of_a_group_seems_to_drift_when_it_has_been_stored(
     rendered = {
         **group,
         "metadata": {
-            key: value
-            for key, value in group["metadata"].items()
-            if key != "ownerReferences"
+            key: value for key, value in group["metadata"].items() if key != "ownerReferences"
         },
     }
 

@@ -34,17 +34,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("what", choices=["soak", "matrix"])
     parser.add_argument("--seconds", type=float, default=3600, help="how long to walk")
+    parser.add_argument("--points", type=int, default=0, help="how many points to draw; 0: all")
     parser.add_argument(
-        "--points", type=int, default=0, help="how many points to draw; 0: all"
+        "--fates", default="", help="which fates alone, by how they begin: lost, killed, stopped"
     )
-    parser.add_argument(
-        "--fates",
-        default="",
-        help="which fates alone, by how they begin: lost, killed, stopped",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=random.SystemRandom().randrange(10**6)
-    )
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)  # noqa: T201
     rng = random.Random(options.seed)  # noqa: S311  # guards nothing
@@ -79,9 +73,7 @@ def _soak(control_plane: ControlPlane, seconds: float, rng: random.Random) -> li
         OperatorProcess(control_plane, server=proxy.url, pace=soak.PACE) as operator,
     ):
         broken = _walk(
-            soak.Walk(
-                control_plane, operator, proxy, models, control_plane.nodes.names(), rng
-            ),
+            soak.Walk(control_plane, operator, proxy, models, control_plane.nodes.names(), rng),
             seconds,
         )
         if broken:
@@ -119,11 +111,7 @@ def _report(walk: soak.Walk, broken: list[str]) -> str:
             f"process {pid}, {len(samples)} samples: {asdict(samples[0])} to {asdict(samples[-1])}"
         )
     return "\n".join(
-        [
-            *lines,
-            *(f"ended: {line}" for line in walk.ends),
-            *(f"BROKEN {what}" for what in broken),
-        ]
+        [*lines, *(f"ended: {line}" for line in walk.ends), *(f"BROKEN {what}" for what in broken)]
     )
 
 
@@ -133,28 +121,21 @@ Writes: TypeAlias = Counter[tuple[str, str]]
 """How many writes an act has had at most, by engine and act."""
 
 
-def _matrix(
-    control_plane: ControlPlane, drawn: int, fates: Fates, rng: random.Random
-) -> list[str]:
+def _matrix(control_plane: ControlPlane, drawn: int, fates: Fates, rng: random.Random) -> list[str]:
     """Live until all points of these fates were struck, or so many drawn ones; return what was
     found.
     """
     writes: Writes = Counter()
     with on_cluster.staged(control_plane) as built:
         broken = _live(
-            built,
-            _drawn_lives(rng, fates) if drawn else _all_lives(writes, fates),
-            drawn,
-            writes,
+            built, _drawn_lives(rng, fates) if drawn else _all_lives(writes, fates), drawn, writes
         )
         if broken:
             print(built.leader.operator.logs()[-8000:])  # noqa: T201
     return broken
 
 
-def _live(
-    built: on_cluster.Stage, lives: Lives, drawn: int, writes: Writes
-) -> list[str]:
+def _live(built: on_cluster.Stage, lives: Lives, drawn: int, writes: Writes) -> list[str]:
     struck, broken = 0, list[str]()
     for played in _acts(built, lives):
         writes[played.engine, played.act] = max(
@@ -163,20 +144,13 @@ def _live(
         struck += played.struck
         broken += [f"{played}: {what}" for what in played.broken]
         print(  # noqa: T201
-            f"{played}: {list(played.broken) or 'well'} after {played.seconds:.1f} s",
-            flush=True,
+            f"{played}: {list(played.broken) or 'well'} after {played.seconds:.1f} s", flush=True
         )
         if struck >= drawn > 0:
             break
-    lines = [
-        f"{count:3} writes: {engine}, {act}" for (engine, act), count in writes.items()
-    ]
+    lines = [f"{count:3} writes: {engine}, {act}" for (engine, act), count in writes.items()]
     print(  # noqa: T201
-        *lines,
-        f"{struck} points struck, {len(broken)} broken",
-        *broken,
-        sep="\n",
-        flush=True,
+        *lines, f"{struck} points struck, {len(broken)} broken", *broken, sep="\n", flush=True
     )
     return broken
 

@@ -34,12 +34,8 @@ once: what is held at one moment says nothing, not even in the median of five.
 def footprint(pid: int) -> Footprint:
     """Return what a process holds now, from /proc."""
     proc = Path("/proc") / str(pid)
-    stated = dict(
-        line.split(":", 1) for line in (proc / "status").read_text().splitlines()
-    )
-    links = [
-        str(link.readlink()) for link in (proc / "fd").iterdir() if link.is_symlink()
-    ]
+    stated = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
+    links = [str(link.readlink()) for link in (proc / "fd").iterdir() if link.is_symlink()]
     return Footprint(
         rss_mebibytes=int(stated["VmRSS"].split()[0]) / 1024,
         threads=int(stated["Threads"]),
@@ -58,9 +54,7 @@ def leaks(samples: Sequence[Footprint], slack: Footprint = SLACK) -> list[str]:
     third = len(counted) // 3
     first = _each(max, counted[:third])
     last = _each(min, counted[-third:])
-    grown = zip(
-        fields(Footprint), astuple(first), astuple(last), astuple(slack), strict=True
-    )
+    grown = zip(fields(Footprint), astuple(first), astuple(last), astuple(slack), strict=True)
     return [
         f"{field.name}: {after:g} after {before:g}, at most {before + more:g}"
         for field, before, after, more in grown
@@ -68,7 +62,5 @@ def leaks(samples: Sequence[Footprint], slack: Footprint = SLACK) -> list[str]:
     ]
 
 
-def _each(
-    of: Callable[[Iterable[float]], float], samples: Sequence[Footprint]
-) -> Footprint:
+def _each(of: Callable[[Iterable[float]], float], samples: Sequence[Footprint]) -> Footprint:
     return Footprint(*map(of, zip(*map(astuple, samples), strict=True)))

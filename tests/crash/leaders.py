@@ -16,11 +16,7 @@ from shardwright.cluster.client import (
     Projection,
     Urgency,
 )
-from shardwright.cluster.elector import (
-    RELEASED_SECONDS,
-    Elector,
-    LeaseIdentity,
-)
+from shardwright.cluster.elector import RELEASED_SECONDS, Elector, LeaseIdentity
 from shardwright.cluster.leases import LeaseTimings
 from shardwright.cluster.resources import LEASES, Resource
 from tests.crash.points import Fate, Point, StrikingCluster
@@ -68,16 +64,9 @@ class Door(Client):
         return self
 
     async def get(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        *,
-        metadata_only: bool = False,
+        self, resource: Resource, namespace: str | None, name: str, *, metadata_only: bool = False
     ) -> dict[str, Any] | None:
-        return await self._cluster.get(
-            resource, namespace, name, metadata_only=metadata_only
-        )
+        return await self._cluster.get(resource, namespace, name, metadata_only=metadata_only)
 
     async def pages(
         self,
@@ -87,9 +76,7 @@ class Door(Client):
         project: Projection | None = None,
         **selectors: str,
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        async for page in self._cluster.pages(
-            resource, namespace, project=project, **selectors
-        ):
+        async for page in self._cluster.pages(resource, namespace, project=project, **selectors):
             yield page
 
     async def create(
@@ -104,22 +91,9 @@ class Door(Client):
         return await self._write(send, counted=not dry_run)
 
     async def patch(
-        self,
-        resource: Resource,
-        path: str,
-        body: Any,
-        content_type: str,
-        *,
-        dry_run: bool = False,
+        self, resource: Resource, path: str, body: Any, content_type: str, *, dry_run: bool = False
     ) -> dict[str, Any]:
-        send = partial(
-            self._cluster.patch,
-            resource,
-            path,
-            body,
-            content_type,
-            dry_run=dry_run,
-        )
+        send = partial(self._cluster.patch, resource, path, body, content_type, dry_run=dry_run)
         return await self._write(send, counted=not dry_run)
 
     async def patch_status(
@@ -140,12 +114,7 @@ class Door(Client):
         grace_seconds: int | None = None,
     ) -> None:
         send = partial(
-            self._cluster.delete,
-            resource,
-            namespace,
-            name,
-            uid=uid,
-            grace_seconds=grace_seconds,
+            self._cluster.delete, resource, namespace, name, uid=uid, grace_seconds=grace_seconds
         )
         await self._write(send, counted=True)
 
@@ -182,18 +151,12 @@ class Candidate(MemoryOperator):
     """
 
     def __init__(
-        self,
-        cluster: StrikingCluster,
-        leases: MemoryApi,
-        holder: str,
-        on_step: Callable[[], None],
+        self, cluster: StrikingCluster, leases: MemoryApi, holder: str, on_step: Callable[[], None]
     ) -> None:
         super().__init__(cluster, on_step)
         namespace, name = _LEASE
         self.elector = Elector(
-            leases,
-            LeaseIdentity(namespace=namespace, name=name, holder=holder),
-            cluster.clock,
+            leases, LeaseIdentity(namespace=namespace, name=name, holder=holder), cluster.clock
         )
         self.door = Door(cluster, lambda: self.elector.leading)
         self.standby: Candidate | None = None
@@ -256,8 +219,7 @@ class Pair:
         released = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS}
         self._leases = MemoryApi()
         self._leases.put(
-            LEASES,
-            {"metadata": {"namespace": namespace, "name": name}, "spec": released},
+            LEASES, {"metadata": {"namespace": namespace, "name": name}, "spec": released}
         )
         self._cluster = cluster
         self._second = Candidate(cluster, self._leases, _SECOND, on_step)
@@ -285,9 +247,7 @@ class Pair:
             written = self.first.door.sent - self._sent_by_then
             await self._second.rest()
             late = (
-                [
-                    f"the one that was stopped has written {written} times since it woke up"
-                ]
+                [f"the one that was stopped has written {written} times since it woke up"]
                 if written
                 else []
             )

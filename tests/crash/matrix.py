@@ -81,9 +81,7 @@ async def chapters(engine: str) -> dict[str, Chapter]:
             states=tuple(cluster.states),
             ends_as=shape(cluster),
             pods_made=tuple(sorted(cluster.pods_made)),
-            rights=tuple(
-                sorted({request.partition("/")[0] for request in cluster.requests})
-            ),
+            rights=tuple(sorted({request.partition("/")[0] for request in cluster.requests})),
         )
     return found
 
@@ -95,14 +93,9 @@ async def struck(chapter: Chapter, plurals: Collection[str] = ()) -> list[Run]:
     Events are no points: what becomes of one is nothing to what follows.
     """
     points = [
-        point
-        for point in _losses(chapter)
-        if _is_among(chapter.writes[point.number], plurals)
+        point for point in _losses(chapter) if _is_among(chapter.writes[point.number], plurals)
     ]
-    runs = [
-        Run(chapter.writes[at.number], at.fate, await _lose(chapter, at))
-        for at in points
-    ]
+    runs = [Run(chapter.writes[at.number], at.fate, await _lose(chapter, at)) for at in points]
     for state, at in _moments(chapter, Fate.KILLED_BEFORE, Fate.KILLED_AFTER).items():
         if _is_among(write := chapter.writes[at.number], plurals):
             runs.append(Run(write, at.fate, await _start_again(chapter, state)))
@@ -117,13 +110,8 @@ async def stopped(chapter: Chapter, plurals: Collection[str] = ()) -> list[Run]:
     begun to work.
     """
     points = _moments(chapter, Fate.STOPPED_BEFORE, Fate.STOPPED_AFTER).values()
-    among = [
-        point for point in points if _is_among(chapter.writes[point.number], plurals)
-    ]
-    return [
-        Run(chapter.writes[at.number], at.fate, await _stop(chapter, at))
-        for at in among
-    ]
+    among = [point for point in points if _is_among(chapter.writes[point.number], plurals)]
+    return [Run(chapter.writes[at.number], at.fate, await _stop(chapter, at)) for at in among]
 
 
 async def forbidden(chapter: Chapter) -> list[Run]:
@@ -133,9 +121,7 @@ async def forbidden(chapter: Chapter) -> list[Run]:
     What is only listed is read once, when an operator starts.
     """
     rights = [right for right in chapter.rights if not right.startswith("list ")]
-    return [
-        Run(right, Fate.FORBIDDEN, await _revoke(chapter, right)) for right in rights
-    ]
+    return [Run(right, Fate.FORBIDDEN, await _revoke(chapter, right)) for right in rights]
 
 
 def _is_among(write: str, plurals: Collection[str]) -> bool:
@@ -154,9 +140,7 @@ def _losses(chapter: Chapter) -> Iterator[Point]:
                 yield Point(number, Fate.REPEATED)
 
 
-def _moments(
-    chapter: Chapter, fate_before: Fate, fate_after: Fate
-) -> dict[bytes, Point]:
+def _moments(chapter: Chapter, fate_before: Fate, fate_after: Fate) -> dict[bytes, Point]:
     """Return the states in which an operator may come to its end: after a write is before the next
     one of the same look.
     """
@@ -215,9 +199,7 @@ async def _play(
     It goes ``without`` a right for ``REVOKED_SECONDS`` from then on.
     """
     broken: list[str] = []
-    operator = MemoryOperator(
-        cluster, lambda: broken.extend(at_any_moment(_objects(cluster)))
-    )
+    operator = MemoryOperator(cluster, lambda: broken.extend(at_any_moment(_objects(cluster))))
     await operator.start()
     if act:
         await operator.step()
@@ -235,9 +217,7 @@ def _in_the_end(cluster: StrikingCluster, broken: list[str]) -> list[str]:
     return [*broken, *at_rest(_objects(cluster)), *of_writes(cluster.tried)]
 
 
-def _judged(
-    chapter: Chapter, cluster: StrikingCluster, broken: list[str]
-) -> tuple[str, ...]:
+def _judged(chapter: Chapter, cluster: StrikingCluster, broken: list[str]) -> tuple[str, ...]:
     ends_as = shape(cluster)
     differs = [
         f"{' '.join(map(str, place))}: {ends_as.get(place)} instead of {chapter.ends_as.get(place)}"
@@ -270,17 +250,9 @@ def _shape_of(item: Manifest) -> str:
 
 def _lasting(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            field: _lasting(inner)
-            for field, inner in value.items()
-            if field not in _VARYING
-        }
+        return {field: _lasting(inner) for field, inner in value.items() if field not in _VARYING}
     return [_lasting(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _objects(cluster: StrikingCluster) -> list[Manifest]:
-    return [
-        item
-        for (plural, _, _), item in cluster.objects.items()
-        if plural != EVENTS.plural
-    ]
+    return [item for (plural, _, _), item in cluster.objects.items() if plural != EVENTS.plural]

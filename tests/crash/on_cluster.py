@@ -102,8 +102,7 @@ def staged(control_plane: ControlPlane) -> Iterator[Stage]:
     """Start an operator on a control plane that has the chart and ``NODES`` nodes."""
     with ExitStack() as stack:
         first, second = (
-            _seat(stack, control_plane, identity)
-            for identity in ("operator-a", "operator-b")
+            _seat(stack, control_plane, identity) for identity in ("operator-a", "operator-b")
         )
         first.operator.start()
         yield Stage(control_plane, first, second)
@@ -228,11 +227,7 @@ def _change(**spec: object) -> Callable[[Models, ControlPlane], None]:
 
 
 def _roll(value: str, **rollout: int) -> Act:
-    return Act(
-        _change(
-            engine={"env": [{"name": "NCCL_DEBUG", "value": value}]}, rollout=rollout
-        )
-    )
+    return Act(_change(engine={"env": [{"name": "NCCL_DEBUG", "value": value}]}, rollout=rollout))
 
 
 def _crash(models: Models, control_plane: ControlPlane) -> None:
@@ -326,9 +321,7 @@ class Played:
         if self.point is None:
             return f"{self.engine}, {self.act}, nothing struck"
         where = (
-            self.writes[self.point.number]
-            if self.struck
-            else f"met no write {self.point.number}"
+            self.writes[self.point.number] if self.struck else f"met no write {self.point.number}"
         )
         return f"{self.engine}, {self.act}, {self.point.fate}: {where}"
 
@@ -338,14 +331,9 @@ def live(stage: Stage, engine: str, point_of: PointOf) -> Generator[Played]:
     is wrong.
     """
     models = Models(
-        stage.control_plane,
-        stage.control_plane.create_namespace(f"crash-{next(_numbers)}"),
+        stage.control_plane, stage.control_plane.create_namespace(f"crash-{next(_numbers)}")
     )
-    spec = {
-        "engine": ENGINES[engine],
-        "replicas": 1,
-        "parallelism": {"tensor": 8, "pipeline": 2},
-    }
+    spec = {"engine": ENGINES[engine], "replicas": 1, "parallelism": {"tensor": 8, "pipeline": 2}}
     try:
         for name, act in {
             CREATE: Act(lambda models, _: models.create(NAME, LARGE, **spec)),
@@ -381,11 +369,7 @@ def _play(
 
 @contextmanager
 def _striking(stage: Stage, point: Point | None) -> Iterator[Striker]:
-    striker, leader, standby = (
-        Striker(stage.leader.operator, point),
-        stage.leader,
-        stage.standby,
-    )
+    striker, leader, standby = (Striker(stage.leader.operator, point), stage.leader, stage.standby)
     if point and point.fate in _STOPPED:
         wait_for(
             leader.operator.leads, TAKES_OVER_WITHIN_SECONDS, "the leader to lead"
@@ -426,9 +410,7 @@ def _wait_until_over(
 
 def _take_over(stage: Stage, striker: Striker) -> None:
     """Wait until another one leads, and until the one that was stopped has woken up and ended."""
-    wait_for(
-        stage.standby.operator.leads, TAKES_OVER_WITHIN_SECONDS, "the standby to lead"
-    )
+    wait_for(stage.standby.operator.leads, TAKES_OVER_WITHIN_SECONDS, "the standby to lead")
     striker.wake()
     wait_for(
         lambda: striker.operator.running() is None,
@@ -451,9 +433,7 @@ def _unlike(objects: invariants.Snapshot, act: Act, before: set[str]) -> Iterato
     reasons = [_ready(model) for model in models]
     if reasons != ([act.ends] if act.ends else []):
         yield f"Ready: {reasons}, not {act.ends}"
-    kept = {
-        item["metadata"]["uid"] for item in objects if item["kind"] == "Pod"
-    } & before
+    kept = {item["metadata"]["uid"] for item in objects if item["kind"] == "Pod"} & before
     if kept and act.pods is Pods.GONE:
         yield f"{len(kept)} pods of before are there"
     if kept != before and act.pods is Pods.KEPT:
@@ -462,10 +442,7 @@ def _unlike(objects: invariants.Snapshot, act: Act, before: set[str]) -> Iterato
 
 def _ready(model: Manifest) -> str:
     conditions = model.get("status", {}).get("conditions", ())
-    return next(
-        (str(item["reason"]) for item in conditions if item["type"] == "Ready"),
-        "unknown",
-    )
+    return next((str(item["reason"]) for item in conditions if item["type"] == "Ready"), "unknown")
 
 
 def _clear(stage: Stage, models: Models) -> None:

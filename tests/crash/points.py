@@ -80,33 +80,16 @@ class StrikingCluster(MemoryCluster):
         return await (
             send()
             if dry_run
-            else self._through(
-                f"create {resource.plural}/{body['metadata']['name']}", send
-            )
+            else self._through(f"create {resource.plural}/{body['metadata']['name']}", send)
         )
 
     async def patch(
-        self,
-        resource: Resource,
-        path: str,
-        body: Any,
-        content_type: str,
-        *,
-        dry_run: bool = False,
+        self, resource: Resource, path: str, body: Any, content_type: str, *, dry_run: bool = False
     ) -> dict[str, Any]:
-        send = partial(
-            super().patch,
-            resource,
-            path,
-            body,
-            content_type,
-            dry_run=dry_run,
-        )
+        send = partial(super().patch, resource, path, body, content_type, dry_run=dry_run)
         below = path.rpartition(f"/{resource.plural}/")[2]
         return await (
-            send()
-            if dry_run
-            else self._through(f"patch {resource.plural}/{below}", send)
+            send() if dry_run else self._through(f"patch {resource.plural}/{below}", send)
         )
 
     async def delete(
@@ -119,21 +102,14 @@ class StrikingCluster(MemoryCluster):
         grace_seconds: int | None = None,
     ) -> None:
         send = partial(
-            super().delete,
-            resource,
-            namespace,
-            name,
-            uid=uid,
-            grace_seconds=grace_seconds,
+            super().delete, resource, namespace, name, uid=uid, grace_seconds=grace_seconds
         )
         await self._through(f"delete {resource.plural}/{name}", send)
 
     async def _asked(self, verb: str, resource: Resource, name: str) -> None:
         if f"{verb} {resource.plural}" == self.revoked:
             raise ApiError(
-                403,
-                "Forbidden",
-                f"{resource.plural} {name!r} is forbidden: may not {verb}",
+                403, "Forbidden", f"{resource.plural} {name!r} is forbidden: may not {verb}"
             )
         if self.outage and verb in ("get", "list"):
             raise _unanswered(f"{verb} {resource.plural}/{name}")

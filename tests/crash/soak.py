@@ -128,9 +128,7 @@ class Walk:
             self.models.change(model["metadata"]["name"], paused=None)
         for pod in self.models.pods():
             with suppress(ApiError):
-                self.control_plane.pods.recover(
-                    self.models.namespace, pod["metadata"]["name"]
-                )
+                self.control_plane.pods.recover(self.models.namespace, pod["metadata"]["name"])
 
     def _start_if_ended(self) -> None:
         if self.operator.running() is None:
@@ -175,8 +173,7 @@ def _not_serving(objects: invariants.Snapshot) -> list[str]:
         for model in objects
         if model["kind"] == "ShardedModel"
         for ready in model.get("status", {}).get("conditions", ())
-        if ready["type"] == "Ready"
-        and ready["reason"] not in ("Serving", "ScaledToZero")
+        if ready["type"] == "Ready" and ready["reason"] not in ("Serving", "ScaledToZero")
     ]
 
 
@@ -202,14 +199,9 @@ def scale(walk: Walk) -> None:
 
 
 def roll(walk: Walk) -> None:
-    variable = {
-        "name": "NCCL_DEBUG",
-        "value": walk.rng.choice(["INFO", "WARN", "TRACE"]),
-    }
+    variable = {"name": "NCCL_DEBUG", "value": walk.rng.choice(["INFO", "WARN", "TRACE"])}
     walk.models.change(
-        _any_model(walk),
-        engine={"env": [variable]},
-        rollout={"maxSurge": walk.rng.randint(0, 1)},
+        _any_model(walk), engine={"env": [variable]}, rollout={"maxSurge": walk.rng.randint(0, 1)}
     )
 
 
@@ -241,9 +233,7 @@ def delete_child(walk: Walk) -> None:
 
 def scale_by_hand(walk: Walk) -> None:
     walk.models.patch(
-        "StatefulSet",
-        _any(walk, "StatefulSet"),
-        {"spec": {"replicas": walk.rng.randint(0, 3)}},
+        "StatefulSet", _any(walk, "StatefulSet"), {"spec": {"replicas": walk.rng.randint(0, 3)}}
     )
 
 
@@ -312,14 +302,12 @@ FAULTS: Final[dict[str, Callable[[Walk], AbstractContextManager[object]]]] = {
     "writes lost after": lambda walk: walk.proxy.when(
         "POST", "*", times=walk.rng.randint(1, 8)
     ).drop_after(),
-    "reads refused": lambda walk: walk.proxy.when(
-        "GET", "*", times=walk.rng.randint(1, 8)
-    ).answer(500),
+    "reads refused": lambda walk: walk.proxy.when("GET", "*", times=walk.rng.randint(1, 8)).answer(
+        500
+    ),
     "slow": lambda walk: walk.proxy.when("*", "*", times=30).slow(0.5),
     "connections cut": lambda walk: walk.proxy.cut(),
-    "watches too old": lambda walk: walk.proxy.when("WATCH", "*", times=6).watch_error(
-        410
-    ),
+    "watches too old": lambda walk: walk.proxy.when("WATCH", "*", times=6).watch_error(410),
     "watches refused": lambda walk: walk.proxy.when("WATCH", "*", times=6).answer(503),
     "events twice": lambda walk: walk.proxy.when("WATCH", "*").duplicate(),
     "answers cut off": lambda walk: walk.proxy.when("GET", "*", times=4).truncate(100),

@@ -89,9 +89,7 @@ class History:
             if node is None or node["spec"].get("unschedulable"):
                 fresh = a_node(f"h100-{number}")
                 self.cluster.put(
-                    NODES,
-                    fresh
-                    | {"metadata": (node or {}).get("metadata", fresh["metadata"])},
+                    NODES, fresh | {"metadata": (node or {}).get("metadata", fresh["metadata"])}
                 )
         for name in self.cluster.silent():
             self.cluster.heal(name)
@@ -115,12 +113,8 @@ def create(history: History, number: int) -> None:
         return
     large = {"model": LARGE, "parallelism": {"tensor": 8, "pipeline": 2}}
     spec = large if name == "large" else {"parallelism": {"tensor": 1, "pipeline": 1}}
-    manifest = a_sharded_model(
-        name, NAMESPACE, **spec, replicas=1 + number % 2, mode="Deploy"
-    )
-    manifest["metadata"]["creationTimestamp"] = (
-        f"2026-01-02T12:00:0{NAMES.index(name)}Z"
-    )
+    manifest = a_sharded_model(name, NAMESPACE, **spec, replicas=1 + number % 2, mode="Deploy")
+    manifest["metadata"]["creationTimestamp"] = f"2026-01-02T12:00:0{NAMES.index(name)}Z"
     history.cluster.put(SHARDED_MODELS, manifest)
 
 
@@ -139,11 +133,7 @@ def ask_for_restart(history: History, number: int) -> None:
 
 def crash(history: History, number: int) -> None:
     pod = history.one_of(PODS, number)
-    if (
-        pod
-        and pod["spec"].get("nodeName")
-        and "deletionTimestamp" not in pod["metadata"]
-    ):
+    if pod and pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
         history.cluster.crash(pod["metadata"]["name"])
 
 
@@ -191,9 +181,7 @@ HAPPENINGS: Final[dict[str, Callable[[History, int], None]]] = {
     "pod deleted": end_pod,
     "group deleted": lambda history, number: history.remove(STATEFUL_SETS, number),
     "service deleted": lambda history, number: history.remove(SERVICES, number),
-    "configuration deleted": lambda history, number: history.remove(
-        CONFIG_MAPS, number
-    ),
+    "configuration deleted": lambda history, number: history.remove(CONFIG_MAPS, number),
     "scaled by hand": scale_by_hand,
     "node silent": silence,
     "node cordoned": cordon,
@@ -242,8 +230,4 @@ def test_when_all_is_mended_every_model_serves_and_every_law_holds(
 ) -> None:
     first = [("model created", 0, 70), ("model created", 1, 70)]
     history = asyncio.run(live([*first, *happened]))
-    assert (history.broken, at_rest(history.objects()), history.not_well()) == (
-        [],
-        [],
-        [],
-    )
+    assert (history.broken, at_rest(history.objects()), history.not_well()) == ([], [], [])

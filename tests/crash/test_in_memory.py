@@ -28,9 +28,7 @@ def test_a_lost_write_or_an_operator_that_died_at_one_changes_nothing_of_how_an_
     engine: str, act: str
 ) -> None:
     assert [
-        run
-        for run in asyncio.run(struck(life_of(engine)[act], PLURALS[engine]))
-        if run.broken
+        run for run in asyncio.run(struck(life_of(engine)[act], PLURALS[engine])) if run.broken
     ] == []
 
 
@@ -40,19 +38,13 @@ def test_a_leader_stopped_at_a_write_until_another_leads_changes_nothing_of_how_
     engine: str, act: str
 ) -> None:
     assert [
-        run
-        for run in asyncio.run(stopped(life_of(engine)[act], PLURALS[engine]))
-        if run.broken
+        run for run in asyncio.run(stopped(life_of(engine)[act], PLURALS[engine])) if run.broken
     ] == []
 
 
 @pytest.mark.parametrize("act", ["create", "crash of a rank", "scale down"])
-def test_a_right_that_was_revoked_for_a_while_changes_nothing_of_how_an_act_ends(
-    act: str,
-) -> None:
-    assert [
-        run for run in asyncio.run(forbidden(life_of("vLLM")[act])) if run.broken
-    ] == []
+def test_a_right_that_was_revoked_for_a_while_changes_nothing_of_how_an_act_ends(act: str) -> None:
+    assert [run for run in asyncio.run(forbidden(life_of("vLLM")[act])) if run.broken] == []
 
 
 @pytest.mark.faults
@@ -60,21 +52,14 @@ def test_a_right_that_was_revoked_for_a_while_changes_nothing_of_how_an_act_ends
 def test_each_right_that_was_revoked_for_a_while_changes_nothing_of_how_an_act_ends(
     act: str,
 ) -> None:
-    assert [
-        run
-        for run in asyncio.run(forbidden(life_of("TensorRT-LLM")[act]))
-        if run.broken
-    ] == []
+    assert [run for run in asyncio.run(forbidden(life_of("TensorRT-LLM")[act])) if run.broken] == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_life_has_writes_of_every_kind(engine: str) -> None:
     writes = {write for chapter in life_of(engine).values() for write in chapter.writes}
     kinds = {
-        (
-            write.split()[0],
-            write.split()[1].split("/")[0] + "/status" * write.endswith("/status"),
-        )
+        (write.split()[0], write.split()[1].split("/")[0] + "/status" * write.endswith("/status"))
         for write in writes
     }
     assert kinds == {
@@ -88,10 +73,7 @@ def test_a_life_has_writes_of_every_kind(engine: str) -> None:
                 "secrets",
             )
         ),
-        *(
-            ("create", kind)
-            for kind in ("statefulsets", "controllerrevisions", "events")
-        ),
+        *(("create", kind) for kind in ("statefulsets", "controllerrevisions", "events")),
         *(
             ("patch", kind)
             for kind in (

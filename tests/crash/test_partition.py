@@ -16,9 +16,7 @@ def nodes_by_group(cluster: StrikingCluster) -> dict[str, list[str]]:
     """Return where the pods of each group are."""
     sets = cluster.all(STATEFUL_SETS)
     return {
-        item["metadata"]["name"]: sorted(
-            pod["spec"]["nodeName"] for pod in cluster.members(item)
-        )
+        item["metadata"]["name"]: sorted(pod["spec"]["nodeName"] for pod in cluster.members(item))
         for item in sets
     }
 
@@ -47,21 +45,14 @@ async def canary() -> tuple[dict[str, list[str]], dict[str, list[str]], list[str
     before = nodes_by_group(cluster)
     edit(parallelism={"tensor": 8, "pipeline": 3})(cluster)
     await operator.rest()
-    assert [
-        item["status"]["readyReplicas"] for item in cluster.all(SHARDED_MODELS)
-    ] == [2]
+    assert [item["status"]["readyReplicas"] for item in cluster.all(SHARDED_MODELS)] == [2]
     return before, nodes_by_group(cluster), broken
 
 
-def test_a_group_above_the_partition_finds_a_place_although_one_below_stands_on_its_nodes() -> (
-    None
-):
+def test_a_group_above_the_partition_finds_a_place_although_one_below_stands_on_its_nodes() -> None:
     before, after, broken = asyncio.run(canary())
     assert (before, broken) == (
         {"large-0": ["h100-2", "h100-3"], "large-1": ["h100-0", "h100-1"]},
         [],
     )
-    assert after == {
-        "large-0": ["h100-2", "h100-3"],
-        "large-1": ["h100-0", "h100-1", "h100-6"],
-    }
+    assert after == {"large-0": ["h100-2", "h100-3"], "large-1": ["h100-0", "h100-1", "h100-6"]}

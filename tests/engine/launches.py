@@ -63,9 +63,7 @@ class Launch:
 
     def of(self, version: str) -> "Launch":
         """Return the same, run by another version of the engine."""
-        return replace(
-            self, deployment=replace(self.deployment, engine_version=version)
-        )
+        return replace(self, deployment=replace(self.deployment, engine_version=version))
 
     def arguments(self, rank: int) -> list[str]:
         """Return what follows `vllm serve` on a rank: what all share, and what the launch script
@@ -82,35 +80,22 @@ class Launch:
         """Return the variables of the engine that have a value of their own, with the pod's cache
         in a folder that exists.
         """
-        variables = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][
-            0
-        ]["env"]
-        values = {
-            item["name"]: expanded(item["value"])
-            for item in variables
-            if "value" in item
+        variables = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][0]["env"]
+        values = {item["name"]: expanded(item["value"]) for item in variables if "value" in item}
+        return {name: value.replace("/cache", cache_folder) for name, value in values.items()} | {
+            "VLLM_HOST_IP": "127.0.0.1"
         }
-        return {
-            name: value.replace("/cache", cache_folder)
-            for name, value in values.items()
-        } | {"VLLM_HOST_IP": "127.0.0.1"}
 
     def ranks(self) -> tuple[int, ...]:
         """Return the leader and one follower, where there is one."""
-        alone = self.plan.nodes_per_replica == 1 or ray.joins(
-            self.plan, self.deployment
-        )
+        alone = self.plan.nodes_per_replica == 1 or ray.joins(self.plan, self.deployment)
         return (0,) if alone else (0, 1)
 
-    def job(
-        self, rank: int, folder: Path, shape_of: int | None = None
-    ) -> dict[str, Any]:
+    def job(self, rank: int, folder: Path, shape_of: int | None = None) -> dict[str, Any]:
         """Return a question to the checker about a rank's arguments, and about the bytes of a GPU's
         part of the model.
         """
-        model, draft = (
-            folder / f"{self.id.replace('/', '--')}{kind}" for kind in ("", " small")
-        )
+        model, draft = (folder / f"{self.id.replace('/', '--')}{kind}" for kind in ("", " small"))
         for place, config in ((model, self.config), (draft, self.draft)):
             if config is not None:
                 _put(place, json.dumps(config))
@@ -153,17 +138,12 @@ def roles(nodes: int, attention_replicas: int) -> tuple[tuple[str, ...], ...]:
         else Layout(tensor=8, pipeline=nodes)
     )
     plan, deployment = a_plan_of(layout, nodes=nodes), a_deployment()
-    with (
-        TemporaryDirectory() as folder,
-        ranks_of(plan, deployment, Path(folder)) as started,
-    ):
+    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder)) as started:
         leader = started[0].environment.get("SHARDWRIGHT_LEADER", _LEADER_NAME)
         (Path(folder) / "hosts").write_text(f"{leader} 127.0.0.1\n")
         for rank in started:
             rank.start()
-        return tuple(
-            tuple(rank.engine()["argv"][1 + len(rank.arguments) :]) for rank in started
-        )
+        return tuple(tuple(rank.engine()["argv"][1 + len(rank.arguments) :]) for rank in started)
 
 
 @cache
@@ -193,9 +173,7 @@ def _samples() -> Iterator[Launch]:
     nodes = [item for item in fleet if item["kind"] == "Node"]
     for path in sorted((ROOT / "manifests/samples").glob("*.yaml")):
         launch = _planned(
-            f"sample {path.stem}",
-            parse_manifest(yaml.safe_load(path.read_text())),
-            nodes,
+            f"sample {path.stem}", parse_manifest(yaml.safe_load(path.read_text())), nodes
         )
         if launch is not None:
             yield launch
@@ -207,19 +185,14 @@ def _goldens() -> Iterator[Launch]:
     """
     config = CONFIGS["llama-405b"]
     deployment = a_deployment(
-        hub_token=SecretKey(name="hub", key="token"),
-        arguments={"enable-prefix-caching": True},
+        hub_token=SecretKey(name="hub", key="token"), arguments={"enable-prefix-caching": True}
     )
-    yield Launch(
-        id="golden bundle", plan=a_plan(), deployment=deployment, config=config
-    )
+    yield Launch(id="golden bundle", plan=a_plan(), deployment=deployment, config=config)
     cases = {
         case.id: (case.model, case.pool, case.request) for case in test_ladder.CASES
     } | test_explanations.CASES
     for name, (model, pool, request) in cases.items():
-        plan = make_plan(
-            a_model(model), an_inventory(pool), request, vllm_traits()
-        ).outcome
+        plan = make_plan(a_model(model), an_inventory(pool), request, vllm_traits()).outcome
         if isinstance(plan, Plan) and plan.deployable:
             yield Launch(
                 id=f"golden {name}",
@@ -255,15 +228,10 @@ def looked_up(tokens: int) -> dict[str, Any]:
 
 
 FEATURES: dict[str, dict[str, Any]] = {
-    "tensor in the node and pipeline across": {
-        "parallelism": {"tensor": 8, "pipeline": 2}
-    },
+    "tensor in the node and pipeline across": {"parallelism": {"tensor": 8, "pipeline": 2}},
     "uneven layers": {"parallelism": {"tensor": 2, "partition": [17, 15]}},
     "tensor over the trays of a rack": {"parallelism": {"tensor": 8, "pipeline": 1}},
-    "experts whole": {
-        "model": {"id": QWEN_MOE},
-        "parallelism": {"tensor": 4, "expert": 4},
-    },
+    "experts whole": {"model": {"id": QWEN_MOE}, "parallelism": {"tensor": 4, "expert": 4}},
     "attention replicas": {
         "model": {"id": QWEN_MOE},
         "parallelism": {"dataParallelAttention": 4, "expert": 4},
@@ -326,39 +294,17 @@ FEATURES: dict[str, dict[str, Any]] = {
             "speculation": {
                 "method": "EAGLE3",
                 "tokens": 3,
-                "head": {
-                    "id": "acme/head",
-                    "uri": f"hf://acme/head@{REVISION}",
-                    "config": A_HEAD,
-                },
+                "head": {"id": "acme/head", "uri": f"hf://acme/head@{REVISION}", "config": A_HEAD},
             }
         },
     },
-    "weights on a claim": {
-        "model": {
-            "id": LLAMA,
-            "weights": {"uri": "pvc://weights/llama/8b"},
-        }
-    },
+    "weights on a claim": {"model": {"id": LLAMA, "weights": {"uri": "pvc://weights/llama/8b"}}},
     "another name": {"model": {"id": LLAMA, "servedName": "llama:8b"}},
-    "weights kept on a claim": {
-        "model": {
-            "id": LLAMA,
-            "weights": {"cache": {"claimName": "hub"}},
-        }
-    },
-    "weights read by a streamer": {
-        "model": {"id": LLAMA, "loadFormat": "RunAIStreamer"}
-    },
-    "weights read by fastsafetensors": {
-        "model": {"id": LLAMA, "loadFormat": "FastSafetensors"}
-    },
+    "weights kept on a claim": {"model": {"id": LLAMA, "weights": {"cache": {"claimName": "hub"}}}},
+    "weights read by a streamer": {"model": {"id": LLAMA, "loadFormat": "RunAIStreamer"}},
+    "weights read by fastsafetensors": {"model": {"id": LLAMA, "loadFormat": "FastSafetensors"}},
     "weights of single ranks": {
-        "model": {
-            "id": LLAMA,
-            "loadFormat": "ShardedState",
-            "weights": {"uri": "pvc://weights"},
-        }
+        "model": {"id": LLAMA, "loadFormat": "ShardedState", "weights": {"uri": "pvc://weights"}}
     },
     "adapters of a claim and of the hub": {
         "model": {"id": LLAMA, "adapters": ADAPTERS, "maxAdapterRank": 64},
@@ -431,9 +377,7 @@ def _features() -> Iterator[Launch]:
         yield launch
 
 
-def _planned(
-    name: str, resource: ShardedModel, nodes: list[dict[str, Any]]
-) -> Launch | None:
+def _planned(name: str, resource: ShardedModel, nodes: list[dict[str, Any]]) -> Launch | None:
     subject = resolve(Question(resource=resource))
     facts = [fact for fact in map(read_node, nodes) if fact is not None]
     plan = plan_serving(subject, take_stock(subject, facts, ())).outcome

@@ -34,9 +34,7 @@ class Engine:
 
     def __init__(self, environment: Environment, version: str, log: Path) -> None:
         self._log = log
-        self._line = ThreadPoolExecutor(
-            max_workers=1, thread_name_prefix=f"vllm-{version}"
-        )
+        self._line = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"vllm-{version}")
         self._asked: dict[str, Future[Answer]] = {}
         with log.open("w") as errors:
             self._process = subprocess.Popen(

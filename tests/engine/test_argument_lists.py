@@ -15,12 +15,7 @@ from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import DraftMethod
 from shardwright.modelspec.read import read_model
 from shardwright.rendering.sources import adapter_folders
-from tests.engine.launches import (
-    VERSIONS,
-    Launch,
-    has_weights_that_draft,
-    launches,
-)
+from tests.engine.launches import VERSIONS, Launch, has_weights_that_draft, launches
 from tests.engine.questions import Engine
 from tests.support.builders_deployment import a_deployment, a_plan_of
 from tests.support.builders_plan import CONFIGS
@@ -132,18 +127,13 @@ def of_the_numbers(launch: Launch) -> dict[str, Any]:
     }
 
 
-def test_each_way_to_hold_weights_and_cache_and_to_compute_is_among_the_launches() -> (
-    None
-):
+def test_each_way_to_hold_weights_and_cache_and_to_compute_is_among_the_launches() -> None:
     numbers = [of_the_numbers(launch) for launch in launches()]
 
     assert {found["quantization"] for found in numbers} == {None, "fp8"}
     assert {found["cacheDtype"] for found in numbers} == {"auto", "fp8"}
     assert {found["dtype"] for found in numbers} == {"bfloat16", "float16"}
-    assert (
-        of_the_numbers(named("feature weights quantized while loading"))["quantization"]
-        == "fp8"
-    )
+    assert of_the_numbers(named("feature weights quantized while loading"))["quantization"] == "fp8"
     assert of_the_numbers(named("feature K/V in FP8"))["cacheDtype"] == "fp8"
     assert of_the_numbers(named("feature computed in FP16"))["dtype"] == "float16"
     assert of_the_numbers(named("sample deepseek-v3"))["quantization"] == "fp8"
@@ -160,11 +150,7 @@ REFUSED = {
         "parse",
     ),
     "heads that do not divide": (a_refused_launch(Layout(tensor=7)), None, "config"),
-    "experts of a dense model": (
-        a_refused_launch(Layout(tensor=8, expert=8)),
-        None,
-        "config",
-    ),
+    "experts of a dense model": (a_refused_launch(Layout(tensor=8, expert=8)), None, "config"),
     "fewer layers than the stages say": (
         a_refused_launch(Layout(pipeline=2, partition=(80, 1))),
         None,

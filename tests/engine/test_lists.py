@@ -10,16 +10,12 @@ from tests.engine.questions import Answer, Engine
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def known(
-    request: pytest.FixtureRequest, engines: dict[str, Engine]
-) -> tuple[str, Answer]:
+def known(request: pytest.FixtureRequest, engines: dict[str, Engine]) -> tuple[str, Answer]:
     """Return a version and what it knows by name."""
     return request.param, engines[request.param].ask({"lists": True}).result()
 
 
-def test_the_table_has_every_option_of_the_parser_and_no_other(
-    known: tuple[str, Answer],
-) -> None:
+def test_the_table_has_every_option_of_the_parser_and_no_other(known: tuple[str, Answer]) -> None:
     version, answer = known
 
     assert sorted(option_table(version, RULES.tables) or {}) == answer["options"]
@@ -35,15 +31,10 @@ def test_the_parsers_that_may_be_named_are_those_that_are_registered(
     assert sorted(set(table[option].choices) - {"none"}) == answer[option]
 
 
-def test_every_architecture_of_the_list_is_registered(
-    known: tuple[str, Answer],
-) -> None:
+def test_every_architecture_of_the_list_is_registered(known: tuple[str, Answer]) -> None:
     version, answer = known
 
     assert (
-        sorted(
-            (traits(version).support.architectures or set())
-            - set(answer["architectures"])
-        )
+        sorted((traits(version).support.architectures or set()) - set(answer["architectures"]))
         == []
     )

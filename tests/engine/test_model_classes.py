@@ -8,13 +8,7 @@ import pytest
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering.deployment import HubCommit
-from tests.engine.launches import (
-    REVISION,
-    VERSIONS,
-    Launch,
-    has_weights_that_draft,
-    launches,
-)
+from tests.engine.launches import REVISION, VERSIONS, Launch, has_weights_that_draft, launches
 from tests.engine.questions import Answer, Engine
 from tests.support.builders_deployment import a_deployment, a_plan_of
 from tests.support.builders_plan import CONFIGS
@@ -49,19 +43,14 @@ GPU memory when imported; what the weights are does not depend on it.
 """
 
 
-def asked(
-    launch: Launch, engines: dict[str, Engine], folder: Path
-) -> list[Future[Answer]]:
+def asked(launch: Launch, engines: dict[str, Engine], folder: Path) -> list[Future[Answer]]:
     """Return the answers to come about the first rank of every stage; each version gets half of the
     launches.
     """
     version = VERSIONS[CHEAP.index(launch) % len(VERSIONS)]
-    first_ranks = [
-        stage.stage * launch.plan.layout.tensor for stage in launch.plan.stages
-    ]
+    first_ranks = [stage.stage * launch.plan.layout.tensor for stage in launch.plan.stages]
     jobs = [
-        launch.of(version).job(0, folder, rank) | {"capability": HOPPER}
-        for rank in first_ranks
+        launch.of(version).job(0, folder, rank) | {"capability": HOPPER} for rank in first_ranks
     ]
     return [engines[version].ask(job) for job in jobs]
 
@@ -81,11 +70,7 @@ def test_weights_adapters_drafts_and_cache_of_every_stage_are_the_bytes_of_the_p
     assert [answer.get("message", "") for answer in found] == ["" for _ in found]
     parts = ("weightsBytes", "adapterBytes", "draftBytes")
     made = [
-        (
-            sum(answer[part] for part in parts),
-            answer["adapterBytes"],
-            answer["draftBytes"],
-        )
+        (sum(answer[part] for part in parts), answer["adapterBytes"], answer["draftBytes"])
         for answer in found
     ]
     assert made == [
@@ -117,9 +102,7 @@ def test_a_draft_model_on_a_pipeline_stage_lacks_layers(
             config=config,
             draft=config,
         )
-        job = launch.of(VERSIONS[0]).job(0, folder, layout.pipeline - 1) | {
-            "capability": HOPPER
-        }
+        job = launch.of(VERSIONS[0]).job(0, folder, layout.pipeline - 1) | {"capability": HOPPER}
         return int(engines[VERSIONS[0]].ask(job).result()["draftBytes"])
 
     assert draft_bytes(Layout(pipeline=2)) < 0.6 * draft_bytes(Layout())

@@ -148,15 +148,10 @@ def read(
         buffer_bytes=10**9,
     )
     deployment = a_deployment(
-        model="meta-llama/Llama-3.1-8B-Instruct",
-        object_store=store,
-        load_format="runai_streamer",
+        model="meta-llama/Llama-3.1-8B-Instruct", object_store=store, load_format="runai_streamer"
     )
     engine = engine_of(render(a_plan_of(Layout()), deployment))
-    folders = {
-        "/cache": str(home / "cache"),
-        f"{CA_DIR}/ca.crt": str(server.certificate),
-    }
+    folders = {"/cache": str(home / "cache"), f"{CA_DIR}/ca.crt": str(server.certificate)}
     variables = {
         item["name"]: value_of(item, keys, folders)
         for item in engine["env"]
@@ -184,16 +179,12 @@ def is_left_out(item: dict[str, Any]) -> bool:
     return "fieldRef" in source or bool(source.get("secretKeyRef", {}).get("optional"))
 
 
-def value_of(
-    item: dict[str, Any], keys: dict[str, str], folders: dict[str, str]
-) -> str:
+def value_of(item: dict[str, Any], keys: dict[str, str], folders: dict[str, str]) -> str:
     if "value" not in item:
         return keys[item["valueFrom"]["secretKeyRef"]["key"]]
     value = str(item["value"])
     for inside, outside in folders.items():
-        value = (
-            outside + value.removeprefix(inside) if value.startswith(inside) else value
-        )
+        value = outside + value.removeprefix(inside) if value.startswith(inside) else value
     return value
 
 

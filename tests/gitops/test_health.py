@@ -59,10 +59,7 @@ def judged(objects: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
 def judged_by_expressions(folder: Path, objects: Sequence[dict[str, Any]]) -> list[str]:
     """Return what Flux says of each object by our expressions."""
     (check,) = yaml.safe_load(EXPRESSIONS.read_text())["healthCheckExprs"]
-    assert (check.pop("apiVersion"), check.pop("kind")) == (
-        MODEL["apiVersion"],
-        MODEL["kind"],
-    )
+    assert (check.pop("apiVersion"), check.pop("kind")) == (MODEL["apiVersion"], MODEL["kind"])
     file = folder / "expressions.json"
     file.write_text(json.dumps(check))
     said = subprocess.run(
@@ -78,9 +75,7 @@ def judged_by_expressions(folder: Path, objects: Sequence[dict[str, Any]]) -> li
 
 
 def a_judged_model(case: str, generation: int = GENERATION) -> dict[str, Any]:
-    status = build_status(
-        (), CASES[case][0], None, service_status(OWNER, "cluster.local"), NOON
-    )
+    status = build_status((), CASES[case][0], None, service_status(OWNER, "cluster.local"), NOON)
     return MODEL | {
         "metadata": {"name": "llama", "namespace": "models", "generation": generation},
         "status": status,
@@ -88,26 +83,18 @@ def a_judged_model(case: str, generation: int = GENERATION) -> dict[str, Any]:
 
 
 def test_every_outcome_is_judged_as_what_it_means_for_who_waits() -> None:
-    answers = dict(
-        zip(CASES, judged([a_judged_model(case) for case in CASES]), strict=True)
-    )
+    answers = dict(zip(CASES, judged([a_judged_model(case) for case in CASES]), strict=True))
     assert {case: kstatus for case, (kstatus, _) in answers.items()} == {
         case: KSTATUS[CASES[case][2]] for case in CASES
     }
     assert {
-        case: argo
-        for case, (_, argo) in answers.items()
-        if argo not in ARGO[CASES[case][2]]
+        case: argo for case, (_, argo) in answers.items() if argo not in ARGO[CASES[case][2]]
     } == {}
 
 
-@pytest.mark.parametrize(
-    "case", ["serving", "plan only", "scaled to zero", "unknown model"]
-)
+@pytest.mark.parametrize("case", ["serving", "plan only", "scaled to zero", "unknown model"])
 def test_what_was_said_of_an_earlier_spec_counts_for_nothing(case: str) -> None:
-    assert judged([a_judged_model(case, GENERATION + 1)]) == [
-        ("InProgress", "Progressing")
-    ]
+    assert judged([a_judged_model(case, GENERATION + 1)]) == [("InProgress", "Progressing")]
 
 
 def test_a_model_that_nobody_has_looked_at_is_in_progress() -> None:

@@ -16,12 +16,4 @@ from tests.harness.controlplane import COMPONENTS, ControlPlane
 from tests.harness.errors import HarnessError
 from tests.harness.waiting import wait_for
 
-__all__ = [
-    "COMPONENTS",
-    "Api",
-    "ApiError",
-    "ControlPlane",
-    "HarnessError",
-    "fleet",
-    "wait_for",
-]
+__all__ = ["COMPONENTS", "Api", "ApiError", "ControlPlane", "HarnessError", "fleet", "wait_for"]

@@ -18,17 +18,14 @@ def main() -> int:
         prog="python -m tests.harness", description="The test control plane."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    building = commands.add_parser(
-        "build", help="build the programs, unless they are cached"
-    )
+    building = commands.add_parser("build", help="build the programs, unless they are cached")
     building.add_argument(
         "--older",
         action="store_true",
         help="and the API servers of older releases, for tests/versions",
     )
     commands.add_parser(
-        "path",
-        help="print the folder of the programs; put it into PATH for kubectl and helm",
+        "path", help="print the folder of the programs; put it into PATH for kubectl and helm"
     )
     up = commands.add_parser(
         "up", help="start a control plane and keep it until Ctrl-C, or until `down`"
@@ -53,9 +50,7 @@ def main() -> int:
         if options.command == "down":
             return _down()
         print(build.binaries())  # noqa: T201
-        for release in (
-            build.OTHER_VERSIONS if options.command == "build" and options.older else ()
-        ):
+        for release in build.OTHER_VERSIONS if options.command == "build" and options.older else ():
             print(build.api_server(release))  # noqa: T201
     except HarnessError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201

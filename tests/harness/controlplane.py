@@ -25,27 +25,15 @@ from tests.harness.nodes import Nodes
 from tests.harness.pods import Pods
 from tests.harness.processes import Processes
 
-COMPONENTS = (
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kwok",
-)
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
 # Feature sets by name: the gates of the components that know them, and what else the API server
 # must serve.
 _FEATURES: dict[str, tuple[dict[str, tuple[str, ...]], str]] = {
     "gang-scheduling": (
         {
-            "kube-apiserver": (
-                "GenericWorkload",
-                "TopologyAwareWorkloadScheduling",
-            ),
-            "kube-scheduler": (
-                "GenericWorkload",
-                "TopologyAwareWorkloadScheduling",
-            ),
+            "kube-apiserver": ("GenericWorkload", "TopologyAwareWorkloadScheduling"),
+            "kube-scheduler": ("GenericWorkload", "TopologyAwareWorkloadScheduling"),
             "kube-controller-manager": ("GenericWorkload",),
         },
         "scheduling.k8s.io/v1beta1=true",
@@ -72,15 +60,8 @@ _AUDIT_POLICY: Manifest = {
     "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [
         {"level": "None", "users": ["system:apiserver"]},
-        {
-            "level": "None",
-            "users": ["kwok"],
-            "resources": [{"group": "coordination.k8s.io"}],
-        },
-        {
-            "level": "None",
-            "nonResourceURLs": ["/readyz*", "/livez*", "/healthz*", "/openapi/*"],
-        },
+        {"level": "None", "users": ["kwok"], "resources": [{"group": "coordination.k8s.io"}]},
+        {"level": "None", "nonResourceURLs": ["/readyz*", "/livez*", "/healthz*", "/openapi/*"]},
         {"level": "Metadata"},
     ],
 }
@@ -142,9 +123,7 @@ class ControlPlane:
         self._features = tuple(features)
         unknown = set(self._features) - _FEATURES.keys()
         if unknown:
-            raise HarnessError(
-                f"unknown features {sorted(unknown)}; there are {sorted(_FEATURES)}"
-            )
+            raise HarnessError(f"unknown features {sorted(unknown)}; there are {sorted(_FEATURES)}")
         self._feature_gates = dict(feature_gates or {})
         self._lease_duration_seconds = lease_duration_seconds
         self._unmanaged_namespaces = tuple(unmanaged_namespaces)
@@ -239,9 +218,7 @@ class ControlPlane:
         """Put the pinned API server in the place of the older one, on the same data and port, and
         start every component anew with these features.
         """
-        stopped = [
-            name for name in COMPONENTS if name in self.running() and name != "etcd"
-        ]
+        stopped = [name for name in COMPONENTS if name in self.running() and name != "etcd"]
         for name in reversed(stopped):
             self.stop_component(name, grace=10)
         self._api_server, self._features = None, tuple(features)
@@ -284,14 +261,8 @@ class ControlPlane:
         decoded.
         """
         with self.audit_log.open() as lines:
-            events = (
-                json.loads(line)
-                for line in lines
-                if user in line and line.endswith("\n")
-            )
-            yield from (
-                event for event in events if user in ("", event["user"]["username"])
-            )
+            events = (json.loads(line) for line in lines if user in line and line.endswith("\n"))
+            yield from (event for event in events if user in ("", event["user"]["username"]))
 
     def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - as subprocess.run has it
         """Run kubectl as the administrator and return what it prints; with `check=False` also what
@@ -319,13 +290,10 @@ class ControlPlane:
             for kind in ("CACHE", "CONFIG", "DATA")
         }
 
-    def create_namespace(
-        self, name: str, labels: Mapping[str, str] | None = None
-    ) -> str:
+    def create_namespace(self, name: str, labels: Mapping[str, str] | None = None) -> str:
         """Create a namespace and wait until pods may be created in it."""
         self.api.create(
-            "/api/v1/namespaces",
-            {"metadata": {"name": name, "labels": dict(labels or {})}},
+            "/api/v1/namespaces", {"metadata": {"name": name, "labels": dict(labels or {})}}
         )
         self._wait_until(
             f"namespace {name} has its default service account",
@@ -336,13 +304,9 @@ class ControlPlane:
     def kubeconfig_for(self, namespace: str, service_account: str) -> Path:
         """A kubeconfig with a fresh token (TokenRequest) of a service account that exists."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
-        token = self.api.create(path, {"spec": {"expirationSeconds": 24 * 3600}})[
-            "status"
-        ]["token"]
+        token = self.api.create(path, {"spec": {"expirationSeconds": 24 * 3600}})["status"]["token"]
         file = self._folder / f"{namespace}-{service_account}.kubeconfig"
-        user = credentials.User(
-            f"system:serviceaccount:{namespace}:{service_account}", token
-        )
+        user = credentials.User(f"system:serviceaccount:{namespace}:{service_account}", token)
         credentials.write_kubeconfig(file, self.url, self.ca_file, user)
         return file
 
@@ -366,9 +330,7 @@ class ControlPlane:
         credentials.write_signing_key(self._folder / "service-account.key")
         (self._folder / "audit-policy.json").write_text(json.dumps(_AUDIT_POLICY))
         stages.write_config(
-            self._folder / "kwok.yaml",
-            self._unmanaged_namespaces,
-            self._lease_duration_seconds,
+            self._folder / "kwok.yaml", self._unmanaged_namespaces, self._lease_duration_seconds
         )
 
         self._processes.start("etcd", self._arguments("etcd"))
@@ -419,9 +381,7 @@ class ControlPlane:
 
     def _has_service_account(self, namespace: str) -> bool:
         try:
-            return bool(
-                self.api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
-            )
+            return bool(self.api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
         except ApiError:
             return False
 
@@ -437,9 +397,7 @@ class ControlPlane:
         if gates:
             flags["feature-gates"] = gates
         program = (
-            self._api_server
-            if name == "kube-apiserver" and self._api_server
-            else self.bin / name
+            self._api_server if name == "kube-apiserver" and self._api_server else self.bin / name
         )
         return [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
 
@@ -447,9 +405,7 @@ class ControlPlane:
         if name not in _GATED:
             return ""
         gates = {
-            gate: True
-            for feature in self._features
-            for gate in _FEATURES[feature][0].get(name, ())
+            gate: True for feature in self._features for gate in _FEATURES[feature][0].get(name, ())
         } | self._feature_gates
         return ",".join(f"{gate}={str(on).lower()}" for gate, on in gates.items())
 
@@ -483,9 +439,7 @@ class ControlPlane:
             "authorization-mode": "Node,RBAC",
             "enable-admission-plugins": "NodeRestriction,OwnerReferencesPermissionEnforcement",
             "service-account-issuer": "https://kubernetes.default.svc",
-            "service-account-signing-key-file": str(
-                self._folder / "service-account.key"
-            ),
+            "service-account-signing-key-file": str(self._folder / "service-account.key"),
             "service-account-key-file": str(self._folder / "service-account.key"),
             "service-cluster-ip-range": "10.96.0.0/16",
             "allow-privileged": "true",
@@ -508,9 +462,7 @@ class ControlPlane:
             # a write for each node, that tells real kubelets how long to cache secrets
             "controllers": "*,-ttl-controller",
             "use-service-account-credentials": "true",
-            "service-account-private-key-file": str(
-                self._folder / "service-account.key"
-            ),
+            "service-account-private-key-file": str(self._folder / "service-account.key"),
             "root-ca-file": str(self.ca_file),
             **(_HURRIED if self._hurried else {}),
             "concurrent-statefulset-syncs": "20",
@@ -536,9 +488,7 @@ class ControlPlane:
             "config": str(self._folder / "kwok.yaml"),
         }
 
-    def _run(
-        self, program: str, args: tuple[str, ...], text: str | None, *, check: bool
-    ) -> str:
+    def _run(self, program: str, args: tuple[str, ...], text: str | None, *, check: bool) -> str:
         done = subprocess.run(
             [str(self.bin / program), *args],
             input=text,
@@ -557,9 +507,7 @@ class ControlPlane:
 
 def _known(name: str) -> str:
     if name not in COMPONENTS:
-        raise HarnessError(
-            f"there is no component {name!r}; there are {', '.join(COMPONENTS)}"
-        )
+        raise HarnessError(f"there is no component {name!r}; there are {', '.join(COMPONENTS)}")
     return name
 
 

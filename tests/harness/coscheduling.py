@@ -64,8 +64,7 @@ class Coscheduling(Companion):
 
     def _start(self, settings: dict[str, Any]) -> None:
         account = {
-            name: str(self._cp.kubeconfig_for(NAMESPACE, name))
-            for name in (SCHEDULER, _CONTROLLER)
+            name: str(self._cp.kubeconfig_for(NAMESPACE, name)) for name in (SCHEDULER, _CONTROLLER)
         }
         file = self._processes.folder / "settings.json"
         client = {"clientConnection": {"kubeconfig": account[SCHEDULER]}}
@@ -95,7 +94,4 @@ class Coscheduling(Companion):
         port that is shut.
         """
         self._processes.check()
-        return (
-            "Caches are synced" in self.log()
-            or "Starting Kubernetes Scheduler" in self.log()
-        )
+        return "Caches are synced" in self.log() or "Starting Kubernetes Scheduler" in self.log()

@@ -62,9 +62,7 @@ def write_signing_key(path: Path) -> None:
     fields = b"\x02\x01\x01" + b"\x04\x20" + scalar + _P256_OID
     der = b"\x30" + bytes([len(fields)]) + fields
     body = base64.encodebytes(der).decode()
-    _write_private(
-        path, f"-----BEGIN EC PRIVATE KEY-----\n{body}-----END EC PRIVATE KEY-----\n"
-    )
+    _write_private(path, f"-----BEGIN EC PRIVATE KEY-----\n{body}-----END EC PRIVATE KEY-----\n")
 
 
 def write_kubeconfig(path: Path, url: str, ca_file: Path, user: User) -> None:
@@ -76,15 +74,10 @@ def write_kubeconfig(path: Path, url: str, ca_file: Path, user: User) -> None:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
-            {
-                "name": "harness",
-                "cluster": {"server": url, "certificate-authority-data": authority},
-            }
+            {"name": "harness", "cluster": {"server": url, "certificate-authority-data": authority}}
         ],
         "users": [{"name": user.name, "user": {"token": user.token}}],
-        "contexts": [
-            {"name": "harness", "context": {"cluster": "harness", "user": user.name}}
-        ],
+        "contexts": [{"name": "harness", "context": {"cluster": "harness", "user": user.name}}],
         "current-context": "harness",
     }
     _write_private(path, yaml.safe_dump(config, sort_keys=False))

@@ -75,9 +75,7 @@ def _sample(file: Path) -> Sample:
             "outcome=Ready`"
         )
     return Sample(
-        file,
-        yaml.safe_load(text),
-        dict(part.split("=", 1) for part in stated[1].split()),
+        file, yaml.safe_load(text), dict(part.split("=", 1) for part in stated[1].split())
     )
 
 
@@ -86,9 +84,7 @@ def fleet() -> tuple[list[Manifest], list[Manifest]]:
     yaml` printed them.
     """
     items = yaml.safe_load(FLEET.read_text())["items"]
-    return [i for i in items if i["kind"] == "Node"], [
-        i for i in items if i["kind"] == "Pod"
-    ]
+    return [i for i in items if i["kind"] == "Node"], [i for i in items if i["kind"] == "Pod"]
 
 
 class Demo:
@@ -130,19 +126,14 @@ class Demo:
             f"Chart installed; {len(self.operator.replicas)} operator processes run what its "
             "Deployment says."
         )
-        self._say(
-            f"(Its pods in {SYSTEM} stay Pending: nothing starts containers here.)"
-        )
+        self._say(f"(Its pods in {SYSTEM} stay Pending: nothing starts containers here.)")
 
     def serve(self, stated: list[Sample]) -> list[str]:
         """Apply the samples, show how they come up; return what is not as stated."""
         for sample in stated:
             self.control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(sample.file))
         missing = self._wait(stated)
-        self._say(
-            self.control_plane.kubectl("get", "smodel", "-n", NAMESPACE),
-            highlight=False,
-        )
+        self._say(self.control_plane.kubectl("get", "smodel", "-n", NAMESPACE), highlight=False)
         latencies = sorted(created_after_seconds(self.control_plane).values())
         if latencies:
             middle = latencies[len(latencies) // 2]
@@ -162,12 +153,8 @@ class Demo:
                 item["metadata"]["name"]: item
                 for item in self.control_plane.api.get(_MODELS)["items"]
             }
-            differences = {
-                sample.name: difference(sample, live[sample.name]) for sample in stated
-            }
-            for name in sorted(
-                {name for name, text in differences.items() if not text} - shown
-            ):
+            differences = {sample.name: difference(sample, live[sample.name]) for sample in stated}
+            for name in sorted({name for name, text in differences.items() if not text} - shown):
                 shown.add(name)
                 self._say(f"  {name}: as stated ({len(shown)} of {len(stated)})")
             if len(shown) == len(stated) or time.monotonic() > deadline:
@@ -179,11 +166,7 @@ class Demo:
         cp = self.control_plane
         assert self.operator is not None
         port = self.operator.replicas[0].metrics_port
-        self._say(
-            how_to_look_further(cp.kubeconfig, cp.bin, port),
-            highlight=False,
-            soft_wrap=True,
-        )
+        self._say(how_to_look_further(cp.kubeconfig, cp.bin, port), highlight=False, soft_wrap=True)
 
 
 def how_to_look_further(kubeconfig: Path, binaries: Path, metrics_port: int) -> str:
@@ -238,11 +221,7 @@ def _create_pod(cp: ControlPlane, pod: Manifest) -> None:
         for key in ("name", "namespace", "labels")
         if key in pod["metadata"]
     }
-    name, namespace, phase = (
-        metadata["name"],
-        metadata["namespace"],
-        pod["status"]["phase"],
-    )
+    name, namespace, phase = (metadata["name"], metadata["namespace"], pod["status"]["phase"])
     if phase == "Succeeded":
         metadata["annotations"] = {BEHAVIOUR: "complete"}
     body = {
@@ -262,9 +241,7 @@ def _create_pod(cp: ControlPlane, pod: Manifest) -> None:
 def _is_ready(node: Manifest) -> bool:
     conditions = node.get("status", {}).get("conditions", [])
     return all(
-        condition["status"] == "True"
-        for condition in conditions
-        if condition["type"] == "Ready"
+        condition["status"] == "True" for condition in conditions if condition["type"] == "Ready"
     )
 
 
@@ -285,10 +262,7 @@ def difference(sample: Sample, live: Manifest) -> str:
     unknown = [key for key in sample.expected if key not in seen and key != "outcome"]
     return ", ".join(
         [
-            *(
-                f"{key} is {value}, stated {sample.expected[key]}"
-                for key, value in wrong.items()
-            ),
+            *(f"{key} is {value}, stated {sample.expected[key]}" for key, value in wrong.items()),
             *unknown,
         ]
     )
@@ -298,11 +272,7 @@ def _outcome(status: dict[str, Any]) -> str:
     """Return `Ready` when the model serves, else the reason of the Ready condition."""
     for condition in status.get("conditions", []):
         if condition["type"] == "Ready":
-            return (
-                "Ready"
-                if condition["reason"] == "Serving"
-                else str(condition["reason"])
-            )
+            return "Ready" if condition["reason"] == "Serving" else str(condition["reason"])
     return "Unknown"
 
 
@@ -318,11 +288,7 @@ def created_after_seconds(cp: ControlPlane) -> dict[str, float]:
             event["verb"] in ("create", "patch")
             and event.get("responseStatus", {}).get("code") == 201
         )
-        if (
-            not created
-            or reference.get("namespace") != NAMESPACE
-            or reference.get("subresource")
-        ):
+        if not created or reference.get("namespace") != NAMESPACE or reference.get("subresource"):
             continue
         when = datetime.fromisoformat(event["stageTimestamp"]).timestamp()
         if reference.get("resource") == "shardedmodels":
@@ -331,9 +297,7 @@ def created_after_seconds(cp: ControlPlane) -> dict[str, float]:
             sets.setdefault(reference["name"], when)
     owners = {
         item["metadata"]["name"]: item["metadata"]["ownerReferences"][0]["name"]
-        for item in cp.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets")[
-            "items"
-        ]
+        for item in cp.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets")["items"]
     }
     pairs: dict[str, float] = {}
     for name, when in sets.items():
@@ -388,9 +352,7 @@ def _run(console: Console, *, once: bool) -> int:
     began = time.monotonic()
     running = _running_pid()
     if running and not once:
-        console.print(
-            f"A demo runs already, process {running}; end it with: make demo-down"
-        )
+        console.print(f"A demo runs already, process {running}; end it with: make demo-down")
         return 1
     with Demo(console) as demo:
         if not once:
@@ -400,19 +362,13 @@ def _run(console: Console, *, once: bool) -> int:
             missing = demo.serve(samples())
             console.print(f"{time.monotonic() - began:.0f} s in all.")
             for line in missing:
-                console.print(
-                    f"[red]not as stated[/red]  {line}", highlight=False, soft_wrap=True
-                )
+                console.print(f"[red]not as stated[/red]  {line}", highlight=False, soft_wrap=True)
             if missing and demo.operator is not None:
-                console.print(
-                    demo.operator.logs()[-4000:], highlight=False, markup=False
-                )
+                console.print(demo.operator.logs()[-4000:], highlight=False, markup=False)
             if once:
                 return 1 if missing else 0
             demo.say_how_to_look_further()
-            console.print(
-                "It stays up until Ctrl-C, or `make demo-down` in another terminal."
-            )
+            console.print("It stays up until Ctrl-C, or `make demo-down` in another terminal.")
             for _ in _until_interrupted():
                 pass
             return 1 if missing else 0
@@ -431,13 +387,9 @@ def main() -> int:
     """Run the command; the exit code says whether everything was as stated."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument(
-        "--once",
-        action="store_true",
-        help="check that every sample is as it states, then exit",
+        "--once", action="store_true", help="check that every sample is as it states, then exit"
     )
-    parser.add_argument(
-        "--down", action="store_true", help="stop a demo that was left running"
-    )
+    parser.add_argument("--down", action="store_true", help="stop a demo that was left running")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _terminated)
     if arguments.down:

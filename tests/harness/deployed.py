@@ -54,9 +54,7 @@ class Replica:
         """
         try:
             port = self.metrics_port if path == "/metrics" else self.health_port
-            with urllib.request.urlopen(
-                f"http://127.0.0.1:{port}{path}", timeout=5
-            ) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -67,9 +65,7 @@ class Replica:
 class Container(Protocol):
     """What a program of an image runs in."""
 
-    def command(
-        self, argv: list[str], environment: Mapping[str, str], folder: Path
-    ) -> list[str]:
+    def command(self, argv: list[str], environment: Mapping[str, str], folder: Path) -> list[str]:
         """Return the command that runs the program with this environment and no other; it sees the
         folder of its volumes.
         """
@@ -78,20 +74,10 @@ class Container(Protocol):
 class _Wheel:
     """No container: the wheel of this checkout in a clean environment."""
 
-    def command(
-        self, argv: list[str], environment: Mapping[str, str], folder: Path
-    ) -> list[str]:
+    def command(self, argv: list[str], environment: Mapping[str, str], folder: Path) -> list[str]:
         del folder
-        clean = [
-            f"{key}={value}" for key, value in {**environment, **_machine()}.items()
-        ]
-        return [
-            "/usr/bin/env",
-            "-i",
-            *clean,
-            str(wheel.environment() / "bin" / argv[0]),
-            *argv[1:],
-        ]
+        clean = [f"{key}={value}" for key, value in {**environment, **_machine()}.items()]
+        return ["/usr/bin/env", "-i", *clean, str(wheel.environment() / "bin" / argv[0]), *argv[1:]]
 
 
 class DeployedOperator:
@@ -139,17 +125,11 @@ class DeployedOperator:
         """
         wanted = int(self._deployment["spec"]["replicas"])
         pods = wait_for(
-            lambda: self._pods(wanted),
-            30,
-            f"{wanted} pods of the operator's Deployment",
+            lambda: self._pods(wanted), 30, f"{wanted} pods of the operator's Deployment"
         )
         self.replicas = tuple(self._start(pod) for pod in pods)
-        threading.Thread(
-            target=self._renew_tokens, name="renew-tokens", daemon=True
-        ).start()
-        wait_for(
-            self._settled, _READY_SECONDS, "every operator process to answer /readyz"
-        )
+        threading.Thread(target=self._renew_tokens, name="renew-tokens", daemon=True).start()
+        wait_for(self._settled, _READY_SECONDS, "every operator process to answer /readyz")
         self.check()
 
     def stop(self) -> None:
@@ -181,9 +161,7 @@ class DeployedOperator:
 
     def logs(self) -> str:
         """Return what all replicas have written, one after the other."""
-        return "\n".join(
-            f"--- {replica.pod}\n{self.log(replica)}" for replica in self.replicas
-        )
+        return "\n".join(f"--- {replica.pod}\n{self.log(replica)}" for replica in self.replicas)
 
     def check(self) -> None:
         """Raise where a process has ended by itself."""
@@ -210,28 +188,21 @@ class DeployedOperator:
         home = self._folder / name
         moved = self._mount(pod, container, home)
         ports = {
-            entry["name"]: (entry["containerPort"], free_port())
-            for entry in container["ports"]
+            entry["name"]: (entry["containerPort"], free_port()) for entry in container["ports"]
         }
         flags = {"--health-port": ports["health"], "--port": ports["http"]}
         environment = self._environment(pod, container)
         words = [*container["command"], *container.get("args", [])]
         found = {
-            f"{flag}={listening}": f"{flag}={free}"
-            for flag, (listening, free) in flags.items()
+            f"{flag}={listening}": f"{flag}={free}" for flag, (listening, free) in flags.items()
         }
-        argv = [
-            found.get(word, _moved(_expanded(word, environment), moved))
-            for word in words
-        ]
+        argv = [found.get(word, _moved(_expanded(word, environment), moved)) for word in words]
         self._argv = {
             **getattr(self, "_argv", {}),
             name: self._container.command(argv, environment, self._folder),
         }
         self._processes.start(name, self._argv[name])
-        return Replica(
-            pod=name, health_port=ports["health"][1], metrics_port=ports["http"][1]
-        )
+        return Replica(pod=name, health_port=ports["health"][1], metrics_port=ports["http"][1])
 
     def _environment(self, pod: Manifest, container: Manifest) -> dict[str, str]:
         server = urlsplit(self._cp.url)
@@ -274,9 +245,7 @@ class DeployedOperator:
 
     def _write_config_map(self, source: Manifest, folder: Path) -> None:
         path = f"/api/v1/namespaces/{self._namespace}/configmaps/{source['name']}"
-        data = wait_for(
-            lambda: self._cp.api.get(path)["data"], 30, f"ConfigMap {source['name']}"
-        )
+        data = wait_for(lambda: self._cp.api.get(path)["data"], 30, f"ConfigMap {source['name']}")
         for item in source.get("items") or [{"key": key, "path": key} for key in data]:
             (folder / item["path"]).write_text(data[item["key"]])
 
@@ -288,9 +257,7 @@ class DeployedOperator:
             data: Manifest = self._cp.api.get(path).get("data", {})
             return data if set(keys) <= set(data) else {}
 
-        data = wait_for(
-            filled, 30, f"Secret {source['secretName']} to have {', '.join(keys)}"
-        )
+        data = wait_for(filled, 30, f"Secret {source['secretName']} to have {', '.join(keys)}")
         for item in source["items"]:
             (folder / item["path"]).write_bytes(base64.b64decode(data[item["key"]]))
 
@@ -304,10 +271,7 @@ class DeployedOperator:
             "uid": pod["metadata"]["uid"],
         }
         wanted = {
-            "spec": {
-                "expirationSeconds": source["expirationSeconds"],
-                "boundObjectRef": bound,
-            }
+            "spec": {"expirationSeconds": source["expirationSeconds"], "boundObjectRef": bound}
         }
         token = self._cp.api.create(path, wanted)["status"]["token"]
         fresh = folder / f".{source['path']}"

@@ -172,9 +172,7 @@ class When:
         """Answer as a load balancer does that knows nothing of Kubernetes."""
         page = f"<html><body><h1>{status}</h1><p>no healthy upstream</p></body></html>".encode()
         return self._ask(
-            lambda _, asked: asked.answer(
-                Answer(status, page, (("Content-Type", "text/html"),))
-            )
+            lambda _, asked: asked.answer(Answer(status, page, (("Content-Type", "text/html"),)))
         )
 
     def hang(self) -> Fault:
@@ -295,23 +293,17 @@ class FaultProxy:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port or 443
         self._context = (
-            ssl.create_default_context(cafile=str(ca_file))
-            if parts.scheme == "https"
-            else None
+            ssl.create_default_context(cafile=str(ca_file)) if parts.scheme == "https" else None
         )
         self._faults: list[Fault] = []
         self._open: set[_Handler] = set()
         self._lock = threading.Lock()
         self.stopped = threading.Event()
-        self._server = _Server(
-            ("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self})
-        )
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), daemon=True
-        ).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(
@@ -328,12 +320,7 @@ class FaultProxy:
         self._server.server_close()
 
     def when(
-        self,
-        method: str = "*",
-        path: str = "*",
-        *,
-        times: int | None = None,
-        skip: int = 0,
+        self, method: str = "*", path: str = "*", *, times: int | None = None, skip: int = 0
     ) -> When:
         """Name requests: by method (a GET that watches is a `WATCH`) and path, `*` standing for
         anything.
@@ -366,15 +353,11 @@ class FaultProxy:
         for fault in list(self._faults):
             if fault.event:
                 lines = [
-                    new
-                    for old in lines
-                    for new in self._altered_by(fault, fault.event, path, old)
+                    new for old in lines for new in self._altered_by(fault, fault.event, path, old)
                 ]
         return lines
 
-    def _altered_by(
-        self, fault: Fault, event: Event, path: str, line: bytes
-    ) -> list[bytes]:
+    def _altered_by(self, fault: Fault, event: Event, path: str, line: bytes) -> list[bytes]:
         if fault.takes(WATCH, path):
             return event(fault, path, line)
         return (
@@ -387,10 +370,7 @@ class FaultProxy:
                 self._host, self._port, timeout=LONGEST_EXCHANGE_SECONDS
             )
         return http.client.HTTPSConnection(
-            self._host,
-            self._port,
-            timeout=LONGEST_EXCHANGE_SECONDS,
-            context=self._context,
+            self._host, self._port, timeout=LONGEST_EXCHANGE_SECONDS, context=self._context
         )
 
     def opened(self, handler: _Handler) -> None:
@@ -465,16 +445,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def forward(self) -> http.client.HTTPResponse:
         headers = {
-            name: value
-            for name, value in self.headers.items()
-            if name.lower() not in _NOT_PASSED
+            name: value for name, value in self.headers.items() if name.lower() not in _NOT_PASSED
         }
         for _ in range(2):
             reused = self._far.sock is not None
             try:
-                self._far.request(
-                    self.command, self.target, self._body or None, headers
-                )
+                self._far.request(self.command, self.target, self._body or None, headers)
                 return self._far.getresponse()
             except _BROKEN:
                 self._far.close()
@@ -523,11 +499,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _status(
-    code: int,
-    *,
-    retry_after: int | None = None,
-    message: str = "injected",
-    reason: str = "",
+    code: int, *, retry_after: int | None = None, message: str = "injected", reason: str = ""
 ) -> Answer:
     """Return a failure as the API server says it."""
     body = {
@@ -537,20 +509,14 @@ def _status(
         "code": code,
         "message": message,
     }
-    said = json.dumps(
-        body | {"reason": reason or _REASONS.get(code, "InternalError")}
-    ).encode()
+    said = json.dumps(body | {"reason": reason or _REASONS.get(code, "InternalError")}).encode()
     again = (("Retry-After", str(retry_after)),) if retry_after is not None else ()
     return Answer(code, said, (("Content-Type", "application/json"), *again))
 
 
 def whole(response: http.client.HTTPResponse) -> Answer:
     """Read an answer that is no stream to its end."""
-    kept = tuple(
-        (name, value)
-        for name in _KEPT
-        if (value := response.getheader(name)) is not None
-    )
+    kept = tuple((name, value) for name in _KEPT if (value := response.getheader(name)) is not None)
     return Answer(response.status, response.read(), kept)
 
 

@@ -93,11 +93,7 @@ def make_nvl72(
     for rack in range(racks):
         clique = f"6a130f54-faaa-4b8f-847f-{0xBE44AB70F917 + rack:012x}.{32766 - rack}"
         nodes += make(
-            dump,
-            trays,
-            f"{prefix}-r{rack}",
-            labels={CLIQUE: clique, **labels},
-            **options,
+            dump, trays, f"{prefix}-r{rack}", labels={CLIQUE: clique, **labels}, **options
         )
     return nodes
 
@@ -139,12 +135,7 @@ def _node(
     gpu_size = {resource: str(offered)} if resource else {}
     capacity = {**_SIZE, **status.get("capacity", {}), **gpu_size, **size}
     # What the dump's node keeps for itself stays so; what a caller overrides is all allocatable.
-    status["allocatable"] = {
-        **capacity,
-        **status.get("allocatable", {}),
-        **gpu_size,
-        **size,
-    }
+    status["allocatable"] = {**capacity, **status.get("allocatable", {}), **gpu_size, **size}
     status["capacity"] = capacity
     status["addresses"] = [
         {"type": "InternalIP", "address": _address(name)},
@@ -162,9 +153,7 @@ def _gpus(template: Manifest, labels: Mapping[str, str]) -> tuple[str | None, in
         if resource in capacity:
             return resource, int(capacity[resource])
     inferred = yaml.safe_load(
-        template["metadata"]
-        .get("annotations", {})
-        .get("research.note/allocatable-inferred", "{}")
+        template["metadata"].get("annotations", {}).get("research.note/allocatable-inferred", "{}")
     )
     for resource in ("nvidia.com/gpu", "amd.com/gpu"):
         if resource in inferred:

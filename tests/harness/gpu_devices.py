@@ -37,23 +37,13 @@ def a_device(minor: int = 0, product: str = H100, **more: object) -> Manifest:
         "driverVersion": {"version": "580.95.5"},
         "cudaDriverVersion": {"version": "13.0.0"},
         "resource.kubernetes.io/pciBusID": {"string": f"0000:{minor:02x}:00.0"},
-        "resource.kubernetes.io/pcieRoot": {
-            "string": more.pop("root", f"pci0000:{minor:02x}")
-        },
+        "resource.kubernetes.io/pcieRoot": {"string": more.pop("root", f"pci0000:{minor:02x}")},
     }
     tainted = (
-        {"taints": [{"key": taint[0], "effect": taint[1]}]}
-        if isinstance(taint, tuple)
-        else {}
+        {"taints": [{"key": taint[0], "effect": taint[1]}]} if isinstance(taint, tuple) else {}
     )
     memory = {"memory": {"value": more.pop("memory", _MEMORY)}}
-    return {
-        "name": f"gpu-{minor}",
-        "attributes": attributes,
-        "capacity": memory,
-        **tainted,
-        **more,
-    }
+    return {"name": f"gpu-{minor}", "attributes": attributes, "capacity": memory, **tainted, **more}
 
 
 def a_mig_device(
@@ -86,34 +76,21 @@ def a_slice(
     pool: str = "",
 ) -> Manifest:
     """A ResourceSlice of a node, with 8 H100 where nothing is said."""
-    of_pool = {
-        "name": pool or node,
-        "generation": generation,
-        "resourceSliceCount": slices,
-    }
+    of_pool = {"name": pool or node, "generation": generation, "resourceSliceCount": slices}
     listed = list(devices) or [a_device(minor) for minor in range(8)]
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
         "metadata": {"name": name or f"{node}-{DRIVER}"},
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": node,
-            "pool": of_pool,
-            "devices": listed,
-        },
+        "spec": {"driver": DRIVER, "nodeName": node, "pool": of_pool, "devices": listed},
     }
 
 
-def a_device_class(
-    resource: str = "", name: str = DRIVER, kind: str = "gpu"
-) -> Manifest:
+def a_device_class(resource: str = "", name: str = DRIVER, kind: str = "gpu") -> Manifest:
     """The DeviceClass of whole GPUs, or of another `kind`; `resource` is the extended resource
     that it stands for.
     """
-    expression = (
-        f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == '{kind}'"
-    )
+    expression = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == '{kind}'"
     named = {"extendedResourceName": resource} if resource else {}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -138,18 +115,12 @@ def without_plugin(node: Manifest) -> Manifest:
         else amounts
         for part, amounts in node["status"].items()
     }
-    return {
-        **node,
-        "metadata": {**node["metadata"], "labels": labels},
-        "status": status,
-    }
+    return {**node, "metadata": {**node["metadata"], "labels": labels}, "status": status}
 
 
 @contextmanager
 def gpu_devices(
-    control_plane: ControlPlane,
-    slices: Iterable[Manifest],
-    device_class: Manifest,
+    control_plane: ControlPlane, slices: Iterable[Manifest], device_class: Manifest
 ) -> Iterator[None]:
     """With it the cluster has the DeviceClass and these slices."""
     api, written = control_plane.api, tuple(slices)

@@ -43,9 +43,7 @@ class Keda(Companion):
         super().__init__("keda")
         self._cp = control_plane
         self._certificates = certificates
-        self._ports = {
-            name: free_port() for name in ("grpc", "https", "http", "metrics", "health")
-        }
+        self._ports = {name: free_port() for name in ("grpc", "https", "http", "metrics", "health")}
 
     def _begin(self) -> None:
         self._install()
@@ -57,9 +55,7 @@ class Keda(Companion):
         config = build.keda_config()
         for path in _MANIFESTS:
             self._cp.kubectl("apply", "--server-side", "-f", str(config / path))
-        registered = yaml.safe_load(
-            (config / "metrics-server" / "api_service.yaml").read_text()
-        )
+        registered = yaml.safe_load((config / "metrics-server" / "api_service.yaml").read_text())
         authority = base64.b64encode((self._certificates / "ca.crt").read_bytes())
         registered["spec"]["caBundle"] = authority.decode()
         registered["spec"]["service"]["port"] = self._ports["https"]
@@ -115,10 +111,7 @@ class Keda(Companion):
     def _is_served(self) -> bool:
         self._processes.check()
         conditions = self._cp.api.get(_API).get("status", {}).get("conditions", ())
-        return any(
-            item["type"] == "Available" and item["status"] == "True"
-            for item in conditions
-        )
+        return any(item["type"] == "Available" and item["status"] == "True" for item in conditions)
 
 
 def _service(port: int) -> dict[str, Any]:
@@ -127,9 +120,5 @@ def _service(port: int) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": SERVICE, "namespace": NAMESPACE},
-        "spec": {
-            "type": "ExternalName",
-            "externalName": "localhost",
-            "ports": [{"port": port}],
-        },
+        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
     }

@@ -55,17 +55,14 @@ class Kueue(Companion):
         folder = build.kueue_config() / "default"
         manifests = [
             _at(self._webhooks, manifest)
-            for manifest in yaml.safe_load_all(
-                self._cp.kubectl("kustomize", str(folder))
-            )
+            for manifest in yaml.safe_load_all(self._cp.kubectl("kustomize", str(folder)))
             if manifest["kind"] not in _LEFT_OUT
         ]
         self._cp.apply(manifests)
         (settings,) = (
             manifest["data"]["controller_manager_config.yaml"]
             for manifest in manifests
-            if (manifest["kind"], manifest["metadata"]["name"])
-            == ("ConfigMap", _SETTINGS)
+            if (manifest["kind"], manifest["metadata"]["name"]) == ("ConfigMap", _SETTINGS)
         )
         found: Manifest = yaml.safe_load(settings)
         return found
@@ -125,11 +122,7 @@ def _at(port: int, manifest: Any) -> Manifest:
     finds a manager outside the cluster by it.
     """
     if (manifest["kind"], manifest["metadata"]["name"]) == ("Service", _SERVICE):
-        spec = {
-            "type": "ExternalName",
-            "externalName": "localhost",
-            "ports": [{"port": port}],
-        }
+        spec = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
         return {**manifest, "spec": spec}
     for client in _clients(manifest):
         client["service"]["port"] = port

@@ -50,19 +50,13 @@ class Nodes:
         """
         nodes = list(manifests)
         # The lease of an earlier node of the same name would hold kwok off until its next round.
-        leases = {
-            lease["metadata"]["name"] for lease in self._api.get(_LEASES)["items"]
-        }
+        leases = {lease["metadata"]["name"] for lease in self._api.get(_LEASES)["items"]}
         stale = leases & {node["metadata"]["name"] for node in nodes}
-        _in_parallel(
-            lambda name: self._api.delete(f"{_LEASES}/{name}", missing_ok=True), stale
-        )
+        _in_parallel(lambda name: self._api.delete(f"{_LEASES}/{name}", missing_ok=True), stale)
         _in_parallel(self._create, nodes)
         names = [node["metadata"]["name"] for node in nodes]
         if wait:
-            expected = {
-                node["metadata"]["name"] for node in nodes if not _is_made_dead(node)
-            }
+            expected = {node["metadata"]["name"] for node in nodes if not _is_made_dead(node)}
             # Each look lists all nodes: seldom, where they are many.
             interval = 0.05 if len(nodes) < _MANY else 1.0
             wait_for(
@@ -90,10 +84,7 @@ class Nodes:
             except AssertionError:
                 if time.monotonic() >= woken_at + _PASSED_OVER_SECONDS:
                     woken_at = time.monotonic()
-                    _in_parallel(
-                        self._wake,
-                        [name for name in expected if not self.is_ready(name)],
-                    )
+                    _in_parallel(self._wake, [name for name in expected if not self.is_ready(name)])
                 raise
 
         return look
@@ -112,9 +103,7 @@ class Nodes:
     def is_ready(self, name: str) -> bool:
         return _ready_status(self.get(name)) == "True"
 
-    def set_not_ready(
-        self, name: str, status: Literal["Unknown", "False"] = "Unknown"
-    ) -> None:
+    def set_not_ready(self, name: str, status: Literal["Unknown", "False"] = "Unknown") -> None:
         """The kubelet dies (Unknown), or reports that it cannot run pods (False). It stays so until
         `set_ready`.
 
@@ -155,12 +144,9 @@ class Nodes:
 
         wait_for(reports_ready, timeout, f"node {name} to be Ready again", interval=0.2)
         _in_parallel(
-            lambda pod: self._set_kubelet(_pod_path(pod), f"alive at {_now()}"),
-            self._pods_on(name),
+            lambda pod: self._set_kubelet(_pod_path(pod), f"alive at {_now()}"), self._pods_on(name)
         )
-        wait_for(
-            lambda: self._all_usable({name}), timeout, f"node {name} to lose its taints"
-        )
+        wait_for(lambda: self._all_usable({name}), timeout, f"node {name} to lose its taints")
 
     def cordon(self, name: str) -> None:
         self._api.patch(f"{_NODES}/{name}", {"spec": {"unschedulable": True}})
@@ -180,18 +166,14 @@ class Nodes:
         def clean(name: str) -> None:
             self._delete(name)
             for pod in self._pods_on(name):
-                self._api.delete(
-                    _pod_path(pod), grace_period_seconds=0, missing_ok=True
-                )
+                self._api.delete(_pod_path(pod), grace_period_seconds=0, missing_ok=True)
 
         _in_parallel(clean, names)
 
     def _create(self, node: Manifest) -> None:
         name = node["metadata"]["name"]
         if _is_made_dead(node):
-            self._api.create(
-                _LEASES, {"metadata": {"name": name}, "spec": _dead_lease()}
-            )
+            self._api.create(_LEASES, {"metadata": {"name": name}, "spec": _dead_lease()})
         self._api.create(_NODES, node)
         if _is_made_dead(node):
             self._report(name, "Unknown")
@@ -234,22 +216,14 @@ class Nodes:
             "lastTransitionTime": _now(seconds=True),
         }
         self._api.patch(
-            f"{_NODES}/{name}/status",
-            {"status": {"conditions": [condition]}},
-            "strategic",
+            f"{_NODES}/{name}/status", {"status": {"conditions": [condition]}}, "strategic"
         )
 
     def _mark_not_ready(self, pod: Manifest) -> None:
-        condition = {
-            "type": "Ready",
-            "status": "False",
-            "lastTransitionTime": _now(seconds=True),
-        }
+        condition = {"type": "Ready", "status": "False", "lastTransitionTime": _now(seconds=True)}
         try:
             self._api.patch(
-                f"{_pod_path(pod)}/status",
-                {"status": {"conditions": [condition]}},
-                "strategic",
+                f"{_pod_path(pod)}/status", {"status": {"conditions": [condition]}}, "strategic"
             )
         except ApiError as error:
             if error.status != NOT_FOUND:
@@ -263,15 +237,13 @@ class Nodes:
                 raise
 
     def _pods_on(self, name: str) -> list[Manifest]:
-        pods: list[Manifest] = self._api.get(
-            "/api/v1/pods", fieldSelector=f"spec.nodeName={name}"
-        )["items"]
+        pods: list[Manifest] = self._api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={name}")[
+            "items"
+        ]
         return pods
 
     def _all_usable(self, expected: set[str]) -> bool:
-        nodes = {
-            node["metadata"]["name"]: node for node in self._api.get(_NODES)["items"]
-        }
+        nodes = {node["metadata"]["name"]: node for node in self._api.get(_NODES)["items"]}
         unusable = sorted(name for name in expected if not _is_usable(nodes[name]))
         assert not unusable, (
             f"{len(unusable)} of {len(expected)} are not: {', '.join(unusable[:10])}"
@@ -291,12 +263,7 @@ def _is_made_dead(node: Manifest) -> bool:
 def _ready_status(node: Manifest) -> str:
     conditions = node["status"].get("conditions", [])
     return next(
-        (
-            str(condition["status"])
-            for condition in conditions
-            if condition["type"] == "Ready"
-        ),
-        "",
+        (str(condition["status"]) for condition in conditions if condition["type"] == "Ready"), ""
     )
 
 
@@ -315,9 +282,7 @@ def _dead_lease() -> Manifest:
 
 def _now(*, seconds: bool = False) -> str:
     """Now in the form of `Time` (whole seconds) or `MicroTime`."""
-    return datetime.now(UTC).strftime(
-        "%Y-%m-%dT%H:%M:%SZ" if seconds else "%Y-%m-%dT%H:%M:%S.%fZ"
-    )
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ" if seconds else "%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _pod_path(pod: Manifest) -> str:

@@ -29,15 +29,11 @@ def control_plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def namespace(
-    control_plane: ControlPlane, request: pytest.FixtureRequest
-) -> Iterator[str]:
+def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
     """A fresh namespace, named after the test. It is deleted afterwards, in the background: no
     later test has its name.
     """
-    name = control_plane.create_namespace(
-        f"{_dns_label(request.node.name, 40)}-{next(_numbers)}"
-    )
+    name = control_plane.create_namespace(f"{_dns_label(request.node.name, 40)}-{next(_numbers)}")
     yield name
     control_plane.api.delete(f"/api/v1/namespaces/{name}", missing_ok=True)
 
@@ -50,15 +46,9 @@ def pytest_runtest_makereport(
     is seen follows from that.
     """
     report = yield
-    if (
-        report.failed
-        and report.when != "teardown"
-        and isinstance(item, pytest.Function)
-    ):
+    if report.failed and report.when != "teardown" and isinstance(item, pytest.Function):
         report.sections += [
-            ("control plane", why)
-            for used in item.funcargs.values()
-            if (why := _ended(used))
+            ("control plane", why) for used in item.funcargs.values() if (why := _ended(used))
         ]
     return report
 
@@ -110,8 +100,6 @@ def fleet(control_plane: ControlPlane) -> Iterator[Fleet]:
 
 def _dns_label(text: str, longest: int) -> str:
     return (
-        re.sub(r"[^a-z0-9]+", "-", text.lower().removeprefix("test_"))[:longest].strip(
-            "-"
-        )
+        re.sub(r"[^a-z0-9]+", "-", text.lower().removeprefix("test_"))[:longest].strip("-")
         or "test"
     )

@@ -27,12 +27,7 @@ class Pods:
         return pods
 
     def crash(
-        self,
-        namespace: str,
-        name: str,
-        exit_code: int = 1,
-        message: str = "",
-        container: str = "",
+        self, namespace: str, name: str, exit_code: int = 1, message: str = "", container: str = ""
     ) -> None:
         """The container ends with `exit_code` once more, and the kubelet restarts it (unless
         restartPolicy forbids).
@@ -54,21 +49,11 @@ class Pods:
         self._behave(namespace, name, "oom", container=container, crashes=crashes)
 
     def crash_loop(
-        self,
-        namespace: str,
-        name: str,
-        exit_code: int = 1,
-        message: str = "",
-        container: str = "",
+        self, namespace: str, name: str, exit_code: int = 1, message: str = "", container: str = ""
     ) -> None:
         """The container ends again and again, with CrashLoopBackOff in between, until `recover`."""
         self._behave(
-            namespace,
-            name,
-            "crash-loop",
-            exit_code=exit_code,
-            message=message,
-            container=container,
+            namespace, name, "crash-loop", exit_code=exit_code, message=message, container=container
         )
 
     def hang(self, namespace: str, name: str, container: str = "") -> None:
@@ -76,21 +61,11 @@ class Pods:
         self._behave(namespace, name, "hang", container=container)
 
     def fail(
-        self,
-        namespace: str,
-        name: str,
-        exit_code: int = 1,
-        message: str = "",
-        container: str = "",
+        self, namespace: str, name: str, exit_code: int = 1, message: str = "", container: str = ""
     ) -> None:
         """The pod ends for good: phase Failed."""
         self._behave(
-            namespace,
-            name,
-            "fail",
-            exit_code=exit_code,
-            message=message,
-            container=container,
+            namespace, name, "fail", exit_code=exit_code, message=message, container=container
         )
 
     def evict_by_kubelet(self, namespace: str, name: str) -> None:
@@ -134,12 +109,8 @@ class Pods:
         }
         self._annotate(namespace, name, notes)
 
-    def _annotate(
-        self, namespace: str, name: str, annotations: dict[str, str | None]
-    ) -> None:
-        self._api.patch(
-            _path(namespace, name), {"metadata": {"annotations": annotations}}
-        )
+    def _annotate(self, namespace: str, name: str, annotations: dict[str, str | None]) -> None:
+        self._api.patch(_path(namespace, name), {"metadata": {"annotations": annotations}})
 
 
 def _path(namespace: str, name: str) -> str:

@@ -40,9 +40,7 @@ class Processes:
         )
 
     def start(self, name: str, argv: list[str]) -> int:
-        pid = self._ask(
-            do="start", name=name, argv=argv, log=str(self._log_file(name))
-        )["pid"]
+        pid = self._ask(do="start", name=name, argv=argv, log=str(self._log_file(name)))["pid"]
         return int(pid)
 
     def stop(self, name: str, grace: float = 0.0) -> None:

@@ -39,9 +39,7 @@ def program(name: str) -> Path:
     folder = cache_folder().parent / PACKAGE
     unpacked = folder / "usr" / "bin" / name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(
-        folder.with_suffix(".lock"), Console(stderr=True), "downloading Prometheus"
-    ):
+    with locked(folder.with_suffix(".lock"), Console(stderr=True), "downloading Prometheus"):
         if not unpacked.is_file():
             _unpack(folder)
     return unpacked
@@ -77,18 +75,12 @@ class Prometheus(Companion):
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
         """Return the series that an expression has now."""
-        found: list[dict[str, Any]] = self._data("/api/v1/query", query=expression)[
-            "result"
-        ]
+        found: list[dict[str, Any]] = self._data("/api/v1/query", query=expression)["result"]
         return found
 
     def rules(self) -> list[dict[str, Any]]:
         """Return all rules as they stand: with `health` and `lastError`."""
-        return [
-            rule
-            for group in self._data("/api/v1/rules")["groups"]
-            for rule in group["rules"]
-        ]
+        return [rule for group in self._data("/api/v1/rules")["groups"] for rule in group["rules"]]
 
     def _is_ready(self) -> bytes:
         self._processes.check()  # what it has not understood of its configuration is in its log
@@ -138,9 +130,5 @@ def _unpack(folder: Path) -> None:
 def _apt(*arguments: str, folder: str) -> int:
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     return subprocess.run(
-        ["apt-get", "--quiet", *arguments],
-        cwd=folder,
-        env=quiet,
-        capture_output=True,
-        check=False,
+        ["apt-get", "--quiet", *arguments], cwd=folder, env=quiet, capture_output=True, check=False
     ).returncode

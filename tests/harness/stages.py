@@ -28,9 +28,7 @@ PREFIX = "harness.shardwright.io/"
 
 # Annotations of a pod. Durations are seconds, "2s", and are counted in whole seconds.
 BEHAVIOUR = f"{PREFIX}behaviour"
-START_AFTER = (
-    f"{PREFIX}start-after"  # Pending, ContainerCreating for so long: a slow pull
-)
+START_AFTER = f"{PREFIX}start-after"  # Pending, ContainerCreating for so long: a slow pull
 # Running, not ready for so long, after each start of the containers: a slow load
 READY_AFTER = f"{PREFIX}ready-after"
 # a crash (or fail) comes so long after the start of the container
@@ -39,9 +37,7 @@ BACK_OFF = f"{PREFIX}back-off"  # crash-loop: how long each CrashLoopBackOff las
 # a deleted pod takes so long to end, but never longer than its grace period
 STOP_AFTER = f"{PREFIX}stop-after"
 COMPLETE_AFTER = f"{PREFIX}complete-after"  # pods of Jobs, and behaviour complete
-CRASHES = (
-    f"{PREFIX}crashes"  # crash, oom: how often the container shall have crashed in all
-)
+CRASHES = f"{PREFIX}crashes"  # crash, oom: how often the container shall have crashed in all
 CONTAINER = f"{PREFIX}container"  # which container the behaviour is about; the first one by default
 EXIT_CODE = f"{PREFIX}exit-code"
 MESSAGE = f"{PREFIX}message"  # the termination message
@@ -93,9 +89,7 @@ def write_config(
     }
     nodes = node_stages(max(_NODE_STATUS_SECONDS, lease_duration_seconds))
     path.write_text(
-        yaml.safe_dump_all(
-            [options, *nodes, *pod_stages(unmanaged_namespaces)], sort_keys=False
-        )
+        yaml.safe_dump_all([options, *nodes, *pod_stages(unmanaged_namespaces)], sort_keys=False)
     )
 
 
@@ -105,15 +99,10 @@ def node_stages(status_seconds: int = _NODE_STATUS_SECONDS) -> list[Stage]:
     """
     milliseconds = status_seconds * 1000
     alive = f'(.metadata.annotations // {{}})["{KUBELET}"] != "{DEAD}"'
-    not_ready = (
-        '[.status.conditions[]? | select(.type == "Ready" and .status == "True")] == []'
-    )
+    not_ready = '[.status.conditions[]? | select(.type == "Ready" and .status == "True")] == []'
     return [
         _stage(
-            "node-initialize",
-            "Node",
-            f"{alive} and ({not_ready})",
-            _status_patch(_NODE_INITIALIZE),
+            "node-initialize", "Node", f"{alive} and ({not_ready})", _status_patch(_NODE_INITIALIZE)
         ),
         _stage(
             "node-heartbeat",
@@ -133,23 +122,16 @@ def pod_stages(unmanaged_namespaces: Iterable[str]) -> list[Stage]:
     looks ready that is not.
     """
     ignored = (
-        " and ".join(
-            f'.metadata.namespace != "{namespace}"'
-            for namespace in unmanaged_namespaces
-        )
+        " and ".join(f'.metadata.namespace != "{namespace}"' for namespace in unmanaged_namespaces)
         or "true"
     )
 
-    def stage(
-        name: str, when: str, status: str, delay: dict[str, Any] | None = None
-    ) -> Stage:
+    def stage(name: str, when: str, status: str, delay: dict[str, Any] | None = None) -> Stage:
         played = (
             f"{_JQ_DEFINITIONS} alive and ({ignored}) and .metadata.deletionTimestamp == null "
             f"and ({when})"
         )
-        return _stage(
-            f"pod-{name}", "Pod", played, _status_patch(_PRELUDE + status), delay
-        )
+        return _stage(f"pod-{name}", "Pod", played, _status_patch(_PRELUDE + status), delay)
 
     pulling = f'(note("{START_AFTER}") != null or behaviour == "image-pull-backoff")'
     crashing = (
@@ -157,8 +139,7 @@ def pod_stages(unmanaged_namespaces: Iterable[str]) -> list[Stage]:
         '"1" | tonumber))'
     )
     ending = (
-        '(behaviour == "fail" or behaviour == "evict" or behaviour == "crash-loop" or '
-        "completing)"
+        '(behaviour == "fail" or behaviour == "evict" or behaviour == "crash-loop" or completing)'
     )
     silent = '(behaviour == "hang" or behaviour == "never-ready")'
 
@@ -185,11 +166,7 @@ def pod_stages(unmanaged_namespaces: Iterable[str]) -> list[Stage]:
             _READY,
             _after(READY_AFTER, "started_at"),
         ),
-        stage(
-            "hang",
-            f'.status.phase == "Running" and all_running and ready and {silent}',
-            _HANG,
-        ),
+        stage("hang", f'.status.phase == "Running" and all_running and ready and {silent}', _HANG),
         stage(
             "crash",
             f'.status.phase == "Running" and all_running and ({crashing} or behaviour == '
@@ -301,18 +278,12 @@ note("{STOP_AFTER}") as $wait | (.metadata.deletionGracePeriodSeconds // 0) as $
 
 
 def _stage(
-    name: str,
-    kind: str,
-    when: str,
-    step: dict[str, Any],
-    delay: dict[str, Any] | None = None,
+    name: str, kind: str, when: str, step: dict[str, Any], delay: dict[str, Any] | None = None
 ) -> Stage:
     spec: Stage = {
         "resourceRef": {"apiGroup": "v1", "kind": kind},
         "selector": {
-            "matchExpressions": [
-                {"jq": {"key": when, "operator": "In", "values": ["true"]}}
-            ]
+            "matchExpressions": [{"jq": {"key": when, "operator": "In", "values": ["true"]}}]
         },
         "steps": [step],
     }
@@ -506,9 +477,7 @@ _HANG = _NOT_READY + _each_container(
     '{{ if eq .name $target }}{{ $_ := set . "ready" false }}{{ end }}'
 )
 
-_CRASH = _NOT_READY + _each_container(
-    "{{ if eq .name $target }}" + _SET_TERMINATED + "{{ end }}"
-)
+_CRASH = _NOT_READY + _each_container("{{ if eq .name $target }}" + _SET_TERMINATED + "{{ end }}")
 
 _RESTART = _NOT_READY + _each_container(
     """

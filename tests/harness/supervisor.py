@@ -76,9 +76,7 @@ class Supervisor:
         codes = {name: process.poll() for name, process in self._processes.items()}
         return {
             "running": {
-                name: self._processes[name].pid
-                for name, code in codes.items()
-                if code is None
+                name: self._processes[name].pid for name, code in codes.items() if code is None
             },
             "exited": {name: code for name, code in codes.items() if code is not None},
         }
@@ -102,9 +100,7 @@ class Supervisor:
         try:
             return handlers[action](**command)
         except (OSError, KeyError) as error:
-            return {
-                "error": f"{action} {command.get('name', '')}: {type(error).__name__}: {error}"
-            }
+            return {"error": f"{action} {command.get('name', '')}: {type(error).__name__}: {error}"}
 
 
 def _commands(parent: int) -> Iterator[dict[str, Any]]:

@@ -13,10 +13,7 @@ T = TypeVar("T")
 
 
 def wait_for(
-    condition: Callable[[], T],
-    timeout: float = 30.0,
-    what: str = "",
-    interval: float = 0.05,
+    condition: Callable[[], T], timeout: float = 30.0, what: str = "", interval: float = 0.05
 ) -> T:
     """Poll `condition` until it returns something true, and return that.
 

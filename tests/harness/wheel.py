@@ -44,9 +44,7 @@ def environment() -> Path:
 def _sources() -> list[Path]:
     package = ROOT / "operator" / "shardwright"
     files = [
-        path
-        for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     ]
     return sorted([*files, ROOT / "pyproject.toml"])
 
@@ -93,18 +91,13 @@ def _install_wheel(home: Path, dependencies: Path) -> None:
     )
     (wheel,) = dist.glob("*.whl")
     _pip(home, "install", "--no-deps", str(wheel))
-    (_site_packages(home) / "dependencies.pth").write_text(
-        f"{_site_packages(dependencies)}\n"
-    )
+    (_site_packages(home) / "dependencies.pth").write_text(f"{_site_packages(dependencies)}\n")
     (home / "complete").touch()
 
 
 def _site_packages(home: Path) -> Path:
     return (
-        home
-        / "lib"
-        / f"python{sys.version_info.major}.{sys.version_info.minor}"
-        / "site-packages"
+        home / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     )
 
 
@@ -121,9 +114,7 @@ def _pip(home: Path, *arguments: str) -> None:
 
 
 def _run(command: list[str], what: str) -> None:
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise HarnessError(
             f"{what} failed with exit code "
@@ -133,8 +124,6 @@ def _run(command: list[str], what: str) -> None:
 
 def _forget_old(folder: Path) -> None:
     """Keep the newest wheels: every change of the source makes one."""
-    wheels = sorted(
-        folder.glob("wheel-*"), key=lambda path: path.stat().st_mtime, reverse=True
-    )
+    wheels = sorted(folder.glob("wheel-*"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in wheels[_KEPT_WHEELS:]:
         shutil.rmtree(old, ignore_errors=True)

@@ -13,14 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import (
-    COMPONENTS,
-    ApiError,
-    ControlPlane,
-    HarnessError,
-    build,
-    wait_for,
-)
+from tests.harness import COMPONENTS, ApiError, ControlPlane, HarnessError, build, wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,17 +40,12 @@ def test_all_components_run_and_the_api_server_has_the_pinned_version(
 
 def test_kubectl_and_helm_use_this_cluster(control_plane: ControlPlane) -> None:
     assert (
-        control_plane.kubectl("get", "namespace", "default", "-o", "name")
-        == "namespace/default\n"
+        control_plane.kubectl("get", "namespace", "default", "-o", "name") == "namespace/default\n"
     )
-    assert (
-        json.loads(control_plane.helm("list", "--all-namespaces", "-o", "json")) == []
-    )
+    assert json.loads(control_plane.helm("list", "--all-namespaces", "-o", "json")) == []
 
 
-def test_a_failing_kubectl_names_the_command_and_the_reason(
-    control_plane: ControlPlane,
-) -> None:
+def test_a_failing_kubectl_names_the_command_and_the_reason(control_plane: ControlPlane) -> None:
     with pytest.raises(HarnessError) as failure:
         control_plane.kubectl("get", "namespace", "no such")
     assert str(failure.value) == (
@@ -66,9 +54,7 @@ def test_a_failing_kubectl_names_the_command_and_the_reason(
     )
 
 
-def test_audit_log_says_who_did_what(
-    control_plane: ControlPlane, namespace: str
-) -> None:
+def test_audit_log_says_who_did_what(control_plane: ControlPlane, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     control_plane.api.create(path, {"metadata": {"name": "audited"}})
     with pytest.raises(ApiError):
@@ -84,35 +70,22 @@ def test_audit_log_says_who_did_what(
         if event.get("objectRef", {}).get("namespace") == namespace
         and event["objectRef"].get("name") == "audited"
     ]
-    assert seen == [
-        ("create", "admin", "configmaps", 201),
-        ("create", "admin", "configmaps", 409),
-    ]
+    assert seen == [("create", "admin", "configmaps", 201), ("create", "admin", "configmaps", 409)]
 
 
 def test_blocking_an_owner_needs_the_permission_to_set_its_finalizers(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    cp, rbac = (
-        control_plane,
-        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}",
-    )
+    cp, rbac = (control_plane, f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}")
     cp.api.create(
-        f"/api/v1/namespaces/{namespace}/serviceaccounts",
-        {"metadata": {"name": "writer"}},
+        f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "writer"}}
     )
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}
     cp.api.create(f"{rbac}/roles", {"metadata": {"name": "writer"}, "rules": [rule]})
     binding = {
         "metadata": {"name": "writer"},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "Role",
-            "name": "writer",
-        },
-        "subjects": [
-            {"kind": "ServiceAccount", "name": "writer", "namespace": namespace}
-        ],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "writer"},
+        "subjects": [{"kind": "ServiceAccount", "name": "writer", "namespace": namespace}],
     }
     cp.api.create(f"{rbac}/rolebindings", binding)
     owner = cp.api.create(
@@ -143,11 +116,7 @@ def test_blocking_an_owner_needs_the_permission_to_set_its_finalizers(
         manifest = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "ownerReferences": [reference],
-            },
+            "metadata": {"name": name, "namespace": namespace, "ownerReferences": [reference]},
         }
         command = ("--kubeconfig", kubeconfig, "create", "--validate=false", "-f", "-")
         return cp.kubectl(*command, input=json.dumps(manifest), check=False)
@@ -174,10 +143,7 @@ def test_api_server_comes_back_on_the_same_port_with_the_same_data(
     with control_plane.without_api_server(), pytest.raises(ApiError) as refused:
         control_plane.api.get("/readyz")
     assert refused.value.reason == "NoAnswer"
-    assert (
-        control_plane.api.get(f"/api/v1/namespaces/{namespace}")["metadata"]["name"]
-        == namespace
-    )
+    assert control_plane.api.get(f"/api/v1/namespaces/{namespace}")["metadata"]["name"] == namespace
 
 
 def test_a_component_that_dies_is_named_with_the_end_of_its_log(
@@ -197,9 +163,7 @@ def test_a_component_that_dies_is_named_with_the_end_of_its_log(
     )
 
 
-def test_a_missing_binary_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_binary_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for binary in build.binaries().iterdir():
         if binary.name != "kwok":
             (tmp_path / binary.name).symlink_to(binary)
@@ -220,11 +184,7 @@ def test_a_missing_binary_is_named(
 def test_nothing_is_left_when_the_test_run_ends_by(end: signal.Signals) -> None:
     command = [sys.executable, "-c", CHILD]
     with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     ) as child:
         try:
             assert child.stdout
@@ -235,11 +195,7 @@ def test_nothing_is_left_when_the_test_run_ends_by(end: signal.Signals) -> None:
         finally:
             child.kill()
 
-    wait_for(
-        lambda: not Path(state["folder"]).exists(),
-        20,
-        "the temporary folder to be removed",
-    )
+    wait_for(lambda: not Path(state["folder"]).exists(), 20, "the temporary folder to be removed")
     assert [pid for pid in state["pids"] if Path(f"/proc/{pid}").exists()] == []
     host, port = state["url"].removeprefix("https://").split(":")
     with socket.socket() as listener:
@@ -292,11 +248,7 @@ def test_wait_for_reports_the_last_state_seen() -> None:
     assert str(failure.value) == "waited 0 s for a pod; last seen: []"
 
 
-def test_own_variables_keep_clients_out_of_the_home_folder(
-    control_plane: ControlPlane,
-) -> None:
+def test_own_variables_keep_clients_out_of_the_home_folder(control_plane: ControlPlane) -> None:
     folder = str(control_plane.kubeconfig.parent)
-    assert all(
-        value.startswith(folder) for value in control_plane.environment().values()
-    )
+    assert all(value.startswith(folder) for value in control_plane.environment().values())
     assert control_plane.kubeconfig.stat().st_mode & 0o777 == 0o600

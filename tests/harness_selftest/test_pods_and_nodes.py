@@ -24,18 +24,12 @@ def stateful_set(
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": {"app": name}},
     }
-    engine = {
-        "name": "engine",
-        "image": "none",
-        "resources": {"limits": {"nvidia.com/gpu": "8"}},
-    }
+    engine = {"name": "engine", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
     template = {
         "metadata": {"labels": {"app": name}, "annotations": annotations or {}},
         "spec": {
             "affinity": {
-                "podAntiAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": [apart]
-                }
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
             },
             "initContainers": [{"name": "weights", "image": "none"}],
             "containers": [engine, {"name": "sidecar", "image": "none"}],
@@ -63,16 +57,13 @@ def create(cp: ControlPlane, namespace: str, manifest: Manifest) -> None:
 
 def is_ready(pod: Manifest) -> bool:
     return any(
-        c["type"] == "Ready" and c["status"] == "True"
-        for c in pod["status"].get("conditions", [])
+        c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", [])
     )
 
 
 def engine(cp: ControlPlane, namespace: str, name: str) -> dict[str, Any]:
     """The status of the engine container."""
-    status: dict[str, Any] = cp.pods.get(namespace, name)["status"][
-        "containerStatuses"
-    ][0]
+    status: dict[str, Any] = cp.pods.get(namespace, name)["status"]["containerStatuses"][0]
     assert status["name"] == "engine"
     return status
 
@@ -84,9 +75,7 @@ def summary(status: dict[str, Any]) -> dict[str, Any]:
         "ready": status["ready"],
         "restartCount": status["restartCount"],
         "state": next(iter(status["state"])),
-        "last": {
-            key: last[key] for key in ("exitCode", "reason", "message") if key in last
-        },
+        "last": {key: last[key] for key in ("exitCode", "reason", "message") if key in last},
     }
 
 
@@ -113,14 +102,13 @@ def test_parallel_group_with_anti_affinity_is_ready_on_both_gpu_nodes(
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == sorted(fleet.names)
     assert len({pod["status"]["podIP"] for pod in pods}) == 2
     assert [
-        pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["reason"]
-        for pod in pods
+        pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["reason"] for pod in pods
     ] == ["Completed"] * 2
     wait_for(
         lambda: (
-            control_plane.api.get(f"/apis/apps/v1/namespaces/{group}/statefulsets/g")[
-                "status"
-            ].get("readyReplicas")
+            control_plane.api.get(f"/apis/apps/v1/namespaces/{group}/statefulsets/g")["status"].get(
+                "readyReplicas"
+            )
             == 2
         ),
         what="the StatefulSet controller to count both",
@@ -131,8 +119,7 @@ def test_a_deleted_pod_is_replaced(group: str, control_plane: ControlPlane) -> N
     before = control_plane.pods.get(group, "g-0")["metadata"]["uid"]
     control_plane.api.delete(f"/api/v1/namespaces/{group}/pods/g-0")
     wait_for(
-        lambda: control_plane.pods.get(group, "g-0")["metadata"]["uid"] != before,
-        what="a new g-0",
+        lambda: control_plane.pods.get(group, "g-0")["metadata"]["uid"] != before, what="a new g-0"
     )
     wait_until_ready(control_plane, group, 2)
 
@@ -147,16 +134,10 @@ def test_crash_restarts_the_container_and_keeps_its_exit_code(
         "state": "running",
         "last": {"exitCode": 3, "reason": "Error", "message": "CUDA error"},
     }
-    wait_for(
-        lambda: summary(engine(control_plane, group, "g-1")) == expected,
-        what=f"{expected}",
-    )
+    wait_for(lambda: summary(engine(control_plane, group, "g-1")) == expected, what=f"{expected}")
     assert engine(control_plane, group, "g-0")["restartCount"] == 0
     assert (
-        control_plane.pods.get(group, "g-1")["status"]["containerStatuses"][1][
-            "restartCount"
-        ]
-        == 0
+        control_plane.pods.get(group, "g-1")["status"]["containerStatuses"][1]["restartCount"] == 0
     )
 
     control_plane.pods.crash(group, "g-1", exit_code=0)
@@ -166,10 +147,7 @@ def test_crash_restarts_the_container_and_keeps_its_exit_code(
         "state": "running",
         "last": {"exitCode": 0, "reason": "Completed"},
     }
-    wait_for(
-        lambda: summary(engine(control_plane, group, "g-1")) == expected,
-        what=f"{expected}",
-    )
+    wait_for(lambda: summary(engine(control_plane, group, "g-1")) == expected, what=f"{expected}")
 
 
 def test_out_of_memory_shows_oomkilled(group: str, control_plane: ControlPlane) -> None:
@@ -180,20 +158,14 @@ def test_out_of_memory_shows_oomkilled(group: str, control_plane: ControlPlane) 
         "state": "running",
         "last": {"exitCode": 137, "reason": "OOMKilled"},
     }
-    wait_for(
-        lambda: summary(engine(control_plane, group, "g-0")) == expected,
-        what=f"{expected}",
-    )
+    wait_for(lambda: summary(engine(control_plane, group, "g-0")) == expected, what=f"{expected}")
 
 
-def test_crash_loop_backs_off_until_it_recovers(
-    group: str, control_plane: ControlPlane
-) -> None:
+def test_crash_loop_backs_off_until_it_recovers(group: str, control_plane: ControlPlane) -> None:
     control_plane.pods.crash_loop(group, "g-0", exit_code=2)
     wait_for(
         lambda: (
-            engine(control_plane, group, "g-0")["state"]["waiting"]["reason"]
-            == "CrashLoopBackOff"
+            engine(control_plane, group, "g-0")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
         ),
         what="CrashLoopBackOff",
     )
@@ -212,9 +184,7 @@ def test_a_hanging_pod_runs_and_is_not_ready_until_it_recovers(
     group: str, control_plane: ControlPlane
 ) -> None:
     control_plane.pods.hang(group, "g-0")
-    wait_for(
-        lambda: not is_ready(control_plane.pods.get(group, "g-0")), what="g-0 not ready"
-    )
+    wait_for(lambda: not is_ready(control_plane.pods.get(group, "g-0")), what="g-0 not ready")
     assert control_plane.pods.get(group, "g-0")["status"]["phase"] == "Running"
     assert summary(engine(control_plane, group, "g-0")) == {
         "ready": False,
@@ -242,20 +212,14 @@ def test_a_pod_that_ends_for_good_is_replaced_after(
     wait_until_ready(control_plane, group, 2)
 
 
-def test_an_evicted_pod_says_so(
-    control_plane: ControlPlane, namespace: str, fleet: Fleet
-) -> None:
+def test_an_evicted_pod_says_so(control_plane: ControlPlane, namespace: str, fleet: Fleet) -> None:
     """A pod of its own: a StatefulSet would replace it before anybody could look."""
     (node,) = fleet(H100, count=1, prefix=f"{namespace}-n")
-    control_plane.api.create(
-        f"/api/v1/namespaces/{namespace}/pods", bare_pod("alone", node)
-    )
+    control_plane.api.create(f"/api/v1/namespaces/{namespace}/pods", bare_pod("alone", node))
     wait_until_ready(control_plane, namespace, 1)
     control_plane.pods.evict_by_kubelet(namespace, "alone")
     wait_for(
-        lambda: (
-            control_plane.pods.get(namespace, "alone")["status"]["phase"] == "Failed"
-        ),
+        lambda: control_plane.pods.get(namespace, "alone")["status"]["phase"] == "Failed",
         what="phase Failed",
     )
     status = control_plane.pods.get(namespace, "alone")["status"]
@@ -268,10 +232,7 @@ def test_an_evicted_pod_says_so(
         c["type"]: c["status"]
         for c in status["conditions"]
         if c["type"] in ("Ready", "DisruptionTarget")
-    } == {
-        "Ready": "False",
-        "DisruptionTarget": "True",
-    }
+    } == {"Ready": "False", "DisruptionTarget": "True"}
 
 
 def test_without_restarts_a_crash_fails_the_pod(
@@ -279,21 +240,18 @@ def test_without_restarts_a_crash_fails_the_pod(
 ) -> None:
     (node,) = fleet(H100, count=1, prefix=f"{namespace}-n")
     control_plane.api.create(
-        f"/api/v1/namespaces/{namespace}/pods",
-        bare_pod("once", node, restartPolicy="Never"),
+        f"/api/v1/namespaces/{namespace}/pods", bare_pod("once", node, restartPolicy="Never")
     )
     wait_until_ready(control_plane, namespace, 1)
     control_plane.pods.crash(namespace, "once", exit_code=4)
     wait_for(
-        lambda: (
-            control_plane.pods.get(namespace, "once")["status"]["phase"] == "Failed"
-        ),
+        lambda: control_plane.pods.get(namespace, "once")["status"]["phase"] == "Failed",
         what="phase Failed",
     )
     assert (
-        control_plane.pods.get(namespace, "once")["status"]["containerStatuses"][0][
-            "state"
-        ]["terminated"]["exitCode"]
+        control_plane.pods.get(namespace, "once")["status"]["containerStatuses"][0]["state"][
+            "terminated"
+        ]["exitCode"]
         == 4
     )
 
@@ -301,11 +259,7 @@ def test_without_restarts_a_crash_fails_the_pod(
 def bare_pod(
     name: str, node: str, annotations: dict[str, str] | None = None, **spec: Any
 ) -> Manifest:
-    pod = {
-        "nodeName": node,
-        "containers": [{"name": "engine", "image": "none"}],
-        **spec,
-    }
+    pod = {"nodeName": node, "containers": [{"name": "engine", "image": "none"}], **spec}
     return {"metadata": {"name": name, "annotations": annotations or {}}, "spec": pod}
 
 
@@ -314,15 +268,12 @@ def test_annotations_in_the_template_delay_and_withhold_readiness(
 ) -> None:
     (node,) = fleet(H100, count=1, prefix=f"{namespace}-n")
     path = f"/api/v1/namespaces/{namespace}/pods"
-    control_plane.api.create(
-        path, bare_pod("never", node, {stages.BEHAVIOUR: "never-ready"})
-    )
+    control_plane.api.create(path, bare_pod("never", node, {stages.BEHAVIOUR: "never-ready"}))
     control_plane.api.create(
         path, bare_pod("unpulled", node, {stages.BEHAVIOUR: "image-pull-backoff"})
     )
     control_plane.api.create(
-        path,
-        bare_pod("slow", node, {stages.START_AFTER: "1s", stages.READY_AFTER: "1s"}),
+        path, bare_pod("slow", node, {stages.START_AFTER: "1s", stages.READY_AFTER: "1s"})
     )
     seen: list[str] = []
 
@@ -333,9 +284,7 @@ def test_annotations_in_the_template_delay_and_withhold_readiness(
             for c in pod["status"].get("containerStatuses", [])
             if "waiting" in c["state"]
         ]
-        state = (
-            "Ready" if is_ready(pod) else "/".join([pod["status"]["phase"], *waiting])
-        )
+        state = "Ready" if is_ready(pod) else "/".join([pod["status"]["phase"], *waiting])
         if seen[-1:] != [state]:
             seen.append(state)
         return state == "Ready"
@@ -363,16 +312,14 @@ def test_pods_of_the_operators_namespace_never_look_ready(
     control_plane.api.create(
         "/api/v1/namespaces/shardwright-system/pods", bare_pod("operator", node)
     )
-    control_plane.api.create(
-        f"/api/v1/namespaces/{namespace}/pods", bare_pod("model", node)
-    )
+    control_plane.api.create(f"/api/v1/namespaces/{namespace}/pods", bare_pod("model", node))
     wait_until_ready(control_plane, namespace, 1)
     operator = control_plane.pods.get("shardwright-system", "operator")
-    assert (
-        operator["spec"]["nodeName"],
-        operator["status"]["phase"],
-        is_ready(operator),
-    ) == (node, "Pending", False)
+    assert (operator["spec"]["nodeName"], operator["status"]["phase"], is_ready(operator)) == (
+        node,
+        "Pending",
+        False,
+    )
     control_plane.api.delete("/api/v1/namespaces/shardwright-system")
 
 
@@ -384,10 +331,7 @@ def test_a_node_that_is_not_ready_stays_so_and_its_pods_stay_terminating(
     cp.nodes.set_not_ready(node)
     wait_for(
         lambda: (
-            {
-                (t["key"], t["effect"])
-                for t in cp.nodes.get(node)["spec"].get("taints", [])
-            }
+            {(t["key"], t["effect"]) for t in cp.nodes.get(node)["spec"].get("taints", [])}
             == {
                 ("node.kubernetes.io/unreachable", "NoSchedule"),
                 ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -399,8 +343,7 @@ def test_a_node_that_is_not_ready_stays_so_and_its_pods_stay_terminating(
     cp.api.delete(f"/api/v1/namespaces/{group}/pods/g-0")
     cp.api.delete(f"/api/v1/namespaces/{group}/pods/g-1")
     wait_for(
-        lambda: is_ready(cp.pods.get(group, "g-1")),
-        what="the pod on the live node to be replaced",
+        lambda: is_ready(cp.pods.get(group, "g-1")), what="the pod on the live node to be replaced"
     )
     assert "deletionTimestamp" in cp.pods.get(group, "g-0")["metadata"]
     # Kubelets report on what changes, and this one does not.
@@ -446,27 +389,24 @@ def test_a_node_of_an_earlier_name_works_at_once(
 @pytest.mark.parametrize("dump", fleets.names())
 def test_each_dump_becomes_nodes_that_differ_in_name_only(dump: str) -> None:
     first, second = fleets.make(dump, count=2, prefix="n")
-    assert [
-        node["metadata"]["labels"]["kubernetes.io/hostname"] for node in (first, second)
-    ] == ["n-0", "n-1"]
+    assert [node["metadata"]["labels"]["kubernetes.io/hostname"] for node in (first, second)] == [
+        "n-0",
+        "n-1",
+    ]
     for resource in ("cpu", "memory", "pods", "ephemeral-storage"):
         assert resource in first["status"]["allocatable"]
         assert resource in first["status"]["capacity"]
     original = fleets.load(dump)["metadata"].get("labels", {})
     own = {"kubernetes.io/hostname"}
     assert {
-        k: v
-        for k, v in first["metadata"]["labels"].items()
-        if k in original and k not in own
+        k: v for k, v in first["metadata"]["labels"].items() if k in original and k not in own
     } == {k: v for k, v in original.items() if k not in own}
 
 
 def test_gpus_come_from_the_dump_its_labels_or_the_caller() -> None:
     def offered(dump: str, **options: Any) -> dict[str, str]:
         (node,) = fleets.make(dump, count=1, **options)
-        return {
-            k: v for k, v in node["status"]["allocatable"].items() if k.endswith("/gpu")
-        }
+        return {k: v for k, v in node["status"]["allocatable"].items() if k.endswith("/gpu")}
 
     assert offered("SYNTH-h100-8x-eks-p5") == {"nvidia.com/gpu": "8"}
     assert offered("mi300x-8x-azure-nd96isr-vf") == {"amd.com/gpu": "8"}

@@ -22,10 +22,7 @@ _UNAVAILABLE = 2
 _RUNNING = ("chart", "watched", "mpi", "groups", "policies", "observed", "life")
 _FULL = ("experts", "drafts", "store", "start", "replicas", "pipeline")
 TESTS = {
-    "test": (
-        "test_parts.py",
-        *(f"test_running_{part}.py" for part in _RUNNING),
-    ),
+    "test": ("test_parts.py", *(f"test_running_{part}.py" for part in _RUNNING)),
     "test-full": tuple(f"test_full_{part}.py" for part in _FULL),
 }
 """In this order: what lets nodes have fewer GPUs comes last."""
@@ -62,8 +59,7 @@ def _end(number: int, _: object) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.kind",
-        description="A kind cluster without a container registry.",
+        prog="python -m tests.kind", description="A kind cluster without a container registry."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
@@ -85,17 +81,13 @@ def _parser() -> argparse.ArgumentParser:
             help="a cluster that is there already: only the chart is installed in it",
         )
         command.add_argument(
-            "--operator-image",
-            help="the operator's image in that cluster's registry, name:tag",
+            "--operator-image", help="the operator's image in that cluster's registry, name:tag"
         )
     commands.choices["up"].add_argument(
-        "--engine",
-        action="store_true",
-        help="with a real engine on the CPU (7 GB, once)",
+        "--engine", action="store_true", help="with a real engine on the CPU (7 GB, once)"
     )
     commands.add_parser(
-        "down",
-        help="delete the cluster, end the Docker daemon, and leave nothing but the cache",
+        "down", help="delete the cluster, end the Docker daemon, and leave nothing but the cache"
     )
     return parser
 
@@ -125,25 +117,17 @@ def _test(chosen: Ground, files: Iterable[str]) -> int:
         mpi_image = chosen.mpi_image()
         if mpi_image is None:
             say(f"{', '.join(_ON_OURS)} are left out: they need nodes of ours")
-        environment = {
-            **os.environ,
-            "SHARDWRIGHT_KIND_KUBECONFIG": str(running.kubeconfig),
-        }
+        environment = {**os.environ, "SHARDWRIGHT_KIND_KUBECONFIG": str(running.kubeconfig)}
         return subprocess.run(
             [
                 sys.executable,
                 "-m",
                 "pytest",
                 "-v",
-                *(
-                    cache.HERE / file
-                    for file in files
-                    if mpi_image or file not in _ON_OURS
-                ),
+                *(cache.HERE / file for file in files if mpi_image or file not in _ON_OURS),
             ],
             cwd=cache.ROOT,
-            env=environment
-            | ({"SHARDWRIGHT_KIND_MPI_IMAGE": mpi_image} if mpi_image else {}),
+            env=environment | ({"SHARDWRIGHT_KIND_MPI_IMAGE": mpi_image} if mpi_image else {}),
             check=False,
         ).returncode
     finally:
@@ -159,9 +143,7 @@ def _demo(running: cluster.Cluster) -> None:
     for reason in served.status()["plan"]["reasons"]:
         print(f"  {reason}")  # noqa: T201
     print(  # noqa: T201
-        running.kubectl(
-            "-n", serving.NAMESPACE, "get", "shardedmodels,pods", "-o", "wide"
-        )
+        running.kubectl("-n", serving.NAMESPACE, "get", "shardedmodels,pods", "-o", "wide")
     )
     print(  # noqa: T201
         f"asked for {serving.PROMPTS[0]}, it answers: {' '.join(served.ask(serving.PROMPTS[0]))}"

@@ -18,10 +18,7 @@ LEADER, FOLLOWER = 0, 1
 ENGINE = "$(cat /run/shardwright/engine)"
 """The process group of the engine, in the shell of its pod."""
 
-QUICK = (
-    "readiness: {silenceSeconds: 20, idleSeconds: 10}",
-    "restart: {delaySeconds: 1}",
-)
+QUICK = ("readiness: {silenceSeconds: 20, idleSeconds: 10}", "restart: {delaySeconds: 1}")
 """A stopped engine is noticed sooner, and a second failure in a row waits less, than by default:
 the tests take less time.
 """
@@ -48,9 +45,7 @@ def broken(
     """
     before, began = group.uids(), time.monotonic()
     break_it()
-    ready = wait_for(
-        lambda: not_ready(group), NOTICED_SECONDS, f"{what}: Ready to be False", 0.5
-    )
+    ready = wait_for(lambda: not_ready(group), NOTICED_SECONDS, f"{what}: Ready to be False", 0.5)
     shown_seconds = time.monotonic() - began
     assert first is None or ready.partition(":")[0] in first, f"{what}: {ready}"
     if then:
@@ -61,18 +56,13 @@ def broken(
             0.5,
         )
     again = served_again(group, before, what) - began
-    faults.seen.append(
-        Fault(what, ready, shown_seconds, f"serves again after {again:.0f} s")
-    )
+    faults.seen.append(Fault(what, ready, shown_seconds, f"serves again after {again:.0f} s"))
 
 
 def served_again(group: Served, before: set[str], what: str) -> float:
     """Wait until other pods than `before` serve; return when they did (monotonic)."""
     wait_for(
-        lambda: not before & group.uids(),
-        NOTICED_SECONDS,
-        f"{what}: the old pods to be gone",
-        0.5,
+        lambda: not before & group.uids(), NOTICED_SECONDS, f"{what}: the old pods to be gone", 0.5
     )
     group.wait_ready()
     assert len(group.ask(PROMPT)) == serving.TOKENS

@@ -63,11 +63,7 @@ class Cluster:
 
     def command(self, *words: str) -> list[str]:
         """Return what runs kubectl as the administrator."""
-        return [
-            str(self._folder / "kubectl"),
-            f"--kubeconfig={self.kubeconfig}",
-            *words,
-        ]
+        return [str(self._folder / "kubectl"), f"--kubeconfig={self.kubeconfig}", *words]
 
     def helm(self, *words: str, text: str | None = None) -> str:
         """Run helm as the administrator and return what it prints."""
@@ -78,9 +74,7 @@ class Cluster:
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Create or change objects."""
-        self.kubectl(
-            "apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects)
-        )
+        self.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects))
 
     def get(self, *words: str) -> Any:
         """Return an object, or a list of objects, as kubectl has it."""
@@ -148,10 +142,7 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
         _mend_dns(cluster)
         _guard(cluster)
         wait_for(
-            lambda: all(map(is_ready, cluster.nodes())),
-            _NODE_SECONDS,
-            "the nodes to be Ready",
-            1,
+            lambda: all(map(is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1
         )
         cluster.kubectl(
             "-n",
@@ -202,12 +193,7 @@ def revive(docker: Docker, cluster: Cluster, node: str, gpus: int) -> None:
     """
     docker("start", node)
     _connect_pods(docker, cluster)
-    wait_for(
-        lambda: all(map(is_ready, cluster.nodes())),
-        _NODE_SECONDS,
-        "the nodes to be Ready",
-        1,
-    )
+    wait_for(lambda: all(map(is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1)
     pretend_gpus(cluster, gpus)
 
 
@@ -216,15 +202,7 @@ def delete(docker: Docker) -> None:
     (RUN / _MADE_OF).unlink(missing_ok=True)
     folder = programs.programs()
     run(
-        [
-            folder / "kind",
-            "delete",
-            "cluster",
-            "--name",
-            NAME,
-            "--kubeconfig",
-            kubeconfig(),
-        ],
+        [folder / "kind", "delete", "cluster", "--name", NAME, "--kubeconfig", kubeconfig()],
         environment=docker.environment,
     )
 
@@ -260,14 +238,7 @@ def remove_image(docker: Docker, node: str, image: str) -> None:
     to pull it from.
     """
     docker(
-        "exec",
-        node,
-        "ctr",
-        "--namespace=k8s.io",
-        "images",
-        "rm",
-        "--sync",
-        f"docker.io/{image}",
+        "exec", node, "ctr", "--namespace=k8s.io", "images", "rm", "--sync", f"docker.io/{image}"
     )
 
 
@@ -300,9 +271,7 @@ def _import(docker: Docker, node: str, archive: Path) -> None:
 
 
 def _missing(docker: Docker, node: str, images: Iterable[str]) -> list[str]:
-    held = docker(
-        "exec", node, "ctr", "--namespace=k8s.io", "images", "ls", "-q"
-    ).split()
+    held = docker("exec", node, "ctr", "--namespace=k8s.io", "images", "ls", "-q").split()
     return [image for image in images if f"docker.io/{image}" not in held]
 
 
@@ -326,10 +295,7 @@ def _settings(folders: Mapping[str, Path]) -> dict[str, Any]:
             "serviceSubnet": SERVICES,
         },
         "kubeadmConfigPatches": [_KUBELET],
-        "nodes": [
-            {"role": "control-plane"},
-            *(worker(folders) for _ in range(WORKERS)),
-        ],
+        "nodes": [{"role": "control-plane"}, *(worker(folders) for _ in range(WORKERS))],
     }
 
 
@@ -348,9 +314,7 @@ def _connect_pods(docker: Docker, cluster: Cluster) -> None:
     """Tell every node the way to the pods of every other: what a network plugin with a daemon would
     do.
     """
-    ways = wait_for(
-        lambda: _ways(cluster), _NODE_SECONDS, "the nodes to have pod networks", 1
-    )
+    ways = wait_for(lambda: _ways(cluster), _NODE_SECONDS, "the nodes to have pod networks", 1)
     for name in ways:
         for other, (network, address) in ways.items():
             if other != name:
@@ -368,9 +332,7 @@ def _ways(cluster: Cluster) -> dict[str, tuple[str, str]]:
 
 def _address(node: Mapping[str, Any]) -> str:
     addresses = [
-        entry["address"]
-        for entry in node["status"]["addresses"]
-        if entry["type"] == "InternalIP"
+        entry["address"] for entry in node["status"]["addresses"] if entry["type"] == "InternalIP"
     ]
     if not addresses:
         raise HarnessError(f"node {node['metadata']['name']} has no address")
@@ -381,19 +343,11 @@ def pretend_gpus(cluster: Cluster, per_node: int) -> None:
     """Write label and capacity as feature discovery and a device plugin would; the kubelet keeps it
     and fills allocatable.
     """
-    patch = [
-        {
-            "op": "add",
-            "path": "/status/capacity/nvidia.com~1gpu",
-            "value": str(per_node),
-        }
-    ]
+    patch = [{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": str(per_node)}]
     for node in cluster.nodes():
         if _COUNT in node["metadata"]["labels"]:
             name = node["metadata"]["name"]
-            cluster.kubectl(
-                "label", "node", name, f"{_COUNT}={per_node}", "--overwrite"
-            )
+            cluster.kubectl("label", "node", name, f"{_COUNT}={per_node}", "--overwrite")
             cluster.kubectl(
                 "patch",
                 "node",
@@ -405,10 +359,7 @@ def pretend_gpus(cluster: Cluster, per_node: int) -> None:
             )
     wait_for(
         lambda: (
-            {
-                node["status"]["allocatable"].get("nvidia.com/gpu")
-                for node in cluster.nodes()
-            }
+            {node["status"]["allocatable"].get("nvidia.com/gpu") for node in cluster.nodes()}
             == {None, str(per_node)}
         ),
         60,
@@ -420,9 +371,7 @@ def _mend_dns(cluster: Cluster) -> None:
     outside is to be asked.
     """
     found = cluster.get("configmap", "coredns", "-n", "kube-system")
-    patch = json.dumps(
-        {"data": {"Corefile": without_upstream(found["data"]["Corefile"])}}
-    )
+    patch = json.dumps({"data": {"Corefile": without_upstream(found["data"]["Corefile"])}})
     cluster.kubectl("-n", "kube-system", "patch", "configmap", "coredns", "-p", patch)
     cluster.kubectl("-n", "kube-system", "rollout", "restart", "deployment/coredns")
 

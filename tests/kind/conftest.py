@@ -27,10 +27,7 @@ collect_ignore_glob = (
 _NOTICED_SECONDS = 300
 _TAIL = 3000  # characters of a failure
 _ABSENT = "shardwright-kind/engine:absent"
-_LINES = {
-    "one": "workload: {concurrency: 1}",
-    "tensor": "parallelism: {tensor: 2, pipeline: 1}",
-}
+_LINES = {"one": "workload: {concurrency: 1}", "tensor": "parallelism: {tensor: 2, pipeline: 1}"}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -71,9 +68,7 @@ def single_pods(models: cluster.Cluster) -> Mapping[str, Facts]:
     The first begins with a wrong path and the last with a wrong image: both are fixed when their
     conditions say so.
     """
-    one, tensor, swapped = (
-        Served(models, name) for name in ("one", "tensor", "swapped")
-    )
+    one, tensor, swapped = (Served(models, name) for name in ("one", "tensor", "swapped"))
     began = time.monotonic()
     swapped.write(
         _LINES["one"],
@@ -83,8 +78,7 @@ def single_pods(models: cluster.Cluster) -> Mapping[str, Facts]:
     one.write(_LINES["one"], path="nowhere")
     tensor.write(_LINES["tensor"])
     with step(
-        "starting three groups of one pod, one with a wrong path and one with a wrong image",
-        200,
+        "starting three groups of one pod, one with a wrong path and one with a wrong image", 200
     ):
         _shown(one, "/models/nowhere", "a path without a model", began)
         one.write(_LINES["one"])
@@ -105,9 +99,7 @@ def expected(single_pods: Mapping[str, Facts]) -> list[list[str]]:
 
 
 @pytest.fixture(scope="session")
-def both(
-    models: cluster.Cluster, single_pods: Mapping[str, Facts]
-) -> tuple[Served, Facts]:
+def both(models: cluster.Cluster, single_pods: Mapping[str, Facts]) -> tuple[Served, Facts]:
     """A request that is too long for the K/V of fewer than four GPUs, on nodes with two; deleted
     when everything is found.
     """
@@ -121,9 +113,7 @@ def both(
 
 
 @pytest.fixture(scope="session")
-def pipeline(
-    models: cluster.Cluster, both: tuple[Served, Facts]
-) -> Iterator[tuple[Served, Facts]]:
+def pipeline(models: cluster.Cluster, both: tuple[Served, Facts]) -> Iterator[tuple[Served, Facts]]:
     """A request that is too long for the K/V of one GPU, on nodes with one; stays, to be broken."""
     del both
     with serving.single_gpu_nodes(models):
@@ -140,13 +130,7 @@ def _shown(served: Served, cause: str, what: str, began: float) -> None:
         said = f"{ready.get('reason')}: {ready.get('message')}"
         assert ready.get("status") == "False", said
         assert cause in said + failure.get("message", ""), said
-        return (
-            f"{said}; last failure: exit code {failure['exitCode']}"
-            if failure
-            else said
-        )
+        return f"{said}; last failure: exit code {failure['exitCode']}" if failure else said
 
     said = wait_for(shown, _NOTICED_SECONDS, f"{what} to be shown", 1)
-    faults.seen.append(
-        Fault(what, said, time.monotonic() - began, "serves once it is fixed")
-    )
+    faults.seen.append(Fault(what, said, time.monotonic() - began, "serves once it is fixed"))

@@ -40,15 +40,7 @@ _OTHERWISE = (
     f"or name an engine image in {ENGINE_VARIABLE} to use the Docker that this machine has, "
     "or give a cluster by --kubeconfig"
 )
-_PACKAGES = (
-    "docker.io",
-    "iptables",
-    "iproute2",
-    "util-linux",
-    "debootstrap",
-    "gcc",
-    "libc6-dev",
-)
+_PACKAGES = ("docker.io", "iptables", "iproute2", "util-linux", "debootstrap", "gcc", "libc6-dev")
 _NEEDED = ("dockerd", "containerd", "runc", "iptables", "ip", "unshare", "debootstrap")
 _START_SECONDS = 60
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -65,13 +57,9 @@ class Docker:
             "DOCKER_BUILDKIT": "0",
             "HOME": str(RUN),
         }
-        self.environment = (
-            {**os.environ, **ours} if environment is None else dict(environment)
-        )
+        self.environment = {**os.environ, **ours} if environment is None else dict(environment)
 
-    def __call__(
-        self, *words: str | Path, data: bytes | IO[bytes] | None = None
-    ) -> str:
+    def __call__(self, *words: str | Path, data: bytes | IO[bytes] | None = None) -> str:
         """Run one command and return what it prints."""
         return run(["docker", *words], data=data, environment=self.environment)
 
@@ -112,15 +100,10 @@ def start(runtime: Path) -> Docker:
     with step("starting a Docker daemon in namespaces of its own", 3):
         _launch(runtime)
         wait_for(
-            lambda: docker.answers() or _ended(),
-            _START_SECONDS,
-            "the Docker daemon to answer",
-            0.2,
+            lambda: docker.answers() or _ended(), _START_SECONDS, "the Docker daemon to answer", 0.2
         )
         if _ended():
-            raise HarnessError(
-                f"the Docker daemon ended; the end of its log:\n{_log_tail()}"
-            )
+            raise HarnessError(f"the Docker daemon ended; the end of its log:\n{_log_tail()}")
         _connect()
     return docker
 
@@ -144,9 +127,7 @@ def stop_and_check() -> None:
     """
     made, others, pid = _absent_before(), frozenset(_before("mounts")), _pid()
     ours = leftovers.Ours(
-        processes=()
-        if pid is None
-        else leftovers.descendants(pid, leftovers.running()),
+        processes=() if pid is None else leftovers.descendants(pid, leftovers.running()),
         interface=CABLE,
         folders=(RUN, *made),
         mounted=(RUN, cache.folder() / "docker"),
@@ -189,9 +170,7 @@ def inside(*words: str) -> str:
     pid = _pid()
     if pid is None:
         raise HarnessError("the Docker daemon does not run")
-    return run(
-        ["nsenter", "--net", "--mount", "--target", str(_child(pid)), "--", *words]
-    )
+    return run(["nsenter", "--net", "--mount", "--target", str(_child(pid)), "--", *words])
 
 
 def count_as(machines: int) -> None:
@@ -243,14 +222,7 @@ def _install() -> None:
         policy.chmod(0o755)
     try:
         run(
-            [
-                "apt-get",
-                "install",
-                "--yes",
-                "--quiet",
-                "--no-install-recommends",
-                *_PACKAGES,
-            ],
+            ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *_PACKAGES],
             environment=quiet,
         )
     finally:
@@ -317,9 +289,7 @@ def _connect() -> None:
     """Lay a virtual cable into the namespace; it goes when the namespace goes."""
     pid = _pid()
     if pid is None:
-        raise HarnessError(
-            f"the Docker daemon ended; the end of its log:\n{_log_tail()}"
-        )
+        raise HarnessError(f"the Docker daemon ended; the end of its log:\n{_log_tail()}")
     run(
         [
             "ip",
@@ -348,18 +318,14 @@ def _pid() -> int | None:
         return None
     command = Path(f"/proc/{file.read_text()}/cmdline")
     with contextlib.suppress(OSError):
-        return (
-            int(file.read_text()) if str(RUN).encode() in command.read_bytes() else None
-        )
+        return int(file.read_text()) if str(RUN).encode() in command.read_bytes() else None
     return None
 
 
 def _child(pid: int) -> int:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     if not children:
-        raise HarnessError(
-            f"the Docker daemon ended; the end of its log:\n{_log_tail()}"
-        )
+        raise HarnessError(f"the Docker daemon ended; the end of its log:\n{_log_tail()}")
     return int(children[0])
 
 

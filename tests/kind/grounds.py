@@ -48,9 +48,7 @@ def ground(options: Namespace) -> Ground:
     return (
         Stock()
         if stock.asked()
-        else Own(
-            install=getattr(options, "install", False) or os.environ.get("CI") == "true"
-        )
+        else Own(install=getattr(options, "install", False) or os.environ.get("CI") == "true")
     )
 
 
@@ -83,16 +81,12 @@ class Own:
         )
         engine_image = images.engine_image(client) if with_engine else None
         mpi_image = images.mpi_image(client) if with_engine else None
-        running = cluster.running(node, folders) or cluster.create(
-            client, node, folders
-        )
+        running = cluster.running(node, folders) or cluster.create(client, node, folders)
         cluster.restore(running)
         cluster.load(client, *filter(None, (operator_image, engine_image, mpi_image)))
         running.apply(release.runtime_class(cluster.RUNTIME_CLASS))
         release.install(running, operator_image, "Never", engine_image)
-        say(
-            f"The cluster is up after {time.monotonic() - began:.0f} s. `make kind-down` ends it."
-        )
+        say(f"The cluster is up after {time.monotonic() - began:.0f} s. `make kind-down` ends it.")
         return running
 
     def keep(self) -> None:
@@ -146,9 +140,7 @@ class Stock:
             stock.engine_image(client) if with_engine else (None, engine.VERSION)
         )
         folders = (
-            {cluster.MODELS_FOLDER: stock.models(client, engine_image)}
-            if engine_image
-            else {}
+            {cluster.MODELS_FOLDER: stock.models(client, engine_image)} if engine_image else {}
         )
         operator_image = images.operator_image(client, None)
         running = stock.running(client) or stock.create(client, folders)
@@ -181,10 +173,7 @@ class Given:
     """
 
     def __init__(self, kubeconfig: Path, operator_image: str | None) -> None:
-        self.cluster, self.image = (
-            Cluster(kubeconfig, programs.programs()),
-            operator_image,
-        )
+        self.cluster, self.image = (Cluster(kubeconfig, programs.programs()), operator_image)
 
     def up(self, *, with_engine: bool) -> Cluster:
         """Install the chart, with the engine image that the environment names."""
@@ -196,10 +185,7 @@ class Given:
         if with_engine:
             cluster.require_pretended(self.cluster)
         release.install(
-            self.cluster,
-            self.image,
-            "IfNotPresent",
-            os.environ.get(docker.ENGINE_VARIABLE),
+            self.cluster, self.image, "IfNotPresent", os.environ.get(docker.ENGINE_VARIABLE)
         )
         return self.cluster
 

@@ -63,50 +63,30 @@ def objects(image: str) -> list[dict[str, Any]]:
     pod = serving.plain_pod(NAME, image)
     (container,) = pod["spec"]["containers"]
     container["command"] = ["python3", "-c", SERVER, "/models/tiny", str(PORT)]
-    container["volumeMounts"] = [
-        {"name": "models", "mountPath": "/models", "readOnly": True}
-    ]
+    container["volumeMounts"] = [{"name": "models", "mountPath": "/models", "readOnly": True}]
     pod["spec"]["volumes"] = [
-        {
-            "name": "models",
-            "persistentVolumeClaim": {"claimName": "models", "readOnly": True},
-        }
+        {"name": "models", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}}
     ]
     named = {"name": NAME, "namespace": NAMESPACE}
     spec = {"selector": {"app": NAME}, "ports": [{"port": PORT}]}
-    return [
-        pod,
-        {"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": spec},
-    ]
+    return [pod, {"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": spec}]
 
 
 def start(cluster: Cluster) -> None:
     """Start it and return when it runs."""
     cluster.apply(*objects(release.image(cluster)))
     cluster.kubectl(
-        "-n",
-        NAMESPACE,
-        "wait",
-        f"pod/{NAME}",
-        "--for=condition=Ready",
-        "--timeout=120s",
+        "-n", NAMESPACE, "wait", f"pod/{NAME}", "--for=condition=Ready", "--timeout=120s"
     )
 
 
 def given_bytes(cluster: Cluster) -> int:
     """Bytes of weights that anybody got from it so far."""
-    return int(
-        cluster.kubectl("-n", NAMESPACE, "exec", CLIENT, "--", "python3", "-c", _GIVEN)
-    )
+    return int(cluster.kubectl("-n", NAMESPACE, "exec", CLIENT, "--", "python3", "-c", _GIVEN))
 
 
 def stop(cluster: Cluster) -> None:
     """End it."""
     cluster.kubectl(
-        "-n",
-        NAMESPACE,
-        "delete",
-        f"pod/{NAME}",
-        f"service/{NAME}",
-        "--ignore-not-found",
+        "-n", NAMESPACE, "delete", f"pod/{NAME}", f"service/{NAME}", "--ignore-not-found"
     )

@@ -46,7 +46,9 @@ def engine_image(docker: Docker) -> str:
     """
     root = roots.root(docker, "engine", roots.ENGINE)
     files = _engine_files()
-    image = f"shardwright-kind/engine:{cache.digest(root, *(content for content, _ in files.values()))}"
+    image = (
+        f"shardwright-kind/engine:{cache.digest(root, *(content for content, _ in files.values()))}"
+    )
     if not docker.has(image):
         _add(docker, image, root, files, [])
     return image
@@ -116,7 +118,9 @@ def mpi_image(docker: Docker) -> str:
         f"usr/local/bin/{name}": ((bin_folder / name).read_bytes(), _EXECUTABLE)
         for name in programs
     }
-    image = f"shardwright-kind/mpi:{cache.digest(root, *(content for content, _ in files.values()))}"
+    image = (
+        f"shardwright-kind/mpi:{cache.digest(root, *(content for content, _ in files.values()))}"
+    )
     if not docker.has(image):
         _add(docker, image, root, files, [])
     return image
@@ -133,10 +137,7 @@ def operator_image(docker: Docker, base: str | None) -> str:
 
     base: None for the Dockerfile's own.
     """
-    dockerfile, lock = (
-        cache.ROOT / "operator" / "Dockerfile",
-        cache.ROOT / "requirements.lock",
-    )
+    dockerfile, lock = (cache.ROOT / "operator" / "Dockerfile", cache.ROOT / "requirements.lock")
     sources = (cache.ROOT / "operator" / "shardwright", cache.ROOT / "pyproject.toml")
     image = f"shardwright-kind/operator:{cache.digest(base or '', dockerfile, lock, *_committed(sources))}"
     if not docker.has(image):
@@ -152,9 +153,7 @@ def _committed(sources: Iterable[Path]) -> list[Path]:
         for source in sources
         for file in (sorted(source.rglob("*")) if source.is_dir() else [source])
     ]
-    return [
-        file for file in files if file.is_file() and "__pycache__" not in file.parts
-    ]
+    return [file for file in files if file.is_file() and "__pycache__" not in file.parts]
 
 
 def _build_operator(docker: Docker, image: str, base: str | None) -> None:
@@ -173,22 +172,14 @@ def _build_operator(docker: Docker, image: str, base: str | None) -> None:
                 cache.ROOT,
             ]
         )
-        files = {
-            f"dist/{file.name}": (file.read_bytes(), _PLAIN)
-            for file in dist.glob("*.whl")
-        }
+        files = {f"dist/{file.name}": (file.read_bytes(), _PLAIN) for file in dist.glob("*.whl")}
     files |= {
-        f"dist/wheels/{file.name}": (file.read_bytes(), _PLAIN)
-        for file in wheels.glob("*.whl")
+        f"dist/wheels/{file.name}": (file.read_bytes(), _PLAIN) for file in wheels.glob("*.whl")
     }
     files |= {"requirements.lock": (lock.read_bytes(), _PLAIN)}
-    files |= {
-        "Dockerfile": ((cache.ROOT / "operator" / "Dockerfile").read_bytes(), _PLAIN)
-    }
+    files |= {"Dockerfile": ((cache.ROOT / "operator" / "Dockerfile").read_bytes(), _PLAIN)}
     options = ["--build-arg", f"BASE={base}"] if base else []
-    docker(
-        "build", "--network=none", *options, "--tag", image, "-", data=_tar(files, [])
-    )
+    docker("build", "--network=none", *options, "--tag", image, "-", data=_tar(files, []))
 
 
 def _download(folder: Path) -> None:
@@ -238,9 +229,7 @@ def _make_node(docker: Docker, image: str, root: str, folder: Path) -> None:
     try:
         _import_components(docker, name, list(components.values()))
         entry = 'ENTRYPOINT ["/usr/local/bin/entrypoint"]'
-        docker(
-            "commit", "--change", entry, "--change", "ENV container=docker", name, image
-        )
+        docker("commit", "--change", entry, "--change", "ENV container=docker", name, image)
     finally:
         docker("rm", "--force", "--volumes", name)
         docker("rmi", bare, *components.values())
@@ -259,23 +248,10 @@ def _import_components(docker: Docker, container: str, images: list[str]) -> Non
         "echo $$ >/run/containerd.pid; exec containerd >/run/containerd.log 2>&1",
     )
     wait_for(
-        lambda: docker("exec", container, "ctr", "version"),
-        30,
-        "containerd in the node image",
-        0.3,
+        lambda: docker("exec", container, "ctr", "version"), 30, "containerd in the node image", 0.3
     )
-    target = [
-        "exec",
-        "--interactive",
-        container,
-        "ctr",
-        "--namespace=k8s.io",
-        "images",
-        "import",
-    ]
-    docker.pipe(
-        ["save", *images], [*target, _PINNED, "--all-platforms", "--no-unpack", "-"]
-    )
+    target = ["exec", "--interactive", container, "ctr", "--namespace=k8s.io", "images", "import"]
+    docker.pipe(["save", *images], [*target, _PINNED, "--all-platforms", "--no-unpack", "-"])
     docker(
         "exec",
         container,
@@ -302,9 +278,7 @@ def _make_components(
                 [],
             )
             continue
-        place = {"coredns": "coredns", "pause": "pause"}.get(
-            name, f"usr/local/bin/{name}"
-        )
+        place = {"coredns": "coredns", "pause": "pause"}.get(name, f"usr/local/bin/{name}")
         content = _tar({place: ((folder / name).read_bytes(), _EXECUTABLE)}, [])
         docker(
             "import",
@@ -330,26 +304,17 @@ def _node_files(folder: Path, components: Mapping[str, str]) -> _Files:
         for name in ("containerd", "containerd-shim-runc-v2", "ctr", programs.RUNTIME)
     }
     files = {
-        place: ((folder / Path(place).name).read_bytes(), _EXECUTABLE)
-        for place in sorted(binaries)
+        place: ((folder / Path(place).name).read_bytes(), _EXECUTABLE) for place in sorted(binaries)
     }
     settings = (
-        (_NODE_FILES / "containerd.toml")
-        .read_text()
-        .replace("@SANDBOX@", components["pause"])
+        (_NODE_FILES / "containerd.toml").read_text().replace("@SANDBOX@", components["pause"])
     )
     spec = json.dumps(programs.engine_spec(folder, ENGINE_FOLDER, STREAMER_FOLDER))
     return files | {
-        "usr/local/bin/entrypoint": (
-            (_NODE_FILES / "entrypoint.sh").read_bytes(),
-            _EXECUTABLE,
-        ),
+        "usr/local/bin/entrypoint": ((_NODE_FILES / "entrypoint.sh").read_bytes(), _EXECUTABLE),
         "etc/containerd/config.toml": (settings.encode(), _PLAIN),
         "etc/containerd/engine-spec.json": (spec.encode(), _PLAIN),
-        "etc/containerd/cni.template": (
-            (_NODE_FILES / "cni.template").read_bytes(),
-            _PLAIN,
-        ),
+        "etc/containerd/cni.template": ((_NODE_FILES / "cni.template").read_bytes(), _PLAIN),
         "etc/systemd/system/containerd.service": (
             (_NODE_FILES / "containerd.service").read_bytes(),
             _PLAIN,

@@ -69,8 +69,7 @@ def left(ours: Ours, machine: Machine) -> tuple[str, ...]:
     mounts = (
         mount
         for mount in machine.mounts
-        if mount not in ours.others
-        and any(mount.is_relative_to(folder) for folder in ours.mounted)
+        if mount not in ours.others and any(mount.is_relative_to(folder) for folder in ours.mounted)
     )
     return (
         *(
@@ -84,11 +83,7 @@ def left(ours: Ours, machine: Machine) -> tuple[str, ...]:
             else []
         ),
         *(f"the mount {mount}" for mount in mounts),
-        *(
-            f"the folder {folder}"
-            for folder in ours.folders
-            if folder in machine.folders
-        ),
+        *(f"the folder {folder}" for folder in ours.folders if folder in machine.folders),
     )
 
 
@@ -113,9 +108,7 @@ def read_process(stat: str) -> Process | None:
     state, parent, *more = fields.split()
     if state in ("Z", "X"):
         return None
-    return Process(
-        id=int(number), parent=int(parent), started_ticks=int(more[17]), name=name
-    )
+    return Process(id=int(number), parent=int(parent), started_ticks=int(more[17]), name=name)
 
 
 def mount_points(mountinfo: str) -> tuple[Path, ...]:
@@ -125,9 +118,7 @@ def mount_points(mountinfo: str) -> tuple[Path, ...]:
     (PosixPath('/a b'),)
     """
     written = (line.split()[4] for line in mountinfo.splitlines())
-    return tuple(
-        Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), path)) for path in written
-    )
+    return tuple(Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), path)) for path in written)
 
 
 def mounts_now() -> tuple[Path, ...]:
@@ -156,9 +147,7 @@ def look(ours: Ours) -> Machine:
     )
 
 
-def require_none(
-    ours: Ours, clear: Callable[[], None], seconds: float = GONE_SECONDS
-) -> None:
+def require_none(ours: Ours, clear: Callable[[], None], seconds: float = GONE_SECONDS) -> None:
     """Return when nothing of ours is left; `clear` is called before every look.
 
     Raises:

@@ -49,9 +49,7 @@ class Tally:
 class Load:
     """Requests that are being sent."""
 
-    def __init__(
-        self, served: Served, threads: int, tokens: int, pool: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, served: Served, threads: int, tokens: int, pool: ThreadPoolExecutor) -> None:
         self._served, self._stop = served, f"/tmp/{uuid4().hex}"
         words = [
             "python3",
@@ -67,15 +65,10 @@ class Load:
         )
         try:
             wait_for(
-                lambda: self._inside("ls", f"{self._stop}.sending"),
-                60,
-                "requests to be sent",
-                0.2,
+                lambda: self._inside("ls", f"{self._stop}.sending"), 60, "requests to be sent", 0.2
             )
         except BaseException:
-            self._inside(
-                "touch", self._stop
-            )  # nobody else would: the thread waits for its senders
+            self._inside("touch", self._stop)  # nobody else would: the thread waits for its senders
             raise
 
     def end(self) -> Tally:

@@ -86,11 +86,7 @@ def _build(target: Path, control_plane: Path) -> None:
                 str(target / name),
                 f"k8s.io/kubernetes/cmd/{name}",
             ]
-            run(
-                command,
-                environment={**os.environ, **_STATIC},
-                folder=cache.HERE / "tools",
-            )
+            run(command, environment={**os.environ, **_STATIC}, folder=cache.HERE / "tools")
     for module in _MODULES:
         with step(f"building {module.path} {module.version}", module.cold_seconds):
             command = [
@@ -104,20 +100,8 @@ def _build(target: Path, control_plane: Path) -> None:
             run(command, environment={**os.environ, **_STATIC, "GOBIN": str(target)})
     for name, seconds in _OURS.items():
         with step(f"building {name}", seconds):
-            command = [
-                go,
-                "build",
-                "-mod=readonly",
-                *build._flags(),
-                "-o",
-                str(target / name),
-                ".",
-            ]
-            run(
-                command,
-                environment={**os.environ, **_STATIC},
-                folder=cache.HERE / _FOLDERS[name],
-            )
+            command = [go, "build", "-mod=readonly", *build._flags(), "-o", str(target / name), "."]
+            run(command, environment={**os.environ, **_STATIC}, folder=cache.HERE / _FOLDERS[name])
     _compile_pause(target)
     for tool in build.TOOLS:
         shutil.copy2(control_plane / tool.name, target / tool.name)
@@ -130,16 +114,7 @@ def _compile_pause(target: Path) -> None:
             "kind needs a C compiler for the pause container (Debian: apt-get install gcc "
             "libc6-dev)"
         )
-    run(
-        [
-            compiler,
-            "-static",
-            "-Os",
-            "-o",
-            target / "pause",
-            cache.HERE / "node" / "pause.c",
-        ]
-    )
+    run([compiler, "-static", "-Os", "-o", target / "pause", cache.HERE / "node" / "pause.c"])
 
 
 def component_images(folder: Path) -> dict[str, str]:
@@ -157,8 +132,7 @@ def component_images(folder: Path) -> dict[str, str]:
         ]
     )
     return {
-        image.rsplit("/", 1)[1].split(":")[0]: image
-        for image in (*listed.split(), FIREWALL_IMAGE)
+        image.rsplit("/", 1)[1].split(":")[0]: image for image in (*listed.split(), FIREWALL_IMAGE)
     }
 
 
@@ -168,12 +142,7 @@ def engine_spec(folder: Path, *seen: str) -> dict[str, Any]:
     """
     spec: dict[str, Any] = json.loads(run([folder / "ctr", "oci", "spec"]))
     spec["mounts"] += [
-        {
-            "destination": place,
-            "type": "bind",
-            "source": place,
-            "options": ["rbind", "ro"],
-        }
+        {"destination": place, "type": "bind", "source": place, "options": ["rbind", "ro"]}
         for place in seen
     ]
     return spec

@@ -47,32 +47,20 @@ def install(
     models.
     """
     repository, _, tag = image.rpartition(":")
-    values: dict[str, Any] = {
-        "image": {"repository": repository, "tag": tag, "pullPolicy": pull}
-    }
+    values: dict[str, Any] = {"image": {"repository": repository, "tag": tag, "pullPolicy": pull}}
     values["networkPolicy"] = _network_policy(cluster)
     values |= _settings(engine_image, engine_version) if engine_image else {}
     with step("installing the chart and waiting for the operator's pod", 30):
         words = ["-n", NAMESPACE, "--create-namespace", "--values", "-"]
         cluster.helm(
-            "upgrade",
-            "--install",
-            "shardwright",
-            str(CHART),
-            *words,
-            text=yaml.safe_dump(values),
+            "upgrade", "--install", "shardwright", str(CHART), *words, text=yaml.safe_dump(values)
         )
         _wait_rolled_out(cluster)
 
 
 def _wait_rolled_out(cluster: Cluster) -> None:
     cluster.kubectl(
-        "-n",
-        NAMESPACE,
-        "rollout",
-        "status",
-        "deployment/shardwright",
-        f"--timeout={_START}",
+        "-n", NAMESPACE, "rollout", "status", "deployment/shardwright", f"--timeout={_START}"
     )
 
 
@@ -87,8 +75,7 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
         "egress": {
             "restricted": True,
             "rules": [
-                {"to": [{"podSelector": {"matchLabels": {"app": name}}}]}
-                for name in (HUB, STORE)
+                {"to": [{"podSelector": {"matchLabels": {"app": name}}}]} for name in (HUB, STORE)
             ],
         },
     }
@@ -127,9 +114,7 @@ def rendered(cluster: Cluster, template: str, *values: str) -> dict[str, Any]:
         NAMESPACE,
         f"--show-only=templates/{template}.yaml",
     ]
-    text = cluster.helm(
-        *words, *(f"--set={value}" for value in ("image.repository=any", *values))
-    )
+    text = cluster.helm(*words, *(f"--set={value}" for value in ("image.repository=any", *values)))
     return {item["kind"]: item for item in yaml.safe_load_all(text) if item}
 
 
@@ -155,10 +140,7 @@ def _settings(engine_image: str, version: str) -> dict[str, Any]:
     variables = [{"name": "VLLM_CPU_OMP_THREADS_BIND", "value": "nobind"}]
     return {
         "policy": {"admittedEnvironment": ["HF_ENDPOINT"]},
-        "catalogue": {
-            MODEL_ID: json.dumps(CONFIG),
-            EXPERTS_ID: json.dumps(CONFIG_OF_EXPERTS),
-        },
+        "catalogue": {MODEL_ID: json.dumps(CONFIG), EXPERTS_ID: json.dumps(CONFIG_OF_EXPERTS)},
         "engineDefaults": {
             "engine": {
                 "image": engine_image,

@@ -62,14 +62,7 @@ ENGINE = (
 requests hang.
 """
 
-MPI = (
-    "iproute2",
-    "openmpi-bin",
-    "openssh-client",
-    "openssh-server",
-    "procps",
-    "python3",
-)
+MPI = ("iproute2", "openmpi-bin", "openssh-client", "openssh-server", "procps", "python3")
 """What an image of TensorRT-LLM has beside the engine: Open MPI, ssh and its server."""
 
 
@@ -109,9 +102,7 @@ def _import(docker: Docker, folder: Path, image: str) -> None:
     ) as packing:
         docker("import", "-", image, data=packing.stdout)
     if packing.returncode != 0:
-        raise HarnessError(
-            f"packing {folder} failed with exit code {packing.returncode}"
-        )
+        raise HarnessError(f"packing {folder} failed with exit code {packing.returncode}")
 
 
 def _mirror() -> str:

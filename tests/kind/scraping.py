@@ -31,9 +31,7 @@ def prometheus(cluster: Cluster, namespace: str) -> Iterator[Prometheus]:
     processes, port = Processes(folder), free_port()
     try:
         processes.start("proxy", cluster.command("proxy", f"--port={port}"))
-        with Prometheus(
-            *_jobs(cluster, namespace, f"127.0.0.1:{port}"), rules=RULES
-        ) as found:
+        with Prometheus(*_jobs(cluster, namespace, f"127.0.0.1:{port}"), rules=RULES) as found:
             wait_for(lambda: found.ask("up == 1"), 60, "anything to be scraped", 0.5)
             yield found
     finally:
@@ -43,9 +41,7 @@ def prometheus(cluster: Cluster, namespace: str) -> Iterator[Prometheus]:
 def _jobs(cluster: Cluster, namespace: str, proxy: str) -> list[dict[str, Any]]:
     values = ("metrics.podMonitor.enabled=true", "metrics.serviceMonitor.enabled=true")
     monitors = release.rendered(cluster, "monitoring", *values)
-    pods, service = (
-        monitors[kind]["spec"] for kind in ("PodMonitor", "ServiceMonitor")
-    )
+    pods, service = (monitors[kind]["spec"] for kind in ("PodMonitor", "ServiceMonitor"))
     leaders = _kept("pod_label", pods, "pod_container_port_name", "podMetricsEndpoints")
     operators = _kept("service_label", service, "endpointslice_port_name", "endpoints")
     return [
@@ -91,9 +87,7 @@ def _as_label(key: str) -> str:
     return re.sub("[^a-zA-Z0-9]", "_", key)
 
 
-def _target(
-    address: str, namespace: str, pod: str, labels: Mapping[str, str]
-) -> dict[str, Any]:
+def _target(address: str, namespace: str, pod: str, labels: Mapping[str, str]) -> dict[str, Any]:
     known = {"namespace": namespace, "pod_name": pod, **labels}
     named = {_META + key: value for key, value in known.items()}
     return {"targets": [address], "labels": named}

@@ -23,9 +23,7 @@ MOST_WORKERS = 4
 be more.
 """
 
-READY_SECONDS = (
-    900  # 80 s on quiet cores; the compiler of the first start takes most of it
-)
+READY_SECONDS = 900  # 80 s on quiet cores; the compiler of the first start takes most of it
 
 PROMPTS = ([10, 20, 30], [100, 101, 102, 103], [7], [400, 3, 250, 99, 12], [55, 5, 205])
 TOKENS = 16
@@ -78,16 +76,8 @@ def namespace_objects() -> list[dict[str, Any]]:
     spec: dict[str, Any] = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     workers = {"hard": {"requests.nvidia.com/gpu": str(MOST_WORKERS)}}
-    volume = {
-        **spec,
-        "capacity": {"storage": "1Gi"},
-        "hostPath": {"path": MODELS_FOLDER},
-    }
-    claim = {
-        **spec,
-        "volumeName": "models",
-        "resources": {"requests": {"storage": "1Gi"}},
-    }
+    volume = {**spec, "capacity": {"storage": "1Gi"}, "hostPath": {"path": MODELS_FOLDER}}
+    claim = {**spec, "volumeName": "models", "resources": {"requests": {"storage": "1Gi"}}}
     named = {"name": "models", "namespace": NAMESPACE}
     return [
         {
@@ -107,12 +97,7 @@ def namespace_objects() -> list[dict[str, Any]]:
             "metadata": {"name": "models"},
             "spec": volume,
         },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": named,
-            "spec": claim,
-        },
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": named, "spec": claim},
     ]
 
 
@@ -123,10 +108,7 @@ def plain_pod(name: str, image: str, gpus: int = 0) -> dict[str, Any]:
         "image": image,
         "command": ["sleep", "infinity"],
         "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     spec: dict[str, Any] = {
         "containers": [container],
@@ -152,28 +134,16 @@ def prepare(cluster: Cluster) -> None:
     )  # an older one, of another image
     cluster.apply(plain_pod(CLIENT, release.image(cluster)))
     cluster.kubectl(
-        "-n",
-        NAMESPACE,
-        "wait",
-        f"pod/{CLIENT}",
-        "--for=condition=Ready",
-        "--timeout=120s",
+        "-n", NAMESPACE, "wait", f"pod/{CLIENT}", "--for=condition=Ready", "--timeout=120s"
     )
 
 
 def clean(cluster: Cluster) -> None:
     """Delete what `prepare` made, and all that is in it."""
     cluster.kubectl(
-        "delete",
-        "namespace",
-        NAMESPACE,
-        "--ignore-not-found",
-        "--wait=true",
-        "--timeout=180s",
+        "delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", "--timeout=180s"
     )
-    cluster.kubectl(
-        "delete", "persistentvolume", "models", "--ignore-not-found", "--wait=false"
-    )
+    cluster.kubectl("delete", "persistentvolume", "models", "--ignore-not-found", "--wait=false")
 
 
 @dataclass(frozen=True)
@@ -197,9 +167,7 @@ class Facts:
 class Served:
     """One ShardedModel on the cluster."""
 
-    def __init__(
-        self, cluster: Cluster, name: str, model: str = release.MODEL_ID
-    ) -> None:
+    def __init__(self, cluster: Cluster, name: str, model: str = release.MODEL_ID) -> None:
         self.cluster, self.name, self.model = cluster, name, model
 
     def write(
@@ -212,31 +180,21 @@ class Served:
     ) -> None:
         """Create it, or change it to this, as `kubectl apply` does."""
         text = manifest(
-            self.name,
-            line,
-            path=path,
-            further=further,
-            model=self.model,
-            weights=weights,
+            self.name, line, path=path, further=further, model=self.model, weights=weights
         )
         self.cluster.kubectl("apply", "-f", "-", text=text)
 
     def status(self) -> Mapping[str, Any]:
         """Its status as it is now; nothing while it has none."""
-        status: Mapping[str, Any] = self.cluster.get(
-            "smodel", self.name, "-n", NAMESPACE
-        ).get("status", {})
+        status: Mapping[str, Any] = self.cluster.get("smodel", self.name, "-n", NAMESPACE).get(
+            "status", {}
+        )
         return status
 
     def condition(self, kind: str = "Ready") -> Mapping[str, Any]:
         """A condition."""
         return next(
-            (
-                entry
-                for entry in self.status().get("conditions", [])
-                if entry["type"] == kind
-            ),
-            {},
+            (entry for entry in self.status().get("conditions", []) if entry["type"] == kind), {}
         )
 
     def failure(self) -> Mapping[str, Any]:
@@ -257,9 +215,9 @@ class Served:
     def pods(self) -> list[dict[str, Any]]:
         """Its pods, by name."""
         selector = f"shardwright.io/model={self.name}"
-        items: list[dict[str, Any]] = self.cluster.get(
-            "pods", "-n", NAMESPACE, "-l", selector
-        )["items"]
+        items: list[dict[str, Any]] = self.cluster.get("pods", "-n", NAMESPACE, "-l", selector)[
+            "items"
+        ]
         return sorted(items, key=lambda pod: str(pod["metadata"]["name"]))
 
     def uids(self) -> set[str]:
@@ -268,21 +226,12 @@ class Served:
 
     def log(self, rank: int = 0, *words: str) -> str:
         """What the pod with this index has written."""
-        return self.cluster.kubectl(
-            "-n", NAMESPACE, "logs", f"{self.name}-0-{rank}", *words
-        )
+        return self.cluster.kubectl("-n", NAMESPACE, "logs", f"{self.name}-0-{rank}", *words)
 
     def inside(self, rank: int, command: str) -> str:
         """Run a command in the pod with this index."""
         return self.cluster.kubectl(
-            "-n",
-            NAMESPACE,
-            "exec",
-            f"{self.name}-0-{rank}",
-            "--",
-            "bash",
-            "-c",
-            command,
+            "-n", NAMESPACE, "exec", f"{self.name}-0-{rank}", "--", "bash", "-c", command
         )
 
     @property
@@ -342,16 +291,8 @@ class Served:
                 int(figure.replace(",", ""))
                 for figure in re.findall(r"KV cache size: ([\d,]+) tokens", logs)
             },
-            weights={
-                int(rank): int(count)
-                for rank, count, what in reported
-                if what == "bytes"
-            },
-            blocks={
-                int(rank): int(count)
-                for rank, count, what in reported
-                if what == "blocks"
-            },
+            weights={int(rank): int(count) for rank, count, what in reported if what == "bytes"},
+            blocks={int(rank): int(count) for rank, count, what in reported if what == "blocks"},
         )
 
     def restart(self) -> None:
@@ -370,20 +311,12 @@ class Served:
     def delete(self) -> None:
         """Delete it and wait until its pods are gone."""
         self.cluster.kubectl(
-            "-n",
-            NAMESPACE,
-            "delete",
-            "smodel",
-            self.name,
-            "--ignore-not-found",
-            "--wait=true",
+            "-n", NAMESPACE, "delete", "smodel", self.name, "--ignore-not-found", "--wait=true"
         )
         wait_for(lambda: not self.pods(), 180, f"the pods of {self.name} to be gone", 1)
 
 
-def serve(
-    cluster: Cluster, name: str, line: str, *, further: tuple[str, ...] = ()
-) -> Served:
+def serve(cluster: Cluster, name: str, line: str, *, further: tuple[str, ...] = ()) -> Served:
     """Create a ShardedModel and return it when it is Ready by its rendered probes."""
     served = Served(cluster, name)
     served.write(line, further=further)

@@ -31,30 +31,20 @@ def run(
     """
     words = [str(word) for word in argv]
     given: dict[str, Any] = (
-        {"input": data}
-        if isinstance(data, bytes)
-        else {"stdin": data or subprocess.DEVNULL}
+        {"input": data} if isinstance(data, bytes) else {"stdin": data or subprocess.DEVNULL}
     )
     try:
         done: subprocess.CompletedProcess[bytes] = subprocess.run(
-            words,
-            env=environment,
-            cwd=folder,
-            capture_output=True,
-            check=False,
-            **given,
+            words, env=environment, cwd=folder, capture_output=True, check=False, **given
         )
     except FileNotFoundError:
         raise HarnessError(
             f"`{' '.join(words[:6])}` cannot be run: there is no {words[0]}"
         ) from None
     if done.returncode not in accepted:
-        said = (
-            (done.stdout + done.stderr).decode(errors="replace").splitlines()[-_TAIL:]
-        )
+        said = (done.stdout + done.stderr).decode(errors="replace").splitlines()[-_TAIL:]
         raise HarnessError(
-            f"`{' '.join(words[:6])}` failed with exit code {done.returncode}:\n"
-            + "\n".join(said)
+            f"`{' '.join(words[:6])}` failed with exit code {done.returncode}:\n" + "\n".join(said)
         )
     return done.stdout.decode(errors="replace")
 

@@ -64,9 +64,7 @@ def engine_image(docker: Docker) -> tuple[str, str]:
         "m.version('vllm'))"
     )
     packages, version = _python(docker, given, "-c", ask).split()[-2:]
-    return images.with_plugin(docker, given, packages.lstrip("/")), version.partition(
-        "+"
-    )[0]
+    return images.with_plugin(docker, given, packages.lstrip("/")), version.partition("+")[0]
 
 
 def models(docker: Docker, image: str) -> Path:
@@ -75,12 +73,7 @@ def models(docker: Docker, image: str) -> Path:
 
     def make(target: Path) -> None:
         with step("making the tiny models", 20):
-            mounts = [
-                "--volume",
-                f"{script}:/tiny_model.py:ro",
-                "--volume",
-                f"{target}:/made",
-            ]
+            mounts = ["--volume", f"{script}:/tiny_model.py:ro", "--volume", f"{target}:/made"]
             _python(
                 docker,
                 image,
@@ -93,18 +86,9 @@ def models(docker: Docker, image: str) -> Path:
     return cache.made(f"models-{cache.digest(script, image)}", make)
 
 
-def _python(
-    docker: Docker, image: str, *words: str, options: tuple[str, ...] = ()
-) -> str:
+def _python(docker: Docker, image: str, *words: str, options: tuple[str, ...] = ()) -> str:
     return docker(
-        "run",
-        "--rm",
-        "--network=none",
-        *options,
-        "--entrypoint",
-        "python3",
-        image,
-        *words,
+        "run", "--rm", "--network=none", *options, "--entrypoint", "python3", image, *words
     )
 
 
@@ -154,28 +138,13 @@ def create(docker: Docker, folders: Mapping[str, Path]) -> Cluster:
 
 def delete(docker: Docker) -> None:
     """Delete the cluster, if there is one."""
-    _kind(
-        docker,
-        "delete",
-        "cluster",
-        "--name",
-        cluster.NAME,
-        "--kubeconfig",
-        str(kubeconfig()),
-    )
+    _kind(docker, "delete", "cluster", "--name", cluster.NAME, "--kubeconfig", str(kubeconfig()))
 
 
 def _settings(folders: Mapping[str, Path]) -> dict[str, Any]:
-    nodes = [
-        {"role": "control-plane"},
-        *(cluster.worker(folders) for _ in range(cluster.WORKERS)),
-    ]
+    nodes = [{"role": "control-plane"}, *(cluster.worker(folders) for _ in range(cluster.WORKERS))]
     return {"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "nodes": nodes}
 
 
 def _kind(docker: Docker, *words: str, data: bytes | None = None) -> str:
-    return run(
-        [programs.programs() / "kind", *words],
-        data=data,
-        environment=docker.environment,
-    )
+    return run([programs.programs() / "kind", *words], data=data, environment=docker.environment)

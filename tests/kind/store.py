@@ -51,8 +51,7 @@ def serving_models(cluster: Cluster) -> Iterator[None]:
     try:
         cluster.apply(*_objects(release.image(cluster)))
         cluster.kubectl(
-            *("-n", NAMESPACE, "wait", f"pod/{NAME}"),
-            *("--for=condition=Ready", "--timeout=120s"),
+            *("-n", NAMESPACE, "wait", f"pod/{NAME}"), *("--for=condition=Ready", "--timeout=120s")
         )
         yield
     finally:
@@ -86,12 +85,7 @@ def _objects(image: str) -> list[dict[str, Any]]:
             "metadata": _named(AUTHORITY),
             "data": {"ca.crt": certificate},
         },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": _named(NAME),
-            "spec": service,
-        },
+        {"apiVersion": "v1", "kind": "Service", "metadata": _named(NAME), "spec": service},
         _pod(image),
     ]
 

@@ -55,10 +55,7 @@ def test_with_drafted_tokens_the_answers_are_those_without_and_the_plan_has_ever
     engine = {"speculation": METHODS[name]}
     served = Served(models, name)
     try:
-        served.write(
-            f"engine: {json.dumps(engine)}",
-            further=("workload: {concurrency: 1}", ONE),
-        )
+        served.write(f"engine: {json.dumps(engine)}", further=("workload: {concurrency: 1}", ONE))
         served.wait_ready()
         answers = [served.ask(prompt) for prompt in ASKED]
         drafted, accepted = _counted(served, "draft"), _counted(served, "accepted")
@@ -71,10 +68,7 @@ def test_with_drafted_tokens_the_answers_are_those_without_and_the_plan_has_ever
     assert accepted < drafted
     _, *of_drafts = held = _said(log, r"holds (\d+) bytes")
     (stage,) = memory["stages"]
-    assert (sum(held), sum(of_drafts)) == (
-        stage["weightsBytes"],
-        stage.get("draftBytes", 0),
-    )
+    assert (sum(held), sum(of_drafts)) == (stage["weightsBytes"], stage.get("draftBytes", 0))
     blocks = (memory["kvCacheTokens"] + 16) // KV_BLOCK_TOKENS
     assert set(_said(log, r"keeps (\d+) blocks")) == {blocks}
     said = f"{accepted:.0f} of {drafted:.0f} tokens accepted"

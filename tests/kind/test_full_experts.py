@@ -28,9 +28,7 @@ build dies in a request.
 def found(models: Cluster) -> Mapping[str, Facts]:
     """What was found of the groups, by name."""
     single = {name: Served(models, name, release.EXPERTS_ID) for name in PINS}
-    with step(
-        "starting a mixture of experts in one process and as two tensor ranks", 120
-    ):
+    with step("starting a mixture of experts in one process and as two tensor ranks", 120):
         for name, served in single.items():
             served.write(PINS[name], path="experts")
         for served in single.values():
@@ -57,11 +55,11 @@ def test_a_group_of_experts_answers_as_one_process_does(
 ) -> None:
     facts, (tensor, pipeline, pods) = found[name], LAYOUTS[name]
 
-    assert (
-        facts.layout["tensor"],
-        facts.layout["pipeline"],
-        len(set(facts.nodes)),
-    ) == (tensor, pipeline, pods)
+    assert (facts.layout["tensor"], facts.layout["pipeline"], len(set(facts.nodes))) == (
+        tensor,
+        pipeline,
+        pods,
+    )
     assert facts.answers == found["experts-one"].answers
     assert min(len(set(words)) for words in facts.answers) >= 8
 

@@ -11,16 +11,7 @@ import pytest
 from tests.harness.errors import HarnessError
 from tests.harness.waiting import wait_for
 from tests.kind import breaking, cluster, faults, release, serving
-from tests.kind.breaking import (
-    FAILED,
-    FOLLOWER,
-    LEADER,
-    PROMPT,
-    QUICK,
-    broken,
-    kill,
-    served_again,
-)
+from tests.kind.breaking import FAILED, FOLLOWER, LEADER, PROMPT, QUICK, broken, kill, served_again
 from tests.kind.cluster import Cluster
 from tests.kind.faults import Fault
 from tests.kind.grounds import docker_in_use
@@ -64,9 +55,7 @@ def long_tokens(pipeline_alone: Served) -> int:
     return int(500 * 2 * LONG_SECONDS / (time.monotonic() - began))
 
 
-def test_a_killed_leader_takes_the_group_through_zero_and_it_serves_again(
-    group: Served,
-) -> None:
+def test_a_killed_leader_takes_the_group_through_zero_and_it_serves_again(group: Served) -> None:
     broken(group, "a killed leader", lambda: kill(group, LEADER), first=[FAILED])
 
     assert group.failure()["rank"] == LEADER
@@ -97,9 +86,7 @@ def test_a_long_request_outlives_the_eviction_of_a_follower(
 
     def evict() -> None:
         way = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction"
-        group.cluster.kubectl(
-            "create", "--raw", way, "-f", "-", text=json.dumps(eviction)
-        )
+        group.cluster.kubectl("create", "--raw", way, "-f", "-", text=json.dumps(eviction))
 
     _outlives(
         group,
@@ -114,9 +101,7 @@ def test_a_saturated_group_stays_ready(group: Served) -> None:
     until = time.monotonic() + SATURATED_SECONDS
 
     with load(group, threads=32, tokens=64) as sending:
-        wait_for(
-            lambda: time.monotonic() > until, SATURATED_SECONDS + 30, "five minutes", 5
-        )
+        wait_for(lambda: time.monotonic() > until, SATURATED_SECONDS + 30, "five minutes", 5)
         tally = sending.end()
 
     assert (tally.failed, _readiness(group)) == ([], before)
@@ -144,12 +129,7 @@ def test_a_group_without_its_operator_ends_by_itself_when_a_follower_dies(
                 wait_for(lambda: _running(group), 60, "the request to run", 0.2)
             began = time.monotonic()
             kill(group, FOLLOWER)
-            wait_for(
-                lambda: not _has_ready_endpoint(group),
-                ENDS_SECONDS,
-                "no ready endpoint",
-                0.2,
-            )
+            wait_for(lambda: not _has_ready_endpoint(group), ENDS_SECONDS, "no ready endpoint", 0.2)
             ended = time.monotonic() - began
             if asked:
                 with pytest.raises(HarnessError):
@@ -179,10 +159,7 @@ def test_ranks_wait_for_a_node_that_does_not_have_the_image_yet(group: Served) -
     try:
         group.restart()
         shown = wait_for(
-            lambda: _one_waits(group),
-            LOST_SECONDS,
-            "one rank to wait for the other",
-            0.5,
+            lambda: _one_waits(group), LOST_SECONDS, "one rank to wait for the other", 0.5
         )
         shown_seconds = time.monotonic() - began
         wait_for(
@@ -196,9 +173,7 @@ def test_ranks_wait_for_a_node_that_does_not_have_the_image_yet(group: Served) -
         cluster.load(client, image)
     again = served_again(group, before, "the image is there") - began
 
-    assert [
-        pod["status"]["containerStatuses"][0]["restartCount"] for pod in group.pods()
-    ] == [0, 0]
+    assert [pod["status"]["containerStatuses"][0]["restartCount"] for pod in group.pods()] == [0, 0]
     assert group.failure() == failed
     faults.seen.append(
         Fault(
@@ -221,8 +196,7 @@ def _one_waits(group: Served) -> str:
 def _longest_run(group: Served) -> float:
     """For how many seconds the container runs that has done so longest."""
     running = [
-        pod["status"]["containerStatuses"][0]["state"].get("running")
-        for pod in group.pods()
+        pod["status"]["containerStatuses"][0]["state"].get("running") for pod in group.pods()
     ]
     began = [datetime.fromisoformat(state["startedAt"]) for state in running if state]
     return max((datetime.now(UTC) - each).total_seconds() for each in began)
@@ -232,9 +206,7 @@ def test_a_group_leaves_a_drained_node(group: Served) -> None:
     node = group.pods()[FOLLOWER]["spec"]["nodeName"]
 
     try:
-        broken(
-            group, "a drained node", lambda: breaking.drain(group, node, DRAIN_SECONDS)
-        )
+        broken(group, "a drained node", lambda: breaking.drain(group, node, DRAIN_SECONDS))
         assert node not in {pod["spec"]["nodeName"] for pod in group.pods()}
     finally:
         group.cluster.kubectl("uncordon", node)
@@ -247,42 +219,26 @@ def test_a_group_is_made_anew_beside_a_lost_node(group: Served) -> None:
     try:
         client("kill", node)
         shown = wait_for(
-            lambda: breaking.not_ready(group),
-            LOST_SECONDS,
-            "a lost node: Ready to be False",
-            0.5,
+            lambda: breaking.not_ready(group), LOST_SECONDS, "a lost node: Ready to be False", 0.5
         )
         shown_seconds = time.monotonic() - began
-        wait_for(
-            lambda: _elsewhere(group, node), LOST_SECONDS, "pods on other nodes", 1
-        )
+        wait_for(lambda: _elsewhere(group, node), LOST_SECONDS, "pods on other nodes", 1)
         group.wait_ready()
         again = time.monotonic() - began
         assert len(group.ask(PROMPT)) == serving.TOKENS
         faults.seen.append(
-            Fault(
-                "a lost node", shown, shown_seconds, f"serves again after {again:.0f} s"
-            )
+            Fault("a lost node", shown, shown_seconds, f"serves again after {again:.0f} s")
         )
     finally:
         cluster.revive(client, group.cluster, node, gpus=1)
-    wait_for(
-        lambda: len(group.pods()) == 2,
-        LOST_SECONDS,
-        "the pod of the lost node to be gone",
-        1,
-    )
+    wait_for(lambda: len(group.pods()) == 2, LOST_SECONDS, "the pod of the lost node to be gone", 1)
 
 
 def _node_without_client(group: Served) -> str:
     """A node of the group that can be killed without the pod from which we ask."""
-    client = group.cluster.get("pod", serving.CLIENT, "-n", NAMESPACE)["spec"][
-        "nodeName"
-    ]
+    client = group.cluster.get("pod", serving.CLIENT, "-n", NAMESPACE)["spec"]["nodeName"]
     return next(
-        str(pod["spec"]["nodeName"])
-        for pod in group.pods()
-        if pod["spec"]["nodeName"] != client
+        str(pod["spec"]["nodeName"]) for pod in group.pods() if pod["spec"]["nodeName"] != client
     )
 
 
@@ -325,11 +281,7 @@ def _running(group: Served) -> bool:
 
 def _has_ready_endpoint(group: Served) -> bool:
     slices = group.cluster.get(
-        "endpointslices",
-        "-n",
-        NAMESPACE,
-        "-l",
-        f"kubernetes.io/service-name={group.name}",
+        "endpointslices", "-n", NAMESPACE, "-l", f"kubernetes.io/service-name={group.name}"
     )["items"]
     return any(
         endpoint["conditions"].get("ready")
@@ -355,11 +307,7 @@ def _readiness(group: Served) -> list[tuple[str, str, int]]:
 def _operator(kind: Cluster, replicas: int) -> None:
     """Scale the operator and wait until it is so."""
     kind.kubectl(
-        "-n",
-        release.NAMESPACE,
-        "scale",
-        "deployment/shardwright",
-        f"--replicas={replicas}",
+        "-n", release.NAMESPACE, "scale", "deployment/shardwright", f"--replicas={replicas}"
     )
     wait_for(
         lambda: len(kind.get("pods", "-n", release.NAMESPACE)["items"]) == replicas,

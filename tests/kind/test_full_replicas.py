@@ -35,12 +35,7 @@ def test_scaling_and_a_roll_lose_no_request(groups: Served) -> None:
         _written(groups, 2)
         before = groups.uids()
         groups.write(ONE, further=("replicas: 2", "engine: {args: {max-logprobs: 5}}"))
-        wait_for(
-            lambda: not before & groups.uids(),
-            READY_SECONDS,
-            "the old pods to be gone",
-            1,
-        )
+        wait_for(lambda: not before & groups.uids(), READY_SECONDS, "the old pods to be gone", 1)
         _serve(groups, 2)
         tally = sending.end()
 
@@ -48,10 +43,7 @@ def test_scaling_and_a_roll_lose_no_request(groups: Served) -> None:
     assert tally.answered >= LEAST_REQUESTS
     faults.seen.append(
         Fault(
-            "scaled 1, 2, 1, 2 and rolled under load",
-            "nothing",
-            0,
-            f"0 of {tally.answered} failed",
+            "scaled 1, 2, 1, 2 and rolled under load", "nothing", 0, f"0 of {tally.answered} failed"
         )
     )
 
@@ -64,8 +56,7 @@ def test_two_nodes_drained_at_once_take_one_group_at_a_time(groups: Served) -> N
     try:
         with load(groups, threads=2) as sending, ThreadPoolExecutor(2) as draining:
             drains = [
-                draining.submit(breaking.drain, groups, node, DRAIN_SECONDS)
-                for node in nodes
+                draining.submit(breaking.drain, groups, node, DRAIN_SECONDS) for node in nodes
             ]
             for drain in drains:
                 drain.result()
@@ -78,10 +69,7 @@ def test_two_nodes_drained_at_once_take_one_group_at_a_time(groups: Served) -> N
     assert tally.answered >= LEAST_REQUESTS
     faults.seen.append(
         Fault(
-            "two nodes drained at once",
-            "one group at a time",
-            0,
-            f"0 of {tally.answered} failed",
+            "two nodes drained at once", "one group at a time", 0, f"0 of {tally.answered} failed"
         )
     )
 
@@ -96,9 +84,9 @@ def _serve(groups: Served, replicas: int) -> None:
 
     def ready() -> bool:
         assert len(groups.pods()) == replicas
-        assert [group["ready"] for group in groups.status()["groups"]] == [
-            True
-        ] * replicas, groups.status()["groups"]
+        assert [group["ready"] for group in groups.status()["groups"]] == [True] * replicas, (
+            groups.status()["groups"]
+        )
         return True
 
     wait_for(ready, READY_SECONDS, f"{replicas} groups to serve", 1)

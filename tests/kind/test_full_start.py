@@ -29,19 +29,10 @@ def test_a_restart_reads_no_byte_of_weights_from_the_hub_again(models: Cluster) 
             further = (
                 f"engine: {{{LONG}, env: [{{name: HF_ENDPOINT, value: '{hub.URL}'}}]}}",
             )  # which the chart's settings admit
-            served.write(
-                ONE_AT_A_TIME,
-                further=further,
-                weights=f"cache: {{claimName: {CLAIM}}}",
-            )
+            served.write(ONE_AT_A_TIME, further=further, weights=f"cache: {{claimName: {CLAIM}}}")
             served.wait_ready()
             first = hub.given_bytes(models)
-            broken(
-                served,
-                "a planned restart with a cache",
-                served.restart,
-                first=[CHANGED],
-            )
+            broken(served, "a planned restart with a cache", served.restart, first=[CHANGED])
             again = hub.given_bytes(models)
         finally:
             served.delete()
@@ -65,9 +56,7 @@ def test_too_little_shared_memory_is_named_and_the_group_serves_once_there_is_en
     try:
         with _small_shared_memory(models):
             served.write("parallelism: {tensor: 2, pipeline: 1}")
-            failure = wait_for(
-                lambda: _failed(served), READY_SECONDS, "the failure to be shown", 1
-            )
+            failure = wait_for(lambda: _failed(served), READY_SECONDS, "the failure to be shown", 1)
         served.restart()
         served.wait_ready()
         assert len(served.ask(PROMPT)) == serving.TOKENS
@@ -116,9 +105,7 @@ def _remove_cache(models: Cluster) -> None:
         "--ignore-not-found",
         "--timeout=120s",
     )
-    models.kubectl(
-        "delete", "persistentvolume", CLAIM, "--ignore-not-found", "--timeout=120s"
-    )
+    models.kubectl("delete", "persistentvolume", CLAIM, "--ignore-not-found", "--timeout=120s")
     cluster.remove_folder(docker_in_use(), CACHE)
 
 
@@ -150,20 +137,10 @@ def _small_shared_memory(models: Cluster) -> Iterator[None]:
     """
     index = "object.spec.volumes.map(volume, volume.name).indexOf('shm')"
     way = f"'/spec/volumes/' + string({index}) + '/emptyDir/sizeLimit'"
-    patch = (
-        f"{index} < 0 ? [] : [JSONPatch{{op: 'replace', path: {way}, value: '8Mi'}}]"
-    )
-    named = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "metadata": {"name": "small-shm"},
-    }
+    patch = f"{index} < 0 ? [] : [JSONPatch{{op: 'replace', path: {way}, value: '8Mi'}}]"
+    named = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "small-shm"}}
     rules = [
-        {
-            "apiGroups": [""],
-            "apiVersions": ["v1"],
-            "operations": ["CREATE"],
-            "resources": ["pods"],
-        }
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     ]
     policy = {
         "matchConstraints": {"resourceRules": rules},
@@ -174,9 +151,7 @@ def _small_shared_memory(models: Cluster) -> Iterator[None]:
     binding = {
         "policyName": "small-shm",
         "matchResources": {
-            "namespaceSelector": {
-                "matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}
-            }
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
         },
     }
     models.apply(
@@ -185,10 +160,7 @@ def _small_shared_memory(models: Cluster) -> Iterator[None]:
     )
     try:
         wait_for(
-            lambda: _allowed_shared_memory(models) == "8Mi",
-            60,
-            "the policy to be in force",
-            0.2,
+            lambda: _allowed_shared_memory(models) == "8Mi", 60, "the policy to be in force", 0.2
         )
         yield
     finally:
@@ -198,12 +170,8 @@ def _small_shared_memory(models: Cluster) -> Iterator[None]:
 def _allowed_shared_memory(models: Cluster) -> str:
     """What the API server would make of a pod with the shared memory that we render."""
     pod = serving.plain_pod("asks", release.image(models))
-    pod["spec"]["volumes"] = [
-        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}}
-    ]
+    pod["spec"]["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}}]
     made = json.loads(
-        models.kubectl(
-            "create", "--dry-run=server", "-o", "json", "-f", "-", text=json.dumps(pod)
-        )
+        models.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", text=json.dumps(pod))
     )
     return str(made["spec"]["volumes"][0]["emptyDir"]["sizeLimit"])

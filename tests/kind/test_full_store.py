@@ -40,17 +40,13 @@ def test_a_wrong_key_is_shown_and_with_the_right_one_it_answers_as_from_the_clai
         streamed.delete()
 
     assert answers == expected
-    assert any(
-        "tiny/model.safetensors" in line for line in store.requests(models_in_store)
-    )
+    assert any("tiny/model.safetensors" in line for line in store.requests(models_in_store))
     faults.seen.append(Fault("a wrong key of an object store", said, 0, "serves"))
 
 
 def _refused(streamed: Served) -> str:
     assert streamed.condition().get("status") == "False"
     message = str(streamed.failure()["message"])
-    refusals = [
-        line for line in message.splitlines() if "SignatureDoesNotMatch" in line
-    ]
+    refusals = [line for line in message.splitlines() if "SignatureDoesNotMatch" in line]
     assert refusals, message
     return refusals[0]

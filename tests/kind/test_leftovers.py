@@ -26,10 +26,7 @@ CGROUP = Path("/sys/fs/cgroup/docker")
 DAEMON = Process(id=10, parent=1, started_ticks=500, name="unshare")
 CONTAINER = Process(id=12, parent=11, started_ticks=502, name="etcd")
 OURS = Ours(
-    processes=(DAEMON, CONTAINER),
-    interface="sw-kind",
-    folders=(RUN, CGROUP),
-    mounted=(RUN, DATA),
+    processes=(DAEMON, CONTAINER), interface="sw-kind", folders=(RUN, CGROUP), mounted=(RUN, DATA)
 )
 
 
@@ -82,12 +79,7 @@ def test_what_belongs_to_others_is_not_ours() -> None:
         "/run/ours-too rw - tmpfs t rw\n"
     )
 
-    assert (
-        left(
-            OURS, a_machine(processes=(reused,), interfaces=("docker0",), mounts=others)
-        )
-        == ()
-    )
+    assert left(OURS, a_machine(processes=(reused,), interfaces=("docker0",), mounts=others)) == ()
 
 
 def test_what_was_mounted_before_the_daemon_was_started_is_not_its_own() -> None:
@@ -99,10 +91,7 @@ def test_what_was_mounted_before_the_daemon_was_started_is_not_its_own() -> None
 
 def test_a_process_that_another_has_adopted_is_still_ours() -> None:
     adopted = Process(
-        id=CONTAINER.id,
-        parent=1,
-        started_ticks=CONTAINER.started_ticks,
-        name=CONTAINER.name,
+        id=CONTAINER.id, parent=1, started_ticks=CONTAINER.started_ticks, name=CONTAINER.name
     )
 
     assert left(OURS, a_machine(processes=(adopted,))) == ("process 12 (etcd)",)
@@ -112,16 +101,10 @@ def test_the_processes_of_the_daemon_are_all_that_come_of_it() -> None:
     shell = Process(id=11, parent=DAEMON.id, started_ticks=501, name="bash")
     other = Process(id=13, parent=1, started_ticks=503, name="sshd")
 
-    assert descendants(DAEMON.id, (CONTAINER, other, shell, DAEMON)) == (
-        DAEMON,
-        shell,
-        CONTAINER,
-    )
+    assert descendants(DAEMON.id, (CONTAINER, other, shell, DAEMON)) == (DAEMON, shell, CONTAINER)
 
 
-def test_a_real_process_is_left_until_it_ends_and_a_zombie_is_not(
-    tmp_path: Path,
-) -> None:
+def test_a_real_process_is_left_until_it_ends_and_a_zombie_is_not(tmp_path: Path) -> None:
     cleared = []
     with subprocess.Popen(["sleep", "60"]) as process:
         processes = descendants(process.pid, running())
@@ -133,8 +116,7 @@ def test_a_real_process_is_left_until_it_ends_and_a_zombie_is_not(
         )
         assert left(ours, look(ours)) == (f"process {process.pid} (sleep)",)
         with pytest.raises(
-            HarnessError,
-            match=rf"0.1 s later it has left: process {process.pid} \(sleep\)$",
+            HarnessError, match=rf"0.1 s later it has left: process {process.pid} \(sleep\)$"
         ):
             require_none(ours, lambda: cleared.append(1), seconds=0.1)
         process.kill()
@@ -157,16 +139,12 @@ def test_a_folder_that_can_only_be_removed_later_is_waited_for(tmp_path: Path) -
     assert len(calls) == 3
 
 
-def test_of_very_many_leftovers_the_first_are_named_and_the_rest_counted(
-    tmp_path: Path,
-) -> None:
+def test_of_very_many_leftovers_the_first_are_named_and_the_rest_counted(tmp_path: Path) -> None:
     folders = tuple(tmp_path / f"{number:02}" for number in range(12))
     for folder in folders:
         folder.mkdir()
 
     with pytest.raises(HarnessError, match=r"/09 and 2 more$"):
         require_none(
-            Ours(interface="no-such", folders=folders, mounted=()),
-            lambda: None,
-            seconds=0,
+            Ours(interface="no-such", folders=folders, mounted=()), lambda: None, seconds=0
         )

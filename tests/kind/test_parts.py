@@ -64,9 +64,7 @@ def test_without_docker_and_without_permission_to_install_it_says_what_is_missin
 
     assert main() == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(
-        "error: kind needs dockerd, debootstrap, which this machine has not"
-    )
+    assert line.startswith("error: kind needs dockerd, debootstrap, which this machine has not")
 
 
 def test_an_engine_image_without_a_docker_to_run_it_is_said_in_one_line(
@@ -88,9 +86,7 @@ def test_what_went_wrong_first_is_said_before_what_the_ending_could_not_do() -> 
         try:
             raise HarnessError("the nodes were not Ready")
         finally:
-            require_none(
-                Ours(interface="lo", folders=(), mounted=()), lambda: None, seconds=0
-            )
+            require_none(Ours(interface="lo", folders=(), mounted=()), lambda: None, seconds=0)
 
     with pytest.raises(HarnessError) as caught:
         run_and_end()
@@ -101,8 +97,7 @@ def test_what_went_wrong_first_is_said_before_what_the_ending_could_not_do() -> 
 
 def test_a_program_that_is_not_there_is_said_in_one_line() -> None:
     with pytest.raises(
-        HarnessError,
-        match="`no-such-program --version` cannot be run: there is no no-such-program",
+        HarnessError, match="`no-such-program --version` cannot be run: there is no no-such-program"
     ):
         run(["no-such-program", "--version"])
 
@@ -114,9 +109,7 @@ def test_every_test_on_the_cluster_is_run_by_one_of_the_commands() -> None:
         for file in cache.HERE.glob(pattern)
     }
 
-    assert {file for files in TESTS.values() for file in files} - {
-        "test_parts.py"
-    } == there
+    assert {file for files in TESTS.values() for file in files} - {"test_parts.py"} == there
 
 
 def test_nothing_outside_is_asked_for_names() -> None:
@@ -135,9 +128,7 @@ def test_nothing_outside_is_asked_for_names() -> None:
     ]
 
 
-def test_a_digest_changes_with_a_files_content_and_with_its_name(
-    tmp_path: Path,
-) -> None:
+def test_a_digest_changes_with_a_files_content_and_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     first = cache.digest(tmp_path)
     (tmp_path / "a").rename(tmp_path / "b")

@@ -57,8 +57,7 @@ def test_two_layers_swapped_answer_otherwise(
     single_pods: Mapping[str, Facts], expected: list[list[str]]
 ) -> None:
     assert all(
-        other != one
-        for other, one in zip(single_pods["swapped"].answers, expected, strict=True)
+        other != one for other, one in zip(single_pods["swapped"].answers, expected, strict=True)
     )
 
 
@@ -77,9 +76,7 @@ def test_a_group_is_cut_as_it_must_be_and_answers_as_one_process_does(
     assert facts.answers == expected
 
 
-def test_every_rank_holds_the_weights_of_its_stage_to_the_byte(
-    group: tuple[str, Facts],
-) -> None:
+def test_every_rank_holds_the_weights_of_its_stage_to_the_byte(group: tuple[str, Facts]) -> None:
     _, facts = group
     tensor, ranks = facts.layout["tensor"], facts.layout["gpusPerReplica"]
 
@@ -88,9 +85,7 @@ def test_every_rank_holds_the_weights_of_its_stage_to_the_byte(
     }
 
 
-def test_every_rank_keeps_the_blocks_that_the_plans_bytes_make(
-    group: tuple[str, Facts],
-) -> None:
+def test_every_rank_keeps_the_blocks_that_the_plans_bytes_make(group: tuple[str, Facts]) -> None:
     """The plan counts in blocks of 16 tokens and leaves out the one that the engine holds back;
     this build has larger ones.
     """
@@ -102,6 +97,4 @@ def test_every_rank_keeps_the_blocks_that_the_plans_bytes_make(
     assert facts.blocks == dict.fromkeys(range(facts.layout["gpusPerReplica"]), blocks)
     # The engine's own line: how many of the longest requests fit, in whole blocks, times their
     # tokens.
-    assert facts.kv_tokens_logged == {
-        int(blocks / math.ceil(longest / KV_BLOCK_TOKENS) * longest)
-    }
+    assert facts.kv_tokens_logged == {int(blocks / math.ceil(longest / KV_BLOCK_TOKENS) * longest)}

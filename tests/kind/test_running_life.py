@@ -57,9 +57,7 @@ def group(pipeline: tuple[Served, Facts]) -> Served:
 def quick(group: Served) -> Served:
     """The same, with the quick settings, whether the roll to them came before or not."""
     group.write(ONE_AT_A_TIME, further=SOON)
-    wait_for(
-        lambda: _has_soon(group), NOTICED_SECONDS, "pods with the quick settings", 0.5
-    )
+    wait_for(lambda: _has_soon(group), NOTICED_SECONDS, "pods with the quick settings", 0.5)
     group.wait_ready()
     return group
 
@@ -70,10 +68,7 @@ def test_a_serving_rank_writes_to_its_volumes_only_and_stays_within_its_default_
 ) -> None:
     options = group.inside(rank, "grep ' / ' /proc/mounts").split()[3].split(",")
     written = (
-        sum(
-            int(line.split()[0])
-            for line in group.inside(rank, f"du -sk {WRITTEN}").splitlines()
-        )
+        sum(int(line.split()[0]) for line in group.inside(rank, f"du -sk {WRITTEN}").splitlines())
         * KIB
     )
     taken = int(group.inside(rank, MEMORY_PEAK))
@@ -85,38 +80,25 @@ def test_a_serving_rank_writes_to_its_volumes_only_and_stays_within_its_default_
         f"{written // MIB} MiB on the disk, {taken // MIB} MiB of memory at the most, files "
         "included"
     )
-    faults.seen.append(
-        Fault(f"a root that nobody can write to, rank {rank}", said, 0, "serves")
-    )
+    faults.seen.append(Fault(f"a root that nobody can write to, rank {rank}", said, 0, "serves"))
 
 
-def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(
-    group: Served,
-) -> None:
+def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(group: Served) -> None:
     broken(group, "a killed follower", lambda: kill(group, FOLLOWER), first=[FAILED])
 
     assert group.failure()["rank"] == FOLLOWER
 
 
-def test_a_change_of_the_pods_rolls_the_group_and_no_revisions_mix(
-    group: Served,
-) -> None:
+def test_a_change_of_the_pods_rolls_the_group_and_no_revisions_mix(group: Served) -> None:
     before = group.uids()
 
-    broken(
-        group,
-        "a roll",
-        lambda: group.write(ONE_AT_A_TIME, further=SOON),
-        first=[CHANGED],
-    )
+    broken(group, "a roll", lambda: group.write(ONE_AT_A_TIME, further=SOON), first=[CHANGED])
 
     assert _has_soon(group)
     assert not before & group.uids()
 
 
-def test_a_stopped_follower_ends_the_group_once_it_brings_no_tokens(
-    quick: Served,
-) -> None:
+def test_a_stopped_follower_ends_the_group_once_it_brings_no_tokens(quick: Served) -> None:
     """The follower only stands still: it is the leader that finds it out, and ends."""
     with ThreadPoolExecutor() as asking:
         broken(
@@ -133,30 +115,14 @@ def test_a_stopped_follower_ends_the_group_once_it_brings_no_tokens(
         "engine",
         SILENT,
     )
-    assert (
-        f"shardwright: rank {LEADER}: the engine brings no tokens" in failure["message"]
-    )
+    assert f"shardwright: rank {LEADER}: the engine brings no tokens" in failure["message"]
 
 
-def test_a_restart_goes_on_when_the_operator_is_killed_in_the_middle(
-    group: Served,
-) -> None:
+def test_a_restart_goes_on_when_the_operator_is_killed_in_the_middle(group: Served) -> None:
     def kill_both() -> None:
         kill(group, FOLLOWER)
-        wait_for(
-            lambda: _replicas(group) == 0,
-            NOTICED_SECONDS,
-            "the group to go to zero",
-            0.2,
-        )
-        words = [
-            "delete",
-            "pods",
-            "--all",
-            "--grace-period=0",
-            "--force",
-            "--wait=false",
-        ]
+        wait_for(lambda: _replicas(group) == 0, NOTICED_SECONDS, "the group to go to zero", 0.2)
+        words = ["delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false"]
         group.cluster.kubectl("-n", release.NAMESPACE, *words)
 
     what = "a killed follower, and the operator killed in the middle of the restart"
@@ -178,21 +144,13 @@ def test_nothing_of_a_deleted_group_is_left(group: Served) -> None:
 
     wait_for(
         lambda: (
-            len(
-                group.cluster.kubectl(
-                    "get", kinds, "-n", NAMESPACE, "-o", "name"
-                ).split()
-            )
-            == 2
+            len(group.cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "name").split()) == 2
         ),
         60,
         "the rest to go",
     )
     listed = group.cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "name")
-    assert set(listed.split()) == {
-        "configmap/kube-root-ca.crt",
-        f"pod/{serving.CLIENT}",
-    }
+    assert set(listed.split()) == {"configmap/kube-root-ca.crt", f"pod/{serving.CLIENT}"}
 
 
 def _has_soon(group: Served) -> bool:
@@ -209,7 +167,5 @@ def _stop(group: Served, asking: ThreadPoolExecutor) -> None:
 
 def _replicas(group: Served) -> int:
     return int(
-        group.cluster.get("statefulset", f"{group.name}-0", "-n", NAMESPACE)["spec"][
-            "replicas"
-        ]
+        group.cluster.get("statefulset", f"{group.name}-0", "-n", NAMESPACE)["spec"]["replicas"]
     )

@@ -23,9 +23,7 @@ IMAGE_VARIABLE = "SHARDWRIGHT_KIND_MPI_IMAGE"
 _RANK = re.compile(r"stub: rank (\d) of (\d) on (\S+)")
 
 
-def test_mpirun_starts_every_rank_of_two_restricted_pods_over_ssh(
-    models: Cluster,
-) -> None:
+def test_mpirun_starts_every_rank_of_two_restricted_pods_over_ssh(models: Cluster) -> None:
     served = Served(models, "mpi")
     engine = f"engine: {{name: TensorRTLLM, image: '{os.environ[IMAGE_VARIABLE]}', version: 1.2.1}}"
     served.write("parallelism: {tensor: 2, pipeline: 2}", further=(engine,))
@@ -36,18 +34,10 @@ def test_mpirun_starts_every_rank_of_two_restricted_pods_over_ssh(
             "two pods to be ready",
             1,
         )
-        ranks = {
-            int(rank): (int(of), host)
-            for rank, of, host in _RANK.findall(served.log(LEADER))
-        }
+        ranks = {int(rank): (int(of), host) for rank, of, host in _RANK.findall(served.log(LEADER))}
         nodes = {pod["spec"]["nodeName"] for pod in served.pods()}
 
-        assert ranks == {
-            0: (4, "mpi-0-0"),
-            1: (4, "mpi-0-0"),
-            2: (4, "mpi-0-1"),
-            3: (4, "mpi-0-1"),
-        }
+        assert ranks == {0: (4, "mpi-0-0"), 1: (4, "mpi-0-0"), 2: (4, "mpi-0-1"), 3: (4, "mpi-0-1")}
         assert len(nodes) == 2
         assert _user(served, LEADER) == _user(served, FOLLOWER) == "10001"
         faults.seen.append(

@@ -44,9 +44,7 @@ def test_observed_and_predicted_join_for_a_model_that_a_real_engine_serves(
         faults.seen.append(Fault(f"{figure}, by Prometheus", said, 0, joined))
 
 
-def _beside(
-    prometheus: Prometheus, served: Served
-) -> dict[str, tuple[float, float, float]]:
+def _beside(prometheus: Prometheus, served: Served) -> dict[str, tuple[float, float, float]]:
     """Observed, predicted and their ratio by figure, of one evaluation after a request."""
     served.ask(PROMPT)
     found = {}

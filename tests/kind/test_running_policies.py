@@ -70,9 +70,7 @@ def stranger(kind: Cluster) -> Iterator[None]:
     """A pod of another namespace."""
     pod = serving.plain_pod(STRANGER, release.image(kind))
     pod["metadata"]["namespace"] = STRANGERS
-    kind.apply(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": STRANGERS}}, pod
-    )
+    kind.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": STRANGERS}}, pod)
     try:
         kind.kubectl(
             *("-n", STRANGERS, "wait", f"pod/{STRANGER}"),
@@ -84,16 +82,9 @@ def stranger(kind: Cluster) -> Iterator[None]:
 
 
 def test_doctor_measures_that_the_cluster_enforces_them(kind: Cluster) -> None:
-    words = [
-        "doctor",
-        "--network-policies",
-        f"--kubeconfig={kind.kubeconfig}",
-        "--output=json",
-    ]
+    words = ["doctor", "--network-policies", f"--kubeconfig={kind.kubeconfig}", "--output=json"]
     shardwright = Path(sys.executable).with_name("shardwright")
-    done = subprocess.run(
-        [shardwright, *words], capture_output=True, check=False, text=True
-    )
+    done = subprocess.run([shardwright, *words], capture_output=True, check=False, text=True)
 
     results = {one["check"]: one for one in json.loads(done.stdout)["checks"]}
     assert results["NetworkPolicies"]["result"] == "Fine", done.stdout
@@ -104,9 +95,7 @@ def test_a_stranger_reaches_no_port_of_a_rank_and_a_client_the_serving_one(
     group: Served, addresses: dict[int, list[str]]
 ) -> None:
     every = [address for found in addresses.values() for address in found]
-    (serving_one,) = (
-        one for one in addresses[LEADER] if one.endswith(f":{SERVING_PORT}")
-    )
+    (serving_one,) = (one for one in addresses[LEADER] if one.endswith(f":{SERVING_PORT}"))
 
     assert min(map(len, addresses.values())) > 0
     assert _reached(group.cluster, STRANGERS, STRANGER, *every) == []
@@ -125,9 +114,7 @@ def test_a_rank_reaches_its_members_and_names_and_nobody_else(
         API_SERVER,
         metrics,
     ]
-    assert _reached(group.cluster, NAMESPACE, member, API_SERVER, metrics, leader) == [
-        leader
-    ]
+    assert _reached(group.cluster, NAMESPACE, member, API_SERVER, metrics, leader) == [leader]
     assert group.inside(FOLLOWER, "getent hosts kubernetes.default.svc")
 
 

@@ -20,16 +20,13 @@ UNSEEN = {"observedGeneration": -1}
 def watching(kind: Cluster) -> Iterator[Cluster]:
     """The operator serves one of two namespaces that differ in nothing else."""
     for name in (WATCHED, OTHER):
-        kind.apply(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        )
+        kind.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     try:
         with release.watching(kind, WATCHED):
             yield kind
     finally:
         kind.kubectl(
-            *("delete", "namespace", WATCHED, OTHER),
-            *("--ignore-not-found", "--wait=false"),
+            *("delete", "namespace", WATCHED, OTHER), *("--ignore-not-found", "--wait=false")
         )
 
 

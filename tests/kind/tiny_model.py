@@ -15,16 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, WIDE, WORDS, CONTEXT = (
-    4,
-    256,
-    8,
-    4,
-    32,
-    512,
-    512,
-    131_072,
-)
+LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, WIDE, WORDS, CONTEXT = (4, 256, 8, 4, 32, 512, 512, 131_072)
 EXPERTS, CHOSEN, EXPERT_WIDE = 8, 2, 128
 STATES_OF = (1, 2, 3)  # layers whose states an EAGLE-3 head combines
 SEED = 20261121
@@ -85,9 +76,7 @@ def write(folder: Path, *, swapped: bool = False, experts: bool = False) -> None
     draw = torch.Generator().manual_seed(SEED)
 
     def matrix(rows: int, columns: int, gain: float = 1.0) -> Any:
-        return (torch.randn(rows, columns, generator=draw) * gain / columns**0.5).to(
-            torch.float16
-        )
+        return (torch.randn(rows, columns, generator=draw) * gain / columns**0.5).to(torch.float16)
 
     tensors = {
         "model.embed_tokens.weight": matrix(WORDS, HIDDEN, HIDDEN**0.5),
@@ -106,11 +95,7 @@ def write(folder: Path, *, swapped: bool = False, experts: bool = False) -> None
             f"{prefix}.self_attn.{name}_proj.weight": matrix(*shape, 2.0)
             for name, shape in shapes.items()
         }
-        for mlp in (
-            (f"mlp.experts.{expert}" for expert in range(EXPERTS))
-            if experts
-            else ("mlp",)
-        ):
+        for mlp in (f"mlp.experts.{expert}" for expert in range(EXPERTS)) if experts else ("mlp",):
             wide = EXPERT_WIDE if experts else WIDE
             tensors |= {
                 f"{prefix}.{mlp}.{name}_proj.weight": matrix(wide, HIDDEN, 2.0)
@@ -120,9 +105,7 @@ def write(folder: Path, *, swapped: bool = False, experts: bool = False) -> None
         if experts:
             tensors[f"{prefix}.mlp.gate.weight"] = matrix(EXPERTS, HIDDEN, 4.0)
             tensors |= {
-                f"{prefix}.self_attn.{name}_norm.weight": torch.ones(
-                    HEAD, dtype=torch.float16
-                )
+                f"{prefix}.self_attn.{name}_norm.weight": torch.ones(HEAD, dtype=torch.float16)
                 for name in "qk"
             }
         for name in ("input_layernorm", "post_attention_layernorm"):

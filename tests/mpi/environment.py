@@ -39,9 +39,7 @@ def install() -> None:
     Raises:
         HarnessError: this machine cannot run the tests.
     """
-    absent = [
-        program for program in NEEDED if shutil.which(program, path=SYSTEM) is None
-    ]
+    absent = [program for program in NEEDED if shutil.which(program, path=SYSTEM) is None]
     if absent or os.geteuid() != 0:
         why = (
             f"{', '.join(absent)} are missing"
@@ -60,9 +58,7 @@ def install() -> None:
             "--disable-pip-version-check",
             "--no-cache-dir",
         ]
-        _run(
-            [*pip, "install", "--no-deps", "--require-hashes", "-r", REQUIREMENTS], home
-        )
+        _run([*pip, "install", "--no-deps", "--require-hashes", "-r", REQUIREMENTS], home)
         if shutil.which("sshd", path=SYSTEM) is None:
             _unpack_sshd(home)
         (home / "complete").touch()
@@ -93,9 +89,7 @@ def _home() -> Path:
 
 
 def _run(command: list[str | Path], folder: Path) -> None:
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise HarnessError(
             f"{' '.join(map(str, command))} failed with exit code "

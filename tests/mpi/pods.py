@@ -67,9 +67,7 @@ def _move_in(rank: Rank, namespace: str) -> None:
         "PATH": f"{rank.root / 'bin'}:{environment.path()}",
     }
     name = f"pod-{rank.rank}"
-    (rank.root / "etc-hosts").write_text(
-        f"127.0.0.1 localhost\n{ADDRESSES[rank.rank]} {name}\n"
-    )
+    (rank.root / "etc-hosts").write_text(f"127.0.0.1 localhost\n{ADDRESSES[rank.rank]} {name}\n")
     subprocess.run(["chown", "-R", f"{USER_ID}:{USER_ID}", str(rank.root)], check=True)
     files = [str(rank.root / "scripts" / "passwd"), str(rank.root / "etc-hosts")]
     isolated = [
@@ -131,9 +129,7 @@ def _wire(names: list[str]) -> Iterator[None]:
         yield
     finally:
         for name in names:
-            subprocess.run(
-                ["ip", "netns", "delete", name], check=False, capture_output=True
-            )
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
 def _ip(*arguments: str) -> None:

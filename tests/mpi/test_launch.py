@@ -33,9 +33,7 @@ def world(pods: list[Rank]) -> dict[int, dict[str, Any]]:
     """Return what every MPI rank said of itself, by rank, once all have."""
 
     def files() -> list[Path]:
-        return sorted(
-            file for pod in pods for file in (pod.root / "state").glob("mpi-*.json")
-        )
+        return sorted(file for pod in pods for file in (pod.root / "state").glob("mpi-*.json"))
 
     def all_are_there() -> bool:
         assert len(files()) == 4, "\n".join(pod.log for pod in pods)
@@ -46,15 +44,11 @@ def world(pods: list[Rank]) -> dict[int, dict[str, Any]]:
     return {item["rank"]: item for item in said}
 
 
-def test_the_leader_starts_every_rank_of_both_pods_as_the_pods_user(
-    pods: list[Rank],
-) -> None:
+def test_the_leader_starts_every_rank_of_both_pods_as_the_pods_user(pods: list[Rank]) -> None:
     for pod in reversed(pods):
         pod.start()
     found = world(pods)
-    assert {
-        rank: (said["host"], said["size"], said["uid"]) for rank, said in found.items()
-    } == {
+    assert {rank: (said["host"], said["size"], said["uid"]) for rank, said in found.items()} == {
         0: ("pod-0", 4, 10001),
         1: ("pod-0", 4, 10001),
         2: ("pod-1", 4, 10001),
@@ -71,9 +65,7 @@ def test_the_leader_starts_every_rank_of_both_pods_as_the_pods_user(
     assert not pods[1].started()
     assert (
         wait_for(
-            lambda: pods[1].run("probe.sh", "liveness").returncode == 0,
-            20,
-            "a follower that lives",
+            lambda: pods[1].run("probe.sh", "liveness").returncode == 0, 20, "a follower that lives"
         )
         is True
     )
@@ -89,17 +81,12 @@ def test_every_rank_has_the_environment_of_its_own_pod_and_secrets_never_leave_o
     own = [pods[0], pods[0], pods[1], pods[1]]
     for rank, pod in enumerate(own):
         said = found[rank]["environment"]
-        assert (said["HF_TOKEN"], said["HOME"]) == (
-            f"of pod {pod.rank}",
-            pod.environment["HOME"],
-        )
+        assert (said["HF_TOKEN"], said["HOME"]) == (f"of pod {pod.rank}", pod.environment["HOME"])
         assert (said["NCCL_DEBUG"], said["NCCL_SOCKET_IFNAME"]) == (HOSTILE, "=eth0")
     assert "of pod" not in "".join(pod.log for pod in pods)
 
 
-def test_a_follower_ends_with_all_of_its_ranks_when_the_leader_is_gone(
-    pods: list[Rank],
-) -> None:
+def test_a_follower_ends_with_all_of_its_ranks_when_the_leader_is_gone(pods: list[Rank]) -> None:
     for pod in pods:
         pod.start()
     world(pods)

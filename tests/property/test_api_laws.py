@@ -25,8 +25,7 @@ SCALARS = (
 ANYTHING = st.recursive(
     SCALARS,
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
     ),
     max_leaves=8,
 )
@@ -34,18 +33,13 @@ PATHS = st.sampled_from([steps for steps, _ in fields() if steps])
 
 
 @given(where=PATHS, value=ANYTHING)
-def test_any_value_anywhere_is_taken_or_refused_with_a_path(
-    where: Steps, value: Any
-) -> None:
+def test_any_value_anywhere_is_taken_or_refused_with_a_path(where: Steps, value: Any) -> None:
     spec = next(spec for spec in complete_specs() if _has(spec, where))
 
-    resource, problems = outcome(
-        a_sharded_model() | {"spec": with_value(spec, where, value)}
-    )
+    resource, problems = outcome(a_sharded_model() | {"spec": with_value(spec, where, value)})
 
     assert all(
-        problem.path.startswith("spec") and problem.sentence().isprintable()
-        for problem in problems
+        problem.path.startswith("spec") and problem.sentence().isprintable() for problem in problems
     )
     if resource is not None:
         again = resource.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -110,19 +104,12 @@ def test_the_time_of_transition_moves_exactly_when_the_status_does(
     last: tuple[Any, Any] | None = None
     for minute, status in enumerate(statuses):
         new = Condition(
-            type=ConditionType.READY,
-            status=status,
-            reason="Serving",
-            message=str(minute),
+            type=ConditionType.READY, status=status, reason="Serving", message=str(minute)
         )
-        conditions = set_condition(
-            conditions, new, now=START + timedelta(minutes=minute)
-        )
+        conditions = set_condition(conditions, new, now=START + timedelta(minutes=minute))
         (item,) = conditions
         if last is not None:
-            assert (item["status"] == last[0]) == (
-                item["lastTransitionTime"] == last[1]
-            )
+            assert (item["status"] == last[0]) == (item["lastTransitionTime"] == last[1])
         last = (item["status"], item["lastTransitionTime"])
 
 

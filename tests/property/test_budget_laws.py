@@ -57,9 +57,7 @@ def test_more_memory_never_keeps_a_layout_from_starting(
 def test_more_memory_never_runs_fewer_requests(
     model: str, tensor: int, gib: int, more: int, load: Workload
 ) -> None:
-    less, roomier = (
-        memory(model, Layout(tensor=tensor), size, load) for size in (gib, gib + more)
-    )
+    less, roomier = (memory(model, Layout(tensor=tensor), size, load) for size in (gib, gib + more))
 
     if less.starts and less.running(load.concurrency) >= load.concurrency:
         assert roomier.running(load.concurrency) >= load.concurrency
@@ -71,16 +69,12 @@ def test_a_length_stays_between_what_is_needed_and_what_is_wished(
 ) -> None:
     found = memory(model, Layout(tensor=tensor), gib, load)
 
-    assert (
-        (load.shortest_model_len or 0) <= found.limits.model_len <= load.max_model_len
-    )
+    assert (load.shortest_model_len or 0) <= found.limits.model_len <= load.max_model_len
     assert found.starts or not found.tight
     assert found.limits.batched_tokens >= found.limits.sequences
 
 
-@given(
-    models, degrees, st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 16384)
-)
+@given(models, degrees, st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 16384))
 def test_smaller_batches_never_need_more(
     model: str, tensor: int, sequences: int, fewer: int, tokens: int
 ) -> None:

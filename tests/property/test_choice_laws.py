@@ -31,10 +31,7 @@ def pools(draw: st.DrawFn, name: str = "pool") -> Pool:
     gpu = draw(st.sampled_from(["H100-SXM-80GB", "L40S-48GB", "MI300X-192GB"]))
     nodes = draw(st.integers(1, 3))
     return a_pool(
-        gpu,
-        nodes,
-        name=name,
-        free={index: draw(st.integers(0, 8)) for index in range(nodes)},
+        gpu, nodes, name=name, free={index: draw(st.integers(0, 8)) for index in range(nodes)}
     )
 
 
@@ -53,9 +50,7 @@ def _plan(model: str, inventory: Inventory, request: Request) -> Report:
 
 
 @laws
-@given(
-    model=models, pool=pools(), rack=st.booleans(), pin=st.none() | st.integers(1, 4)
-)
+@given(model=models, pool=pools(), rack=st.booleans(), pin=st.none() | st.integers(1, 4))
 def test_degrees_multiply_to_the_gpus_of_the_placement_and_none_comes_twice(
     model: str,
     pool: Pool,
@@ -90,9 +85,7 @@ def test_taking_a_pin_away_never_turns_a_plan_into_none(
     ]
     pinned = replace(request, space=data.draw(st.sampled_from(pins)))
 
-    before, after = (
-        _plan(model, an_inventory(pool), asked).outcome for asked in (pinned, request)
-    )
+    before, after = (_plan(model, an_inventory(pool), asked).outcome for asked in (pinned, request))
 
     assert isinstance(after, Plan) or isinstance(before, NoPlan)
 
@@ -103,10 +96,7 @@ def test_what_meets_a_limit_at_the_95th_percentile_meets_it_on_the_mean(
     model: str, pool: Pool, request: Request, limit: float
 ) -> None:
     strict = replace(
-        request.objective,
-        tpot_seconds=limit,
-        ttft_seconds=100 * limit,
-        statistic=Statistic.P95,
+        request.objective, tpot_seconds=limit, ttft_seconds=100 * limit, statistic=Statistic.P95
     )
     mean = replace(strict, statistic=Statistic.MEAN)
 
@@ -120,11 +110,7 @@ def test_what_meets_a_limit_at_the_95th_percentile_meets_it_on_the_mean(
 
 @laws
 @given(
-    model=models,
-    pool=pools(),
-    request=requests(),
-    gpus=st.integers(1, 16),
-    more=st.integers(0, 8),
+    model=models, pool=pools(), request=requests(), gpus=st.integers(1, 16), more=st.integers(0, 8)
 )
 def test_filling_stays_within_the_budget_and_a_larger_one_never_turns_a_plan_into_none(
     model: str, pool: Pool, request: Request, gpus: int, more: int
@@ -132,16 +118,12 @@ def test_filling_stays_within_the_budget_and_a_larger_one_never_turns_a_plan_int
     small, large = (
         replace(
             request,
-            space=SearchSpace(
-                replicas=request.workload.concurrency, fill=True, max_gpus=budget
-            ),
+            space=SearchSpace(replicas=request.workload.concurrency, fill=True, max_gpus=budget),
         )
         for budget in (gpus, gpus + more)
     )
 
-    before, after = (
-        _plan(model, an_inventory(pool), asked).outcome for asked in (small, large)
-    )
+    before, after = (_plan(model, an_inventory(pool), asked).outcome for asked in (small, large))
 
     if isinstance(before, Plan):
         assert before.layout.gpus <= gpus
@@ -167,9 +149,7 @@ def test_another_currency_changes_no_choice(
         ]
         outcome = _plan(model, an_inventory(*priced), request).outcome
         return (
-            (outcome.pool, outcome.layout)
-            if isinstance(outcome, Plan)
-            else (outcome.problem.code,)
+            (outcome.pool, outcome.layout) if isinstance(outcome, Plan) else (outcome.problem.code,)
         )
 
     assert _chosen(1.0) == _chosen(factor)
@@ -186,9 +166,7 @@ def test_a_cheaper_pool_that_is_chosen_stays_chosen_when_it_gets_cheaper(
         for share in (1.0, cheaper)
     ]
 
-    before, after = (
-        _plan("llama-8b", an_inventory(*priced), request).outcome for priced in prices
-    )
+    before, after = (_plan("llama-8b", an_inventory(*priced), request).outcome for priced in prices)
 
     if isinstance(before, Plan) and before.pool == pool.name:
         assert isinstance(after, Plan)

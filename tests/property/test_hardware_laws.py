@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import (
-    GpuUsage,
-    Reservation,
-    build_inventory,
-    read_node,
-    read_pod,
-)
+from shardwright.hardware.nodes import GpuUsage, Reservation, build_inventory, read_node, read_pod
 from tests.support.builders_nodes import (
     a_gb200_rack,
     a_node,
@@ -75,10 +69,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         if isinstance(value, list)
         else ()
     )
-    return [
-        path,
-        *(found for key, part in parts for found in paths(part, (*path, key))),
-    ]
+    return [path, *(found for key, part in parts for found in paths(part, (*path, key)))]
 
 
 def with_part(value: Any, path: tuple[Any, ...], part: Any) -> Any:
@@ -101,11 +92,7 @@ def test_any_value_as_an_object_is_answered(
 @given(data=st.data(), part=json_values)
 @pytest.mark.parametrize(
     "node",
-    [
-        *FLEET[3:6],
-        an_mi300x_node(),
-        a_node("t", taints=[{"key": "a", "effect": "NoSchedule"}]),
-    ],
+    [*FLEET[3:6], an_mi300x_node(), a_node("t", taints=[{"key": "a", "effect": "NoSchedule"}])],
     ids=str,
 )
 def test_a_node_with_any_part_replaced_is_answered_and_can_be_planned_with(
@@ -166,9 +153,7 @@ def test_free_is_never_negative_nor_more_than_there_is(
     usage: list[GpuUsage], plans: list[Reservation], own: tuple[str, str] | None
 ) -> None:
     inventory = build_inventory(FACTS, usage, reservations=plans, own=own)
-    assert all(
-        0 <= node.free <= node.gpus for pool in inventory.pools for node in pool.nodes
-    )
+    assert all(0 <= node.free <= node.gpus for pool in inventory.pools for node in pool.nodes)
 
 
 @given(usage=st.lists(usages, max_size=12), gpus=st.integers(0, 8))
@@ -176,9 +161,7 @@ def test_what_is_kept_for_a_group_is_free_to_nobody_whatever_pods_of_other_group
     usage: list[GpuUsage], gpus: int
 ) -> None:
     plan = Reservation(owner=OWNERS[0], node=NAMES[0], gpus=gpus, group="2")
-    before, after = (
-        build_inventory(FACTS, usage, reservations=plans) for plans in ((), (plan,))
-    )
+    before, after = (build_inventory(FACTS, usage, reservations=plans) for plans in ((), (plan,)))
     (was,), (now,) = (
         [n.free for pool in one.pools for n in pool.nodes if n.name == plan.node]
         for one in (before, after)
@@ -186,11 +169,7 @@ def test_what_is_kept_for_a_group_is_free_to_nobody_whatever_pods_of_other_group
     assert now == max(0, was - gpus)
 
 
-@given(
-    usage=st.lists(usages, max_size=12),
-    plans=st.lists(reservations, max_size=8),
-    more=usages,
-)
+@given(usage=st.lists(usages, max_size=12), plans=st.lists(reservations, max_size=8), more=usages)
 def test_one_pod_more_frees_nothing(
     usage: list[GpuUsage], plans: list[Reservation], more: GpuUsage
 ) -> None:
@@ -199,15 +178,11 @@ def test_one_pod_more_frees_nothing(
     left = [node.free for pool in before.pools for node in pool.nodes]
     assert all(
         now <= then
-        for now, then in zip(
-            (n.free for p in after.pools for n in p.nodes), left, strict=True
-        )
+        for now, then in zip((n.free for p in after.pools for n in p.nodes), left, strict=True)
     )
 
 
 def test_every_node_is_in_one_pool_or_excluded() -> None:
     inventory = build_inventory(FACTS, [])
     pooled = [node.name for pool in inventory.pools for node in pool.nodes]
-    assert sorted(
-        [*pooled, *(exclusion.node for exclusion in inventory.excluded)]
-    ) == sorted(NAMES)
+    assert sorted([*pooled, *(exclusion.node for exclusion in inventory.excluded)]) == sorted(NAMES)

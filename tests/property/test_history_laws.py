@@ -23,13 +23,7 @@ from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned
 from tests.support.builders_reconcile import crashed
 from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
-from tests.support.small_cluster import (
-    LOAD_SECONDS,
-    READY,
-    UNREADY,
-    Refuses,
-    SmallCluster,
-)
+from tests.support.small_cluster import LOAD_SECONDS, READY, UNREADY, Refuses, SmallCluster
 
 SELECTOR = {"pool": "serving"}
 HALF_A_NODE: dict[str, Any] = {"parallelism": {"tensor": 4, "pipeline": 1}}
@@ -65,15 +59,9 @@ MOVES: Final[Mapping[Situation, frozenset[Situation]]] = {
     Situation.OUTDATED: frozenset(
         {Situation.STOPPING, Situation.READY, Situation.UNREADY, Situation.STARTING}
     ),
-    Situation.STOPPING: frozenset(
-        {Situation.STARTING, Situation.BACKING_OFF, Situation.STOPPED}
-    ),
-    Situation.BACKING_OFF: frozenset(
-        {Situation.STARTING, Situation.STOPPED, Situation.STOPPING}
-    ),
-    Situation.STOPPED: frozenset(
-        {Situation.STARTING, Situation.STOPPING, Situation.BACKING_OFF}
-    ),
+    Situation.STOPPING: frozenset({Situation.STARTING, Situation.BACKING_OFF, Situation.STOPPED}),
+    Situation.BACKING_OFF: frozenset({Situation.STARTING, Situation.STOPPED, Situation.STOPPING}),
+    Situation.STOPPED: frozenset({Situation.STARTING, Situation.STOPPING, Situation.BACKING_OFF}),
 }
 """From where a group goes where, as the picture in ``reconcile/states.py`` shows."""
 
@@ -88,9 +76,7 @@ def _serving(shape: str, groups: int, spare: int, spec: str) -> Operator:
     cluster = SmallCluster()
     cluster.add_nodes(-int(-groups * NODES_OF[shape] // 1) + spare, labels=SELECTOR)
     selects = {"placement": {"nodeSelector": SELECTOR}}
-    operator = Operator(
-        cluster, SHAPES[shape] | selects | {"replicas": groups} | json.loads(spec)
-    )
+    operator = Operator(cluster, SHAPES[shape] | selects | {"replicas": groups} | json.loads(spec))
     operator.run(LOAD_SECONDS + 30)
     assert len(cluster.serving()) == groups
     operator.written.clear()
@@ -123,14 +109,8 @@ def names(count: int) -> set[str]:
 def crash(operator: Operator, name: str) -> None:
     """Let the engine of a pod end, and the kubelet start it again."""
     item = operator.cluster.pods.get(name)
-    if (
-        item
-        and item["spec"].get("nodeName")
-        and "deletionTimestamp" not in item["metadata"]
-    ):
-        item["status"] |= {
-            "containerStatuses": crashed(name)["status"]["containerStatuses"]
-        }
+    if item and item["spec"].get("nodeName") and "deletionTimestamp" not in item["metadata"]:
+        item["status"] |= {"containerStatuses": crashed(name)["status"]["containerStatuses"]}
         operator.cluster.version += 1
 
 
@@ -202,14 +182,10 @@ def test_a_fault_of_one_node_costs_at_most_the_groups_on_it_and_moves_no_other(
         if restarted and passed == 60:
             operator.since, operator.kept_out = {}, {}
         operator.run(20, step=10)
-        assert {
-            name: pods for name, pods in cluster.serving().items() if name in others
-        } == others
+        assert {name: pods for name, pods in cluster.serving().items() if name in others} == others
         assert all(
             now == was
-            for name, now, was in zip(
-                sorted(before), planned(operator), places, strict=True
-            )
+            for name, now, was in zip(sorted(before), planned(operator), places, strict=True)
             if name in others
         )
         if passed > (lasts or 0) + 400 and len(cluster.serving()) == groups:
@@ -266,9 +242,7 @@ class Contrary(Operator):
         size = found.record.plan.nodes_per_replica
         plan = replace(
             found.record.plan,
-            groups=tuple(
-                tuple(moved[at : at + size]) for at in range(0, len(moved), size)
-            ),
+            groups=tuple(tuple(moved[at : at + size]) for at in range(0, len(moved), size)),
         )
         return replace(
             found,
@@ -281,21 +255,14 @@ class Contrary(Operator):
         unplaced = {
             item["metadata"]["name"].rpartition("-")[0]
             for item in self.cluster.pods.values()
-            if not item["spec"].get("nodeName")
-            and "deletionTimestamp" not in item["metadata"]
+            if not item["spec"].get("nodeName") and "deletionTimestamp" not in item["metadata"]
         }
         outcome = super()._write(step)
-        stopped = {
-            name
-            for name in before
-            if name in wanted and name not in self.cluster.serving()
-        }
+        stopped = {name for name in before if name in wanted and name not in self.cluster.serving()}
         down = wanted - before.keys()
         if stopped:
             self.stops.append(
-                Stop(
-                    down=down, stopped=stopped, waiting=bool(down) and down <= unplaced
-                )
+                Stop(down=down, stopped=stopped, waiting=bool(down) and down <= unplaced)
             )
         return outcome
 
@@ -308,9 +275,7 @@ def contrary(order: Sequence[int], operator: Operator) -> Contrary:
 
 EDITS: dict[str, Callable[[Operator, int], None]] = {
     "env": lambda operator, count: operator.edit(
-        engine={
-            "env": [{"name": "NCCL_DEBUG", "value": "INFO" if count % 2 else "WARN"}]
-        }
+        engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO" if count % 2 else "WARN"}]}
     ),
     "restart": lambda operator, count: operator.annotations.update(
         {"shardwright.io/restart": str(count)}
@@ -318,9 +283,7 @@ EDITS: dict[str, Callable[[Operator, int], None]] = {
     "go back": lambda operator, count: operator.annotations.update(
         {"shardwright.io/rollback-to": f"1@{count}"}
     ),
-    "silence": lambda operator, count: operator.edit(
-        readiness={"silenceSeconds": 100 + count}
-    ),
+    "silence": lambda operator, count: operator.edit(readiness={"silenceSeconds": 100 + count}),
     "nothing": lambda _operator, _count: None,
 }
 
@@ -371,9 +334,7 @@ def test_a_next_generation_that_is_up_when_a_model_goes_back_takes_over_and_free
     None
 ):
     rollout = {"maxUnavailable": 1, "maxSurge": 1}
-    operator = contrary(
-        [3, 4, 6, 5, 7, 2, 8, 0, 1], serving("two nodes", 3, 0, rollout=rollout)
-    )
+    operator = contrary([3, 4, 6, 5, 7, 2, 8, 0, 1], serving("two nodes", 3, 0, rollout=rollout))
     EDITS["env"](operator, 0)
     operator.run(130)
     assert operator.cluster.sets().keys() == {*names(3), "llama-2-g1"}
@@ -387,9 +348,7 @@ def test_a_next_generation_that_is_up_when_a_model_goes_back_takes_over_and_free
 
 
 def typo(operator: Operator) -> None:
-    operator.problems = (
-        Problem(code="InvalidSpec", what="spec.engine.args: no-such-argument"),
-    )
+    operator.problems = (Problem(code="InvalidSpec", what="spec.engine.args: no-such-argument"),)
 
 
 def no_room(operator: Operator) -> None:
@@ -443,23 +402,15 @@ def test_what_runs_is_left_running_and_kept_alive_by_all_that_is_no_plan(
             broken.add(f"llama-{rank}")
         operator.run(seconds)
         standing = {
-            name: pods
-            for name, pods in operator.cluster.serving().items()
-            if name not in broken
+            name: pods for name, pods in operator.cluster.serving().items() if name not in broken
         }
-        assert standing == {
-            name: pods for name, pods in before.items() if name not in broken
-        }
+        assert standing == {name: pods for name, pods in before.items() if name not in broken}
     assert not (paused and operator.written)
     operator.spec = operator.spec | {"paused": False}
     until_all_serve(operator, 1500, groups)
 
     operator.cluster.objects["ConfigMap", "llama-plan"]["data"]["plan.json"] = record
-    operator.cluster.refuses, operator.problems, operator.scheduler_problem = (
-        [],
-        (),
-        None,
-    )
+    operator.cluster.refuses, operator.problems, operator.scheduler_problem = ([], (), None)
     operator.spec = spec
     until_all_serve(operator, 600, groups)
     after = operator.cluster.serving()
@@ -551,11 +502,7 @@ ACCIDENTS: dict[str, Callable[[Operator, str], None]] = {
 def test_groups_only_ever_go_where_the_drawing_says_and_come_back(
     happened: list[tuple[str, str, int]], *, stop: bool
 ) -> None:
-    restart = {
-        "budget": 1,
-        "maxDelaySeconds": 120,
-        "onBudgetSpent": "Stop" if stop else "Retry",
-    }
+    restart = {"budget": 1, "maxDelaySeconds": 120, "onBudgetSpent": "Stop" if stop else "Retry"}
     operator = serving("two nodes", 2, spare=0, restart=restart)
     for accident, name, seconds in happened:
         ACCIDENTS[accident](operator, name)
@@ -579,18 +526,13 @@ def test_groups_only_ever_go_where_the_drawing_says_and_come_back(
         ([("roll", "", 0)], Situation.STOPPING),
         ([("roll", "", 60)], Situation.STARTING),
         ([("crash", "llama-0-0", 200), ("crash", "llama-0-1", 20)], Situation.STOPPED),
-        (
-            [("taken", "llama-0-0", 0), ("crash", "llama-0-0", 340)],
-            Situation.BACKING_OFF,
-        ),
+        ([("taken", "llama-0-0", 0), ("crash", "llama-0-0", 340)], Situation.BACKING_OFF),
     ],
 )
 def test_histories_come_by_every_situation(
     happened: list[tuple[str, str, int]], situation: Situation
 ) -> None:
-    operator = serving(
-        "two nodes", 2, spare=0, restart={"budget": 1, "onBudgetSpent": "Stop"}
-    )
+    operator = serving("two nodes", 2, spare=0, restart={"budget": 1, "onBudgetSpent": "Stop"})
     for accident, name, seconds in happened:
         ACCIDENTS[accident](operator, name)
         operator.run(seconds)
@@ -600,9 +542,7 @@ def test_histories_come_by_every_situation(
 
 @pytest.mark.parametrize("situation", list(Situation))
 def test_every_situation_is_drawn_and_has_its_moves(situation: Situation) -> None:
-    assert f" {situation}" in (states.__doc__ or "").replace("▶", " ").replace(
-        "──", "  "
-    )
+    assert f" {situation}" in (states.__doc__ or "").replace("▶", " ").replace("──", "  ")
     assert situation not in MOVES[situation]
     assert MOVES[situation]
     assert any(situation in there for there in MOVES.values())

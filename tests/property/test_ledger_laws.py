@@ -10,13 +10,7 @@ from dataclasses import dataclass, replace
 
 import hypothesis.strategies as st
 from hypothesis import assume
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation, _taken
@@ -46,15 +40,11 @@ class Record:
     deployed: bool = True
 
     def name(self, group: int) -> str:
-        return generation_name(
-            group_name(self.owner[1], group), self.generations[group]
-        )
+        return generation_name(group_name(self.owner[1], group), self.generations[group])
 
     def reservations(self) -> tuple[Reservation, ...]:
         return tuple(
-            Reservation(
-                owner=self.owner, node=node, gpus=self.gpus, group=self.name(group)
-            )
+            Reservation(owner=self.owner, node=node, gpus=self.gpus, group=self.name(group))
             for group, places in enumerate(self.groups)
             for node in places
         )
@@ -96,9 +86,7 @@ class History(RuleBasedStateMachine):
         """
         refused, _ = self.ledger.keep(record.owner, record.reservations(), self.healthy)
         kept = self.ledger.kept(record.owner)
-        assert set(kept) == {
-            item for item in record.reservations() if item.group not in refused
-        }
+        assert set(kept) == {item for item in record.reservations() if item.group not in refused}
         others = self.ledger.taken(record.owner, vacated=True)
         for node, gpus in promised(kept).items():
             assert others[node] + gpus <= self.healthy.get(node, GPUS)
@@ -113,9 +101,7 @@ class History(RuleBasedStateMachine):
         free = {node: count - taken[node] for node, count in self.healthy.items()}
         found = []
         for _ in range(groups):
-            fitting = [node for node, count in sorted(free.items()) if count >= gpus][
-                :size
-            ]
+            fitting = [node for node, count in sorted(free.items()) if count >= gpus][:size]
             if len(fitting) < size:
                 return None
             for node in fitting:
@@ -126,10 +112,7 @@ class History(RuleBasedStateMachine):
     def scheduled(self, key: PodKey, usage: GpuUsage) -> None:
         """Bind a pod as a scheduler would: on a node that is there, where other pods leave room."""
         held = sum(pod.gpus for pod in self.pods.values() if pod.node == usage.node)
-        if (
-            key not in self.pods
-            and self.healthy.get(usage.node, 0) - held >= usage.gpus
-        ):
+        if key not in self.pods and self.healthy.get(usage.node, 0) - held >= usage.gpus:
             self.pods[key] = usage
             self.ledger.bind(key, usage)
 
@@ -181,13 +164,12 @@ class History(RuleBasedStateMachine):
     @rule(data=st.data())
     def it_is_looked_at_again_or_paused(self, data: st.DataObject) -> None:
         record = data.draw(st.sampled_from(list(self.records.values())))
-        if record.deployed and set(self.ledger.kept(record.owner)) == set(
-            record.reservations()
-        ):
+        if record.deployed and set(self.ledger.kept(record.owner)) == set(record.reservations()):
             before = self.ledger.taken()
-            assert self.ledger.keep(
-                record.owner, record.reservations(), self.healthy
-            ) == (frozenset(), frozenset())
+            assert self.ledger.keep(record.owner, record.reservations(), self.healthy) == (
+                frozenset(),
+                frozenset(),
+            )
             assert self.ledger.taken() == before
 
     @precondition(lambda self: self.records)
@@ -203,21 +185,14 @@ class History(RuleBasedStateMachine):
 
     @precondition(lambda self: any(record.deployed for record in self.records.values()))
     @rule(data=st.data())
-    def a_group_goes_on_elsewhere_beside_its_former_self(
-        self, data: st.DataObject
-    ) -> None:
+    def a_group_goes_on_elsewhere_beside_its_former_self(self, data: st.DataObject) -> None:
         record = data.draw(
-            st.sampled_from(
-                [record for record in self.records.values() if record.deployed]
-            )
+            st.sampled_from([record for record in self.records.values() if record.deployed])
         )
         group = data.draw(st.integers(0, len(record.groups) - 1))
         root = group_name(record.owner[1], group)
         places = self.places(
-            self.ledger.taken(record.owner, beside=root),
-            1,
-            len(record.groups[group]),
-            record.gpus,
+            self.ledger.taken(record.owner, beside=root), 1, len(record.groups[group]), record.gpus
         )
         if places is None:
             return
@@ -231,11 +206,7 @@ class History(RuleBasedStateMachine):
             default=0,
         )
         generation = max(record.generations[group], latest) + 1
-        generations = (
-            *record.generations[:group],
-            generation,
-            *record.generations[group + 1 :],
-        )
+        generations = (*record.generations[:group], generation, *record.generations[group + 1 :])
         moved = replace(record, groups=groups, generations=generations)
         whole = set(self.ledger.kept(record.owner)) == set(record.reservations())
         refused = self.keep(moved)
@@ -246,17 +217,13 @@ class History(RuleBasedStateMachine):
     @rule(data=st.data())
     def one_of_its_pods_is_bound(self, data: st.DataObject) -> None:
         record = data.draw(
-            st.sampled_from(
-                [record for record in self.records.values() if record.deployed]
-            )
+            st.sampled_from([record for record in self.records.values() if record.deployed])
         )
         self.scheduled(*data.draw(st.sampled_from(list(record.pods()))))
 
     @rule(number=st.integers(0, 3), node=nodes, gpus=st.integers(1, GPUS))
     def a_foreign_pod_is_bound(self, number: int, node: str, gpus: int) -> None:
-        self.scheduled(
-            ("them", f"p{number}"), GpuUsage(node=node, resource="r", gpus=gpus)
-        )
+        self.scheduled(("them", f"p{number}"), GpuUsage(node=node, resource="r", gpus=gpus))
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
@@ -288,8 +255,7 @@ class History(RuleBasedStateMachine):
         taken = before.taken()
         fits = all(taken[node] <= count for node, count in self.healthy.items())
         complete = all(
-            set(before.kept(record.owner)) == set(record.reservations())
-            for record in deployed
+            set(before.kept(record.owner)) == set(record.reservations()) for record in deployed
         )
         if fits and complete:
             assert self.ledger.taken() == taken
@@ -300,9 +266,7 @@ class History(RuleBasedStateMachine):
         """By node: of each group the more of kept and bound by its latest generation, what earlier
         ones hold, what is foreign.
         """
-        assert self.ledger.taken() == by_hand(
-            self.pods.values(), list(self.ledger.reservations())
-        )
+        assert self.ledger.taken() == by_hand(self.pods.values(), list(self.ledger.reservations()))
 
     @rule(owner=st.one_of(st.none(), owners))
     def what_is_free_for_a_model_is_what_counting_from_scratch_gives(
@@ -329,9 +293,7 @@ class History(RuleBasedStateMachine):
             group_name(owner[1], group),
         )
         rest = tuple(
-            item
-            for item in kept
-            if (item.owner, generation_of(item.group)[0]) != (owner, root)
+            item for item in kept if (item.owner, generation_of(item.group)[0]) != (owner, root)
         )
         assert self.ledger.taken(owner, beside=root) == +_taken(
             *_by_generation(pods, rest, owner), None
@@ -343,15 +305,11 @@ class History(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_kept_for_what_is_gone(self) -> None:
-        deployed = {
-            record.owner: record for record in self.records.values() if record.deployed
-        }
+        deployed = {record.owner: record for record in self.records.values() if record.deployed}
         assert self.ledger.owners() <= deployed.keys()
         for owner in self.ledger.owners():
             assert set(self.ledger.kept(owner)) <= set(deployed[owner].reservations())
-        known = {
-            usage.owner for usage in self.pods.values() if usage.owner
-        } | self.ledger.owners()
+        known = {usage.owner for usage in self.pods.values() if usage.owner} | self.ledger.owners()
         assert self.ledger._groups.keys() == known
 
 
@@ -362,9 +320,7 @@ def promised(kept: Iterable[Reservation]) -> Counter[str]:
 
 def by_hand(pods: Iterable[GpuUsage], kept: Iterable[Reservation]) -> Counter[str]:
     """Return the GPUs that nobody else can have, by node."""
-    bound: defaultdict[tuple[OwnerKey, str], Counter[tuple[int, str]]] = defaultdict(
-        Counter
-    )
+    bound: defaultdict[tuple[OwnerKey, str], Counter[tuple[int, str]]] = defaultdict(Counter)
     planned: defaultdict[tuple[OwnerKey, str], Counter[str]] = defaultdict(Counter)
     latest: Counter[tuple[OwnerKey, str]] = Counter()
     taken: Counter[str] = Counter()

@@ -6,10 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwright.costs.kvcache import kv_bytes_per_token, kv_cache
-from shardwright.costs.weights import (
-    load_bytes_per_node,
-    stage_weight_parts,
-)
+from shardwright.costs.weights import load_bytes_per_node, stage_weight_parts
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import Remainder
@@ -50,9 +47,7 @@ def layouts(draw: st.DrawFn) -> Layout:
 
 
 @given(models, layouts())
-def test_parts_sum_to_the_bytes_of_their_stage(
-    model: ModelSpec, layout: Layout
-) -> None:
+def test_parts_sum_to_the_bytes_of_their_stage(model: ModelSpec, layout: Layout) -> None:
     parts = stage_weight_parts(model, layout, oracle_traits())
     assert stage_weight_bytes(model, layout, oracle_traits()) == tuple(
         part.total_bytes for part in parts
@@ -89,9 +84,7 @@ def test_the_fullest_rank_never_holds_more_with_a_stage_more(
 ) -> None:
     fewer, more = (
         stage_weight_bytes(
-            model,
-            Layout(tensor=tensor, pipeline=stages),
-            oracle_traits(remainder=Remainder.FIRST),
+            model, Layout(tensor=tensor, pipeline=stages), oracle_traits(remainder=Remainder.FIRST)
         )
         for stages in (pipeline, pipeline + 1)
     )
@@ -101,9 +94,7 @@ def test_the_fullest_rank_never_holds_more_with_a_stage_more(
 
 
 @given(models, layouts())
-def test_a_node_never_reads_more_than_the_whole_model(
-    model: ModelSpec, layout: Layout
-) -> None:
+def test_a_node_never_reads_more_than_the_whole_model(model: ModelSpec, layout: Layout) -> None:
     known = oracle_traits(ends_on_every_stage=frozenset())
     (whole,) = stage_weight_parts(model, Layout(), known)
     again = whole.embedding_bytes if model.tied_embeddings else 0
@@ -124,9 +115,7 @@ def test_without_windows_whole_blocks_cost_exactly_their_tokens(
 ) -> None:
     cache = kv_cache(model, Layout(), 0, "auto", oracle_traits())
     if cache.windows == (None,):
-        assert (
-            cache.bytes_for_request(16 * blocks) == 16 * blocks * cache.bytes_per_token
-        )
+        assert cache.bytes_for_request(16 * blocks) == 16 * blocks * cache.bytes_per_token
 
 
 @given(models, st.integers(0, 2**38), st.integers(1, 100_000))
@@ -149,8 +138,7 @@ def test_bytes_per_token_are_flat_once_ranks_outnumber_kv_heads(
     heads = attention.kv_heads if isinstance(attention, GroupedAttention) else 1
     shared = min(tensor, heads)
     at_tensor, alone = (
-        kv_bytes_per_token(model, Layout(tensor=t), 0, "auto", oracle_traits())
-        for t in (tensor, 1)
+        kv_bytes_per_token(model, Layout(tensor=t), 0, "auto", oracle_traits()) for t in (tensor, 1)
     )
     assert at_tensor * shared == alone
 
@@ -161,8 +149,6 @@ def test_stages_take_all_layers_in_order_and_differ_by_one(
 ) -> None:
     stages = split_layers(layers, pipeline, remainder)
     sizes = [end - first for first, end in stages]
-    assert [index for first, end in stages for index in range(first, end)] == list(
-        range(layers)
-    )
+    assert [index for first, end in stages for index in range(first, end)] == list(range(layers))
     assert len(stages) == pipeline
     assert max(sizes) - min(sizes) <= 1

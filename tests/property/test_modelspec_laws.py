@@ -23,8 +23,7 @@ EVERY_ID = st.sampled_from(known_ids())
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=10), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3)
     ),
     max_leaves=12,
 )
@@ -58,14 +57,10 @@ def _answer(config: dict[str, Any]) -> ModelSpec | InputError:
 
 
 @given(
-    st.dictionaries(
-        st.text(max_size=10) | st.sampled_from(FIELDS), json_values, max_size=6
-    )
+    st.dictionaries(st.text(max_size=10) | st.sampled_from(FIELDS), json_values, max_size=6)
     | spoiled_configs()
 )
-def test_every_json_object_is_a_model_or_a_list_of_problems(
-    config: dict[str, Any],
-) -> None:
+def test_every_json_object_is_a_model_or_a_list_of_problems(config: dict[str, Any]) -> None:
     answer = _answer(config)
     if isinstance(answer, InputError):
         assert answer.problems
@@ -85,34 +80,24 @@ def test_every_text_is_a_config_or_a_problem(text: str) -> None:
 
 
 @given(EVERY_ID, st.randoms(use_true_random=False))
-def test_the_order_of_fields_does_not_matter(
-    model_id: str, order: random.Random
-) -> None:
+def test_the_order_of_fields_does_not_matter(model_id: str, order: random.Random) -> None:
     entry = find_model(model_id)
     assert entry is not None
     names = list(entry.config)
     order.shuffle(names)
     shuffled = json.loads(json.dumps({name: entry.config[name] for name in names}))
-    assert read_model(shuffled, source=model_id) == read_model(
-        entry.config, source=model_id
-    )
+    assert read_model(shuffled, source=model_id) == read_model(entry.config, source=model_id)
 
 
 @given(EVERY_ID)
 def test_every_weight_stands_at_an_end_or_in_one_layer(model_id: str) -> None:
     model = catalogued(model_id)
-    in_layers = [
-        weight for weight in model.weights if weight.part is PipelineRole.LAYER
-    ]
+    in_layers = [weight for weight in model.weights if weight.part is PipelineRole.LAYER]
     assert {weight.layer for weight in in_layers} == set(range(len(model.layers)))
     assert all(
-        weight.layer is None
-        for weight in model.weights
-        if weight.part is not PipelineRole.LAYER
+        weight.layer is None for weight in model.weights if weight.part is not PipelineRole.LAYER
     )
-    assert len({(weight.layer, weight.name) for weight in model.weights}) == len(
-        model.weights
-    )
+    assert len({(weight.layer, weight.name) for weight in model.weights}) == len(model.weights)
 
 
 @given(EVERY_ID)

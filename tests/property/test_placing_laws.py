@@ -38,11 +38,7 @@ def test_to_spread_replicas_changes_where_they_are_and_never_how_many_have_room(
 ) -> None:
     pool = an_nvl72_pool() if racks else a_pool(nodes=18)
     nodes = tuple(
-        replace(
-            node,
-            free=min(gpus, node.gpus),
-            labels={} if zone == "-" else {"zone": zone},
-        )
+        replace(node, free=min(gpus, node.gpus), labels={} if zone == "-" else {"zone": zone})
         for node, zone, gpus in zip(pool.nodes, zones, free, strict=True)
     )
     pool, wanted = replace(pool, nodes=nodes), replace(layout, replicas=replicas)
@@ -50,7 +46,4 @@ def test_to_spread_replicas_changes_where_they_are_and_never_how_many_have_room(
     close = Shelf(pool).place(wanted)
     apart = Shelf(pool, over=Over(label="zone", standing=standing)).place(wanted)
 
-    assert (len(apart.groups), apart.missing_nodes) == (
-        len(close.groups),
-        close.missing_nodes,
-    )
+    assert (len(apart.groups), apart.missing_nodes) == (len(close.groups), close.missing_nodes)

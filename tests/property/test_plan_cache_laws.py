@@ -20,9 +20,7 @@ from tests.support.builders_nodes import a_gb200_rack, h100_nodes
 from tests.support.builders_subject import a_subject
 
 NODES = 5
-FACTS = [
-    fact for node in h100_nodes(NODES) if isinstance(fact := read_node(node), NodeFacts)
-]
+FACTS = [fact for node in h100_nodes(NODES) if isinstance(fact := read_node(node), NodeFacts)]
 RACKS = 12
 TRAYS = 2
 """A rack of few trays: so many racks as are told apart are soon taken."""
@@ -65,35 +63,27 @@ def planned(cache: PlanCache, subject: Subject, inventory: Inventory) -> Report:
     return made
 
 
-WHOLE_RACKS = [
-    fact for node in make_nvl72(6) if isinstance(fact := read_node(node), NodeFacts)
-]
+WHOLE_RACKS = [fact for node in make_nvl72(6) if isinstance(fact := read_node(node), NodeFacts)]
 IN_WHOLE_RACKS: dict[str, Subject] = {
     **SUBJECTS,
     "wide": a_subject(
-        model={"id": "deepseek-ai/DeepSeek-V3"},
-        parallelism={"tensor": 8, "pipeline": 2},
+        model={"id": "deepseek-ai/DeepSeek-V3"}, parallelism={"tensor": 8, "pipeline": 2}
     ),
     "racks": a_subject(
-        model={"id": "meta-llama/Llama-3.1-8B-Instruct"},
-        parallelism={"tensor": 8, "pipeline": 20},
+        model={"id": "meta-llama/Llama-3.1-8B-Instruct"}, parallelism={"tensor": 8, "pipeline": 20}
     ),
 }
 """The last one takes 40 trays, which are more than a rack has, and each of its stages two of one
 rack.
 """
 
-left_in_racks = st.lists(
-    st.sampled_from((0, 1, 2, NVL72_TRAYS)), min_size=6, max_size=6
-)
+left_in_racks = st.lists(st.sampled_from((0, 1, 2, NVL72_TRAYS)), min_size=6, max_size=6)
 
 
 def asked_with(nodes: int, gpus: int) -> st.SearchStrategy[list[tuple[str, list[int]]]]:
     """Return questions, each with how many GPUs of each node are taken."""
     taken = st.lists(st.integers(0, gpus), min_size=nodes, max_size=nodes)
-    return st.lists(
-        st.tuples(st.sampled_from(sorted(SUBJECTS)), taken), min_size=1, max_size=6
-    )
+    return st.lists(st.tuples(st.sampled_from(sorted(SUBJECTS)), taken), min_size=1, max_size=6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -115,9 +105,7 @@ def test_a_remembered_plan_in_racks_is_the_one_that_would_be_made_on_what_is_fre
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(
-        st.tuples(
-            st.sampled_from(sorted(IN_WHOLE_RACKS)), left_in_racks, st.integers(1, 4)
-        ),
+        st.tuples(st.sampled_from(sorted(IN_WHOLE_RACKS)), left_in_racks, st.integers(1, 4)),
         min_size=1,
         max_size=6,
     )
@@ -145,14 +133,9 @@ def _agree(facts: list[NodeFacts], asked: list[tuple[str, list[int]]]) -> None:
     for name, gpus in asked:
         subject = IN_WHOLE_RACKS[name]
         whole = build_inventory(facts, (), terms=subject.terms)
-        left = whole.without(
-            {fact.name: count for fact, count in zip(facts, gpus, strict=True)}
-        )
+        left = whole.without({fact.name: count for fact, count in zip(facts, gpus, strict=True)})
 
-        found, anew = (
-            planned(cache, subject, left).outcome,
-            plan_serving(subject, left).outcome,
-        )
+        found, anew = (planned(cache, subject, left).outcome, plan_serving(subject, left).outcome)
 
         assert type(found) is type(anew)
         if isinstance(found, NoPlan) or isinstance(anew, NoPlan):
@@ -162,9 +145,7 @@ def _agree(facts: list[NodeFacts], asked: list[tuple[str, list[int]]]) -> None:
             anew.pool,
             anew.compute_domain,
         )
-        assert _fits(
-            found, {node.name: node.free for pool in left.pools for node in pool.nodes}
-        )
+        assert _fits(found, {node.name: node.free for pool in left.pools for node in pool.nodes})
 
 
 def _fits(plan: Plan, free: dict[str, int]) -> bool:
@@ -197,10 +178,7 @@ def test_which_of_many_racks_are_taken_changes_no_question() -> None:
         {"rack-00-00": 4},
         {"rack-00-00": 4, "rack-01-01": 2, "rack-02-00": 3},
     ):
-        assert (
-            planned(cache, subject, whole.without(taken)).alternatives
-            is first.alternatives
-        )
+        assert planned(cache, subject, whole.without(taken)).alternatives is first.alternatives
 
 
 def test_a_budget_that_is_to_be_filled_is_filled_with_what_there_is_now() -> None:
@@ -217,9 +195,5 @@ def test_trays_of_one_rack_are_not_those_of_several() -> None:
 
     _agree(
         IN_RACKS,
-        [
-            ("large", one_of_each_rack),
-            ("large", each_second_rack),
-            ("large", one_of_each_rack),
-        ],
+        [("large", one_of_each_rack), ("large", each_second_rack), ("large", one_of_each_rack)],
     )

@@ -33,9 +33,7 @@ def _is_broken(law: str, seeds: range) -> bool:
     asked.
     """
     return any(
-        finding.law == law
-        for seed in seeds
-        for finding in examine(a_question(seed)).findings
+        finding.law == law for seed in seeds for finding in examine(a_question(seed)).findings
     )
 
 
@@ -47,8 +45,7 @@ def test_attention_ranks_that_serve_requests_that_do_not_exist_break_littles_law
     def for_every_rank(self: Estimator, candidate: Candidate, *more: object) -> Task:
         layout = candidate.layout
         return replace(
-            whole(self, candidate, *more),
-            groups=layout.replicas * layout.attention_data,
+            whole(self, candidate, *more), groups=layout.replicas * layout.attention_data
         )
 
     monkeypatch.setattr(Estimator, "task", for_every_rank)

@@ -104,22 +104,14 @@ def test_every_rank_of_a_plan_holds_its_parts_and_one_request(
 
 
 @laws
-@given(
-    model=models,
-    first=pools("a"),
-    second=pools("b"),
-    request=requests(),
-    data=st.data(),
-)
+@given(model=models, first=pools("a"), second=pools("b"), request=requests(), data=st.data())
 def test_the_order_of_nodes_and_pools_changes_nothing(
     model: str, first: Pool, second: Pool, request: Request, data: st.DataObject
 ) -> None:
     shuffled = replace(first, nodes=tuple(data.draw(st.permutations(first.nodes))))
 
     reports = [
-        make_plan(
-            a_model(model), Inventory(pools=order), request, vllm_traits()
-        ).outcome
+        make_plan(a_model(model), Inventory(pools=order), request, vllm_traits()).outcome
         for order in ((first, second), (second, shuffled))
     ]
 
@@ -132,12 +124,9 @@ def test_more_memory_never_turns_a_plan_into_none(
     model: str, pool: Pool, request: Request, more: int
 ) -> None:
     request = replace(
-        request,
-        objective=replace(request.objective, ttft_seconds=None, tpot_seconds=None),
+        request, objective=replace(request.objective, ttft_seconds=None, tpot_seconds=None)
     )
-    larger = replace(
-        pool, gpu=replace(pool.gpu, memory_bytes=pool.gpu.memory_bytes + more * 10**9)
-    )
+    larger = replace(pool, gpu=replace(pool.gpu, memory_bytes=pool.gpu.memory_bytes + more * 10**9))
 
     before, after = (
         make_plan(a_model(model), an_inventory(p), request, vllm_traits()).outcome
@@ -188,12 +177,7 @@ def test_relaxing_a_limit_never_turns_a_plan_into_none(
     0.5,
 )
 def test_faster_links_never_slow_anything(
-    model: str,
-    gpu: str,
-    shape: tuple[int, int],
-    request: Request,
-    faster: float,
-    quicker: float,
+    model: str, gpu: str, shape: tuple[int, int], request: Request, faster: float, quicker: float
 ) -> None:
     pool = a_pool(gpu, 2)
     layout = Layout(tensor=shape[0], pipeline=shape[1])
@@ -201,9 +185,7 @@ def test_faster_links_never_slow_anything(
     def quickened(link: Link) -> Link:
         seconds = link.latency_seconds * quicker
         return replace(
-            link,
-            bytes_per_second=link.bytes_per_second * faster,
-            latency_seconds=seconds,
+            link, bytes_per_second=link.bytes_per_second * faster, latency_seconds=seconds
         )
 
     better_gpu = replace(
@@ -214,9 +196,7 @@ def test_faster_links_never_slow_anything(
     better = replace(pool, gpu=better_gpu, network=quickened(pool.network))
 
     slow, fast = (
-        estimate(
-            a_model(model), _candidate(layout, p), request.workload, vllm_traits()
-        ).performance
+        estimate(a_model(model), _candidate(layout, p), request.workload, vllm_traits()).performance
         for p in (pool, better)
     )
 
@@ -250,13 +230,7 @@ def test_a_dominated_candidate_changes_nothing(
 
 
 @laws
-@given(
-    model=models,
-    gpu=gpus,
-    shape=degrees,
-    first=st.integers(0, 2000),
-    more=st.integers(1, 300),
-)
+@given(model=models, gpu=gpus, shape=degrees, first=st.integers(0, 2000), more=st.integers(1, 300))
 def test_a_longer_prompt_never_comes_sooner(
     model: str, gpu: str, shape: tuple[int, int], first: int, more: int
 ) -> None:
@@ -266,10 +240,7 @@ def test_a_longer_prompt_never_comes_sooner(
             a_model(model),
             candidate,
             a_request(
-                input_tokens=1 + tokens,
-                output_tokens=100,
-                concurrency=1,
-                max_model_len=4096,
+                input_tokens=1 + tokens, output_tokens=100, concurrency=1, max_model_len=4096
             ).workload,
             vllm_traits(),
         ).performance
@@ -283,9 +254,7 @@ sizes = st.integers(0, 10**9)
 fabrics = st.builds(
     Fabric,
     inner_ranks=st.integers(1, 8),
-    inner=st.sampled_from(
-        [load_gpus()["H100-SXM-80GB"].scale_up, load_gpus()["L40S-48GB"].host]
-    ),
+    inner=st.sampled_from([load_gpus()["H100-SXM-80GB"].scale_up, load_gpus()["L40S-48GB"].host]),
     outer_ranks=st.integers(1, 8),
     outer=st.just(a_network()),
     shared_host=st.booleans(),
@@ -294,9 +263,7 @@ fabrics = st.builds(
 
 
 @given(fabric=fabrics, first=sizes, second=sizes)
-def test_communication_is_monotone_in_bytes(
-    fabric: Fabric, first: int, second: int
-) -> None:
+def test_communication_is_monotone_in_bytes(fabric: Fabric, first: int, second: int) -> None:
     small, large = sorted((first, second))
 
     assert all_reduce_seconds(small, fabric) <= all_reduce_seconds(large, fabric)
@@ -306,9 +273,7 @@ def test_communication_is_monotone_in_bytes(
 
 
 @given(fabric=fabrics, size=sizes)
-def test_doubling_every_link_never_slows_a_collective(
-    fabric: Fabric, size: int
-) -> None:
+def test_doubling_every_link_never_slows_a_collective(fabric: Fabric, size: int) -> None:
     assert fabric.inner is not None
     assert fabric.outer is not None
     doubled = replace(
@@ -331,6 +296,4 @@ def test_ranks_are_nodes_times_gpus_and_tensor_groups_are_never_cut_askew(
 
     assert placement.nodes_per_replica * placement.gpus_per_node == tensor * pipeline
     assert placement.gpus_per_node <= pool.gpus_per_node
-    assert (
-        placement.gpus_per_node % tensor == 0 or tensor % placement.gpus_per_node == 0
-    )
+    assert placement.gpus_per_node % tensor == 0 or tensor % placement.gpus_per_node == 0

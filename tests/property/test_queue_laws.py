@@ -111,9 +111,7 @@ class QueueLaws(RuleBasedStateMachine):
         free = WORKERS - len(self.working)
         busy = Counter(namespace for namespace, _ in self.working)
         calm = Counter(
-            key[0]
-            for key, priority in self.working.items()
-            if priority is not Priority.BROKEN
+            key[0] for key, priority in self.working.items() if priority is not Priority.BROKEN
         )
         calm_free = WORKERS - WORKERS // SHARE - calm.total()
         return {
@@ -147,9 +145,7 @@ class QueueLaws(RuleBasedStateMachine):
         if owed.fresh:
             assert pause == 0
             return
-        nominal = min(
-            LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (owed.failures - 1)
-        )
+        nominal = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (owed.failures - 1))
         assert nominal * (1 - RETRY_SPREAD) <= pause <= nominal * (1 + RETRY_SPREAD)
         owed.pause_end = self.clock.now + pause
         urgent, owed.now = min(worked, worked if owed.now is None else owed.now), None
@@ -170,9 +166,7 @@ class QueueLaws(RuleBasedStateMachine):
             if owed.now is not None and key not in self.working
         )
         assert load.depth == {priority: waiting[priority] for priority in Priority}
-        assert load.delayed == sum(
-            owed.later is not None for owed in self.owed.values()
-        )
+        assert load.delayed == sum(owed.later is not None for owed in self.owed.values())
 
 
 TestQueueLaws = QueueLaws.TestCase
@@ -180,9 +174,7 @@ TestQueueLaws = QueueLaws.TestCase
 
 @given(
     flood=st.integers(1, 1000),
-    others=st.lists(
-        st.tuples(st.sampled_from("bcdefgh"), priorities), min_size=1, max_size=20
-    ),
+    others=st.lists(st.tuples(st.sampled_from("bcdefgh"), priorities), min_size=1, max_size=20),
     flooded=priorities,
 )
 def test_a_flood_of_one_namespace_costs_the_others_no_more_than_a_turn_for_each_of_theirs(
@@ -233,8 +225,7 @@ def test_a_namespace_whose_looks_hang_leaves_a_worker_for_another_whatever_is_ur
 @given(
     looks=st.lists(
         st.tuples(
-            st.sampled_from("abcdefgh"),
-            st.sampled_from(sorted(set(Priority) - {Priority.BROKEN})),
+            st.sampled_from("abcdefgh"), st.sampled_from(sorted(set(Priority) - {Priority.BROKEN}))
         ),
         max_size=64,
     ),

@@ -40,9 +40,7 @@ json_values = st.recursive(
 def named_lists_only(value: object) -> bool:
     """Keyed lists hold objects with a name in Kubernetes; other inputs are none."""
     if isinstance(value, dict):
-        return all(
-            key != "env" and named_lists_only(item) for key, item in value.items()
-        )
+        return all(key != "env" and named_lists_only(item) for key, item in value.items())
     return all(map(named_lists_only, value)) if isinstance(value, list) else True
 
 
@@ -52,9 +50,7 @@ def test_what_is_live_as_rendered_has_not_drifted(value: object) -> None:
 
 
 @given(json_values.filter(named_lists_only), json_values)
-def test_a_field_beside_the_rendered_ones_is_no_drift(
-    value: object, other: object
-) -> None:
+def test_a_field_beside_the_rendered_ones_is_no_drift(value: object, other: object) -> None:
     assert drifted_fields({"field": value}, {"field": value, "another": other}) == ()
 
 
@@ -72,9 +68,7 @@ events = st.lists(
                 "nothing",
             ]
         ),
-        st.integers(
-            0, 3
-        ),  # how many writes are carried out before the operator is killed
+        st.integers(0, 3),  # how many writes are carried out before the operator is killed
         st.booleans(),  # whether the cluster moves on before it is started again
     ),
     max_size=6,
@@ -94,9 +88,7 @@ def test_the_reconciler_comes_to_rest_wherever_it_was_killed_and_never_mixes_rev
     def wanted() -> Desired:
         scripts = f"llama-scripts-{revision}"
         sets = [
-            stateful_set(
-                f"llama-{group}", pods=pods, revision=f"r{revision}", scripts=scripts
-            )
+            stateful_set(f"llama-{group}", pods=pods, revision=f"r{revision}", scripts=scripts)
             for group in range(groups)
         ]
         return desired(rendered("ConfigMap", scripts), service(), *sets)
@@ -163,20 +155,11 @@ class Surging:
 
     def _decide(self) -> Decision:
         nodes = [(f"free-{group}",) for group in range(len(self.least))]
-        found = generations(
-            by_name(nodes), self.world.observed(), OWNER_UID, (), self.least
-        )
-        names = (
-            group_name("llama", group, number) for group, number in enumerate(found)
-        )
-        sets = [
-            stateful_set(name, pods=self.pods, revision=f"r{self.revision}")
-            for name in names
-        ]
+        found = generations(by_name(nodes), self.world.observed(), OWNER_UID, (), self.least)
+        names = (group_name("llama", group, number) for group, number in enumerate(found))
+        sets = [stateful_set(name, pods=self.pods, revision=f"r{self.revision}") for name in names]
         return decide(
-            desired(service(), *sets, rules=LifeRules(max_surge=1)),
-            self.world.observed(),
-            NOON,
+            desired(service(), *sets, rules=LifeRules(max_surge=1)), self.world.observed(), NOON
         )
 
 
@@ -188,17 +171,13 @@ def _serving(world: World) -> int:
         if kind == "StatefulSet"
     }
     there = Counter(name.rpartition("-")[0] for name in world.pods)
-    return sum(
-        replicas > 0 and there[name] == replicas for name, replicas in wanted.items()
-    )
+    return sum(replicas > 0 and there[name] == replicas for name, replicas in wanted.items())
 
 
 @given(
     st.integers(1, 2),
     st.integers(1, 3),
-    st.lists(
-        st.tuples(st.sampled_from(["roll", "go on"]), st.integers(0, 4), st.booleans())
-    ),
+    st.lists(st.tuples(st.sampled_from(["roll", "go on"]), st.integers(0, 4), st.booleans())),
 )
 def test_with_free_gpus_a_roll_ends_no_service_and_comes_to_rest_wherever_it_was_killed(
     pods: int, groups: int, happened: list[tuple[str, int, bool]]
@@ -232,9 +211,7 @@ def _happen(world: World, event: str) -> None:
     elif event == "delete pod" and name:
         del world.pods[name]
     elif event == "edit" and sets:
-        sets[0]["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = (
-            "edited"
-        )
+        sets[0]["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = "edited"
     elif event == "scale" and sets:
         sets[0]["spec"]["replicas"] = 1
     elif event == "delete set" and sets:
@@ -253,23 +230,14 @@ def test_nothing_that_is_not_ours_is_ever_written(
 ) -> None:
     world = World()
     foreign = rendered(kind, "llama-0")
-    owners = (
-        [{"kind": "Other", "name": "o", "uid": owner, "controller": True}]
-        if owner
-        else []
-    )
+    owners = [{"kind": "Other", "name": "o", "uid": owner, "controller": True}] if owner else []
     foreign["metadata"] |= {"uid": "foreign", "ownerReferences": owners}
     if not labelled:
         foreign["metadata"]["labels"] = {}
     world.objects[kind, "llama-0"] = foreign
-    wanted = desired(
-        service(), stateful_set(), rendered("ConfigMap", "llama-0", data={})
-    )
+    wanted = desired(service(), stateful_set(), rendered("ConfigMap", "llama-0", data={}))
 
     for write in decide(wanted, world.observed(), NOON).writes:
         assert not isinstance(write, (Apply, Delete))
         assert isinstance(write, Create)
-        assert (write.content["kind"], write.content["metadata"]["name"]) != (
-            kind,
-            "llama-0",
-        )
+        assert (write.content["kind"], write.content["metadata"]["name"]) != (kind, "llama-0")

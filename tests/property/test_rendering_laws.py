@@ -14,12 +14,7 @@ from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import ClaimPath, Deployment, SecretKey
-from shardwright.rendering.names import (
-    STATEFULSET_MAX,
-    base_name,
-    group_name,
-    peers_service,
-)
+from shardwright.rendering.names import STATEFULSET_MAX, base_name, group_name, peers_service
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan_of, an_owner
 from tests.support.command_lines import read_arguments
@@ -31,8 +26,7 @@ DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 subdomains = st.from_regex(
-    r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?){0,4}",
-    fullmatch=True,
+    r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?){0,4}", fullmatch=True
 )
 hostile = st.one_of(
     st.text(min_size=1, max_size=60),
@@ -62,15 +56,10 @@ def plans(draw: st.DrawFn) -> Plan:
     tensor, pipeline = draw(st.sampled_from([1, 2, 4, 8])), draw(st.integers(1, 6))
     experts = tensor if draw(st.booleans()) else 1
     layout = Layout(
-        tensor=tensor,
-        pipeline=pipeline,
-        expert=experts,
-        replicas=draw(st.integers(1, 4)),
+        tensor=tensor, pipeline=pipeline, expert=experts, replicas=draw(st.integers(1, 4))
     )
     nodes = pipeline if draw(st.booleans()) else 1
-    return a_plan_of(
-        layout, nodes=nodes, load_bytes_per_node=draw(st.integers(10**8, 10**13))
-    )
+    return a_plan_of(layout, nodes=nodes, load_bytes_per_node=draw(st.integers(10**8, 10**13)))
 
 
 @st.composite
@@ -90,8 +79,7 @@ def deployments(draw: st.DrawFn) -> Deployment:
 @given(plans(), deployments())
 def test_the_same_plan_gives_the_same_bytes(plan: Plan, deployment: Deployment) -> None:
     first, second = (
-        json.dumps([dict(item) for item in render(plan, deployment).objects])
-        for _ in range(2)
+        json.dumps([dict(item) for item in render(plan, deployment).objects]) for _ in range(2)
     )
     assert first == second
 
@@ -124,9 +112,7 @@ def test_labels_are_valid_and_every_selector_finds_the_pods_that_it_means(
         }
 
     def found(selector: dict[str, str]) -> set[Any]:
-        return {
-            pod for pod, labels in pods.items() if selector.items() <= labels.items()
-        }
+        return {pod for pod, labels in pods.items() if selector.items() <= labels.items()}
 
     base = base_name(deployment.owner.name)
     groups = range(len(plan.groups))
@@ -145,11 +131,7 @@ def test_labels_are_valid_and_every_selector_finds_the_pods_that_it_means(
         if peers:
             assert found(peers["spec"]["selector"]) == own
         assert (
-            found(
-                named["StatefulSet", group_name(base, group)]["spec"]["selector"][
-                    "matchLabels"
-                ]
-            )
+            found(named["StatefulSet", group_name(base, group)]["spec"]["selector"]["matchLabels"])
             == own
         )
 
@@ -162,9 +144,7 @@ def test_what_a_user_writes_changes_values_but_never_the_structure(
         model="m", environment=(("NCCL_DEBUG", "v"),), arguments={"response-role": "r"}
     )
     wild = a_deployment(
-        model=model,
-        environment=(("NCCL_DEBUG", value),),
-        arguments={"response-role": role},
+        model=model, environment=(("NCCL_DEBUG", value),), arguments={"response-role": role}
     )
     expected, found = render(plan, tame), render(plan, wild)
     assert shape(found.objects) == shape(expected.objects)
@@ -173,20 +153,12 @@ def test_what_a_user_writes_changes_values_but_never_the_structure(
 
 
 @given(plans(), deployments())
-def test_the_kubelet_expands_nothing_that_a_user_wrote(
-    plan: Plan, deployment: Deployment
-) -> None:
+def test_the_kubelet_expands_nothing_that_a_user_wrote(plan: Plan, deployment: Deployment) -> None:
     bundle = render(plan, deployment)
     words = [expanded(word) for word in engine_of(bundle)["args"]]
     assert words[words.index("--served-model-name") + 1] == deployment.model
-    assert (
-        f"--response-role={(deployment.serving.arguments or {})['response-role']}"
-        in words
-    )
-    assert (
-        expanded(environment_of(bundle)["NCCL_DEBUG"])
-        == deployment.serving.environment[0][1]
-    )
+    assert f"--response-role={(deployment.serving.arguments or {})['response-role']}" in words
+    assert expanded(environment_of(bundle)["NCCL_DEBUG"]) == deployment.serving.environment[0][1]
     assert not any("<EXPANDED" in expanded(text) for text in scalars(engine_of(bundle)))
 
 
@@ -211,13 +183,9 @@ def test_the_engine_takes_every_argument_list(
     version: str,
     over_ray: bool,  # noqa: FBT001  # drawn
 ) -> None:
-    container = engine_of(
-        render(plan, a_deployment(engine_version=version, over_ray=over_ray))
-    )
+    container = engine_of(render(plan, a_deployment(engine_version=version, over_ray=over_ray)))
     _, options = read_arguments(container["args"])
-    assert [
-        name for name, value in options.items() if check_value(name, value, version)
-    ] == []
+    assert [name for name, value in options.items() if check_value(name, value, version)] == []
 
 
 RANK_FLAGS = {
@@ -234,9 +202,7 @@ RANK_FLAGS = {
 LISTENS = {"--host", "--port"}
 
 passable = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
-    min_size=1,
-    max_size=20,
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20
 ) | st.sampled_from(["$(HF_TOKEN)", "'$(id)'", "--node-rank", "a b", "`id`"])
 """What a process can be given as an argument."""
 
@@ -258,13 +224,11 @@ def test_the_ranks_of_a_group_differ_in_rank_flags_only(
     )
 
     assert all(words == shared[0] for words in shared)
-    assert [flags["--node-rank"] for flags in own] == [
-        [str(number)] for number in range(nodes)
-    ]
+    assert [flags["--node-rank"] for flags in own] == [[str(number)] for number in range(nodes)]
     assert len({tuple(flags["--master-addr"]) for flags in own}) == 1
-    assert [set(flags) for flags in own] == [
-        {"--node-rank", "--master-addr"} | LISTENS
-    ] + [{"--node-rank", "--master-addr", "--headless"} for _ in range(nodes - 1)]
+    assert [set(flags) for flags in own] == [{"--node-rank", "--master-addr"} | LISTENS] + [
+        {"--node-rank", "--master-addr", "--headless"} for _ in range(nodes - 1)
+    ]
 
 
 @settings(max_examples=5)
@@ -274,8 +238,7 @@ def test_the_pods_of_attention_replicas_differ_in_the_first_replica_of_each_only
 ) -> None:
     replicas = nodes * local
     plan = a_plan_of(
-        Layout(tensor=tensor, attention_data=replicas, expert=tensor * replicas),
-        nodes=nodes,
+        Layout(tensor=tensor, attention_data=replicas, expert=tensor * replicas), nodes=nodes
     )
     shared, own = zip(
         *(_split(rank) for rank in _started(plan, a_deployment(**words))), strict=True
@@ -335,8 +298,7 @@ def _started(plan: Plan, deployment: Deployment) -> list[_StartedRank]:
         for rank in ranks:
             rank.start()
         return [
-            _StartedRank(argv=rank.engine()["argv"], arguments=rank.arguments)
-            for rank in ranks
+            _StartedRank(argv=rank.engine()["argv"], arguments=rank.arguments) for rank in ranks
         ]
 
 
@@ -353,9 +315,7 @@ def _split(rank: _StartedRank) -> tuple[list[str], dict[str, list[str]]]:
 def test_no_two_resources_share_an_object_name(names: list[str]) -> None:
     bases = [base_name(name) for name in names]
     stateful_sets = [
-        group_name(base, *which)
-        for base in bases
-        for which in ((0, 0), (1, 0), (0, 2), (1, 12))
+        group_name(base, *which) for base in bases for which in ((0, 0), (1, 0), (0, 2), (1, 12))
     ]
     services = [*bases, *(peers_service(name) for name in stateful_sets)]
     assert len(set(services)) == len(services)

@@ -24,23 +24,16 @@ GPUS = 8
 
 
 def subject_of(tensor: int, replicas: int = 1) -> Subject:
-    manifest = a_sharded_model(
-        parallelism={"tensor": tensor, "pipeline": 1}, replicas=replicas
-    )
+    manifest = a_sharded_model(parallelism={"tensor": tensor, "pipeline": 1}, replicas=replicas)
     return resolve(Question(resource=parse_manifest(manifest)))
 
 
 SUBJECTS = {tensor: subject_of(tensor) for tensor in (4, 8)}
 FACTS = {
-    node["metadata"]["name"]: fact
-    for node in h100_nodes(len(NODES))
-    if (fact := read_node(node))
+    node["metadata"]["name"]: fact for node in h100_nodes(len(NODES)) if (fact := read_node(node))
 }
 
-WHOLE = {
-    tensor: take_stock(subject, FACTS.values(), ())
-    for tensor, subject in SUBJECTS.items()
-}
+WHOLE = {tensor: take_stock(subject, FACTS.values(), ()) for tensor, subject in SUBJECTS.items()}
 
 
 def plan_on(subject: Subject, nodes: list[str]) -> Plan:
@@ -66,9 +59,7 @@ def test_as_many_groups_as_have_room_leave_lost_nodes_and_nobody_else_moves(
 ) -> None:
     subject = SUBJECTS[tensor]
     plan = plan_on(subject, order[:groups])
-    left = take_stock(
-        subject, [fact for name, fact in FACTS.items() if name not in lost], ()
-    )
+    left = take_stock(subject, [fact for name, fact in FACTS.items() if name not in lost], ())
 
     leaving = frozenset(
         index for index, group in enumerate(plan.groups) if lost.intersection(group)
@@ -84,9 +75,7 @@ def test_as_many_groups_as_have_room_leave_lost_nodes_and_nobody_else_moves(
     homed = [node for (node,) in moved.groups if node not in lost]
     held = Counter(homed)
     assert all(count * tensor <= GPUS for count in held.values())
-    room = sum(
-        (GPUS - held[node] * tensor) // tensor for node in NODES if node not in lost
-    )
+    room = sum((GPUS - held[node] * tensor) // tensor for node in NODES if node not in lost)
     assert (short is None) is (len(homed) == groups)
     assert short is None or room == 0
 
@@ -102,9 +91,7 @@ def test_only_groups_that_cannot_have_their_nodes_move_and_no_gpu_is_planned_twi
     tensor: int, held: list[str], wanted: int, taken: dict[str, int]
 ) -> None:
     held = [
-        node
-        for index, node in enumerate(held)
-        if (held[:index].count(node) + 1) * tensor <= GPUS
+        node for index, node in enumerate(held) if (held[:index].count(node) + 1) * tensor <= GPUS
     ]
     subject = subject_of(tensor, wanted)
     others = [
@@ -116,8 +103,7 @@ def test_only_groups_that_cannot_have_their_nodes_move_and_no_gpu_is_planned_twi
     record = record_of(
         subject,
         replace(
-            plan_serving(SUBJECTS[tensor], WHOLE[tensor]),
-            outcome=plan_on(SUBJECTS[tensor], held),
+            plan_serving(SUBJECTS[tensor], WHOLE[tensor]), outcome=plan_on(SUBJECTS[tensor], held)
         ),
     )
 

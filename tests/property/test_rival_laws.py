@@ -28,19 +28,14 @@ laws = settings(max_examples=25, deadline=None)
 @st.composite
 def alike_pools(draw: st.DrawFn) -> Inventory:
     """Return pools of one kind of node that differ in network, room and name."""
-    gpu = load_gpus()[
-        draw(st.sampled_from(["H100-SXM-80GB", "L40S-48GB", "GB200-NVL-186GB"]))
-    ]
+    gpu = load_gpus()[draw(st.sampled_from(["H100-SXM-80GB", "L40S-48GB", "GB200-NVL-186GB"]))]
     names = draw(st.permutations(["a", "b", "c", "d"]))
-    return an_inventory(
-        *(_pool(draw, gpu.id, name) for name in names[: draw(st.integers(2, 4))])
-    )
+    return an_inventory(*(_pool(draw, gpu.id, name) for name in names[: draw(st.integers(2, 4))]))
 
 
 def _pool(draw: st.DrawFn, gpu: str, name: str) -> Pool:
     network = a_network(
-        draw(st.sampled_from([25, 100, 100.01, 101, 400])),
-        draw(st.sampled_from([12e-6, 30e-6])),
+        draw(st.sampled_from([25, 100, 100.01, 101, 400])), draw(st.sampled_from([12e-6, 30e-6]))
     )
     if gpu.startswith("GB200"):
         return an_nvl72_pool(draw(st.integers(1, 4)), name=name, network=network)
@@ -60,30 +55,23 @@ def requests(draw: st.DrawFn) -> Request:
         tpot_seconds=draw(st.none() | st.floats(0.005, 0.1)),
     )
     rate = draw(st.none() | st.sampled_from([0.5, 5.0]))
-    return replace(
-        request,
-        workload=replace(request.workload, requests_per_second=rate),
-    )
+    return replace(request, workload=replace(request.workload, requests_per_second=rate))
 
 
 def _feasible(model: str, inventory: Inventory, request: Request) -> list[Verdict]:
     judge = Judge(a_model(model), request, vllm_traits())
     verdicts = map(
-        judge.verdict,
-        enumerate_candidates(a_model(model), inventory, request.space, vllm_traits()),
+        judge.verdict, enumerate_candidates(a_model(model), inventory, request.space, vllm_traits())
     )
     return [verdict for verdict in verdicts if not verdict.violations]
 
 
-def _smaller_on_its_pool(
-    ranked: tuple[FeasibleCandidate, ...],
-) -> list[FeasibleCandidate]:
+def _smaller_on_its_pool(ranked: tuple[FeasibleCandidate, ...]) -> list[FeasibleCandidate]:
     best = ranked[0].candidate
     return [
         one
         for one in ranked
-        if one.candidate.pool == best.pool
-        and one.candidate.layout.gpus <= best.layout.gpus
+        if one.candidate.pool == best.pool and one.candidate.layout.gpus <= best.layout.gpus
     ]
 
 
@@ -112,10 +100,7 @@ def test_a_faster_network_that_is_not_crossed_decides_nothing() -> None:
         for name, gbps in (("a", 100), ("b", 400))
     ]
     inventory, request = an_inventory(*pools), a_request()
-    feasible, scale = (
-        _feasible("deepseek-v3", inventory, request),
-        Scale.of(request, inventory),
-    )
+    feasible, scale = (_feasible("deepseek-v3", inventory, request), Scale.of(request, inventory))
 
     ranked = best_first(feasible, scale)
 
@@ -126,10 +111,7 @@ def test_a_faster_network_that_is_not_crossed_decides_nothing() -> None:
 
 def test_of_pools_that_differ_in_their_network_one_is_priced() -> None:
     inventory = an_inventory(
-        *(
-            a_pool(nodes=2, name=f"pool-{gbps}", network=a_network(gbps))
-            for gbps in (400, 200, 100)
-        )
+        *(a_pool(nodes=2, name=f"pool-{gbps}", network=a_network(gbps)) for gbps in (400, 200, 100))
     )
     feasible = _feasible("llama-70b", inventory, a_request())
 

@@ -43,7 +43,7 @@ def harm(operator: Operator, number: int, *, failed: bool) -> None:
             st.integers(0, GROUPS),
         ),
         max_size=3,
-    ),
+    )
 )
 def test_scaling_down_ends_serving_groups_last_and_leaves_the_pods_of_the_others_alone(
     history: list[tuple[dict[int, bool], int]],
@@ -59,10 +59,7 @@ def test_scaling_down_ends_serving_groups_last_and_leaves_the_pods_of_the_others
             harm(operator, number, failed=harmed[number])
         served, uids = (
             set(operator.cluster.serving()),
-            {
-                name: item["metadata"]["uid"]
-                for name, item in operator.cluster.sets().items()
-            },
+            {name: item["metadata"]["uid"] for name, item in operator.cluster.sets().items()},
         )
 
         operator.edit(replicas=wanted)
@@ -73,9 +70,7 @@ def test_scaling_down_ends_serving_groups_last_and_leaves_the_pods_of_the_others
         ended = served - left.keys()
         assert not ended or left.keys() <= served
         if wanted <= len(there):
-            assert all(
-                uids[name] == item["metadata"]["uid"] for name, item in left.items()
-            )
+            assert all(uids[name] == item["metadata"]["uid"] for name, item in left.items())
         else:
             assert uids.keys() <= left.keys()
             assert left.keys() - uids.keys() == set(

@@ -18,14 +18,7 @@ from shardwright.costs.communication import (
 )
 from shardwright.costs.estimates import Performance
 from shardwright.costs.estimator import estimate
-from shardwright.costs.roofline import (
-    AttentionFloor,
-    Batch,
-    Links,
-    StageFloor,
-    step_time,
-    widened,
-)
+from shardwright.costs.roofline import AttentionFloor, Batch, Links, StageFloor, step_time, widened
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.gpus import Link, load_gpus
 from shardwright.hardware.inventory import Pool
@@ -57,16 +50,12 @@ layouts = st.sampled_from(
 
 def _speed(layout: Layout, pool: Pool, load: Workload) -> Performance:
     candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))
-    return estimate(
-        a_model("qwen3-30b-a3b"), candidate, load, vllm_traits()
-    ).performance
+    return estimate(a_model("qwen3-30b-a3b"), candidate, load, vllm_traits()).performance
 
 
 def _twice(link: Link | None) -> Link | None:
     return link and replace(
-        link,
-        bytes_per_second=2 * link.bytes_per_second,
-        latency_seconds=link.latency_seconds / 2,
+        link, bytes_per_second=2 * link.bytes_per_second, latency_seconds=link.latency_seconds / 2
     )
 
 
@@ -75,10 +64,7 @@ def _faster(pool: Pool, what: str) -> Pool:
     match what:
         case "memory":
             return replace(
-                pool,
-                gpu=replace(
-                    gpu, memory_bytes_per_second=2 * gpu.memory_bytes_per_second
-                ),
+                pool, gpu=replace(gpu, memory_bytes_per_second=2 * gpu.memory_bytes_per_second)
             )
         case "compute":
             twice = {unit: 2 * rate for unit, rate in gpu.flops.items()}
@@ -91,29 +77,18 @@ def _faster(pool: Pool, what: str) -> Pool:
 
 @laws
 @given(
-    layout=layouts,
-    load=loads,
-    what=st.sampled_from(["memory", "compute", "scale-up", "network"]),
+    layout=layouts, load=loads, what=st.sampled_from(["memory", "compute", "scale-up", "network"])
 )
-def test_nothing_that_is_faster_slows_anything(
-    layout: Layout, load: Workload, what: str
-) -> None:
+def test_nothing_that_is_faster_slows_anything(layout: Layout, load: Workload, what: str) -> None:
     pool = a_pool("H200-SXM-141GB", 2)
-    before, after = (
-        _speed(layout, pool, load),
-        _speed(layout, _faster(pool, what), load),
-    )
+    before, after = (_speed(layout, pool, load), _speed(layout, _faster(pool, what), load))
 
-    assert after.output_tokens_per_second >= before.output_tokens_per_second * (
-        1 - 1e-9
-    )
+    assert after.output_tokens_per_second >= before.output_tokens_per_second * (1 - 1e-9)
 
 
 @laws
 @given(layout=layouts, load=loads, more=st.integers(1, 4096))
-def test_longer_prompts_never_bring_more_tokens(
-    layout: Layout, load: Workload, more: int
-) -> None:
+def test_longer_prompts_never_bring_more_tokens(layout: Layout, load: Workload, more: int) -> None:
     pool = a_pool("H200-SXM-141GB", 2)
     short, long = (
         _speed(layout, pool, replace(load, input_tokens=n))
@@ -198,9 +173,7 @@ def test_a_step_takes_no_less_for_more(
     fitted = coefficients_of("vLLM", "")
     more = replace(batch, **{name: getattr(batch, name) * 1.5 + 1})
 
-    less, greater = (
-        step_time(floor, links, each, fitted).total_seconds for each in (batch, more)
-    )
+    less, greater = (step_time(floor, links, each, fitted).total_seconds for each in (batch, more))
 
     assert greater >= less * (1 - 1e-9)
 
@@ -217,19 +190,14 @@ def test_beside_attention_replicas_the_experts_sums_are_not_summed_again_over_th
     alone, beside = (replace(NOBODY, tensor=tensor, peers=peers) for peers in (1, 8))
 
     spent, saved = (
-        step_time(floor, links, batch, fitted).communication_seconds
-        for links in (alone, beside)
+        step_time(floor, links, batch, fitted).communication_seconds for links in (alone, beside)
     )
     assert saved == pytest.approx(
         spent * (2 * floor.layers - floor.expert_layers) / (2 * floor.layers)
     )
 
 
-@given(
-    size=st.floats(0, 1e9),
-    ranks=st.sampled_from([2, 4, 8]),
-    change=st.floats(1e-6, 1e-3),
-)
+@given(size=st.floats(0, 1e9), ranks=st.sampled_from([2, 4, 8]), change=st.floats(1e-6, 1e-3))
 def test_the_cost_of_a_link_is_continuous_in_its_bandwidth(
     size: float, ranks: int, change: float
 ) -> None:
@@ -245,9 +213,7 @@ def test_the_cost_of_a_link_is_continuous_in_its_bandwidth(
 
 def _seconds_per_byte(fabric: Fabric) -> float:
     size = 1e12  # so large that no start-up matters
-    return (
-        all_reduce_seconds(2 * size, fabric) - all_reduce_seconds(size, fabric)
-    ) / size
+    return (all_reduce_seconds(2 * size, fabric) - all_reduce_seconds(size, fabric)) / size
 
 
 @given(ranks=st.integers(2, 8), own_kernel=st.booleans())
@@ -265,12 +231,8 @@ def test_an_all_reduce_moves_what_a_reduce_scatter_and_an_all_gather_move(
 
 
 @given(inner_ranks=st.integers(2, 8), nodes=st.integers(2, 8))
-def test_across_nodes_every_rank_sends_its_share_alone(
-    inner_ranks: int, nodes: int
-) -> None:
-    inside = Fabric(
-        inner_ranks=inner_ranks, inner=load_gpus()["H100-SXM-80GB"].scale_up
-    )
+def test_across_nodes_every_rank_sends_its_share_alone(inner_ranks: int, nodes: int) -> None:
+    inside = Fabric(inner_ranks=inner_ranks, inner=load_gpus()["H100-SXM-80GB"].scale_up)
     outside = Fabric(outer_ranks=nodes, outer=a_network())
     both = replace(inside, outer_ranks=nodes, outer=a_network())
 
@@ -279,14 +241,10 @@ def test_across_nodes_every_rank_sends_its_share_alone(
 
 
 @given(inner_ranks=st.integers(2, 8), nodes=st.integers(2, 8))
-def test_of_an_all_to_all_every_link_carries_what_crosses_it(
-    inner_ranks: int, nodes: int
-) -> None:
+def test_of_an_all_to_all_every_link_carries_what_crosses_it(inner_ranks: int, nodes: int) -> None:
     inner, outer = load_gpus()["H100-SXM-80GB"].scale_up, a_network()
     assert inner is not None
-    fabric = Fabric(
-        inner_ranks=inner_ranks, inner=inner, outer_ranks=nodes, outer=outer
-    )
+    fabric = Fabric(inner_ranks=inner_ranks, inner=inner, outer_ranks=nodes, outer=outer)
 
     inside = (inner_ranks - 1) / (inner.bytes_per_second * SCALE_UP_EFFICIENCY)
     outside = (nodes - 1) * inner_ranks / (outer.bytes_per_second * NETWORK_EFFICIENCY)
@@ -310,9 +268,7 @@ def test_what_overlaps_takes_no_less_than_the_longer_and_no_more_than_both(
         kernels(replace(dense, weights_seconds=0.0)),
     )
     assert (
-        max(reading, computing) * (1 - 1e-9)
-        <= kernels(dense)
-        <= (reading + computing) * (1 + 1e-9)
+        max(reading, computing) * (1 - 1e-9) <= kernels(dense) <= (reading + computing) * (1 + 1e-9)
     )
 
 
@@ -323,28 +279,17 @@ def test_weights_without_a_unit_of_their_own_are_widened_for_nothing_up_to_32_ro
     """A fifth more of what goes beyond; never less for more tokens."""
     fitted, computing = (
         coefficients_of("vLLM", ""),
-        replace(
-            floor,
-            weights_seconds=0.0,
-            expert_weights_seconds=0.0,
-            attention=(),
-            widened=True,
-        ),
+        replace(floor, weights_seconds=0.0, expert_weights_seconds=0.0, attention=(), widened=True),
     )
     few, many = (
         step_time(
-            replace(computing, head_token_seconds=0.0),
-            NOBODY,
-            Batch(sequences=count),
-            fitted,
+            replace(computing, head_token_seconds=0.0), NOBODY, Batch(sequences=count), fitted
         ).compute_seconds
         for count in (tokens, tokens * more)
     )
 
     assert few == pytest.approx(
-        computing.token_seconds
-        * (tokens + 0.2 * max(0.0, tokens - 32))
-        / fitted.compute_efficiency
+        computing.token_seconds * (tokens + 0.2 * max(0.0, tokens - 32)) / fitted.compute_efficiency
     )
     assert few <= many
 
@@ -361,9 +306,7 @@ def test_an_int4_model_is_widened_where_no_unit_multiplies_it() -> None:
     assert not widened(b200, "nvfp4")
 
 
-def test_tokens_go_to_experts_through_the_network_where_ranks_lie_on_two_nodes() -> (
-    None
-):
+def test_tokens_go_to_experts_through_the_network_where_ranks_lie_on_two_nodes() -> None:
     """Attention data over two nodes: what an infinitely fast network leaves is what one node would
     take.
     """

@@ -81,9 +81,7 @@ def test_the_first_of_equals_waits_for_the_limit_and_for_who_is_there_already(
             first_since.setdefault(name, now)
             first_since = {name: first_since[name]}
             claims_from = max(first_since[name], model.arrives + BACKFILL_SECONDS)
-            assert now <= claims_from + LONGEST_STAY + 50, (
-                f"{name} still waits at {now}"
-            )
+            assert now <= claims_from + LONGEST_STAY + 50, f"{name} still waits at {now}"
     assert not cluster.line
 
 
@@ -92,22 +90,14 @@ def test_the_first_of_equals_waits_for_the_limit_and_for_who_is_there_already(
 def test_nobody_is_put_on_what_one_before_him_claims(models: list[Model]) -> None:
     steps = history(models)
     for (_, before), (now, after) in pairwise(steps):
-        still = [
-            entry for name, (_, entry) in before.line.items() if name in after.line
-        ]
+        still = [entry for name, (_, entry) in before.line.items() if name in after.line]
         claims = [after.line[entry.rank[2][1]][1] for entry in still]
         free = after.free()
         for model in models:
             if after.placed_at.get(model.name) == now:
-                rank = (
-                    -model.priority,
-                    f"{model.arrives:012.3f}",
-                    ("models", model.name),
-                )
+                rank = (-model.priority, f"{model.arrives:012.3f}", ("models", model.name))
                 _, taken = after.held[model.name]
-                kept = claimed_before(
-                    [entry for entry in still if entry in claims], rank
-                )
+                kept = claimed_before([entry for entry in still if entry in claims], rank)
                 assert all(
                     free[node] >= min(kept[node], before.free()[node])
                     for node in taken
@@ -122,8 +112,7 @@ def test_before_anybody_claims_whoever_fits_is_placed(models: list[Model]) -> No
         if not any(entry.claim for _, entry in cluster.line.values()):
             free = cluster.free()
             assert all(
-                place(model, sorted(free), free) is None
-                for model, _ in cluster.line.values()
+                place(model, sorted(free), free) is None for model, _ in cluster.line.values()
             )
 
 
@@ -145,7 +134,5 @@ def test_who_comes_before_all_that_claim_is_placed_as_if_nobody_claimed(
 def test_no_gpu_is_claimed_twice_or_held_twice(models: list[Model]) -> None:
     for _, cluster in history(models):
         assert min(cluster.free().values()) >= 0
-        whole = claimed_before(
-            [entry for _, entry in cluster.line.values()], (10**9, "", ("", ""))
-        )
+        whole = claimed_before([entry for _, entry in cluster.line.values()], (10**9, "", ("", "")))
         assert all(gpus <= GPUS for gpus in whole.values())

@@ -12,18 +12,7 @@ import pytest
 import yaml
 
 import shardwright
-from release import (
-    archive,
-    chart,
-    debian,
-    image,
-    manifests,
-    notes,
-    places,
-    plugin,
-    signing,
-    wheels,
-)
+from release import archive, chart, debian, image, manifests, notes, places, plugin, signing, wheels
 from tests.harness.errors import HarnessError
 
 ROOT = Path(__file__).parents[2]
@@ -31,17 +20,13 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 DOCKERFILE = (ROOT / "operator" / "Dockerfile").read_text()
 
 
-def test_package_chart_and_changelog_are_of_one_version(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_package_chart_and_changelog_are_of_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
     places.check_one_version()
 
     monkeypatch.setenv("RELEASE_TAG", "v9.9.9")
     with pytest.raises(
         HarnessError,
-        match=re.escape(
-            f"the package is {shardwright.__version__}, but RELEASE_TAG is 9.9.9"
-        ),
+        match=re.escape(f"the package is {shardwright.__version__}, but RELEASE_TAG is 9.9.9"),
     ):
         places.check_one_version()
 
@@ -57,9 +42,7 @@ def test_the_image_starts_what_the_dockerfile_starts() -> None:
     user, ports, command = DOCKERFILE.splitlines()[-3:]
 
     assert user == f"USER {image.RUN_AS}"
-    assert (
-        ports == f"EXPOSE {' '.join(port.removesuffix('/tcp') for port in image.PORTS)}"
-    )
+    assert ports == f"EXPOSE {' '.join(port.removesuffix('/tcp') for port in image.PORTS)}"
     assert command == f'CMD ["{image.COMMAND[0]}"]'
 
 
@@ -73,20 +56,13 @@ def test_artifact_hub_is_told_of_every_change_the_kind_and_its_samples() -> None
     assert len(told["changes"]) == items
     assert not any("](" in line or "\n" in line for line in told["changes"])
     (kind,) = told["crds"]
-    assert (kind["name"], kind["version"]) == (
-        "shardedmodels.shardwright.io",
-        "v1alpha1",
-    )
+    assert (kind["name"], kind["version"]) == ("shardedmodels.shardwright.io", "v1alpha1")
     assert {sample["kind"] for sample in told["crdsExamples"]} == {kind["kind"]}
     assert told["prerelease"] is True
 
 
-def test_both_architectures_have_the_same_packages_by_hash_and_without_addresses() -> (
-    None
-):
-    amd64, arm64 = (
-        debian.locked(architecture) for architecture in places.ARCHITECTURES
-    )
+def test_both_architectures_have_the_same_packages_by_hash_and_without_addresses() -> None:
+    amd64, arm64 = (debian.locked(architecture) for architecture in places.ARCHITECTURES)
 
     assert sorted(item.name for item in amd64) == sorted(debian.PACKAGES)
     assert [(item.name, item.version) for item in amd64] == [
@@ -97,15 +73,9 @@ def test_both_architectures_have_the_same_packages_by_hash_and_without_addresses
 
 
 def test_no_shell_and_no_package_manager_is_among_the_packages() -> None:
-    assert not {
-        "bash",
-        "dash",
-        "busybox",
-        "apt",
-        "dpkg",
-        "perl-base",
-        "python3-pip",
-    } & set(debian.PACKAGES)
+    assert not {"bash", "dash", "busybox", "apt", "dpkg", "perl-base", "python3-pip"} & set(
+        debian.PACKAGES
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,9 +134,7 @@ def test_values_of_the_last_state_differ_from_these_by_what_the_notes_say() -> N
     )
 
     assert "- new: `plans.enabled` (`False`)" in told.splitlines()
-    assert (
-        "- gone:" not in told
-    )  # a value that is taken away would be refused by the closed schema
+    assert "- gone:" not in told  # a value that is taken away would be refused by the closed schema
 
 
 def test_the_base_names_the_image_that_the_manifest_has() -> None:
@@ -186,9 +154,7 @@ def test_checksums_are_of_every_file_and_are_checked(tmp_path: Path) -> None:
     )
 
 
-def test_the_plugin_needs_the_distributions_of_the_extra_cluster(
-    tmp_path: Path,
-) -> None:
+def test_the_plugin_needs_the_distributions_of_the_extra_cluster(tmp_path: Path) -> None:
     assert plugin.BROUGHT_BY == "cluster"
     assert (
         f"kubectl shardwright needs Python {plugin.PYTHONS[0]} to {plugin.PYTHONS[-1]}"
@@ -198,9 +164,7 @@ def test_the_plugin_needs_the_distributions_of_the_extra_cluster(
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
-def test_workflows_pin_actions_by_digest_and_grant_nothing_that_no_job_asks_for(
-    file: Path,
-) -> None:
+def test_workflows_pin_actions_by_digest_and_grant_nothing_that_no_job_asks_for(file: Path) -> None:
     text = file.read_text()
     workflow: dict[str, Any] = yaml.safe_load(text)
     actions = re.findall(r"uses: (\S+)(.*)", text)
@@ -209,13 +173,11 @@ def test_workflows_pin_actions_by_digest_and_grant_nothing_that_no_job_asks_for(
     assert [
         action
         for action, comment in actions
-        if not re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", action)
-        or " # v" not in comment
+        if not re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", action) or " # v" not in comment
     ] == []
     assert workflow["permissions"] == {}
     assert all(
-        "permissions" in job and "timeout-minutes" in job
-        for job in workflow["jobs"].values()
+        "permissions" in job and "timeout-minutes" in job for job in workflow["jobs"].values()
     )
 
 
@@ -224,15 +186,9 @@ def test_only_the_job_that_builds_nothing_may_write_and_knows_secrets() -> None:
         (ROOT / ".github" / "workflows" / "release.yaml").read_text()
     )
     writing = [
-        name
-        for name, job in workflow["jobs"].items()
-        if "write" in job["permissions"].values()
+        name for name, job in workflow["jobs"].items() if "write" in job["permissions"].values()
     ]
-    knowing = [
-        name
-        for name, job in workflow["jobs"].items()
-        if "secrets." in yaml.safe_dump(job)
-    ]
+    knowing = [name for name, job in workflow["jobs"].items() if "secrets." in yaml.safe_dump(job)]
 
     assert (writing, knowing) == (["publish"], ["publish"])
     assert "make release" not in yaml.safe_dump(workflow["jobs"]["publish"])

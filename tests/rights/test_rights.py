@@ -40,21 +40,14 @@ def granted(control_plane: ControlPlane) -> set[Right]:
 def test_no_request_of_the_operator_was_forbidden(run: Run) -> None:
     refused = {request for request in run.requests if request.code == 403}
 
-    assert (
-        sorted(request.uri for request in refused if not _whatever_the_rights(request))
-        == []
-    )
+    assert sorted(request.uri for request in refused if not _whatever_the_rights(request)) == []
 
 
-def test_the_operator_used_only_what_the_chart_grants(
-    run: Run, granted: set[Right]
-) -> None:
+def test_the_operator_used_only_what_the_chart_grants(run: Run, granted: set[Right]) -> None:
     assert sorted(_used(run) - granted) == []
 
 
-def test_the_chart_grants_nothing_that_was_never_used(
-    run: Run, granted: set[Right]
-) -> None:
+def test_the_chart_grants_nothing_that_was_never_used(run: Run, granted: set[Right]) -> None:
     assert granted - _used(run) == ASKED_BY_ADMISSION
 
 
@@ -63,8 +56,7 @@ def _whatever_the_rights(request: Request) -> bool:
     quota.
     """
     return (
-        "because it is being terminated" in request.message
-        or "exceeded quota" in request.message
+        "because it is being terminated" in request.message or "exceeded quota" in request.message
     )
 
 

@@ -21,9 +21,7 @@ def shown(kind: str, name: str = "llama") -> Manifest:
     """Return an object as the page shows it, to be applied to a model of this name."""
     blocks = PAGE.read_text().split("```yaml\n")[1:]
     texts = [block.partition("```")[0].replace(ON_THE_PAGE, name) for block in blocks]
-    (found,) = (
-        item for item in map(yaml.safe_load, texts) if item and item["kind"] == kind
-    )
+    (found,) = (item for item in map(yaml.safe_load, texts) if item and item["kind"] == kind)
     return dict(found)
 
 

@@ -49,9 +49,7 @@ def read(text: str) -> list[Manifest]:
     """Return the objects of a YAML stream, in its order."""
     return [
         item
-        for item in yaml.load_all(
-            text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        )
+        for item in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         if item
     ]
 
@@ -76,15 +74,13 @@ def difference(before: list[Manifest], after: list[Manifest]) -> dict[str, Any]:
         {f"{item['kind']}/{item['metadata']['name']}": item for item in objects}
         for objects in (before, after)
     )
-    changed: dict[str, Any] = dict.fromkeys(
-        old.keys() - new.keys(), GONE
-    ) | dict.fromkeys(new.keys() - old.keys(), NEW)
+    changed: dict[str, Any] = dict.fromkeys(old.keys() - new.keys(), GONE) | dict.fromkeys(
+        new.keys() - old.keys(), NEW
+    )
     for name in new.keys() & old.keys():
         was, now = dict(_leaves(old[name], name)), dict(_leaves(new[name], name))
         changed |= {
-            path: value
-            for path, value in now.items()
-            if path not in was or was[path] != value
+            path: value for path, value in now.items() if path not in was or was[path] != value
         }
         changed |= dict.fromkeys(was.keys() - now.keys(), GONE)
     return changed
@@ -101,9 +97,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     nested = [
         leaf
         for key, item in inner
-        for leaf in _leaves(
-            item, f"{path} {key}" if " " not in path else f"{path}.{key}"
-        )
+        for leaf in _leaves(item, f"{path} {key}" if " " not in path else f"{path}.{key}")
     ]
     return iter(nested or [(path, value)])
 

@@ -32,10 +32,7 @@ def a_listed_node(name: str, dump: str = "SYNTH-h100-8x-eks-p5") -> dict[str, An
 
 
 def a_foreign_pod(node: str, gpus: int) -> dict[str, Any]:
-    resources = {
-        "requests": {"nvidia.com/gpu": str(gpus)},
-        "limits": {"nvidia.com/gpu": str(gpus)},
-    }
+    resources = {"requests": {"nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}}
     spec = {"nodeName": node, "containers": [{"name": "main", "resources": resources}]}
     metadata = {"name": "other", "namespace": "research"}
     return {
@@ -56,18 +53,14 @@ class Files:
     def manifests(self, *objects: Mapping[str, Any], name: str = "model.yaml") -> str:
         return self._write(name, yaml.safe_dump_all(objects))
 
-    def cluster(
-        self, items: Iterable[Mapping[str, Any]], name: str = "nodes.yaml"
-    ) -> str:
+    def cluster(self, items: Iterable[Mapping[str, Any]], name: str = "nodes.yaml") -> str:
         return self._write(
-            name,
-            yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": list(items)}),
+            name, yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": list(items)})
         )
 
     def cluster_json(self, items: Iterable[Mapping[str, Any]]) -> str:
         return self._write(
-            "nodes.json",
-            json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}),
+            "nodes.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)})
         )
 
     def raw(self, name: str, content: bytes) -> str:

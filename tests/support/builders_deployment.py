@@ -93,8 +93,7 @@ def a_plan_of(layout: Layout, nodes: int = 1, **changes: Any) -> Plan:
     own.
     """
     groups = tuple(
-        tuple(f"node-{group}-{node}" for node in range(nodes))
-        for group in range(layout.replicas)
+        tuple(f"node-{group}-{node}" for node in range(nodes)) for group in range(layout.replicas)
     )
     shape = {"layout": layout, "groups": groups, "nodes_per_replica": nodes}
     return a_plan(**shape, gpus_per_node=layout.gpus_per_replica // nodes, **changes)
@@ -103,11 +102,7 @@ def a_plan_of(layout: Layout, nodes: int = 1, **changes: Any) -> Plan:
 def an_owner(**changes: Any) -> Owner:
     """Return the ShardedModel llama-405b in namespace models."""
     return replace(
-        Owner(
-            name="llama-405b",
-            namespace="models",
-            uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55",
-        ),
+        Owner(name="llama-405b", namespace="models", uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"),
         **changes,
     )
 
@@ -137,9 +132,7 @@ def a_trtllm_deployment(**changes: Any) -> Deployment:
 def a_hub_fetch(model: str = "acme/llama") -> HubFetch:
     """A config of a public repository, read with nothing that a user says."""
     return HubFetch(
-        fetcher=Fetcher(
-            image="registry.example/operator:1", pull_policy="IfNotPresent"
-        ),
+        fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
         model=model,
         revision=None,
         hub_token=None,

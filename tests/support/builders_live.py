@@ -17,15 +17,11 @@ from tests.support.builders_seen import OWNER, Operator
 from tests.support.small_cluster import GPU
 
 
-def a_live_model(
-    operator: Operator, *, rename: tuple[str, str] | None = None
-) -> LiveModel:
+def a_live_model(operator: Operator, *, rename: tuple[str, str] | None = None) -> LiveModel:
     """Return the model of an operator; with ``rename`` what comes after a start of a name is
     replaced in all objects.
     """
-    objects = {
-        key: _renamed(item, rename) for key, item in operator.cluster.objects.items()
-    }
+    objects = {key: _renamed(item, rename) for key, item in operator.cluster.objects.items()}
     stored = read_record(objects.get(record_key(OWNER)), OWNER.uid, SigningKeys())
     metadata = {
         "name": OWNER.name,
@@ -63,6 +59,5 @@ def around(operator: Operator) -> Surroundings:
         for node, gpus in operator.cluster.others.items()
     ]
     return Surroundings(
-        nodes=tuple(operator.cluster.facts.values()),
-        usage=(*operator.cluster.usage(), *others),
+        nodes=tuple(operator.cluster.facts.values()), usage=(*operator.cluster.usage(), *others)
     )

@@ -9,12 +9,7 @@ from shardwright.engines.vllm.traits import traits
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import (
-    GroupedAttention,
-    LatentAttention,
-    Layer,
-    ModelSpec,
-)
+from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec
 from tests.support.parts import with_parts
 
 
@@ -33,11 +28,7 @@ def a_config(**overrides: object) -> dict[str, object]:
         "torch_dtype": "bfloat16",
         "tie_word_embeddings": False,
     }
-    return {
-        name: value
-        for name, value in {**config, **overrides}.items()
-        if value is not None
-    }
+    return {name: value for name, value in {**config, **overrides}.items() if value is not None}
 
 
 def a_moe_config(**overrides: object) -> dict[str, object]:

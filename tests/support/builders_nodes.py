@@ -111,20 +111,13 @@ def h100_nodes(
 
 
 def a_gb200_rack(
-    uuid: str = RACK_UUID,
-    trays: int = 18,
-    *,
-    clique: int = 32766,
-    prefix: str = "gb200",
+    uuid: str = RACK_UUID, trays: int = 18, *, clique: int = 32766, prefix: str = "gb200"
 ) -> list[dict[str, Any]]:
     """Return the trays of one NVL72 clique: arm64, 4 GPUs each, tainted as GKE and the GPU operator
     taint them.
     """
     arm = {"key": "kubernetes.io/arch", "value": "arm64", "effect": "NoSchedule"}
-    labels = {
-        "kubernetes.io/arch": "arm64",
-        "nvidia.com/gpu.clique": f"{uuid}.{clique}",
-    }
+    labels = {"kubernetes.io/arch": "arm64", "nvidia.com/gpu.clique": f"{uuid}.{clique}"}
     return [
         a_node(
             f"{prefix}-{tray:02}",
@@ -171,10 +164,7 @@ def a_gke_node(
         "topology.kubernetes.io/zone": "us-central1-c",
     }
     return bare_node(
-        name,
-        labels=labels,
-        allocatable={"nvidia.com/gpu": str(gpus)},
-        taints=[_NVIDIA_TAINT],
+        name, labels=labels, allocatable={"nvidia.com/gpu": str(gpus)}, taints=[_NVIDIA_TAINT]
     )
 
 
@@ -182,9 +172,7 @@ def a_dumped_node(stem: str) -> dict[str, Any]:
     """Return a recorded node; resources that its source did not print come from the annotation that
     infers them.
     """
-    node: dict[str, Any] = yaml.safe_load(
-        (DUMPS / f"{stem}.yaml").read_text(encoding="utf-8")
-    )
+    node: dict[str, Any] = yaml.safe_load((DUMPS / f"{stem}.yaml").read_text(encoding="utf-8"))
     annotations = node["metadata"].get("annotations", {})
     inferred = json.loads(annotations.get("research.note/allocatable-inferred", "{}"))
     status = node.setdefault("status", {})
@@ -206,34 +194,23 @@ def a_pod_holding(
     """Return a pod with GPUs on a node (None: not placed yet); with ``model`` it belongs to a
     ShardedModel.
     """
-    labels = (
-        {"shardwright.io/model": model, "shardwright.io/group": group} if model else {}
-    )
+    labels = {"shardwright.io/model": model, "shardwright.io/group": group} if model else {}
     limits = {resource: str(gpus)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": f"holder-of-{gpus}",
-            "namespace": namespace,
-            "labels": labels,
-        },
+        "metadata": {"name": f"holder-of-{gpus}", "namespace": namespace, "labels": labels},
         "spec": {
             **({"nodeName": node} if node else {}),
             "containers": [
-                {
-                    "name": "main",
-                    "resources": {"limits": limits, "requests": dict(limits)},
-                }
+                {"name": "main", "resources": {"limits": limits, "requests": dict(limits)}}
             ],
         },
         "status": {"phase": phase},
     }
 
 
-def inventory_of(
-    *nodes: object, pods: Iterable[object] = (), **options: Any
-) -> Inventory:
+def inventory_of(*nodes: object, pods: Iterable[object] = (), **options: Any) -> Inventory:
     """Return the inventory of Node objects; ``options`` go to ``build_inventory``, what pods ask of
     nodes by itself.
     """

@@ -137,9 +137,7 @@ class Parts:
             SetForAll(most_moving=self.most_moving),
             lambda: self.keys,
         )
-        self.resync = Resync(
-            client, self.view, self.reading, self.metrics, self.intake.on_gone
-        )
+        self.resync = Resync(client, self.view, self.reading, self.metrics, self.intake.on_gone)
         parts = ReconcilerParts(
             client=client,
             view=self.view,
@@ -163,9 +161,7 @@ class Parts:
         await self.resync.book()
         self.view.synced = True
 
-    async def look(
-        self, key: Key, priority: Priority = Priority.RESYNC
-    ) -> Again | None:
+    async def look(self, key: Key, priority: Priority = Priority.RESYNC) -> Again | None:
         return await self.reconciler.look(key, priority)
 
     async def look_again(self, key: Key) -> None:
@@ -195,9 +191,7 @@ class Parts:
         with self.api.changing(NODES, None, name) as node:
             node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
 
-    def add_model(
-        self, name: str, created: str = "2026-01-02T12:00:00Z", **spec: Any
-    ) -> Key:
+    def add_model(self, name: str, created: str = "2026-01-02T12:00:00Z", **spec: Any) -> Key:
         """Create a ShardedModel, or another one in its place."""
         manifest = a_sharded_model(name, NAMESPACE, **spec)
         manifest["metadata"]["creationTimestamp"] = created
@@ -218,9 +212,7 @@ class Parts:
         return dict(self.model(key)["status"])
 
     def condition(self, key: Key, kind: str = "Ready") -> Manifest:
-        (found,) = (
-            item for item in self.status(key)["conditions"] if item["type"] == kind
-        )
+        (found,) = (item for item in self.status(key)["conditions"] if item["type"] == kind)
         return dict(found)
 
     def groups(self, name: str) -> list[Manifest]:
@@ -259,11 +251,7 @@ class Parts:
         )
         labels, replicas = template["metadata"]["labels"], group["spec"]["replicas"]
         for rank in range(replicas):
-            item = pod(
-                f"{name}-{rank}",
-                revision=labels["shardwright.io/template-hash"],
-                **status,
-            )
+            item = pod(f"{name}-{rank}", revision=labels["shardwright.io/template-hash"], **status)
             item["metadata"] |= {
                 "namespace": NAMESPACE,
                 "labels": {**labels, **item["metadata"]["labels"]},
@@ -301,10 +289,7 @@ class Parts:
 
     def hold_gpus(self, node: str, gpus: int, name: str = "p") -> None:
         """Let a pod of somebody else take GPUs of a node."""
-        container = {
-            "name": "c",
-            "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
-        }
+        container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
         spec = {"nodeName": node, "containers": [container]}
         self.api.put(
             PODS,
@@ -334,9 +319,7 @@ class Parts:
             (metadata.get("namespace", ""), metadata["name"]),
             int(metadata["resourceVersion"]),
         )
-        readers: dict[
-            Resource, tuple[Callable[[Any], Any], Callable[[Any], Concern]]
-        ] = {
+        readers: dict[Resource, tuple[Callable[[Any], Any], Callable[[Any], Concern]]] = {
             NODES: (project_node, store.take_nodes),
             PODS: (project_pod, store.take_pods),
             CONFIG_MAPS: (project_config_map, store.take_config_maps),
@@ -350,9 +333,7 @@ class Parts:
             return Concern()
         gone = gone or not is_managed(item)  # as a watch with a selector says it
         take = partial(store.take_children, kind_of(item))
-        return take(
-            {key: Change(None if gone else project_child(resource, item), version)}
-        )
+        return take({key: Change(None if gone else project_child(resource, item), version)})
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -34,12 +34,7 @@ _LLAMA: Mapping[str, Any] = {
 
 
 def _llama(
-    hidden: int,
-    intermediate: int,
-    layers: int,
-    heads: int,
-    kv_heads: int,
-    **more: object,
+    hidden: int, intermediate: int, layers: int, heads: int, kv_heads: int, **more: object
 ) -> dict[str, Any]:
     return {
         **_LLAMA,
@@ -70,14 +65,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     ),  # no published model: every degree says something
     "qwen3-235b-fp8": {
         **_llama(
-            4096,
-            12288,
-            94,
-            64,
-            4,
-            max_position_embeddings=40960,
-            vocab_size=151936,
-            head_dim=128,
+            4096, 12288, 94, 64, 4, max_position_embeddings=40960, vocab_size=151936, head_dim=128
         ),
         "architectures": ["Qwen3MoeForCausalLM"],
         "model_type": "qwen3_moe",
@@ -90,9 +78,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "quantization_config": FP8_BLOCKS,
     },
     "qwen2.5-7b": {
-        **_llama(
-            3584, 18944, 28, 28, 4, max_position_embeddings=32768, vocab_size=152064
-        ),
+        **_llama(3584, 18944, 28, 28, 4, max_position_embeddings=32768, vocab_size=152064),
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
         "sliding_window": 131072,
@@ -101,14 +87,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     },
     "qwen3-30b-a3b": {
         **_llama(
-            2048,
-            6144,
-            48,
-            32,
-            4,
-            max_position_embeddings=40960,
-            vocab_size=151936,
-            head_dim=128,
+            2048, 6144, 48, 32, 4, max_position_embeddings=40960, vocab_size=151936, head_dim=128
         ),
         "architectures": ["Qwen3MoeForCausalLM"],
         "model_type": "qwen3_moe",
@@ -120,9 +99,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "norm_topk_prob": True,
     },
     "deepseek-v3": {
-        **_llama(
-            7168, 18432, 61, 128, 128, vocab_size=129280, max_position_embeddings=163840
-        ),
+        **_llama(7168, 18432, 61, 128, 128, vocab_size=129280, max_position_embeddings=163840),
         "architectures": ["DeepseekV3ForCausalLM"],
         "model_type": "deepseek_v3",
         "q_lora_rank": 1536,
@@ -194,9 +171,7 @@ def a_pool(
     row = load_gpus()[gpu] if isinstance(gpu, str) else gpu
     name = name or row.id.lower()
     reach = (
-        min(row.scale_up_gpus, gpus_per_node)
-        if domain_nodes == 1
-        else domain_nodes * gpus_per_node
+        min(row.scale_up_gpus, gpus_per_node) if domain_nodes == 1 else domain_nodes * gpus_per_node
     )
     return Pool(
         name=name,
@@ -250,9 +225,7 @@ def an_inventory(
         pools=pools,
         excluded=tuple(
             NodeExclusion(
-                node=node,
-                product=product,
-                problem=Problem(code=code, what="the node is out"),
+                node=node, product=product, problem=Problem(code=code, what="the node is out")
             )
             for node, code in excluded.items()
         ),
@@ -282,9 +255,7 @@ def a_request(
             max_model_len=max_model_len or wanted,
         ),
         objective=Objective(
-            optimize_for=optimize_for,
-            ttft_seconds=ttft_seconds,
-            tpot_seconds=tpot_seconds,
+            optimize_for=optimize_for, ttft_seconds=ttft_seconds, tpot_seconds=tpot_seconds
         ),
         space=SearchSpace(**space),
     )

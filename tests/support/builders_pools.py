@@ -13,9 +13,7 @@ from tests.support.builders_nodes import a_node
 SPOT = {"pool": "spot"}
 
 
-def an_autoscaled_pool(
-    max_nodes: int = 4, selector: Mapping[str, str] = SPOT
-) -> AutoscaledPool:
+def an_autoscaled_pool(max_nodes: int = 4, selector: Mapping[str, str] = SPOT) -> AutoscaledPool:
     """Return a pool of H100 nodes."""
     described: dict[str, Any] = {
         "name": "spot",

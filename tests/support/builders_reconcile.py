@@ -38,12 +38,7 @@ OWNER_UID = "owner-1"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
-NEVER_CHANGES = (
-    "serviceName",
-    "podManagementPolicy",
-    "volumeClaimTemplates",
-    "clusterIP",
-)
+NEVER_CHANGES = ("serviceName", "podManagementPolicy", "volumeClaimTemplates", "clusterIP")
 """Fields of a spec that an API server refuses to change."""
 
 
@@ -53,16 +48,9 @@ def rendered(kind: str, name: str, **fields: Any) -> dict[str, Any]:
         "name": name,
         "namespace": "models",
         "labels": {"app.kubernetes.io/managed-by": "shardwright"},
-        "annotations": {
-            "shardwright.io/content-hash": f"{name}-{sorted(fields.items())}"
-        },
+        "annotations": {"shardwright.io/content-hash": f"{name}-{sorted(fields.items())}"},
         "ownerReferences": [
-            {
-                "kind": "ShardedModel",
-                "name": "llama",
-                "uid": OWNER_UID,
-                "controller": True,
-            }
+            {"kind": "ShardedModel", "name": "llama", "uid": OWNER_UID, "controller": True}
         ],
     }
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
@@ -82,23 +70,17 @@ def stateful_set(
     template: dict[str, Any] = {
         "metadata": {"labels": {TEMPLATE_HASH: revision}},
         "spec": {
-            "containers": [
-                {"name": "engine", "env": [{"name": "REVISION", "value": revision}]}
-            ]
+            "containers": [{"name": "engine", "env": [{"name": "REVISION", "value": revision}]}]
         },
     }
     terms = [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
         for node in nodes
     ]
-    wanted = {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
-    }
+    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     template["spec"] |= {"affinity": {"nodeAffinity": wanted}} if nodes else {}
     template["spec"] |= (
-        {"volumes": [{"name": "scripts", "configMap": {"name": scripts}}]}
-        if scripts
-        else {}
+        {"volumes": [{"name": "scripts", "configMap": {"name": scripts}}]} if scripts else {}
     )
     return rendered(
         "StatefulSet",
@@ -122,8 +104,7 @@ def by_name(groups: Sequence[Sequence[str]]) -> dict[str, Sequence[str]]:
 
 def a_record(**changes: Any) -> PlanRecord:
     return replace(
-        PlanRecord(input_hash="input", cut_hash="cut", generation=1, plan=a_plan()),
-        **changes,
+        PlanRecord(input_hash="input", cut_hash="cut", generation=1, plan=a_plan()), **changes
     )
 
 
@@ -158,8 +139,7 @@ class World:
                 live = self.objects[object_key(write.content)]
                 assert live["metadata"]["uid"] == write.uid
                 assert all(
-                    live.get("spec", {}).get(name)
-                    == write.content.get("spec", {}).get(name)
+                    live.get("spec", {}).get(name) == write.content.get("spec", {}).get(name)
                     for name in NEVER_CHANGES
                 )
                 self._store(write.content, write.uid)
@@ -169,9 +149,7 @@ class World:
                 assert self.pods[write.name]["metadata"]["uid"] == write.uid
                 del self.pods[write.name]
             case Delete():
-                assert (
-                    self.objects[write.kind, write.name]["metadata"]["uid"] == write.uid
-                )
+                assert self.objects[write.kind, write.name]["metadata"]["uid"] == write.uid
                 del self.objects[write.kind, write.name]
             case CreateKey() | DryRunPod():
                 pass  # nobody reads a key, and a question changes nothing
@@ -192,11 +170,7 @@ class World:
 
     def sets(self) -> dict[str, dict[str, Any]]:
         """Return the StatefulSets by name."""
-        return {
-            name: item
-            for (kind, name), item in self.objects.items()
-            if kind == STATEFUL_SET
-        }
+        return {name: item for (kind, name), item in self.objects.items() if kind == STATEFUL_SET}
 
     def settle(self) -> None:
         """Let the controller delete and create pods, and let all of them become ready."""
@@ -248,22 +222,14 @@ class World:
 
     def crash(self, name: str, exit_code: int = 1) -> None:
         """Let the kubelet restart the engine of a pod in place."""
-        self.pods[name] = self.pods[name] | {
-            "status": crashed(name, exit_code)["status"]
-        }
+        self.pods[name] = self.pods[name] | {"status": crashed(name, exit_code)["status"]}
 
     def observed(self) -> Observed:
-        members = tuple(
-            member for item in self.pods.values() if (member := read_member(item))
-        )
+        members = tuple(member for item in self.pods.values() if (member := read_member(item)))
         uids = {name: item["metadata"]["uid"] for name, item in self.sets().items()}
-        kept_out = {
-            uids[name]: said for name, said in self.kept_out.items() if name in uids
-        }
+        kept_out = {uids[name]: said for name, said in self.kept_out.items() if name in uids}
         short_since = {
-            uids[name]: since
-            for name, since in self.short_since.items()
-            if name in uids
+            uids[name]: since for name, since in self.short_since.items() if name in uids
         }
         objects = copy.deepcopy(self.objects)
         return Observed(
@@ -334,12 +300,7 @@ def no_place(message: str, since: datetime) -> dict[str, str]:
 def crashed(name: str, exit_code: int = 1, **options: Any) -> dict[str, Any]:
     """Return a pod whose engine has been restarted in place."""
     ended = {"terminated": {"exitCode": exit_code, "reason": "Error"}}
-    container = {
-        "name": "engine",
-        "restartCount": 1,
-        "state": {"running": {}},
-        "lastState": ended,
-    }
+    container = {"name": "engine", "restartCount": 1, "state": {"running": {}}, "lastState": ended}
     return pod(name, **options, containerStatuses=[container])
 
 

@@ -11,18 +11,11 @@ from shardwright.planning.request import Objective, Request
 from shardwright.units import GIB
 
 
-def a_reported_request(
-    *, concurrency: int = 64, objective: Objective | None = None
-) -> Request:
+def a_reported_request(*, concurrency: int = 64, objective: Objective | None = None) -> Request:
     workload = Workload(
-        input_tokens=2048,
-        output_tokens=512,
-        concurrency=concurrency,
-        max_model_len=3072,
+        input_tokens=2048, output_tokens=512, concurrency=concurrency, max_model_len=3072
     )
-    return Request(
-        workload=workload, objective=objective or Objective(), space=SearchSpace()
-    )
+    return Request(workload=workload, objective=objective or Objective(), space=SearchSpace())
 
 
 def a_reported_performance(
@@ -72,10 +65,7 @@ def a_reported_plan(**changes: object) -> Plan:
         gpus_per_node=8,
         tensor_link="NVLink4 NVSwitch",
         pipeline_link="400G RDMA",
-        stages=(
-            a_reported_stage(0, 0, 62),
-            a_reported_stage(1, 63, 125, weights_gib=48.5),
-        ),
+        stages=(a_reported_stage(0, 0, 62), a_reported_stage(1, 63, 125, weights_gib=48.5)),
         kv_tokens=331_900,
         max_model_len=3072,
         max_sequences=256,
@@ -84,9 +74,7 @@ def a_reported_plan(**changes: object) -> Plan:
         load_bytes_per_node=376 * GIB,
         performance=a_reported_performance(),
         carries_load=True,
-        reasons=(
-            "the only layout that carries the load within the NVLink domain of a node",
-        ),
+        reasons=("the only layout that carries the load within the NVLink domain of a node",),
     )
     return replace(plan, **changes)  # type: ignore[arg-type]  # a builder takes any field
 
@@ -110,14 +98,10 @@ def a_report(outcome: Plan | NoPlan | None = None, **changes: object) -> Report:
     report = Report(
         outcome=outcome or a_reported_plan(),
         alternatives=(
-            an_alternative(
-                Layout(tensor=16), "tensor traffic crosses nodes: 48% less output"
-            ),
+            an_alternative(Layout(tensor=16), "tensor traffic crosses nodes: 48% less output"),
         ),
         excluded=(
-            an_exclusion(
-                "WeightsExceedMemory", 31, "tensor 8 x pipeline 1, 2.1 GiB short"
-            ),
+            an_exclusion("WeightsExceedMemory", 31, "tensor 8 x pipeline 1, 2.1 GiB short"),
             an_exclusion("KvCacheTooSmall", 12),
         ),
         considered=48,

@@ -76,11 +76,7 @@ _COMPLETE: Manifest = {
         "maxModelLen": 4096,
         "kvCacheQuantization": "FP8",
         "kvOffload": {"hostMemory": "64Gi"},
-        "speculation": {
-            "method": "PromptLookup",
-            "tokens": 3,
-            "acceptancePercent": 60,
-        },
+        "speculation": {"method": "PromptLookup", "tokens": 3, "acceptancePercent": 60},
         "apiKeySecretRef": {"name": "clients", "key": "key"},
         "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
     },
@@ -137,7 +133,7 @@ _COMPLETE: Manifest = {
                 "name": "keys",
                 "mountPath": "/etc/ssl/certs/own/keys",
                 "secret": {"secretName": "keys"},
-            },
+            }
         ],
         "topologySpread": {"topologyKey": "topology.kubernetes.io/zone"},
         "network": {
@@ -171,9 +167,7 @@ _COMPLETE: Manifest = {
 }
 
 
-def a_sharded_model(
-    name: str = "llama", namespace: str = "default", **spec: Any
-) -> Manifest:
+def a_sharded_model(name: str = "llama", namespace: str = "default", **spec: Any) -> Manifest:
     """Return the smallest useful manifest, with the given fields of the spec beside the model or
     instead of it.
     """
@@ -222,19 +216,11 @@ def complete_specs() -> tuple[Manifest, ...]:
         {"name": "files", "mountPath": "/mnt/files", "configMap": {"name": "files"}}
     ]
     third["pod"]["volumes"] = [
-        {
-            "name": "data",
-            "mountPath": "/data/own",
-            "pvc": {"claimName": "data", "readOnly": False},
-        },
+        {"name": "data", "mountPath": "/data/own", "pvc": {"claimName": "data", "readOnly": False}}
     ]
     fourth = copy.deepcopy(second)
     fourth["pod"]["volumes"] = [
-        {
-            "name": "scratch",
-            "mountPath": "/srv/scratch",
-            "emptyDir": {"sizeLimit": "10Gi"},
-        }
+        {"name": "scratch", "mountPath": "/srv/scratch", "emptyDir": {"sizeLimit": "10Gi"}}
     ]
     fourth["model"]["weights"] = {
         "uri": "oci://registry.internal/models/llama:8b",
@@ -242,8 +228,5 @@ def complete_specs() -> tuple[Manifest, ...]:
     }
     fifth, sixth = copy.deepcopy(fourth), copy.deepcopy(fourth)
     fifth["model"]["weights"] = A_STORE
-    sixth["model"]["weights"] = {
-        "uri": "az://models/llama",
-        "objectStore": {"account": "weights"},
-    }
+    sixth["model"]["weights"] = {"uri": "az://models/llama", "objectStore": {"account": "weights"}}
     return first, second, third, fourth, fifth, sixth

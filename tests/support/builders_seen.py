@@ -26,13 +26,7 @@ from shardwright.reconcile.publish import Kept, Published
 from shardwright.reconcile.quotas import Allowance, read_ranges
 from shardwright.reconcile.record_object import read_record, record_key
 from shardwright.reconcile.record_trust import kept_version
-from shardwright.reconcile.revisions import (
-    AskedSpec,
-    Former,
-    as_kept,
-    as_now,
-    read_revision,
-)
+from shardwright.reconcile.revisions import AskedSpec, Former, as_kept, as_now, read_revision
 from shardwright.reconcile.seen import Ask, Cluster, ModelResource, Outcome, Seen
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
@@ -43,12 +37,7 @@ from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name, revision_name
 from shardwright.replanning import Replanned, place_beside
 from shardwright.resolving.question import Question
-from shardwright.resolving.stock import (
-    AS_THEY_STAND,
-    OwnGpus,
-    reservations_of,
-    take_stock,
-)
+from shardwright.resolving.stock import AS_THEY_STAND, OwnGpus, reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_reconcile import OWNER_UID
 from tests.support.builders_resource import a_sharded_model
@@ -75,11 +64,7 @@ def _subject(spec: str, version: str | None = None) -> Subject | tuple[Problem, 
     manifest["metadata"]["uid"] = OWNER.uid
     try:
         return resolve(
-            Question(
-                resource=parse_manifest(manifest),
-                kept_version=version,
-                settings=ADMITTING,
-            )
+            Question(resource=parse_manifest(manifest), kept_version=version, settings=ADMITTING)
         )
     except InputError as error:
         return error.problems
@@ -128,9 +113,7 @@ class Operator:
         """
         limits = [{"type": "Container", "max": most}] if most else []
         self.allowance = Allowance(
-            ranges=read_ranges(
-                {"metadata": {"name": "team"}, "spec": {"limits": limits}}
-            )
+            ranges=read_ranges({"metadata": {"name": "team"}, "spec": {"limits": limits}})
         )
         self.cluster.version += 1
 
@@ -154,14 +137,8 @@ class Operator:
     def subject(self) -> Subject | tuple[Problem, ...]:
         return self._subject(_record(Observed(objects=self.cluster.objects)))
 
-    def _subject(
-        self, record: PlanRecord | Problem | None
-    ) -> Subject | tuple[Problem, ...]:
-        version = (
-            kept_version(None, record, 0)
-            if isinstance(record, PlanRecord)
-            else self.version
-        )
+    def _subject(self, record: PlanRecord | Problem | None) -> Subject | tuple[Problem, ...]:
+        version = kept_version(None, record, 0) if isinstance(record, PlanRecord) else self.version
         return self.problems or _subject(
             dumps({"mode": "Deploy"} | self.spec, sort_keys=True), version
         )
@@ -172,9 +149,7 @@ class Operator:
         pods = self.cluster.pods.values()
         members = tuple(member for item in pods if (member := read_member(item)))
         theirs = {member.uid for member in members}
-        strangers = (
-            item["metadata"] for item in pods if item["metadata"]["uid"] not in theirs
-        )
+        strangers = (item["metadata"] for item in pods if item["metadata"]["uid"] not in theirs)
         observed = Observed(
             objects=objects,
             members=members,
@@ -205,9 +180,7 @@ class Operator:
             kept_out=self.kept_out,
         )
 
-    def _cluster(
-        self, observed: Observed, record: PlanRecord | Problem | None
-    ) -> Cluster:
+    def _cluster(self, observed: Observed, record: PlanRecord | Problem | None) -> Cluster:
         cluster = self.cluster
         planned = (
             {node for group in record.plan.groups for node in group}
@@ -216,11 +189,7 @@ class Operator:
         )
         bound = {member.node for member in observed.members if member.node}
         return Cluster(
-            nodes={
-                name: facts
-                for name, facts in cluster.facts.items()
-                if name in planned | bound
-            },
+            nodes={name: facts for name, facts in cluster.facts.items() if name in planned | bound},
             free={
                 name: cluster.gpus(name) - cluster.others.get(name, 0)
                 for name in planned.intersection(cluster.nodes)
@@ -263,31 +232,21 @@ class Operator:
         )
         found = read_revision(content, OWNER.uid, step.recalls)
         if isinstance(found, Problem):
-            return replace(
-                seen, former=Former(hash=step.recalls.hash, subject=(found,))
-            )
+            return replace(seen, former=Former(hash=step.recalls.hash, subject=(found,)))
         subject = _subject(
-            dumps(loads(as_now(found, live))["spec"], sort_keys=True),
-            found.engine_version,
+            dumps(loads(as_now(found, live))["spec"], sort_keys=True), found.engine_version
         )
         return replace(
             seen,
             former=as_kept(
-                Former(
-                    hash=step.recalls.hash,
-                    subject=subject,
-                    plan=found.plan,
-                    pods=found.pods,
-                ),
+                Former(hash=step.recalls.hash, subject=subject, plan=found.plan, pods=found.pods),
                 step.recalls,
             ),
         )
 
     def live(self) -> dict[str, Any]:
         """Return the resource as the API server holds it."""
-        manifest = a_sharded_model(
-            OWNER.name, OWNER.namespace, **({"mode": "Deploy"} | self.spec)
-        )
+        manifest = a_sharded_model(OWNER.name, OWNER.namespace, **({"mode": "Deploy"} | self.spec))
         manifest["metadata"] |= {"uid": OWNER.uid, "generation": self.generation}
         return manifest
 
@@ -301,9 +260,7 @@ class Operator:
         writes.
         """
         outcome = self._write(step) if step.writes else Outcome()
-        return (
-            step.published if outcome.written == step.writes or seen.outcome else None
-        )
+        return step.published if outcome.written == step.writes or seen.outcome else None
 
     def _publish(self, published: Published) -> Published:
         if published.known:
@@ -328,9 +285,7 @@ class Operator:
         subject, record = seen.subject, ask.on
         if ask.beside and record:
             group, generation = ask.beside
-            place = self.stock(
-                subject, ask, OwnGpus(beside=record.plan.group_numbers[group])
-            )
+            place = self.stock(subject, ask, OwnGpus(beside=record.plan.group_numbers[group]))
             nodes = place_beside(subject, record.plan, place)
             moved = record.moved(group, nodes, generation) if nodes else None
             return Replanned(record=moved, report=record.report())
@@ -339,9 +294,7 @@ class Operator:
             made = answer(subject, ask, self.stock(subject, ask, OwnGpus(vacated=True)))
         return dated(made, ask, self.cluster.now)
 
-    def stock(
-        self, subject: Subject, ask: Ask, own_gpus: OwnGpus = AS_THEY_STAND
-    ) -> Inventory:
+    def stock(self, subject: Subject, ask: Ask, own_gpus: OwnGpus = AS_THEY_STAND) -> Inventory:
         """Return what there is for the model beside what pods and its own plan hold."""
         others = [
             GpuUsage(node=node, resource=GPU, gpus=gpus)
@@ -354,9 +307,7 @@ class Operator:
             if self.kept
             else ()
         )
-        facts = [
-            found for name, found in self.cluster.facts.items() if name not in ask.lost
-        ]
+        facts = [found for name, found in self.cluster.facts.items() if name not in ask.lost]
         return take_stock(subject, facts, [*own, *others], tuple(kept), own_gpus)
 
     def run(self, seconds: float, step: float = 10.0) -> Published:
@@ -382,9 +333,7 @@ class Operator:
 
     def _rest(self, published: Published) -> Published:
         looks = 0
-        while self.looked_at != self.cluster.version or (
-            not looks and self._is_due(published)
-        ):
+        while self.looked_at != self.cluster.version or (not looks and self._is_due(published)):
             published, looks = self.look(), looks + 1
             assert looks <= MOST_LOOKS, f"still writing: {self.last.written}"
         return published

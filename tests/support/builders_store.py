@@ -8,23 +8,13 @@ from typing import Any
 
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.resources import SERVICES, STATEFUL_SETS
-from shardwright.cluster.sources import (
-    project_child,
-    project_config_map,
-    project_node,
-    project_pod,
-)
+from shardwright.cluster.sources import project_child, project_config_map, project_node, project_pod
 
 _versions = count(1000)
 
 
 def owned(
-    name: str,
-    owner: str = "",
-    uid: str = "",
-    *,
-    namespace: str = "models",
-    version: int = 0,
+    name: str, owner: str = "", uid: str = "", *, namespace: str = "models", version: int = 0
 ) -> dict[str, Any]:
     """Return the metadata of an object that the ShardedModel `owner` controls, or nobody."""
     reference = {
@@ -42,9 +32,7 @@ def owned(
     }
 
 
-def a_set(
-    name: str, owner: str = "llama", *, replicas: int = 2, **options: Any
-) -> dict[str, Any]:
+def a_set(name: str, owner: str = "llama", *, replicas: int = 2, **options: Any) -> dict[str, Any]:
     metadata = owned(name, owner, **options)
     return {
         "apiVersion": "apps/v1",
@@ -65,11 +53,7 @@ def a_service(name: str, owner: str = "llama", **options: Any) -> dict[str, Any]
 
 
 def a_config_map(name: str, owner: str = "", **options: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": owned(name, owner, **options),
-    }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": owned(name, owner, **options)}
 
 
 def a_pod(
@@ -89,9 +73,7 @@ def a_pod(
     StatefulSet.
     """
     labels = (
-        {"shardwright.io/model": model, "shardwright.io/group": set_name or model}
-        if model
-        else {}
+        {"shardwright.io/model": model, "shardwright.io/group": set_name or model} if model else {}
     )
     reference = {
         "apiVersion": "apps/v1",
@@ -114,16 +96,11 @@ def a_pod(
             "containers": [
                 {
                     "name": "main",
-                    "resources": {
-                        "requests": {"nvidia.com/gpu": str(gpus)} if gpus else {}
-                    },
+                    "resources": {"requests": {"nvidia.com/gpu": str(gpus)} if gpus else {}},
                 }
             ],
         },
-        "status": {
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": str(ready)}],
-        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]},
     }
 
 
@@ -145,9 +122,7 @@ def pods(*items: dict[str, Any], gone: tuple[Key, ...] = ()) -> dict[Key, Change
 
 def children(*items: dict[str, Any]) -> dict[Key, Change[Any]]:
     resources = {"StatefulSet": STATEFUL_SETS, "Service": SERVICES}
-    projected = {
-        key_of(item): project_child(resources[item["kind"]], item) for item in items
-    }
+    projected = {key_of(item): project_child(resources[item["kind"]], item) for item in items}
     return {key: Change(child, child.version) for key, child in projected.items()}
 
 

@@ -22,10 +22,7 @@ OWN = ("default", "llama")
 
 LARGE = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}}
 
-TRTLLM = {
-    "name": "TensorRTLLM",
-    "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
-}
+TRTLLM = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
 
 
 ADMITTING: Final = Settings(
@@ -36,7 +33,7 @@ ADMITTING: Final = Settings(
         admitted_service_accounts={"*": ["*"]},
         admitted_secret_volumes={"*": ["*"]},
         admitted_pod_keys=["*"],
-    ),
+    )
 )
 """An administrator who leaves users whatever the spec has a field for."""
 
@@ -50,9 +47,7 @@ def a_subject(**spec: Any) -> Subject:
 
 
 def stock(subject: Subject, nodes: list[dict[str, Any]]) -> Inventory:
-    return take_stock(
-        subject, [fact for node in nodes if (fact := read_node(node))], ()
-    )
+    return take_stock(subject, [fact for node in nodes if (fact := read_node(node))], ())
 
 
 def ground(
@@ -75,18 +70,12 @@ def problems_of(question: Question) -> list[tuple[str, str]]:
     return [(problem.code, problem.path) for problem in caught.value.problems]
 
 
-def pods_of(
-    plan: Plan, *generations: int, owner: tuple[str, str] = OWN
-) -> list[GpuUsage]:
+def pods_of(plan: Plan, *generations: int, owner: tuple[str, str] = OWN) -> list[GpuUsage]:
     """Return the bound pods of all groups of a plan."""
     kept = reservations_of(owner, plan, generations)
     return [
         GpuUsage(
-            node=item.node,
-            resource="nvidia.com/gpu",
-            gpus=item.gpus,
-            owner=owner,
-            group=item.group,
+            node=item.node, resource="nvidia.com/gpu", gpus=item.gpus, owner=owner, group=item.group
         )
         for item in kept
     ]

@@ -10,9 +10,7 @@ from typing import Any
 _MANY = (list, tuple, deque, AbstractSet)
 
 
-def places_of(
-    word: str, roots: Mapping[str, Any], but: Iterable[object] = ()
-) -> list[str]:
+def places_of(word: str, roots: Mapping[str, Any], but: Iterable[object] = ()) -> list[str]:
     """Return the paths below these objects of all texts with this word in them, each object looked
     at once.
 
@@ -39,21 +37,11 @@ def _below(path: str, item: Any) -> Iterator[tuple[str, Any]]:
         yield from ((path, value) for value in item.values())
     elif isinstance(item, _MANY):
         yield from ((path, value) for value in item)
-    elif type(item).__module__.partition(".")[0] in {
-        "shardwright",
-        "tests",
-        "prometheus_client",
-    }:
+    elif type(item).__module__.partition(".")[0] in {"shardwright", "tests", "prometheus_client"}:
         names = {
             *getattr(item, "__dict__", ()),
-            *(
-                name
-                for kind in type(item).__mro__
-                for name in getattr(kind, "__slots__", ())
-            ),
+            *(name for kind in type(item).__mro__ for name in getattr(kind, "__slots__", ())),
         }
         yield from (
-            (f"{path}.{name}", getattr(item, name))
-            for name in sorted(names)
-            if hasattr(item, name)
+            (f"{path}.{name}", getattr(item, name)) for name in sorted(names) if hasattr(item, name)
         )

@@ -17,9 +17,7 @@ def self_signed(folder: Path, *server: x509.GeneralName) -> tuple[Path, Path]:
     key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "server")])
     made = (
-        x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number()
-        )
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - _VALID)
         .not_valid_after(now + _VALID)
         .add_extension(x509.SubjectAlternativeName(server), critical=False)

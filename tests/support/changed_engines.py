@@ -6,8 +6,7 @@ from tests.support.builders_reconcile import crashed
 from tests.support.small_cluster import UNREADY, SmallCluster
 
 GOOD, HANGS, EXITS = (
-    {"env": [{"name": "NCCL_DEBUG", "value": word}]}
-    for word in ("INFO", "WARN", "TRACE")
+    {"env": [{"name": "NCCL_DEBUG", "value": word}]} for word in ("INFO", "WARN", "TRACE")
 )
 """Changes of ``spec.engine``; what an engine of :class:`Cluster` makes of each."""
 
@@ -17,10 +16,7 @@ class Cluster(SmallCluster):
 
     def _run(self, item: dict[str, Any]) -> None:
         super()._run(item)
-        env = {
-            entry["name"]: entry.get("value")
-            for entry in item["spec"]["containers"][0]["env"]
-        }
+        env = {entry["name"]: entry.get("value") for entry in item["spec"]["containers"][0]["env"]}
         status, word = item["status"], env.get("NCCL_DEBUG")
         if word == "TRACE" and status.get("containerStatuses"):
             ended = crashed(item["metadata"]["name"])["status"]

@@ -41,14 +41,10 @@ def documents() -> dict[Path, str]:
 
 
 def _values() -> str:
-    return HEAD + "".join(
-        f"\n{block}" for block in _blocks(defaults(), "", described_values())
-    )
+    return HEAD + "".join(f"\n{block}" for block in _blocks(defaults(), "", described_values()))
 
 
-def _blocks(
-    node: dict[str, Any], path: str, described: dict[str, str]
-) -> Iterator[str]:
+def _blocks(node: dict[str, Any], path: str, described: dict[str, str]) -> Iterator[str]:
     """Yield the lines of each value or group of values; those of a group are indented."""
     indent = "  " * path.count(".")
     for name, value in node.items():
@@ -59,17 +55,12 @@ def _blocks(
                 break_on_hyphens=False,
                 break_long_words=False,
             )
-            written = yaml.safe_dump(
-                {name: value}, sort_keys=False, width=WIDTH
-            ).splitlines()
+            written = yaml.safe_dump({name: value}, sort_keys=False, width=WIDTH).splitlines()
             yield "".join(
-                f"{indent}{line}\n"
-                for line in [*(f"# {line}" for line in said), *written]
+                f"{indent}{line}\n" for line in [*(f"# {line}" for line in said), *written]
             )
         else:
-            yield f"{indent}{name}:\n" + "".join(
-                _blocks(value, f"{path}{name}.", described)
-            )
+            yield f"{indent}{name}:\n" + "".join(_blocks(value, f"{path}{name}.", described))
 
 
 def _readme() -> str:
@@ -78,9 +69,7 @@ def _readme() -> str:
         f"| `{path}` | `{json.dumps(default_of(path))}` | {text} |"
         for path, text in described_values().items()
     ]
-    table = "\n".join(
-        ["", "| value | default | effect |", "|---|---|---|", *rows, "", ""]
-    )
+    table = "\n".join(["", "| value | default | effect |", "|---|---|---|", *rows, "", ""])
     return f"{before}{BEGIN}{table}{END}{rest.partition(END)[2]}"
 
 
@@ -89,9 +78,7 @@ def _schema() -> str:
     resources, and of Kubernetes.
     """
     before, marker, _ = (
-        (CHART / "values.schema.json")
-        .read_text()
-        .partition('    "engineDefaults": {"type"')
+        (CHART / "values.schema.json").read_text().partition('    "engineDefaults": {"type"')
     )
     assert marker
     schemas = {
@@ -125,9 +112,7 @@ def _of_kubernetes(kind: str) -> Any:
 
 @cache
 def _definitions() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((_KUBERNETES / "_definitions.json").read_text())[
-        "$defs"
-    ]
+    found: dict[str, Any] = json.loads((_KUBERNETES / "_definitions.json").read_text())["$defs"]
     return found
 
 
@@ -139,11 +124,8 @@ def _whole(node: Any, definitions: dict[str, Any]) -> Any:
     if "$ref" in node:
         return _whole(definitions[node["$ref"].rpartition("/")[2]], definitions)
     kept = {"type", "required", "items", "additionalProperties", "oneOf", "enum"}
-    found = {
-        name: _whole(value, definitions) for name, value in node.items() if name in kept
-    }
+    found = {name: _whole(value, definitions) for name, value in node.items() if name in kept}
     fields = {
-        name: _whole(value, definitions)
-        for name, value in node.get("properties", {}).items()
+        name: _whole(value, definitions) for name, value in node.get("properties", {}).items()
     }
     return found | ({"properties": fields} if fields else {})

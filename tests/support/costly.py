@@ -173,11 +173,7 @@ def inventory_of(nodes: int, pools: int, free: str) -> Inventory:
     gpus = [gpu for gpu in load_gpus().values() if gpu.vendor == "NVIDIA"]
     made = []
     for number in range(pools):
-        gpu = (
-            gpus[(7 * number) % len(gpus)]
-            if pools > 1
-            else load_gpus()["H100-SXM-80GB"]
-        )
+        gpu = gpus[(7 * number) % len(gpus)] if pools > 1 else load_gpus()["H100-SXM-80GB"]
         count = max(1, nodes // pools)
         wide = gpu.scale_up_gpus > 16
         trays = 4 if wide else 8
@@ -227,16 +223,9 @@ def _spec(choice: Choice) -> dict[str, Any]:
 
 def _engine(choice: Choice) -> dict[str, Any]:
     names = sorted(COMMON)[: choice["variables"]]
-    room = (ENGINE_TEXT_MAX_BYTES // REPLICAS_MAX - len("".join(names))) // max(
-        1, len(names)
-    )
-    variables = {
-        "env": [{"name": name, "value": "$" * min(4096, room)} for name in names]
-    }
-    image = {
-        "name": "TensorRTLLM",
-        "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
-    }
+    room = (ENGINE_TEXT_MAX_BYTES // REPLICAS_MAX - len("".join(names))) // max(1, len(names))
+    variables = {"env": [{"name": name, "value": "$" * min(4096, room)} for name in names]}
+    image = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
     drafts = {"method": choice["drafting"], "tokens": 16, "acceptancePercent": 60}
     head = {
         "id": "costly/draft",
@@ -262,10 +251,7 @@ def _workload(choice: Choice) -> dict[str, Any]:
 
 def _adapters(choice: Choice) -> dict[str, Any]:
     hub = f"hf://{'a' * 90}/{'b' * 90}@{'f' * 40}"
-    named = [
-        {"name": f"{'n' * 180}{number}", "uri": hub}
-        for number in range(choice["adapters"])
-    ]
+    named = [{"name": f"{'n' * 180}{number}", "uri": hub} for number in range(choice["adapters"])]
     return {"adapters": named, "maxAdapterRank": 512} if named else {}
 
 
@@ -296,14 +282,10 @@ def _config(choice: Choice) -> dict[str, Any]:
         kinds = ("sliding_attention", "full_attention")
         dice = random.Random(layers)  # noqa: S311 - the same list for the same layers is wanted
         config["layer_types"] = [
-            kinds[layer % 2]
-            if choice["layer_types"] == "alternating"
-            else dice.choice(kinds)
+            kinds[layer % 2] if choice["layer_types"] == "alternating" else dice.choice(kinds)
             for layer in range(layers)
         ]
-    room = CONFIG_BYTES * (4 if choice["source"] == "ConfigMap" else 1) - len(
-        json.dumps(config)
-    )
+    room = CONFIG_BYTES * (4 if choice["source"] == "ConfigMap" else 1) - len(json.dumps(config))
     if choice["quantization"]:
         config["quantization_config"] = _within(_quantization(choice), room)
         room -= len(json.dumps(config["quantization_config"]))
@@ -320,11 +302,7 @@ def _within(method: dict[str, Any], room: int) -> dict[str, Any]:
 def _half(value: Any) -> Any:
     if isinstance(value, list):
         return value[: len(value) // 2]
-    return (
-        dict(list(value.items())[: len(value) // 2])
-        if isinstance(value, dict)
-        else value
-    )
+    return dict(list(value.items())[: len(value) // 2]) if isinstance(value, dict) else value
 
 
 def _quantization(choice: Choice) -> dict[str, Any]:

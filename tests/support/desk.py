@@ -7,11 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from shardwright.cluster.handover import Change
-from shardwright.cluster.sources import (
-    project_node,
-    project_pod,
-    project_priority_class,
-)
+from shardwright.cluster.sources import project_node, project_pod, project_priority_class
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
@@ -36,8 +32,7 @@ class Desk:
         self.view = View()
         self.planner = Planner(self.view, Inline())
         nodes: dict[Key, Change[NodeFacts | NodeExclusion | BareNode]] = {
-            ("", node["metadata"]["name"]): Change(project_node(node), 0)
-            for node in h100_nodes(2)
+            ("", node["metadata"]["name"]): Change(project_node(node), 0) for node in h100_nodes(2)
         }
         self.view.store.take_nodes(nodes)
         self.names = sorted(self.view.store.nodes)

@@ -44,20 +44,12 @@ def _h100(*, rack: int, hosts: range) -> Kind:
 KINDS = (
     _h100(rack=1, hosts=range(10, 14)),
     _h100(rack=2, hosts=range(10, 14)),
-    Kind(
-        dump="SYNTH-gb200-4x-nvl72",
-        names=tuple(f"gb200-r0-t{tray:02}" for tray in range(18)),
-    ),
+    Kind(dump="SYNTH-gb200-4x-nvl72", names=tuple(f"gb200-r0-t{tray:02}" for tray in range(18))),
     Kind(
         dump="mi300x-8x-azure-nd96isr-vf",
         names=("aks-mi300x-0", "aks-mi300x-1"),
         labels={"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"},
-        allocatable={
-            "cpu": "95",
-            "memory": "1800Gi",
-            "amd.com/gpu": "8",
-            "pods": "110",
-        },
+        allocatable={"cpu": "95", "memory": "1800Gi", "amd.com/gpu": "8", "pods": "110"},
     ),
     Kind(
         dump="l40s-opennebula-vm",
@@ -69,12 +61,7 @@ KINDS = (
             "nvidia.com/gpu.count": "4",
             "nvidia.com/gpu.machine": "g6e.12xlarge",
         },
-        allocatable={
-            "cpu": "47",
-            "memory": "360Gi",
-            "nvidia.com/gpu": "4",
-            "pods": "110",
-        },
+        allocatable={"cpu": "47", "memory": "360Gi", "nvidia.com/gpu": "4", "pods": "110"},
     ),
     Kind(dump="SYNTH-h100-8x-gke-a3mega", names=("gke-a3m-0",)),
 )
@@ -109,19 +96,13 @@ def _node(kind: Kind, name: str) -> dict[str, Any]:
     node = deepcopy(_dump(kind.dump))
     metadata = {
         "name": name,
-        "labels": node["metadata"]["labels"]
-        | kind.labels
-        | {"kubernetes.io/hostname": name},
+        "labels": node["metadata"]["labels"] | kind.labels | {"kubernetes.io/hostname": name},
     }
     resources = node.get("status", {}).get("allocatable", kind.allocatable)
     capacity = node.get("status", {}).get("capacity", resources)
     spec = node.get("spec", {}) | ({"unschedulable": True} if name == CORDONED else {})
     taints = [*spec.get("taints", ()), *_condition_taints(name)]
-    status = {
-        "allocatable": resources,
-        "capacity": capacity,
-        "conditions": [_ready(name)],
-    }
+    status = {"allocatable": resources, "capacity": capacity, "conditions": [_ready(name)]}
     spec |= {"taints": taints} if taints else {}
     return {
         "apiVersion": "v1",
@@ -142,11 +123,7 @@ def _condition_taints(name: str) -> Iterator[dict[str, str]]:
 
 
 def _ready(name: str) -> dict[str, str]:
-    status, reason, message = (
-        "True",
-        "KubeletReady",
-        "kubelet is posting ready status",
-    )
+    status, reason, message = ("True", "KubeletReady", "kubelet is posting ready status")
     if name == NOT_READY:
         status, reason, message = (
             "Unknown",
@@ -169,9 +146,7 @@ def _pod(name: str, *, node: str, gpus: int, phase: str) -> dict[str, Any]:
     resources = {"limits": held, "requests": held}
     spec = {
         "nodeName": node,
-        "containers": [
-            {"name": "main", "image": "example.org/trainer:1", "resources": resources}
-        ],
+        "containers": [{"name": "main", "image": "example.org/trainer:1", "resources": resources}],
     }
     metadata = {"name": name, "namespace": "research"}
     return {

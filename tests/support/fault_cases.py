@@ -44,12 +44,8 @@ def _writes(does: Callable[[When], Fault], times: int, *, short: bool = False) -
     return Case(method="POST", path=SERVICES, does=does, times=times, short=short)
 
 
-def _watches(
-    does: Callable[[When], Fault], times: int | None = 1, *, short: bool = False
-) -> Case:
-    return Case(
-        method=WATCH, path=SERVICES, does=does, times=times, anew=True, short=short
-    )
+def _watches(does: Callable[[When], Fault], times: int | None = 1, *, short: bool = False) -> Case:
+    return Case(method=WATCH, path=SERVICES, does=does, times=times, anew=True, short=short)
 
 
 def _lists(does: Callable[[When], Fault], times: int) -> Case:
@@ -61,31 +57,21 @@ CASES: Final[dict[str, Case]] = {
     "F2 410 on a watch": _watches(lambda when: when.watch_error(410), short=True),
     "F2 410 instead of a watch": _watches(lambda when: when.answer(410)),
     "F3 422 on a write": _writes(lambda when: when.answer(422), 1, short=True),
-    "F4 429 with Retry-After": _writes(
-        lambda when: when.answer(429, retry_after=1), 3, short=True
-    ),
+    "F4 429 with Retry-After": _writes(lambda when: when.answer(429, retry_after=1), 3, short=True),
     "F4 429 without": _writes(lambda when: when.answer(429), 6),
     "F5 500 on a write": _writes(lambda when: when.answer(500), 6),
-    "F5 500 to 504 on a write": _writes(
-        lambda when: when.answer_each(500, 501, 502, 503, 504), 5
-    ),
+    "F5 500 to 504 on a write": _writes(lambda when: when.answer_each(500, 501, 502, 503, 504), 5),
     "F5 503 on everything": Case(
         method="*", path="*", does=lambda when: when.answer(503), times=15, short=True
     ),
     "F6 a write is slow": _writes(lambda when: when.slow(5), 1),
     "F6 a write hangs": _writes(lambda when: when.hang(), 1),
     "F6 a list hangs": _lists(lambda when: when.hang(), 1),
-    "F6 all is slow": Case(
-        method="*", path="*", does=lambda when: when.slow(2), times=40
-    ),
+    "F6 all is slow": Case(method="*", path="*", does=lambda when: when.slow(2), times=40),
     "F7 a write is lost": _writes(lambda when: when.drop_before(), 2),
-    "F7 the answer to a write is lost": _writes(
-        lambda when: when.drop_after(), 2, short=True
-    ),
+    "F7 the answer to a write is lost": _writes(lambda when: when.drop_after(), 2, short=True),
     "F8 a watch falls silent": _watches(lambda when: when.silent()),
-    "F9 a watch breaks off in an event": _watches(
-        lambda when: when.truncate(100), 3, short=True
-    ),
+    "F9 a watch breaks off in an event": _watches(lambda when: when.truncate(100), 3, short=True),
     "F9 events come twice": Case(
         method=WATCH, path="*", does=lambda when: when.duplicate(), times=50, short=True
     ),
@@ -101,12 +87,8 @@ CASES: Final[dict[str, Case]] = {
         anew=True,
         short=True,
     ),
-    "F11 a page of a load balancer": _writes(
-        lambda when: when.html(502), 2, short=True
-    ),
-    "F11 a page that says 200 to a write": _writes(
-        lambda when: when.html(200), 2, short=True
-    ),
+    "F11 a page of a load balancer": _writes(lambda when: when.html(502), 2, short=True),
+    "F11 a page that says 200 to a write": _writes(lambda when: when.html(200), 2, short=True),
     "F11 a page that says 200 to a list": _lists(lambda when: when.html(200), 2),
     "F11 a page that says 200 to a watch": _watches(lambda when: when.html(200), 2),
     "F11 a list that breaks off": _lists(lambda when: when.truncate(100), 2),

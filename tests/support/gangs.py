@@ -58,9 +58,7 @@ def waits_for_a_taken_node(models: Models, node: str, placement: Manifest) -> No
     assert bound(models) == {"large-0": 2}
 
 
-def as_another_has_it(
-    found: Manifest, name: str, renamed: Mapping[str, str]
-) -> Manifest:
+def as_another_has_it(found: Manifest, name: str, renamed: Mapping[str, str]) -> Manifest:
     """Return an object as another tenant would have it, with other names in its spec."""
     text = json.dumps(found["spec"])
     for before, after in renamed.items():
@@ -72,11 +70,7 @@ def gives_way_as_a_whole(models: Models) -> None:
     """Check that of the groups ``first-0``, which runs, and ``second-0``, which fits only without
     it, none is ever half placed: the second one waits, and is placed when the first has gone.
     """
-    wait_for(
-        lambda: bound(models) == {"first-0": 2, "second-0": 0},
-        30,
-        "the second group to wait",
-    )
+    wait_for(lambda: bound(models) == {"first-0": 2, "second-0": 0}, 30, "the second group to wait")
     seen: list[dict[str, int]] = []
 
     def second_runs() -> bool:

@@ -63,20 +63,14 @@ def rolled_back(operator: Operator) -> tuple[str, str]:
 
 def revisions(operator: Operator) -> list[tuple[int, bool]]:
     """Return the number of each revision, and whether it runs."""
-    return [
-        (item["revision"], item["runs"])
-        for item in operator.status.get("revisions", ())
-    ]
+    return [(item["revision"], item["runs"]) for item in operator.status.get("revisions", ())]
 
 
 def variables(operator: Operator) -> dict[str, str | None]:
     """Return by name what each pod was told of NCCL_DEBUG."""
     found = {}
     for name, pod in operator.cluster.pods.items():
-        env = {
-            entry["name"]: entry.get("value")
-            for entry in pod["spec"]["containers"][0]["env"]
-        }
+        env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
         found[name] = env.get("NCCL_DEBUG")
     return found
 

@@ -9,21 +9,13 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 
 
-def stage_weight_bytes(
-    model: ModelSpec, layout: Layout, traits: EngineTraits
-) -> tuple[int, ...]:
+def stage_weight_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
     """Return the bytes of weights on the fullest rank of every pipeline stage."""
-    return tuple(
-        stage.total_bytes for stage in stage_weight_parts(model, layout, traits)
-    )
+    return tuple(stage.total_bytes for stage in stage_weight_parts(model, layout, traits))
 
 
 def replica_memory(
-    model: ModelSpec,
-    layout: Layout,
-    device: Device,
-    load: Workload,
-    traits: EngineTraits,
+    model: ModelSpec, layout: Layout, device: Device, load: Workload, traits: EngineTraits
 ) -> ReplicaMemory:
     """Return the memory at the highest limits that carry the load."""
     frame = Frame(

@@ -57,13 +57,7 @@ SIZES: Final = (
     "num_key_value_heads",
     "vocab_size",
 )
-TEXTS: Final = (
-    "model_type",
-    "torch_dtype",
-    "rope_scaling",
-    "quantization_config",
-    "architectures",
-)
+TEXTS: Final = ("model_type", "torch_dtype", "rope_scaling", "quantization_config", "architectures")
 
 
 @dataclass(frozen=True)
@@ -102,11 +96,7 @@ def send(models: Models, one: Hostile) -> str:
             models.post(kind, beside)
         models.post(
             "ShardedModel",
-            {
-                "apiVersion": "shardwright.io/v1alpha1",
-                "kind": "ShardedModel",
-                **one.model,
-            },
+            {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", **one.model},
         )
     except ApiError as error:
         if error.status not in REFUSED:
@@ -117,44 +107,26 @@ def send(models: Models, one: Hostile) -> str:
 
 def unanswered(models: Models) -> list[str]:
     """Return the models of a namespace of which nothing is said yet."""
-    return [
-        item["metadata"]["name"]
-        for item in models.all("ShardedModel")
-        if not reason_of(item)
-    ]
+    return [item["metadata"]["name"] for item in models.all("ShardedModel") if not reason_of(item)]
 
 
 def reason_of(item: Manifest) -> str:
     """Return why a model is Ready or is not; nothing where that is not said yet."""
     conditions: list[Manifest] = item.get("status", {}).get("conditions", [])
     return next(
-        (
-            condition["reason"]
-            for condition in conditions
-            if condition["type"] == "Ready"
-        ),
-        "",
+        (condition["reason"] for condition in conditions if condition["type"] == "Ready"), ""
     )
 
 
 def _of(name: str, config: Any = None, **spec: Any) -> Hostile:
-    model = (
-        {"id": "evil/model", "config": config}
-        if config is not None
-        else {"id": "evil/model"}
-    )
+    model = {"id": "evil/model", "config": config} if config is not None else {"id": "evil/model"}
     return Hostile({"metadata": {"name": name}, "spec": {"model": model, **spec}})
 
 
 def _by_reference(name: str, text: str, **metadata: Any) -> Hostile:
     model = {"id": "evil/model", "configMapRef": {"name": f"{name}-config"}}
-    config_map = {
-        "metadata": {"name": f"{name}-config", **metadata},
-        "data": {"config.json": text},
-    }
-    return Hostile(
-        {"metadata": {"name": name}, "spec": {"model": model}}, (config_map,)
-    )
+    config_map = {"metadata": {"name": f"{name}-config", **metadata}, "data": {"config.json": text}}
+    return Hostile({"metadata": {"name": name}, "spec": {"model": model}}, (config_map,))
 
 
 def _deep(name: str, dice: random.Random) -> Hostile:
@@ -173,9 +145,7 @@ def _wide(name: str, dice: random.Random) -> Hostile:
     """Many short keys, or lists without end."""
     count = dice.choice((257, 4096, 20_000))
     wide: Any = (
-        {f"k{number}": number for number in range(count)}
-        if dice.random() < 0.5
-        else [{}] * count
+        {f"k{number}": number for number in range(count)} if dice.random() < 0.5 else [{}] * count
     )
     return _of(name, {**A_CONFIG, dice.choice(("wide", *TEXTS)): wide})
 
@@ -185,16 +155,10 @@ def _huge(name: str, dice: random.Random) -> Hostile:
     operator is.
     """
     size = dice.choice(
-        (10_000, 260_000, 262_145, 900_000)
-        if dice.random() < 0.25
-        else (10_000, 260_000)
+        (10_000, 260_000, 262_145, 900_000) if dice.random() < 0.25 else (10_000, 260_000)
     )
     config = {**A_CONFIG, dice.choice(("huge", *TEXTS)): "x" * size}
-    return (
-        _of(name, config)
-        if dice.random() < 0.5
-        else _by_reference(name, json.dumps(config))
-    )
+    return _of(name, config) if dice.random() < 0.5 else _by_reference(name, json.dumps(config))
 
 
 def _cyclic(name: str, dice: random.Random) -> Hostile:
@@ -208,30 +172,17 @@ def _cyclic(name: str, dice: random.Random) -> Hostile:
         "uid": name,
         "controller": True,
     }
-    ring = _by_reference(
-        name, json.dumps({**A_CONFIG, "$ref": "#"}), ownerReferences=[owner]
-    )
-    back = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "name": f"{name}-config",
-        "uid": name,
-    }
+    ring = _by_reference(name, json.dumps({**A_CONFIG, "$ref": "#"}), ownerReferences=[owner])
+    back = {"apiVersion": "v1", "kind": "ConfigMap", "name": f"{name}-config", "uid": name}
     model: Manifest = {
         **ring.model,
-        "metadata": {
-            "name": name,
-            "ownerReferences": [back, {**owner, "controller": False}],
-        },
+        "metadata": {"name": name, "ownerReferences": [back, {**owner, "controller": False}]},
     }
     if dice.random() < 0.5:
         return Hostile(model, ring.config_maps)
     itself = {
         "id": "evil/model",
-        "configMapRef": {
-            "name": f"{name}-plan",
-            "key": dice.choice(("plan.json", "signature")),
-        },
+        "configMapRef": {"name": f"{name}-plan", "key": dice.choice(("plan.json", "signature"))},
     }
     return Hostile({"metadata": {"name": name}, "spec": {"model": itself}})
 
@@ -317,28 +268,16 @@ def _dressed(name: str, dice: random.Random) -> Hostile:
     }
     metadata: Manifest = dice.choice(
         (
-            {
-                "annotations": {
-                    f"shardwright.io/{number}": "\u202e" * 20 for number in range(2000)
-                }
-            },
+            {"annotations": {f"shardwright.io/{number}": "\u202e" * 20 for number in range(2000)}},
             {"annotations": {RESTART: "9" * 200_000}},
-            {
-                "labels": {
-                    f"l{number}.shardwright.io/model": "good" for number in range(1000)
-                }
-            },
+            {"labels": {f"l{number}.shardwright.io/model": "good" for number in range(1000)}},
             {
                 "labels": {
                     "shardwright.io/model": "good",
                     "app.kubernetes.io/managed-by": "shardwright",
                 }
             },
-            {
-                "ownerReferences": [
-                    {**owner, "uid": f"{name}-{number}"} for number in range(1000)
-                ]
-            },
+            {"ownerReferences": [{**owner, "uid": f"{name}-{number}"} for number in range(1000)]},
         )
     )
     return Hostile(
@@ -370,29 +309,17 @@ def _beside(name: str, dice: random.Random) -> Hostile:
         if dice.random() < 0.5
         else {"labels": labels}
     )
-    pod = {
-        "containers": [{"name": "engine", "image": "evil/engine"}],
-        "schedulerName": "nobody",
-    }
+    pod = {"containers": [{"name": "engine", "image": "evil/engine"}], "schedulerName": "nobody"}
     selector = {"matchLabels": {"evil": name}}
     template = {"metadata": {"labels": {"evil": name}}, "spec": pod}
     rank = dice.choice((0, 4095, 4096, 2**31, 3_000_000_000, 10**15))
     kind, made = dice.choice(
         (
-            (
-                "Pod",
-                {"metadata": {"name": f"{name}-0-{rank}", **metadata}, "spec": pod},
-            ),
-            (
-                "Pod",
-                {"metadata": {"name": f"{name}-{'9' * 20}-0", **metadata}, "spec": pod},
-            ),
+            ("Pod", {"metadata": {"name": f"{name}-0-{rank}", **metadata}, "spec": pod}),
+            ("Pod", {"metadata": {"name": f"{name}-{'9' * 20}-0", **metadata}, "spec": pod}),
             (
                 "Service",
-                {
-                    "metadata": {"name": name, **metadata},
-                    "spec": {"ports": [{"port": 8000}]},
-                },
+                {"metadata": {"name": name, **metadata}, "spec": {"ports": [{"port": 8000}]}},
             ),
             (
                 "StatefulSet",
@@ -408,10 +335,7 @@ def _beside(name: str, dice: random.Random) -> Hostile:
             ),
             (
                 "NetworkPolicy",
-                {
-                    "metadata": {"name": f"{name}-network", **metadata},
-                    "spec": {"podSelector": {}},
-                },
+                {"metadata": {"name": f"{name}-network", **metadata}, "spec": {"podSelector": {}}},
             ),
             (
                 "ConfigMap",

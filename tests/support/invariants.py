@@ -45,13 +45,7 @@ Manifest: TypeAlias = dict[str, Any]
 Snapshot: TypeAlias = Sequence[Manifest]
 
 SHARDED_MODEL: Final = "ShardedModel"
-CHILD_KINDS: Final = (
-    "StatefulSet",
-    "Service",
-    "ConfigMap",
-    "PodDisruptionBudget",
-    "NetworkPolicy",
-)
+CHILD_KINDS: Final = ("StatefulSet", "Service", "ConfigMap", "PodDisruptionBudget", "NetworkPolicy")
 """What a ShardedModel owns and anybody may read: Secrets are nobody's to see."""
 
 WRITES_MAX: Final = 20
@@ -105,9 +99,7 @@ def of_lease(objects: Snapshot, running: Collection[str]) -> list[str]:
     ]
     if len(holders) == 1 and holders[0] in running:
         return []
-    return [
-        f"I9 Lease shardwright: held by {holders or 'nobody'}, not by one of {sorted(running)}"
-    ]
+    return [f"I9 Lease shardwright: held by {holders or 'nobody'}, not by one of {sorted(running)}"]
 
 
 def of_texts(texts: Mapping[str, str], canaries: Collection[str]) -> list[str]:
@@ -144,12 +136,9 @@ def _wrong_in_status(objects: Snapshot, model: Manifest) -> Iterator[str]:
         if count > 1
     )
     ready = any(
-        (c["type"], c["status"], c["reason"]) == ("Ready", "True", "Serving")
-        for c in conditions
+        (c["type"], c["status"], c["reason"]) == ("Ready", "True", "Serving") for c in conditions
     )
-    down = [
-        _name(item) for item in _sets_of(objects, model) if not _serves(objects, item)
-    ]
+    down = [_name(item) for item in _sets_of(objects, model) if not _serves(objects, item)]
     if ready and down:
         yield f"Ready, though {', '.join(down)} do not serve"
     if (
@@ -179,21 +168,10 @@ def _unlike(objects: Snapshot, model: Manifest, settings: Settings) -> Iterator[
     if rendered is None:
         return
     record = plan_configmap(base_name(_name(model)))
-    live = {
-        object_key(item): item
-        for item in _children(objects, model)
-        if _name(item) != record
-    }
-    wanted = {
-        object_key(item): item for item in rendered if item["kind"] in CHILD_KINDS
-    }
-    yield from (
-        f"{' '.join(key)} is missing" for key in sorted(wanted.keys() - live.keys())
-    )
-    yield from (
-        f"{' '.join(key)} is one too many"
-        for key in sorted(live.keys() - wanted.keys())
-    )
+    live = {object_key(item): item for item in _children(objects, model) if _name(item) != record}
+    wanted = {object_key(item): item for item in rendered if item["kind"] in CHILD_KINDS}
+    yield from (f"{' '.join(key)} is missing" for key in sorted(wanted.keys() - live.keys()))
+    yield from (f"{' '.join(key)} is one too many" for key in sorted(live.keys() - wanted.keys()))
     for key in sorted(wanted.keys() & live.keys()):
         for path in drifted_fields(wanted[key], live[key]):
             yield f"{' '.join(key)}: {path} is not as rendered"
@@ -233,9 +211,7 @@ def _rendered(
             for name in names
         ]
         return bundle_for(
-            replace(subject, deployment=deployment),
-            record.plan,
-            generations=tuple(latest),
+            replace(subject, deployment=deployment), record.plan, generations=tuple(latest)
         ).objects
     except InputError:
         return None
@@ -247,19 +223,10 @@ def _former(objects: Snapshot, model: Manifest, record: PlanRecord) -> Saying | 
     for revision in named if record.rollback else ():
         name = revision_name(base_name(_name(model)), revision.digest)
         content = next(
-            (
-                item
-                for item in _of(objects, "ControllerRevision")
-                if _name(item) == name
-            ),
-            None,
+            (item for item in _of(objects, "ControllerRevision") if _name(item) == name), None
         )
         said = read_revision(content, model["metadata"]["uid"], revision)
-        if (
-            record.rollback
-            and revision.hash == record.rollback.to
-            and isinstance(said, Saying)
-        ):
+        if record.rollback and revision.hash == record.rollback.to and isinstance(said, Saying):
             return said
     return None
 
@@ -272,9 +239,7 @@ def _question(
     """
     if former is None:
         return Question(
-            resource=read_stored(model),
-            kept_version=record.engine_version,
-            settings=settings,
+            resource=read_stored(model), kept_version=record.engine_version, settings=settings
         )
     resource = read_stored(json.loads(as_now(former, model)))
     return Question(
@@ -319,9 +284,7 @@ def taken_away(before: Snapshot, after: Snapshot) -> list[str]:
     """
     now = {item["metadata"]["uid"] for item in after}
     return [
-        what
-        for model in _untouched(before, after)
-        for what in _lost(before, after, model, now)
+        what for model in _untouched(before, after) for what in _lost(before, after, model, now)
     ]
 
 
@@ -362,9 +325,7 @@ def stuck(objects: Snapshot) -> list[str]:
 
 
 def _waits_for_others(item: Manifest) -> bool:
-    return any(
-        "shardwright" not in name for name in item["metadata"].get("finalizers") or ()
-    )
+    return any("shardwright" not in name for name in item["metadata"].get("finalizers") or ())
 
 
 def overcommitted(objects: Snapshot) -> list[str]:
@@ -380,11 +341,7 @@ def overcommitted(objects: Snapshot) -> list[str]:
             held[usage.node] += usage.gpus
     kept = Counter[str]()
     for model in _living_models(objects):
-        record = (
-            record_of(objects, model)
-            if model["spec"].get("mode") != "PlanOnly"
-            else None
-        )
+        record = record_of(objects, model) if model["spec"].get("mode") != "PlanOnly" else None
         for item in reservations_of(("", _name(model)), record.plan) if record else ():
             kept[item.node] += item.gpus
     return [
@@ -446,8 +403,7 @@ def _living_models(objects: Snapshot) -> list[Manifest]:
 def _untouched(before: Snapshot, after: Snapshot) -> list[Manifest]:
     """Return the models of before that are there, of the same spec."""
     now = {
-        model["metadata"]["uid"]: model["metadata"]["generation"]
-        for model in _living_models(after)
+        model["metadata"]["uid"]: model["metadata"]["generation"] for model in _living_models(after)
     }
     return [
         m
@@ -460,8 +416,7 @@ def _children(objects: Snapshot, model: Manifest) -> list[Manifest]:
     return [
         item
         for item in objects
-        if item["kind"] in CHILD_KINDS
-        and controller_uid(item) == model["metadata"]["uid"]
+        if item["kind"] in CHILD_KINDS and controller_uid(item) == model["metadata"]["uid"]
     ]
 
 
@@ -471,9 +426,7 @@ def _sets_of(objects: Snapshot, model: Manifest) -> list[Manifest]:
 
 def _members(objects: Snapshot, stateful_set: Manifest) -> list[Manifest]:
     return [
-        pod
-        for pod in _of(objects, "Pod")
-        if controller_uid(pod) == stateful_set["metadata"]["uid"]
+        pod for pod in _of(objects, "Pod") if controller_uid(pod) == stateful_set["metadata"]["uid"]
     ]
 
 

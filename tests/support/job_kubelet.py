@@ -51,9 +51,7 @@ def run_pod_of(control_plane: ControlPlane, namespace: str, job: str) -> None:
     failed = failed or any(_exit_code(status) for status in then)
     phase = "Failed" if failed else "Succeeded"
     status = {"phase": phase, "initContainerStatuses": first, "containerStatuses": then}
-    control_plane.api.patch(
-        f"{pods}/{pod['metadata']['name']}/status", {"status": status}
-    )
+    control_plane.api.patch(f"{pods}/{pod['metadata']['name']}/status", {"status": status})
 
 
 def _exit_code(status: Manifest) -> int:
@@ -66,10 +64,7 @@ def _run(
     assert container["command"] == IMAGE_COMMAND
     message = shared / f"message-of-{container['name']}"
     message.touch()
-    given = {
-        item["name"]: _value(control_plane, namespace, item)
-        for item in container["env"]
-    }
+    given = {item["name"]: _value(control_plane, namespace, item) for item in container["env"]}
     ours = {
         "PYTHONPATH": str(OPERATOR),
         "SHARDWRIGHT_MESSAGE_FILE": str(message),
@@ -77,19 +72,10 @@ def _run(
     }
     command = [sys.executable, *IMAGE_COMMAND[1:], *container["args"]]
     ended = subprocess.run(
-        command,
-        env={"PATH": os.environ["PATH"], **given, **ours},
-        cwd=shared,
-        check=False,
+        command, env={"PATH": os.environ["PATH"], **given, **ours}, cwd=shared, check=False
     )
     said = message.read_text()[:MESSAGE_BYTES]
-    state = {
-        "terminated": {
-            "exitCode": ended.returncode,
-            "reason": "Completed",
-            "message": said,
-        }
-    }
+    state = {"terminated": {"exitCode": ended.returncode, "reason": "Completed", "message": said}}
     return {
         "name": container["name"],
         "image": container["image"],
@@ -105,7 +91,5 @@ def _value(control_plane: ControlPlane, namespace: str, item: Manifest) -> str:
     if "value" in item:
         return str(item["value"]).replace("$$", "$")
     reference: dict[str, Any] = item["valueFrom"]["secretKeyRef"]
-    secret = control_plane.api.get(
-        f"/api/v1/namespaces/{namespace}/secrets/{reference['name']}"
-    )
+    secret = control_plane.api.get(f"/api/v1/namespaces/{namespace}/secrets/{reference['name']}")
     return b64decode(secret["data"][reference["key"]]).decode()

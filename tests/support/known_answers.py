@@ -19,9 +19,7 @@ Answer = TypeVar("Answer")
 _KNOWN: dict[bytes, object] = {}
 
 
-def known(
-    function: Callable[Asked, Answer], *asked: Asked.args, **named: Asked.kwargs
-) -> Answer:
+def known(function: Callable[Asked, Answer], *asked: Asked.args, **named: Asked.kwargs) -> Answer:
     """Return the answer of a function of frozen values, to another frozen value: it is worked out
     once for all questions that are alike in every byte.
     """

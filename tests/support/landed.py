@@ -26,10 +26,7 @@ SETTLED = 900
 _ONE: dict[str, Any] = {"parallelism": {"tensor": 8, "pipeline": 1}}
 _SMALL = "meta-llama/Llama-3.1-8B-Instruct"
 _HUB: dict[str, Any] = {"tokenSecretRef": {"name": "hub", "key": "token"}}
-_TRT = {
-    "name": "TensorRTLLM",
-    "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1",
-}
+_TRT = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
 _LOAD = {"inputTokens": 1024, "outputTokens": 256, "concurrency": 16}
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -37,14 +34,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "one whole node": _ONE,
     "two nodes": TWO_NODES,
     "four replicas": {"replicas": 4},
-    "three replicas of two nodes": TWO_NODES
-    | {"replicas": 3, "rollout": {"maxUnavailable": 2}},
+    "three replicas of two nodes": TWO_NODES | {"replicas": 3, "rollout": {"maxUnavailable": 2}},
     "over Ray": TWO_NODES | {"engine": {"name": "vLLM", "executor": "Ray"}},
     "arguments and environment": {
-        "engine": {
-            "args": {"seed": 7},
-            "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
-        }
+        "engine": {"args": {"seed": 7}, "env": [{"name": "NCCL_DEBUG", "value": "WARN"}]}
     },
     "API key": {"engine": {"apiKeySecretRef": {"name": "clients", "key": "key"}}},
     "readiness by health alone": TWO_NODES | {"readiness": {"tokens": False}},
@@ -56,17 +49,12 @@ MODELS: dict[str, dict[str, Any]] = {
         }
     },
     "weights on a claim": _ONE
-    | {
-        "model": {"id": _SMALL, "weights": {"pvc": {"claimName": "w", "path": "8b"}}},
-    },
+    | {"model": {"id": _SMALL, "weights": {"pvc": {"claimName": "w", "path": "8b"}}}},
     "adapters": {
         "model": {
             "id": _SMALL,
             "adapters": [
-                {
-                    "name": "support",
-                    "huggingFace": {"id": "acme/support", "revision": "f" * 40},
-                }
+                {"name": "support", "huggingFace": {"id": "acme/support", "revision": "f" * 40}}
             ],
             "maxAdapterRank": 64,
         }
@@ -98,9 +86,7 @@ def landed() -> dict[str, dict[str, Any]]:
     """Return the models of the snapshot by name: ``spec``, ``status``, ``objects``, ``revisions``
     by name with their texts, and the uids of ``pods`` by name.
     """
-    found: dict[str, dict[str, Any]] = json.loads(
-        lzma.decompress(SNAPSHOT.read_bytes())
-    )
+    found: dict[str, dict[str, Any]] = json.loads(lzma.decompress(SNAPSHOT.read_bytes()))
     return found
 
 
@@ -112,8 +98,7 @@ def taken_over(name: str) -> Operator:
     cluster = _cluster()
     cluster.objects = {object_key(item): item for item in model["objects"]}
     cluster.revisions = {
-        name: item
-        | {"data": {"zlib": b64encode(zlib.compress(text.encode())).decode()}}
+        name: item | {"data": {"zlib": b64encode(zlib.compress(text.encode())).decode()}}
         for name, (item, text) in model["revisions"].items()
     }
     cluster.settle()
@@ -142,10 +127,7 @@ def _served(spec: dict[str, Any]) -> dict[str, Any]:
         "objects": [item for _, item in sorted(cluster.objects.items())],
         # As text: what is packed twice stays large.
         "revisions": {
-            name: (
-                {**item, "data": {}},
-                zlib.decompress(b64decode(item["data"]["zlib"])).decode(),
-            )
+            name: ({**item, "data": {}}, zlib.decompress(b64decode(item["data"]["zlib"])).decode())
             for name, item in cluster.revisions.items()
         },
         "pods": {name: pod["metadata"]["uid"] for name, pod in cluster.pods.items()},

@@ -94,20 +94,14 @@ class LoopbackHub(Site):
     def otherwise(self, request: Handler) -> None:
         model, found, rest = request.path.lstrip("/").partition("/resolve/")
         revision, _, file = rest.partition("/")
-        token = (request.headers.get("Authorization") or "").removeprefix(
-            "Bearer "
-        ) or None
+        token = (request.headers.get("Authorization") or "").removeprefix("Bearer ") or None
         repository = self.repositories.get(model)
         if token and token not in self.tokens:
-            request.reply(
-                401, X_Error_Message="Invalid credentials in Authorization header"
-            )
+            request.reply(401, X_Error_Message="Invalid credentials in Authorization header")
         elif model in self.renamed:
             request.reply(307, Location=f"/{self.renamed[model]}/resolve/{rest}")
         elif (
-            not found
-            or repository is None
-            or (_hidden(repository, token) and not repository.gated)
+            not found or repository is None or (_hidden(repository, token) and not repository.gated)
         ):
             request.reply(
                 404 if token else 401,
@@ -123,15 +117,11 @@ class LoopbackHub(Site):
         else:
             self._give(request, repository, revision, file)
 
-    def _give(
-        self, request: Handler, repository: Repository, revision: str, file: str
-    ) -> None:
+    def _give(self, request: Handler, repository: Repository, revision: str, file: str) -> None:
         commit = {"main": COMMIT, COMMIT: COMMIT, OLDER: OLDER}.get(revision)
         files = repository.older if commit == OLDER else repository.files
         if commit is None:
-            request.reply(
-                404, X_Error_Code="RevisionNotFound", X_Error_Message="Invalid rev id"
-            )
+            request.reply(404, X_Error_Code="RevisionNotFound", X_Error_Message="Invalid rev id")
         elif file not in files:
             request.reply(
                 404,
@@ -141,11 +131,7 @@ class LoopbackHub(Site):
             )
         elif file in repository.on_content_host:
             self.content.answers.setdefault(f"/{commit}/{file}", giving(files[file]))
-            request.reply(
-                302,
-                X_Repo_Commit=commit,
-                Location=f"{self.content.url}/{commit}/{file}",
-            )
+            request.reply(302, X_Repo_Commit=commit, Location=f"{self.content.url}/{commit}/{file}")
         else:
             path = f"/api/resolve-cache/{commit}/{file}"
             self.answers[path] = giving(files[file], X_Repo_Commit=commit)
@@ -179,9 +165,7 @@ def serving(site: Site, context: ssl.SSLContext | None = None) -> Iterator[None]
 def a_hub(**repositories: Repository) -> Iterator[LoopbackHub]:
     """Serve a hub and its content host; ``us__ours`` is the repository ``us/ours``."""
     hub = LoopbackHub(
-        repositories={
-            name.replace("__", "/"): one for name, one in repositories.items()
-        }
+        repositories={name.replace("__", "/"): one for name, one in repositories.items()}
     )
     with serving(hub), serving(hub.content):
         yield hub

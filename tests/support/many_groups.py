@@ -49,10 +49,7 @@ def _look(what: str, operator: Operator, advance: Advance) -> None:
         else:
             operator.cluster.carry_out(step.writes)
             assert step.published
-            operator.since, operator.status = (
-                step.published.since,
-                step.published.status,
-            )
+            operator.since, operator.status = (step.published.since, step.published.status)
             return
 
 

@@ -9,14 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar, cast
 
-from shardwright.cluster.client import (
-    MERGE_PATCH,
-    ApiError,
-    Call,
-    Client,
-    Projection,
-    Urgency,
-)
+from shardwright.cluster.client import MERGE_PATCH, ApiError, Call, Client, Projection, Urgency
 from shardwright.cluster.resources import Resource
 from tests.harness.api import Manifest
 
@@ -74,10 +67,7 @@ class MemoryApi(Client):
         owned = [
             (place, item)
             for place, item in self.objects.items()
-            if any(
-                owner["uid"] == uid
-                for owner in item["metadata"].get("ownerReferences", ())
-            )
+            if any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
         ]
         for place, item in owned:
             if place in self.objects:
@@ -85,9 +75,7 @@ class MemoryApi(Client):
                 self.collect(item["metadata"]["uid"])
 
     @contextmanager
-    def changing(
-        self, resource: Resource, namespace: str | None, name: str
-    ) -> Iterator[Manifest]:
+    def changing(self, resource: Resource, namespace: str | None, name: str) -> Iterator[Manifest]:
         """Change an object in place, as somebody else would."""
         item = self.objects[resource.plural, namespace, name]
         before = copied(item.get("spec"))
@@ -95,9 +83,7 @@ class MemoryApi(Client):
         item["metadata"]["generation"] += before != item.get("spec")
         self._store(resource, item)
 
-    def find(
-        self, resource: Resource, namespace: str | None, name: str
-    ) -> Manifest | None:
+    def find(self, resource: Resource, namespace: str | None, name: str) -> Manifest | None:
         return self.objects.get((resource.plural, namespace, name))
 
     def watch(self, on_change: OnChange) -> None:
@@ -115,12 +101,7 @@ class MemoryApi(Client):
         return self
 
     async def get(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        *,
-        metadata_only: bool = False,
+        self, resource: Resource, namespace: str | None, name: str, *, metadata_only: bool = False
     ) -> dict[str, Any] | None:
         await self._asked("get", resource, name)
         found = copied(self.find(resource, namespace, name))
@@ -135,9 +116,7 @@ class MemoryApi(Client):
         **selectors: str,
     ) -> AsyncIterator[list[dict[str, Any]]]:
         wanted = dict(
-            part.split("=")
-            for part in selectors.get("labelSelector", "").split(",")
-            if part
+            part.split("=") for part in selectors.get("labelSelector", "").split(",") if part
         )
         found = [
             item
@@ -145,11 +124,7 @@ class MemoryApi(Client):
             if plural == resource.plural and namespace in (None, where)
         ]
         page = copied(
-            [
-                item
-                for item in found
-                if wanted.items() <= item["metadata"].get("labels", {}).items()
-            ]
+            [item for item in found if wanted.items() <= item["metadata"].get("labels", {}).items()]
         )
         await self._asked("list", resource, "")  # what happens now is not in this list
         yield [project(item) for item in page] if project else page
@@ -176,13 +151,7 @@ class MemoryApi(Client):
         return copied(self.put(resource, body))
 
     async def patch(
-        self,
-        resource: Resource,
-        path: str,
-        body: Any,
-        content_type: str,
-        *,
-        dry_run: bool = False,
+        self, resource: Resource, path: str, body: Any, content_type: str, *, dry_run: bool = False
     ) -> dict[str, Any]:
         _, _, below = path.partition("/namespaces/")
         namespace, _, name, *subresource = below.split("/")
@@ -212,8 +181,7 @@ class MemoryApi(Client):
         live = self.find(resource, namespace, name)
         if (
             live is None
-            or body["metadata"]["resourceVersion"]
-            != live["metadata"]["resourceVersion"]
+            or body["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"]
         ):
             raise ApiError(409, "Conflict", "it has changed")
         return copied(self._store(resource, copied(dict(body))))
@@ -243,14 +211,10 @@ class MemoryApi(Client):
             raise ApiError(409, "Conflict", "another object of the name")
         self._delete(resource, live, grace_seconds)
 
-    def _delete(
-        self, resource: Resource, live: Manifest, grace_seconds: int | None
-    ) -> None:
+    def _delete(self, resource: Resource, live: Manifest, grace_seconds: int | None) -> None:
         """Delete an object: it is gone at once."""
         del grace_seconds
-        self.remove(
-            resource, live["metadata"].get("namespace"), live["metadata"]["name"]
-        )
+        self.remove(resource, live["metadata"].get("namespace"), live["metadata"]["name"])
 
     async def send(self, call: Call) -> dict[str, Any]:
         """Answer discovery: nothing but what every cluster has is served."""
@@ -267,9 +231,7 @@ class MemoryApi(Client):
         return item
 
     def _tell(self, resource: Resource, item: Manifest, *, gone: bool) -> None:
-        version = (
-            str(next(self._numbers)) if gone else item["metadata"]["resourceVersion"]
-        )
+        version = str(next(self._numbers)) if gone else item["metadata"]["resourceVersion"]
         for on_change in self.watches:
             event = copied(item)
             event["metadata"]["resourceVersion"] = version
@@ -291,9 +253,7 @@ async def nothing(_verb: str, _plural: str) -> None:
 def copied(content: T) -> T:
     """Return a copy of JSON; several times as fast as one of whatever there is."""
     copy: Any = content
-    if (
-        type(content) in SCALARS
-    ):  # most of what there is, and to ask what is a Mapping takes long
+    if type(content) in SCALARS:  # most of what there is, and to ask what is a Mapping takes long
         return content
     if isinstance(content, Mapping):
         copy = {field: copied(value) for field, value in content.items()}
@@ -303,9 +263,7 @@ def copied(content: T) -> T:
 
 
 def _but_metadata(body: Mapping[str, Any]) -> Manifest:
-    return {
-        field: copied(value) for field, value in body.items() if field != "metadata"
-    }
+    return {field: copied(value) for field, value in body.items() if field != "metadata"}
 
 
 def _merged(before: Any, patch: Any) -> Any:
@@ -314,8 +272,6 @@ def _merged(before: Any, patch: Any) -> Any:
         return copied(patch)
     base = before if isinstance(before, Mapping) else {}
     merged = {
-        key: _merged(base.get(key), value)
-        for key, value in patch.items()
-        if value is not None
+        key: _merged(base.get(key), value) for key, value in patch.items() if value is not None
     }
     return {key: value for key, value in base.items() if key not in patch} | merged

@@ -71,34 +71,20 @@ class MemoryCluster(MemoryApi):
         wanted.
         """
         return pickle.dumps(
-            (
-                self.objects,
-                self._numbers,
-                self._resources,
-                self.timers,
-                self.clock,
-                self.pods_made,
-            )
+            (self.objects, self._numbers, self._resources, self.timers, self.clock, self.pods_made)
         )
 
     def restore(self, saved: bytes) -> None:
         """Be as the cluster was that was saved, with nobody who listens."""
         stored = pickle.loads(saved)  # noqa: S301  # our own
-        (
-            self.objects,
-            self._numbers,
-            self._resources,
-            self.timers,
-            self.clock,
-            self.pods_made,
-        ) = stored
+        (self.objects, self._numbers, self._resources, self.timers, self.clock, self.pods_made) = (
+            stored
+        )
         self.watches.clear()
 
     def all(self, resource: Resource) -> list[Manifest]:
         return [
-            item
-            for (plural, _, _), item in list(self.objects.items())
-            if plural == resource.plural
+            item for (plural, _, _), item in list(self.objects.items()) if plural == resource.plural
         ]
 
     def next_at(self) -> float | None:
@@ -147,11 +133,7 @@ class MemoryCluster(MemoryApi):
         self.timers.evicts.pop(node, None)
 
     def silent(self) -> set[str]:
-        return {
-            node["metadata"]["name"]
-            for node in self.all(NODES)
-            if not _says_ready(node)
-        }
+        return {node["metadata"]["name"] for node in self.all(NODES) if not _says_ready(node)}
 
     def crash(self, name: str, namespace: str = "models") -> None:
         """Let the engine of a pod end, and the kubelet start it again."""
@@ -174,9 +156,7 @@ class MemoryCluster(MemoryApi):
         if not item["spec"].get("nodeName"):
             self.remove(PODS, metadata["namespace"], metadata["name"])
         elif grace_seconds < left:
-            self.timers.ends.setdefault(
-                metadata["uid"], self.clock.seconds + END_SECONDS
-            )
+            self.timers.ends.setdefault(metadata["uid"], self.clock.seconds + END_SECONDS)
             self.timers.serves.pop(metadata["uid"], None)
             with self.changing(PODS, metadata["namespace"], metadata["name"]) as ending:
                 ending["metadata"] |= {
@@ -189,9 +169,7 @@ class MemoryCluster(MemoryApi):
         self.changes += 1
         super()._tell(resource, item, gone=gone)
 
-    def _delete(
-        self, resource: Resource, live: Manifest, grace_seconds: int | None
-    ) -> None:
+    def _delete(self, resource: Resource, live: Manifest, grace_seconds: int | None) -> None:
         if resource != PODS or grace_seconds == 0:
             super()._delete(resource, live, grace_seconds)
         else:
@@ -204,10 +182,7 @@ class MemoryCluster(MemoryApi):
                 for condition in item["status"]["conditions"]
                 if condition["type"] != "Ready"
             ]
-            item["status"]["conditions"] = [
-                *others,
-                {"type": "Ready", "status": status},
-            ]
+            item["status"]["conditions"] = [*others, {"type": "Ready", "status": status}]
 
     def _collect_garbage(self) -> None:
         uids = {item["metadata"]["uid"] for item in self.objects.values()}
@@ -220,17 +195,12 @@ class MemoryCluster(MemoryApi):
                     self.remove(self._resources[place[0]], *place[1:])
 
     def _end_pods(self) -> None:
-        nodes, silent = (
-            {node["metadata"]["name"] for node in self.all(NODES)},
-            self.silent(),
-        )
+        nodes, silent = ({node["metadata"]["name"] for node in self.all(NODES)}, self.silent())
         for item in self.all(PODS):
             uid, node = item["metadata"]["uid"], item["spec"].get("nodeName")
             ended = self.timers.ends.get(uid, float("inf")) <= self.clock.seconds
             if node and (node not in nodes or (ended and node not in silent)):
-                self.remove(
-                    PODS, item["metadata"]["namespace"], item["metadata"]["name"]
-                )
+                self.remove(PODS, item["metadata"]["namespace"], item["metadata"]["name"])
                 self.timers.ends.pop(uid, None)
                 self.timers.serves.pop(uid, None)
 
@@ -239,9 +209,7 @@ class MemoryCluster(MemoryApi):
         silent for long.
         """
         sets = {item["metadata"]["uid"]: item for item in self.all(STATEFUL_SETS)}
-        evicted = {
-            node for node, at in self.timers.evicts.items() if at <= self.clock.seconds
-        }
+        evicted = {node for node, at in self.timers.evicts.items() if at <= self.clock.seconds}
         for item in self.all(PODS):
             owner = sets.get(controller_uid(item) or "")
             if (owner and _rank(item) >= owner["spec"]["replicas"]) or item["spec"].get(
@@ -255,8 +223,7 @@ class MemoryCluster(MemoryApi):
         there = {item["metadata"]["name"] for item in self.all(PODS)}
         for item in self.all(STATEFUL_SETS):
             names = [
-                f"{item['metadata']['name']}-{rank}"
-                for rank in range(item["spec"]["replicas"])
+                f"{item['metadata']['name']}-{rank}" for rank in range(item["spec"]["replicas"])
             ]
             for name in names:
                 if name not in there:
@@ -290,8 +257,7 @@ class MemoryCluster(MemoryApi):
             if isinstance(facts, NodeFacts) and facts.ready and facts.schedulable:
                 yield (
                     facts.name,
-                    facts.gpus
-                    - sum(usage.gpus for usage in usages if usage.node == facts.name),
+                    facts.gpus - sum(usage.gpus for usage in usages if usage.node == facts.name),
                 )
 
     def _run_pods(self) -> None:
@@ -299,9 +265,7 @@ class MemoryCluster(MemoryApi):
         silent = self.silent()
         for item in self.all(STATEFUL_SETS):
             pods = [
-                one
-                for one in self.members(item)
-                if one["metadata"]["uid"] not in self.timers.ends
+                one for one in self.members(item) if one["metadata"]["uid"] not in self.timers.ends
             ]
             bound = [
                 one
@@ -309,10 +273,7 @@ class MemoryCluster(MemoryApi):
                 if one["spec"].get("nodeName") and one["spec"]["nodeName"] not in silent
             ]
             for one in pods:
-                if (
-                    one["spec"].get("nodeName") in silent
-                    and READY in one["status"]["conditions"]
-                ):
+                if one["spec"].get("nodeName") in silent and READY in one["status"]["conditions"]:
                     self._note(one, conditions=[UNREADY])
             if len(bound) == item["spec"]["replicas"]:
                 for one in bound:
@@ -320,44 +281,31 @@ class MemoryCluster(MemoryApi):
 
     def _load(self, item: Manifest) -> None:
         uid, serves = item["metadata"]["uid"], self.timers.serves
-        hangs = {"name": "NCCL_DEBUG", "value": HANGS} in item["spec"]["containers"][
-            0
-        ].get("env", ())
+        hangs = {"name": "NCCL_DEBUG", "value": HANGS} in item["spec"]["containers"][0].get(
+            "env", ()
+        )
         if (
             hangs
             or READY in item["status"]["conditions"]
             or "deletionTimestamp" in item["metadata"]
         ):
             return
-        if (
-            serves.setdefault(uid, self.clock.seconds + LOAD_SECONDS)
-            <= self.clock.seconds
-        ):
+        if serves.setdefault(uid, self.clock.seconds + LOAD_SECONDS) <= self.clock.seconds:
             del serves[uid]
             ready = [
-                {
-                    "name": "engine",
-                    "restartCount": 0,
-                    "state": {"running": {}},
-                    "started": True,
-                }
+                {"name": "engine", "restartCount": 0, "state": {"running": {}}, "started": True}
             ]
             statuses = item["status"].get("containerStatuses") or ready
-            self._note(
-                item, phase="Running", conditions=[READY], containerStatuses=statuses
-            )
+            self._note(item, phase="Running", conditions=[READY], containerStatuses=statuses)
 
     def _note(self, item: Manifest, **status: Any) -> None:
-        with self.changing(
-            PODS, item["metadata"]["namespace"], item["metadata"]["name"]
-        ) as noted:
+        with self.changing(PODS, item["metadata"]["namespace"], item["metadata"]["name"]) as noted:
             noted["status"] |= status
 
 
 def _says_ready(node: Manifest) -> bool:
     return any(
-        one["type"] == "Ready" and one["status"] == "True"
-        for one in node["status"]["conditions"]
+        one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"]
     )
 
 
@@ -373,9 +321,7 @@ def _asks(item: Manifest) -> int:
 def _pod_of(stateful_set: Manifest, name: str) -> Manifest:
     template, metadata = stateful_set["spec"]["template"], stateful_set["metadata"]
     made = pod(
-        name,
-        revision=template["metadata"]["labels"][TEMPLATE_HASH],
-        set_uid=metadata["uid"],
+        name, revision=template["metadata"]["labels"][TEMPLATE_HASH], set_uid=metadata["uid"]
     )
     labels = {**template["metadata"]["labels"], **made["metadata"]["labels"]}
     del made["metadata"]["uid"]
@@ -384,11 +330,7 @@ def _pod_of(stateful_set: Manifest, name: str) -> Manifest:
         "labels": labels,
         "creationTimestamp": TIMESTAMP,
     }
-    made["metadata"]["annotations"] = dict(
-        template["metadata"].get("annotations") or {}
-    )
-    made["spec"] = {
-        name: value for name, value in template["spec"].items() if name != "nodeName"
-    }
+    made["metadata"]["annotations"] = dict(template["metadata"].get("annotations") or {})
+    made["spec"] = {name: value for name, value in template["spec"].items() if name != "nodeName"}
     made["status"] = {"phase": "Pending", "conditions": [UNREADY]}
     return made

@@ -48,9 +48,7 @@ class MemoryOperator:
     its clock is ahead of the cluster's; negative: it is behind.
     """
 
-    def __init__(
-        self, cluster: MemoryCluster, on_step: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, cluster: MemoryCluster, on_step: Callable[[], None] = lambda: None) -> None:
         self.cluster = cluster
         self.on_step = on_step
         self.ahead_seconds = 0.0
@@ -101,10 +99,7 @@ class MemoryOperator:
 
     async def rest(self) -> None:
         """Let everybody go on until nothing has happened for ``QUIET_SECONDS``."""
-        clock, limit = (
-            self.cluster.clock,
-            self.cluster.clock.seconds + RESTS_WITHIN_SECONDS,
-        )
+        clock, limit = (self.cluster.clock, self.cluster.clock.seconds + RESTS_WITHIN_SECONDS)
         quiet_since, written = clock.seconds, -1
         while clock.seconds < quiet_since + QUIET_SECONDS:
             assert clock.seconds < limit, f"no rest: {self.cluster.written[-20:]}"

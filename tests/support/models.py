@@ -37,10 +37,7 @@ class Models:
             "apiVersion": "shardwright.io/v1alpha1",
             "kind": "ShardedModel",
             "metadata": {"name": name},
-            "spec": {
-                "model": {"id": model} if isinstance(model, str) else model,
-                **spec,
-            },
+            "spec": {"model": {"id": model} if isinstance(model, str) else model, **spec},
         }
         self._cp.api.create(self._path("ShardedModel"), manifest)
 
@@ -89,27 +86,18 @@ class Models:
     def condition(self, name: str, kind: str = "Ready") -> Manifest:
         """Return a condition that is about the current spec."""
         resource = self.get("ShardedModel", name)
-        assert (
-            resource["status"]["observedGeneration"]
-            == resource["metadata"]["generation"]
-        )
-        (condition,) = (
-            item for item in resource["status"]["conditions"] if item["type"] == kind
-        )
+        assert resource["status"]["observedGeneration"] == resource["metadata"]["generation"]
+        (condition,) = (item for item in resource["status"]["conditions"] if item["type"] == kind)
         return dict(condition)
 
     def wait_ready(self, name: str, timeout: float = 60) -> Manifest:
         """Return the resource when it is Ready for its current spec."""
-        wait_for(
-            lambda: self._has(name, "Ready", "True"), timeout, f"{name} to be Ready"
-        )
+        wait_for(lambda: self._has(name, "Ready", "True"), timeout, f"{name} to be Ready")
         return self.get("ShardedModel", name)
 
     def wait_reason(self, name: str, reason: str, timeout: float = 30) -> Manifest:
         """Return the Ready condition when it has this reason."""
-        return wait_for(
-            lambda: self._with_reason(name, reason), timeout, f"{name} to be {reason}"
-        )
+        return wait_for(lambda: self._with_reason(name, reason), timeout, f"{name} to be {reason}")
 
     def annotate(self, name: str, **annotations: str) -> None:
         """Set annotations of our domain on the resource."""
@@ -143,21 +131,15 @@ class Models:
         return {pod["metadata"]["uid"] for pod in self.pods()}
 
     def reasons_of_events(self) -> set[str]:
-        events = self._cp.api.get(
-            f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
-        )["items"]
-        return {
-            event["reason"]
-            for event in events
-            if event["regarding"]["kind"] == "ShardedModel"
-        }
+        events = self._cp.api.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")[
+            "items"
+        ]
+        return {event["reason"] for event in events if event["regarding"]["kind"] == "ShardedModel"}
 
     def _path(self, kind: str, name: str = "") -> str:
         prefix = PATHS.get(kind, "/api/v1")
         plural = f"{kind.lower()}s".replace("cys", "cies")
-        return f"{prefix}/namespaces/{self.namespace}/{plural}" + (
-            f"/{name}" if name else ""
-        )
+        return f"{prefix}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
 
 
 def writes_of_operator(control_plane: ControlPlane) -> list[str]:
@@ -174,9 +156,7 @@ def writes_of_operator(control_plane: ControlPlane) -> list[str]:
             "selfsubjectaccessreviews",
         ):
             name = "/".join(
-                str(reference[key])
-                for key in ("namespace", "resource", "name")
-                if key in reference
+                str(reference[key]) for key in ("namespace", "resource", "name") if key in reference
             )
             found.append(f"{event['verb']} {name}")
     return found

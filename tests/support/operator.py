@@ -87,9 +87,7 @@ def install_chart(control_plane: ControlPlane, *options: str) -> None:
 def operator_api(control_plane: ControlPlane) -> Api:
     """Return a client with a token of the operator's service account, as who steals it has one."""
     path = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/shardwright/token"
-    token = control_plane.api.create(path, {"spec": {"expirationSeconds": 3600}})[
-        "status"
-    ]["token"]
+    token = control_plane.api.create(path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
     return Api(control_plane.url, control_plane.ca_file, token)
 
 
@@ -123,9 +121,7 @@ class OperatorProcess:
             Path(self._folder.name) / "kubeconfig"
         )  # its own: another one may go by another address
         shared = control_plane.kubeconfig_for(SYSTEM, account).read_text()
-        self.kubeconfig.write_text(
-            shared.replace(control_plane.url, server) if server else shared
-        )
+        self.kubeconfig.write_text(shared.replace(control_plane.url, server) if server else shared)
         self._control_plane = control_plane
         self._source = source
         self.identity = identity
@@ -207,13 +203,8 @@ class OperatorProcess:
         """
         pid = self.running()
         children = (task / "children" for task in Path(f"/proc/{pid}/task").iterdir())
-        pids = [
-            pid,
-            *(int(child) for file in children for child in file.read_text().split()),
-        ]
-        statuses = (
-            Path(f"/proc/{one}/status").read_text().splitlines() for one in pids
-        )
+        pids = [pid, *(int(child) for file in children for child in file.read_text().split())]
+        statuses = (Path(f"/proc/{one}/status").read_text().splitlines() for one in pids)
         return sum(
             1024 * int(line.split()[1])
             for lines in statuses
@@ -233,9 +224,7 @@ class OperatorProcess:
         """
         try:
             port = self._ports()[path == "/metrics"]
-            with urllib.request.urlopen(
-                f"http://127.0.0.1:{port}{path}", timeout=5
-            ) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -257,9 +246,7 @@ class OperatorProcess:
 
     def _is_ready(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (
-            f"the operator has ended:\n{self.logs()[-3000:]}"
-        )
+        assert self._process.poll() is None, f"the operator has ended:\n{self.logs()[-3000:]}"
         return self.get("/readyz")[0] == 200
 
 
@@ -269,9 +256,9 @@ def operator_of(
     """Return the operator of an installation: with its account, and what its Deployment and its
     settings say of its scope.
     """
-    pod = cluster.api.get(
-        f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{deployment}"
-    )["spec"]["template"]["spec"]
+    pod = cluster.api.get(f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{deployment}")["spec"][
+        "template"
+    ]["spec"]
     (container,) = pod["containers"]
     words = [
         word
@@ -280,14 +267,11 @@ def operator_of(
     ]
     settings = folder / f"{deployment}.json"
     settings.write_text(
-        cluster.api.get(
-            f"/api/v1/namespaces/{SYSTEM}/configmaps/{deployment}-settings"
-        )["data"]["settings.json"]
+        cluster.api.get(f"/api/v1/namespaces/{SYSTEM}/configmaps/{deployment}-settings")["data"][
+            "settings.json"
+        ]
     )
     words += [f"--settings-file={settings}"]
     return OperatorProcess(
-        cluster,
-        *words,
-        identity=f"{identity}-{deployment}",
-        account=pod["serviceAccountName"],
+        cluster, *words, identity=f"{identity}-{deployment}", account=pod["serviceAccountName"]
     )

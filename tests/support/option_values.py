@@ -1,20 +1,12 @@
 """Asks an engine's own parser alone: no policy says whether an option may be set."""
 
 from shardwright.engines.option_tables import option_table
-from shardwright.engines.options import (
-    Rules,
-    _check_option,
-    _find,
-    _no_table,
-    _unknown,
-)
+from shardwright.engines.options import Rules, _check_option, _find, _no_table, _unknown
 from shardwright.engines.vllm.policy import RULES
 from shardwright.errors import Problem
 
 
-def check_value(
-    name: str, value: object, version: str, rules: Rules = RULES
-) -> Problem | None:
+def check_value(name: str, value: object, version: str, rules: Rules = RULES) -> Problem | None:
     """Return why the parser of ``version`` would refuse ``--name value``, or None.
 
     ``value`` is a bool for switches, a string as argv holds it, or its value as YAML reads it.

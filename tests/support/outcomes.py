@@ -14,30 +14,18 @@ from shardwright.reconcile.members import Failure
 from shardwright.reconcile.states import Awaited, GroupState, Situation, Wait
 from tests.support.builders_deployment import a_plan
 
-READY = GroupState(
-    name="llama-0", ready=True, situation=Situation.READY, nodes=("a", "b")
-)
+READY = GroupState(name="llama-0", ready=True, situation=Situation.READY, nodes=("a", "b"))
 PULLING = Wait(what=Awaited.POD, ranks=(0,), said="pulling")
 STARTING = GroupState(
-    name="llama-1",
-    ready=False,
-    situation=Situation.STARTING,
-    waits=(PULLING,),
-    nodes=("c", None),
+    name="llama-1", ready=False, situation=Situation.STARTING, waits=(PULLING,), nodes=("c", None)
 )
-HELD_BACK = Wait(
-    what=Awaited.POD, ranks=(0,), said="held back by kueue.x-k8s.io/admission"
-)
+HELD_BACK = Wait(what=Awaited.POD, ranks=(0,), said="held back by kueue.x-k8s.io/admission")
 QUEUED = replace(STARTING, situation=Situation.WAITING_FOR_QUOTA, waits=(HELD_BACK,))
 NO_PLACE = Failure(rank=0, reason="Unschedulable")
 PROBLEM = Problem(code="ModelUnknown", what="model x", remedy="name another")
 
 TAKEN_BACK = Rollback(
-    to="b6",
-    instead_of="0c",
-    cause=Cause.ENGINE_FAILED,
-    group="llama-0",
-    said="CUDA error",
+    to="b6", instead_of="0c", cause=Cause.ENGINE_FAILED, group="llama-0", said="CUDA error"
 )
 
 
@@ -55,11 +43,7 @@ def found(**facts: Any) -> Findings:
 
 CASES = {
     "serving": (found(decision=decided(READY)), "Serving", "ready"),
-    "starting": (
-        found(decision=decided(READY, STARTING)),
-        "Progressing",
-        "reconciling",
-    ),
+    "starting": (found(decision=decided(READY, STARTING)), "Progressing", "reconciling"),
     "unready": (
         found(decision=decided(READY, replace(STARTING, situation=Situation.UNREADY))),
         "GroupsNotReady",
@@ -83,19 +67,13 @@ CASES = {
     ),
     "a spent budget": (
         found(
-            decision=decided(
-                replace(STARTING, situation=Situation.BACKING_OFF, budget_spent=True)
-            )
+            decision=decided(replace(STARTING, situation=Situation.BACKING_OFF, budget_spent=True))
         ),
         "RestartBudgetSpent",
         "reconciling",
     ),
     "stopped for good": (
-        found(
-            decision=decided(
-                replace(STARTING, situation=Situation.STOPPED, budget_spent=True)
-            )
-        ),
+        found(decision=decided(replace(STARTING, situation=Situation.STOPPED, budget_spent=True))),
         "RestartBudgetSpent",
         "stalled",
     ),
@@ -108,10 +86,7 @@ CASES = {
         found(
             decision=decided(
                 replace(
-                    STARTING,
-                    situation=Situation.BACKING_OFF,
-                    failing=True,
-                    last_failure=NO_PLACE,
+                    STARTING, situation=Situation.BACKING_OFF, failing=True, last_failure=NO_PLACE
                 )
             )
         ),
@@ -130,11 +105,7 @@ CASES = {
         "stalled",
     ),
     "conflict": (
-        found(
-            decision=replace(
-                decided(READY), conflicts=(replace(PROBLEM, code="NameConflict"),)
-            )
-        ),
+        found(decision=replace(decided(READY), conflicts=(replace(PROBLEM, code="NameConflict"),))),
         "NameConflict",
         "stalled",
     ),
@@ -153,17 +124,9 @@ CASES = {
         "WaitingForQuota",
         "reconciling",
     ),
-    "held back by a queue": (
-        found(decision=decided(QUEUED)),
-        "WaitingForQuota",
-        "reconciling",
-    ),
+    "held back by a queue": (found(decision=decided(QUEUED)), "WaitingForQuota", "reconciling"),
     "unreadable": (found(hidden=refused("NotPermitted")), "NotPermitted", "stalled"),
-    "a fault of ours": (
-        found(hidden=refused("InternalError")),
-        "InternalError",
-        "stalled",
-    ),
+    "a fault of ours": (found(hidden=refused("InternalError")), "InternalError", "stalled"),
     "no such scheduler": (
         found(refused=refused("SchedulerUnavailable")),
         "SchedulerUnavailable",
@@ -179,11 +142,7 @@ CASES = {
         "NothingFits",
         "stalled",
     ),
-    "cluster unread": (
-        found(plan=None, cluster_known=False),
-        "ClusterReading",
-        "reconciling",
-    ),
+    "cluster unread": (found(plan=None, cluster_known=False), "ClusterReading", "reconciling"),
     "leftovers": (
         found(decision=replace(decided(), leftovers=("Service llama",))),
         "Progressing",
@@ -216,21 +175,9 @@ CASES = {
         "Serving",
         "ready",
     ),
-    "scaled to zero": (
-        found(scaled_to_zero=True, decision=decided()),
-        "ScaledToZero",
-        "ready",
-    ),
-    "paused on the way": (
-        found(paused=True, decision=decided(STARTING)),
-        "Paused",
-        "resting",
-    ),
-    "paused and serving": (
-        found(paused=True, decision=decided(READY)),
-        "Serving",
-        "ready",
-    ),
+    "scaled to zero": (found(scaled_to_zero=True, decision=decided()), "ScaledToZero", "ready"),
+    "paused on the way": (found(paused=True, decision=decided(STARTING)), "Paused", "resting"),
+    "paused and serving": (found(paused=True, decision=decided(READY)), "Serving", "ready"),
     "taken back": (
         found(decision=decided(READY), rollback=(TAKEN_BACK, None)),
         "RolledBack",
@@ -242,10 +189,7 @@ CASES = {
         "reconciling",
     ),
     "gone back as asked": (
-        found(
-            decision=decided(READY),
-            rollback=(replace(TAKEN_BACK, cause=Cause.ASKED), None),
-        ),
+        found(decision=decided(READY), rollback=(replace(TAKEN_BACK, cause=Cause.ASKED), None)),
         "Serving",
         "ready",
     ),

@@ -22,17 +22,12 @@ def run(pace: float, arguments: list[str]) -> int:
     add_after = Queue.add_after
 
     def sooner(queue: Queue, key: Key, again: Again) -> None:
-        add_after(
-            queue, key, Again(seconds=again.seconds / pace, priority=again.priority)
-        )
+        add_after(queue, key, Again(seconds=again.seconds / pace, priority=again.priority))
 
     def clock() -> SteadyClock:
         return SteadyClock(lambda: monotonic() * pace)
 
-    with (
-        patch.object(reconciler, "SteadyClock", clock),
-        patch.object(Queue, "add_after", sooner),
-    ):
+    with patch.object(reconciler, "SteadyClock", clock), patch.object(Queue, "add_after", sooner):
         return main(arguments)
 
 

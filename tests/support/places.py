@@ -25,10 +25,7 @@ def wait_stays(models: Models, node: str) -> None:
         return True
 
     wait_for(waits, 60, "the group to wait for its node")
-    assert (
-        node
-        in models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"]
-    )
+    assert node in models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"]
 
 
 def wait_stale(models: Models, node: str) -> None:
@@ -36,9 +33,7 @@ def wait_stale(models: Models, node: str) -> None:
 
     def stale() -> bool:
         condition = models.condition("large", "PlanStale")
-        assert (condition["status"], condition["reason"]) == ("True", "NodesChanged"), (
-            condition
-        )
+        assert (condition["status"], condition["reason"]) == ("True", "NodesChanged"), condition
         return node in condition["message"]
 
     wait_for(stale, 30, "PlanStale")
@@ -47,11 +42,7 @@ def wait_stale(models: Models, node: str) -> None:
 def lose(models: Models, control_plane: ControlPlane, node: str) -> None:
     """Let a node not answer any more, and its pod be gone by force."""
     control_plane.nodes.set_not_ready(node)
-    (pod,) = (
-        pod["metadata"]["name"]
-        for pod in models.pods()
-        if pod["spec"]["nodeName"] == node
-    )
+    (pod,) = (pod["metadata"]["name"] for pod in models.pods() if pod["spec"]["nodeName"] == node)
     control_plane.api.delete(
         f"/api/v1/namespaces/{models.namespace}/pods/{pod}", grace_period_seconds=0
     )

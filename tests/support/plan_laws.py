@@ -96,9 +96,7 @@ def examine(question: Question) -> Examined:
         _simplest,
         _BESIDE[question.seed % len(_BESIDE)],
     )
-    return Examined(
-        planned=True, findings=[finding for law in laws for finding in law(seen)]
-    )
+    return Examined(planned=True, findings=[finding for law in laws for finding in law(seen)])
 
 
 def _little(seen: Seen) -> Iterator[Finding]:
@@ -170,9 +168,7 @@ def _sizes(model: ModelSpec) -> tuple[float, float, float]:
         for layer in model.layers
         if isinstance(layer.feed_forward, ExpertFeedForward)
     ]
-    hot = max(
-        (block.experts_per_token / block.experts for block in blocks), default=0.0
-    )
+    hot = max((block.experts_per_token / block.experts for block in blocks), default=0.0)
     inner = [
         weight
         for weight in model.weights
@@ -254,16 +250,11 @@ def _simplest(seen: Seen) -> Iterator[Finding]:
         )
         fewer = seen.scale.cost(other.candidate) <= seen.scale.cost(plan.candidate)
         apart = plan.candidate.uses_network and not other.candidate.uses_network
-        times = [
-            answer_seconds(one.estimate, seen.question.request) for one in (plan, other)
-        ]
+        times = [answer_seconds(one.estimate, seen.question.request) for one in (plan, other)]
         much = times[0] * (1 + NEAR_TIE_OVER_NETWORK) < times[1]
         if same and sure and fewer and apart and not much and not plan.falls_behind:
             yield _found(
-                "Near tie",
-                seen,
-                other,
-                f"is as good as {_words(plan)} and needs no network",
+                "Near tie", seen, other, f"is as good as {_words(plan)} and needs no network"
             )
 
 
@@ -285,13 +276,9 @@ def _one_more(seen: Seen) -> Iterator[Finding]:
     if not after.ranked:
         yield _found("One more", seen, seen.plan, "one request more and nothing stands")
         return
-    rates = [
-        one.plan.estimate.performance.output_tokens_per_second for one in (seen, after)
-    ]
+    rates = [one.plan.estimate.performance.output_tokens_per_second for one in (seen, after)]
     if rates[1] < rates[0] / 2:
-        yield _found(
-            "One more", seen, after.plan, f"{rates[0]:.1f} tok/s become {rates[1]:.1f}"
-        )
+        yield _found("One more", seen, after.plan, f"{rates[0]:.1f} tok/s become {rates[1]:.1f}")
 
 
 def _more_nodes(seen: Seen) -> Iterator[Finding]:
@@ -312,9 +299,7 @@ def _more_nodes(seen: Seen) -> Iterator[Finding]:
 def _like(pool: Pool) -> Node:
     last = pool.nodes[-1]
     return replace(
-        last,
-        name=f"{last.name}-more",
-        domain=f"{last.domain}-more" if last.domain else "",
+        last, name=f"{last.name}-more", domain=f"{last.domain}-more" if last.domain else ""
     )
 
 
@@ -333,17 +318,13 @@ def _faster_links(seen: Seen) -> Iterator[Finding]:
         for pool in seen.question.inventory.pools
     )
     yield from _no_worse(
-        "Faster links",
-        seen,
-        _asked(seen, inventory=replace(seen.question.inventory, pools=pools)),
+        "Faster links", seen, _asked(seen, inventory=replace(seen.question.inventory, pools=pools))
     )
 
 
 def _twice(link: Link) -> Link:
     return replace(
-        link,
-        bytes_per_second=2 * link.bytes_per_second,
-        latency_seconds=link.latency_seconds / 2,
+        link, bytes_per_second=2 * link.bytes_per_second, latency_seconds=link.latency_seconds / 2
     )
 
 
@@ -354,9 +335,7 @@ def _more_memory(seen: Seen) -> Iterator[Finding]:
     requests. And under a limit on the time per token: where more run at once every token takes
     longer, and a limit says nothing of waiting.
     """
-    pools = tuple(
-        replace(pool, gpu=_larger(pool.gpu)) for pool in seen.question.inventory.pools
-    )
+    pools = tuple(replace(pool, gpu=_larger(pool.gpu)) for pool in seen.question.inventory.pools)
     sizes = [row.gpu_bytes for row in seen.question.traits.batching.batch_defaults]
     jumps = any(
         pool.gpu.memory_bytes < size <= _larger(pool.gpu).memory_bytes
@@ -382,9 +361,10 @@ def _fewer_bits(seen: Seen) -> Iterator[Finding]:
     time per token, as with more memory: smaller weights leave room for more requests at once.
     """
     question = seen.question
-    plain = {
-        weight.storage.name for weight in question.model.weights if weight.quantizable
-    } <= {"bf16", "fp16"}
+    plain = {weight.storage.name for weight in question.model.weights if weight.quantizable} <= {
+        "bf16",
+        "fp16",
+    }
     native = all("fp8" in pool.gpu.flops for pool in question.inventory.pools)
     if plain and native and question.request.objective.tpot_seconds is None:
         halved = replace(question, model=stored_as(question.model, "fp8"), stored="fp8")
@@ -406,10 +386,7 @@ def _less_load(seen: Seen) -> Iterator[Finding]:
     after = _asked(seen, request=request)
     if not after.ranked or (seen.plan.carries_load and not after.plan.carries_load):
         yield _found(
-            "Less load",
-            seen,
-            seen.plan,
-            "is not carried any more with half of the requests",
+            "Less load", seen, seen.plan, "is not carried any more with half of the requests"
         )
 
 
@@ -418,9 +395,7 @@ def _agreed(seen: Seen) -> Iterator[Finding]:
     price.
     """
     question = seen.question
-    report = make_plan(
-        question.model, question.inventory, question.request, question.traits
-    )
+    report = make_plan(question.model, question.inventory, question.request, question.traits)
     plan, chosen = report.outcome, seen.plan
     if not isinstance(plan, Plan) or (plan.layout, plan.pool) != (
         chosen.candidate.layout,
@@ -431,10 +406,7 @@ def _agreed(seen: Seen) -> Iterator[Finding]:
     alone = estimator_of(question.model, question.request, question.traits).estimate(
         chosen.candidate
     )
-    if (plan.performance, plan.carries_load) != (
-        alone.performance,
-        chosen.carries_load,
-    ):
+    if (plan.performance, plan.carries_load) != (alone.performance, chosen.carries_load):
         yield _found("Agree", seen, chosen, "is predicted otherwise alone")
 
 
@@ -468,10 +440,7 @@ def _no_worse(law: str, before: Seen, after: Seen) -> Iterator[Finding]:
     old, new = before.plan, after.plan
     if (new.tight, not new.carries_load) > (old.tight, not old.carries_load):
         yield _found(law, before, new, f"does not carry the load as {_words(old)} did")
-    elif (new.tight, new.carries_load) == (
-        old.tight,
-        old.carries_load,
-    ) and not new.falls_behind:
+    elif (new.tight, new.carries_load) == (old.tight, old.carries_load) and not new.falls_behind:
         if _kept_in_a_node(old, new) or _as_good_in_all(before, after):
             return
         gained = new.score / old.score if old.score > 0 else old.score / new.score
@@ -486,16 +455,9 @@ def _no_worse(law: str, before: Seen, after: Seen) -> Iterator[Finding]:
 
 def _as_good_in_all(before: Seen, after: Seen) -> bool:
     old, new = before.plan, after.plan
-    times = [
-        answer_seconds(seen.plan.estimate, seen.question.request)
-        for seen in (before, after)
-    ]
+    times = [answer_seconds(seen.plan.estimate, seen.question.request) for seen in (before, after)]
     cheaper = after.scale.cost(new.candidate) <= before.scale.cost(old.candidate)
-    return (
-        cheaper
-        and _rate(new) >= _rate(old) * (1 - SLACK)
-        and times[1] <= times[0] * (1 + SLACK)
-    )
+    return cheaper and _rate(new) >= _rate(old) * (1 - SLACK) and times[1] <= times[0] * (1 + SLACK)
 
 
 def _kept_in_a_node(old: FeasibleCandidate, new: FeasibleCandidate) -> bool:

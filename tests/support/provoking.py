@@ -68,13 +68,10 @@ def _complain() -> None:
     logging.getLogger("asyncio").warning("of asyncio")
     logging.getLogger("shardwright").info("%d does not fit", "a word")
     logging.getLogger("shardwright").info(
-        "a bad number",
-        extra={"seconds": float("nan"), "key": "\x1b[2J", "fields": ("\u202e",)},
+        "a bad number", extra={"seconds": float("nan"), "key": "\x1b[2J", "fields": ("\u202e",)}
     )
     for text in HOSTILE.values():
-        logging.getLogger("shardwright").warning(
-            "%s", text, extra={"key": text, "reason": text}
-        )
+        logging.getLogger("shardwright").warning("%s", text, extra={"key": text, "reason": text})
         logging.getLogger(text[:100]).error(text, exc_info=Provoked(text))
 
 
@@ -88,9 +85,7 @@ def _rest(port: int) -> None:
     """
     for request in (b"", b"GET /metrics HTTP/1.1\r\n\r\n", b"\x00\xff" * 20_000):
         with socket.create_connection(("127.0.0.1", port)) as client:
-            client.setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-            )
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.sendall(request)
     ended = threading.Thread(target=_raise, args=["in a thread"])
     ended.start()

@@ -26,19 +26,7 @@ from shardwright.modelspec.stored import stored_as
 from shardwright.planning.request import Objective, OptimizeFor, Request
 from tests.support.builders_plan import a_network, a_pool
 
-FORMATS: Final = (
-    "",
-    "",
-    "",
-    "bf16",
-    "fp8",
-    "fp8",
-    "int8",
-    "int4",
-    "int4",
-    "nvfp4",
-    "mxfp4",
-)
+FORMATS: Final = ("", "", "", "bf16", "fp8", "fp8", "int8", "int4", "int4", "nvfp4", "mxfp4")
 """How weights are stored; empty: as the config says."""
 
 SERVED: Final = ("NVIDIA", "AMD")
@@ -152,9 +140,7 @@ def _pool(dice: random.Random, name: str, most_nodes: int) -> Pool:
             network=network,
         )
     gpus = (
-        dice.choice((1, 2, 4, 8, 8, 8))
-        if gpu.id != "A100-SXM4-40GB"
-        else dice.choice((4, 8, 16))
+        dice.choice((1, 2, 4, 8, 8, 8)) if gpu.id != "A100-SXM4-40GB" else dice.choice((4, 8, 16))
     )
     return a_pool(
         gpu,
@@ -207,7 +193,5 @@ def _request(dice: random.Random, model: ModelSpec) -> Request:
         draft_acceptance=dice.choice((0.3, 0.8)) if drafts else 0.0,
     )
     limit = dice.choice((None, None, None, 0.02, 0.05, 0.2))
-    objective = Objective(
-        optimize_for=dice.choice(list(OptimizeFor)), tpot_seconds=limit
-    )
+    objective = Objective(optimize_for=dice.choice(list(OptimizeFor)), tpot_seconds=limit)
     return Request(workload=workload, objective=objective, space=space)

@@ -31,8 +31,7 @@ class Quotas:
             "nvidia.com/gpu": gpus,
         }
         resources = [
-            {"name": resource, "nominalQuota": quota}
-            for resource, quota in quotas.items()
+            {"name": resource, "nominalQuota": quota} for resource, quota in quotas.items()
         ]
         group = {
             "coveredResources": list(quotas),

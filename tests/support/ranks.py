@@ -61,12 +61,7 @@ class Rank:
             old.unlink()
         with (self.root / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [
-                    *self.prefix,
-                    "/bin/bash",
-                    str(self.root / "scripts/launch.sh"),
-                    *self.arguments,
-                ],
+                [*self.prefix, "/bin/bash", str(self.root / "scripts/launch.sh"), *self.arguments],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -123,8 +118,7 @@ class Rank:
             with suppress(OSError):  # it has just ended
                 found += (
                     [pid]
-                    if word.encode()
-                    in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                    if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                     else []
                 )
         return found
@@ -133,20 +127,13 @@ class Rank:
         """Run another of the scripts in the container."""
         command = ["/bin/bash", str(self.root / "scripts" / script), *arguments]
         return subprocess.run(
-            command,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
+            command, env=self.environment, capture_output=True, text=True, timeout=30, check=False
         )
 
     def begin(self, script: str) -> "subprocess.Popen[bytes]":
         """Start another of the scripts in the container."""
         command = ["/bin/bash", str(self.root / "scripts" / script)]
-        process = subprocess.Popen(
-            command, env=self.environment, start_new_session=True
-        )
+        process = subprocess.Popen(command, env=self.environment, start_new_session=True)
         self.sessions.append(process.pid)
         return process
 
@@ -191,9 +178,7 @@ def _changed(settings: ScriptSettings, changes: Mapping[str, Any]) -> ScriptSett
             parts[part] = replace(parts[part], **change)
     own = {field.name for field in fields(settings)} - parts.keys()
     return replace(
-        settings,
-        **parts,
-        **{name: value for name, value in changes.items() if name in own},
+        settings, **parts, **{name: value for name, value in changes.items() if name in own}
     )
 
 
@@ -248,11 +233,7 @@ def _rank(
     }
     arguments = [expanded(word) for word in container["args"]]
     return Rank(
-        rank=index,
-        root=root,
-        settings=own,
-        arguments=arguments,
-        environment=environment | stubs,
+        rank=index, root=root, settings=own, arguments=arguments, environment=environment | stubs
     )
 
 
@@ -262,9 +243,7 @@ def _environment(
     fields = {
         "metadata.labels['apps.kubernetes.io/pod-index']": str(index),
         "status.podIP": "127.0.0.1",
-        "metadata.labels['shardwright.io/template-hash']": labels[
-            "shardwright.io/template-hash"
-        ],
+        "metadata.labels['shardwright.io/template-hash']": labels["shardwright.io/template-hash"],
     }
     values = {}
     for variable in container["env"]:

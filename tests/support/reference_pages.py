@@ -80,39 +80,24 @@ def _commands() -> Iterator[str]:
             "| option | effect |",
             "|---|---|",
         )
-        yield from (
-            _option(parser, action)
-            for action in parser._actions
-            if action.dest != "help"
-        )
+        yield from (_option(parser, action) for action in parser._actions if action.dest != "help")
 
 
 def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     choices = ",".join(map(str, action.choices)) if action.choices else ""
-    takes = (
-        ""
-        if action.nargs == 0
-        else str(action.metavar or choices or action.dest.upper())
-    )
+    takes = "" if action.nargs == 0 else str(action.metavar or choices or action.dest.upper())
     typed = (
-        ", ".join(
-            f"`{' '.join(filter(None, (name, takes)))}`"
-            for name in action.option_strings
-        )
+        ", ".join(f"`{' '.join(filter(None, (name, takes)))}`" for name in action.option_strings)
         or f"`{takes}`"
     )
     said = parser._get_formatter()._expand_help(action) if action.help else ""
     return f"| {typed} | {said} |".replace("MODEL|NAME", "MODEL\\|NAME")
 
 
-def _parsers(
-    parser: argparse.ArgumentParser,
-) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Yield every command that has no commands of its own, with its name as it is typed."""
     groups = [
-        action
-        for action in parser._actions
-        if isinstance(action, argparse._SubParsersAction)
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     ]
     for group in groups:
         for child in dict.fromkeys(group.choices.values()):
@@ -146,15 +131,11 @@ def _tensorrt_llm() -> Iterator[str]:
         "The chart's `policy.admittedArguments` admits them, as [for "
         "vLLM](../engines.md#who-may-set-what)."
     )
-    yield from _table(
-        "Refused unless admitted", "effect", trtllm.policy.POLICY.dangerous, admitted
-    )
+    yield from _table("Refused unless admitted", "effect", trtllm.policy.POLICY.dangerous, admitted)
     yield from _table("Never", "effect", trtllm.policy.POLICY.incompatible)
 
 
-def _table(
-    heading: str, second: str, rows: Mapping[str, str], said: str = ""
-) -> Iterator[str]:
+def _table(heading: str, second: str, rows: Mapping[str, str], said: str = "") -> Iterator[str]:
     yield from (
         "",
         f"## {heading}",
@@ -189,25 +170,11 @@ def _environment() -> Iterator[str]:
     )
     yield from _listed("For every engine", environment.COMMON)
     yield from _listed("For vLLM", vllm.environment.VARIABLES - environment.COMMON)
-    yield from _listed(
-        "For TensorRT-LLM", trtllm.environment.VARIABLES - environment.COMMON
-    )
+    yield from _listed("For TensorRT-LLM", trtllm.environment.VARIABLES - environment.COMMON)
     yield from ("", "## Refused unless admitted", "")
-    yield from (
-        "All other names. The message says why, by the form of the name:",
-        "",
-        FORMS,
-        "",
-    )
-    yield from (
-        "Some names do not show it:",
-        "",
-        "| variable | effect |",
-        "|---|---|",
-    )
-    yield from (
-        f"| `{name}` | {what} |" for name, what in sorted(environment.DANGEROUS.items())
-    )
+    yield from ("All other names. The message says why, by the form of the name:", "", FORMS, "")
+    yield from ("Some names do not show it:", "", "| variable | effect |", "|---|---|")
+    yield from (f"| `{name}` | {what} |" for name, what in sorted(environment.DANGEROUS.items()))
     yield from ("", "## Never", "")
     yield (
         "Nobody can admit these; the API server refuses them. The same is true for names that "
@@ -223,9 +190,7 @@ def _environment() -> Iterator[str]:
     )
     yield "`VLLM_DP_...`, `OMPI_...`)."
     yield from ("", "| variable | why |", "|---|---|")
-    yield from (
-        f"| `{name}` | {why} |" for name, why in sorted(environment.NEVER.items())
-    )
+    yield from (f"| `{name}` | {why} |" for name, why in sorted(environment.NEVER.items()))
 
 
 def _listed(heading: str, names: AbstractSet[str]) -> Iterator[str]:

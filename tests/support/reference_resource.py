@@ -12,11 +12,7 @@ Schema = dict[str, Any]
 Rows = Iterator[tuple[str, ...]]
 
 _FIELDS = ("field", "type", "default", "bounds", "meaning")
-_SIZES = (
-    ("maxLength", "characters"),
-    ("maxItems", "entries"),
-    ("maxProperties", "entries"),
-)
+_SIZES = (("maxLength", "characters"), ("maxItems", "entries"), ("maxProperties", "entries"))
 
 
 def lines() -> Iterator[str]:

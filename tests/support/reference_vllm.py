@@ -12,10 +12,11 @@ _ADMITTED: Final = (
     "They can do more than serve a model. The administrator may admit them by name "
     "(`policy.admittedArguments` of the chart)."
 )
-_FREE: Final = "They change neither the plan nor who may do what in the pod: everybody may set them."
+_FREE: Final = (
+    "They change neither the plan nor who may do what in the pod: everybody may set them."
+)
 _NEVER: Final = (
-    "Nobody can admit them: they would contradict the plan, or break what the operator "
-    "relies on."
+    "Nobody can admit them: they would contradict the plan, or break what the operator relies on."
 )
 _UNCOUNTED: Final = (
     "Nobody has worked out what they do to a plan. The administrator may admit them "
@@ -25,11 +26,7 @@ _UNCOUNTED: Final = (
 )
 _LISTS: Final = (
     ("Free", _FREE, POLICY.allowed),
-    (
-        "Counted",
-        "Everybody may set them, and the plan is made with them.",
-        POLICY.counted,
-    ),
+    ("Counted", "Everybody may set them, and the plan is made with them.", POLICY.counted),
     ("Not counted", _UNCOUNTED, POLICY.uncounted),
     ("Refused unless admitted", _ADMITTED, POLICY.dangerous),
     ("Planned", "The plan or a field of the spec says them.", POLICY.owned),
@@ -54,9 +51,7 @@ def lines() -> Iterator[str]:
     yield "name, without dashes, several values of one with spaces between them, JSON as text."
     yield "`make generate` writes this page from the tables that arguments are checked against;"
     yield "[engines.md](../engines.md) says how."
-    tables = {
-        version: option_table(version, RULES.tables) or {} for version in _VERSIONS
-    }
+    tables = {version: option_table(version, RULES.tables) or {} for version in _VERSIONS}
     options = {name: table[name] for table in tables.values() for name in table}
     for heading, meaning, listed in _LISTS:
         yield from ("", f"## {heading}", "", meaning, "")
@@ -69,13 +64,7 @@ def lines() -> Iterator[str]:
 
 
 def _said(name: str, only: str) -> str:
-    texts = (
-        POLICY.counted,
-        POLICY.uncounted,
-        POLICY.owned,
-        POLICY.dangerous,
-        POLICY.incompatible,
-    )
+    texts = (POLICY.counted, POLICY.uncounted, POLICY.owned, POLICY.dangerous, POLICY.incompatible)
     said = next((text[name] for text in texts if name in text), "")
     may = "may change " if name in POLICY.uncounted else ""
     values = ", ".join(f"`{value}`" for value in sorted(POLICY.harmless.get(name, ())))

@@ -17,9 +17,9 @@ def by_name(bundle: Bundle) -> dict[tuple[str, str], KubernetesObject]:
 
 def pod_of(bundle: Bundle, group: int = 0) -> Mapping[str, Any]:
     """Return the pod spec of a group."""
-    spec: Mapping[str, Any] = of_kind(bundle.objects, "StatefulSet")[group]["spec"][
-        "template"
-    ]["spec"]
+    spec: Mapping[str, Any] = of_kind(bundle.objects, "StatefulSet")[group]["spec"]["template"][
+        "spec"
+    ]
     return spec
 
 
@@ -50,9 +50,7 @@ def shape(value: Any) -> Any:
 def scalars(value: Any) -> list[str]:
     """Return every string in plain data, keys included."""
     if isinstance(value, Mapping):
-        return [
-            text for key, item in value.items() for text in (str(key), *scalars(item))
-        ]
+        return [text for key, item in value.items() for text in (str(key), *scalars(item))]
     if isinstance(value, list | tuple):
         return [text for item in value for text in scalars(item)]
     return [value] if isinstance(value, str) else []

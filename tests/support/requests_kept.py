@@ -42,9 +42,7 @@ class Run:
     requests: frozenset[Request]
 
 
-def keep(
-    modules: Iterable[str], events: Iterable[Manifest], folder: Path = FOLDER
-) -> None:
+def keep(modules: Iterable[str], events: Iterable[Manifest], folder: Path = FOLDER) -> None:
     """Keep what the operator has asked, by the audit log of one process's control plane."""
     run = folder / os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone-{os.getpid()}")
     run.mkdir(parents=True, exist_ok=True)
@@ -56,25 +54,17 @@ def keep(
         "modules": sorted(modules),
         "requests": [dataclasses.asdict(request) for request in requests],
     }
-    (run / f"{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}.json").write_text(
-        json.dumps(content)
-    )
+    (run / f"{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}.json").write_text(json.dumps(content))
 
 
 def kept(folder: Path = FOLDER) -> Run:
     """Return the last run."""
     contents = list(_contents(folder))
-    assert contents, (
-        f"no run of the control plane tests is kept in {folder}: make test makes one"
-    )
+    assert contents, f"no run of the control plane tests is kept in {folder}: make test makes one"
     return Run(
-        modules=frozenset(
-            module for content in contents for module in content["modules"]
-        ),
+        modules=frozenset(module for content in contents for module in content["modules"]),
         requests=frozenset(
-            Request(**request)
-            for content in contents
-            for request in content["requests"]
+            Request(**request) for content in contents for request in content["requests"]
         ),
     )
 
@@ -87,9 +77,7 @@ def _contents(folder: Path) -> Iterator[Manifest]:
 def _request(event: Manifest) -> Request:
     reference, answer = event.get("objectRef") or {}, event.get("responseStatus") or {}
     resource = "/".join(
-        part
-        for part in (reference.get("resource"), reference.get("subresource"))
-        if part
+        part for part in (reference.get("resource"), reference.get("subresource")) if part
     )
     group = reference.get("apiGroup")
     return Request(

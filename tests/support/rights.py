@@ -31,8 +31,7 @@ def granted(control_plane: ControlPlane) -> set[Right]:
     roles = [
         item
         for item in objects
-        if item["kind"] in ("ClusterRole", "Role")
-        and "-view" not in item["metadata"]["name"]
+        if item["kind"] in ("ClusterRole", "Role") and "-view" not in item["metadata"]["name"]
     ]
     rules = [
         rule

@@ -102,11 +102,7 @@ RULE_CASES = (
         _model(revision=REVISION, weights=CLAIM),
         _model(revision=REVISION, weights=HUB),
     ),
-    RuleCase(
-        "WeightsOfAnotherModel",
-        _model(weights={"uri": "hf://a/c"}),
-        _model(weights=HUB),
-    ),
+    RuleCase("WeightsOfAnotherModel", _model(weights={"uri": "hf://a/c"}), _model(weights=HUB)),
     *(
         RuleCase(
             "WeightsSettings",
@@ -142,19 +138,11 @@ RULE_CASES = (
         _model(weights=GCS | {"objectStore": {"endpoint": "https://minio"}}),
         _model(weights=S3 | {"objectStore": {"endpoint": "https://minio"}}),
     ),
+    RuleCase("StoreAccount", _model(weights={"uri": "az://models/llama"}), _model(weights=AZURE)),
     RuleCase(
-        "StoreAccount",
-        _model(weights={"uri": "az://models/llama"}),
-        _model(weights=AZURE),
+        "StoreAccount", _model(weights=S3 | {"objectStore": {"account": "abc"}}), _model(weights=S3)
     ),
-    RuleCase(
-        "StoreAccount",
-        _model(weights=S3 | {"objectStore": {"account": "abc"}}),
-        _model(weights=S3),
-    ),
-    RuleCase(
-        "CacheKind", _cached(claimName="a", storage="1Gi"), _cached(storage="1Gi")
-    ),
+    RuleCase("CacheKind", _cached(claimName="a", storage="1Gi"), _cached(storage="1Gi")),
     RuleCase("CacheKind", _cached(), _cached(claimName="a")),
     RuleCase(
         "CacheClass",
@@ -162,9 +150,7 @@ RULE_CASES = (
         _cached(storage="1Gi", storageClassName="b"),
     ),
     RuleCase(
-        "ShardsWithoutClaim",
-        _model(loadFormat="ShardedState"),
-        _model(loadFormat="Safetensors"),
+        "ShardsWithoutClaim", _model(loadFormat="ShardedState"), _model(loadFormat="Safetensors")
     ),
     RuleCase(
         "ShardsWithoutClaim",
@@ -228,11 +214,7 @@ RULE_CASES = (
         {"workload": {"requestsPerSecond": 1}},
     ),
     RuleCase("HeadOfMethod", _speculating("DraftModel"), _speculating("MTP")),
-    RuleCase(
-        "HeadOfMethod",
-        _speculating("MTP", head=HEAD),
-        _speculating("EAGLE3", head=HEAD),
-    ),
+    RuleCase("HeadOfMethod", _speculating("MTP", head=HEAD), _speculating("EAGLE3", head=HEAD)),
     RuleCase(
         "DraftOfShards",
         _model(loadFormat="ShardedState", weights=CLAIM) | _speculating("MTP"),
@@ -240,10 +222,8 @@ RULE_CASES = (
     ),
     RuleCase(
         "DraftOfShards",
-        _model(loadFormat="ShardedState", weights=CLAIM)
-        | _speculating("DraftModel", head=HEAD),
-        _model(loadFormat="FastSafetensors", weights=CLAIM)
-        | _speculating("DraftModel", head=HEAD),
+        _model(loadFormat="ShardedState", weights=CLAIM) | _speculating("DraftModel", head=HEAD),
+        _model(loadFormat="FastSafetensors", weights=CLAIM) | _speculating("DraftModel", head=HEAD),
     ),
     RuleCase(
         "ExpertNotTensor",
@@ -282,9 +262,7 @@ RULE_CASES = (
         {"parallelism": {"pipeline": 2, "partition": [16, 16]}},
     ),
     RuleCase(
-        "FillWithoutBudget",
-        {"budget": {"fill": True}},
-        {"budget": {"fill": True, "nodes": 1}},
+        "FillWithoutBudget", {"budget": {"fill": True}}, {"budget": {"fill": True, "nodes": 1}}
     ),
     RuleCase(
         "FillWithReplicas",
@@ -293,27 +271,13 @@ RULE_CASES = (
     ),
     RuleCase(
         "PinsExceedBudget",
-        {
-            "replicas": 2,
-            "parallelism": {"tensor": 8, "pipeline": 2},
-            "budget": {"gpus": 31},
-        },
-        {
-            "replicas": 2,
-            "parallelism": {"tensor": 8, "pipeline": 2},
-            "budget": {"gpus": 32},
-        },
+        {"replicas": 2, "parallelism": {"tensor": 8, "pipeline": 2}, "budget": {"gpus": 31}},
+        {"replicas": 2, "parallelism": {"tensor": 8, "pipeline": 2}, "budget": {"gpus": 32}},
     ),
     RuleCase(
         "PinsExceedBudget",
-        {
-            "parallelism": {"tensor": 4, "dataParallelAttention": 2},
-            "budget": {"gpus": 7},
-        },
-        {
-            "parallelism": {"tensor": 4, "dataParallelAttention": 2},
-            "budget": {"gpus": 8},
-        },
+        {"parallelism": {"tensor": 4, "dataParallelAttention": 2}, "budget": {"gpus": 7}},
+        {"parallelism": {"tensor": 4, "dataParallelAttention": 2}, "budget": {"gpus": 8}},
     ),
     RuleCase(
         "PinsExceedBudget",
@@ -336,9 +300,7 @@ RULE_CASES = (
         _placed(nodeSelector={LONGEST_KEY: "x"}),
     ),
     RuleCase(
-        "KueueWithoutQueue",
-        _placed(scheduler="Kueue"),
-        _placed(scheduler="Kueue", queue="serving"),
+        "KueueWithoutQueue", _placed(scheduler="Kueue"), _placed(scheduler="Kueue", queue="serving")
     ),
     RuleCase(
         "QueueWithoutScheduler",
@@ -366,9 +328,7 @@ RULE_CASES = (
         _toleration(key="a", operator="Equal", value="x"),
     ),
     RuleCase(
-        "TolerationKey",
-        _toleration(operator="Equal", value="x"),
-        _toleration(operator="Exists"),
+        "TolerationKey", _toleration(operator="Equal", value="x"), _toleration(operator="Exists")
     ),
     RuleCase(
         "TolerationSeconds",
@@ -380,14 +340,8 @@ RULE_CASES = (
         _network(rdma="Explicit"),
         _network(rdma="Explicit", resources=[{"name": "rdma/hca"}]),
     ),
-    RuleCase(
-        "RdmaResources",
-        _network(resources=[{"name": "rdma/hca"}]),
-        _network(resources=[]),
-    ),
-    RuleCase(
-        "RdmaResourceName", _explicit("nvidia.com/gpu"), _explicit("nvidia.com/hostdev")
-    ),
+    RuleCase("RdmaResources", _network(resources=[{"name": "rdma/hca"}]), _network(resources=[])),
+    RuleCase("RdmaResourceName", _explicit("nvidia.com/gpu"), _explicit("nvidia.com/hostdev")),
     RuleCase("RdmaResourceName", _explicit("amd.com/gpu"), _explicit("amd.com/nic")),
     RuleCase(
         "RdmaResourceName",
@@ -395,14 +349,10 @@ RULE_CASES = (
         _explicit("nvidia.com/sriov_rdma_vf"),
     ),
     RuleCase(
-        "RdmaResourceName",
-        _explicit("requests.kubernetes.io/x"),
-        _explicit("mykubernetes.io/x"),
+        "RdmaResourceName", _explicit("requests.kubernetes.io/x"), _explicit("mykubernetes.io/x")
     ),
     RuleCase(
-        "RdmaResourceName",
-        _explicit("kubernetes.io/batch-cpu"),
-        _explicit("vpc.amazonaws.com/efa"),
+        "RdmaResourceName", _explicit("kubernetes.io/batch-cpu"), _explicit("vpc.amazonaws.com/efa")
     ),
     RuleCase(
         "LockMemoryWithoutRdma",
@@ -427,11 +377,7 @@ RULE_CASES = (
         )
     ),
     *(
-        RuleCase(
-            "ReservedKey",
-            _pod(annotations={key: "x"}),
-            _pod(annotations={open_key: "x"}),
-        )
+        RuleCase("ReservedKey", _pod(annotations={key: "x"}), _pod(annotations={open_key: "x"}))
         for key, open_key in (
             ("k8s.v1.cni.cncf.io/networks", "networks"),
             (

@@ -49,9 +49,7 @@ def violations() -> Iterator[Case]:
         for what, value in _wrong_values(schema, value_at(_spec_with(steps), steps)):
             at = (*steps, 1) if what == "duplicate" else steps
             yield Case(
-                f"{_dotted(steps)}:{what}",
-                with_value(_spec_with(steps), steps, value),
-                _dotted(at),
+                f"{_dotted(steps)}:{what}", with_value(_spec_with(steps), steps, value), _dotted(at)
             )
         for name in schema.get("required", ()):
             yield _without(steps, name)
@@ -61,9 +59,7 @@ def unknown_fields() -> Iterator[Case]:
     """Yield one case for every object of the spec: a field that it does not have."""
     for steps, schema in fields():
         if "properties" in schema:
-            yield _case(
-                f"{_dotted(steps)}:unknown", (*steps, "bogusField"), 1, within=steps
-            )
+            yield _case(f"{_dotted(steps)}:unknown", (*steps, "bogusField"), 1, within=steps)
 
 
 def boundary_values() -> Iterator[Case]:
@@ -120,9 +116,7 @@ def _spec_with(steps: Steps) -> Manifest:
         except (KeyError, IndexError):
             continue
         return spec
-    raise AssertionError(
-        f"no complete spec has {_dotted(steps)}: add it to the builder"
-    )
+    raise AssertionError(f"no complete spec has {_dotted(steps)}: add it to the builder")
 
 
 def _case(name: str, steps: Steps, value: Any, within: Steps | None = None) -> Case:
@@ -142,17 +136,9 @@ def _wrong_values(schema: Schema, good: Any) -> Iterator[tuple[str, Any]]:
     if schema.get("x-kubernetes-int-or-string"):
         yield from (("fraction", 1.5), ("truth", True), ("list", ["1"]))
     if "type" not in schema and schema.get("x-kubernetes-preserve-unknown-fields"):
-        yield from (
-            ("list", [1]),
-            ("empty-list", []),
-            ("object", {"a": 1}),
-            ("empty-object", {}),
-        )
+        yield from (("list", [1]), ("empty-list", []), ("object", {"a": 1}), ("empty-object", {}))
     if "enum" in schema:
-        yield (
-            "enum",
-            max(schema["enum"]) + 1 if schema.get("type") == "integer" else "Bogus",
-        )
+        yield ("enum", max(schema["enum"]) + 1 if schema.get("type") == "integer" else "Bogus")
     if "minimum" in schema:
         yield "minimum", schema["minimum"] - 1
     if "maximum" in schema:
@@ -166,17 +152,10 @@ def _wrong_sizes(schema: Schema, good: Any) -> Iterator[tuple[str, Any]]:
     if "pattern" in schema:
         yield (
             "pattern",
-            next(
-                text
-                for text in UNFIT
-                if not re.search(schema["pattern"], text, re.ASCII)
-            ),
+            next(text for text in UNFIT if not re.search(schema["pattern"], text, re.ASCII)),
         )
     if schema.get("maxItems"):
-        yield (
-            "maxItems",
-            [_renamed(good[0], index) for index in range(schema["maxItems"] + 1)],
-        )
+        yield ("maxItems", [_renamed(good[0], index) for index in range(schema["maxItems"] + 1)])
     if schema.get("maxProperties"):
         value = next(iter(good.values()))
         yield (
@@ -196,6 +175,4 @@ def _renamed(item: Any, index: int) -> Any:
 
 
 def _dotted(steps: Steps) -> str:
-    return "spec" + "".join(
-        f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps
-    )
+    return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)

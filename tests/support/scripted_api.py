@@ -51,9 +51,7 @@ class Answer:
         if isinstance(self.body, bytes):
             return self.body
         failure = (
-            {"kind": "Status", "reason": REASONS.get(self.status, "")}
-            if self.status >= 400
-            else {}
+            {"kind": "Status", "reason": REASONS.get(self.status, "")} if self.status >= 400 else {}
         )
         return json.dumps({**failure, **self.body} if failure else self.body).encode()
 
@@ -63,9 +61,7 @@ class ScriptedApi:
     part of a path, always.
     """
 
-    def __init__(
-        self, *answers: Answer, by_path: Mapping[str, Answer] | None = None
-    ) -> None:
+    def __init__(self, *answers: Answer, by_path: Mapping[str, Answer] | None = None) -> None:
         self._answers = list(answers)
         self._by_path = by_path or {}
         self.requests: list[tuple[str, str, Any]] = []
@@ -137,10 +133,7 @@ def _handler(api: ScriptedApi) -> type[BaseHTTPRequestHandler]:
             framing = (
                 ("Transfer-Encoding", "chunked")
                 if given.chunked
-                else (
-                    "Content-Length",
-                    str(len(text) + (10**6 if given.trickle else 0)),
-                )
+                else ("Content-Length", str(len(text) + (10**6 if given.trickle else 0)))
             )
             self.send_response_only(given.status)
             for name, value in (*given.headers, framing):
@@ -151,8 +144,7 @@ def _handler(api: ScriptedApi) -> type[BaseHTTPRequestHandler]:
             if given.chunked:
                 text = (
                     b"".join(
-                        b"%x\r\n%s\r\n" % (len(piece), piece)
-                        for piece in (text[:7], text[7:])
+                        b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (text[:7], text[7:])
                     )
                     + b"0\r\n\r\n"
                 )

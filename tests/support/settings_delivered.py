@@ -8,12 +8,7 @@ from typing import Any, Final
 
 IMAGE: Final = "registry.example/shardwright/operator"
 SETTINGS: Final = "ConfigMap/shardwright-settings data.settings.json"
-OPEN = {
-    "clients": [],
-    "egress": {"restricted": False, "rules": []},
-    "enabled": True,
-    "metrics": [],
-}
+OPEN = {"clients": [], "egress": {"restricted": False, "rules": []}, "enabled": True, "metrics": []}
 
 POLICY: Final[Mapping[str, Any]] = {
     "admittedArguments": [],

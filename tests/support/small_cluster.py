@@ -73,18 +73,10 @@ class Refuses:
             return None
         passes = self.code in (0, 500, 503)
         reason = (
-            "Forbidden"
-            if self.code == 403
-            else "Timeout"
-            if self.code == 0
-            else "InternalError"
+            "Forbidden" if self.code == 403 else "Timeout" if self.code == 0 else "InternalError"
         )
         return Refusal(
-            write=write,
-            code=self.code,
-            reason=reason,
-            message=self.message,
-            passes=passes,
+            write=write, code=self.code, reason=reason, message=self.message, passes=passes
         )
 
 
@@ -93,9 +85,7 @@ def _kind(write: Write) -> str:
         return write.kind
     if isinstance(write, DropRevision):
         return DROPPED
-    return (
-        "StatefulSet" if not hasattr(write, "content") else str(write.content["kind"])
-    )
+    return "StatefulSet" if not hasattr(write, "content") else str(write.content["kind"])
 
 
 @dataclass
@@ -173,9 +163,7 @@ class SmallCluster(World):
             if not missing.isdisjoint(getattr(write, "needs", ())):
                 missing.add((written_kind(write), written_name(write)))
                 continue
-            refusal = next(
-                (found for rule in self.refuses if (found := rule.refusal(write))), None
-            )
+            refusal = next((found for rule in self.refuses if (found := rule.refusal(write))), None)
             if refusal:
                 refused.append(refusal)
                 missing.add((written_kind(write), written_name(write)))
@@ -209,10 +197,7 @@ class SmallCluster(World):
         self.objects[object_key(content)]["metadata"]["creationTimestamp"] = created
 
     def end(
-        self,
-        item: dict[str, Any],
-        grace_seconds: int = GRACE_SECONDS,
-        taken_by: str = "",
+        self, item: dict[str, Any], grace_seconds: int = GRACE_SECONDS, taken_by: str = ""
     ) -> None:
         """Begin to end a pod, or give one that ends less time."""
         self.version += 1
@@ -232,9 +217,7 @@ class SmallCluster(World):
             self.end(item, taken_by="EvictionByEvictionAPI")
 
     def on(self, node: str) -> list[dict[str, Any]]:
-        return [
-            item for item in self.pods.values() if item["spec"].get("nodeName") == node
-        ]
+        return [item for item in self.pods.values() if item["spec"].get("nodeName") == node]
 
     def pass_time(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -246,9 +229,7 @@ class SmallCluster(World):
         self._end_pods()
         self._create_pods()
         for item in self.pods.values():
-            waits = not item["spec"].get("nodeName") and not item["spec"].get(
-                "schedulingGates"
-            )
+            waits = not item["spec"].get("nodeName") and not item["spec"].get("schedulingGates")
             if waits and "deletionTimestamp" not in item["metadata"]:
                 self._schedule(item)
         for item in self.pods.values():
@@ -274,22 +255,16 @@ class SmallCluster(World):
                 del self.pods[name]  # collected with its node
                 continue
             silent = self.silent_since.get(node or "")
-            evicted = silent and self.now >= silent + timedelta(
-                seconds=EVICTION_SECONDS
-            )
+            evicted = silent and self.now >= silent + timedelta(seconds=EVICTION_SECONDS)
             if "deletionTimestamp" not in item["metadata"] and (
                 evicted or not self._is_wanted(item)
             ):
-                self.end(
-                    item, taken_by="" if silent is None else "DeletionByTaintManager"
-                )
+                self.end(item, taken_by="" if silent is None else "DeletionByTaintManager")
             ending = item["metadata"].get("deletionTimestamp")
             ended = ending and self.now >= datetime.fromisoformat(ending) + timedelta(
                 seconds=END_SECONDS
             )
-            if ending and (
-                not node or (ended and silent is None and node not in self.stuck)
-            ):
+            if ending and (not node or (ended and silent is None and node not in self.stuck)):
                 del self.pods[name]
 
     def _create_pods(self) -> None:
@@ -300,8 +275,7 @@ class SmallCluster(World):
                 if f"{name}-{rank}" not in self.pods:
                     self.pods[f"{name}-{rank}"] = self._pod(item, rank)
             revisions = {
-                p["metadata"]["labels"]["shardwright.io/template-hash"]
-                for p in self.pods_of(name)
+                p["metadata"]["labels"]["shardwright.io/template-hash"] for p in self.pods_of(name)
             }
             self.mixed = self.mixed or len(revisions) > 1
 
@@ -316,9 +290,7 @@ class SmallCluster(World):
         }
         made["spec"] = copy.deepcopy(template["spec"])
         made["spec"] |= (
-            {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
-            if self.queued
-            else {}
+            {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]} if self.queued else {}
         )
         made["status"] = {"phase": "Pending", "conditions": [UNREADY]}
         return made
@@ -332,21 +304,13 @@ class SmallCluster(World):
     def _schedule(self, item: dict[str, Any]) -> None:
         wanted = planned_nodes({"spec": {"template": item}})
         node = next(
-            (name for name in sorted(wanted or self.nodes) if self._takes(name, item)),
-            None,
+            (name for name in sorted(wanted or self.nodes) if self._takes(name, item)), None
         )
         if node:
             item["spec"]["nodeName"] = node
-            item["status"] = {
-                "phase": "Pending",
-                "conditions": [UNREADY],
-                "boundAt": self.now,
-            }
+            item["status"] = {"phase": "Pending", "conditions": [UNREADY], "boundAt": self.now}
         elif len(item["status"]["conditions"]) == 1:
-            item["status"]["conditions"] = [
-                UNREADY,
-                no_place("no node takes it", self.now),
-            ]
+            item["status"]["conditions"] = [UNREADY, no_place("no node takes it", self.now)]
 
     def _takes(self, node: str, item: dict[str, Any]) -> bool:
         facts = self.facts.get(node)
@@ -392,12 +356,7 @@ class SmallCluster(World):
             and all(bound)
             and self.now >= max(bound) + timedelta(seconds=LOAD_SECONDS)
         ):
-            ready = {
-                "name": "engine",
-                "restartCount": 0,
-                "state": {"running": {}},
-                "started": True,
-            }
+            ready = {"name": "engine", "restartCount": 0, "state": {"running": {}}, "started": True}
             statuses = item["status"].get("containerStatuses") or [ready]
             item["status"] |= {
                 "phase": "Running",
@@ -421,31 +380,22 @@ class SmallCluster(World):
         for name, item in self.sets().items():
             pods = self.pods_of(name)
             ready = [
-                READY in p["status"]["conditions"]
-                and "deletionTimestamp" not in p["metadata"]
+                READY in p["status"]["conditions"] and "deletionTimestamp" not in p["metadata"]
                 for p in pods
             ]
             ready += [
-                len(pods) == 1
-                or not p["status"]["containerStatuses"][0]["restartCount"]
+                len(pods) == 1 or not p["status"]["containerStatuses"][0]["restartCount"]
                 for p in pods
                 if all(ready)
             ]
-            if (
-                item["spec"]["replicas"]
-                and len(pods) == item["spec"]["replicas"]
-                and all(ready)
-            ):
-                found[generation_of(name)[0]] = frozenset(
-                    p["metadata"]["uid"] for p in pods
-                )
+            if item["spec"]["replicas"] and len(pods) == item["spec"]["replicas"] and all(ready):
+                found[generation_of(name)[0]] = frozenset(p["metadata"]["uid"] for p in pods)
         return found
 
     def standing_on(self, node: str) -> frozenset[str]:
         """Return the groups with a pod on a node."""
         return frozenset(
-            generation_of(item["metadata"]["name"].rpartition("-")[0])[0]
-            for item in self.on(node)
+            generation_of(item["metadata"]["name"].rpartition("-")[0])[0] for item in self.on(node)
         )
 
     def gpus(self, node: str) -> int:

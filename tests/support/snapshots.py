@@ -33,9 +33,7 @@ def snapshot(control_plane: ControlPlane, namespace: str) -> list[Manifest]:
     """Return what there is in a namespace, the nodes, and the Lease; pods before their nodes, which
     are there for longer.
     """
-    paths = {
-        kind: path.format(f"namespaces/{namespace}/") for kind, path in READ.items()
-    }
+    paths = {kind: path.format(f"namespaces/{namespace}/") for kind, path in READ.items()}
     paths |= {
         "Node": "/api/v1/nodes",
         "Lease": f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases",
@@ -59,9 +57,7 @@ def wait_for_rest(
         assert not broken, "; ".join(broken)
         return found
 
-    return wait_for(
-        rests, seconds, f"every invariant to hold in {namespace}", interval=0.2
-    )
+    return wait_for(rests, seconds, f"every invariant to hold in {namespace}", interval=0.2)
 
 
 @contextmanager

@@ -65,10 +65,7 @@ def next_file(left: Mapping[str, int], *, waiting_first: bool) -> str:
     """
     return max(
         left,
-        key=lambda file: (
-            file.startswith(WAITING) is waiting_first,
-            _seconds(file, left[file]),
-        ),
+        key=lambda file: (file.startswith(WAITING) is waiting_first, _seconds(file, left[file])),
     )
 
 

@@ -37,9 +37,7 @@ def three_groups(**rollout: Any) -> Operator:
 
 
 def condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(
-        item for item in status["conditions"] if item["type"] == name
-    )
+    found: Mapping[str, Any] = next(item for item in status["conditions"] if item["type"] == name)
     return found
 
 
@@ -65,26 +63,18 @@ def standing(status: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str
 def templates(operator: Operator) -> dict[str, str]:
     """Return by name the template of the pods of each group."""
     pods = operator.cluster.pods.items()
-    return {
-        name.rpartition("-")[0]: pod["metadata"]["labels"][TEMPLATE_HASH]
-        for name, pod in pods
-    }
+    return {name.rpartition("-")[0]: pod["metadata"]["labels"][TEMPLATE_HASH] for name, pod in pods}
 
 
 def changed(operator: Operator, before: Mapping[str, str]) -> list[str]:
     """Return the groups whose pods are of another template than before."""
     return sorted(
-        name
-        for name, template in templates(operator).items()
-        if before.get(name) != template
+        name for name, template in templates(operator).items() if before.get(name) != template
     )
 
 
 def with_cache(groups: Mapping[str, Any], storage: str) -> dict[str, Any]:
-    return {
-        **groups["model"],
-        "weights": {"cache": {"storage": storage}},
-    }
+    return {**groups["model"], "weights": {"cache": {"storage": storage}}}
 
 
 def evict(operator: Operator, name: str) -> None:

@@ -52,25 +52,18 @@ def _launch(name: str, deployment: Deployment, plan: Plan | None = None) -> Laun
 MORE = (
     _launch(
         "downloads kept on a claim",
-        a_deployment(
-            cache=CacheClaim(claim="hub"), silence_seconds=60, idle_seconds=30
-        ),
+        a_deployment(cache=CacheClaim(claim="hub"), silence_seconds=60, idle_seconds=30),
     ),
     _launch(
         "downloads kept on claims of the pods",
         a_deployment(cache=CacheClaim(storage="1Ti", storage_class="fast")),
     ),
-    _launch(
-        "weights on a claim",
-        a_deployment(claim=ClaimPath(claim="weights", path="/llama")),
-    ),
+    _launch("weights on a claim", a_deployment(claim=ClaimPath(claim="weights", path="/llama"))),
     _launch(
         "Kueue",
         a_deployment(
             scheduling=Scheduling(
-                integration="Kueue",
-                api_version="kueue.x-k8s.io/v1beta2",
-                queue="serving",
+                integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"
             )
         ),
     ),
@@ -90,9 +83,7 @@ MORE = (
                     kind=VolumeKind.CONFIG_MAP,
                     source="company-ca",
                 ),
-                OwnVolume(
-                    name="data", path="/data/own", kind=VolumeKind.CLAIM, source="data"
-                ),
+                OwnVolume(name="data", path="/data/own", kind=VolumeKind.CLAIM, source="data"),
                 OwnVolume(
                     name="scratch",
                     path="/srv/own",
@@ -116,9 +107,7 @@ MORE = (
 NATIVE = _launch(
     "Native",
     a_deployment(
-        scheduling=Scheduling(
-            integration="Native", api_version="scheduling.k8s.io/v1beta1"
-        )
+        scheduling=Scheduling(integration="Native", api_version="scheduling.k8s.io/v1beta1")
     ),
 )
 """Stored where a feature gate is on."""
@@ -127,10 +116,8 @@ IMAGE_VOLUME = _launch(
     "image volume",
     a_deployment(
         weights_image=ImagePath(
-            reference="registry.internal/llama:405b",
-            path="llama",
-            pull_policy="IfNotPresent",
-        ),
+            reference="registry.internal/llama:405b", path="llama", pull_policy="IfNotPresent"
+        )
     ),
 )
 """Stored where a feature gate is on, as it is by default from Kubernetes 1.35."""
@@ -147,9 +134,7 @@ def objects_of(launch: Launch, namespace: str) -> Iterator[Manifest]:
     namespace.
     """
     owner = replace(
-        launch.deployment.owner,
-        namespace=namespace,
-        uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55",
+        launch.deployment.owner, namespace=namespace, uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"
     )
     bundle = render(launch.plan, replace(launch.deployment, owner=owner))
     yield from map(dict, bundle.objects)
@@ -180,36 +165,23 @@ def differences(
             except ApiError as error:
                 different = (error.message,)
             if different:
-                found[f"{launch.id}: {item['kind']} {item['metadata']['name']}"] = (
-                    different
-                )
+                found[f"{launch.id}: {item['kind']} {item['metadata']['name']}"] = different
     return found
 
 
-def pods(
-    namespace: str, launches: tuple[Launch, ...]
-) -> Iterator[tuple[str, Manifest]]:
+def pods(namespace: str, launches: tuple[Launch, ...]) -> Iterator[tuple[str, Manifest]]:
     """Yield the Pod of every template, as the StatefulSet controller would make it."""
     for launch in launches:
         for item in objects_of(launch, namespace):
             if item["kind"] == "StatefulSet":
                 template = item["spec"]["template"]
                 name = f"{item['metadata']['name']}-0"
-                metadata = {
-                    **template["metadata"],
-                    "name": name,
-                    "namespace": namespace,
-                }
+                metadata = {**template["metadata"], "name": name, "namespace": namespace}
                 volumes = [*template["spec"]["volumes"], *_claims(item, name)]
                 spec = {**template["spec"], "volumes": volumes}
                 yield (
                     launch.id,
-                    {
-                        "apiVersion": "v1",
-                        "kind": "Pod",
-                        "metadata": metadata,
-                        "spec": spec,
-                    },
+                    {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
                 )
 
 

@@ -29,9 +29,7 @@ def documents() -> dict[Path, str]:
 
 
 def _rows() -> list[Row]:
-    served = {
-        option["dest"]: option for option in _read("trtllm-serve.json", "options")
-    }
+    served = {option["dest"]: option for option in _read("trtllm-serve.json", "options")}
     keys = _read("trtllm-llm-args-1.3.json", "keys")
     named = {key["key"] for key in keys}
     return [

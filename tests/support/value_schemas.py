@@ -17,9 +17,7 @@ def defaults_schema() -> Schema:
     """Return the JSON schema of the administrator's defaults: that of ``spec.engine`` and
     ``spec.pod``, nothing required.
     """
-    parts = {
-        name: _plain(spec_schema()["properties"][name]) for name in ("engine", "pod")
-    }
+    parts = {name: _plain(spec_schema()["properties"][name]) for name in ("engine", "pod")}
     for name in OF_ONE_MODEL:
         del parts["engine"]["properties"][name]
     return {"type": "object", "additionalProperties": False, "properties": parts}
@@ -66,10 +64,7 @@ _OF_THE_SERVER: Final = frozenset({"default", "description", "format"})
 
 def _children_of(schema: Schema) -> Iterator[tuple[str, Any]]:
     if "properties" in schema:
-        yield (
-            "properties",
-            {name: _plain(child) for name, child in schema["properties"].items()},
-        )
+        yield ("properties", {name: _plain(child) for name, child in schema["properties"].items()})
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
             yield key, _plain(schema[key])

@@ -71,10 +71,7 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
             ): "other",
             **{
                 f"{kind}/{name} metadata.labels.cost-centre": "7"
-                for kind in (
-                    "ValidatingAdmissionPolicy",
-                    "ValidatingAdmissionPolicyBinding",
-                )
+                for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
                 for name in POLICIES
             },
         },
@@ -132,21 +129,14 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
     ),
     "podAnnotations": (
         {"example.com/team": "serving"},
-        {
-            "Deployment/shardwright spec.template.metadata.annotations.example.com/team": "serving"
-        },
+        {"Deployment/shardwright spec.template.metadata.annotations.example.com/team": "serving"},
     ),
     "podLabels": (
         {"team": "serving", "app.kubernetes.io/name": "other"},
         {"Deployment/shardwright spec.template.metadata.labels.team": "serving"},
     ),
     "podSecurityContext": (
-        {
-            "runAsUser": None,
-            "runAsGroup": None,
-            "fsGroup": None,
-            "supplementalGroups": [7],
-        },
+        {"runAsUser": None, "runAsGroup": None, "fsGroup": None, "supplementalGroups": [7]},
         {
             f"{POD}.securityContext.runAsUser": GONE,
             f"{POD}.securityContext.runAsGroup": GONE,
@@ -165,10 +155,7 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
     "dnsPolicy": ("Default", {f"{POD}.dnsPolicy": "Default"}),
     "dnsConfig": (
         {"options": [{"name": "ndots", "value": "2"}]},
-        {
-            f"{POD}.dnsConfig.options.0.name": "ndots",
-            f"{POD}.dnsConfig.options.0.value": "2",
-        },
+        {f"{POD}.dnsConfig.options.0.name": "ndots", f"{POD}.dnsConfig.options.0.value": "2"},
     ),
     "extraEnv": (
         [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
@@ -210,18 +197,12 @@ REFUSALS: Final[dict[str, tuple[Any, str]]] = {
     "plans.enabled": ("yes", "'/plans/enabled': got string, want boolean"),
     "fullnameOverride": ("4us", "'/fullnameOverride': '4us' does not match pattern"),
     "commonLabels": ({"a": "b c"}, "'/commonLabels/a': 'b c' does not match pattern"),
-    "serviceAccount.create": (
-        "no",
-        "'/serviceAccount/create': got string, want boolean",
-    ),
+    "serviceAccount.create": ("no", "'/serviceAccount/create': got string, want boolean"),
     "serviceAccount.name": (
         "Operators",
         "'/serviceAccount/name': 'Operators' does not match pattern",
     ),
-    "serviceAccount.automount": (
-        0,
-        "'/serviceAccount/automount': got number, want boolean",
-    ),
+    "serviceAccount.automount": (0, "'/serviceAccount/automount': got number, want boolean"),
     "podDisruptionBudget.minAvailable": (
         "half",
         "'/podDisruptionBudget/minAvailable': 'half' does not match pattern",
@@ -255,14 +236,8 @@ REFUSALS: Final[dict[str, tuple[Any, str]]] = {
             "'Default', 'None'"
         ),
     ),
-    "dnsConfig": (
-        {"servers": []},
-        "'/dnsConfig': additional properties 'servers' not allowed",
-    ),
+    "dnsConfig": ({"servers": []}, "'/dnsConfig': additional properties 'servers' not allowed"),
     "extraEnv": ([{"value": "x"}], "'/extraEnv/0': missing property 'name'"),
-    "extraArgs": (
-        ["--kubeconfig=x"],
-        "'/extraArgs/0': '--kubeconfig=x' does not match pattern",
-    ),
+    "extraArgs": (["--kubeconfig=x"], "'/extraArgs/0': '--kubeconfig=x' does not match pattern"),
     "extraObjects": ([7], "'/extraObjects/0': got number, want string or object"),
 }

@@ -39,16 +39,9 @@ class Reply:
 
 
 def a_list(*objects: Any, version: int = 1, cursor: str = "") -> Reply:
-    metadata = {
-        "resourceVersion": str(version),
-        **({"continue": cursor} if cursor else {}),
-    }
+    metadata = {"resourceVersion": str(version), **({"continue": cursor} if cursor else {})}
     return Reply(
-        parts=[
-            json.dumps(
-                {"kind": "List", "metadata": metadata, "items": objects}
-            ).encode()
-        ]
+        parts=[json.dumps({"kind": "List", "metadata": metadata, "items": objects}).encode()]
     )
 
 
@@ -67,9 +60,7 @@ def line(event: tuple[str, Any]) -> bytes:
 def a_refused_reply(code: int, message: str = "no") -> Reply:
     return Reply(
         status=code,
-        parts=[
-            json.dumps({"kind": "Status", "code": code, "message": message}).encode()
-        ],
+        parts=[json.dumps({"kind": "Status", "code": code, "message": message}).encode()],
     )
 
 
@@ -78,11 +69,7 @@ def an_object(
 ) -> dict[str, Any]:
     """An object of which a projection takes `value`."""
     return {
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "resourceVersion": str(version),
-        },
+        "metadata": {"name": name, "namespace": namespace, "resourceVersion": str(version)},
         "value": value,
     }
 
@@ -93,15 +80,10 @@ class WatchApi:
     """
 
     def __init__(
-        self,
-        lists: Sequence[Reply],
-        watches: Sequence[Reply] = (),
-        rights: Sequence[bool] = (),
+        self, lists: Sequence[Reply], watches: Sequence[Reply] = (), rights: Sequence[bool] = ()
     ) -> None:
         self._scripts = {"list": deque(lists), "watch": deque(watches)}
-        self._rights = deque(
-            rights
-        )  # the answers to "may I?", in turn; after them: yes
+        self._rights = deque(rights)  # the answers to "may I?", in turn; after them: yes
         self.asked_rights: list[Any] = []
         self._ended = threading.Event()
         self.requests: list[dict[str, str]] = []
@@ -114,9 +96,7 @@ class WatchApi:
         self._client = Client(self._access(), threads=1)
 
     def __enter__(self) -> Self:
-        threading.Thread(
-            target=self._server.serve_forever, args=(0.02,), daemon=True
-        ).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(
@@ -175,9 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         asked = urlsplit(self.path)
         self._answer(
-            self.api.reply(
-                asked.path, dict(parse_qsl(asked.query)), self.headers["Accept"]
-            )
+            self.api.reply(asked.path, dict(parse_qsl(asked.query)), self.headers["Accept"])
         )
 
     def do_POST(self) -> None:
@@ -187,11 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, reply: Reply) -> None:
         self.send_response(reply.status)
         self.send_header(
-            *(
-                ("Transfer-Encoding", "chunked")
-                if reply.chunked
-                else ("Connection", "close")
-            )
+            *(("Transfer-Encoding", "chunked") if reply.chunked else ("Connection", "close"))
         )
         self.end_headers()
         with suppress(OSError):  # the client has gone
@@ -204,9 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
                 part.wait(TIMEOUT_SECONDS)
             elif part:
                 self.wfile.write(
-                    f"{len(part):x}\r\n".encode() + part + b"\r\n"
-                    if reply.chunked
-                    else part
+                    f"{len(part):x}\r\n".encode() + part + b"\r\n" if reply.chunked else part
                 )
         if reply.ending == "hold":
             self.api.hold()
@@ -227,9 +199,7 @@ class Delivered:
 
     def __call__(self, changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001
         with self._news:
-            self.batches.append(
-                ({key: change.value for key, change in changes.items()}, listed)
-            )
+            self.batches.append(({key: change.value for key, change in changes.items()}, listed))
             for key, change in changes.items():
                 if change.value is None:
                     self.state.pop(key, None)

@@ -39,17 +39,13 @@ def dead_webhook(
                 "resources": [plural],
             }
         ],
-        "namespaceSelector": {
-            "matchLabels": {"kubernetes.io/metadata.name": namespace}
-        },
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "timeoutSeconds": seconds,
         "admissionReviewVersions": ["v1"],
     }
-    control_plane.api.create(
-        _PATH, {"metadata": {"name": "dead"}, "webhooks": [webhook]}
-    )
+    control_plane.api.create(_PATH, {"metadata": {"name": "dead"}, "webhooks": [webhook]})
     try:
         yield
     finally:

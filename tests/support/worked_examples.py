@@ -41,9 +41,7 @@ def worked_examples() -> Mapping[str, object]:
 
 def a_load() -> Workload:
     """Return 64 requests in flight, 2,048 tokens in and 512 out."""
-    return Workload(
-        input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072
-    )
+    return Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
 
 
 def on_h100s(layout: Layout, nodes: int = 1) -> Candidate:

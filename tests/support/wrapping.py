@@ -16,17 +16,12 @@ RAGGED = 20
 """Columns by which a line may end too soon. Basis: chosen; a word that was changed by hand moves no
 other line.
 """
-AS_WRITTEN = (
-    "SECURITY.md",
-    "docs/decisions/",
-)
+AS_WRITTEN = ("SECURITY.md", "docs/decisions/")
 """Logs and records: their lines are nobody's to wrap anew."""
 
 FENCE = re.compile(r"^\s*```")
 ITEM = re.compile(r"^(\s*)([-*]|\d+\.)\s+")
-WORD = re.compile(
-    r"(?:`[^`]*`|[^\s`])+"
-)  # a span of code is not broken: tests read it as one
+WORD = re.compile(r"(?:`[^`]*`|[^\s`])+")  # a span of code is not broken: tests read it as one
 LOOKS_LIKE_MARKUP = re.compile(r"^(?:[-+*>|]|#+|\d+\.)$")  # at the beginning of a line
 INDENT_OF_CODE = 4
 
@@ -49,10 +44,7 @@ def _blocks(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
     for line in lines:
         fence = FENCE.match(line) is not None
         alone = (
-            fenced
-            or fence
-            or _stays(line)
-            or (not block and line.startswith(" " * INDENT_OF_CODE))
+            fenced or fence or _stays(line) or (not block and line.startswith(" " * INDENT_OF_CODE))
         )
         if block and (alone or ITEM.match(line)):
             yield block, True

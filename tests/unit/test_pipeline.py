@@ -47,41 +47,28 @@ class TestArgumentsThatArePlannedWith:
         pins = {"tensor": 8}
         plain = a_subject(parallelism=pins)
         subject = a_subject(
-            parallelism=pins,
-            engine={"args": {"dtype": "float32", "kv-cache-memory-bytes": 2**30}},
+            parallelism=pins, engine={"args": {"dtype": "float32", "kv-cache-memory-bytes": 2**30}}
         )
 
         plan, usual = (
-            plan_of(plan_serving(one, stock(one, h100_nodes(1))))
-            for one in (subject, plain)
+            plan_of(plan_serving(one, stock(one, h100_nodes(1)))) for one in (subject, plain)
         )
 
         stage, of_plain = plan.stages[0], usual.stages[0]
-        assert (stage.kv_cache_bytes, stage.weights_bytes) == (
-            2**30,
-            2 * of_plain.weights_bytes,
-        )
+        assert (stage.kv_cache_bytes, stage.weights_bytes) == (2**30, 2 * of_plain.weights_bytes)
         assert stage.kv_bytes_per_token == 2 * of_plain.kv_bytes_per_token
         assert {"--dtype=float32", "--kv-cache-memory-bytes=1073741824"} <= set(
             pod_of(bundle_for(subject, plan))["containers"][0]["args"]
         )
 
     def test_what_one_gpu_may_keep_for_k_v_makes_the_planner_cut(self) -> None:
-        load = {
-            "inputTokens": 3000,
-            "outputTokens": 1000,
-            "concurrency": 1,
-        }
+        load = {"inputTokens": 3000, "outputTokens": 1000, "concurrency": 1}
         longest = {"maxModelLen": 8192}
         pinned = longest | {"args": {"kv-cache-memory-bytes": 2**29}}
-        whole, cut = (
-            a_subject(workload=load, engine=engine) for engine in (longest, pinned)
-        )
+        whole, cut = (a_subject(workload=load, engine=engine) for engine in (longest, pinned))
 
         degrees = [
-            plan_of(
-                plan_serving(one, stock(one, h100_nodes(1)))
-            ).layout.gpus_per_replica
+            plan_of(plan_serving(one, stock(one, h100_nodes(1)))).layout.gpus_per_replica
             for one in (whole, cut)
         ]
 
@@ -94,17 +81,11 @@ class TestArgumentsThatArePlannedWith:
         plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
 
         assert subject.model.dtype == "fp16"
-        assert (
-            "--dtype=float16"
-            in pod_of(bundle_for(subject, plan))["containers"][0]["args"]
-        )
+        assert "--dtype=float16" in pod_of(bundle_for(subject, plan))["containers"][0]["args"]
 
-    def test_a_type_that_quantized_weights_do_not_take_is_refused_where_it_stands(
-        self,
-    ) -> None:
+    def test_a_type_that_quantized_weights_do_not_take_is_refused_where_it_stands(self) -> None:
         resource = a_resource(
-            model={"id": "deepseek-ai/DeepSeek-V3"},
-            engine={"args": {"dtype": "float32"}},
+            model={"id": "deepseek-ai/DeepSeek-V3"}, engine={"args": {"dtype": "float32"}}
         )
 
         assert problems_of(Question(resource=resource)) == [
@@ -131,23 +112,16 @@ def test_a_record_holds_what_the_report_said() -> None:
 
     assert record is not None
     assert record.report() == report
-    assert (record.input_hash, record.cut_hash) == (
-        subject.input_hash,
-        subject.cut_hash,
-    )
+    assert (record.input_hash, record.cut_hash) == (subject.input_hash, subject.cut_hash)
 
 
 def test_nothing_that_fits_leaves_no_record() -> None:
     subject = a_subject(**LARGE)
 
-    assert (
-        record_of(subject, plan_serving(subject, stock(subject, h100_nodes(1)))) is None
-    )
+    assert record_of(subject, plan_serving(subject, stock(subject, h100_nodes(1)))) is None
 
 
-def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key() -> (
-    None
-):
+def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key() -> None:
     subject = a_subject(**LARGE, engine=TRTLLM)
 
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(3))))
@@ -175,9 +149,7 @@ def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> N
 
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
     said = json.loads(
-        of_kind(bundle_for(subject, plan).objects, "ConfigMap")[0]["data"][
-            "trtllm.yaml"
-        ]
+        of_kind(bundle_for(subject, plan).objects, "ConfigMap")[0]["data"]["trtllm.yaml"]
     )
 
     assert (said["dtype"], said["kv_cache_config"]["dtype"]) == ("float16", "fp8")
@@ -186,9 +158,7 @@ def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> N
 def test_where_the_bytes_of_kv_are_told_lighter_weights_are_no_advice() -> None:
     def advice(**engine: Any) -> list[str]:
         subject = a_subject(
-            workload={"concurrency": 256},
-            parallelism={"tensor": 1, "pipeline": 1},
-            engine=engine,
+            workload={"concurrency": 256}, parallelism={"tensor": 1, "pipeline": 1}, engine=engine
         )
         plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
         return [
@@ -206,9 +176,7 @@ def test_what_only_the_cluster_knows_is_in_the_objects() -> None:
     subject = a_subject(**LARGE)
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
 
-    here = bundle_for(
-        subject, plan, OnCluster(domain="models.internal"), generations=(3,)
-    )
+    here = bundle_for(subject, plan, OnCluster(domain="models.internal"), generations=(3,))
 
     (group,) = of_kind(here.objects, "StatefulSet")
     assert group["metadata"]["name"] == "llama-0-g3"

@@ -25,24 +25,16 @@ gives.
 
 
 def _expected(sample: Path) -> dict[str, str]:
-    line = next(
-        line
-        for line in sample.read_text().splitlines()
-        if line.startswith("# expect: ")
-    )
+    line = next(line for line in sample.read_text().splitlines() if line.startswith("# expect: "))
     return dict(word.split("=") for word in line.removeprefix("# expect: ").split())
 
 
 def _shown(document: dict[str, Any]) -> dict[str, str]:
     plan = document["plan"]
     layout = plan.get("layout", {})
-    shown = {
-        name: str(layout[name]) for name in ("tensor", "pipeline") if name in layout
-    }
+    shown = {name: str(layout[name]) for name in ("tensor", "pipeline") if name in layout}
     return (
-        shown
-        | ({"nodes": str(plan["nodes"])} if layout else {})
-        | {"outcome": document["reason"]}
+        shown | ({"nodes": str(plan["nodes"])} if layout else {}) | {"outcome": document["reason"]}
     )
 
 
@@ -76,21 +68,14 @@ def test_a_sample_gets_the_layout_that_it_states(sample: Path) -> None:
 def test_the_example_of_tensorrt_llm_gets_two_nodes() -> None:
     [document] = _plan(ROOT / "examples" / "tensorrt-llm" / "llama-405b.yaml")
 
-    assert _shown(document) == {
-        "tensor": "8",
-        "pipeline": "2",
-        "nodes": "2",
-        "outcome": "Planned",
-    }
+    assert _shown(document) == {"tensor": "8", "pipeline": "2", "nodes": "2", "outcome": "Planned"}
 
 
 def test_all_samples_fit_the_fleet_together() -> None:
     """What one keeps is not there for the next, as in the demo."""
     documents = _plan(*SAMPLES)
 
-    assert [_shown(document) for document in documents] == [
-        _stated(sample) for sample in SAMPLES
-    ]
+    assert [_shown(document) for document in documents] == [_stated(sample) for sample in SAMPLES]
 
 
 @cache
@@ -106,12 +91,10 @@ def _taints() -> dict[str, tuple[dict[str, str], ...]]:
 
 def _tolerates(toleration: dict[str, str], taint: dict[str, str]) -> bool:
     same_key = toleration.get("key") in {None, taint["key"]}
-    same_value = toleration.get("operator") == "Exists" or toleration.get(
+    same_value = toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get(
         "value", ""
-    ) == taint.get("value", "")
-    return (
-        same_key and same_value and toleration.get("effect") in {None, taint["effect"]}
     )
+    return same_key and same_value and toleration.get("effect") in {None, taint["effect"]}
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
@@ -130,11 +113,7 @@ def test_rendered_pods_tolerate_the_taints_of_their_nodes(
         if item["kind"] == "StatefulSet"
     ]
     tolerations = sets[0]["spec"]["template"]["spec"]["tolerations"]
-    taints = [
-        taint
-        for node in document["plan"]["placement"]["nodes"]
-        for taint in _taints()[node]
-    ]
+    taints = [taint for node in document["plan"]["placement"]["nodes"] for taint in _taints()[node]]
     assert [
         taint
         for taint in taints
@@ -151,20 +130,12 @@ def test_the_example_fleet_has_what_the_demo_shows() -> None:
     items = example_fleet.fleet()["items"]
     nodes = {item["metadata"]["name"]: item for item in items if item["kind"] == "Node"}
     pods = [
-        item
-        for item in items
-        if item["kind"] == "Pod" and item["status"]["phase"] == "Running"
+        item for item in items if item["kind"] == "Pod" and item["status"]["phase"] == "Running"
     ]
 
     assert nodes[example_fleet.CORDONED]["spec"]["unschedulable"]
-    assert (
-        nodes[example_fleet.NOT_READY]["status"]["conditions"][0]["status"] == "Unknown"
-    )
+    assert nodes[example_fleet.NOT_READY]["status"]["conditions"][0]["status"] == "Unknown"
     assert [pod["spec"]["nodeName"] for pod in pods] == [example_fleet.HALF_HELD]
     assert (
-        sum(
-            "nvidia.com/gpu.clique" in node["metadata"]["labels"]
-            for node in nodes.values()
-        )
-        == 18
+        sum("nvidia.com/gpu.clique" in node["metadata"]["labels"] for node in nodes.values()) == 18
     )

@@ -11,11 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from shardwright.api.conditions import Condition, ConditionType, set_condition
-from shardwright.api.published import (
-    MESSAGE_MAX_LENGTH,
-    SENTENCE_MAX_LENGTH,
-    ShownExclusion,
-)
+from shardwright.api.published import MESSAGE_MAX_LENGTH, SENTENCE_MAX_LENGTH, ShownExclusion
 from shardwright.cluster.client import Client
 from shardwright.cluster.events import Recorder
 from shardwright.controller.metrics import Metrics
@@ -72,14 +68,7 @@ def test_text_that_means_no_harm_stays_as_it_is() -> None:
     plain = "spec.replicas: 3 → 4, „größer“, 数 \\x1b, 100 % 'x'"
     assert {
         sink(plain)
-        for sink in (
-            in_terminal,
-            in_log,
-            in_log_field,
-            in_event,
-            in_metric,
-            in_traceback,
-        )
+        for sink in (in_terminal, in_log, in_log_field, in_event, in_metric, in_traceback)
     } == {plain}
 
 
@@ -112,9 +101,7 @@ def test_the_end_of_a_traceback_is_kept() -> None:
 @KINDS
 def test_a_condition_and_a_status_are_printable_and_fit_the_schema(text: str) -> None:
     (condition,) = set_condition(
-        (),
-        Condition(type=ConditionType.STALLED, status=True, reason="X", message=text),
-        now=NOW,
+        (), Condition(type=ConditionType.STALLED, status=True, reason="X", message=text), now=NOW
     )
     excluded = ShownExclusion(code="X", count=1, example=text, nearest_miss=text)
     assert condition["message"].isprintable()
@@ -127,16 +114,9 @@ def test_a_condition_and_a_status_are_printable_and_fit_the_schema(text: str) ->
 def test_what_an_engine_has_printed_last_keeps_its_lines_and_nothing_else_that_steers(
     text: str,
 ) -> None:
-    failure = Failure(
-        rank=0, reason=text, container="engine", message=f"{text}\nlast words"
-    )
+    failure = Failure(rank=0, reason=text, container="engine", message=f"{text}\nlast words")
     shown = group_status(
-        GroupState(
-            name="m-0",
-            ready=False,
-            situation=Situation.BACKING_OFF,
-            last_failure=failure,
-        )
+        GroupState(name="m-0", ready=False, situation=Situation.BACKING_OFF, last_failure=failure)
     )["lastFailure"]
     assert is_harmless(shown["message"])
     assert shown["message"].endswith("\nlast words")
@@ -146,11 +126,7 @@ def test_what_an_engine_has_printed_last_keeps_its_lines_and_nothing_else_that_s
 @KINDS
 def test_an_event_reaches_the_api_server_printable(text: str) -> None:
     metadata = {"name": "m", "namespace": "n", "uid": "u", "resourceVersion": "1"}
-    model = {
-        "apiVersion": "shardwright.io/v1alpha1",
-        "kind": "ShardedModel",
-        "metadata": metadata,
-    }
+    model = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "metadata": metadata}
     api = ScriptedApi(Answer(201))
     client = Client(api.access())
     try:

@@ -38,9 +38,7 @@ def test_lines_that_end_too_soon_are_filled() -> None:
 
 
 def test_a_span_of_code_is_not_broken() -> None:
-    assert "`kubectl get nodes -A`" in wrapped(
-        f"{'word ' * 22}`kubectl get nodes -A` {LONG}"
-    )
+    assert "`kubectl get nodes -A`" in wrapped(f"{'word ' * 22}`kubectl get nodes -A` {LONG}")
 
 
 def test_no_line_begins_like_markup() -> None:

@@ -52,8 +52,7 @@ def released(cluster: ControlPlane, models: Models) -> bool:
     for group in groups:
         if "deletionTimestamp" in group["metadata"]:
             cluster.api.patch(
-                f"{path}/{group['metadata']['name']}",
-                {"metadata": {"finalizers": None}},
+                f"{path}/{group['metadata']['name']}", {"metadata": {"finalizers": None}}
             )
     return not groups
 
@@ -85,9 +84,7 @@ def test_a_model_with_pod_groups_goes_through_the_upgrade_as_the_page_says(
         assert models.uids() == unharmed
 
         models.change("large", placement={"scheduler": "Native"})
-        (group,) = wait_for(
-            lambda: pod_groups(cluster, NEW), 120, "a PodGroup of the new version"
-        )
+        (group,) = wait_for(lambda: pod_groups(cluster, NEW), 120, "a PodGroup of the new version")
         assert group["spec"]["disruptionMode"] == {"all": {}}
         wait_for(
             lambda: unharmed.isdisjoint(models.uids()) and len(models.pods()) == 2,
@@ -95,6 +92,6 @@ def test_a_model_with_pod_groups_goes_through_the_upgrade_as_the_page_says(
             "the pods of the group to be made anew",
         )
         models.wait_ready("large", timeout=90)
-        assert {
-            pod["spec"]["schedulingGroup"]["podGroupName"] for pod in models.pods()
-        } == {group["metadata"]["name"]}
+        assert {pod["spec"]["schedulingGroup"]["podGroupName"] for pod in models.pods()} == {
+            group["metadata"]["name"]
+        }

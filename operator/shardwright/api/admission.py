@@ -42,12 +42,10 @@ LIST_MAX: Final = 256
 NAME_OR_ALL: Final = r"^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$"
 
 _Prefix = Annotated[
-    str,
-    StringConstraints(max_length=512, pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$"),
+    str, StringConstraints(max_length=512, pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$")
 ]
 _Namespace = Annotated[
-    str,
-    StringConstraints(max_length=63, pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$"),
+    str, StringConstraints(max_length=63, pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$")
 ]
 _ObjectNames = Annotated[
     list[Annotated[str, StringConstraints(max_length=253, pattern=NAME_OR_ALL)]],
@@ -56,13 +54,9 @@ _ObjectNames = Annotated[
 _ByNamespace = Annotated[dict[_Namespace, _ObjectNames], Field(max_length=LIST_MAX)]
 _KeyDomain = Annotated[
     str,
-    StringConstraints(
-        max_length=253, pattern=r"^(\*|[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?)$"
-    ),
+    StringConstraints(max_length=253, pattern=r"^(\*|[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?)$"),
 ]
-_Variable = Annotated[
-    str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-]
+_Variable = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 NVIDIA: Final = "nvidia"
@@ -79,13 +73,9 @@ _Limit = Annotated[int, Field(ge=0, le=1_000_000_000)]
 class NamespaceLimits(Part):
     """Limits on the models of one namespace together; None: any number."""
 
-    models: _Limit | None = Field(
-        default=None, description="ShardedModels that are planned."
-    )
+    models: _Limit | None = Field(default=None, description="ShardedModels that are planned.")
     gpus: _Limit | None = Field(default=None, description="GPUs that their plans keep.")
-    waiting: _Limit | None = Field(
-        default=None, description="Plans that wait for GPUs."
-    )
+    waiting: _Limit | None = Field(default=None, description="Plans that wait for GPUs.")
 
 
 class UserPolicy(Part):
@@ -124,8 +114,7 @@ class UserPolicy(Part):
         "stores, *: all.",
     )
     require_revision: Literal["Off", "Warn", "Deny"] = Field(
-        default="Off",
-        description="Off, Warn or Deny, for a model of the hub without a commit.",
+        default="Off", description="Off, Warn or Deny, for a model of the hub without a commit."
     )
     admitted_attachment_namespaces: list[_Namespace] = Field(
         default_factory=list,
@@ -152,8 +141,7 @@ class UserPolicy(Part):
         description="Domains of labels and annotations that pods may have, *: all.",
     )
     namespace_limits: dict[str, NamespaceLimits] = Field(
-        default_factory=dict,
-        description="Limits by namespace (*: those that are not named).",
+        default_factory=dict, description="Limits by namespace (*: those that are not named)."
     )
 
 
@@ -170,9 +158,7 @@ def read_policy(described: object) -> UserPolicy:
     found = read_part(_Setting, {POLICY: described}).policy
     problems = [
         *(
-            replace(
-                problem.under(f"{POLICY}.admittedEnvironment"), remedy="leave it out"
-            )
+            replace(problem.under(f"{POLICY}.admittedEnvironment"), remedy="leave it out")
             for problem in check_admitted(found.admitted_environment)
         ),
         *(
@@ -185,33 +171,23 @@ def read_policy(described: object) -> UserPolicy:
     return found
 
 
-def check_variables(
-    own: Spec, allowed: Collection[str], policy: UserPolicy
-) -> Iterator[Problem]:
+def check_variables(own: Spec, allowed: Collection[str], policy: UserPolicy) -> Iterator[Problem]:
     """Yield why a resource may not set one of its variables; ``allowed`` are those that anybody may
     set for its engine.
     """
     for index, variable in enumerate(own.engine.env):
-        for problem in check_environment(
-            (variable.name,), allowed, policy.admitted_environment
-        ):
+        for problem in check_environment((variable.name,), allowed, policy.admitted_environment):
             yield replace(problem, path=f"spec.engine.env[{index}].name")
 
 
-def check_sources(
-    own: Spec, image: str | None, policy: UserPolicy
-) -> Iterator[Problem]:
+def check_sources(own: Spec, image: str | None, policy: UserPolicy) -> Iterator[Problem]:
     """Yield why a resource may not run this image (None: that of the defaults), or take weights
     from its source.
     """
     if image is not None:
         yield from check_image(image, policy)
     weights = own.model.weights
-    mounted = (
-        place_of(weights.uri)
-        if weights and scheme_of(weights) == IMAGE_VOLUME
-        else None
-    )
+    mounted = place_of(weights.uri) if weights and scheme_of(weights) == IMAGE_VOLUME else None
     if mounted and not _is_image_admitted(mounted, policy.admitted_images):
         yield _not_admitted(
             "ImageNotAdmitted",
@@ -223,11 +199,7 @@ def check_sources(
     for path, model in _sources(own):
         if not _is_under(model, policy.admitted_models):
             yield _not_admitted(
-                "ModelNotAdmitted",
-                path,
-                model,
-                "admittedModels",
-                policy.admitted_models,
+                "ModelNotAdmitted", path, model, "admittedModels", policy.admitted_models
             )
     if policy.require_revision == "Deny" and lacks_revision(own):
         yield Problem(
@@ -245,11 +217,7 @@ def check_image(image: str, policy: UserPolicy) -> Iterator[Problem]:
     """Yield why the engines of resources may not run an image."""
     if not _is_image_admitted(image, policy.admitted_images):
         yield _not_admitted(
-            "ImageNotAdmitted",
-            "spec.engine.image",
-            image,
-            "admittedImages",
-            policy.admitted_images,
+            "ImageNotAdmitted", "spec.engine.image", image, "admittedImages", policy.admitted_images
         )
 
 
@@ -260,9 +228,7 @@ def check_network(own: Spec, namespace: str, policy: UserPolicy) -> Iterator[Pro
     network = network_of(own)
     for index, attachment in enumerate(network.attachments):
         other = attachment.partition("/")[0] if "/" in attachment else namespace
-        if other != namespace and not _names(
-            other, policy.admitted_attachment_namespaces
-        ):
+        if other != namespace and not _names(other, policy.admitted_attachment_namespaces):
             yield Problem(
                 code="AttachmentNotAdmitted",
                 path=f"spec.pod.network.attachments[{index}]",
@@ -292,20 +258,14 @@ def check_pod(
     """
     pod, given = own.pod or unsaid(Pod), defaults or unsaid(Pod)
     yield from _check_keys("labels", pod.labels or {}, given.labels or {}, policy)
-    yield from _check_keys(
-        "annotations", pod.annotations or {}, given.annotations or {}, policy
-    )
+    yield from _check_keys("annotations", pod.annotations or {}, given.annotations or {}, policy)
     yield from _check_account(pod, given, namespace, policy)
     yield from _check_secrets(pod, given, namespace, policy)
 
 
-def _check_account(
-    pod: Pod, given: Pod, namespace: str, policy: UserPolicy
-) -> Iterator[Problem]:
+def _check_account(pod: Pod, given: Pod, namespace: str, policy: UserPolicy) -> Iterator[Problem]:
     account = pod.service_account_name
-    named = account is None or _is_named(
-        account, namespace, policy.admitted_service_accounts
-    )
+    named = account is None or _is_named(account, namespace, policy.admitted_service_accounts)
     if account is not None and account != given.service_account_name and not named:
         yield Problem(
             code="ServiceAccountNotAdmitted",
@@ -318,12 +278,8 @@ def _check_account(
         )
 
 
-def _check_secrets(
-    pod: Pod, given: Pod, namespace: str, policy: UserPolicy
-) -> Iterator[Problem]:
-    mounted = {
-        volume.secret.secret_name for volume in given.volumes or () if volume.secret
-    }
+def _check_secrets(pod: Pod, given: Pod, namespace: str, policy: UserPolicy) -> Iterator[Problem]:
+    mounted = {volume.secret.secret_name for volume in given.volumes or () if volume.secret}
     for index, volume in enumerate(pod.volumes or ()):
         name = volume.secret.secret_name if volume.secret else None
         if (
@@ -351,11 +307,7 @@ def _check_keys(
     for key in sorted(own.keys() - OPEN_KEYS):
         # By domain, not by key: who acts on one key of a domain acts on all of them.
         domain = domain_of(key)
-        if (
-            not domain
-            or _names(domain, policy.admitted_pod_keys)
-            or given.get(key) == own[key]
-        ):
+        if not domain or _names(domain, policy.admitted_pod_keys) or given.get(key) == own[key]:
             continue
         yield Problem(
             code="PodKeyNotAdmitted",
@@ -370,9 +322,7 @@ def _check_keys(
         )
 
 
-def _is_named(
-    name: str, namespace: str, admitted: Mapping[str, Collection[str]]
-) -> bool:
+def _is_named(name: str, namespace: str, admitted: Mapping[str, Collection[str]]) -> bool:
     """Return whether a namespace may use a name; one without a list has that of all namespaces."""
     return _names(name, admitted.get(namespace, admitted.get(EVERYTHING, ())))
 
@@ -460,11 +410,7 @@ def _with_registry(name: str, *, of_registry: bool = False) -> str:
     # Docker's own rule: a first part without dot or colon that is not localhost is no host.
     if is_host and (slash or of_registry):
         return f"{DOCKER_HUB}{slash}{rest}" if host == f"index.{DOCKER_HUB}" else name
-    return (
-        f"{DOCKER_HUB}/{name}"
-        if slash or of_registry
-        else f"{DOCKER_HUB}/library/{name}"
-    )
+    return f"{DOCKER_HUB}/{name}" if slash or of_registry else f"{DOCKER_HUB}/library/{name}"
 
 
 def _repository(image: str) -> str:

@@ -78,9 +78,7 @@ class DescribedPool(Part):
 class DescribedPools(Part):
     """The setting as a whole."""
 
-    autoscaled_pools: list[DescribedPool] = Field(
-        alias=AUTOSCALED_POOLS, max_length=POOLS_MAX
-    )
+    autoscaled_pools: list[DescribedPool] = Field(alias=AUTOSCALED_POOLS, max_length=POOLS_MAX)
 
 
 def read_pools(described: object, stated: Stated) -> tuple[AutoscaledPool, ...]:
@@ -94,10 +92,7 @@ def read_pools(described: object, stated: Stated) -> tuple[AutoscaledPool, ...]:
     found = read_part(DescribedPools, {AUTOSCALED_POOLS: described}).autoscaled_pools
     if problems := list(_broken_rules(found)):
         raise InputError(problems)
-    read = [
-        _read(one, f"{AUTOSCALED_POOLS}[{index}]", stated)
-        for index, one in enumerate(found)
-    ]
+    read = [_read(one, f"{AUTOSCALED_POOLS}[{index}]", stated) for index, one in enumerate(found)]
     if problems := [item for item in read if isinstance(item, Problem)]:
         raise InputError(problems)
     return tuple(item for item in read if isinstance(item, AutoscaledPool))
@@ -129,10 +124,7 @@ def _broken_rules_of(one: DescribedPool, at: str) -> Iterator[Problem]:
     if not one.selector:
         remedy = "name a label that its nodes alone carry and its autoscaler knows"
         yield Problem(
-            code="MissingField",
-            path=f"{at}.selector",
-            what="names no label",
-            remedy=remedy,
+            code="MissingField", path=f"{at}.selector", what="names no label", remedy=remedy
         )
     if HOSTNAME in one.selector:
         what = f"{HOSTNAME} tells single nodes apart"
@@ -143,13 +135,10 @@ def _broken_rules_of(one: DescribedPool, at: str) -> Iterator[Problem]:
             remedy="name a label that all its nodes share",
         )
     if not any(
-        count and (name in RESOURCES or is_slice(name))
-        for name, count in one.allocatable.items()
+        count and (name in RESOURCES or is_slice(name)) for name, count in one.allocatable.items()
     ):
         what, remedy = "its nodes have no GPUs", f"state {' or '.join(RESOURCES)}"
-        yield Problem(
-            code="MissingField", path=f"{at}.allocatable", what=what, remedy=remedy
-        )
+        yield Problem(code="MissingField", path=f"{at}.allocatable", what=what, remedy=remedy)
 
 
 def _read(one: DescribedPool, at: str, stated: Stated) -> AutoscaledPool | Problem:
@@ -158,9 +147,7 @@ def _read(one: DescribedPool, at: str, stated: Stated) -> AutoscaledPool | Probl
     node = {
         "metadata": {"name": one.name, "labels": labels},
         "spec": {"taints": [taint.model_dump() for taint in one.taints]},
-        "status": {
-            "allocatable": {name: str(count) for name, count in one.allocatable.items()}
-        },
+        "status": {"allocatable": {name: str(count) for name, count in one.allocatable.items()}},
     }
     found = read_node(node, stated)
     assert found is not None  # noqa: S101 - its nodes have GPUs

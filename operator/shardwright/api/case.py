@@ -64,9 +64,7 @@ class CaseHardware(_Object):
     gpu_product: str
     gpus_per_node: Whole = 1
     nodes: Whole = 1
-    nvlink_domain_gpus: Annotated[
-        int, Field(ge=0, le=_MOST), BeforeValidator(_whole)
-    ] = 0
+    nvlink_domain_gpus: Annotated[int, Field(ge=0, le=_MOST), BeforeValidator(_whole)] = 0
 
 
 class CaseParallelism(_Object):
@@ -108,9 +106,7 @@ class CaseLine(_Object):
 
     id: Any = None
     model: CaseModel
-    weights: Literal["bf16", "fp16", "fp8", "int8", "int4", "nvfp4", "mxfp4"] | None = (
-        None
-    )
+    weights: Literal["bf16", "fp16", "fp8", "int8", "int4", "nvfp4", "mxfp4"] | None = None
     kv_cache: Literal["auto", "fp16", "bf16", "fp8"] = "auto"
     engine: CaseEngine
     hardware: CaseHardware

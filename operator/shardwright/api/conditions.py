@@ -39,22 +39,13 @@ class ConditionType(Word):
         "a group has failed and does not serve, or a node does not give its pods back",
     )
     PLAN_STALE = ("PlanStale", "the plan stands, but the cluster has changed under it")
-    FIELD_CONFLICT = (
-        "FieldConflict",
-        "somebody else keeps setting fields of our objects back",
-    )
-    FOREIGN_PODS = (
-        "ForeignPods",
-        "pods that are not ours carry the labels of the model",
-    )
+    FIELD_CONFLICT = ("FieldConflict", "somebody else keeps setting fields of our objects back")
+    FOREIGN_PODS = ("ForeignPods", "pods that are not ours carry the labels of the model")
     RECORD_REFUSED = (
         "RecordRefused",
         "a plan of record was found that the operator has not signed last",
     )
-    TURN_AWAITED = (
-        "TurnAwaited",
-        "groups wait to restart because groups of other models do",
-    )
+    TURN_AWAITED = ("TurnAwaited", "groups wait to restart because groups of other models do")
     ROLLOUT_PENDING = (
         "RolloutPending",
         (
@@ -66,10 +57,7 @@ class ConditionType(Word):
         "RolloutStopped",
         "a group with the changed pods does not come up: the others keep those that they have",
     )
-    ROLLED_BACK = (
-        "RolledBack",
-        "an earlier revision runs in place of the spec",
-    )
+    ROLLED_BACK = ("RolledBack", "an earlier revision runs in place of the spec")
 
 
 class Reason(Word):
@@ -134,10 +122,7 @@ class Reason(Word):
         "the plan's pods claim GPUs, and the operator sees no templates for that",
     )
     INVALID_SPEC = ("InvalidSpec", "a field or a rule between fields is violated")
-    MODEL_UNKNOWN = (
-        "ModelUnknown",
-        "the id is not in the catalogue and no config is given",
-    )
+    MODEL_UNKNOWN = ("ModelUnknown", "the id is not in the catalogue and no config is given")
     CONFIG_FETCHING = ("ConfigFetching", "a Job reads the model's config from the hub")
     CONFIG_FETCH_FAILED = (
         "ConfigFetchFailed",
@@ -151,15 +136,9 @@ class Reason(Word):
         "HubAccessDenied",
         "the hub does not let the token, or nobody without one, read the model",
     )
-    HUB_MODEL_MISSING = (
-        "HubModelMissing",
-        "the hub has no such model or commit that may be seen",
-    )
+    HUB_MODEL_MISSING = ("HubModelMissing", "the hub has no such model or commit that may be seen")
     HUB_UNAVAILABLE = ("HubUnavailable", "the hub does not answer; it is asked again")
-    HUB_ANSWER_INVALID = (
-        "HubAnswerInvalid",
-        "something other than a hub answers in its place",
-    )
+    HUB_ANSWER_INVALID = ("HubAnswerInvalid", "something other than a hub answers in its place")
     HUB_SETTING_INVALID = (
         "HubSettingInvalid",
         "a variable or the token with which the hub is asked cannot be one",
@@ -180,10 +159,7 @@ class Reason(Word):
         "PodSecurityForbids",
         "the namespace's Pod Security level keeps the pods out",
     )
-    FIELD_DROPPED = (
-        "FieldDropped",
-        "the API server would not keep a field of a rendered object",
-    )
+    FIELD_DROPPED = ("FieldDropped", "the API server would not keep a field of a rendered object")
     NOT_PERMITTED = (
         "NotPermitted",
         "the operator may not read objects of the model's namespace that it needs",
@@ -193,10 +169,7 @@ class Reason(Word):
         "the operator failed on this model because of a bug of its own",
     )
     PLAN_VALID = ("PlanValid", "the plan still fits the cluster")
-    NODES_CHANGED = (
-        "NodesChanged",
-        "a planned node is gone or can no longer hold its part",
-    )
+    NODES_CHANGED = ("NodesChanged", "a planned node is gone or can no longer hold its part")
     BETTER_PLAN = ("BetterPlan", "a plan made now would be better")
     API_UNAVAILABLE = (
         "ApiUnavailable",
@@ -230,14 +203,8 @@ class Reason(Word):
             "that the operator writes: only our part of it counts"
         ),
     )
-    FOREIGN_PODS = (
-        "ForeignPods",
-        "pods of somebody else carry the labels of the model",
-    )
-    OTHERS_RESTART = (
-        "OthersRestart",
-        "as many groups restart as the operator allows at once",
-    )
+    FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")
+    OTHERS_RESTART = ("OthersRestart", "as many groups restart as the operator allows at once")
     OLDER_RENDERING = (
         "OlderRendering",
         (
@@ -266,20 +233,14 @@ class Reason(Word):
         "RolledBack",
         "the spec did not come up and was taken back: correct it, or retry it",
     )
-    REVISION_UNKNOWN = (
-        "RevisionUnknown",
-        "there is no revision of the number that was asked for",
-    )
+    REVISION_UNKNOWN = ("RevisionUnknown", "there is no revision of the number that was asked for")
     REVISION_UNUSABLE = (
         "RevisionUnusable",
         "the revision to restore is gone, is not as it was kept, or may not run now",
     )
     REVISION_REFUSED = (
         "RevisionRefused",
-        (
-            "the API server refuses to store a revision, or to delete one that is no "
-            "longer kept"
-        ),
+        ("the API server refuses to store a revision, or to delete one that is no longer kept"),
     )
     IDLE = ("Idle", "nothing to do")
 
@@ -337,8 +298,4 @@ def _since(before: Mapping[str, Any] | None, new: Condition, now: datetime) -> s
 
 
 _ORDER: Final = dict.fromkeys(map(str, ConditionType))
-_STATUS = {
-    True: "True",
-    False: "False",
-    None: "Unknown",
-}
+_STATUS = {True: "True", False: "False", None: "Unknown"}

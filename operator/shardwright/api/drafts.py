@@ -23,23 +23,14 @@ from shardwright.modelspec.spec import (
     interned,
 )
 
-_OTHER_METHODS: Final = (
-    "eagle-",
-    "eagle3",
-    "dflash",
-    "dspark",
-)
+_OTHER_METHODS: Final = ("eagle-", "eagle3", "dflash", "dspark")
 """Names of files by which the engine takes a draft model for one of another method, whatever it is
 told. Source: vLLM 0.32 ``config/speculative.py:__post_init__``.
 """
 
 
 def draft_model_of(
-    head: DraftHead,
-    path: str,
-    stored: ModelSpec,
-    model: ModelSpec,
-    traits: EngineTraits,
+    head: DraftHead, path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
 ) -> Drafter:
     """Return a draft model as the engine holds it: as it is stored, computed in the type of its
     target.
@@ -64,9 +55,7 @@ def draft_model_of(
     return Drafter(model=interned(computed_in(stored, model.dtype)))
 
 
-def eagle_of(
-    path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
-) -> Drafter:
+def eagle_of(path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits) -> Drafter:
     """Return an EAGLE-3 head as the engine holds it; arguments as in :func:`draft_model_of`.
 
     Raises:
@@ -104,9 +93,7 @@ def predictor_of(
                 )
             ]
         )
-    drafter = Drafter(
-        model=interned(held), method=DraftMethod.MTP, borrowed=_output_head(model)
-    )
+    drafter = Drafter(model=interned(held), method=DraftMethod.MTP, borrowed=_output_head(model))
     if tokens is not None and not drafter.drafts(tokens):
         layers = len(held.layers)
         raise InputError(
@@ -142,11 +129,7 @@ def _as_head(weight: Weight) -> Weight:
 
 
 def _draft_model_problems(
-    head: DraftHead,
-    path: str,
-    stored: ModelSpec,
-    model: ModelSpec,
-    traits: EngineTraits,
+    head: DraftHead, path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
 ) -> Iterator[Problem]:
     engine = f"{traits.name} {traits.version}"
     claim, commit = claim_of(head.uri), commit_of(head.uri)
@@ -204,9 +187,7 @@ def _eagle_problems(
         )
 
 
-def _cache_problems(
-    path: str, stored: ModelSpec, model: ModelSpec
-) -> Iterator[Problem]:
+def _cache_problems(path: str, stored: ModelSpec, model: ModelSpec) -> Iterator[Problem]:
     for one in (stored, model):
         if not _keeps_all(one) or one.cache_dtype is not None:
             yield Problem(
@@ -216,9 +197,7 @@ def _cache_problems(
                 limit="must be of one kind: keys and values of "
                 "the whole context, in the model's own type",
                 gap="how other caches share blocks is not known",
-                remedy="use another draft model"
-                if one is stored
-                else "use PromptLookup",
+                remedy="use another draft model" if one is stored else "use PromptLookup",
             )
 
 

@@ -8,14 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from shardwright.api.parts import (
-    IMAGE,
-    ArgumentValue,
-    DataKey,
-    ObjectName,
-    Part,
-    Tokens,
-)
+from shardwright.api.parts import IMAGE, ArgumentValue, DataKey, ObjectName, Part, Tokens
 from shardwright.api.weights import MODEL_ID, PartUri
 from shardwright.engines.environment import is_admissible
 
@@ -23,29 +16,22 @@ Executor = Literal["Native", "Ray"]
 """Who joins the ranks of a group over several nodes."""
 
 
-OF_ONE_MODEL: Final = (
-    "maxModelLen",
-    "kvCacheQuantization",
-    "kvOffload",
-    "speculation",
-)
+OF_ONE_MODEL: Final = ("maxModelLen", "kvCacheQuantization", "kvOffload", "speculation")
 """Fields of ``spec.engine`` that have no default for all models: they go with one, and its load."""
 
 
 class EnvironmentVariable(Part):
     """One environment variable of the engine container."""
 
-    name: Annotated[
-        str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    ] = Field(
-        description="Name of the variable: a setting of the engine "
-        "or its libraries that is listed, or that the administrator "
-        "admits. Those that the operator sets itself are refused."
-    )
-    value: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")] = (
+    name: Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = (
         Field(
-            default="", description="Value, taken literally: $(NAME) is not expanded."
+            description="Name of the variable: a setting of the engine "
+            "or its libraries that is listed, or that the administrator "
+            "admits. Those that the operator sets itself are refused."
         )
+    )
+    value: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")] = Field(
+        default="", description="Value, taken literally: $(NAME) is not expanded."
     )
 
 
@@ -54,9 +40,7 @@ class ApiKeyReference(Part):
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
 
-    name: ObjectName = Field(
-        description="Name of the Secret, in the namespace of this resource."
-    )
+    name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
     key: DataKey = Field(
         default="api-key",
         description="Key that holds the API key: ASCII without spaces or line breaks.",
@@ -102,8 +86,7 @@ class Speculation(Part):
         "with, measure it. Default: assumed by method, with a wider band.",
     )
     head: DraftHead | None = Field(
-        default=None,
-        description="The head or model that drafts, of EAGLE3 and DraftModel.",
+        default=None, description="The head or model that drafts, of EAGLE3 and DraftModel."
     )
 
 
@@ -113,8 +96,7 @@ class KvOffload(Part):
     """
 
     host_memory: Annotated[
-        str,
-        StringConstraints(max_length=16, pattern=r"^(Auto|[1-9][0-9]{0,5}(Gi|Ti))$"),
+        str, StringConstraints(max_length=16, pattern=r"^(Auto|[1-9][0-9]{0,5}(Gi|Ti))$")
     ] = Field(
         default="Auto",
         description="Memory of its node for each pod, as 256Gi, besides that of the engine's "
@@ -129,19 +111,14 @@ class Engine(Part):
         default="vLLM",
         description="Engine that serves the model. TensorRTLLM needs an image, and NVIDIA GPUs.",
     )
-    image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = (
-        Field(
-            default=None,
-            description="Container image. Default: vLLM's own release image "
-            "of the version, for AMD's GPUs vllm/vllm-openai-rocm. One of "
-            "TensorRT-LLM must hold sshd for a model on several nodes.",
-        )
+    image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = Field(
+        default=None,
+        description="Container image. Default: vLLM's own release image "
+        "of the version, for AMD's GPUs vllm/vllm-openai-rocm. One of "
+        "TensorRT-LLM must hold sshd for a model on several nodes.",
     )
     version: (
-        Annotated[
-            str, StringConstraints(max_length=32, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")
-        ]
-        | None
+        Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None
     ) = Field(
         default=None,
         description="Engine version in the image, as 0.33.0. Plans and arguments "
@@ -201,10 +178,7 @@ class Engine(Part):
         default_factory=list,
         max_length=64,
         description="Environment variables of the engine.",
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
 
 
@@ -220,6 +194,4 @@ def ray_is_for_vllm(engine: Engine) -> bool:
 
 def has_a_head_where_one_drafts(speculation: Speculation) -> bool:
     """Return whether a head is given if the method has one, and none if it has not."""
-    return (speculation.head is not None) == (
-        speculation.method in ("EAGLE3", "DraftModel")
-    )
+    return (speculation.head is not None) == (speculation.method in ("EAGLE3", "DraftModel"))

@@ -18,10 +18,7 @@ DEPTH_MAX: Final = 64
 API server takes 10,000.
 """
 
-FREE_FORM: Final = (
-    "spec.model.config",
-    "spec.engine.speculation.head.config",
-)
+FREE_FORM: Final = ("spec.model.config", "spec.engine.speculation.head.config")
 """Fields that may hold anything."""
 
 
@@ -66,17 +63,11 @@ def nesting_problem(spec: object) -> Problem | None:
 def size_problems(spec: object) -> tuple[Problem, ...]:
     """Return which of these fields have more bytes than are read."""
     sizes = {path: len(json.dumps(_at(spec, path))) for path in FREE_FORM}
-    return tuple(
-        _too_large(path, size)
-        for path, size in sizes.items()
-        if size > CONFIG_MAX_BYTES
-    )
+    return tuple(_too_large(path, size) for path, size in sizes.items() if size > CONFIG_MAX_BYTES)
 
 
 def _too_large(path: str, size: int) -> Problem:
-    elsewhere = (
-        ", or use spec.model.configMapRef" if path == "spec.model.config" else ""
-    )
+    elsewhere = ", or use spec.model.configMapRef" if path == "spec.model.config" else ""
     return Problem(
         code="ConfigTooLarge",
         path=path,
@@ -101,11 +92,7 @@ def _is_deep(value: object) -> bool:
 
 def _containers(value: object) -> Iterator[object]:
     children = (
-        value.values()
-        if isinstance(value, Mapping)
-        else value
-        if isinstance(value, list)
-        else ()
+        value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     )
     return (child for child in children if isinstance(child, Mapping | list))
 

@@ -36,22 +36,13 @@ class DenseRates(Part):
     left out.
     """
 
-    bf16: Teraflops | None = Field(
-        default=None, description="BF16, TFLOP/s without sparsity."
-    )
+    bf16: Teraflops | None = Field(default=None, description="BF16, TFLOP/s without sparsity.")
     fp16: Teraflops | None = Field(
-        default=None,
-        description="FP16, TFLOP/s without sparsity; that of BF16 if it is left out.",
+        default=None, description="FP16, TFLOP/s without sparsity; that of BF16 if it is left out."
     )
-    fp8: Teraflops | None = Field(
-        default=None, description="FP8, TFLOP/s without sparsity."
-    )
-    int8: Teraflops | None = Field(
-        default=None, description="INT8, TOP/s without sparsity."
-    )
-    fp4: Teraflops | None = Field(
-        default=None, description="FP4, TFLOP/s without sparsity."
-    )
+    fp8: Teraflops | None = Field(default=None, description="FP8, TFLOP/s without sparsity.")
+    int8: Teraflops | None = Field(default=None, description="INT8, TOP/s without sparsity.")
+    fp4: Teraflops | None = Field(default=None, description="FP4, TFLOP/s without sparsity.")
 
 
 class ScaleUp(Part):
@@ -75,9 +66,7 @@ class StatedGpu(Part):
         description="Value of the nodes' product label, as nvidia.com/gpu.product, or of "
         "shardwright.io/gpu-model.",
     )
-    vendor: Literal["NVIDIA", "AMD"] = Field(
-        default="NVIDIA", description="Who makes it."
-    )
+    vendor: Literal["NVIDIA", "AMD"] = Field(default="NVIDIA", description="Who makes it.")
     memory_mib: int = Field(
         alias="memoryMiB",
         ge=1024,
@@ -94,14 +83,13 @@ class StatedGpu(Part):
         default=None, description="NVLink or xGMI; left out: PCIe alone."
     )
     pcie_gigabytes_per_second: GigabytesPerSecond | None = Field(
-        default=None,
-        description="PCIe in one direction, GB/s; left out: the slowest in use.",
+        default=None, description="PCIe in one direction, GB/s; left out: the slowest in use."
     )
-    compute_capability: (
-        Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}\.[0-9]$")] | None
-    ) = Field(
-        default=None,
-        description="Compute capability, as 10.0, in quotes; of NVIDIA's it is needed.",
+    compute_capability: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}\.[0-9]$")] | None = (
+        Field(
+            default=None,
+            description="Compute capability, as 10.0, in quotes; of NVIDIA's it is needed.",
+        )
     )
     source: Words = Field(description="Source of the figures.")
 
@@ -120,9 +108,7 @@ def read_gpus(stated: object) -> tuple[Gpu, ...]:
     """
     found = read_part(StatedGpus, {GPUS: stated}).gpus
     if problems := [
-        problem
-        for index in range(len(found))
-        for problem in _broken_rules(found, index)
+        problem for index in range(len(found)) for problem in _broken_rules(found, index)
     ]:
         raise InputError(problems)
     return tuple(_gpu(stated) for stated in found)
@@ -153,9 +139,7 @@ def _missing_figures(one: StatedGpu, at: str) -> Iterator[Problem]:
         )
 
 
-def _taken_names(
-    one: StatedGpu, before: Iterable[StatedGpu], at: str
-) -> Iterator[Problem]:
+def _taken_names(one: StatedGpu, before: Iterable[StatedGpu], at: str) -> Iterator[Problem]:
     if plain_name(one.product) == NAMELESS:
         yield Problem(
             code="GpuUnknown",
@@ -176,10 +160,7 @@ def _taken_names(
     if plain_name(one.product) in {plain_name(other.product) for other in before}:
         twice = f"{one.product} is there twice"
         yield Problem(
-            code="Duplicate",
-            path=f"{at}.product",
-            what=twice,
-            remedy="remove one of the two",
+            code="Duplicate", path=f"{at}.product", what=twice, remedy="remove one of the two"
         )
 
 
@@ -206,9 +187,7 @@ def _gpu(stated: StatedGpu) -> Gpu:
 
 def _flops(rates: DenseRates) -> Mapping[str, float]:
     stated = {kind: rate * TERA for kind, rate in rates if rate is not None}
-    return MappingProxyType(
-        {"fp16": stated["bf16"], **stated} if "bf16" in stated else stated
-    )
+    return MappingProxyType({"fp16": stated["bf16"], **stated} if "bf16" in stated else stated)
 
 
 def _scale_up(link: ScaleUp, source: str) -> Link:

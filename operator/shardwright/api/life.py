@@ -26,8 +26,7 @@ class Restart(Part):
         description="Longest pause, and the pause between tries when the budget is spent.",
     )
     stable_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
-        default=600,
-        description="Service without a failure after which failures are counted anew.",
+        default=600, description="Service without a failure after which failures are counted anew."
     )
     budget: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=6,

@@ -41,9 +41,7 @@ _AS_WRITTEN: Final = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 """Tags of keys that are their text."""
 
 
-def read_manifests(
-    text: str, tell: Callable[[int], None] = lambda _: None
-) -> list[dict[str, Any]]:
+def read_manifests(text: str, tell: Callable[[int], None] = lambda _: None) -> list[dict[str, Any]]:
     """Return the objects of a manifest: one per document, those of a ``List`` one by one.
     ``tell`` takes from time to time how many characters of YAML have been checked.
 
@@ -60,9 +58,7 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
     if not isinstance(document, dict):
         raise _unreadable("a document is not an object", _objects_wanted(document))
     items = document.get("items")
-    if not str(document.get("kind", "")).endswith("List") or not isinstance(
-        items, list
-    ):
+    if not str(document.get("kind", "")).endswith("List") or not isinstance(items, list):
         yield document
         return
     for item in items:
@@ -76,10 +72,7 @@ def _objects_wanted(document: Any) -> str:
     return "write apiVersion, kind, metadata and spec"
 
 
-def _documents(
-    text: str,
-    tell: Callable[[int], None],
-) -> list[Any]:
+def _documents(text: str, tell: Callable[[int], None]) -> list[Any]:
     if text.lstrip()[:1] == "{":
         try:
             return [_json_document(text)]
@@ -99,10 +92,7 @@ def _documents(
 def _json_document(text: str) -> Any:
     try:
         document = json.loads(
-            text,
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-            parse_int=_whole,
+            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_whole
         )
     except RecursionError:
         raise _too_deep("") from None
@@ -116,11 +106,7 @@ def _json_document(text: str) -> Any:
 
 def _contained(value: Any) -> Iterator[Any]:
     children = (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list)
-        else ()
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     )
     return (child for child in children if isinstance(child, dict | list))
 
@@ -143,17 +129,13 @@ def _check_nesting(text: str, tell: Callable[[int], None]) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
-                raise _too_deep(
-                    f"line {event.start_mark.line + 1}: " if event.start_mark else ""
-                )
+                raise _too_deep(f"line {event.start_mark.line + 1}: " if event.start_mark else "")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
 def _too_deep(where: str) -> "_RefusedError":
-    return _RefusedError(
-        f"{where}lists and objects are nested more than {DEEPEST} levels deep"
-    )
+    return _RefusedError(f"{where}lists and objects are nested more than {DEEPEST} levels deep")
 
 
 def _yaml_documents(text: str) -> Iterator[Any]:
@@ -171,9 +153,7 @@ def _yaml_documents(text: str) -> Iterator[Any]:
 def _check_expansion(root: yaml.Node) -> None:
     size, height = _expanded(root, {}, set())
     if size > EXPANDED_MAX_NODES:
-        raise _RefusedError(
-            f"aliases expand to more than {EXPANDED_MAX_NODES:,} values"
-        )
+        raise _RefusedError(f"aliases expand to more than {EXPANDED_MAX_NODES:,} values")
     if height > DEEPEST + 1:
         raise _too_deep("with their aliases, ")
 
@@ -218,56 +198,16 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 _INTEGER = re.compile(r"^[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)$")
-_FLOAT = re.compile(
-    r"^[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9][0-9_]*)?$"
-)
-_TRUE = frozenset(
-    [
-        "y",
-        "Y",
-        "yes",
-        "Yes",
-        "YES",
-        "true",
-        "True",
-        "TRUE",
-        "on",
-        "On",
-        "ON",
-    ]
-)
-_FALSE = frozenset(
-    [
-        "n",
-        "N",
-        "no",
-        "No",
-        "NO",
-        "false",
-        "False",
-        "FALSE",
-        "off",
-        "Off",
-        "OFF",
-    ]
-)
-_NULL = frozenset(
-    (
-        "",
-        "~",
-        "null",
-        "Null",
-        "NULL",
-    )
-)
+_FLOAT = re.compile(r"^[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9][0-9_]*)?$")
+_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
+_FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
 
 
 def _integer(loader: Any, node: yaml.ScalarNode) -> int:
     text = loader.construct_scalar(node).replace("_", "")
     if len(text) > LONGEST_NUMBER:
-        raise _RefusedError(
-            f"line {node.start_mark.line + 1}: a number of {len(text):,} digits"
-        )
+        raise _RefusedError(f"line {node.start_mark.line + 1}: a number of {len(text):,} digits")
     sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.removeprefix("+"))
     # YAML 1.1 writes octal numbers without an o, which int() refuses.
     is_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
@@ -281,9 +221,7 @@ def _float(loader: Any, node: yaml.ScalarNode) -> float:
 def _as_json(value: float) -> float:
     if not math.isfinite(value):
         raise _RefusedError(f"{value} is not a number in JSON")
-    return (
-        int(value) if value.is_integer() and abs(value) < FRACTION_FREE_MAX else value
-    )
+    return int(value) if value.is_integer() and abs(value) < FRACTION_FREE_MAX else value
 
 
 def _not_finite(_loader: Any, node: yaml.ScalarNode) -> float:
@@ -352,15 +290,11 @@ def _register() -> None:
     tag = "tag:yaml.org,2002:"
     _Loader.add_implicit_resolver(f"{tag}merge", re.compile("^<<$"), ["<"])
     _Loader.add_implicit_resolver(f"{tag}null", _one_of(_NULL), ["", "~", "n", "N"])
-    _Loader.add_implicit_resolver(
-        f"{tag}bool", _one_of(_TRUE | _FALSE), list("yYnNtTfFoO")
-    )
+    _Loader.add_implicit_resolver(f"{tag}bool", _one_of(_TRUE | _FALSE), list("yYnNtTfFoO"))
     _Loader.add_implicit_resolver(f"{tag}int", _INTEGER, list("-+0123456789"))
     _Loader.add_implicit_resolver(f"{tag}float", _FLOAT, list("-+.0123456789"))
     _Loader.add_implicit_resolver(
-        "!not-finite",
-        re.compile(r"^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"),
-        list("-+."),
+        "!not-finite", re.compile(r"^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"), list("-+.")
     )
     _Loader.add_constructor(f"{tag}int", _integer)
     _Loader.add_constructor(f"{tag}float", _float)

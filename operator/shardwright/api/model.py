@@ -43,9 +43,7 @@ class ConfigMapReference(Part):
 class Adapter(Part):
     """A LoRA adapter that is served under its own name."""
 
-    name: ServedName = Field(
-        description="Name that clients ask for; not that of the model."
-    )
+    name: ServedName = Field(description="Name that clients ask for; not that of the model.")
     uri: PartUri = Field(
         description="Address of the adapter. hf://ID@COMMIT is downloaded from the hub before the "
         "engine starts, with the token of weights.secretRef if there is one. pvc://CLAIM/PATH is "
@@ -74,11 +72,8 @@ class Model(Part):
         default=None,
         description="ConfigMap that holds the model's config.json; watched. Excludes config.",
     )
-    revision: (
-        Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] | None
-    ) = Field(
-        default=None,
-        description="Commit of the model repository to serve: 40 hexadecimal digits.",
+    revision: Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] | None = Field(
+        default=None, description="Commit of the model repository to serve: 40 hexadecimal digits."
     )
     weights: Weights | None = Field(
         default=None,
@@ -103,10 +98,7 @@ class Model(Part):
         max_length=32,
         description="LoRA adapters that are served beside the model, "
         "each with a slot in GPU memory that the plan counts.",
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     max_adapter_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] | None = Field(
         default=None,
@@ -145,9 +137,7 @@ def store_is_streamed(model: Model) -> bool:
 
 def adapters_have_names_of_their_own(model: Model) -> bool:
     """Return whether no adapter has the name of the model."""
-    return all(
-        adapter.name != (model.served_name or model.id) for adapter in model.adapters
-    )
+    return all(adapter.name != (model.served_name or model.id) for adapter in model.adapters)
 
 
 def rank_is_of_adapters(model: Model) -> bool:

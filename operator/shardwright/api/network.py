@@ -12,9 +12,7 @@ from pydantic import Field, StringConstraints
 from shardwright.api.parts import Part
 
 RESOURCE = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"  # noqa: E501 - a pattern is not broken
-ATTACHMENT = (
-    r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
-)
+ATTACHMENT = r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 
 
 class NetworkResource(Part):
@@ -44,21 +42,18 @@ class Network(Part):
         default_factory=list,
         max_length=16,
         description="With rdma Explicit: extended resources that every pod requests.",
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
-    attachments: list[
-        Annotated[str, StringConstraints(max_length=127, pattern=ATTACHMENT)]
-    ] = Field(
-        default_factory=list,
-        max_length=32,
-        description="Further networks that Multus attaches to every pod, as name or "
-        "namespace/name of a "
-        "NetworkAttachmentDefinition; one interface for each entry, so that a name may stand "
-        "there several times.",
-        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    attachments: list[Annotated[str, StringConstraints(max_length=127, pattern=ATTACHMENT)]] = (
+        Field(
+            default_factory=list,
+            max_length=32,
+            description="Further networks that Multus attaches to every pod, as name or "
+            "namespace/name of a "
+            "NetworkAttachmentDefinition; one interface for each entry, so that a name may stand "
+            "there several times.",
+            json_schema_extra={"x-kubernetes-list-type": "atomic"},
+        )
     )
     compute_domain: Literal["Auto", "None"] = Field(
         default="Auto",

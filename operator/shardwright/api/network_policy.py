@@ -53,10 +53,7 @@ class IpBlock(Part):
 
     cidr: Cidr = Field(description="Network, as 10.0.0.0/8.")
     without: list[Cidr] = Field(
-        default_factory=list,
-        alias="except",
-        max_length=ENTRIES_MAX,
-        description="Parts of it.",
+        default_factory=list, alias="except", max_length=ENTRIES_MAX, description="Parts of it."
     )
 
 
@@ -64,8 +61,7 @@ class Peer(Part):
     """Pods, or addresses, as Kubernetes writes them in a NetworkPolicy."""
 
     pod_selector: LabelSelector | None = Field(
-        default=None,
-        description="Pods of the policy's namespace, or of namespaceSelector.",
+        default=None, description="Pods of the policy's namespace, or of namespaceSelector."
     )
     namespace_selector: LabelSelector | None = Field(
         default=None, description="Namespaces of the pods."
@@ -78,9 +74,7 @@ class Peer(Part):
 class EgressPort(Part):
     """A port, or all from it to another."""
 
-    protocol: Literal["TCP", "UDP", "SCTP"] = Field(
-        default="TCP", description="Its protocol."
-    )
+    protocol: Literal["TCP", "UDP", "SCTP"] = Field(default="TCP", description="Its protocol.")
     port: Port = Field(description="The port, or the first one.")
     end_port: Port | None = Field(default=None, description="The last one.")
 
@@ -88,9 +82,7 @@ class EgressPort(Part):
 class EgressRule(Part):
     """Whom pods may reach, at which ports; everybody, and all ports, if nothing is named."""
 
-    to: list[Peer] = Field(
-        default_factory=list, max_length=ENTRIES_MAX, description="Whom."
-    )
+    to: list[Peer] = Field(default_factory=list, max_length=ENTRIES_MAX, description="Whom.")
     ports: list[EgressPort] = Field(
         default_factory=list, max_length=ENTRIES_MAX, description="At which ports."
     )
@@ -100,13 +92,10 @@ class Egress(Part):
     """Whom the pods of models may reach."""
 
     restricted: bool = Field(
-        default=False,
-        description="Whether they reach only each other, DNS and what rules name.",
+        default=False, description="Whether they reach only each other, DNS and what rules name."
     )
     rules: list[EgressRule] = Field(
-        default_factory=list,
-        max_length=ENTRIES_MAX,
-        description="What they may reach beside.",
+        default_factory=list, max_length=ENTRIES_MAX, description="What they may reach beside."
     )
 
 
@@ -147,10 +136,7 @@ def read_network_policies(described: object) -> NetworkPolicies:
 
 def _broken_rules(found: NetworkPolicies) -> Iterator[Problem]:
     named = {"clients": found.clients, "metrics": found.metrics}
-    named |= {
-        f"egress.rules[{index}].to": rule.to
-        for index, rule in enumerate(found.egress.rules)
-    }
+    named |= {f"egress.rules[{index}].to": rule.to for index, rule in enumerate(found.egress.rules)}
     for where, peers in named.items():
         for index, peer in enumerate(peers):
             yield from _broken_peer(peer, f"{NETWORK_POLICY}.{where}[{index}]")
@@ -180,25 +166,18 @@ def _broken_rules(found: NetworkPolicies) -> Iterator[Problem]:
 
 
 def _broken_peer(peer: Peer, at: str) -> Iterator[Problem]:
-    selectors = {
-        "podSelector": peer.pod_selector,
-        "namespaceSelector": peer.namespace_selector,
-    }
+    selectors = {"podSelector": peer.pod_selector, "namespaceSelector": peer.namespace_selector}
     if any(selectors.values()) == (peer.ip_block is not None):
         what = "must name podSelector, namespaceSelector or both, or ipBlock alone"
         yield Problem(
-            code="MissingField",
-            path=at,
-            what=what,
-            remedy="an empty selector ({}) stands for all",
+            code="MissingField", path=at, what=what, remedy="an empty selector ({}) stands for all"
         )
     for name, selector in selectors.items():
         for index, rule in enumerate(selector.match_expressions if selector else ()):
             if bool(rule.values) != (rule.operator in {"In", "NotIn"}):
                 where = f"{at}.{name}.matchExpressions[{index}].values"
                 limit = (
-                    f"must {'name some' if not rule.values else 'be left out'} with "
-                    f"{rule.operator}"
+                    f"must {'name some' if not rule.values else 'be left out'} with {rule.operator}"
                 )
                 yield Problem(
                     code="BadFormat",
@@ -236,6 +215,4 @@ def _is_part(part: IPv4Network | IPv6Network, whole: IPv4Network | IPv6Network) 
 
 def _no_network(text: str, path: str, inside: str = "") -> Problem:
     limit = f"must be a network{inside} with its length and no bits beyond it, as 10.0.0.0/8"
-    return Problem(
-        code="BadFormat", path=path, what=text, limit=limit, remedy="correct it"
-    )
+    return Problem(code="BadFormat", path=path, what=text, limit=limit, remedy="correct it")

@@ -25,10 +25,7 @@ class NodeSettings(Part):
     """
 
     trusted_label_prefix: Annotated[
-        str,
-        StringConstraints(
-            max_length=254, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?$"
-        ),
+        str, StringConstraints(max_length=254, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?$")
     ] = Field(
         default="",
         description="Prefix of labels, up to the slash, under which "
@@ -40,8 +37,7 @@ class NodeSettings(Part):
         description="Price of one GPU for an hour, by the id of the GPU.",
     )
     node_set: Annotated[
-        str,
-        StringConstraints(max_length=40, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"),
+        str, StringConstraints(max_length=40, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$")
     ] = Field(
         default="",
         description=f"Value of the label {NODE_SET} of the "
@@ -60,9 +56,7 @@ def read_stated(content: Mapping[str, Any], gpus: tuple[Gpu, ...]) -> Stated:
         InputError: every violation, with its path.
     """
     found = read_part(NodeSettings, {name: content.get(name) for name in NAMES})
-    problems = list(
-        _unknown(found.gpu_hour_prices, {*load_gpus(), *(gpu.id for gpu in gpus)})
-    )
+    problems = list(_unknown(found.gpu_hour_prices, {*load_gpus(), *(gpu.id for gpu in gpus)}))
     if problems:
         raise InputError(problems)
     return Stated(

@@ -21,9 +21,7 @@ from pydantic.alias_generators import to_camel
 from shardwright.hardware.slices import PROFILE_PATTERN
 
 DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
-LABEL_KEY = (
-    r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
-)
+LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 LABEL_KEY_MAX_LENGTH = 317
 """Unit: characters: a prefix of 253, a slash, a name of 63. Source: apimachinery,
 ``IsQualifiedName``.
@@ -38,17 +36,10 @@ ARGUMENT_MAX_LENGTH = 4096
 ObjectName = Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)]
 QueueName = Annotated[str, StringConstraints(max_length=63, pattern=DNS_SUBDOMAIN)]
 """Name of a queue: also the value of a label."""
-MigProfile = Annotated[
-    str, StringConstraints(max_length=32, pattern=rf"^{PROFILE_PATTERN}$")
-]
-DataKey = Annotated[
-    str, StringConstraints(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")
-]
+MigProfile = Annotated[str, StringConstraints(max_length=32, pattern=rf"^{PROFILE_PATTERN}$")]
+DataKey = Annotated[str, StringConstraints(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 LabelValue = Annotated[
-    str,
-    StringConstraints(
-        max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
-    ),
+    str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
 ]
 Tokens = Annotated[int, Field(ge=1, le=10_485_760)]
 Degree = Annotated[int, Field(ge=1, le=1024)]

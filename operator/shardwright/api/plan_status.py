@@ -26,14 +26,7 @@ from shardwright.api.published import (
 from shardwright.costs.estimates import StageMemory, TimeShare
 from shardwright.hardware.prices import GpuPrice
 from shardwright.planning.phrases import price
-from shardwright.planning.report import (
-    Alternative,
-    Exclusion,
-    Loss,
-    LossKind,
-    Plan,
-    Report,
-)
+from shardwright.planning.report import Alternative, Exclusion, Loss, LossKind, Plan, Report
 from shardwright.units import to_microseconds, to_milliseconds
 
 
@@ -45,9 +38,7 @@ def plan_status(report: Report) -> dict[str, Any]:
     shown = _plan(report.outcome) if isinstance(report.outcome, Plan) else {}
     return ShownPlan(
         **shown,
-        alternatives=[
-            _alternative(item) for item in report.alternatives[:ALTERNATIVES_MAX_ITEMS]
-        ],
+        alternatives=[_alternative(item) for item in report.alternatives[:ALTERNATIVES_MAX_ITEMS]],
         excluded=[_exclusion(item) for item in report.excluded[:EXCLUSIONS_MAX_ITEMS]],
         considered=report.considered,
     ).model_dump(by_alias=True, exclude_none=True)
@@ -155,9 +146,7 @@ def _time(share: TimeShare) -> ShownTime:
 
 
 def _gpu_price(each: GpuPrice) -> ShownPrice:
-    return ShownPrice(
-        gpu_hour=f"{each.per_hour:.6g}", basis=each.basis.value, source=each.source
-    )
+    return ShownPrice(gpu_hour=f"{each.per_hour:.6g}", basis=each.basis.value, source=each.source)
 
 
 def _price(amount: float | None) -> str | None:
@@ -186,10 +175,7 @@ def _alternative(item: Alternative) -> ShownAlternative:
 def _alternative_price(each: GpuPrice | None) -> dict[str, Any]:
     if each is None:
         return {}
-    return {
-        "gpu_hour_price": f"{each.per_hour:.6g}",
-        "gpu_hour_price_basis": each.basis.value,
-    }
+    return {"gpu_hour_price": f"{each.per_hour:.6g}", "gpu_hour_price_basis": each.basis.value}
 
 
 def _loss(loss: Loss) -> ShownLoss:
@@ -202,10 +188,7 @@ def _loss(loss: Loss) -> ShownLoss:
         case LossKind.FALLS_BEHIND | LossKind.NO_HEADROOM:
             figure = {"requests_per_second": f"{amount:.6g}"}
         case LossKind.PART_OF_TPOT:
-            figure = {
-                "part": loss.part,
-                "microseconds": to_microseconds(amount),
-            }
+            figure = {"part": loss.part, "microseconds": to_microseconds(amount)}
         case _:
             figure = {"percent": round((amount - 1) * 100)}
     return ShownLoss(kind=loss.kind.value, **figure)
@@ -213,8 +196,5 @@ def _loss(loss: Loss) -> ShownLoss:
 
 def _exclusion(item: Exclusion) -> ShownExclusion:
     return ShownExclusion(
-        code=item.code,
-        count=item.count,
-        example=item.example,
-        nearest_miss=item.nearest_miss,
+        code=item.code, count=item.count, example=item.example, nearest_miss=item.nearest_miss
     )

@@ -67,13 +67,7 @@ RESERVED_PATTERN: Final = rf"^([^/]*[.])?({_ENDINGS})/|^io[.]kubernetes[.]cri-o[
 _RESERVED: Final = re.compile(RESERVED_PATTERN)
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
 
-VOLUME_ROOTS: Final = (
-    "/data",
-    "/mnt",
-    "/srv",
-    "/etc/pki/ca-trust",
-    "/etc/ssl/certs",
-)
+VOLUME_ROOTS: Final = ("/data", "/mnt", "/srv", "/etc/pki/ca-trust", "/etc/ssl/certs")
 """Below which folders a user's volumes may be mounted. Elsewhere an image has its programs, and the
 operator its files: a file mounted there would run as if it came from an image that an administrator
 admits. Source: Filesystem Hierarchy Standard 3.0 for what is free to use (/mnt, /srv); /data and
@@ -114,9 +108,7 @@ class Resources(Part):
 class PullSecret(Part):
     """A Secret for pulling the image."""
 
-    name: ObjectName = Field(
-        description="Name of the Secret, in the namespace of this resource."
-    )
+    name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
 
 
 class ConfigMapVolume(Part):
@@ -157,14 +149,9 @@ class PodVolume(Part):
     """A folder of the engine's container that comes from elsewhere; exactly one of the kinds."""
 
     name: Annotated[
-        str,
-        StringConstraints(max_length=50, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
-    ] = Field(
-        description="Name of the volume, unique here; in the pod it begins with own-."
-    )
-    mount_path: Annotated[
-        str, StringConstraints(max_length=256, pattern=_MOUNT_PATH)
-    ] = Field(
+        str, StringConstraints(max_length=50, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    ] = Field(description="Name of the volume, unique here; in the pod it begins with own-.")
+    mount_path: Annotated[str, StringConstraints(max_length=256, pattern=_MOUNT_PATH)] = Field(
         description=f"Folder of the mount, below one of {', '.join(VOLUME_ROOTS)}."
     )
     config_map: ConfigMapVolume | None = Field(
@@ -175,12 +162,9 @@ class PodVolume(Part):
         description="The keys of a Secret as files, to be read only; the administrator admits it "
         "(policy.admittedSecretVolumes).",
     )
-    pvc: ClaimVolume | None = Field(
-        default=None, description="A PersistentVolumeClaim."
-    )
+    pvc: ClaimVolume | None = Field(default=None, description="A PersistentVolumeClaim.")
     empty_dir: ScratchVolume | None = Field(
-        default=None,
-        description="An empty folder on the node's disk, gone with the pod.",
+        default=None, description="An empty folder on the node's disk, gone with the pod."
     )
 
 
@@ -199,8 +183,7 @@ class Pod(Part):
     """Typed overrides of the engine's pods."""
 
     resources: Resources | None = Field(
-        default=None,
-        description="CPU, memory and local disk of each pod; GPUs come from the plan.",
+        default=None, description="CPU, memory and local disk of each pod; GPUs come from the plan."
     )
     labels: dict[str, LabelValue] | None = Field(
         default=None,
@@ -238,20 +221,14 @@ class Pod(Part):
         default_factory=list,
         max_length=16,
         description="Secrets for pulling the image.",
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     volumes: list[PodVolume] | None = Field(
         default=None,
         max_length=ENTRIES_MAX,
         description="Further folders of the engine's container: ConfigMaps, Secrets, claims, empty "
         "folders; nothing of the node.",
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     network: Network | None = Field(
         default=None,
@@ -282,9 +259,7 @@ def is_reserved(key: str) -> bool:
     ... ]
     [True, True, False, False]
     """
-    return key not in OPEN_KEYS and (
-        key in RESERVED_KEYS or _RESERVED.match(key) is not None
-    )
+    return key not in OPEN_KEYS and (key in RESERVED_KEYS or _RESERVED.match(key) is not None)
 
 
 def keys_are_open(entries: Mapping[str, str]) -> bool:
@@ -296,10 +271,7 @@ def domain_of(key: str) -> str:
     """Return the domain of a label or an annotation: the part before the slash, without one the key
     if it has a dot, else none.
 
-    >>> [
-    ...     domain_of(key)
-    ...     for key in ("example.com/team", "io.katacontainers.config.runtime", "team")
-    ... ]
+    >>> [domain_of(key) for key in ("example.com/team", "io.katacontainers.config.runtime", "team")]
     ['example.com', 'io.katacontainers.config.runtime', '']
     """
     return key.partition("/")[0] if "/" in key or "." in key else ""

@@ -5,14 +5,7 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    StringConstraints,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
 from pydantic.alias_generators import to_camel
 
 from shardwright.sinks import in_status, in_status_lines
@@ -40,9 +33,7 @@ def _sentence(value: object) -> object:
 
 
 def _quotation(value: object) -> object:
-    return (
-        in_status_lines(value, SENTENCE_MAX_LENGTH) if isinstance(value, str) else value
-    )
+    return in_status_lines(value, SENTENCE_MAX_LENGTH) if isinstance(value, str) else value
 
 
 Sentence = Annotated[
@@ -74,9 +65,7 @@ class Shown(BaseModel):
 class ShownCondition(Shown):
     """A condition as the Kubernetes API conventions define it."""
 
-    type: Annotated[
-        str, StringConstraints(max_length=64, pattern=r"^[A-Z][A-Za-z]*$")
-    ] = Field(
+    type: Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Z][A-Za-z]*$")] = Field(
         description="Ready, Planned, Reconciling, Stalled, Degraded or PlanStale."
     )
     status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
@@ -84,16 +73,13 @@ class ShownCondition(Shown):
         default=None, description="Generation of the spec that it was found for."
     )
     last_transition_time: Annotated[
-        str,
-        StringConstraints(max_length=64),
-        Field(json_schema_extra={"format": "date-time"}),
+        str, StringConstraints(max_length=64), Field(json_schema_extra={"format": "date-time"})
     ] = Field(description="When its status last changed.")
-    reason: Annotated[
-        str, StringConstraints(max_length=64, pattern=r"^[A-Z][A-Za-z]*$")
-    ] = Field(description="Why, in one word; explained in the reference.")
+    reason: Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Z][A-Za-z]*$")] = Field(
+        description="Why, in one word; explained in the reference."
+    )
     message: Annotated[str, StringConstraints(max_length=MESSAGE_MAX_LENGTH)] = Field(
-        default="",
-        description="Why, in a sentence: the fault, the limit, the gap, the way out.",
+        default="", description="Why, in a sentence: the fault, the limit, the gap, the way out."
     )
 
 
@@ -129,12 +115,8 @@ class ShownPlacement(Shown):
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     gpus_per_node: Count = Field(description="GPUs that each pod takes on its node.")
-    tensor_link: Sentence = Field(
-        description="Slowest link that tensor-parallel traffic crosses."
-    )
-    pipeline_link: Sentence = Field(
-        description="Slowest link that pipeline traffic crosses."
-    )
+    tensor_link: Sentence = Field(description="Slowest link that tensor-parallel traffic crosses.")
+    pipeline_link: Sentence = Field(description="Slowest link that pipeline traffic crosses.")
 
 
 class ShownStage(Shown):
@@ -149,17 +131,11 @@ class ShownStage(Shown):
     adapter_bytes: Bytes | None = Field(
         default=None, description="Of the weights, the slots of adapters."
     )
-    draft_bytes: Bytes | None = Field(
-        default=None, description="Of the weights, the draft model."
-    )
+    draft_bytes: Bytes | None = Field(default=None, description="Of the weights, the draft model.")
     activations_bytes: Bytes = Field(description="Activations of one step.")
-    overhead_bytes: Bytes = Field(
-        description="Context, communication buffers and CUDA graphs."
-    )
+    overhead_bytes: Bytes = Field(description="Context, communication buffers and CUDA graphs.")
     kv_cache_bytes: Bytes = Field(description="Memory left for the K/V cache.")
-    budget_bytes: Bytes = Field(
-        description="Memory of the GPU that the engine may take."
-    )
+    budget_bytes: Bytes = Field(description="Memory of the GPU that the engine may take.")
 
 
 class ShownMemory(Shown):
@@ -173,9 +149,7 @@ class ShownMemory(Shown):
     kv_cache_tokens: Annotated[int, Field(ge=0, le=2**53)] = Field(
         description="Tokens that one replica's K/V cache holds."
     )
-    load_bytes_per_node: Bytes = Field(
-        description="Bytes that each node reads at start."
-    )
+    load_bytes_per_node: Bytes = Field(description="Bytes that each node reads at start.")
 
 
 class ShownLimits(Shown):
@@ -209,15 +183,9 @@ class ShownPrediction(Shown):
     tpot_microseconds: Microseconds | None = Field(
         default=None, description="Time per output token."
     )
-    output_tokens_per_second: Count = Field(
-        description="Output tokens per second of all replicas."
-    )
-    low: Count = Field(
-        description="Lower end of the 80% band of the output tokens per second."
-    )
-    high: Count = Field(
-        description="Upper end of the 80% band of the output tokens per second."
-    )
+    output_tokens_per_second: Count = Field(description="Output tokens per second of all replicas.")
+    low: Count = Field(description="Lower end of the 80% band of the output tokens per second.")
+    high: Count = Field(description="Upper end of the 80% band of the output tokens per second.")
     basis: ShortWord = Field(description="Basis of the figures: fitted or modelled.")
     token_time: list[ShownTime] | None = Field(
         default=None,
@@ -245,20 +213,17 @@ class ShownLoss(Shown):
         "if negative.",
     )
     requests: Count | None = Field(
-        default=None,
-        description="Queues: requests that run at once per replica.",
+        default=None, description="Queues: requests that run at once per replica."
     )
     requests_per_second: ShortWord | None = Field(
         default=None,
         description="FallsBehind, NoHeadroom: requests a second that are served at most.",
     )
     part: ShortWord | None = Field(
-        default=None,
-        description="PartOfToken: the part, as in tokenTime.",
+        default=None, description="PartOfToken: the part, as in tokenTime."
     )
     microseconds: Microseconds | None = Field(
-        default=None,
-        description="PartOfToken: how much longer it takes.",
+        default=None, description="PartOfToken: how much longer it takes."
     )
 
 
@@ -280,9 +245,7 @@ class ShownAlternative(Shown):
     tpot_microseconds: Microseconds | None = Field(
         default=None, description="Time per output token."
     )
-    output_tokens_per_second: Count = Field(
-        description="Output tokens per second of all replicas."
-    )
+    output_tokens_per_second: Count = Field(description="Output tokens per second of all replicas.")
     million_output_tokens_price: ShortWord | None = Field(
         default=None, description="Cost of a million output tokens."
     )
@@ -306,9 +269,7 @@ class ShownAlternative(Shown):
 class ShownExclusion(Shown):
     """One reason, with the layouts or nodes that it ruled out."""
 
-    code: ShortWord = Field(
-        description="The reason, in one word; explained in the reference."
-    )
+    code: ShortWord = Field(description="The reason, in one word; explained in the reference.")
     count: Count = Field(description="Layouts or nodes that it ruled out.")
     example: Sentence = Field(description="One of them.")
     nearest_miss: Sentence = Field(description="The one that came closest.")
@@ -318,29 +279,23 @@ class ShownPrice(Shown):
     """The price of one GPU of the plan for an hour, as layouts were compared by it."""
 
     gpu_hour: ShortWord = Field(
-        description="The price: hours of an H100, or "
-        "the owner's currency if the price is stated."
+        description="The price: hours of an H100, or the owner's currency if the price is stated."
     )
     basis: ShortWord = Field(
         description="Stated (gpuHourPrices, gpu-hour-price), "
         "Listed (public price lists) or Assumed (data sheet)."
     )
-    source: Sentence = Field(
-        default="", description="Source of the price; empty if it is stated."
-    )
+    source: Sentence = Field(default="", description="Source of the price; empty if it is stated.")
 
 
 class ShownPlan(Shown):
     """The plan; without a layout when nothing fits."""
 
-    layout: ShownLayout | None = Field(
-        default=None, description="The degrees that were chosen."
-    )
+    layout: ShownLayout | None = Field(default=None, description="The degrees that were chosen.")
     nodes: Count | None = Field(default=None, description="Nodes of all replicas.")
     gpus: Count | None = Field(default=None, description="GPUs of all replicas.")
     pool: Name | None = Field(
-        default=None,
-        description="Nodes that it runs on: alike in everything that is planned with.",
+        default=None, description="Nodes that it runs on: alike in everything that is planned with."
     )
     product: Name | None = Field(default=None, description="GPU product of the nodes.")
     resource: Name | None = Field(
@@ -358,8 +313,7 @@ class ShownPlan(Shown):
     )
     price: ShownPrice | None = Field(
         default=None,
-        description="Price of its GPUs; left out if "
-        "there was one kind of GPU, without a price.",
+        description="Price of its GPUs; left out if there was one kind of GPU, without a price.",
     )
     carries_load: bool | None = Field(
         default=None,
@@ -392,14 +346,9 @@ class ShownPlan(Shown):
         default=None,
         max_length=EXCLUSIONS_MAX_ITEMS,
         description="The ruled-out layouts and nodes, by reason.",
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["code"],
-        },
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["code"]},
     )
-    considered: Count | None = Field(
-        default=None, description="Layouts that were looked at."
-    )
+    considered: Count | None = Field(default=None, description="Layouts that were looked at.")
 
 
 class ShownFailure(Shown):
@@ -414,8 +363,7 @@ class ShownFailure(Shown):
     )
     reason: Sentence = Field(description="Why, as the kubelet says it.")
     message: Quotation | None = Field(
-        default=None,
-        description="The end of its output, or of the message on its failure.",
+        default=None, description="The end of its output, or of the message on its failure."
     )
 
 
@@ -423,9 +371,7 @@ class ShownGroup(Shown):
     """One copy of the model."""
 
     name: Name = Field(description="Name of its StatefulSet.")
-    ready: bool = Field(
-        description="Whether all its pods are ready, and as the spec wants them."
-    )
+    ready: bool = Field(description="Whether all its pods are ready, and as the spec wants them.")
     nodes: list[Name] | None = Field(
         default=None,
         max_length=GROUP_NODES_MAX_ITEMS,
@@ -436,9 +382,7 @@ class ShownGroup(Shown):
         default=None, description="The cause of its wait, if it is not ready."
     )
     restarts: Count | None = Field(default=None, description="Restarts of the group.")
-    last_failure: ShownFailure | None = Field(
-        default=None, description="Why it failed last."
-    )
+    last_failure: ShownFailure | None = Field(default=None, description="Why it failed last.")
     last_outage_seconds: Count | None = Field(
         default=None,
         description="How long its last restart took, from its stop until all its ranks were ready.",
@@ -499,8 +443,7 @@ class ShownRevision(Shown):
     kept_at: ShortWord = Field(description="When all groups served with it.")
     runs: bool = Field(description="Whether groups run it, or are to run it, now.")
     pods: ShortWord | None = Field(
-        default=None,
-        description="Hash of its pods as this release of the operator renders them.",
+        default=None, description="Hash of its pods as this release of the operator renders them."
     )
 
 
@@ -516,18 +459,13 @@ class Status(Shown):
         default=None,
         max_length=16,
         description="Ready is the summary; the others are the details.",
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["type"],
-        },
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     engine: ShownEngine | None = Field(
-        default=None,
-        description="The engine as it was resolved, with the operator's defaults.",
+        default=None, description="The engine as it was resolved, with the operator's defaults."
     )
     plan: ShownPlan | None = Field(
-        default=None,
-        description="The plan, its reasons and the ruled-out layouts and nodes.",
+        default=None, description="The plan, its reasons and the ruled-out layouts and nodes."
     )
     record_serial: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
         default=None,
@@ -552,10 +490,7 @@ class Status(Shown):
         max_length=GROUPS_MAX_ITEMS,
         description="The groups that exist. If they would take more than 256 KiB, those "
         "that are not ready are shown whole first; of the rest only whether they are ready.",
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     summary: list[Sentence] | None = Field(
         default=None,
@@ -569,19 +504,13 @@ class Status(Shown):
         "TP8·PP2 or DP32·EP32: tensor, pipeline, data, expert.",
     )
     ready: ShortWord | None = Field(
-        default=None,
-        description="Groups that are ready, of those that are wanted, as 1/2.",
+        default=None, description="Groups that are ready, of those that are wanted, as 1/2."
     )
     replicas: Count | None = Field(default=None, description="Groups that exist.")
-    ready_replicas: Count | None = Field(
-        default=None, description="Groups that are ready."
+    ready_replicas: Count | None = Field(default=None, description="Groups that are ready.")
+    selector: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None = Field(
+        default=None, description="Label selector of one pod per group, for autoscalers."
     )
-    selector: (
-        Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None
-    ) = Field(
-        default=None,
-        description="Label selector of one pod per group, for autoscalers.",
+    endpoint: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None = Field(
+        default=None, description="Its http URL inside the cluster."
     )
-    endpoint: (
-        Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None
-    ) = Field(default=None, description="Its http URL inside the cluster.")

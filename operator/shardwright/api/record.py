@@ -99,18 +99,14 @@ class PlanRecord:
     serial: int = field(default=0, compare=False)
     beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def moved(
-        self, group: int, nodes: tuple[str, ...], generation: int
-    ) -> "PlanRecord":
+    def moved(self, group: int, nodes: tuple[str, ...], generation: int) -> "PlanRecord":
         """Return the record with a group on other nodes, as this generation."""
         groups = list(self.plan.groups)
         groups[group] = nodes
         least = [*self.generations, *(0 for _ in groups)][: len(groups)]
         least[group] = generation
         return replace(
-            self,
-            plan=replace(self.plan, groups=tuple(groups)),
-            generations=tuple(least),
+            self, plan=replace(self.plan, groups=tuple(groups)), generations=tuple(least)
         )
 
     @property
@@ -183,9 +179,7 @@ def _with_known_losses(other: Any) -> Any:
     if not isinstance(losses, list):
         return other
     kept = [
-        loss
-        for loss in losses
-        if not isinstance(loss, dict) or _may_be_known(loss.get("kind"))
+        loss for loss in losses if not isinstance(loss, dict) or _may_be_known(loss.get("kind"))
     ]
     return {**other, "losses": kept}
 
@@ -197,9 +191,7 @@ def _may_be_known(kind: object) -> bool:
 
 def _can_be_numbers(plan: Plan) -> bool:
     numbers = plan.group_numbers
-    return len(numbers) == len(plan.groups) and all(
-        a < b for a, b in pairwise((-1, *numbers))
-    )
+    return len(numbers) == len(plan.groups) and all(a < b for a, b in pairwise((-1, *numbers)))
 
 
 def _known(record: PlanRecord) -> Plain:
@@ -225,9 +217,7 @@ def _joined(known: Plain, beyond: Plain) -> dict[str, Any]:
     """Merge two records. If their values differ, ``known`` wins."""
     both = {name: value for name, value in beyond.items() if name not in known}
     return both | {
-        name: _joined(value, beyond[name])
-        if isinstance(value, dict) and name in beyond
-        else value
+        name: _joined(value, beyond[name]) if isinstance(value, dict) and name in beyond else value
         for name, value in known.items()
     }
 

@@ -92,9 +92,7 @@ def adapter_slots(model: Model) -> AdapterSlots | None:
     any.
     """
     rank = model.max_adapter_rank or DEFAULT_ADAPTER_RANK
-    return (
-        AdapterSlots(count=len(model.adapters), rank=rank) if model.adapters else None
-    )
+    return AdapterSlots(count=len(model.adapters), rank=rank) if model.adapters else None
 
 
 def rdma_request(spec: Spec) -> RdmaRequest:
@@ -135,9 +133,7 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
         draft_acceptance=acceptance,
         draft_acceptance_band=band,
         draft_choices=choices if len(choices) > 1 else (),
-        kv_offload=_kv_offload(
-            engine, (spec.pod or unsaid(Pod)).resources or unsaid(Resources)
-        ),
+        kv_offload=_kv_offload(engine, (spec.pod or unsaid(Pod)).resources or unsaid(Resources)),
     )
 
 
@@ -164,9 +160,7 @@ def _kv_offload(engine: Engine, pod: Resources) -> KvOffload | None:
     if engine.kv_offload is None:
         return None
     beside = whole_bytes(pod.memory) if pod.memory is not None else 0
-    return KvOffload(
-        pod_bytes=quantity(engine.kv_offload.host_memory), beside_bytes=beside
-    )
+    return KvOffload(pod_bytes=quantity(engine.kv_offload.host_memory), beside_bytes=beside)
 
 
 def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> None:
@@ -178,12 +172,8 @@ def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> Non
         [
             Problem(
                 code="ContextTooLong",
-                path="spec.engine.maxModelLen"
-                if pinned
-                else "spec.workload.inputTokens",
-                what=f"{asked:,} tokens"
-                if pinned
-                else f"{asked:,} tokens of input and output",
+                path="spec.engine.maxModelLen" if pinned else "spec.workload.inputTokens",
+                what=f"{asked:,} tokens" if pinned else f"{asked:,} tokens of input and output",
                 limit=f"must be at most the {model.max_context_tokens:,} of {model.source}",
                 gap=f"{asked - model.max_context_tokens:,} too many",
                 remedy=f"lower it, or {other} with a longer context",
@@ -226,10 +216,7 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 def _space(spec: Spec) -> SearchSpace:
     pins = spec.parallelism or unsaid(Parallelism)
-    budget, spread = (
-        spec.budget or unsaid(Budget),
-        (spec.pod or unsaid(Pod)).topology_spread,
-    )
+    budget, spread = (spec.budget or unsaid(Budget), (spec.pod or unsaid(Pod)).topology_spread)
     return SearchSpace(
         replicas=_most_replicas(spec) if budget.fill else max(1, spec.replicas),
         fill=budget.fill,

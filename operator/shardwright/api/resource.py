@@ -46,12 +46,8 @@ class Metadata(BaseModel):
         alias_generator=to_camel, validate_by_name=True, extra="ignore", frozen=True
     )
 
-    name: Annotated[
-        str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)
-    ]
-    namespace: Annotated[str, StringConstraints(min_length=1, max_length=63)] = (
-        "default"
-    )
+    name: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
+    namespace: Annotated[str, StringConstraints(min_length=1, max_length=63)] = "default"
     uid: str = ""
     generation: int = 0
 
@@ -88,9 +84,7 @@ def read_stored(stored: Mapping[str, Any]) -> ShardedModel:
     return _read(stored, extra="ignore")
 
 
-def _read(
-    raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]
-) -> ShardedModel:
+def _read(raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]) -> ShardedModel:
     plain = _without_what_is_of_no_use(without_nulls(raw))
     try:
         resource = ShardedModel.model_validate_json(json.dumps(plain), extra=extra)
@@ -118,9 +112,5 @@ def _without_what_is_of_no_use(plain: Mapping[str, Any]) -> Mapping[str, Any]:
         return plain
     return {
         **plain,
-        "metadata": {
-            name: value
-            for name, value in metadata.items()
-            if name not in OF_NO_USE_HERE
-        },
+        "metadata": {name: value for name, value in metadata.items() if name not in OF_NO_USE_HERE},
     }

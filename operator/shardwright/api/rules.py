@@ -52,23 +52,17 @@ def _located(spec: Spec, path: str) -> Iterator[tuple[str, Any]]:
     found: list[tuple[str, Any]] = [("spec", spec)]
     for step in path.split(".")[1:]:
         name, is_list = step.removesuffix("[]"), step.endswith("[]")
-        children = [
-            (f"{at}.{name}", getattr(value, _attribute(name))) for at, value in found
-        ]
+        children = [(f"{at}.{name}", getattr(value, _attribute(name))) for at, value in found]
         found = [(at, value) for at, value in children if value is not None]
         if is_list:
             found = [
-                (f"{at}[{index}]", item)
-                for at, value in found
-                for index, item in enumerate(value)
+                (f"{at}[{index}]", item) for at, value in found for index, item in enumerate(value)
             ]
     yield from found
 
 
 def _attribute(alias: str) -> str:
-    return "".join(
-        f"_{letter.lower()}" if letter.isupper() else letter for letter in alias
-    )
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in alias)
 
 
 def _request_fits_model_length(spec: Spec) -> bool:
@@ -103,9 +97,7 @@ def _within_gpu_budget(spec: Spec) -> bool:
     if spec.budget is None or spec.budget.gpus is None:
         return True
     pins = spec.parallelism or unsaid(Parallelism)
-    gpus = (
-        (pins.tensor or 1) * (pins.pipeline or 1) * (pins.data_parallel_attention or 1)
-    )
+    gpus = (pins.tensor or 1) * (pins.pipeline or 1) * (pins.data_parallel_attention or 1)
     return gpus * spec.replicas <= spec.budget.gpus
 
 

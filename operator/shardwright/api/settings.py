@@ -20,11 +20,7 @@ from shardwright.api.config_fetch import CONFIG_FETCH, ConfigFetch, read_config_
 from shardwright.api.engine import OF_ONE_MODEL, Engine
 from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.names import API_VERSION, KIND
-from shardwright.api.network_policy import (
-    NETWORK_POLICY,
-    NetworkPolicies,
-    read_network_policies,
-)
+from shardwright.api.network_policy import NETWORK_POLICY, NetworkPolicies, read_network_policies
 from shardwright.api.parts import APart, unsaid
 from shardwright.api.pod import Pod, Resources, lie_together
 from shardwright.api.resource import parse_manifest
@@ -89,18 +85,14 @@ class Settings:
     policy: UserPolicy = field(default_factory=partial(unsaid, UserPolicy))
     stated: Stated = field(default_factory=Stated)
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
-    network_policy: NetworkPolicies = field(
-        default_factory=partial(unsaid, NetworkPolicies)
-    )
+    network_policy: NetworkPolicies = field(default_factory=partial(unsaid, NetworkPolicies))
     keeps_templates: bool = True
     config_fetch: ConfigFetch = field(default_factory=partial(unsaid, ConfigFetch))
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return the limits of the models of a namespace."""
         limits = self.policy.namespace_limits
-        return limits.get(
-            namespace, limits.get(EVERY_NAMESPACE, unsaid(NamespaceLimits))
-        )
+        return limits.get(namespace, limits.get(EVERY_NAMESPACE, unsaid(NamespaceLimits)))
 
 
 def read_settings(text: str) -> Settings:
@@ -177,9 +169,7 @@ def check_executor(own: Spec, settings: Settings) -> Iterator[Problem]:
     )
 
 
-def check_priority_class(
-    own: Spec, namespace: str, settings: Settings
-) -> Iterator[Problem]:
+def check_priority_class(own: Spec, namespace: str, settings: Settings) -> Iterator[Problem]:
     """Yield why a resource of this namespace may not name its PriorityClass: its pods would go
     before those of others.
     """
@@ -242,9 +232,7 @@ def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]
         pod = _merged(own, _beside(own, settings.pod), "pod", applied)
     if not applied:
         return spec, ()
-    return spec.model_copy(update={"engine": engine, "pod": pod}), tuple(
-        sorted(applied)
-    )
+    return spec.model_copy(update={"engine": engine, "pod": pod}), tuple(sorted(applied))
 
 
 def _fitting(own: Engine, default: Engine) -> Engine:
@@ -308,15 +296,9 @@ def _read_defaults(defaults: Mapping[str, Any]) -> Spec:
     """Return the defaults as the spec of a resource that has nothing else: the same bounds, the
     same rules.
     """
-    manifest = {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": "defaults"},
-    }
+    manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "defaults"}}
     try:
-        return parse_manifest(
-            manifest | {"spec": {"model": {"id": "any"}, **defaults}}
-        ).spec
+        return parse_manifest(manifest | {"spec": {"model": {"id": "any"}, **defaults}}).spec
     except InputError as error:
         raise InputError(_of_defaults(problem) for problem in error.problems) from None
 
@@ -348,9 +330,7 @@ def _rollout(rollout: object) -> Iterable[Problem]:
     if not isinstance(rollout, Mapping):
         yield _wrong(ROLLOUT, rollout, "must be an object with onUpgrade")
         return
-    yield from (
-        _unknown(f"{ROLLOUT}.{name}") for name in sorted(set(rollout) - {"onUpgrade"})
-    )
+    yield from (_unknown(f"{ROLLOUT}.{name}") for name in sorted(set(rollout) - {"onUpgrade"}))
     if (said := rollout.get("onUpgrade", "Keep")) not in ("Keep", "Roll"):
         yield _wrong(f"{ROLLOUT}.onUpgrade", said, "must be Keep or Roll")
 
@@ -358,18 +338,11 @@ def _rollout(rollout: object) -> Iterable[Problem]:
 def _unknown(path: str) -> Problem:
     remedy = f"known here: {DEFAULTS}.engine, {DEFAULTS}.pod, {', '.join(KNOWN[1:])}"
     return Problem(
-        code="UnknownField",
-        path=path,
-        what="is not a setting of the operator",
-        remedy=remedy,
+        code="UnknownField", path=path, what="is not a setting of the operator", remedy=remedy
     )
 
 
 def _wrong(path: str, value: object, limit: str) -> Problem:
     return Problem(
-        code="WrongType",
-        path=path,
-        what=json.dumps(value)[:80],
-        limit=limit,
-        remedy="correct it",
+        code="WrongType", path=path, what=json.dumps(value)[:80], limit=limit, remedy="correct it"
     )

@@ -72,9 +72,7 @@ class Parallelism(Part):
     """Pinned degrees of one replica: validated, never trusted. Other degrees are planned."""
 
     tensor: Degree | None = Field(default=None, description="Tensor-parallel degree.")
-    pipeline: Degree | None = Field(
-        default=None, description="Pipeline-parallel degree: stages."
-    )
+    pipeline: Degree | None = Field(default=None, description="Pipeline-parallel degree: stages.")
     expert: Degree | None = Field(
         default=None,
         description="Expert-parallel degree: 1 slices every expert over all "
@@ -115,35 +113,24 @@ def experts_are_cut_as_the_engine_can(spec: "Spec") -> bool:
 
 def context_divides_tensor(pins: Parallelism) -> bool:
     """Return whether the ranks that share K/V are a part of the tensor ranks."""
-    return (
-        pins.context is None or pins.tensor is None or pins.tensor % pins.context == 0
-    )
+    return pins.context is None or pins.tensor is None or pins.tensor % pins.context == 0
 
 
 def partition_has_every_stage(pins: Parallelism) -> bool:
     """Return whether every stage has its number of layers."""
-    return (
-        not pins.partition
-        or pins.pipeline is None
-        or len(pins.partition) == pins.pipeline
-    )
+    return not pins.partition or pins.pipeline is None or len(pins.partition) == pins.pipeline
 
 
 class Toleration(Part):
     """A Kubernetes toleration."""
 
-    key: Annotated[str, StringConstraints(max_length=317, pattern=LABEL_KEY)] | None = (
-        Field(
-            default=None,
-            description="Taint key. Default: every key, which needs operator Exists.",
-        )
+    key: Annotated[str, StringConstraints(max_length=317, pattern=LABEL_KEY)] | None = Field(
+        default=None, description="Taint key. Default: every key, which needs operator Exists."
     )
     operator: Literal["Exists", "Equal"] = Field(
         default="Equal", description="How the taint's value is compared."
     )
-    value: LabelValue | None = Field(
-        default=None, description="Taint value, for operator Equal."
-    )
+    value: LabelValue | None = Field(default=None, description="Taint value, for operator Equal.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
         default=None, description="Taint effect. Default: every effect."
     )
@@ -197,8 +184,7 @@ class PlacementRules(Part):
         "a scheduler with that plugin. The nodes are those of the plan with each of them.",
     )
     queue: QueueName | None = Field(
-        default=None,
-        description="Queue of the groups with Kueue: a LocalQueue of this namespace.",
+        default=None, description="Queue of the groups with Kueue: a LocalQueue of this namespace."
     )
     scheduler_name: ObjectName | None = Field(
         default=None,
@@ -240,8 +226,7 @@ class Spec(Part):
         default_factory=partial(unsaid, Engine), description="The inference engine."
     )
     workload: Workload = Field(
-        default_factory=partial(unsaid, Workload),
-        description="The load that the plan is made for.",
+        default_factory=partial(unsaid, Workload), description="The load that the plan is made for."
     )
     objective: Objective = Field(
         default_factory=partial(unsaid, Objective),
@@ -257,27 +242,22 @@ class Spec(Part):
         description="Upper limits of the GPUs and nodes of the plan, over all replicas.",
     )
     parallelism: Parallelism | None = Field(
-        default=None,
-        description="Pinned degrees of one replica; the others are planned.",
+        default=None, description="Pinned degrees of one replica; the others are planned."
     )
     placement: PlacementRules | None = Field(
         default=None,
         description="Which nodes may be used, and who makes the pods of a group start together.",
     )
-    pod: Pod | None = Field(
-        default=None, description="Typed overrides of the engine's pods."
-    )
+    pod: Pod | None = Field(default=None, description="Typed overrides of the engine's pods.")
     restart: Restart = Field(
         default_factory=partial(unsaid, Restart),
         description="How a group that failed starts again.",
     )
     readiness: Readiness = Field(
-        default_factory=partial(unsaid, Readiness),
-        description="When a group counts as serving.",
+        default_factory=partial(unsaid, Readiness), description="When a group counts as serving."
     )
     rollout: Rollout = Field(
-        default_factory=partial(unsaid, Rollout),
-        description="How groups are restarted on purpose.",
+        default_factory=partial(unsaid, Rollout), description="How groups are restarted on purpose."
     )
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",

@@ -55,9 +55,7 @@ def _children(schema: Schema) -> Iterator[tuple[str, Any]]:
 
 def _without_null(schema: Schema) -> Schema:
     """Take the null out of a union: a field that may be left out is not in ``required``."""
-    choices = [
-        choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}
-    ]
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     # More than one is a real union, as a quantity's of integer and string.
     if len(choices) != 1:
         return schema
@@ -66,11 +64,7 @@ def _without_null(schema: Schema) -> Schema:
 
 
 def _without_null_default(schema: Schema) -> Schema:
-    return {
-        key: value
-        for key, value in schema.items()
-        if not (key == "default" and value is None)
-    }
+    return {key: value for key, value in schema.items() if not (key == "default" and value is None)}
 
 
 def _enum_for_const(schema: Schema) -> Schema:
@@ -85,9 +79,7 @@ def _without_closed_properties(schema: Schema) -> Schema:
     work.
     """
     if isinstance(schema.get("additionalProperties"), bool):
-        return {
-            key: value for key, value in schema.items() if key != "additionalProperties"
-        }
+        return {key: value for key, value in schema.items() if key != "additionalProperties"}
     return schema
 
 
@@ -108,9 +100,7 @@ def _integer_format(schema: Schema) -> Schema:
     if schema.get("type") != "integer":
         return schema
     return schema | {
-        "format": "int32"
-        if schema.get("maximum", INT32_MAX + 1) <= INT32_MAX
-        else "int64"
+        "format": "int32" if schema.get("maximum", INT32_MAX + 1) <= INT32_MAX else "int64"
     }
 
 
@@ -128,9 +118,7 @@ def _default_of_parts(schema: Schema) -> Schema:
 
 
 def _fills_itself(name: str, child: Schema, parent: Schema) -> bool:
-    is_part = (
-        "properties" in child and not child.get("required") and "anyOf" not in child
-    )
+    is_part = "properties" in child and not child.get("required") and "anyOf" not in child
     return is_part and name not in parent.get("required", ()) and "default" not in child
 
 

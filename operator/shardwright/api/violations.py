@@ -292,9 +292,7 @@ def _child(schema: Schema, step: int | str) -> Schema:
     if isinstance(step, int):
         child = schema.get("items", {})
     else:
-        child = schema.get("properties", {}).get(
-            step, schema.get("additionalProperties", {})
-        )
+        child = schema.get("properties", {}).get(step, schema.get("additionalProperties", {}))
     return child if isinstance(child, Mapping) else {}
 
 
@@ -319,10 +317,7 @@ _TYPES: Final = {
 _OBJECTS: Final = frozenset({"dict", "model", "model_attributes", "dataclass"})
 """Types of pydantic that are objects of Kubernetes."""
 
-_READ_AS: Final = {
-    True: ("yes", "y", "on", "true"),
-    False: ("no", "n", "off", "false"),
-}
+_READ_AS: Final = {True: ("yes", "y", "on", "true"), False: ("no", "n", "off", "false")}
 """Words that YAML 1.1 reads as a truth value, as kubectl does, in any case."""
 
 _UNQUOTED: Final = {
@@ -332,9 +327,7 @@ _UNQUOTED: Final = {
 }
 """Texts that the type would take without their quotes."""
 
-_BY_KIND: Final[
-    tuple[tuple[str, Callable[[Location, ErrorDetails, Schema], Problem]], ...]
-] = (
+_BY_KIND: Final[tuple[tuple[str, Callable[[Location, ErrorDetails, Schema], Problem]], ...]] = (
     ("missing", _missing),
     ("extra_forbidden", _unknown),
     ("literal_error", _not_allowed),

@@ -61,8 +61,7 @@ class WeightsSecret(Part):
         "AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_ACCOUNT_KEY."
     )
     key: DataKey | None = Field(
-        default=None,
-        description="Key that holds the access token, for hf://. Default: token.",
+        default=None, description="Key that holds the access token, for hf://. Default: token."
     )
 
 
@@ -76,9 +75,7 @@ class WeightCache(Part):
         description="A claim of the namespace that all pods share: one of them downloads, "
         "the others wait. A model on several nodes needs one that many nodes can mount.",
     )
-    storage: (
-        Annotated[str, StringConstraints(max_length=32, pattern=STORAGE)] | None
-    ) = Field(
+    storage: Annotated[str, StringConstraints(max_length=32, pattern=STORAGE)] | None = Field(
         default=None,
         description="Size of a claim of its own for every pod, as 900Gi; kept over restarts, "
         "deleted with the model. It can be set, changed and removed while spec.replicas is 0.",
@@ -98,41 +95,34 @@ class ImageVolume(Part):
         description="When a node pulls it. Default: Kubernetes' "
         "own, IfNotPresent, but Always of the tag latest.",
     )
-    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = (
-        Field(
-            default=None,
-            description="Folder in the image that holds the weights and tokenizer, relative to its "
-            "root. Default: the root.",
-        )
+    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = Field(
+        default=None,
+        description="Folder in the image that holds the weights and tokenizer, relative to its "
+        "root. Default: the root.",
     )
 
 
 class StoreAuthority(Part):
     """A key of a ConfigMap in the same namespace with certificates to trust."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"x-kubernetes-map-type": "atomic"},
-    )
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
 
     name: ObjectName = Field(description="Name of the ConfigMap.")
     key: DataKey = Field(
-        default="ca.crt",
-        description="Key whose text is the bundle of certificates (PEM).",
+        default="ca.crt", description="Key whose text is the bundle of certificates (PEM)."
     )
 
 
 class StoreOptions(Part):
     """How a bucket of S3, Google Cloud Storage or Azure Blob Storage is read."""
 
-    endpoint: (
-        Annotated[str, StringConstraints(max_length=253, pattern=ENDPOINT)] | None
-    ) = Field(
+    endpoint: Annotated[str, StringConstraints(max_length=253, pattern=ENDPOINT)] | None = Field(
         default=None,
         description="Another server that speaks S3, as https://minio.example.com:9000. "
         "Default: AWS.",
     )
-    region: Annotated[str, StringConstraints(max_length=63, pattern=REGION)] | None = (
-        Field(default=None, description="Region of the bucket, for s3://.")
+    region: Annotated[str, StringConstraints(max_length=63, pattern=REGION)] | None = Field(
+        default=None, description="Region of the bucket, for s3://."
     )
     addressing: Literal["Path", "VirtualHost"] | None = Field(
         default=None,
@@ -144,12 +134,11 @@ class StoreOptions(Part):
         description="Certificates by which the endpoint is trusted, for s3://. "
         "Default: those of the image.",
     )
-    account: (
-        Annotated[str, StringConstraints(max_length=24, pattern=ACCOUNT)] | None
-    ) = Field(default=None, description="Storage account, for az://.")
+    account: Annotated[str, StringConstraints(max_length=24, pattern=ACCOUNT)] | None = Field(
+        default=None, description="Storage account, for az://."
+    )
     concurrency: Annotated[int, Field(ge=1, le=256)] | None = Field(
-        default=None,
-        description="Connections of each rank. Default: the streamer's own, 8.",
+        default=None, description="Connections of each rank. Default: the streamer's own, 8."
     )
     buffer_gigabytes: Annotated[int, Field(ge=1, le=50)] | None = Field(
         default=None,
@@ -167,10 +156,7 @@ class Weights(Part):
     """The address of the weights, and what is needed to read there."""
 
     uri: (
-        Annotated[
-            str, StringConstraints(max_length=URI_MAX_LENGTH, pattern=WEIGHTS_URI)
-        ]
-        | None
+        Annotated[str, StringConstraints(max_length=URI_MAX_LENGTH, pattern=WEIGHTS_URI)] | None
     ) = Field(
         default=None,
         description="hf://ID (that of the model), s3://BUCKET/PATH, gs://BUCKET/PATH, "
@@ -196,9 +182,7 @@ class Weights(Part):
     object_store: StoreOptions | None = Field(
         default=None, description="How a bucket is read, for s3://, gs:// and az://."
     )
-    image: ImageVolume | None = Field(
-        default=None, description="How an image is read, for oci://."
-    )
+    image: ImageVolume | None = Field(default=None, description="How an image is read, for oci://.")
 
 
 def scheme_of(weights: Weights | None) -> str:
@@ -260,11 +244,7 @@ def secret_is_of_the_address(weights: Weights) -> bool:
     hub alone.
     """
     scheme, secret = scheme_of(weights), weights.secret_ref
-    return (
-        secret is None
-        or scheme == HUB
-        or (scheme in (S3, AZURE) and secret.key is None)
-    )
+    return secret is None or scheme == HUB or (scheme in (S3, AZURE) and secret.key is None)
 
 
 def has_one_kind_of_cache(cache: WeightCache) -> bool:

@@ -13,12 +13,8 @@ from shardwright.api.parts import Part, Tokens
 class Workload(Part):
     """The load that the plan is made for."""
 
-    input_tokens: Tokens = Field(
-        default=2048, description="Mean prompt length in tokens."
-    )
-    output_tokens: Tokens = Field(
-        default=512, description="Mean answer length in tokens."
-    )
+    input_tokens: Tokens = Field(default=2048, description="Mean prompt length in tokens.")
+    output_tokens: Tokens = Field(default=512, description="Mean answer length in tokens.")
     concurrency: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
         default=None,
         description="Requests in flight at once, over all replicas. Default: 64, unless "

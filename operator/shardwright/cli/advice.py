@@ -27,10 +27,7 @@ def advice(standing: ModelState, program: str) -> tuple[Advice, ...]:
         return ()
     kubectl = f"kubectl -n {standing.namespace}"
     waiting = (group for group in standing.groups if group.pods and not group.ready)
-    found = (
-        *(_of_group(kubectl, group) for group in waiting),
-        _of_model(standing, program),
-    )
+    found = (*(_of_group(kubectl, group) for group in waiting), _of_model(standing, program))
     return tuple(islice(dict.fromkeys(found), MOST))
 
 
@@ -49,19 +46,13 @@ def _of_group(kubectl: str, group: StandingGroup) -> Advice:
 
 
 _EDIT: Final = ("kubectl -n {n} edit smodel {m}", "correct what the message names")
-_EXPLAIN: Final = (
-    "{p} explain {m} -n {n}",
-    "what was ruled out, and what comes closest",
-)
+_EXPLAIN: Final = ("{p} explain {m} -n {n}", "what was ruled out, and what comes closest")
 _RETRY: Final = (
     "{p} rollout retry {m} -n {n}",
     "have the spec tried again, once the cause is gone",
 )
 _HISTORY: Final = ("{p} rollout history {m} -n {n}", "which revisions there are")
-_QUOTA: Final = (
-    "kubectl -n {n} describe resourcequota,limitrange",
-    "what the namespace may have",
-)
+_QUOTA: Final = ("kubectl -n {n} describe resourcequota,limitrange", "what the namespace may have")
 _EVENTS: Final = ("kubectl -n {n} events --for smodel/{m}", "what has happened to it")
 _OPERATOR: Final = (
     "kubectl get pods -A -l app.kubernetes.io/name=shardwright-operator",
@@ -74,10 +65,7 @@ BY_REASON: Final[Mapping[str, Advice]] = MappingProxyType(
             """kubectl -n {n} patch smodel {m} --type merge -p '{{"spec":{{"paused":false}}}}'""",
             "go on",
         ),
-        Reason.SCALED_TO_ZERO: (
-            "kubectl -n {n} scale smodel {m} --replicas 1",
-            "run it",
-        ),
+        Reason.SCALED_TO_ZERO: ("kubectl -n {n} scale smodel {m} --replicas 1", "run it"),
         Reason.PLAN_ONLY: (
             """kubectl -n {n} patch smodel {m} --type merge -p '{{"spec":{{"mode":"Deploy"}}}}'""",
             "deploy it",

@@ -145,12 +145,8 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageExit: always; readers of documents get it as well.
         """
-        problem = Problem(
-            code="NotAllowed", what=message, remedy=f"see '{self.prog} --help'"
-        )
-        self._print_message(
-            f"error[NotAllowed]: {in_terminal(problem.sentence())}\n", sys.stderr
-        )
+        problem = Problem(code="NotAllowed", what=message, remedy=f"see '{self.prog} --help'")
+        self._print_message(f"error[NotAllowed]: {in_terminal(problem.sentence())}\n", sys.stderr)
         raise UsageExit(problem)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -198,9 +194,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
         "manifests, and why.",
         epilog=f"'{program} COMMAND --help' explains a command.",
     )
-    parser.add_argument(
-        "--version", action="version", version=f"shardwright {__version__}"
-    )
+    parser.add_argument("--version", action="version", version=f"shardwright {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_plan(commands)
     _add_explain(commands)
@@ -233,9 +227,7 @@ def _add_command(
     command.add_argument(
         "--help-all", nargs=0, action=HelpAll, help="show all options in full, and exit"
     )
-    command.add_argument(
-        "--debug", action="store_true", help="show the traceback of a fault"
-    )
+    command.add_argument("--debug", action="store_true", help="show the traceback of a fault")
     return command
 
 
@@ -252,11 +244,7 @@ def _add_plan(commands: Commands) -> None:
         "text for people, wide one line for each; json and yaml have the status.plan that the "
         "operator would write; manifest is the ShardedModel to apply"
     )
-    _add_output(
-        command,
-        ("text", "wide", "name", "json", "yaml", "manifest"),
-        meaning,
-    )
+    _add_output(command, ("text", "wide", "name", "json", "yaml", "manifest"), meaning)
 
 
 def _add_explain(commands: Commands) -> None:
@@ -305,9 +293,7 @@ def _add_size(commands: Commands) -> None:
         summary="say how many GPUs of each product carry a load, before you have them",
         epilog=SIZE_EXAMPLES,
     )
-    command.add_argument(
-        "model", metavar="MODEL", help="id of a model, as Hugging Face writes it"
-    )
+    command.add_argument("model", metavar="MODEL", help="id of a model, as Hugging Face writes it")
     _add_typed(command, replicas=False)
     command.add_argument(
         "--fetch",
@@ -325,9 +311,7 @@ def _add_size(commands: Commands) -> None:
     )
     _add_nodes_of(there)
     there.add_argument(
-        "--settings",
-        metavar="FILE",
-        help="settings for all models, prices of GPUs among them",
+        "--settings", metavar="FILE", help="settings for all models, prices of GPUs among them"
     )
     _add_output(
         command,
@@ -365,17 +349,11 @@ def _add_fetch(commands: Commands) -> None:
         summary="read the config of a model from the Hugging Face hub, as a ConfigMap",
         epilog=FETCH_EXAMPLES,
     )
+    command.add_argument("model", metavar="MODEL", help="id of the repository: org/name")
     command.add_argument(
-        "model", metavar="MODEL", help="id of the repository: org/name"
+        "--revision", metavar="COMMIT", help="40 hexadecimal digits (default: the newest commit)"
     )
-    command.add_argument(
-        "--revision",
-        metavar="COMMIT",
-        help="40 hexadecimal digits (default: the newest commit)",
-    )
-    _add_output(
-        command, ("yaml", "json"), "the ConfigMap; how to name it is said on stderr"
-    )
+    _add_output(command, ("yaml", "json"), "the ConfigMap; how to name it is said on stderr")
 
 
 def _add_models(commands: Commands) -> None:
@@ -392,9 +370,7 @@ def _add_models(commands: Commands) -> None:
         default="",
         help="only ids that contain this, in any case",
     )
-    command.add_argument(
-        "--search", dest="searched", metavar="TEXT", default="", help="the same"
-    )
+    command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
     _add_output(
         command,
         ("text", "wide", "name", "json", "yaml"),
@@ -416,9 +392,7 @@ def _add_gpus(commands: Commands) -> None:
         default="",
         help="only those with a name that contains this: an id, a label's value, what --gpus takes",
     )
-    command.add_argument(
-        "--search", dest="searched", metavar="TEXT", default="", help="the same"
-    )
+    command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
     _add_output(
         command,
         ("text", "wide", "name", "json", "yaml"),
@@ -529,8 +503,7 @@ def _add_unknown(wanted: ArgumentGroup) -> None:
     unknown.add_argument(
         "--fetch",
         action="store_true",
-        help="read models that are not built in from the hub; 'fetch --help' has "
-        "the environment",
+        help="read models that are not built in from the hub; 'fetch --help' has the environment",
     )
 
 
@@ -557,11 +530,7 @@ _TYPED: Final = (
     ("--max-model-len", "TOKENS", "longest request, prompt and answer together"),
     ("--ttft", "TIME", "limit on the time to first token, such as 500ms"),
     ("--tpot", "TIME", "limit on the time per output token, such as 50ms"),
-    (
-        "--optimize-for",
-        "AIM",
-        "Balanced, Latency or Throughput (default: Balanced)",
-    ),
+    ("--optimize-for", "AIM", "Balanced, Latency or Throughput (default: Balanced)"),
 )
 """Options with one value that describe a model: name, its placeholder, help."""
 
@@ -576,20 +545,11 @@ def _add_typed(command: argparse.ArgumentParser, *, replicas: bool = True) -> No
     for name, placeholder, text in _TYPED:
         typed.add_argument(name, metavar=placeholder, help=text)
     if replicas:
-        typed.add_argument(
-            "--replicas", metavar="COUNT", help="replicas of the model (default: 1)"
-        )
+        typed.add_argument("--replicas", metavar="COUNT", help="replicas of the model (default: 1)")
 
 
-def _add_output(
-    command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str
-) -> None:
+def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:
     about = f"{meaning} (default: {formats[0]})"
     command.add_argument(
-        "-o",
-        "--output",
-        choices=formats,
-        default=formats[0],
-        action=OutputForm,
-        help=about,
+        "-o", "--output", choices=formats, default=formats[0], action=OutputForm, help=about
     )

@@ -29,15 +29,9 @@ def asked_cluster(arguments: Namespace) -> "Target | None":
     among_nodes = _plans_among_nodes(arguments)
     first = NODES if among_nodes else DISCOVERY
     call = Call(
-        verb="get",
-        resource=first,
-        path=first.path(),
-        method="GET",
-        query=(("limit", "1"),),
+        verb="get", resource=first, path=first.path(), method="GET", query=(("limit", "1"),)
     )
-    target = Target(
-        connection=connection_of(arguments), without=without_cluster(arguments)
-    )
+    target = Target(connection=connection_of(arguments), without=without_cluster(arguments))
     if among_nodes:
         # The right that the plan needs is asked for first: without it nothing else matters.
         target.ask(lambda client: client.send(call))
@@ -50,11 +44,7 @@ def without_cluster(arguments: Namespace) -> str:
     """Return the way out without a cluster, empty for a command that needs one."""
     if arguments.command == "import":
         return "give -f FILE to import without a cluster"
-    return (
-        "give --nodes or --gpus to plan without a cluster"
-        if hasattr(arguments, "nodes")
-        else ""
-    )
+    return "give --nodes or --gpus to plan without a cluster" if hasattr(arguments, "nodes") else ""
 
 
 def _needs_no_cluster(arguments: Namespace) -> bool:

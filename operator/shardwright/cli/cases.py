@@ -61,9 +61,7 @@ class Cases:
         candidate = self._candidate(line.hardware, layout)
         model = self._model(line.model.config, line.weights)
         traits = _traits(
-            BY_LOWER_NAME[line.engine.name],
-            line.engine.version,
-            line.memory_utilization,
+            BY_LOWER_NAME[line.engine.name], line.engine.version, line.memory_utilization
         )
         return Case(
             model=model,
@@ -115,10 +113,7 @@ def _pool(hardware: CaseHardware) -> Pool:
     resource = _RESOURCES.get(gpu.vendor, "gpu")
     count = hardware.gpus_per_node
     raw = raw_node(
-        {
-            "metadata": {"name": "node"},
-            "status": {"allocatable": {resource: count, "rdma/hca": 1}},
-        }
+        {"metadata": {"name": "node"}, "status": {"allocatable": {resource: count, "rdma/hca": 1}}}
     )
     domain = read_domain(raw, gpu, count, count, None)
     return Pool(
@@ -130,9 +125,7 @@ def _pool(hardware: CaseHardware) -> Pool:
         network=read_network(raw, gpu, count, None),
         resource=resource,
         architecture="amd64",
-        nodes=tuple(
-            _node(index, hardware, domain.name) for index in range(hardware.nodes)
-        ),
+        nodes=tuple(_node(index, hardware, domain.name) for index in range(hardware.nodes)),
         warnings=(domain.warning,) if domain.warning else (),
     )
 
@@ -199,26 +192,18 @@ def _has_fp8_cache(model: ModelSpec, traits: EngineTraits) -> bool:
     their K/V cache.
     """
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
-    return "nvfp4" in stored or (
-        "fp8" in stored and traits.memory.cache_follows_weights
-    )
+    return "nvfp4" in stored or ("fp8" in stored and traits.memory.cache_follows_weights)
 
 
-def _workload(
-    line: CaseLine, layout: Layout, model: ModelSpec, traits: EngineTraits
-) -> Workload:
+def _workload(line: CaseLine, layout: Layout, model: ModelSpec, traits: EngineTraits) -> Workload:
     load = line.workload
     cache = line.kv_cache
-    all_that_fits = traits.batching.max_sequences * (
-        layout.replicas * layout.attention_data
-    )
+    all_that_fits = traits.batching.max_sequences * (layout.replicas * layout.attention_data)
     return Workload(
         input_tokens=round(load.input_tokens),
         output_tokens=round(load.output_tokens),
         concurrency=round(load.concurrency or all_that_fits),
-        max_model_len=round(
-            line.max_model_len or load.input_tokens + load.output_tokens
-        ),
+        max_model_len=round(line.max_model_len or load.input_tokens + load.output_tokens),
         kv_cache_dtype="fp8"
         if cache == "fp8" or (cache == "auto" and _has_fp8_cache(model, traits))
         else "auto",

@@ -7,24 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from shardwright import __version__
 from shardwright.api.names import API_VERSION
 from shardwright.cli.named_gpus import nearest_gpus, usual_node
-from shardwright.cli.output import (
-    IN_A_FILE_COLUMNS,
-    print_lines,
-    print_text,
-    width_of_output,
-)
+from shardwright.cli.output import IN_A_FILE_COLUMNS, print_lines, print_text, width_of_output
 from shardwright.cli.outputs import print_document, print_list
 from shardwright.cli.sheets import Rows, Sheet, widest_that_fits
 from shardwright.hardware.gpus import Gpu, load_gpus, search_ids
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.prices import PriceBasis, relative_price
 from shardwright.hardware.untrusted import mapping
-from shardwright.modelspec.catalogue import (
-    find_model,
-    known_ids,
-    listed_ids,
-    listing_of,
-)
+from shardwright.modelspec.catalogue import find_model, known_ids, listed_ids, listing_of
 from shardwright.modelspec.parse import CONFIG_FILE
 from shardwright.reporting.lines import Line, paragraph, whole_rows
 from shardwright.sinks import in_terminal
@@ -49,9 +39,7 @@ def list_models(arguments: Namespace) -> None:
     then those known by id alone.
     """
     ids = (*known_ids(), *listed_ids())
-    rows = [
-        _model(model_id) for model_id in ids if _searched(arguments) in model_id.lower()
-    ]
+    rows = [_model(model_id) for model_id in ids if _searched(arguments) in model_id.lower()]
     if arguments.output not in _TABLES:
         _print_rows("ModelList", rows, arguments.output)
         return
@@ -65,20 +53,9 @@ def list_models(arguments: Namespace) -> None:
         )
         for row in rows
     ]
-    header = (
-        "ID",
-        "ARCHITECTURE",
-        "RELEASED",
-        *(("REVISION", "CONFIG FROM") if wide else ()),
-    )
+    header = ("ID", "ARCHITECTURE", "RELEASED", *(("REVISION", "CONFIG FROM") if wide else ()))
     missing = f"no model id that is known contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
-    _print_table(
-        _forms_of_models,
-        header,
-        cells,
-        missing=missing,
-        wide=wide,
-    )
+    _print_table(_forms_of_models, header, cells, missing=missing, wide=wide)
 
 
 def list_gpus(arguments: Namespace) -> None:
@@ -103,13 +80,7 @@ def list_gpus(arguments: Namespace) -> None:
         f"{f'did you mean {near}?' if near else _OTHER_GPUS}"
     )
     cells = [(*_cells(gpu), *(_more_cells(gpu) if wide else ())) for gpu in gpus]
-    _print_table(
-        _forms_of_gpus,
-        header,
-        cells,
-        missing=missing,
-        wide=wide,
-    )
+    _print_table(_forms_of_gpus, header, cells, missing=missing, wide=wide)
     if gpus:
         width = width_of_output(IN_A_FILE_COLUMNS)
         print_lines([Line(), *paragraph(_ABOUT_FIGURES, width=width)], width=width)
@@ -136,25 +107,15 @@ def print_version(arguments: Namespace) -> None:
         for tables in (engine.rules.tables for engine in ENGINES.values())
     ]
     gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values()]
-    known = {
-        "models": len(known_ids()),
-        "listed": len(listed_ids()),
-        "gpus": len(gpus),
-    }
+    known = {"models": len(known_ids()), "listed": len(listed_ids()), "gpus": len(gpus)}
     if arguments.output != "wide":
-        content = {
-            "version": __version__,
-            "engines": engines,
-            "catalogue": known,
-        }
+        content = {"version": __version__, "engines": engines, "catalogue": known}
         print_document("Version", content, arguments.output)
         return
     print_text(f"shardwright {__version__}, {API_VERSION}")
     for engine in engines:
         print_text(f"  {engine['name']:<13} {', '.join(engine['versions'])}")
-    print_text(
-        f"  {'Models':<13} {known['models']} built in, {known['listed']} more by their ids"
-    )
+    print_text(f"  {'Models':<13} {known['models']} built in, {known['listed']} more by their ids")
     print_text(f"  {'GPUs':<13} {known['gpus']}")
 
 
@@ -196,10 +157,7 @@ def _print_table(
     lines = (
         whole_rows(header, cells)
         if wide
-        else widest_that_fits(
-            forms(Sheet(header=header, rows=cells).filled(), width),
-            width=width,
-        )
+        else widest_that_fits(forms(Sheet(header=header, rows=cells).filled(), width), width=width)
     )
     print_lines(lines, width=width)
 
@@ -210,15 +168,11 @@ def _model(model_id: str) -> dict[str, str | None]:
     config = mapping(entry.config.get(CONFIG_FILE, entry.config)) if entry else {}
     architectures = config.get("architectures")
     named = (
-        str(architectures[0])
-        if isinstance(architectures, list | tuple) and architectures
-        else None
+        str(architectures[0]) if isinstance(architectures, list | tuple) and architectures else None
     )
     listing = listing_of(model_id)
     source, revision = (
-        (entry.source, entry.revision)
-        if entry
-        else (listing.source if listing else None, None)
+        (entry.source, entry.revision) if entry else (listing.source if listing else None, None)
     )
     released = listing.released if listing else None
     return {
@@ -254,11 +208,7 @@ def _gpu(gpu: Gpu) -> dict[str, object]:
 def _cells(gpu: Gpu) -> tuple[str, ...]:
     bf16 = gpu.flops.get("bf16")
     price = relative_price(gpu)
-    joined = (
-        f"{gpu.scale_up.name}, up to {gpu.scale_up_gpus}"
-        if gpu.scale_up
-        else gpu.host.name
-    )
+    joined = f"{gpu.scale_up.name}, up to {gpu.scale_up_gpus}" if gpu.scale_up else gpu.host.name
     return (
         gpu.id,
         f"{gpu.memory_bytes / GIB:.0f}",
@@ -273,8 +223,4 @@ def _cells(gpu: Gpu) -> tuple[str, ...]:
 def _more_cells(gpu: Gpu) -> tuple[str, ...]:
     node = usual_node(gpu)
     link = gpu.scale_up or gpu.host
-    return (
-        gpu.vendor,
-        str(node[0]) if node else "-",
-        f"{link.bytes_per_second / 1e9:,.0f}",
-    )
+    return (gpu.vendor, str(node[0]) if node else "-", f"{link.bytes_per_second / 1e9:,.0f}")

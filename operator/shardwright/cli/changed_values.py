@@ -20,8 +20,6 @@ def changed_values(before: Any, after: Any, path: str) -> Iterator[FieldChange]:
         return
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys((*before, *after)):
-            yield from changed_values(
-                before.get(name), after.get(name), f"{path}.{name}"
-            )
+            yield from changed_values(before.get(name), after.get(name), f"{path}.{name}")
     else:
         yield FieldChange(path=path, before=before, after=after)

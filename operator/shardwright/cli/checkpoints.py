@@ -22,12 +22,7 @@ from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.checkpoint_files import INDEX_FILE
-from shardwright.modelspec.parse import (
-    CONFIG_FILE,
-    QUANTIZATION_FILE,
-    folder_text,
-    parse_config,
-)
+from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text, parse_config
 from shardwright.modelspec.read import read_model
 from shardwright.units import format_bytes
 
@@ -42,9 +37,7 @@ NOTHING: Final[Mapping[Named, Checkpoint]] = MappingProxyType({})
 
 BY_FETCH: Final = "--fetch reads it from the hub"
 BY_CONFIG: Final = "--config FILE takes its config.json"
-BY_CONFIG_MAP: Final = (
-    "spec.model.configMapRef a ConfigMap of it, which 'shardwright fetch' prints"
-)
+BY_CONFIG_MAP: Final = "spec.model.configMapRef a ConfigMap of it, which 'shardwright fetch' prints"
 
 
 def with_ways_to_read(problem: Problem, *ways: str) -> Problem:
@@ -90,9 +83,7 @@ def fetch_one(hub: Hub, model: str, revision: str | None) -> Checkpoint:
         raise UnreachableError(error.problem) from None
 
 
-def fetch_unknown(
-    resources: Iterable[tuple[str, ShardedModel]],
-) -> Mapping[Named, Checkpoint]:
+def fetch_unknown(resources: Iterable[tuple[str, ShardedModel]]) -> Mapping[Named, Checkpoint]:
     """Return the checkpoints of all models and draft models that neither the catalogue nor their
     resource has a config of.
 
@@ -113,9 +104,7 @@ def fetch_unknown(
                 fetched[named] = fetch_one(hub, *named)
                 print_note(_what_was_fetched(named, fetched[named]))
             except InputError as error:
-                problems += [
-                    _located(problem.under(path), file) for problem in error.problems
-                ]
+                problems += [_located(problem.under(path), file) for problem in error.problems]
     if problems:
         raise InputError(problems)
     return fetched
@@ -142,11 +131,7 @@ def _unknown(resource: ShardedModel) -> Iterator[tuple[str, Named]]:
     model = resource.spec.model
     speculation = resource.spec.engine.speculation
     draft = speculation.head if speculation else None
-    if (
-        model.config is None
-        and model.config_map_ref is None
-        and find_model(model.id) is None
-    ):
+    if model.config is None and model.config_map_ref is None and find_model(model.id) is None:
         yield "spec.model.id", (model.id, model.revision)
     if (
         draft is not None
@@ -200,7 +185,5 @@ def _of_folder(folder: str) -> Checkpoint:
 
 
 def _unreadable(folder: str, what: str) -> Problem:
-    remedy = (
-        "give the folder of a checkpoint, or models--ORG--NAME of the cache of the hub"
-    )
+    remedy = "give the folder of a checkpoint, or models--ORG--NAME of the cache of the hub"
     return in_file(folder, Problem(code="FileUnreadable", what=what, remedy=remedy))

@@ -9,14 +9,7 @@ from shlex import quote
 from typing import Final, TypeVar
 
 from shardwright import __version__
-from shardwright.cli.findings import (
-    NAMES_SHOWN,
-    Enforcement,
-    Finding,
-    NotMadeError,
-    Result,
-    names,
-)
+from shardwright.cli.findings import NAMES_SHOWN, Enforcement, Finding, NotMadeError, Result, names
 from shardwright.cli.live_models import condition_of
 from shardwright.cli.taking_stock import InstalledOperator, Object, TakenStock, at
 from shardwright.cluster.claims import INSTALLATION
@@ -26,12 +19,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.scheduling import WHOLE, cut_otherwise
 from shardwright.hardware.stated import NODE_SET
 from shardwright.hardware.untrusted import mappings, text_or_empty, time
-from shardwright.reconcile.fetched import (
-    OVERDUE_SECONDS,
-    JobState,
-    age_seconds,
-    state_of,
-)
+from shardwright.reconcile.fetched import OVERDUE_SECONDS, JobState, age_seconds, state_of
 from shardwright.rendering.fetch_job import HUB_MODEL
 from shardwright.rendering.labels import KIND
 
@@ -51,22 +39,13 @@ node, an image or a Secret.
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 _MEANT: Final = frozenset(
-    {
-        "MigEnabled",
-        "VirtualGpu",
-        "GpuPassthrough",
-        "GpuShared",
-        "AcceleratorNotSupported",
-    }
+    {"MigEnabled", "VirtualGpu", "GpuPassthrough", "GpuShared", "AcceleratorNotSupported"}
 )
 """Why a node is left out that somebody has set up so."""
 
 _FETCHES: Final = {
     JobState.FAILED: ("FetchFailed", "has failed"),
-    JobState.SUSPENDED: (
-        "FetchSuspended",
-        "is suspended: a queue or a webhook has to admit it",
-    ),
+    JobState.SUSPENDED: ("FetchSuspended", "is suspended: a queue or a webhook has to admit it"),
     JobState.OVERDUE: (
         "FetchOverdue",
         (
@@ -76,9 +55,7 @@ _FETCHES: Final = {
     ),
 }
 
-_SLOW: Final = (
-    f"has run for more than {SLOW_SECONDS} s: its pod may have no node or no image"
-)
+_SLOW: Final = f"has run for more than {SLOW_SECONDS} s: its pod may have no node or no image"
 
 T = TypeVar("T")
 
@@ -127,17 +104,12 @@ def _read(part: T | None) -> T:
 
 
 def _kubectl(words: str, name: str, namespace: str = "") -> str:
-    return (
-        f"kubectl {f'-n {quote(namespace)} ' if namespace else ''}{words}{quote(name)}"
-    )
+    return f"kubectl {f'-n {quote(namespace)} ' if namespace else ''}{words}{quote(name)}"
 
 
 def _kubernetes(stock: TakenStock) -> Iterator[Finding]:
     # Clouds write a sign behind the minor release.
-    said = [
-        text_or_empty(stock.version.get(part)).rstrip("+")
-        for part in ("major", "minor")
-    ]
+    said = [text_or_empty(stock.version.get(part)).rstrip("+") for part in ("major", "minor")]
     if not all(part.isascii() and part.isdigit() for part in said):
         raise NotMadeError(Result.UNREAD)
     if tuple(map(int, said)) < LEAST_KUBERNETES:
@@ -210,19 +182,14 @@ def _rights(stock: TakenStock) -> Iterator[Finding]:
             unseen, free = (
                 ("", "")
                 if found.sees_pods
-                else (
-                    ", and sees no pods there",
-                    ", and GPUs in use there count as free",
-                )
+                else (", and sees no pods there", ", and GPUs in use there count as free")
             )
             message = (
                 f"{account} may do nothing in {namespace}, which it watches{unseen}: no model "
                 f"there is served{free}"
             )
             reason = "NamespaceClosed" if found.sees_pods else "NamespaceUnseen"
-            command = _kubectl(
-                "get role,rolebinding ", "shardwright-operator", namespace
-            )
+            command = _kubectl("get role,rolebinding ", "shardwright-operator", namespace)
             yield Finding(reason, message, command, (namespace,), namespace)
 
 
@@ -265,9 +232,7 @@ def _who_claims(claims: Iterable[str]) -> str:
 
 
 def _of_set(name: str) -> str:
-    return (
-        f"with the label {NODE_SET}={name}" if name else f"without the label {NODE_SET}"
-    )
+    return f"with the label {NODE_SET}={name}" if name else f"without the label {NODE_SET}"
 
 
 def _name(node: NodeEntry) -> str:
@@ -288,11 +253,7 @@ def _nodes(stock: TakenStock) -> Iterator[Finding]:
     told: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
         # Why models that ask for nothing special do not use it.
-        problem = (
-            node.problem
-            if isinstance(node, NodeExclusion)
-            else cut_otherwise(node, WHOLE)
-        )
+        problem = node.problem if isinstance(node, NodeExclusion) else cut_otherwise(node, WHOLE)
         if problem:
             told.setdefault((problem.code, problem.sentence()), []).append(_name(node))
         elif isinstance(node, NodeFacts):
@@ -321,8 +282,7 @@ def _of_left_out(code: str, nodes: list[str]) -> str:
 def _storage(stock: TakenStock) -> Iterator[Finding]:
     models = _read(stock.models)
     classes = {
-        _id_of(item)[1]: at(item, "metadata", "annotations").get(DEFAULT_CLASS)
-        == "true"
+        _id_of(item)[1]: at(item, "metadata", "annotations").get(DEFAULT_CLASS) == "true"
         for item in _read(stock.classes)
     }
     wanting: dict[str, list[str]] = {}
@@ -362,9 +322,7 @@ def _models(stock: TakenStock) -> Iterator[Finding]:
         if _is(item, "Ready") or not (stalled or (stuck and under_way)):
             continue
         namespace, name = _id_of(item)
-        why = ": ".join(
-            text_or_empty(ready.get(part)) for part in ("reason", "message")
-        )
+        why = ": ".join(text_or_empty(ready.get(part)) for part in ("reason", "message"))
         stuck_for = f"has not been ready for more than {STUCK_MINUTES} minutes"
         how = "waits for you" if stalled else stuck_for
         yield Finding(
@@ -400,11 +358,7 @@ def _fetches(stock: TakenStock) -> Iterator[Finding]:
         whose = f" for {namespace}/{owner}" if text_or_empty(owner) else ""
         model = text_or_empty(at(metadata, "annotations").get(HUB_MODEL))
         config = f"the config{f' of {model}' if model else ''}{whose}"
-        kind, shown = (
-            ("pods -l", f"batch.kubernetes.io/job-name={name}")
-            if slow
-            else ("job", name)
-        )
+        kind, shown = ("pods -l", f"batch.kubernetes.io/job-name={name}") if slow else ("job", name)
         yield Finding(
             reason,
             f"Job {namespace}/{name}, which reads {config}, {how}",
@@ -429,8 +383,7 @@ def _network_policies(stock: TakenStock) -> Iterator[Finding]:
     elif stock.measured.enforcement is not Enforcement.ENFORCED:
         yield Finding(
             "NetworkPoliciesUnclear",
-            "whether NetworkPolicies are enforced could not be measured: "
-            f"{stock.measured.trouble}",
+            f"whether NetworkPolicies are enforced could not be measured: {stock.measured.trouble}",
             f"{stock.program} doctor --network-policies --image IMAGE",
         )
 

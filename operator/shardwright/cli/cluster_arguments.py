@@ -93,9 +93,7 @@ def add_cluster_commands(commands: Any, add: AddCommand) -> None:
         summary="print a shell's script to complete commands and names",
         epilog=COMPLETION_EXAMPLES,
     )
-    completion.add_argument(
-        "shell", choices=("bash", "zsh", "fish"), help="which shell"
-    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
 
 
 def _add_status(commands: Any, add: AddCommand) -> None:
@@ -105,9 +103,7 @@ def _add_status(commands: Any, add: AddCommand) -> None:
         summary="say who waits for whom, since when, and the next command",
         epilog=STATUS_EXAMPLES,
     )
-    command.add_argument(
-        "name", nargs="?", metavar="NAME", help="a ShardedModel (default: all)"
-    )
+    command.add_argument("name", nargs="?", metavar="NAME", help="a ShardedModel (default: all)")
     command.add_argument(
         "-w",
         "--watch",
@@ -127,10 +123,7 @@ def _add_diff(commands: Any, add: AddCommand) -> None:
         epilog=DIFF_EXAMPLES,
     )
     command.add_argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="a ShardedModel of the cluster, as it is; or -f",
+        "name", nargs="?", metavar="NAME", help="a ShardedModel of the cluster, as it is; or -f"
     )
     command.add_argument(
         "-f",
@@ -140,15 +133,9 @@ def _add_diff(commands: Any, add: AddCommand) -> None:
         help="ShardedModels as they are to be; a file or a folder; '-': stdin",
     )
     command.add_argument(
-        "--operator-version",
-        metavar="VERSION",
-        help="fail unless this program is of that release",
+        "--operator-version", metavar="VERSION", help="fail unless this program is of that release"
     )
-    command.add_argument(
-        "--settings",
-        metavar="FILE",
-        help="settings for all models, as for plan",
-    )
+    command.add_argument("--settings", metavar="FILE", help="settings for all models, as for plan")
     _add_output(command, ("text", "json", "yaml"))
     add_namespace(command)
     add_connection(command)
@@ -174,9 +161,7 @@ def _add_rollout(commands: Any, add: AddCommand) -> None:
         help="of undo: which one (default: the newest that does not run)",
     )
     _add_output(
-        command,
-        ("text", "json", "yaml"),
-        "of history: a table, or one list as json or yaml",
+        command, ("text", "json", "yaml"), "of history: a table, or one list as json or yaml"
     )
     add_namespace(command)
     add_connection(command)
@@ -242,9 +227,7 @@ def _add_import(commands: Any, add: AddCommand) -> None:
         help="keep the degrees of parallelism (default: the planner chooses)",
     )
     command.add_argument(
-        "--model",
-        metavar="ID",
-        help="id of the model, if the object names only a folder",
+        "--model", metavar="ID", help="id of the model, if the object names only a folder"
     )
     _add_output(
         command,
@@ -255,15 +238,8 @@ def _add_import(commands: Any, add: AddCommand) -> None:
     add_connection(command)
 
 
-def _add_output(
-    command: ArgumentParser, formats: tuple[str, ...], meaning: str = ONE_LIST
-) -> None:
+def _add_output(command: ArgumentParser, formats: tuple[str, ...], meaning: str = ONE_LIST) -> None:
     about = f"{meaning} (default: {formats[0]})"
     command.add_argument(
-        "-o",
-        "--output",
-        choices=formats,
-        default=formats[0],
-        action=OutputForm,
-        help=about,
+        "-o", "--output", choices=formats, default=formats[0], action=OutputForm, help=about
     )

@@ -19,12 +19,7 @@ from shardwright.cli.exits import UnreachableError
 from shardwright.cli.output import print_note
 from shardwright.cli.unreachable import unreachable
 from shardwright.cluster.calls import ApiError
-from shardwright.cluster.connection import (
-    AccessError,
-    Connection,
-    LoginError,
-    kubeconfigs_of,
-)
+from shardwright.cluster.connection import AccessError, Connection, LoginError, kubeconfigs_of
 from shardwright.cluster.resources import CONFIG_MAPS
 from shardwright.errors import Problem
 
@@ -67,20 +62,13 @@ class Target:
             problem = Problem(
                 code="LoginFailed",
                 what=f"no credentials: {error}",
-                remedy=error.hint
-                or "log in again; 'kubectl get nodes' asks the same program",
+                remedy=error.hint or "log in again; 'kubectl get nodes' asks the same program",
             )
             raise UnreachableError(problem) from None
         except AccessError as error:
-            remedy = (
-                error.hint
-                or self.without
-                or "name one with --kubeconfig or $KUBECONFIG"
-            )
+            remedy = error.hint or self.without or "name one with --kubeconfig or $KUBECONFIG"
             problem = Problem(
-                code="NoKubeconfig",
-                what=f"no access to a cluster: {error}",
-                remedy=remedy,
+                code="NoKubeconfig", what=f"no access to a cluster: {error}", remedy=remedy
             )
             raise UnreachableError(problem) from None
 

@@ -99,11 +99,7 @@ def _of_files_only(flag: str) -> Problem:
         "and the manifest of -f says it itself",
     )
     return Problem(
-        code="NotTogether",
-        path=flag,
-        what=what,
-        limit=limit,
-        remedy="write it into the manifest",
+        code="NotTogether", path=flag, what=what, limit=limit, remedy="write it into the manifest"
     )
 
 
@@ -150,20 +146,13 @@ def _of_diff(arguments: Namespace) -> Iterator[Problem]:
         )
     version = arguments.operator_version
     if version and version.removeprefix("v") != __version__:
-        what, limit = (
-            f"this program renders as release {__version__} does",
-            "and as no other",
-        )
+        what, limit = (f"this program renders as release {__version__} does", "and as no other")
         remedy = (
             f"install the command line of {version} beside it, for example into a virtual "
             "environment, and ask that"
         )
         yield Problem(
-            code="NotAllowed",
-            path="--operator-version",
-            what=what,
-            limit=limit,
-            remedy=remedy,
+            code="NotAllowed", path="--operator-version", what=what, limit=limit, remedy=remedy
         )
 
 
@@ -182,18 +171,10 @@ def _of_status(arguments: Namespace) -> Iterator[Problem]:
 
 def _of_rollout(arguments: Namespace) -> Iterator[Problem]:
     if arguments.to_revision is not None and arguments.action != "undo":
-        what, remedy = (
-            f"{arguments.action} takes no revision",
-            "leave it out, or write undo",
-        )
-        yield Problem(
-            code="NotTogether", path="--to-revision", what=what, remedy=remedy
-        )
+        what, remedy = (f"{arguments.action} takes no revision", "leave it out, or write undo")
+        yield Problem(code="NotTogether", path="--to-revision", what=what, remedy=remedy)
     if arguments.output != "text" and arguments.action != "history":
-        what, remedy = (
-            f"{arguments.action} prints no document",
-            "leave -o out, or write history",
-        )
+        what, remedy = (f"{arguments.action} prints no document", "leave -o out, or write history")
         yield Problem(code="NotTogether", path="--output", what=what, remedy=remedy)
 
 
@@ -226,16 +207,9 @@ def _of_server(arguments: Namespace) -> Iterator[Problem]:
         "-o manifest": arguments.output == "manifest",
     }
     for path in (name for name, value in given.items() if value):
-        what, limit = (
-            "is for a plan that is made here",
-            "and with --server the operator makes it",
-        )
+        what, limit = ("is for a plan that is made here", "and with --server the operator makes it")
         yield Problem(
-            code="NotTogether",
-            path=path,
-            what=what,
-            limit=limit,
-            remedy="leave one of the two out",
+            code="NotTogether", path=path, what=what, limit=limit, remedy="leave one of the two out"
         )
 
 
@@ -253,20 +227,18 @@ def _of_import(arguments: Namespace) -> Iterator[Problem]:
             yield from error.problems
 
 
-_OF_COMMAND: Final[Mapping[str, Callable[[Namespace], Iterator[Problem]]]] = (
-    MappingProxyType(
-        {
-            "plan": _of_model,
-            "explain": _of_model,
-            "report": _of_report,
-            "render": _of_model,
-            "diff": _of_diff,
-            "status": _of_status,
-            "rollout": _of_rollout,
-            "doctor": _of_doctor,
-            "import": _of_import,
-            "models": _of_search,
-            "gpus": _of_search,
-        }
-    )
+_OF_COMMAND: Final[Mapping[str, Callable[[Namespace], Iterator[Problem]]]] = MappingProxyType(
+    {
+        "plan": _of_model,
+        "explain": _of_model,
+        "report": _of_report,
+        "render": _of_model,
+        "diff": _of_diff,
+        "status": _of_status,
+        "rollout": _of_rollout,
+        "doctor": _of_doctor,
+        "import": _of_import,
+        "models": _of_search,
+        "gpus": _of_search,
+    }
 )

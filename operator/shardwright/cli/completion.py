@@ -119,17 +119,13 @@ def _namespaces(parsed_args: Namespace, **_: Any) -> list[str]:
     from shardwright.cluster.resources import Resource  # noqa: PLC0415 - only where somebody waits for it
 
     async def names(client: "Client") -> list[str]:
-        found = await client.list(
-            Resource(prefix="/api/v1", plural="namespaces", kind="Namespace")
-        )
+        found = await client.list(Resource(prefix="/api/v1", plural="namespaces", kind="Namespace"))
         return [item["metadata"]["name"] for item in found]
 
     return _of_cluster(parsed_args, lambda cluster: cluster.ask(names))
 
 
-def _of_cluster(
-    parsed_args: Namespace, asked: Callable[["Target"], list[str]]
-) -> list[str]:
+def _of_cluster(parsed_args: Namespace, asked: Callable[["Target"], list[str]]) -> list[str]:
     """Return the answer of a cluster, nothing if it does not answer: a shell cannot show the
     reason.
     """
@@ -140,11 +136,7 @@ def _of_cluster(
 
     try:
         return asked(
-            Target(
-                connection=replace(
-                    connection_of(parsed_args), request_seconds=PATIENCE_SECONDS
-                )
-            )
+            Target(connection=replace(connection_of(parsed_args), request_seconds=PATIENCE_SECONDS))
         )
     except UnreachableError:
         return []

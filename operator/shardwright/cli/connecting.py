@@ -25,23 +25,13 @@ FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     ("--client-certificate", "FILE", "certificate to show to the API server"),
     ("--client-key", "FILE", "its key"),
-    (
-        "--tls-server-name",
-        "NAME",
-        "name that the API server's certificate is checked for",
-    ),
+    ("--tls-server-name", "NAME", "name that the API server's certificate is checked for"),
     ("--as", "USER", "act as this user (needs the right to impersonate)"),
     ("--as-uid", "UID", "uid of that user"),
 )
 """Flags that take one value: name, its placeholder, help."""
 
-SECONDS: Final = {
-    "": 1.0,
-    "ms": 0.001,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-}
+SECONDS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
 
@@ -75,11 +65,7 @@ def add_connection(
     )
     if server:
         group.add_argument(
-            "-s",
-            "--server",
-            metavar="URL",
-            dest="api_server",
-            help="address of the API server",
+            "-s", "--server", metavar="URL", dest="api_server", help="address of the API server"
         )
     _add_conditions(group)
 
@@ -99,22 +85,14 @@ def _add_conditions(group: ArgumentGroup) -> None:
     )
 
 
-def add_namespace(
-    command: argparse.ArgumentParser, *, everywhere: bool = False
-) -> None:
+def add_namespace(command: argparse.ArgumentParser, *, everywhere: bool = False) -> None:
     """Add ``-n`` and, if a command looks at several resources, ``-A``."""
     one_of = command.add_mutually_exclusive_group()
     one_of.add_argument(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        default="",
-        help="namespace (default: the context's)",
+        "-n", "--namespace", metavar="NAME", default="", help="namespace (default: the context's)"
     )
     if everywhere:
-        one_of.add_argument(
-            "-A", "--all-namespaces", action="store_true", help="all namespaces"
-        )
+        one_of.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
 
 
 class PlannedByServer(argparse.Action):
@@ -151,10 +129,7 @@ def connection_of(arguments: Namespace) -> "Connection":
         name: getattr(arguments, name, None) or None
         for name in map(_attribute, ("--kubeconfig", "--context"))
     }
-    named = {
-        _attribute(flag): getattr(arguments, _attribute(flag), None)
-        for flag, *_ in FLAGS
-    }
+    named = {_attribute(flag): getattr(arguments, _attribute(flag), None) for flag, *_ in FLAGS}
     return Connection(
         **given,
         **named,
@@ -179,7 +154,5 @@ def _seconds(text: str) -> float | None:
     """Read a duration as kubectl does; 0 is no limit."""
     seconds = duration_of(text, SECONDS)
     if seconds is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r:.40} is not a duration; write for example 5s"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a duration; write for example 5s")
     return seconds or None

@@ -26,13 +26,7 @@ from shardwright.cli.live_subjects import read_subject
 from shardwright.cli.namespaces import given_models
 from shardwright.cli.output import print_lines, print_note, width_of_output
 from shardwright.cli.outputs import print_list
-from shardwright.cli.rehearsal import (
-    ModelDifference,
-    Rehearsal,
-    Rehearsed,
-    rehearse,
-    rehearsed_of,
-)
+from shardwright.cli.rehearsal import ModelDifference, Rehearsal, Rehearsed, rehearse, rehearsed_of
 from shardwright.cli.revisions import read_formers
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import ApiError, Client
@@ -70,11 +64,7 @@ def diff(arguments: Namespace) -> int:
     """Print the changes; the exit code says whether anything does."""
     cluster: Target = arguments.target
     file = arguments.settings
-    settings = (
-        name_the_file(file, partial(read_settings, read_text(file)))
-        if file
-        else Settings()
-    )
+    settings = name_the_file(file, partial(read_settings, read_text(file))) if file else Settings()
     wanted = tuple(_wanted(arguments, cluster))
     differences = cluster.ask(lambda client: _differences(client, wanted, settings))
     refused = {one for item in differences for one in item.rehearsed.refused}
@@ -83,16 +73,11 @@ def diff(arguments: Namespace) -> int:
     if arguments.output == "text":
         for index, difference in enumerate(differences):
             print_lines(
-                [
-                    *([Line()] if index else []),
-                    *difference_lines(difference, width_of_output()),
-                ]
+                [*([Line()] if index else []), *difference_lines(difference, width_of_output())]
             )
     else:
         print_list(
-            "ModelDiffList",
-            [difference_document(item) for item in differences],
-            arguments.output,
+            "ModelDiffList", [difference_document(item) for item in differences], arguments.output
         )
     return Differs.YES if any(item.differs for item in differences) else Differs.NO
 
@@ -106,9 +91,7 @@ def _wanted(arguments: Namespace, cluster: Target) -> Iterator[WantedModel]:
         sources, arguments.filename, arguments.namespace, lambda: cluster.namespace
     ):
         metadata = one.resource.metadata
-        yield WantedModel(
-            namespace=metadata.namespace, name=metadata.name, content=one.content
-        )
+        yield WantedModel(namespace=metadata.namespace, name=metadata.name, content=one.content)
 
 
 async def _differences(
@@ -138,9 +121,7 @@ async def _difference(
     spec = (wanted.content or model.content).get("spec") or {}
     formers = await read_formers(client, model, spec, settings)
     model = replace(model, formers=formers)
-    rehearsed = await outcome_by_dry_run(
-        client, rehearse(model, after[1], around, generation, now)
-    )
+    rehearsed = await outcome_by_dry_run(client, rehearse(model, after[1], around, generation, now))
     anyway = None
     if before and fields:
         asked = rehearse(model, before[1], around, generation, now)
@@ -190,11 +171,7 @@ def _as_wanted(manifest: Mapping[str, Any], model: LiveModel) -> ShardedModel:
 
 
 def _not_there(name: str) -> Problem:
-    return Problem(
-        code="NoShardedModel",
-        path="NAME",
-        what=f"there is no ShardedModel {name}",
-    )
+    return Problem(code="NoShardedModel", path="NAME", what=f"there is no ShardedModel {name}")
 
 
 async def _live(client: Client, wanted: WantedModel) -> LiveModel | None:
@@ -204,18 +181,11 @@ async def _live(client: Client, wanted: WantedModel) -> LiveModel | None:
         and await client.get(SHARDED_MODELS, wanted.namespace, wanted.name) is None
     ):
         return None
-    return await with_objects(
-        client, await read_model(client, wanted.namespace, wanted.name)
-    )
+    return await with_objects(client, await read_model(client, wanted.namespace, wanted.name))
 
 
 def _as_new(wanted: WantedModel) -> dict[str, Any]:
-    metadata = {
-        "name": wanted.name,
-        "namespace": wanted.namespace,
-        "uid": _NOBODY,
-        "generation": 1,
-    }
+    metadata = {"name": wanted.name, "namespace": wanted.namespace, "uid": _NOBODY, "generation": 1}
     return {"metadata": metadata, "status": {}}
 
 
@@ -227,7 +197,5 @@ async def _resolved(
 
 def changed_fields(before: ShardedModel, after: ShardedModel) -> Iterator[FieldChange]:
     """Yield the fields of the spec in which two resources differ, defaults filled in."""
-    was, wanted = (
-        item.spec.model_dump(mode="json", by_alias=True) for item in (before, after)
-    )
+    was, wanted = (item.spec.model_dump(mode="json", by_alias=True) for item in (before, after))
     yield from changed_values(was, wanted, "spec")

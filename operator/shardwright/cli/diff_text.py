@@ -12,12 +12,7 @@ from typing import Any, Final
 from shardwright import __version__
 from shardwright.api.plan_status import planned_nodes
 from shardwright.cli.changed_values import FieldChange
-from shardwright.cli.rehearsal import (
-    Fate,
-    GroupFate,
-    ModelDifference,
-    ObjectChange,
-)
+from shardwright.cli.rehearsal import Fate, GroupFate, ModelDifference, ObjectChange
 from shardwright.documents import to_camel
 from shardwright.planning.report import Plan, Report
 from shardwright.reporting.explanation import explain
@@ -47,15 +42,11 @@ def difference_lines(difference: ModelDifference, width: int) -> Iterator[Line]:
     """Yield the changes, for a person."""
     restarts = len(difference.rehearsed.restarts)
     role = Role.WARNING if restarts else Role.HEADLINE
-    yield from paragraph(
-        f"{difference.name}: {_headline(difference)}", width=width, role=role
-    )
+    yield from paragraph(f"{difference.name}: {_headline(difference)}", width=width, role=role)
     if difference.fields:
         yield _section("Spec")
         yield from table(
-            ("FIELD", "NOW", "THEN"),
-            [_field(change) for change in difference.fields],
-            width=width,
+            ("FIELD", "NOW", "THEN"), [_field(change) for change in difference.fields], width=width
         )
     if difference.differs:
         yield _section("Plan")
@@ -88,9 +79,7 @@ def _headline(difference: ModelDifference) -> str:
         )
         if restarts
         else "",
-        f"{format_plural(ends, 'group')} {'ends' if ends == 1 else 'end'}"
-        if ends
-        else "",
+        f"{format_plural(ends, 'group')} {'ends' if ends == 1 else 'end'}" if ends else "",
     ]
     return ", ".join(part for part in parts if part) or "changes, and restarts nothing"
 
@@ -107,11 +96,7 @@ def _value(value: Any) -> str:
         if isinstance(value, str)
         else json.dumps(value, ensure_ascii=False)
     )
-    return (
-        text
-        if len(text) <= SHOWN_VALUE
-        else text[: SHOWN_VALUE - 1] + "\N{HORIZONTAL ELLIPSIS}"
-    )
+    return text if len(text) <= SHOWN_VALUE else text[: SHOWN_VALUE - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def _plan(difference: ModelDifference) -> str:
@@ -145,9 +130,7 @@ def _change_of_plan(before: Plan | None, after: Plan) -> str:
 
 def said_of(plan: Plan) -> str:
     """Return a plan in one line."""
-    return explain(
-        Report(outcome=plan, alternatives=(), excluded=(), considered=0)
-    ).headline
+    return explain(Report(outcome=plan, alternatives=(), excluded=(), considered=0)).headline
 
 
 def _groups(difference: ModelDifference, width: int) -> Iterator[Line]:
@@ -157,12 +140,9 @@ def _groups(difference: ModelDifference, width: int) -> Iterator[Line]:
         return
     yield _section("Groups")
     rows = [
-        (group.name, FATES[group.fate], _down(group, seconds), _some(group))
-        for group in groups
+        (group.name, FATES[group.fate], _down(group, seconds), _some(group)) for group in groups
     ]
-    yield from table(
-        ("GROUP", "WHAT", "DOWN FOR", "FIELDS OF ITS PODS"), rows, width=width
-    )
+    yield from table(("GROUP", "WHAT", "DOWN FOR", "FIELDS OF ITS PODS"), rows, width=width)
 
 
 def _down(group: GroupFate, seconds: int | None) -> str:
@@ -178,18 +158,14 @@ def _down(group: GroupFate, seconds: int | None) -> str:
 
 
 def _some(item: GroupFate | ObjectChange) -> str:
-    fields = [
-        f"{path} (removed)" if path in item.removed else path for path in item.fields
-    ]
+    fields = [f"{path} (removed)" if path in item.removed else path for path in item.fields]
     more = f", {len(fields) - SHOWN_FIELDS} more" if len(fields) > SHOWN_FIELDS else ""
     return ", ".join(fields[:SHOWN_FIELDS]) + more or "-"
 
 
 def _notes(difference: ModelDifference) -> Iterator[str]:
     waits = [
-        group
-        for group in difference.rehearsed.groups
-        if group.fate is Fate.STAYS and group.fields
+        group for group in difference.rehearsed.groups if group.fate is Fate.STAYS and group.fields
     ]
     if waits:
         yield (
@@ -227,10 +203,7 @@ def difference_document(difference: ModelDifference) -> dict[str, Any]:
         "differs": difference.differs,
         "operatorVersion": __version__,
         "spec": [asdict(change) for change in difference.fields],
-        "plan": {
-            "before": _shown(difference.plan_before),
-            "after": _shown(difference.plan_after),
-        },
+        "plan": {"before": _shown(difference.plan_before), "after": _shown(difference.plan_after)},
         "startSeconds": rehearsed.start_seconds,
         "groups": [_camel(group) for group in rehearsed.groups],
         "objects": [_camel(change) for change in rehearsed.objects],

@@ -23,11 +23,7 @@ _SIGNS: Final = {
     Result.FINE: ("ok", Role.HEADLINE, ""),
     Result.NOTED: ("note", Role.WARNING, ""),
     Result.WRONG: ("WRONG", Role.REFUSAL, ""),
-    Result.UNREAD: (
-        "?",
-        Role.PLAIN,
-        " (not looked at: you may not read what it takes)",
-    ),
+    Result.UNREAD: ("?", Role.PLAIN, " (not looked at: you may not read what it takes)"),
     Result.SKIPPED: (
         "-",
         Role.PLAIN,
@@ -52,9 +48,7 @@ def doctor(arguments: Namespace) -> int:
     else:
         print_document("Diagnosis", document(examined), arguments.output)
     return (
-        Exit.SOMETHING_WRONG
-        if any(one.result is Result.WRONG for one in examined)
-        else Exit.PLAN
+        Exit.SOMETHING_WRONG if any(one.result is Result.WRONG for one in examined) else Exit.PLAN
     )
 
 
@@ -70,9 +64,7 @@ def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:
             # The line above says it already of a finding of its own kind.
             first = [Span(f"      {'' if result is one.result else f'{sign}: '}", role)]
             yield from paragraph(finding.message, width=width, first=first)
-            yield line(
-                Span("        $ ", Role.FAINT), Span(finding.command, Role.COMMAND)
-            )
+            yield line(Span("        $ ", Role.FAINT), Span(finding.command, Role.COMMAND))
 
 
 def document(examined: Sequence[Examined]) -> dict[str, Any]:

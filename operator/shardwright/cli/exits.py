@@ -6,12 +6,8 @@ from typing import Final
 from shardwright.errors import Problem
 
 INTERRUPTED: Final = 130  #: what a shell reports after Ctrl-C: 128 + SIGINT
-BROKEN_PIPE: Final = (
-    141  #: what a shell reports of a writer whose reader went away: 128 + SIGPIPE
-)
-TERMINATED: Final = (
-    143  #: what a shell reports of a process that was asked to end: 128 + SIGTERM
-)
+BROKEN_PIPE: Final = 141  #: what a shell reports of a writer whose reader went away: 128 + SIGPIPE
+TERMINATED: Final = 143  #: what a shell reports of a process that was asked to end: 128 + SIGTERM
 
 
 class Exit(IntEnum):
@@ -24,9 +20,7 @@ class Exit(IntEnum):
     FAULT = 3
 
 
-FORBIDDEN: Final = (
-    "NotAllowedInCluster"  #: the code of what the cluster does not let us do
-)
+FORBIDDEN: Final = "NotAllowedInCluster"  #: the code of what the cluster does not let us do
 
 
 class UnreachableError(Exception):

@@ -29,10 +29,7 @@ def fetch_config_map(arguments: Namespace) -> Exit:
     revision = arguments.revision
     problems = [
         *_not_matching(
-            "MODEL",
-            model,
-            MODEL_ID,
-            "must be the id of a repository of the hub, as org/name",
+            "MODEL", model, MODEL_ID, "must be the id of a repository of the hub, as org/name"
         )
     ]
     if revision is not None:

@@ -97,11 +97,7 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
     room = max(len(option) for _, rows in shown for option, *_ in rows)
     for title, rows in shown:
         lines += ["", f"{title}:", *(_line(*row, room, width) for row in rows)]
-    lines += [
-        "",
-        *_examples(parser),
-        "all options, in full, and the exit codes: --help-all",
-    ]
+    lines += ["", *_examples(parser), "all options, in full, and the exit codes: --help-all"]
     return "\n".join(lines) + "\n"
 
 
@@ -127,11 +123,7 @@ def _rows(group: Any) -> Iterator[tuple[str, str, str]]:
             yield f"{names} FORM", ", ".join(action.choices), default
             continue
         metavar = (
-            ""
-            if action.nargs == 0
-            else str(action.metavar or "")
-            if names
-            else _taken(action)
+            "" if action.nargs == 0 else str(action.metavar or "") if names else _taken(action)
         )
         taken = f"[{metavar}]" if action.nargs == "?" and names else metavar
         said, default = _parted(str(action.help or ""))
@@ -141,10 +133,7 @@ def _rows(group: Any) -> Iterator[tuple[str, str, str]]:
 def _parted(text: str) -> tuple[str, str]:
     """Return the first words of a help, and the default in it.
 
-    >>> (
-    ...     _parted("mean length; of all (default: 64)"),
-    ...     _parted("GPUs (with x; default: 8)"),
-    ... )
+    >>> (_parted("mean length; of all (default: 64)"), _parted("GPUs (with x; default: 8)"))
     (('mean length', ' (default: 64)'), ('GPUs (with x)', ''))
     """
     if inner := re.search(r"; default: [^)]*\)", text):
@@ -162,10 +151,7 @@ def _line(option: str, said: str, default: str, room: int, width: int) -> str:
 
 def _examples(parser: argparse.ArgumentParser) -> list[str]:
     examples = (
-        (parser.epilog or "")
-        .partition("\n\n")[0]
-        .replace("%(prog)s", parser.prog)
-        .splitlines()
+        (parser.epilog or "").partition("\n\n")[0].replace("%(prog)s", parser.prog).splitlines()
     )
     # A line that goes on with a command of the line before is set in further.
     starts = [index for index, line in enumerate(examples) if re.match(r"  [^ ]", line)]

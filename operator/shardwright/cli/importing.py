@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shardwright.api.resource import parse_manifest
 from shardwright.cli.exits import FORBIDDEN, Exit, UnreachableError
 from shardwright.cli.imports.draft import Content, Imported
-from shardwright.cli.imports.kinds import (
-    READERS,
-    ImportOptions,
-    import_object,
-    importable,
-)
+from shardwright.cli.imports.kinds import READERS, ImportOptions, import_object, importable
 from shardwright.cli.imports.names import KINDS, ImportedKind, kind_and_name
 from shardwright.cli.inputs import Given, name_the_file, read_sources
 from shardwright.cli.output import print_error, print_note, print_yaml
@@ -54,9 +49,7 @@ def import_models(arguments: Namespace) -> Exit:
     return Exit.BAD_INPUT if problems else Exit.PLAN
 
 
-def _in_turn(
-    readings: Iterable[Callable[[], Imported]],
-) -> tuple[list[Imported], list[Problem]]:
+def _in_turn(readings: Iterable[Callable[[], Imported]]) -> tuple[list[Imported], list[Problem]]:
     """Return the objects that can be imported, and the problems of the rest: one keeps no other one
     back.
     """
@@ -74,17 +67,10 @@ def _in_turn(
     return found, problems
 
 
-def _print(
-    found: Sequence[Imported],
-    form: str,
-) -> None:
+def _print(found: Sequence[Imported], form: str) -> None:
     if form == "json":
         items = [
-            {
-                "source": item.source,
-                "manifest": item.manifest,
-                "leftOut": _left_out(item),
-            }
+            {"source": item.source, "manifest": item.manifest, "leftOut": _left_out(item)}
             for item in found
         ]
         print_list("ImportList", items, "json")
@@ -111,14 +97,10 @@ def _from_files(arguments: Namespace) -> Iterator[Callable[[], Imported]]:
         kinds = sorted({source.kind for source in sources if source.kind})
         raise InputError([_nothing(", ".join(arguments.filename), kinds)])
     for source in wanted:
-        yield partial(
-            name_the_file, source.file, partial(_read_file, source, others, arguments)
-        )
+        yield partial(name_the_file, source.file, partial(_read_file, source, others, arguments))
 
 
-def _read_file(
-    source: Given, others: Sequence[Content], arguments: Namespace
-) -> Imported:
+def _read_file(source: Given, others: Sequence[Content], arguments: Namespace) -> Imported:
     return checked(import_object(source.content, others, _options(arguments)))
 
 
@@ -150,15 +132,9 @@ def _from_cluster(arguments: Namespace) -> Iterator[Callable[[], Imported]]:
         yield partial(_imported, arguments, KINDS[kind], name)
 
 
-def _imported(
-    arguments: Namespace,
-    kind: ImportedKind,
-    name: str,
-) -> Imported:
+def _imported(arguments: Namespace, kind: ImportedKind, name: str) -> Imported:
     cluster: Target = arguments.target
-    content, others = cluster.ask(
-        partial(_read, kind=kind, namespace=cluster.namespace, name=name)
-    )
+    content, others = cluster.ask(partial(_read, kind=kind, namespace=cluster.namespace, name=name))
     return checked(import_object(content, others, _options(arguments)))
 
 
@@ -207,8 +183,5 @@ async def _object(
     raise InputError([_unclear(what, "--context names another cluster, -f a file")])
 
 
-def _unclear(
-    what: str,
-    remedy: str,
-) -> Problem:
+def _unclear(what: str, remedy: str) -> Problem:
     return Problem(code="ImportUnclear", path="KIND/NAME", what=what, remedy=remedy)

@@ -17,11 +17,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.units import MEGA
 
 STDIN: Final = "-"
-SUFFIXES: Final = (
-    ".json",
-    ".yaml",
-    ".yml",
-)  #: what is read in a folder, as kubectl does
+SUFFIXES: Final = (".json", ".yaml", ".yml")  #: what is read in a folder, as kubectl does
 
 LONG: Final = 2 * MEGA
 """Unit: characters of YAML for which somebody is told how far they are read. Basis: measured;
@@ -52,9 +48,7 @@ def read_sources(files: Iterable[str]) -> tuple[Given, ...]:
         InputError: a file cannot be read or holds something other than Kubernetes objects.
     """
     with _collector_paused():
-        return tuple(
-            source for file in files for path in _expand(file) for source in _read(path)
-        )
+        return tuple(source for file in files for path in _expand(file) for source in _read(path))
 
 
 def read_text(file: str) -> str:
@@ -69,9 +63,7 @@ def read_text(file: str) -> str:
     except OSError as error:
         raise _unopened(file, error) from None
     except UnicodeDecodeError as error:
-        raise _unreadable(
-            file, f"byte {error.start} is not UTF-8", "save it as UTF-8"
-        ) from None
+        raise _unreadable(file, f"byte {error.start} is not UTF-8", "save it as UTF-8") from None
 
 
 def missing_files(files: Iterable[str]) -> Iterator[Problem]:
@@ -127,10 +119,7 @@ def _read(file: str) -> Iterator[Given]:
 
     text = read_text(file)
     with _shown_how_far(file, text) as tell:
-        contents = name_the_file(
-            file,
-            lambda: read_manifests(text, tell),
-        )
+        contents = name_the_file(file, lambda: read_manifests(text, tell))
     for content in contents:
         yield Given(file=file, content=content)
 
@@ -145,14 +134,9 @@ def _shown_how_far(file: str, text: str) -> Iterator[Callable[[int], None]]:
         return
     name = _shown(file)
     with with_bar(len(text) // MEGA) as show:
-        yield lambda read: show(
-            read // MEGA,
-            f"MB of {name}",
-        )
+        yield lambda read: show(read // MEGA, f"MB of {name}")
     if sys.stderr.isatty():
-        print_note(
-            f"{name}: what 'kubectl -o json' prints is read several times faster"
-        )
+        print_note(f"{name}: what 'kubectl -o json' prints is read several times faster")
 
 
 def in_file(file: str, problem: Problem) -> Problem:
@@ -171,6 +155,4 @@ def _unopened(file: str, error: OSError) -> InputError:
 
 
 def _unreadable(file: str, what: str, remedy: str) -> InputError:
-    return InputError(
-        [in_file(file, Problem(code="FileUnreadable", what=what, remedy=remedy))]
-    )
+    return InputError([in_file(file, Problem(code="FileUnreadable", what=what, remedy=remedy))])

@@ -7,12 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from shardwright.cli.clusters import Target, unless_forbidden
-from shardwright.cli.surroundings import (
-    Surroundings,
-    read_nodes,
-    read_reservations,
-    read_usage,
-)
+from shardwright.cli.surroundings import Surroundings, read_nodes, read_reservations, read_usage
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import (
     CONFIG_MAPS,
@@ -45,37 +40,27 @@ async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surro
     """Return the nodes, and as far as they may be read the pods and plans of record."""
     published = await read_live_published(client)
     nodes = [
-        node
-        async for page in client.pages(NODES)
-        for node in read_nodes(page, stated, published)
+        node async for page in client.pages(NODES) for node in read_nodes(page, stated, published)
     ]
     plans = await unless_forbidden(client.list(CONFIG_MAPS, labelSelector=MANAGED))
     return Surroundings(
         nodes=tuple(nodes),
         usage=await unless_forbidden(_read_usage(client)),
-        reservations=read_reservations(
-            plans or (), await unless_forbidden(_read_modes(client))
-        ),
+        reservations=read_reservations(plans or (), await unless_forbidden(_read_modes(client))),
     )
 
 
 async def read_live_published(client: Client) -> PublishedDevices:
     """Read the devices that DRA drivers publish, if the cluster has the kinds and lets us read."""
     kinds = (RESOURCE_SLICES, DEVICE_CLASSES)
-    slices, classes = [
-        await unless_forbidden(_all(client, kind)) or () for kind in kinds
-    ]
+    slices, classes = [await unless_forbidden(_all(client, kind)) or () for kind in kinds]
     return read_published(slices, classes)
 
 
-async def _all(
-    client: Client, resource: Resource, **options: Any
-) -> list[dict[str, Any]]:
+async def _all(client: Client, resource: Resource, **options: Any) -> list[dict[str, Any]]:
     """Return all objects of a kind; none if the cluster has no such kind."""
     try:
-        return [
-            item async for page in client.pages(resource, **options) for item in page
-        ]
+        return [item async for page in client.pages(resource, **options) for item in page]
     except ApiError as error:
         if error.code == HTTPStatus.NOT_FOUND:
             return []

@@ -67,9 +67,7 @@ class LiveModel:
 def owner_of(content: Content) -> Owner:
     """Return whom objects of a stored ShardedModel belong to."""
     metadata = content["metadata"]
-    return Owner(
-        name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]
-    )
+    return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
 
 
 def is_planned(content: Mapping[str, Any]) -> bool:
@@ -88,18 +86,13 @@ async def list_objects(
 ) -> list[Content]:
     """Return objects of a kind, each with its kind, which a LIST leaves out."""
     kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return [
-        {**kind, **item} for item in await client.list(resource, namespace, **selectors)
-    ]
+    return [{**kind, **item} for item in await client.list(resource, namespace, **selectors)]
 
 
 async def list_models(client: Client, namespace: str | None) -> list[Content]:
     """Return the ShardedModels of a namespace, or of all (None), in order of namespace and name."""
     found = await list_objects(client, SHARDED_MODELS, namespace)
-    return sorted(
-        found,
-        key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]),
-    )
+    return sorted(found, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]))
 
 
 async def read_model(client: Client, namespace: str, name: str) -> LiveModel:
@@ -135,15 +128,10 @@ async def with_objects(client: Client, model: LiveModel) -> LiveModel:
     )
 
 
-async def _listed(
-    client: Client, resource: Resource, owner: Owner
-) -> list[Content] | None:
+async def _listed(client: Client, resource: Resource, owner: Owner) -> list[Content] | None:
     try:
         return await list_objects(
-            client,
-            resource,
-            owner.namespace,
-            labelSelector=f"{MODEL}={base_name(owner.name)}",
+            client, resource, owner.namespace, labelSelector=f"{MODEL}={base_name(owner.name)}"
         )
     except ApiError as error:
         if error.code in _REFUSED:
@@ -175,6 +163,4 @@ async def no_such_model(client: Client, namespace: str, name: str) -> NoReturn:
         else "'kubectl get smodel -A' lists all; -n names another namespace"
     )
     what = f"there is no ShardedModel {name} in namespace {namespace}"
-    raise InputError(
-        [Problem(code="NoShardedModel", path="NAME", what=what, remedy=remedy)]
-    )
+    raise InputError([Problem(code="NoShardedModel", path="NAME", what=what, remedy=remedy)])

@@ -27,13 +27,8 @@ async def read_subject(
     config_text = None
     if source is not None:
         name, key = source
-        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name) or {
-            "metadata": {}
-        }
-        if (
-            resource.spec.model.config_map_ref
-            or controller_uid(found) == model.owner.uid
-        ):
+        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name) or {"metadata": {}}
+        if resource.spec.model.config_map_ref or controller_uid(found) == model.owner.uid:
             config_text = folder_text(found.get("data") or {}, key)
     kept = kept_default(model.record.default_of_spec) if model.record else None
     question = Question(

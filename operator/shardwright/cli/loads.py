@@ -20,15 +20,7 @@ from shardwright.reporting.candidates import tradeoff
 from shardwright.reporting.figures import format_layout
 from shardwright.resolving.subject import resolve
 
-ARRIVAL_FACTORS: Final = (
-    1 / 8,
-    1 / 4,
-    1 / 2,
-    1,
-    2,
-    4,
-    8,
-)
+ARRIVAL_FACTORS: Final = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
 """Times the load of the plan that are planned as well. Basis: chosen, a doubling at a time."""
 
 LENGTH_FACTORS: Final = (1 / 2, 1, 2)
@@ -49,9 +41,7 @@ _DIGITS: Final = 4
 """Significant digits of the points of the curve: more than can be seen, a third of the size."""
 
 
-def loads_around(
-    answer: PlannedModel, inputs: PlanInputs, *, candidates: int
-) -> dict[str, Any]:
+def loads_around(answer: PlannedModel, inputs: PlanInputs, *, candidates: int) -> dict[str, Any]:
     """Return the plan under every load of a grid around the one that was asked for, as data.
 
     ``axes`` are the values along each axis, ``base`` which of them were asked for, and ``points``
@@ -61,9 +51,7 @@ def loads_around(
     """
     ((_, resource),) = inputs.resources
     manifest = resource.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    axes = _axes(
-        answer.subject.request.workload, lengths=_loads() * candidates <= _MOST_PRICED
-    )
+    axes = _axes(answer.subject.request.workload, lengths=_loads() * candidates <= _MOST_PRICED)
     layouts: dict[tuple[str, str, int], int] = {}
     points = [
         _point(
@@ -75,9 +63,7 @@ def loads_around(
         for values in product(*(axis["values"] for axis in axes.values()))
     ]
     return {
-        "axes": [
-            {"field": field, "values": axis["values"]} for field, axis in axes.items()
-        ],
+        "axes": [{"field": field, "values": axis["values"]} for field, axis in axes.items()],
         "base": [axis["base"] for axis in axes.values()],
         "layouts": [list(key) for key in layouts],
         "points": points,
@@ -100,9 +86,7 @@ def _axes(load: Workload, *, lengths: bool) -> dict[str, dict[str, Any]]:
 def _arrival(load: Workload) -> tuple[str, dict[str, Any]]:
     rate = load.requests_per_second
     if rate is None:
-        return "concurrency", _whole(
-            load.concurrency, ARRIVAL_FACTORS, most=MOST_REQUESTS
-        )
+        return "concurrency", _whole(load.concurrency, ARRIVAL_FACTORS, most=MOST_REQUESTS)
     values = [
         value
         for factor in ARRIVAL_FACTORS
@@ -122,10 +106,7 @@ def _under(manifest: Mapping[str, Any], load: Mapping[str, Any]) -> dict[str, An
     its default.
     """
     spec = manifest["spec"]
-    return {
-        **manifest,
-        "spec": {**spec, "workload": {**spec.get("workload", {}), **load}},
-    }
+    return {**manifest, "spec": {**spec, "workload": {**spec.get("workload", {}), **load}}}
 
 
 def _point(
@@ -137,9 +118,7 @@ def _point(
     """Return the plan at one load, or the reason why there is none."""
     try:
         subject = resolve(
-            replace(
-                question_of(parse_manifest(manifest), inputs), settings=inputs.settings
-            )
+            replace(question_of(parse_manifest(manifest), inputs), settings=inputs.settings)
         )
     except InputError as error:
         return {"problem": _sentence(error.problems[0]), "speeds": []}
@@ -150,9 +129,7 @@ def _point(
         return {"problem": _sentence(outcome.problem), "speeds": speeds}
     speed = outcome.performance
     return {
-        "chosen": _place(
-            format_layout(outcome.layout), outcome.pool, outcome.layout.gpus, layouts
-        ),
+        "chosen": _place(format_layout(outcome.layout), outcome.pool, outcome.layout.gpus, layouts),
         "carriesLoad": outcome.carries_load,
         "ttftSeconds": speed.ttft_seconds,
         "tpotSeconds": speed.tpot_seconds,
@@ -171,9 +148,7 @@ def _speeds(
     for one in surveyed:
         speed = tradeoff(one)
         if speed is not None and not one.codes:
-            place = _place(
-                format_layout(one.layout), one.pool, one.layout.gpus, layouts
-            )
+            place = _place(format_layout(one.layout), one.pool, one.layout.gpus, layouts)
             yield [
                 place,
                 _short(speed.tpot_seconds),
@@ -182,9 +157,7 @@ def _speeds(
             ]
 
 
-def _place(
-    layout: str, pool: str, gpus: int, layouts: dict[tuple[str, str, int], int]
-) -> int:
+def _place(layout: str, pool: str, gpus: int, layouts: dict[tuple[str, str, int], int]) -> int:
     return layouts.setdefault((layout, pool, gpus), len(layouts))
 
 

@@ -165,9 +165,7 @@ def _report_fault(error: Exception, *, show_traceback: bool) -> int:
     if show_traceback:
         import traceback  # noqa: PLC0415 - only for a fault
 
-        print_text(
-            "".join(traceback.format_exception(error)).removesuffix("\n"), sys.stderr
-        )
+        print_text("".join(traceback.format_exception(error)).removesuffix("\n"), sys.stderr)
     print_error(
         f"{type(error).__name__}: {error}; this is an internal error: please report it with "
         "the output of --debug"

@@ -98,9 +98,7 @@ def standing_of(content: Content, pods: PodsByGroup, now: datetime) -> ModelStat
     """Return the state of a model."""
     metadata, status = content["metadata"], mapping(content.get("status"))
     conditions = mappings(status.get("conditions"))
-    ready = next(
-        (item for item in conditions if item.get("type") == ConditionType.READY), {}
-    )
+    ready = next((item for item in conditions if item.get("type") == ConditionType.READY), {})
     said = text_or_empty(ready.get("message"))
     budget = mapping(mapping(status.get("engine")).get("startBudget"))
     most = budget.get("loadSeconds")
@@ -136,14 +134,10 @@ def _meant(content: Content, ready: Content) -> tuple[str, ...]:
     """Return known models like one that is looked for at the hub: its id may be misspelt."""
     if ready.get("reason") not in _UNREAD_CONFIG:
         return ()
-    return like_ids(
-        text_or_empty(mapping(mapping(content.get("spec")).get("model")).get("id"))
-    )
+    return like_ids(text_or_empty(mapping(mapping(content.get("spec")).get("model")).get("id")))
 
 
-def _group(
-    group: Content, namespace: str, pods: PodsByGroup, now: datetime
-) -> StandingGroup:
+def _group(group: Content, namespace: str, pods: PodsByGroup, now: datetime) -> StandingGroup:
     name, ready = text_or_empty(group.get("name")), group.get("ready") is True
     restarts, nodes = group.get("restarts"), group.get("nodes")
     members = pods.get((namespace, name), ())
@@ -168,10 +162,6 @@ def _runs_since(pod: Content) -> datetime | None:
     for status in mappings(mapping(pod.get("status")).get("containerStatuses")):
         if status.get("name") == ENGINE:
             return read_time(
-                text_or_empty(
-                    mapping(mapping(status.get("state")).get("running")).get(
-                        "startedAt"
-                    )
-                )
+                text_or_empty(mapping(mapping(status.get("state")).get("running")).get("startedAt"))
             )
     return None

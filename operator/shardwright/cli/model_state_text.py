@@ -11,27 +11,14 @@ from shardwright.cli.advice import advice
 from shardwright.cli.findings import names
 from shardwright.cli.model_state import ModelState, StandingGroup
 from shardwright.reporting.figures import format_seconds
-from shardwright.reporting.lines import (
-    Line,
-    Role,
-    Span,
-    line,
-    paragraph,
-    table,
-    whole_rows,
-)
+from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table, whole_rows
 from shardwright.units import format_plural
 
 BAR: Final = 20  #: cells of the bar of a group that loads
 
 
 def table_lines(
-    found: Sequence[ModelState],
-    now: datetime,
-    width: int,
-    *,
-    namespaces: bool,
-    wide: bool = False,
+    found: Sequence[ModelState], now: datetime, width: int, *, namespaces: bool, wide: bool = False
 ) -> Iterator[Line]:
     """Yield one line for each model; a wide one has its GPUs and its address, too."""
     header = [
@@ -53,11 +40,7 @@ def table_lines(
         ]
         for item in found
     ]
-    yield from (
-        whole_rows(header, rows)
-        if wide
-        else table(header, rows, width=width, indent="")
-    )
+    yield from (whole_rows(header, rows) if wide else table(header, rows, width=width, indent=""))
 
 
 def _product(item: ModelState) -> str:
@@ -75,20 +58,14 @@ def _age(since: datetime | None, now: datetime) -> str:
     return f"{seconds // 86_400}d"
 
 
-def detail_lines(
-    item: ModelState, now: datetime, width: int, program: str
-) -> Iterator[Line]:
+def detail_lines(item: ModelState, now: datetime, width: int, program: str) -> Iterator[Line]:
     """Yield all about one model: why, the state of each group, and the next commands."""
-    state = {"True": "ready", "False": "not ready"}.get(
-        item.ready, "nobody has looked at it yet"
-    )
+    state = {"True": "ready", "False": "not ready"}.get(item.ready, "nobody has looked at it yet")
     since = f" for {_age(item.since, now)}" if item.since else ""
     reason = f", {item.reason}" if item.reason and item.ready != "True" else ""
     role = Role.HEADLINE if item.ready == "True" else Role.REFUSAL
     yield from paragraph(
-        f"{item.name} in {item.namespace}: {state}{since}{reason}",
-        width=width,
-        role=role,
+        f"{item.name} in {item.namespace}: {state}{since}{reason}", width=width, role=role
     )
     if item.message and item.ready != "True":
         yield from paragraph(item.message, width=width, first=[Span("  ")])
@@ -152,9 +129,7 @@ def _bar(seconds: float | None, most: int | None) -> tuple[Span, ...]:
         Span("  "),
         Span("\N{FULL BLOCK}" * full, Role.WEIGHTS),
         Span("\N{LIGHT SHADE}" * (BAR - full), Role.FAINT),
-        Span(
-            f"  {format_seconds(max(1, round(seconds)))} of at most {format_seconds(most)}"
-        ),
+        Span(f"  {format_seconds(max(1, round(seconds)))} of at most {format_seconds(most)}"),
     )
 
 
@@ -188,8 +163,7 @@ def document(item: ModelState, program: str) -> dict[str, Any]:
         ],
         "groups": [_group_as_json(group, item.most_seconds) for group in item.groups],
         "commands": [
-            {"command": command, "purpose": purpose}
-            for command, purpose in advice(item, program)
+            {"command": command, "purpose": purpose} for command, purpose in advice(item, program)
         ],
     }
 
@@ -202,9 +176,7 @@ def _group_as_json(group: StandingGroup, most: int | None) -> dict[str, Any]:
         "nodes": list(group.nodes),
         "message": group.said,
         "restarts": group.restarts,
-        "loading": None
-        if seconds is None
-        else {"seconds": round(seconds), "mostSeconds": most},
+        "loading": None if seconds is None else {"seconds": round(seconds), "mostSeconds": most},
     }
 
 

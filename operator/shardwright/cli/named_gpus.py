@@ -83,10 +83,7 @@ def read_named_gpus(
             parsed
             if isinstance(parsed, Problem)
             else _read(
-                *parsed,
-                gpus_per_node,
-                network_gbps_per_gpu,
-                example="8x" if counted else "",
+                *parsed, gpus_per_node, network_gbps_per_gpu, example="8x" if counted else ""
             )
         )
         if isinstance(read, Problem):
@@ -115,9 +112,7 @@ def usual_node(gpu: Gpu) -> tuple[int, int] | None:
     ((8, 8), (4, 72), (4, 72), None)
     """
     rows = [
-        row
-        for row in load_instances().values()
-        if row.gpu_id == gpu.id and row.gpus <= MOST_USUAL
+        row for row in load_instances().values() if row.gpu_id == gpu.id and row.gpus <= MOST_USUAL
     ]
     if not rows:
         most = GPUS_OF_A_TRAY if gpu.of_a_rack else MOST_USUAL
@@ -261,11 +256,7 @@ def _unknown(name: str, example: str) -> Problem:
             remedy=f"write for example {example}{ids[-1]}",
         )
     near = nearest_gpus(name)
-    remedy = (
-        f"did you mean {' or '.join(near)}?"
-        if near
-        else "'shardwright gpus' lists them"
-    )
+    remedy = f"did you mean {' or '.join(near)}?" if near else "'shardwright gpus' lists them"
     return Problem(
         code="GpuUnknown",
         path=GPUS,
@@ -306,9 +297,7 @@ def _runs(gpu_id: str) -> Iterator[str]:
 
 
 def _nodes(named: NamedGpus, pool: int | None) -> Iterator[Mapping[str, Any]]:
-    resource = next(
-        resource for resource, vendor in VENDORS.items() if vendor == named.gpu.vendor
-    )
+    resource = next(resource for resource, vendor in VENDORS.items() if vendor == named.gpu.vendor)
     prefix = (
         named.gpu.id.lower()
         if pool is None
@@ -331,9 +320,7 @@ def _labels(named: NamedGpus, pool: int, first: int, gpus: int) -> dict[str, str
     key = PRODUCT_LABEL if named.gpu.mig_profile else "shardwright.io/gpu-model"
     labels = {key: named.gpu.id}
     if named.network_gbps_per_gpu:
-        labels["shardwright.io/network-gbps-per-gpu"] = (
-            f"{named.network_gbps_per_gpu:g}"
-        )
+        labels["shardwright.io/network-gbps-per-gpu"] = f"{named.network_gbps_per_gpu:g}"
     if _part_of_board(named.gpu, gpus):
         labels["shardwright.io/nvlink-domain"] = f"board-{first}"
     if named.gpus_per_domain > named.gpus_per_node:

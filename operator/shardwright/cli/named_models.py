@@ -34,9 +34,9 @@ def read_named(cluster: Target, name: str, stated: Stated) -> NamedModel:
         UnreachableError: no answer, no credentials, or it has no plan and nodes may not be listed.
     """
     live = cluster.ask(lambda client: read_model(client, cluster.namespace, name))
-    current = live.content["metadata"]["generation"] == (
-        live.content.get("status") or {}
-    ).get("observedGeneration")
+    current = live.content["metadata"]["generation"] == (live.content.get("status") or {}).get(
+        "observedGeneration"
+    )
     record = live.record if current and is_planned(live.content) else None
     return NamedModel(
         resource=read_stored(live.content),

@@ -24,10 +24,7 @@ class GivenModel:
 
 
 def given_models(
-    sources: Sequence[Given],
-    files: Sequence[str],
-    flag: str,
-    otherwise: Callable[[], str],
+    sources: Sequence[Given], files: Sequence[str], flag: str, otherwise: Callable[[], str]
 ) -> list[GivenModel]:
     """Return the ShardedModels among the objects of files.
 
@@ -52,9 +49,7 @@ def given_models(
 
 def _given(source: Given, flag: str, otherwise: Callable[[], str]) -> GivenModel:
     content = placed_in(source.content, flag, otherwise)
-    return GivenModel(
-        file=source.file, content=content, resource=parse_manifest(content)
-    )
+    return GivenModel(file=source.file, content=content, resource=parse_manifest(content))
 
 
 def _no_model(files: str, sources: Sequence[Given]) -> Problem:

@@ -17,9 +17,7 @@ def count_of(text: str) -> int:
     if not (
         text.isascii() and text.isdigit() and 1 <= len(text) <= 5 and int(text) > 0  # noqa: PLR2004 - 99,999
     ):
-        raise argparse.ArgumentTypeError(
-            f"{text!r:.40} is not a whole number from 1 to 99,999"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number from 1 to 99,999")
     return int(text)
 
 

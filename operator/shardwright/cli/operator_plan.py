@@ -25,12 +25,7 @@ from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.exits import TERMINATED, Exit, UnreachableError
 from shardwright.cli.inputs import read_sources
 from shardwright.cli.live import read_live_surroundings
-from shardwright.cli.live_models import (
-    LiveModel,
-    condition_of,
-    is_planned,
-    read_model,
-)
+from shardwright.cli.live_models import LiveModel, condition_of, is_planned, read_model
 from shardwright.cli.live_subjects import read_subject
 from shardwright.cli.namespaces import GivenModel, given_models
 from shardwright.cli.output import print_lines, print_yaml, width_of_output
@@ -68,8 +63,7 @@ ends after a minute.
 """
 
 _UNKNOWN: Final = (
-    "not shown, and no nodes beside the plan's own: "
-    "the config of the model is unknown here"
+    "not shown, and no nodes beside the plan's own: the config of the model is unknown here"
 )
 _NOT_SHOWN: Final = "GPUs of others, and nodes that are not used, are not shown"
 
@@ -114,11 +108,7 @@ def plan_by_operator(arguments: Namespace) -> Exit:
         print_yaml([document(live) for live in found])
     else:
         print_list("PlanReportList", [document(live) for live in found], "json")
-    return (
-        Exit.PLAN
-        if all(is_planned(live.content) for live in found)
-        else Exit.NOTHING_FITS
-    )
+    return Exit.PLAN if all(is_planned(live.content) for live in found) else Exit.NOTHING_FITS
 
 
 def row_of(live: LiveModel, request: Request | None = None) -> PlanRow:
@@ -131,8 +121,7 @@ def row_of(live: LiveModel, request: Request | None = None) -> PlanRow:
         return PlanRow(name=_name(live), outcome=plan, request=request)
     planned = condition_of(live.content, ConditionType.PLANNED)
     problem = Problem(
-        code=text_or_empty(planned.get("reason")),
-        what=text_or_empty(planned.get("message")),
+        code=text_or_empty(planned.get("reason")), what=text_or_empty(planned.get("message"))
     )
     outcome = NoPlan(problem=problem, heals_by_itself=False)
     return PlanRow(name=_name(live), outcome=outcome)
@@ -166,9 +155,7 @@ class PlannedCopy:
     surroundings: Surroundings | str
 
 
-async def _plan_all(
-    client: Client, copies: Sequence[Mapping[str, Any]]
-) -> list[LiveModel]:
+async def _plan_all(client: Client, copies: Sequence[Mapping[str, Any]]) -> list[LiveModel]:
     task = asyncio.current_task()
     if task:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -179,9 +166,7 @@ async def _plan(client: Client, copy: Mapping[str, Any]) -> LiveModel:
     namespace, name = copy["metadata"]["namespace"], copy["metadata"]["name"]
     async with _created(client, copy):
         ends = monotonic() + WAIT_SECONDS
-        while not _has_answer(
-            content := await client.get(SHARDED_MODELS, namespace, name)
-        ):
+        while not _has_answer(content := await client.get(SHARDED_MODELS, namespace, name)):
             if content is None or monotonic() > ends:
                 raise UnreachableError(_silent(copy, deleted=content is None))
             await asyncio.sleep(LOOK_SECONDS)
@@ -193,9 +178,7 @@ def _said_of_the_original(live: LiveModel, copy: Mapping[str, Any]) -> LiveModel
     late.
     """
     name, original = copy["metadata"]["name"], copy["metadata"]["annotations"][COPY_OF]
-    record = (
-        decode(encode(live.record).replace(name, original)) if live.record else None
-    )
+    record = decode(encode(live.record).replace(name, original)) if live.record else None
     return replace(
         live,
         content={
@@ -206,9 +189,7 @@ def _said_of_the_original(live: LiveModel, copy: Mapping[str, Any]) -> LiveModel
     )
 
 
-async def _all_with_surroundings(
-    client: Client, found: Sequence[LiveModel]
-) -> list[PlannedCopy]:
+async def _all_with_surroundings(client: Client, found: Sequence[LiveModel]) -> list[PlannedCopy]:
     """Return the planned copies, which are gone by now, with all that can be known beside them: a
     plan that is there is shown without it, too.
     """
@@ -216,9 +197,7 @@ async def _all_with_surroundings(
     with suppress(ApiError):
         around = await unless_forbidden(read_live_surroundings(client)) or FORBIDDEN
     return [
-        PlannedCopy(
-            live=live, subject=await _subject(client, live), surroundings=around
-        )
+        PlannedCopy(live=live, subject=await _subject(client, live), surroundings=around)
         for live in found
     ]
 
@@ -255,9 +234,7 @@ async def _created(client: Client, copy: Mapping[str, Any]) -> AsyncIterator[Non
         await asyncio.shield(creating)
         yield
     finally:
-        await asyncio.shield(
-            asyncio.ensure_future(_delete(client, creating, namespace, name))
-        )
+        await asyncio.shield(asyncio.ensure_future(_delete(client, creating, namespace, name)))
 
 
 async def _delete(
@@ -273,9 +250,7 @@ async def _delete(
             else None
         )
     if content is not None:
-        await client.delete(
-            SHARDED_MODELS, namespace, name, uid=content["metadata"]["uid"]
-        )
+        await client.delete(SHARDED_MODELS, namespace, name, uid=content["metadata"]["uid"])
 
 
 def _has_answer(content: Mapping[str, Any] | None) -> bool:
@@ -291,9 +266,9 @@ def _has_answer(content: Mapping[str, Any] | None) -> bool:
 
 def _name(model: LiveModel) -> str:
     metadata = model.content["metadata"]
-    return text_or_empty(
-        mapping(metadata.get("annotations")).get(COPY_OF)
-    ) or text_or_empty(metadata["name"])
+    return text_or_empty(mapping(metadata.get("annotations")).get(COPY_OF)) or text_or_empty(
+        metadata["name"]
+    )
 
 
 def _lines(copy: PlannedCopy) -> list[Line]:
@@ -307,9 +282,7 @@ def _lines(copy: PlannedCopy) -> list[Line]:
     role = Role.HEADLINE if is_planned(content) else Role.REFUSAL
     headline = f"{_name(model)}: {planned.get('message') or planned.get('reason')}"
     lines = paragraph(headline, width=width, role=role)
-    excluded = mappings(
-        mapping(mapping(content.get("status")).get("plan")).get("excluded")
-    )
+    excluded = mappings(mapping(mapping(content.get("status")).get("plan")).get("excluded"))
     if excluded:
         rows = [
             (
@@ -327,10 +300,7 @@ def _lines(copy: PlannedCopy) -> list[Line]:
     return lines
 
 
-def explanation_of_copy(
-    copy: PlannedCopy,
-    record: PlanRecord,
-) -> Explanation:
+def explanation_of_copy(copy: PlannedCopy, record: PlanRecord) -> Explanation:
     """Return the explanation of the operator's plan, and in words the gaps in this program's
     knowledge of it.
     """
@@ -343,13 +313,9 @@ def explanation_of_copy(
         explanation = explain(report)
         return replace(explanation, facts=(*facts, *explanation.facts))
     around = copy.surroundings
-    seen = (
-        around if isinstance(around, Surroundings) else Surroundings(nodes=(), usage=())
-    )
+    seen = around if isinstance(around, Surroundings) else Surroundings(nodes=(), usage=())
     inventory = take_stock(subject, seen.nodes, seen.usage, list(seen.reservations))
-    explanation = explanation_of(
-        PlannedModel(subject=subject, inventory=inventory, report=report)
-    )
+    explanation = explanation_of(PlannedModel(subject=subject, inventory=inventory, report=report))
     if isinstance(around, Surroundings):
         return explanation
     said = Fact(label="Nodes", value=f"{around}: {_NOT_SHOWN}")
@@ -367,10 +333,7 @@ def document(model: LiveModel) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "PlanReport",
-        "metadata": {
-            "name": _name(model),
-            "namespace": content["metadata"]["namespace"],
-        },
+        "metadata": {"name": _name(model), "namespace": content["metadata"]["namespace"]},
         "model": {"id": content["spec"]["model"]["id"]},
         "engine": status.get("engine"),
         "reason": condition_of(content, ConditionType.READY).get("reason"),

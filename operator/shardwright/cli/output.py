@@ -93,9 +93,7 @@ def print_text(text: str, stream: TextIO | None = None) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON, keys in the order they have."""
-    print_text(
-        _unharmed(lambda unicode: json.dumps(value, indent=2, ensure_ascii=not unicode))
-    )
+    print_text(_unharmed(lambda unicode: json.dumps(value, indent=2, ensure_ascii=not unicode)))
 
 
 def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
@@ -128,8 +126,7 @@ def print_error(message: str, code: str = "") -> None:
     it.
     """
     print_text(
-        in_terminal(f"error[{code}]: {message}" if code else f"error: {message}"),
-        sys.stderr,
+        in_terminal(f"error[{code}]: {message}" if code else f"error: {message}"), sys.stderr
     )
 
 

@@ -24,20 +24,8 @@ from shardwright.cli.checkpoints import (
     with_ways_to_read,
 )
 from shardwright.cli.exits import Exit
-from shardwright.cli.inputs import (
-    STDIN,
-    Given,
-    in_file,
-    name_the_file,
-    read_sources,
-    read_text,
-)
-from shardwright.cli.named_gpus import (
-    NamedGpus,
-    nodes_of,
-    on_named_gpus,
-    read_named_gpus,
-)
+from shardwright.cli.inputs import STDIN, Given, in_file, name_the_file, read_sources, read_text
+from shardwright.cli.named_gpus import NamedGpus, nodes_of, on_named_gpus, read_named_gpus
 from shardwright.cli.namespaces import given_models, placed_in
 from shardwright.cli.output import (
     print_error,
@@ -57,24 +45,14 @@ from shardwright.cli.plan_forms import (
     where_words_are_explained,
 )
 from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
-from shardwright.cli.typed import (
-    names_live_model,
-    of_option,
-    read_typed,
-    typed_manifest,
-)
+from shardwright.cli.typed import names_live_model, of_option, read_typed, typed_manifest
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
-from shardwright.pipeline import (
-    bundle_for,
-    plan_serving,
-    plan_with_survey,
-    with_ways_out,
-)
+from shardwright.pipeline import bundle_for, plan_serving, plan_with_survey, with_ways_out
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
@@ -139,24 +117,14 @@ def plan(arguments: Namespace) -> Exit:
         from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
         print_documents(
-            [plan_document(answer.subject, answer.report) for answer in answers],
-            arguments.output,
+            [plan_document(answer.subject, answer.report) for answer in answers], arguments.output
         )
     else:
-        _print_for_people(
-            answers,
-            arguments.output,
-            full=False,
-        )
+        _print_for_people(answers, arguments.output, full=False)
     return exit_of(answers)
 
 
-def _print_for_people(
-    answers: Sequence[PlannedModel],
-    form: str,
-    *,
-    full: bool,
-) -> None:
+def _print_for_people(answers: Sequence[PlannedModel], form: str, *, full: bool) -> None:
     """Print plans as text, as a table, or their names; ``full`` as ``explain`` does."""
     if form == "wide":
         print_lines(plans_table(map(_plan_row, answers)))
@@ -215,18 +183,12 @@ def explain(arguments: Namespace) -> Exit:
     """Say everything about the plan of every ShardedModel; the exit code is that of ``plan``."""
     answers = answers_to(read_inputs(arguments))
     if arguments.output not in {"json", "yaml"}:
-        _print_for_people(
-            answers,
-            arguments.output,
-            full=True,
-        )
+        _print_for_people(answers, arguments.output, full=True)
         return exit_of(answers)
     from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
 
     documents = [
-        explanation_document(
-            answer.subject, answer.report, drawn_explanation_of(answer)
-        )
+        explanation_document(answer.subject, answer.report, drawn_explanation_of(answer))
         for answer in answers
     ]
     print_documents(documents, arguments.output)
@@ -274,9 +236,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
     if names_live_model(arguments):
         return _named_inputs(arguments)
     named = read_named_gpus(
-        arguments.gpus,
-        gpus_per_node=arguments.nodes_of,
-        network_gbps_per_gpu=arguments.network,
+        arguments.gpus, gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network
     )
     wanted = read_sources(arguments.filename or ())
     there = (
@@ -285,9 +245,7 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
     )
     cluster: Target | None = arguments.target
     typed = arguments.model is not None
-    resources = tuple(
-        _typed(arguments, cluster) if typed else _given(arguments, wanted, cluster)
-    )
+    resources = tuple(_typed(arguments, cluster) if typed else _given(arguments, wanted, cluster))
     _refuse_duplicates(resources)
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
     return PlanInputs(
@@ -329,10 +287,7 @@ def _named_inputs(arguments: Namespace) -> PlanInputs:
 
 
 def _surroundings(
-    arguments: Namespace,
-    cluster: "Target | None",
-    there: Sequence[Given],
-    settings: Settings,
+    arguments: Namespace, cluster: "Target | None", there: Sequence[Given], settings: Settings
 ) -> Surroundings:
     if cluster:
         from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - files need no cluster
@@ -351,23 +306,15 @@ def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:
     """
     if STDIN not in (arguments.filename or ()):
         return read_sources(arguments.nodes)
-    shared = (
-        source for source in wanted if source.file == STDIN and STDIN in arguments.nodes
-    )
+    shared = (source for source in wanted if source.file == STDIN and STDIN in arguments.nodes)
     return (*read_sources(file for file in arguments.nodes if file != STDIN), *shared)
 
 
-def _typed(
-    arguments: Namespace, cluster: "Target | None"
-) -> Iterator[tuple[str, ShardedModel]]:
+def _typed(arguments: Namespace, cluster: "Target | None") -> Iterator[tuple[str, ShardedModel]]:
     yield (
         "",
         read_typed(
-            placed_in(
-                typed_manifest(arguments),
-                arguments.namespace,
-                lambda: _namespace(cluster),
-            )
+            placed_in(typed_manifest(arguments), arguments.namespace, lambda: _namespace(cluster))
         ),
     )
 
@@ -395,13 +342,7 @@ def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
                 f"it stands in {files[key]} before",
             )
             problems.append(
-                Problem(
-                    code="Duplicate",
-                    path=file,
-                    what=what,
-                    limit="must be there once",
-                    gap=gap,
-                )
+                Problem(code="Duplicate", path=file, what=what, limit="must be there once", gap=gap)
             )
         files.setdefault(key, file)
     if problems:
@@ -425,63 +366,40 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
     for subject in subjects:
         named = inputs.named_gpus
         asked = on_named_gpus(subject, named) if named else subject
-        inventory = take_stock(
-            asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept
-        )
-        report = (
-            inputs.standing.report()
-            if inputs.standing
-            else plan_serving(subject, inventory)
-        )
+        inventory = take_stock(asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
+        report = inputs.standing.report() if inputs.standing else plan_serving(subject, inventory)
         answer = PlannedModel(
-            subject=subject,
-            inventory=inventory,
-            report=with_ways_out(subject, inventory, report),
+            subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, report)
         )
         kept += _kept(answer)
         answers.append(answer)
     return answers
 
 
-def _subject(
-    file: str,
-    resource: ShardedModel,
-    inputs: PlanInputs,
-) -> Subject:
+def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
     """Return the question of a manifest; a fault of the config of ``--config`` is said of that
     file.
     """
     try:
         return resolve(replace(question_of(resource, inputs), settings=inputs.settings))
     except InputError as error:
-        raise InputError(
-            _located(problem, file, inputs) for problem in error.problems
-        ) from None
+        raise InputError(_located(problem, file, inputs) for problem in error.problems) from None
 
 
-def _located(
-    problem: Problem,
-    file: str,
-    inputs: PlanInputs,
-) -> Problem:
+def _located(problem: Problem, file: str, inputs: PlanInputs) -> Problem:
     of_config = "spec.model.id."
     ways = (BY_FETCH, BY_CONFIG, *((BY_CONFIG_MAP,) if file else ()))
     problem = with_ways_to_read(problem, *ways)
     if inputs.config_file and problem.path.startswith(of_config):
         return in_file(
-            inputs.config_file,
-            replace(problem, path=problem.path.removeprefix(of_config)),
+            inputs.config_file, replace(problem, path=problem.path.removeprefix(of_config))
         )
     return in_file(file, problem) if file else of_option(problem)
 
 
 def _kept(answer: PlannedModel) -> Iterator[Any]:
     owner, outcome = answer.subject.owner, answer.report.outcome
-    if (
-        isinstance(outcome, Plan)
-        and outcome.deployable
-        and not answer.subject.intent.plan_only
-    ):
+    if isinstance(outcome, Plan) and outcome.deployable and not answer.subject.intent.plan_only:
         yield from reservations_of((owner.namespace, base_name(owner.name)), outcome)
 
 
@@ -504,17 +422,11 @@ def question_of(resource: ShardedModel, inputs: PlanInputs) -> Question:
 def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
     model = resource.spec.model
     if model.config is not None:
-        raise InputError(
-            [_config_twice("is in the manifest and in --config", "spec.model.config")]
-        )
+        raise InputError([_config_twice("is in the manifest and in --config", "spec.model.config")])
     if find_model(model.id) is not None:
-        raise InputError(
-            [_config_twice("is built in, and in --config", "spec.model.id")]
-        )
+        raise InputError([_config_twice("is built in, and in --config", "spec.model.id")])
     config = parse_config(config_text, source=model.id)
-    return Question(
-        resource=resource, config_text=config_text, catalogue={model.id: config}
-    )
+    return Question(resource=resource, config_text=config_text, catalogue={model.id: config})
 
 
 def _read_settings(file: str) -> Settings:
@@ -550,12 +462,8 @@ def explanation_of(answer: PlannedModel) -> Explanation:
         f"{subject.deployment.model}, {format_count(subject.model.parameters / 1e9)} B "
         f"parameters, on {engine}"
     )
-    explanation = explain_report(
-        answer.report, request=subject.request, inventory=answer.inventory
-    )
-    return replace(
-        explanation, facts=(Fact(label="Model", value=served), *explanation.facts)
-    )
+    explanation = explain_report(answer.report, request=subject.request, inventory=answer.inventory)
+    return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
 
 
 def _with_mode(answer: PlannedModel) -> Explanation:
@@ -586,9 +494,7 @@ def drawn_explanation_of(answer: PlannedModel) -> Explanation:
 
 
 def _lines(answer: PlannedModel, *, full: bool) -> list[Line]:
-    return to_lines(
-        _with_mode(answer), title=answer.name, width=width_of_output(), full=full
-    )
+    return to_lines(_with_mode(answer), title=answer.name, width=width_of_output(), full=full)
 
 
 def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:
@@ -614,11 +520,7 @@ def _objects(answer: PlannedModel, bundle: "Bundle") -> Iterator[Mapping[str, An
 def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
     from shardwright.rendering.hashing import with_content_hash  # noqa: PLC0415 - only for this form
 
-    metadata = {
-        key: value
-        for key, value in item["metadata"].items()
-        if key != "ownerReferences"
-    }
+    metadata = {key: value for key, value in item["metadata"].items() if key != "ownerReferences"}
     return with_content_hash({**item, "metadata": metadata})
 
 

@@ -9,21 +9,8 @@ from shardwright.cli.help_text import WORDS_PAGE
 from shardwright.cli.output import print_lines, print_yaml
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
-from shardwright.reporting.figures import (
-    format_count,
-    format_layout,
-    format_seconds,
-    short_layout,
-)
-from shardwright.reporting.lines import (
-    Line,
-    Role,
-    Span,
-    line,
-    paragraph,
-    table,
-    whole_rows,
-)
+from shardwright.reporting.figures import format_count, format_layout, format_seconds, short_layout
+from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table, whole_rows
 from shardwright.reporting.shortfall import missed
 from shardwright.units import format_plural
 
@@ -42,17 +29,7 @@ class PlanRow:
 
 def plans_table(rows: Iterable[PlanRow]) -> list[Line]:
     """Return a line for each name and its plan, or why there is none."""
-    header = (
-        "NAME",
-        "LAYOUT",
-        "GPUS",
-        "NODES",
-        "PRODUCT",
-        "TOK/S",
-        "TTFT",
-        "TPOT",
-        "REASON",
-    )
+    header = ("NAME", "LAYOUT", "GPUS", "NODES", "PRODUCT", "TOK/S", "TTFT", "TPOT", "REASON")
     return whole_rows(header, [(row.name, *_row(row)) for row in rows])
 
 
@@ -73,10 +50,7 @@ def _row(row: PlanRow) -> tuple[str, ...]:
     )
 
 
-def plans_at_a_glance(
-    rows: Sequence[PlanRow],
-    width: int,
-) -> Iterator[Line]:
+def plans_at_a_glance(rows: Sequence[PlanRow], width: int) -> Iterator[Line]:
     """Yield a line for each of several models, to be read after all that is said of each."""
     yield line(Span(_counted(rows), Role.SECTION))
     header = ("model", "GPUs", "layout", "output")
@@ -108,10 +82,7 @@ def _counted(rows: Sequence[PlanRow]) -> str:
         for row in planned
         if isinstance(row.outcome, Plan) and not row.shown_only
     ]
-    gpus, models = (
-        format_plural(sum(taken), "GPU"),
-        format_plural(len(rows), "model"),
-    )
+    gpus, models = (format_plural(sum(taken), "GPU"), format_plural(len(rows), "model"))
     shown = sum(row.shown_only for row in planned)
     unread = sum(row.outcome is None for row in planned)
     none = len(rows) - len(planned)
@@ -130,11 +101,7 @@ def _short_row(outcome: Plan | NoPlan | None) -> tuple[str, ...]:
         return ("-", "-", "-")
     layout = outcome.layout
     output = format_count(outcome.performance.output_tokens_per_second)
-    return (
-        f"{layout.gpus:,} x {outcome.product}",
-        short_layout(layout),
-        f"{output} tok/s",
-    )
+    return (f"{layout.gpus:,} x {outcome.product}", short_layout(layout), f"{output} tok/s")
 
 
 def _shortfall(row: PlanRow) -> str:

@@ -32,18 +32,11 @@ def predict(arguments: Namespace) -> Exit:
     _refuse_one_file_for_both(arguments.input, arguments.output)
     cases, failed = Cases(), False
     if arguments.input == STDIN and sys.stdin.isatty():
-        print_note(
-            "cases are read from here: one JSON object per line, Ctrl-D at the end"
-        )
-    with (
-        _opened(arguments.input, "r") as source,
-        _opened(arguments.output, "w") as target,
-    ):
+        print_note("cases are read from here: one JSON object per line, Ctrl-D at the end")
+    with _opened(arguments.input, "r") as source, _opened(arguments.output, "w") as target:
         for record in with_progress(_answers(source, cases), "cases"):
             failed |= "error" in record
-            target.write(
-                json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
-            )
+            target.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
     return Exit.BAD_INPUT if failed else Exit.PLAN
 
 
@@ -84,10 +77,7 @@ def answer(line: str, cases: Cases, number: int = 1) -> dict[str, Any]:
         return {
             "id": identity,
             "error": [
-                {
-                    "code": problem.code,
-                    "message": f"line {number:,}: {problem.sentence()}",
-                }
+                {"code": problem.code, "message": f"line {number:,}: {problem.sentence()}"}
                 for problem in error.problems
             ],
         }
@@ -120,9 +110,7 @@ def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
         return {"fits": False, "reasons": [_reason(problem) for problem in problems]}
     estimator = cases.estimator(case)
     found, memory = estimator.estimate(case.candidate), estimator.memory(case.candidate)
-    problems = [
-        violation.problem for violation in memory_violations(case.candidate, memory)
-    ]
+    problems = [violation.problem for violation in memory_violations(case.candidate, memory)]
     return {
         "fits": not problems,
         "reasons": [_reason(problem) for problem in problems],
@@ -136,15 +124,11 @@ def _refusals(case: Case) -> list[Problem]:
     the GPU.
     """
     traits = case.traits
-    length = (
-        case.workload.max_model_len if traits.batching.refuses_long_requests else None
-    )
+    length = case.workload.max_model_len if traits.batching.refuses_long_requests else None
     problems = shape_problems(case.model, case.candidate.layout, traits, length)
     return [
         *problems,
-        *dtype_problems(
-            case.model, case.candidate.pool.gpu, case.workload.kv_cache_dtype, traits
-        ),
+        *dtype_problems(case.model, case.candidate.pool.gpu, case.workload.kv_cache_dtype, traits),
     ]
 
 
@@ -194,9 +178,7 @@ def _file(name: str, mode: str) -> TextIO:
     try:
         if mode == "r":
             # A bad line stops no other.
-            return cast(
-                "TextIO", Path(name).open(mode, encoding="utf-8-sig", errors="replace")
-            )
+            return cast("TextIO", Path(name).open(mode, encoding="utf-8-sig", errors="replace"))
         return cast("TextIO", Path(name).open(mode, encoding="utf-8"))
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)

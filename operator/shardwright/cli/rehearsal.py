@@ -49,12 +49,7 @@ from shardwright.reconcile.writes import (
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH
-from shardwright.rendering.names import (
-    MADE_SECRETS,
-    base_name,
-    generation_of,
-    made_secret,
-)
+from shardwright.rendering.names import MADE_SECRETS, base_name, generation_of, made_secret
 from shardwright.replanning import Replanned, place_beside
 from shardwright.resolving.stock import OwnGpus, take_stock
 from shardwright.resolving.subject import Subject
@@ -166,13 +161,10 @@ class ModelDifference:
     def differs(self) -> bool:
         """Return whether anything would change."""
         groups = any(
-            group.fate is not Fate.STAYS or group.fields
-            for group in self.rehearsed.groups
+            group.fate is not Fate.STAYS or group.fields for group in self.rehearsed.groups
         )
         plans = self.plan_before != self.plan_after
-        return not self.exists or bool(
-            self.fields or groups or plans or self.rehearsed.objects
-        )
+        return not self.exists or bool(self.fields or groups or plans or self.rehearsed.objects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,18 +180,12 @@ class Rehearsal:
     def applies(self) -> Mapping[ObjectKey, KubernetesObject]:
         """Return the contents of the objects that would be changed."""
         return {
-            key: write.content
-            for key, write in self.writes.items()
-            if isinstance(write, Apply)
+            key: write.content for key, write in self.writes.items() if isinstance(write, Apply)
         }
 
 
 def rehearse(
-    model: LiveModel,
-    subject: Subject,
-    around: Surroundings,
-    generation: int,
-    now: datetime,
+    model: LiveModel, subject: Subject, around: Surroundings, generation: int, now: datetime
 ) -> Rehearsal:
     """Return what the operator would do with a model if a subject were its spec."""
     seen = _seen(model, subject, around, generation)
@@ -230,9 +216,7 @@ def _unread(revision: Revision) -> Problem:
     return unusable(revision.number, "has not been read")
 
 
-def _seen(
-    model: LiveModel, subject: Subject, around: Surroundings, generation: int
-) -> Seen:
+def _seen(model: LiveModel, subject: Subject, around: Surroundings, generation: int) -> Seen:
     observed = Observed(
         objects=model.objects, members=model.members, absent_kinds=model.absent_kinds
     )
@@ -272,14 +256,11 @@ def _answer(subject: Subject, ask: Ask, around: Surroundings) -> Replanned:
     group, generation = ask.beside
     nodes = place_beside(subject, ask.on.plan, inventory)
     return Replanned(
-        record=ask.on.moved(group, nodes, generation) if nodes else None,
-        report=ask.on.report(),
+        record=ask.on.moved(group, nodes, generation) if nodes else None, report=ask.on.report()
     )
 
 
-def _by_object(
-    published: Published, writes: tuple[Write, ...]
-) -> dict[ObjectKey, Write]:
+def _by_object(published: Published, writes: tuple[Write, ...]) -> dict[ObjectKey, Write]:
     decided = published.found.decision.writes if published.found.decision else ()
     return {
         (written_kind(write), written_name(write)): write
@@ -288,17 +269,12 @@ def _by_object(
     }
 
 
-def rehearsed_of(
-    rehearsal: Rehearsal, stored: Mapping[ObjectKey, KubernetesObject]
-) -> Rehearsed:
+def rehearsed_of(rehearsal: Rehearsal, stored: Mapping[ObjectKey, KubernetesObject]) -> Rehearsed:
     """Return what becomes of the groups and the other objects; ``stored`` has those that change as
     the API server would store them, without which nobody knows what would be removed.
     """
     model, published = rehearsal.model, rehearsal.published
-    removed = {
-        key: removed_fields(content, model.objects[key])
-        for key, content in stored.items()
-    }
+    removed = {key: removed_fields(content, model.objects[key]) for key, content in stored.items()}
     fates = [
         _fate(state, rehearsal, removed.get((STATEFUL_SET, state.name), ()))
         for state in published.found.groups
@@ -339,24 +315,17 @@ def _is_former(name: str, fates: Iterable[GroupFate]) -> bool:
     return generation_of(name)[0] in {generation_of(fate.name)[0] for fate in fates}
 
 
-def _fate(
-    state: GroupState, rehearsal: Rehearsal, removed: tuple[str, ...]
-) -> GroupFate:
+def _fate(state: GroupState, rehearsal: Rehearsal, removed: tuple[str, ...]) -> GroupFate:
     key = STATEFUL_SET, state.name
     live, write = rehearsal.model.objects.get(key), rehearsal.writes.get(key)
     if live is None:
         beside = (
-            any(
-                wait.what in {Awaited.FORMER, Awaited.FORMER_TOO}
-                for wait in state.waits
-            )
+            any(wait.what in {Awaited.FORMER, Awaited.FORMER_TOO} for wait in state.waits)
             or generation_of(state.name)[1]
         )
         return GroupFate(name=state.name, fate=Fate.BESIDE if beside else Fate.STARTS)
     memory = read_annotations(live)
-    removed = tuple(
-        path.removeprefix(OF_PODS) for path in removed if path.startswith(OF_PODS)
-    )
+    removed = tuple(path.removeprefix(OF_PODS) for path in removed if path.startswith(OF_PODS))
     fields = removed
     if isinstance(write, Apply):
         fields = (*pod_fields(write.content, live, rehearsal.model.owner), *removed)
@@ -391,16 +360,10 @@ def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
             if first and changes and not fate.fields
             else fate
         )
-        yield (
-            replace(known, fate=Fate.BESIDE)
-            if surge and fate.fate is Fate.RESTARTS
-            else known
-        )
+        yield (replace(known, fate=Fate.BESIDE) if surge and fate.fate is Fate.RESTARTS else known)
 
 
-def pod_fields(
-    rendered: KubernetesObject, live: KubernetesObject, owner: Owner
-) -> tuple[str, ...]:
+def pod_fields(rendered: KubernetesObject, live: KubernetesObject, owner: Owner) -> tuple[str, ...]:
     """Return the fields of its pods in which a live StatefulSet differs from a rendered one.
 
     Secrets that the operator makes have names here that nobody can know: they count as the same.
@@ -437,6 +400,4 @@ def _change(
     elif isinstance(write, Apply):
         fields = (*drifted_fields(write.content, model.objects[key]), *removed)
         if shown := tuple(path for path in fields if not path.endswith(_HASHES)):
-            yield ObjectChange(
-                kind=kind, name=name, how="changed", fields=shown, removed=removed
-            )
+            yield ObjectChange(kind=kind, name=name, how="changed", fields=shown, removed=removed)

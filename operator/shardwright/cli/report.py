@@ -22,23 +22,14 @@ def report(arguments: Namespace) -> Exit:
     """
     inputs = read_inputs(arguments)
     if len(inputs.resources) > 1:
-        names = ", ".join(
-            resource.metadata.name for _, resource in inputs.resources[:3]
-        )
-        what, limit = (
-            f"{len(inputs.resources)} ShardedModels are there",
-            "and a report shows one",
-        )
+        names = ", ".join(resource.metadata.name for _, resource in inputs.resources[:3])
+        what, limit = (f"{len(inputs.resources)} ShardedModels are there", "and a report shows one")
         remedy = (
             "make one for each: "
             f"{names}{', …' if len(inputs.resources) > len(names.split(', ')) else ''}"
         )
         raise InputError(
-            [
-                Problem(
-                    code="NotTogether", path="-f", what=what, limit=limit, remedy=remedy
-                )
-            ]
+            [Problem(code="NotTogether", path="-f", what=what, limit=limit, remedy=remedy)]
         )
     (answer,) = answers_to(inputs)
     explanation = drawn_explanation_of(answer)

@@ -65,25 +65,15 @@ async def read_sayings(
     return {digest: said for digest, said in found.items() if isinstance(said, Saying)}
 
 
-async def _said(
-    client: Client,
-    owner: Owner,
-    revision: Revision,
-) -> Saying | Problem:
+async def _said(client: Client, owner: Owner, revision: Revision) -> Saying | Problem:
     content = await client.get(
-        CONTROLLER_REVISIONS,
-        owner.namespace,
-        revision_name(base_name(owner.name), revision.digest),
+        CONTROLLER_REVISIONS, owner.namespace, revision_name(base_name(owner.name), revision.digest)
     )
     return read_revision(content, owner.uid, revision)
 
 
 async def _former(
-    client: Client,
-    model: LiveModel,
-    live: KubernetesObject,
-    revision: Revision,
-    settings: Settings,
+    client: Client, model: LiveModel, live: KubernetesObject, revision: Revision, settings: Settings
 ) -> Former:
     said = await _said(client, model.owner, revision)
     if isinstance(said, Problem):
@@ -93,6 +83,5 @@ async def _former(
         asks, said.config, Administration(settings=settings), said.engine_version
     )
     return as_kept(
-        Former(hash=revision.hash, subject=subject, plan=said.plan, pods=said.pods),
-        revision,
+        Former(hash=revision.hash, subject=subject, plan=said.plan, pods=said.pods), revision
     )

@@ -16,12 +16,7 @@ from shardwright.cli.changed_values import changed_values
 from shardwright.cli.clusters import Target
 from shardwright.cli.exits import Exit
 from shardwright.cli.live_models import LiveModel, condition_of, read_model
-from shardwright.cli.output import (
-    print_lines,
-    print_note,
-    print_text,
-    width_of_output,
-)
+from shardwright.cli.output import print_lines, print_note, print_text, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.revisions import read_sayings
 from shardwright.cluster.client import MERGE_PATCH
@@ -31,29 +26,14 @@ from shardwright.errors import InputError, Problem
 from shardwright.planning.phrases import letters
 from shardwright.reconcile.course_choice import SPEC, request_in
 from shardwright.reconcile.life_rules import ROLLBACK_TO
-from shardwright.reconcile.revisions import (
-    OF_NOW,
-    Revision,
-    Saying,
-    revisions_of,
-)
+from shardwright.reconcile.revisions import OF_NOW, Revision, Saying, revisions_of
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal
 
-_UNSETTLED: Final = (
-    ConditionType.ROLLED_BACK,
-    ConditionType.ROLLOUT_STOPPED,
-)
+_UNSETTLED: Final = (ConditionType.ROLLED_BACK, ConditionType.ROLLOUT_STOPPED)
 
-HEADER: Final = (
-    "REVISION",
-    "RUNS",
-    "FIRST SERVED",
-    "LAYOUT",
-    "CHANGED",
-    "IMAGE",
-)
+HEADER: Final = ("REVISION", "RUNS", "FIRST SERVED", "LAYOUT", "CHANGED", "IMAGE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +114,7 @@ def _going_back(content: KubernetesObject, to: int | None) -> _Request:
     )
 
 
-def _revisions(
-    content: KubernetesObject,
-) -> tuple[Sequence[Mapping[str, Any]], Sequence[Revision]]:
+def _revisions(content: KubernetesObject) -> tuple[Sequence[Mapping[str, Any]], Sequence[Revision]]:
     """Return revisions as the status shows them, and those of them that can be read."""
     status = content.get("status") or {}
     return status.get("revisions") or [], revisions_of(status)
@@ -161,17 +139,12 @@ def serves_its_spec(content: KubernetesObject) -> bool:
     no revision in its place.
     """
     ready = condition_of(content, ConditionType.READY)
-    return (ready.get("status"), ready.get("reason")) == (
-        "True",
-        Reason.SERVING,
-    ) and not any(
+    return (ready.get("status"), ready.get("reason")) == ("True", Reason.SERVING) and not any(
         condition_of(content, kind).get("status") == "True" for kind in _UNSETTLED
     )
 
 
-def _annotate(
-    cluster: Target, metadata: Mapping[str, Any], annotations: Mapping[str, str]
-) -> None:
+def _annotate(cluster: Target, metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
     """Set annotations of exactly the ShardedModel that was read: another one of its name by now has
     another uid.
     """
@@ -181,9 +154,7 @@ def _annotate(
 
 
 def shown_revisions(
-    shown: Sequence[Mapping[str, Any]],
-    found: Sequence[Revision],
-    said: Mapping[str, Saying],
+    shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], said: Mapping[str, Saying]
 ) -> list[PastRevision]:
     """Return revisions as they are shown, oldest first. ``shown`` are those of the status, ``said``
     their content, by their digest.
@@ -203,10 +174,7 @@ def shown_revisions(
     ]
 
 
-def _changes(
-    before: Saying,
-    now: Saying,
-) -> Iterator[str]:
+def _changes(before: Saying, now: Saying) -> Iterator[str]:
     """Yield the fields of the spec in which a revision differs, and what differs beside it."""
     was, wanted = (
         {name: value for name, value in item.spec.items() if name not in OF_NOW}
@@ -225,10 +193,7 @@ def _changes(
         yield "the layout"
 
 
-def _leaves(
-    path: str,
-    value: Any,
-) -> Iterator[str]:
+def _leaves(path: str, value: Any) -> Iterator[str]:
     """Yield the fields of a part of the spec that was added or taken out as a whole."""
     if not isinstance(value, dict) or not value:
         yield path
@@ -237,27 +202,16 @@ def _leaves(
         yield from _leaves(f"{path}.{name}", below)
 
 
-def print_history(
-    revisions: Sequence[PastRevision],
-    form: str,
-) -> None:
+def print_history(revisions: Sequence[PastRevision], form: str) -> None:
     """Print revisions, oldest first: as a table, or as a list for a program."""
     if form != "text":
         items = [
-            {to_camel(name): value for name, value in asdict(item).items()}
-            for item in revisions
+            {to_camel(name): value for name, value in asdict(item).items()} for item in revisions
         ]
         print_list("RevisionList", items, form)
     elif revisions:
         rows = [tuple(map(_word, astuple(item))) for item in revisions]
-        print_lines(
-            table(
-                HEADER,
-                rows,
-                width=width_of_output(),
-                indent="",
-            )
-        )
+        print_lines(table(HEADER, rows, width=width_of_output(), indent=""))
     else:
         print_note("there is no revision yet: one is kept when all groups serve")
 
@@ -288,18 +242,13 @@ def _wanted(found: Sequence[Revision], runs: frozenset[int], number: int | None)
     raise InputError(
         [
             Problem(
-                code="RevisionUnknown",
-                path="--to-revision",
-                what=f"{what}{_there(numbers, runs)}",
+                code="RevisionUnknown", path="--to-revision", what=f"{what}{_there(numbers, runs)}"
             )
         ]
     )
 
 
-def _there(
-    numbers: Sequence[int],
-    runs: frozenset[int],
-) -> str:
+def _there(numbers: Sequence[int], runs: frozenset[int]) -> str:
     """Say which revisions there are."""
     if not numbers:
         return "there is none yet, as one is kept when all groups serve"

@@ -65,16 +65,12 @@ class Sheet:
         return Sheet(header=self.header, rows=rows)
 
 
-def widest_that_fits(
-    sheets: Sequence[Sheet], *, width: int, indent: str = ""
-) -> list[Line]:
+def widest_that_fits(sheets: Sequence[Sheet], *, width: int, indent: str = "") -> list[Line]:
     """Return the first of some sheets that is a table in this width, else the last; under it the
     columns that the first has and it has not.
     """
     fitting = (
-        sheet
-        for sheet in sheets
-        if fits(sheet.header, sheet.rows, width=width, indent=indent)
+        sheet for sheet in sheets if fits(sheet.header, sheet.rows, width=width, indent=indent)
     )
     chosen = next(fitting, sheets[-1])
     lost = [name for name in sheets[0].header if name not in chosen.header]

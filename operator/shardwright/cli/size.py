@@ -14,27 +14,12 @@ from math import ceil, inf
 from typing import Any, Final
 
 from shardwright.api.settings import Settings
-from shardwright.cli.checkpoints import (
-    BY_FETCH,
-    fetch_unknown,
-    fetched_for,
-    with_ways_to_read,
-)
+from shardwright.cli.checkpoints import BY_FETCH, fetch_unknown, fetched_for, with_ways_to_read
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, name_the_file, read_text
-from shardwright.cli.named_gpus import (
-    NamedGpus,
-    nodes_of,
-    on_named_slices,
-    read_named_gpus,
-)
+from shardwright.cli.named_gpus import NamedGpus, nodes_of, on_named_slices, read_named_gpus
 from shardwright.cli.next_command import plan_command
-from shardwright.cli.output import (
-    print_lines,
-    print_text,
-    width_of_output,
-    with_bar,
-)
+from shardwright.cli.output import print_lines, print_text, width_of_output, with_bar
 from shardwright.cli.outputs import print_document
 from shardwright.cli.plan_forms import said_of_rows
 from shardwright.cli.sheets import Sheet, widest_that_fits
@@ -50,11 +35,7 @@ from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import Request
 from shardwright.planning.sizing import SizedOutcome, fewest, size
 from shardwright.reporting.explanation import request_facts
-from shardwright.reporting.figures import (
-    format_count,
-    format_layout,
-    format_seconds,
-)
+from shardwright.reporting.figures import format_count, format_layout, format_seconds
 from shardwright.reporting.lines import (
     GAP,
     UNDER,
@@ -74,13 +55,7 @@ from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
 from shardwright.units import format_plural, to_microseconds, to_milliseconds
 
-USUAL: Final = (
-    "L40S-48GB",
-    "H100-SXM-80GB",
-    "H200-SXM-141GB",
-    "B200-SXM-180GB",
-    "MI300X-192GB",
-)
+USUAL: Final = ("L40S-48GB", "H100-SXM-80GB", "H200-SXM-141GB", "B200-SXM-180GB", "MI300X-192GB")
 """What is compared where no product is named. Basis: assumed, one of each price that clouds rent
 out; all of the catalogue would take minutes.
 """
@@ -102,8 +77,7 @@ ABOUT_PRICES: Final = (
 
 
 ABOUT_SLICES: Final = (
-    "MIG: these are slices of GPUs, "
-    "and cost as much as the whole GPUs that they are cut from"
+    "MIG: these are slices of GPUs, and cost as much as the whole GPUs that they are cut from"
 )
 
 
@@ -223,11 +197,7 @@ def _settings(arguments: Namespace) -> Settings:
     from shardwright.api.settings import read_settings  # noqa: PLC0415 - most people have none
 
     file = arguments.settings
-    return (
-        name_the_file(file, partial(read_settings, read_text(file)))
-        if file
-        else Settings()
-    )
+    return name_the_file(file, partial(read_settings, read_text(file))) if file else Settings()
 
 
 def _subject(arguments: Namespace, settings: Settings) -> Subject:
@@ -243,22 +213,15 @@ def _subject(arguments: Namespace, settings: Settings) -> Subject:
     if arguments.fetch:
         fetched = fetched_for(resource, fetch_unknown((("", resource),)))
     try:
-        return resolve(
-            Question(resource=resource, settings=settings, catalogue=fetched)
-        )
+        return resolve(Question(resource=resource, settings=settings, catalogue=fetched))
     except InputError as error:
         raise InputError(
-            of_option(with_ways_to_read(problem, BY_FETCH))
-            for problem in error.problems
+            of_option(with_ways_to_read(problem, BY_FETCH)) for problem in error.problems
         ) from None
 
 
 def _size(
-    subject: Subject,
-    prices: Prices,
-    named: NamedGpus,
-    stated: Stated,
-    tell: Callable[[str], None],
+    subject: Subject, prices: Prices, named: NamedGpus, stated: Stated, tell: Callable[[str], None]
 ) -> Sized:
     """Return the fewest GPUs of a product, and the outcome with some more of them; ``tell`` takes
     the present question.
@@ -276,11 +239,7 @@ def _size(
         request = replace(subject.request, space=space)
         return make_plan(subject.model, stock, request, subject.traits, prices).outcome
 
-    return Sized(
-        named=named,
-        steps=size(ask, MOST_GPUS),
-        gpu_hour_price=stated.price_of(named.gpu),
-    )
+    return Sized(named=named, steps=size(ask, MOST_GPUS), gpu_hour_price=stated.price_of(named.gpu))
 
 
 def counted_by(found: Sequence[Sized]) -> Counted:
@@ -300,23 +259,14 @@ _COLUMNS: Final = ("GPUS", "TOK/S", "TTFT", "TPOT", "LAYOUT")
 
 
 def _lines(
-    arguments: Namespace,
-    request: Request,
-    found: Sequence[Sized],
-    by: Counted,
+    arguments: Namespace, request: Request, found: Sequence[Sized], by: Counted
 ) -> Iterator[Line]:
     width, first = width_of_output(), found[0]
     headline = _headline(arguments.model, found, by)
-    yield from paragraph(
-        headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL
-    )
+    yield from paragraph(headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL)
     yield from fact_lines(request_facts(request), width)
     yield Line()
-    yield from _products(
-        found,
-        by,
-        width,
-    )
+    yield from _products(found, by, width)
     yield from said_of_rows(
         ((sized.named.gpu.id, _why_not(sized, request)) for sized in found), width
     )
@@ -347,35 +297,20 @@ def _curve(first: Sized, request: Request, width: int) -> Iterator[Line]:
     cells = [_cells(step, sliced=first.sliced) for step in near]
     yield from table(header, cells, width=width)
     noun = "slice" if first.sliced else "GPU"
-    said = [
-        (format_plural(step.gpus, noun), _shortfall(step, request)) for step in near
-    ]
+    said = [(format_plural(step.gpus, noun), _shortfall(step, request)) for step in near]
     yield from said_of_rows(said, width)
 
 
-def _products(
-    found: Sequence[Sized],
-    by: Counted,
-    width: int,
-) -> list[Line]:
+def _products(found: Sequence[Sized], by: Counted, width: int) -> list[Line]:
     """Return a row for each product; the layout stands last, where it can be wrapped."""
     *numbers, layout = _COLUMNS
     header = ("GPU", *numbers, *_PRICE_HEADERS[by], layout)
     rows = [
-        (*cells[:-1], *_price(sized, by), cells[-1])
-        for sized in found
-        for cells in (_row(sized),)
+        (*cells[:-1], *_price(sized, by), cells[-1]) for sized in found for cells in (_row(sized),)
     ]
-    full = Sheet(
-        header=header,
-        rows=rows,
-    )
+    full = Sheet(header=header, rows=rows)
     forms = (full, full.without("TTFT", "TPOT"), full.without("LAYOUT"))
-    return widest_that_fits(
-        forms,
-        width=width,
-        indent=GAP,
-    )
+    return widest_that_fits(forms, width=width, indent=GAP)
 
 
 def _wide(found: Sequence[Sized], request: Request) -> list[Line]:
@@ -428,11 +363,7 @@ def _used(step: SizedOutcome) -> int:
     return step.gpus
 
 
-def _headline(
-    model: str,
-    found: Sequence[Sized],
-    by: Counted,
-) -> str:
+def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
     first = found[0]
     if first.best is None:
         outcome = first.steps[-1].outcome
@@ -442,9 +373,7 @@ def _headline(
             else "the load is more than they carry"
         )
         return f"{model}: {MOST_GPUS:,} GPUs are not enough. {why}"
-    cheapest = (
-        _CHEAPEST[by] if sum(sized.best is not None for sized in found) > 1 else ""
-    )
+    cheapest = _CHEAPEST[by] if sum(sized.best is not None for sized in found) > 1 else ""
     counted = f"{first.best.gpus} x {first.named.gpu.id}"
     if first.sliced:
         counted = f"{counted}, slices of {format_plural(first.whole_gpus, 'GPU')},"
@@ -469,9 +398,7 @@ def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
         return ("-",)
     if by is Counted.STATED:
         return (f"{sized.hour_price:,.2f}",)
-    return (
-        f"{relative.per_hour:,.3g}{'*' if relative.basis is PriceBasis.ASSUMED else ''}",
-    )
+    return (f"{relative.per_hour:,.3g}{'*' if relative.basis is PriceBasis.ASSUMED else ''}",)
 
 
 def _cells(step: SizedOutcome, *, sliced: bool) -> tuple[str, ...]:
@@ -503,11 +430,7 @@ def _shortfall(step: SizedOutcome, request: Request) -> str:
         alone = serves_rate(step.outcome, request)
         return said if alone else f"{_missed(step.outcome, request)}: {said}"
     problem = of_option(step.outcome.problem)
-    return replace(
-        problem,
-        path="",
-        remedy="",
-    ).sentence()
+    return replace(problem, path="", remedy="").sentence()
 
 
 def _missed(plan: Plan, request: Request) -> str:
@@ -522,9 +445,7 @@ def _code(step: SizedOutcome, request: Request) -> str:
     return _missed(outcome, request)
 
 
-def _document(
-    arguments: Namespace, subject: Subject, found: Sequence[Sized]
-) -> dict[str, Any]:
+def _document(arguments: Namespace, subject: Subject, found: Sequence[Sized]) -> dict[str, Any]:
     asked = request_document(subject)
     return {
         "model": {"id": arguments.model},
@@ -553,11 +474,7 @@ def _relative(sized: Sized) -> dict[str, Any] | None:
 
 def _step(step: SizedOutcome) -> dict[str, Any]:
     if not isinstance(step.outcome, Plan):
-        return {
-            "gpus": step.gpus,
-            "carriesLoad": False,
-            "reason": step.outcome.problem.code,
-        }
+        return {"gpus": step.gpus, "carriesLoad": False, "reason": step.outcome.problem.code}
     performance = step.outcome.performance
     return {
         "gpus": step.gpus,

@@ -16,19 +16,10 @@ from typing import Final
 from shardwright.cli.arguments import program_name
 from shardwright.cli.clusters import Target, unless_forbidden
 from shardwright.cli.exits import Exit
-from shardwright.cli.live_models import (
-    list_models,
-    list_objects,
-    no_such_model,
-)
+from shardwright.cli.live_models import list_models, list_objects, no_such_model
 from shardwright.cli.model_state import ModelState, read_pods, standing_of
 from shardwright.cli.model_state_text import detail_lines, document, table_lines
-from shardwright.cli.output import (
-    clear_terminal,
-    print_lines,
-    print_note,
-    width_of_output,
-)
+from shardwright.cli.output import clear_terminal, print_lines, print_note, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import PODS
@@ -90,14 +81,10 @@ def _watch(arguments: Namespace) -> None:
 
 
 def _without_times(item: ModelState) -> ModelState:
-    return replace(
-        item, groups=tuple(replace(group, loading=None) for group in item.groups)
-    )
+    return replace(item, groups=tuple(replace(group, loading=None) for group in item.groups))
 
 
-def _lines(
-    found: Sequence[ModelState], now: datetime, arguments: Namespace
-) -> Iterator[Line]:
+def _lines(found: Sequence[ModelState], now: datetime, arguments: Namespace) -> Iterator[Line]:
     """Yield a table of all, and the whole of those that are not ready, or of the one that is asked
     for.
     """
@@ -135,9 +122,7 @@ async def _standing(
 ) -> list[ModelState]:
     # One after another: the first to fail says why.
     models = await list_models(client, namespace)
-    pods = await unless_forbidden(
-        list_objects(client, PODS, namespace, labelSelector=MODEL)
-    )
+    pods = await unless_forbidden(list_objects(client, PODS, namespace, labelSelector=MODEL))
     if name:
         models = [item for item in models if item["metadata"]["name"] == name]
         if not models:

@@ -11,12 +11,7 @@ from typing import Any, Final
 
 from shardwright.cli.inputs import Given
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.bare import (
-    NOTHING_PUBLISHED,
-    OUR_KEYS,
-    PublishedDevices,
-    read_published,
-)
+from shardwright.hardware.bare import NOTHING_PUBLISHED, OUR_KEYS, PublishedDevices, read_published
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_pod
@@ -30,9 +25,7 @@ from shardwright.resolving.stock import reservations_of
 
 Object = Mapping[str, Any]
 
-WITH_SLICES: Final = (
-    "kubectl get nodes,pods,resourceslices,deviceclasses,resourceclaims -A -o json"
-)
+WITH_SLICES: Final = "kubectl get nodes,pods,resourceslices,deviceclasses,resourceclaims -A -o json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +52,7 @@ def read_surroundings(
         for kind in ("Node", "Pod", "ResourceSlice", "DeviceClass", "ResourceClaim")
     )
     mistyped = [
-        problem
-        for source in objects
-        if source.kind == "Node"
-        for problem in _mistyped(source)
+        problem for source in objects if source.kind == "Node" for problem in _mistyped(source)
     ]
     if mistyped:
         raise InputError(mistyped)
@@ -80,9 +70,7 @@ def read_surroundings(
     )
 
 
-def slices_to_give(
-    sources: Iterable[Given], nodes: Iterable[NodeFacts | NodeExclusion]
-) -> str:
+def slices_to_give(sources: Iterable[Given], nodes: Iterable[NodeFacts | NodeExclusion]) -> str:
     """Return that the objects lack ResourceSlices, and how they are written with them, where no
     node of files has GPUs without them; else nothing.
     """
@@ -101,19 +89,13 @@ def slices_to_give(
 
 
 def read_nodes(
-    nodes: Iterable[Object],
-    stated: Stated = NONE,
-    published: PublishedDevices = NOTHING_PUBLISHED,
+    nodes: Iterable[Object], stated: Stated = NONE, published: PublishedDevices = NOTHING_PUBLISHED
 ) -> tuple[NodeFacts | NodeExclusion, ...]:
     """Read the nodes that have GPUs. Nodes whose GPUs DRA drivers publish are among them."""
-    return tuple(
-        facts for node in nodes if (facts := published.read(node, stated)) is not None
-    )
+    return tuple(facts for node in nodes if (facts := published.read(node, stated)) is not None)
 
 
-def read_usage(
-    pods: Iterable[Object], claims: Iterable[Object] = ()
-) -> tuple[GpuUsage, ...]:
+def read_usage(pods: Iterable[Object], claims: Iterable[Object] = ()) -> tuple[GpuUsage, ...]:
     """Return how many GPUs pods request, and ResourceClaims hold."""
     there = tuple(pods)
     requested = (usage for pod in there for usage in read_pod(pod))
@@ -145,9 +127,9 @@ def read_reservations(
 
 def _mode_of(model: Object) -> tuple[str, bool]:
     """Return the uid of a ShardedModel, and whether it is only planned."""
-    return text_or_empty(mapping(model.get("metadata")).get("uid")), mapping(
-        model.get("spec")
-    ).get("mode") == "PlanOnly"
+    return text_or_empty(mapping(model.get("metadata")).get("uid")), mapping(model.get("spec")).get(
+        "mode"
+    ) == "PlanOnly"
 
 
 def _reservations_of(config_map: Object) -> Iterator[Reservation]:

@@ -17,13 +17,7 @@ from shardwright.cli.trial import Measured, Trial, measure
 from shardwright.cluster.claims import Installation, owner_of
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.device_stock import NodeEntry
-from shardwright.cluster.permissions import (
-    Account,
-    Duties,
-    may_see_pods,
-    missing_rights,
-    needed,
-)
+from shardwright.cluster.permissions import Account, Duties, may_see_pods, missing_rights, needed
 from shardwright.cluster.resources import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -39,9 +33,7 @@ from shardwright.hardware.stated import NODE_SET, NONE
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.rendering.fetch_job import JOB_LABELS
 
-DEPLOYMENTS: Final = Resource(
-    prefix="/apis/apps/v1", plural="deployments", kind="Deployment"
-)
+DEPLOYMENTS: Final = Resource(prefix="/apis/apps/v1", plural="deployments", kind="Deployment")
 STORAGE_CLASSES: Final = Resource(
     prefix="/apis/storage.k8s.io/v1", plural="storageclasses", kind="StorageClass"
 )
@@ -79,9 +71,7 @@ class InstalledOperator:
         if not self.installation or self.settings is None:
             return None
         return Installation(
-            name=self.installation,
-            node_set=self.settings.stated.node_set,
-            namespaces=self.watches,
+            name=self.installation, node_set=self.settings.stated.node_set, namespaces=self.watches
         )
 
 
@@ -131,13 +121,9 @@ def at(value: object, *path: str) -> Object:
 
 async def take_stock(client: Client, arguments: Namespace, program: str) -> TakenStock:
     """Return the state of the installation and of the cluster that ``doctor`` examines."""
-    version = await client.send(
-        Call(verb="get", resource=DISCOVERY, path="/version", method="GET")
-    )
+    version = await client.send(Call(verb="get", resource=DISCOVERY, path="/version", method="GET"))
     served = await is_served(client)
-    deployments = await unless_forbidden(
-        client.list(DEPLOYMENTS, labelSelector=OPERATORS)
-    )
+    deployments = await unless_forbidden(client.list(DEPLOYMENTS, labelSelector=OPERATORS))
     known = deployments is not None
     operators = tuple([await _operator(client, item) for item in deployments or ()])
     measured = await _measured(client, arguments, deployments or ())
@@ -159,9 +145,7 @@ async def take_stock(client: Client, arguments: Namespace, program: str) -> Take
 
 async def is_served(client: Client) -> bool:
     """Return whether the API server serves ShardedModels, with their status."""
-    call = Call(
-        verb="get", resource=SHARDED_MODELS, path=SHARDED_MODELS.prefix, method="GET"
-    )
+    call = Call(verb="get", resource=SHARDED_MODELS, path=SHARDED_MODELS.prefix, method="GET")
     try:
         resources = mappings((await client.send(call)).get("resources"))
     except ApiError as error:
@@ -179,9 +163,7 @@ async def _operator(client: Client, deployment: Object) -> InstalledOperator:
     holder = None
     with suppress(ApiError):
         holder = holder_of(await client.get(LEASES, namespace, name))
-    settings = await unless_forbidden(
-        client.get(CONFIG_MAPS, namespace, f"{name}-settings")
-    )
+    settings = await unless_forbidden(client.get(CONFIG_MAPS, namespace, f"{name}-settings"))
     return read_operator(deployment, holder, settings)
 
 
@@ -194,10 +176,7 @@ def read_operator(
     deployment: Object, holder: str | None, settings: Object | None
 ) -> InstalledOperator:
     """Read an operator from its Deployment and the ConfigMap of its settings."""
-    metadata, pods = (
-        at(deployment, "metadata"),
-        at(deployment, "spec", "template", "spec"),
-    )
+    metadata, pods = (at(deployment, "metadata"), at(deployment, "spec", "template", "spec"))
     labels = at(metadata, "labels")
     wanted = at(deployment, "spec").get("replicas", 1)
     ready = at(deployment, "status").get("readyReplicas", 0)
@@ -222,23 +201,17 @@ def _told(pods: Object, option: str) -> str:
         for container in mappings(pods.get("containers"))
         for word in container.get("args") or ()
     )
-    return next(
-        (word.removeprefix(option) for word in words if word.startswith(option)), ""
-    )
+    return next((word.removeprefix(option) for word in words if word.startswith(option)), "")
 
 
 def _settings(config_map: Object | None) -> Settings | None:
     if config_map is not None:
         with suppress(InputError):
-            return read_settings(
-                text_or_empty(at(config_map, "data").get(SETTINGS_KEY))
-            )
+            return read_settings(text_or_empty(at(config_map, "data").get(SETTINGS_KEY)))
     return None
 
 
-async def _rights(
-    client: Client, operators: Sequence[InstalledOperator]
-) -> Mapping[str, Rights]:
+async def _rights(client: Client, operators: Sequence[InstalledOperator]) -> Mapping[str, Rights]:
     """Return by service account its missing rights."""
     duties = {(one.namespace, one.account): _duties(one) for one in operators}
     return {
@@ -264,17 +237,11 @@ async def rights_of(client: Client, duties: Duties, account: Account | None) -> 
     missing = frozenset(await missing_rights(client, wanted, account))
     held = {one.namespace for one in wanted if one not in missing}
     closed = tuple(name for name in duties.namespaces if name not in held)
-    said = tuple(
-        str(one) for one in wanted if one in missing and one.namespace not in closed
-    )
-    return Rights(
-        missing=said, closed=closed, sees_pods=await may_see_pods(client, account)
-    )
+    said = tuple(str(one) for one in wanted if one in missing and one.namespace not in closed)
+    return Rights(missing=said, closed=closed, sees_pods=await may_see_pods(client, account))
 
 
-async def _claims(
-    client: Client, operators: Sequence[InstalledOperator]
-) -> Mapping[str, str]:
+async def _claims(client: Client, operators: Sequence[InstalledOperator]) -> Mapping[str, str]:
     """Return the installations that the claims of these operators are for, by claim."""
     installations = filter(None, (one.as_installation for one in operators))
     claims = {name for one in installations for name in one.claims}
@@ -336,11 +303,7 @@ async def _measured(
     images = (
         text_or_empty(container.get("image"))
         for item in deployments
-        for container in mappings(
-            at(item, "spec", "template", "spec").get("containers")
-        )
+        for container in mappings(at(item, "spec", "template", "spec").get("containers"))
     )
     image = arguments.image or next(filter(None, images), "")
-    return await measure(
-        client, Trial(namespace=arguments.trial_namespace, image=image)
-    )
+    return await measure(client, Trial(namespace=arguments.trial_namespace, image=image))

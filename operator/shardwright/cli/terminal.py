@@ -57,20 +57,14 @@ def print_styled(lines: Iterable[Line]) -> None:
         color_system="standard" if forced else "auto",
     )
     for line in lines:
-        text = Text.assemble(
-            *((in_terminal(span.text), STYLES[span.role]) for span in line.spans)
-        )
+        text = Text.assemble(*((in_terminal(span.text), STYLES[span.role]) for span in line.spans))
         text.rstrip()
         console.print(text)
 
 
 def track(items: Iterable[T], noun: str) -> Iterator[T]:
     """Yield items while a line on stderr counts them."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn(f"{{task.completed:,}} {noun}"),
-        TimeElapsedColumn(),
-    )
+    columns = (SpinnerColumn(), TextColumn(f"{{task.completed:,}} {noun}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         yield from progress.track(items)
 

@@ -44,10 +44,7 @@ _ELSEWHERE: Final = {
         "nodeSelectorTerms": [
             {
                 "matchExpressions": [
-                    {
-                        "key": "node-role.kubernetes.io/control-plane",
-                        "operator": "DoesNotExist",
-                    }
+                    {"key": "node-role.kubernetes.io/control-plane", "operator": "DoesNotExist"}
                 ]
             }
         ]
@@ -100,9 +97,7 @@ async def _measured(client: Client, namespace: str, trial: Trial) -> Enforcement
         if not await _becomes(client, pod, ready=True, seconds=trial.start_seconds):
             raise UnclearError(await _trouble(client, pod))
         async with _made(client, NETWORK_POLICIES, namespace, _policy(pod)):
-            stopped = await _becomes(
-                client, pod, ready=False, seconds=trial.settling_seconds
-            )
+            stopped = await _becomes(client, pod, ready=False, seconds=trial.settling_seconds)
         if not stopped:
             return Enforcement.IGNORED
         # Only the policy can have stopped a pod that gets through again without it.
@@ -116,10 +111,7 @@ async def _place(client: Client, trial: Trial) -> AsyncIterator[str]:
     if trial.namespace:
         yield trial.namespace
         return
-    labels = {
-        f"pod-security.kubernetes.io/{mode}": "restricted"
-        for mode in ("enforce", "warn")
-    }
+    labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     async with _made(
         client,
         NAMESPACES,
@@ -131,10 +123,7 @@ async def _place(client: Client, trial: Trial) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _made(
-    client: Client,
-    resource: Resource,
-    namespace: str | None,
-    content: Mapping[str, Any],
+    client: Client, resource: Resource, namespace: str | None, content: Mapping[str, Any]
 ) -> AsyncIterator[dict[str, Any]]:
     """Create an object, and delete it in the end, whatever happens."""
     body = {"apiVersion": resource.api_version, "kind": resource.kind, **content}
@@ -145,11 +134,7 @@ async def _made(
     finally:
         try:
             await client.delete(
-                resource,
-                namespace or "",
-                metadata["name"],
-                uid=metadata["uid"],
-                grace_seconds=1,
+                resource, namespace or "", metadata["name"], uid=metadata["uid"], grace_seconds=1
             )
         except ApiError as error:
             print_note(f"{resource.kind} {metadata['name']} was left behind: {error}")
@@ -171,9 +156,7 @@ async def _create(
     return await client.create(resource, namespace, body)
 
 
-async def _becomes(
-    client: Client, pod: Mapping[str, Any], *, ready: bool, seconds: float
-) -> bool:
+async def _becomes(client: Client, pod: Mapping[str, Any], *, ready: bool, seconds: float) -> bool:
     """Wait until a running pod is ready, or is not; return whether it came to that in time."""
     deadline = monotonic() + seconds
     while (status := await _status(client, pod)).get("phase") not in _ENDED:
@@ -205,11 +188,7 @@ async def _trouble(client: Client, pod: Mapping[str, Any]) -> str:
         mapping(mapping(item.get("state")).get("waiting"))
         for item in mappings(status.get("containerStatuses"))
     )
-    unmet = (
-        item
-        for item in mappings(status.get("conditions"))
-        if item.get("status") == "False"
-    )
+    unmet = (item for item in mappings(status.get("conditions")) if item.get("status") == "False")
     said = (
         f"{text_or_empty(item.get('reason'))}: {text_or_empty(item.get('message'))}"
         for item in (*waiting, *unmet)

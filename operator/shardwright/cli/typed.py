@@ -20,11 +20,7 @@ from shardwright.hardware.slices import named_profile
 if TYPE_CHECKING:
     from shardwright.api.resource import ShardedModel
 
-_MILLISECONDS: Final = {
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-}
+_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000}
 _WHOLE: Final = re.compile(r"-?[0-9]{1,15}", re.ASCII)  # a JSON number
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 """A name of an object."""
@@ -51,12 +47,7 @@ def milliseconds(text: str) -> object:
     """Return a duration in whole milliseconds, or the text itself if it is none, for the field's
     own check to refuse.
 
-    >>> (
-    ...     milliseconds("2s"),
-    ...     milliseconds("50ms"),
-    ...     milliseconds("0.5s"),
-    ...     milliseconds("fast"),
-    ... )
+    >>> (milliseconds("2s"), milliseconds("50ms"), milliseconds("0.5s"), milliseconds("fast"))
     (2000, 50, 500, 'fast')
     """
     found = duration_of(text.strip(), _MILLISECONDS)
@@ -90,34 +81,19 @@ def number(text: str) -> object:
 
 OPTIONS: Final = (
     CommandOption(
-        flag="--input-tokens",
-        field=("workload", "inputTokens"),
-        read=whole,
-        example="2048",
+        flag="--input-tokens", field=("workload", "inputTokens"), read=whole, example="2048"
     ),
     CommandOption(
-        flag="--output-tokens",
-        field=("workload", "outputTokens"),
-        read=whole,
-        example="512",
+        flag="--output-tokens", field=("workload", "outputTokens"), read=whole, example="512"
     ),
     CommandOption(
-        flag="--concurrency",
-        field=("workload", "concurrency"),
-        read=whole,
-        example="64",
+        flag="--concurrency", field=("workload", "concurrency"), read=whole, example="64"
     ),
     CommandOption(
-        flag="--rps",
-        field=("workload", "requestsPerSecond"),
-        read=number,
-        example="0.5",
+        flag="--rps", field=("workload", "requestsPerSecond"), read=number, example="0.5"
     ),
     CommandOption(
-        flag="--max-model-len",
-        field=("engine", "maxModelLen"),
-        read=whole,
-        example="8192",
+        flag="--max-model-len", field=("engine", "maxModelLen"), read=whole, example="8192"
     ),
     CommandOption(
         flag="--ttft",
@@ -126,10 +102,7 @@ OPTIONS: Final = (
         example="2s or 500ms",
     ),
     CommandOption(
-        flag="--tpot",
-        field=("objective", "tpotMilliseconds"),
-        read=milliseconds,
-        example="50ms",
+        flag="--tpot", field=("objective", "tpotMilliseconds"), read=milliseconds, example="50ms"
     ),
     CommandOption(flag="--optimize-for", field=("objective", "optimizeFor"), read=str),
     CommandOption(flag="--replicas", field=("replicas",), read=whole, example="2"),
@@ -206,12 +179,7 @@ def of_option(problem: Problem) -> Problem:
     if problem.path == "spec.model.id":
         return replace(problem, path="MODEL")
     option = next(
-        (
-            option
-            for option in OPTIONS
-            if ".".join(("spec", *option.field)) == problem.path
-        ),
-        None,
+        (option for option in OPTIONS if ".".join(("spec", *option.field)) == problem.path), None
     )
     if option is None:
         return problem
@@ -221,10 +189,7 @@ def of_option(problem: Problem) -> Problem:
         return replace(problem, path=option.flag)
     limit = "must be a time" if option.read is milliseconds else problem.limit
     return replace(
-        problem,
-        path=option.flag,
-        limit=limit,
-        remedy=f"write for example {option.example}",
+        problem, path=option.flag, limit=limit, remedy=f"write for example {option.example}"
     )
 
 
@@ -241,9 +206,7 @@ def _of_flags(text: str) -> str:
 def typed_options(arguments: Namespace) -> tuple[str, ...]:
     """Return the options for a typed model that were given."""
     return tuple(
-        option.flag
-        for option in OPTIONS
-        if getattr(arguments, option.attribute, None) is not None
+        option.flag for option in OPTIONS if getattr(arguments, option.attribute, None) is not None
     )
 
 
@@ -264,17 +227,9 @@ def names_live_model(arguments: Namespace) -> bool:
     """
     model = arguments.model
     there = not (
-        arguments.nodes
-        or arguments.gpus
-        or arguments.filename
-        or typed_options(arguments)
+        arguments.nodes or arguments.gpus or arguments.filename or typed_options(arguments)
     )
-    return (
-        model is not None
-        and there
-        and _NAME.fullmatch(model) is not None
-        and not is_file(model)
-    )
+    return model is not None and there and _NAME.fullmatch(model) is not None and not is_file(model)
 
 
 def is_file(model: str) -> bool:

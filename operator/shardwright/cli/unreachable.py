@@ -20,8 +20,7 @@ _OPERATOR_PLANS: Final = (
     "FILE' needs no right to see nodes"
 )
 _ASK_FOR_IT: Final = (
-    "ask your administrator for this right; 'kubectl "
-    "auth can-i --list' shows those that you have"
+    "ask your administrator for this right; 'kubectl auth can-i --list' shows those that you have"
 )
 
 
@@ -63,17 +62,11 @@ def problem_of(error: ApiError, server: str, context: str) -> Problem:
             what=f"what answers at {server} is not an API server: {error}",
             remedy=remedy,
         )
-    return Problem(
-        code="ApiUnavailable", what=f"{server} fails: {error}", remedy="try again"
-    )
+    return Problem(code="ApiUnavailable", what=f"{server} fails: {error}", remedy="try again")
 
 
 def _not_installed(error: ApiError, server: str) -> Problem:
-    what = (
-        f"{server} does not know ShardedModels"
-        if "shardedmodels" in str(error)
-        else str(error)
-    )
+    what = f"{server} does not know ShardedModels" if "shardedmodels" in str(error) else str(error)
     return Problem(
         code="NotInstalled",
         what=what,
@@ -90,9 +83,7 @@ def _no_answer(error: ApiError, server: str, whose: str) -> Problem:
     if isinstance(cause, ssl.SSLError):
         what = f"{server} does not speak TLS with us: {cause.reason or cause}"
         return Problem(
-            code="CertificateRefused",
-            what=what,
-            remedy=f"check server and certificates of {whose}",
+            code="CertificateRefused", what=what, remedy=f"check server and certificates of {whose}"
         )
     if error.reason == DEADLINE_EXCEEDED or isinstance(cause, TimeoutError):
         why = "it is silent"
@@ -103,20 +94,14 @@ def _no_answer(error: ApiError, server: str, whose: str) -> Problem:
             "ConnectionRefusedError": "nobody listens there",
         }.get(type(cause).__name__, " ".join(str(cause or error).split()))
     remedy = (
-        "check that the cluster runs, a VPN, and the "
-        f"server of {whose}; --context names another"
+        f"check that the cluster runs, a VPN, and the server of {whose}; --context names another"
     )
-    return Problem(
-        code="NoAnswer", what=f"{server} does not answer: {why}", remedy=remedy
-    )
+    return Problem(code="NoAnswer", what=f"{server} does not answer: {why}", remedy=remedy)
 
 
 def _cause(error: BaseException) -> BaseException | None:
     """Return the first cause of an error."""
     cause = error.__cause__ or error.__context__
-    while (
-        cause is not None
-        and (deeper := cause.__cause__ or cause.__context__) is not None
-    ):
+    while cause is not None and (deeper := cause.__cause__ or cause.__context__) is not None:
         cause = deeper
     return cause

@@ -62,9 +62,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def open_access(
-    kubeconfig: Path | None = None,
-    context: str | None = None,
-    credentials_dir: Path | None = None,
+    kubeconfig: Path | None = None, context: str | None = None, credentials_dir: Path | None = None
 ) -> Access:
     """Return access by kubeconfig (its current context unless one is named), else by the pod's
     service account.
@@ -85,9 +83,9 @@ def open_access(
         # account.
         if credentials_dir or (kubeconfig is None and context is None):
             folder = credentials_dir or SERVICE_ACCOUNT
-            InClusterConfigLoader(
-                str(folder / "token"), str(folder / "ca.crt")
-            ).load_and_set(configuration)
+            InClusterConfigLoader(str(folder / "token"), str(folder / "ca.crt")).load_and_set(
+                configuration
+            )
         else:
             _load_kubeconfig(configuration, kubeconfig, context)
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
@@ -95,9 +93,7 @@ def open_access(
     return Access(configuration=configuration)
 
 
-def _load_kubeconfig(
-    configuration: Any, kubeconfig: Path | None, context: str | None
-) -> None:
+def _load_kubeconfig(configuration: Any, kubeconfig: Path | None, context: str | None) -> None:
     config_file = str(kubeconfig) if kubeconfig else None
     config.load_kube_config(
         config_file=config_file, context=context, client_configuration=configuration
@@ -109,9 +105,7 @@ def _load_kubeconfig(
 
 def _token_reader(token_file: Path) -> Callable[[Any], None]:
     def refresh(configuration: Any) -> None:
-        configuration.api_key["BearerToken"] = (
-            f"Bearer {token_file.read_text().strip()}"
-        )
+        configuration.api_key["BearerToken"] = f"Bearer {token_file.read_text().strip()}"
 
     return refresh
 

@@ -68,9 +68,7 @@ def retry_after_seconds(header: Header) -> float | None:
         return min(float(value), LONGEST_RETRY_AFTER_SECONDS)
     try:  # a moment of the server's clock
         # Its own Date is the other end, as our clock may be minutes off.
-        wait = parsedate_to_datetime(value) - parsedate_to_datetime(
-            header("Date") or ""
-        )
+        wait = parsedate_to_datetime(value) - parsedate_to_datetime(header("Date") or "")
     except (ValueError, TypeError):
         return None
     return min(max(wait, timedelta()).total_seconds(), LONGEST_RETRY_AFTER_SECONDS)
@@ -82,23 +80,15 @@ def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
     # is gone.
     if status.get("kind") == "Status":
         message = str(status.get("message") or f"HTTP {code}")
-        raise ApiError(
-            code, str(status.get("reason") or ""), message, retry_after_seconds(header)
-        )
+        raise ApiError(code, str(status.get("reason") or ""), message, retry_after_seconds(header))
     what = f"{call.method} {call.path}: HTTP {code}"
     if code == HTTPStatus.NOT_FOUND and text.strip() == NO_SUCH_PATH:
         raise ApiError(
-            code,
-            UNKNOWN_PATH,
-            f"{what}: the API server does not serve {call.resource.plural}",
+            code, UNKNOWN_PATH, f"{what}: the API server does not serve {call.resource.plural}"
         )
     if code == 429 or code >= 500:  # noqa: PLR2004  # it passes, whoever says it
-        raise ApiError(
-            code, "", f"{what}: {_excerpt(text)}", retry_after_seconds(header)
-        )
-    raise ApiError(
-        0, NOT_A_STATUS, f"{what} that is not the API server's: {_excerpt(text)}"
-    )
+        raise ApiError(code, "", f"{what}: {_excerpt(text)}", retry_after_seconds(header))
+    raise ApiError(0, NOT_A_STATUS, f"{what} that is not the API server's: {_excerpt(text)}")
 
 
 def _json(text: bytes) -> dict[str, Any] | None:
@@ -133,9 +123,7 @@ def pieces(text: bytes) -> Iterator[bytes]:
     """Yield a text piece by piece: decoded at once, a whole page takes four bytes a character as
     soon as one of them lies outside the BMP.
     """
-    return (
-        text[start : start + PIECE_BYTES] for start in range(0, len(text), PIECE_BYTES)
-    )
+    return (text[start : start + PIECE_BYTES] for start in range(0, len(text), PIECE_BYTES))
 
 
 def _excerpt(text: bytes) -> str:

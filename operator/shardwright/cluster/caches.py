@@ -175,9 +175,7 @@ class Caches:
                 self._on_concern(concern)
 
         handover: Handover[Any] = Handover(asyncio.get_running_loop(), take_over)
-        reader = self._readers[name] = Reader(
-            self._client, source, handover.put, self._timing
-        )
+        reader = self._readers[name] = Reader(self._client, source, handover.put, self._timing)
         self._kinds.setdefault(kind, []).append(reader)
         if source.namespace and not source.optional:
             # Not of optional kinds: a namespace need not have them, so nobody is told that they are
@@ -189,6 +187,4 @@ class Caches:
 
 
 def _kind(source: Source[Any]) -> str:
-    return kind_of(
-        {"apiVersion": source.resource.api_version, "kind": source.resource.kind}
-    )
+    return kind_of({"apiVersion": source.resource.api_version, "kind": source.resource.kind})

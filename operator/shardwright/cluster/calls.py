@@ -52,11 +52,7 @@ class ApiError(Exception):
     """The API server refused a request or did not answer (``code`` 0)."""
 
     def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str,
-        retry_after_seconds: float | None = None,
+        self, code: int, reason: str, message: str, retry_after_seconds: float | None = None
     ) -> None:
         self.code = code
         self.reason = reason

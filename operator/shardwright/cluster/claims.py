@@ -54,11 +54,7 @@ class Installation:
     @property
     def claims(self) -> tuple[str, ...]:
         """Return the names of the claims that state its scope."""
-        return (
-            self.nodes_claim,
-            NAMESPACES,
-            *(f"{NAMESPACE}{name}" for name in self.namespaces),
-        )
+        return (self.nodes_claim, NAMESPACES, *(f"{NAMESPACE}{name}" for name in self.namespaces))
 
     def complaints(self, owners: Mapping[str, str]) -> Iterator[str]:
         """Yield why it may not go on; ``owners`` are the installations that claims are for, by
@@ -75,20 +71,14 @@ class Installation:
         # An installation for all namespaces needs that claim itself; one for some needs only that
         # nobody else has it.
         if not self.namespaces and everywhere != self.name:
-            yield _of_others(
-                f"the namespaces are not for {self.name}", NAMESPACES, everywhere
-            )
+            yield _of_others(f"the namespaces are not for {self.name}", NAMESPACES, everywhere)
         elif everywhere not in {None, self.name}:
-            yield _of_others(
-                "another installation watches all namespaces", NAMESPACES, everywhere
-            )
+            yield _of_others("another installation watches all namespaces", NAMESPACES, everywhere)
         for namespace in self.namespaces:
             claim = f"{NAMESPACE}{namespace}"
             # Nobody has it while a namespace is taken out of watchNamespaces, or comes into it.
             if (owner := owners.get(claim, self.name)) != self.name:
-                yield _of_others(
-                    f"namespace {namespace} is not for {self.name}", claim, owner
-                )
+                yield _of_others(f"namespace {namespace} is not for {self.name}", claim, owner)
 
 
 def _of_others(what: str, claim: str, owner: str | None) -> str:
@@ -114,9 +104,7 @@ async def read_complaint(client: Client, installation: Installation) -> str:
         name: owner_of(role)
         for name in installation.claims
         # By name: so the right to list is one on these names alone.
-        for role in await client.list(
-            CLUSTER_ROLES, fieldSelector=f"metadata.name={name}"
-        )
+        for role in await client.list(CLUSTER_ROLES, fieldSelector=f"metadata.name={name}")
     }
     return next(installation.complaints(owners), "")
 

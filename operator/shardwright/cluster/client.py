@@ -47,12 +47,7 @@ __all__ = [
 FIELD_MANAGER: Final = "shardwright"
 CHUNK: Final = 500  # objects per page of a LIST
 THREADS: Final = 32  # requests at once; as many connections are kept
-RETRY_DELAYS_SECONDS: Final = (
-    0.2,
-    0.5,
-    1.0,
-    2.0,
-)
+RETRY_DELAYS_SECONDS: Final = (0.2, 0.5, 1.0, 2.0)
 NOT_FOUND: Final = "NotFound"
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -86,9 +81,7 @@ class Client:
         self._patient = True
         self._meters = meters
         self._transport = Transport(access, meters.call, may_write)
-        self._threads = ThreadPoolExecutor(
-            max_workers=threads, thread_name_prefix="api"
-        )
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="api")
         self._gate = Gate(limits or RequestLimits(), threads)
         self._urgency: Urgency | None = None
         self._deadline = inf
@@ -123,12 +116,7 @@ class Client:
         return view
 
     async def get(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        *,
-        metadata_only: bool = False,
+        self, resource: Resource, namespace: str | None, name: str, *, metadata_only: bool = False
     ) -> dict[str, Any] | None:
         """Return an object, or no more than its metadata, or None if the API server itself says
         that there is none.
@@ -184,9 +172,7 @@ class Client:
                 limit //= 2
                 continue
             if not isinstance(page.get("items"), list):
-                raise ApiError(
-                    0, "NotAList", f"the answer to LIST {resource.plural} is not a list"
-                )
+                raise ApiError(0, "NotAList", f"the answer to LIST {resource.plural} is not a list")
             yield page["items"]
             cursor = page["metadata"].get("continue") or ""
 
@@ -228,13 +214,7 @@ class Client:
         )
 
     async def patch(
-        self,
-        resource: Resource,
-        path: str,
-        body: Any,
-        content_type: str,
-        *,
-        dry_run: bool = False,
+        self, resource: Resource, path: str, body: Any, content_type: str, *, dry_run: bool = False
     ) -> dict[str, Any]:
         """Patch an object at ``path``, or only ask for the outcome. An apply takes over the fields
         that others have set.
@@ -242,11 +222,7 @@ class Client:
         # Without force a field that somebody else has edited is a conflict, and could never be
         # repaired.
         forced = (("force", "true"),) if content_type == APPLY_PATCH else ()
-        query = (
-            ("fieldManager", FIELD_MANAGER),
-            *forced,
-            *(DRY_RUN if dry_run else ()),
-        )
+        query = (("fieldManager", FIELD_MANAGER), *forced, *(DRY_RUN if dry_run else ()))
         return await self.send(
             Call(
                 verb="patch",
@@ -265,10 +241,7 @@ class Client:
         """Merge a patch into the status of an object, and return its metadata alone: its content
         may be large.
         """
-        path, query = (
-            resource.path(namespace, name, "status"),
-            (("fieldManager", FIELD_MANAGER),),
-        )
+        path, query = (resource.path(namespace, name, "status"), (("fieldManager", FIELD_MANAGER),))
         call = Call(
             verb="patch",
             resource=resource,
@@ -289,13 +262,7 @@ class Client:
         """
         path = resource.path(namespace, name)
         return await self.send(
-            Call(
-                verb="update",
-                resource=resource,
-                path=path,
-                method="PUT",
-                body=dict(body),
-            )
+            Call(verb="update", resource=resource, path=path, method="PUT", body=dict(body))
         )
 
     async def delete(
@@ -321,13 +288,7 @@ class Client:
         path = resource.path(namespace, name)
         try:
             await self.send(
-                Call(
-                    verb="delete",
-                    resource=resource,
-                    path=path,
-                    method="DELETE",
-                    body=options,
-                )
+                Call(verb="delete", resource=resource, path=path, method="DELETE", body=options)
             )
         except ApiError as error:
             if error.code not in {404, 409}:  # gone, or another object of the name
@@ -392,9 +353,7 @@ class Client:
         # Said as not sent: a write of which this is said has surely not been carried out.
         except TimeoutError as error:
             raise ApiError(
-                0,
-                DEADLINE_EXCEEDED,
-                f"{call.method} {call.path}: not sent, its time was over",
+                0, DEADLINE_EXCEEDED, f"{call.method} {call.path}: not sent, its time was over"
             ) from error
         finally:
             self._meters.wait(urgency, monotonic() - began)

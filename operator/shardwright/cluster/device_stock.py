@@ -30,9 +30,7 @@ class DeviceStock:
         self._of_node: defaultdict[str, dict[str, DeviceSlice]] = defaultdict(dict)
         self._classes: dict[str, DeviceClass] = {}
 
-    def take_nodes(
-        self, changes: Mapping[Key, Change[NodeEntry | BareNode]]
-    ) -> Entries:
+    def take_nodes(self, changes: Mapping[Key, Change[NodeEntry | BareNode]]) -> Entries:
         """Take over changes of nodes."""
         entries: dict[str, NodeEntry | None] = {}
         for (_, name), change in changes.items():
@@ -48,9 +46,7 @@ class DeviceStock:
     def take_slices(self, changes: Mapping[Key, Change[DeviceSlice]]) -> Entries:
         """Take over changes of ResourceSlices."""
         nodes = {
-            node
-            for (_, name), change in changes.items()
-            for node in self._put(name, change.value)
+            node for (_, name), change in changes.items() for node in self._put(name, change.value)
         }
         return self._all_joined(nodes)
 

@@ -119,9 +119,7 @@ class Elector:
         # the Lease counts from then.
         started = self._clock()
         # A connection that says nothing must leave time for another try on a new one.
-        client = self._client.until(
-            monotonic() + self._timings.renew_deadline_seconds / 2
-        )
+        client = self._client.until(monotonic() + self._timings.renew_deadline_seconds / 2)
         try:
             held = await self._acquire(client)
         except ApiError:
@@ -136,10 +134,7 @@ class Elector:
         """Give the Lease up, so that another takes over at once; nothing may be written any more
         when this is called.
         """
-        held, self._renewed_at = (
-            self._renewed_at is not None and not self.must_fence,
-            None,
-        )
+        held, self._renewed_at = (self._renewed_at is not None and not self.must_fence, None)
         if not held:
             return
         # Not for long: an end that hangs is worse than a Lease that expires.
@@ -149,9 +144,7 @@ class Elector:
             # Not if somebody has it by now: releasing that would make two leaders.
             if lease and _holder(_spec_of(lease)) == self._identity.holder:
                 await self._replace(
-                    client,
-                    lease,
-                    {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS},
+                    client, lease, {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS}
                 )
         except ApiError:
             return  # it expires by itself
@@ -176,9 +169,7 @@ class Elector:
             "acquireTime": _now(),
             "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1,
         }
-        return await self._replace(
-            client, lease, {**self._claim(), **({} if ours else moves)}
-        )
+        return await self._replace(client, lease, {**self._claim(), **({} if ours else moves)})
 
     def _look(self, spec: Mapping[str, Any]) -> None:
         # Since when it stands still, by our own clock: the times in it are by that of its holder

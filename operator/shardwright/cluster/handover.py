@@ -67,12 +67,7 @@ class Handover(Generic[V]):
         with self._lock:
             if len(self._waiting) <= SLICE:
                 changes, self._waiting = self._waiting, {}
-                listed, self._listed, self._called, more = (
-                    self._listed,
-                    False,
-                    False,
-                    False,
-                )
+                listed, self._listed, self._called, more = (self._listed, False, False, False)
             else:
                 changes, listed = (
                     {key: self._waiting[key] for key in islice(self._waiting, SLICE)},

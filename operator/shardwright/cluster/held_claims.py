@@ -26,9 +26,7 @@ class ClaimingPod:
 class HeldClaims:
     """All claims that hold GPUs; ``holder`` returns the known facts of a pod, by key and uid."""
 
-    def __init__(
-        self, ledger: Ledger, holder: Callable[[Key, str], ClaimingPod]
-    ) -> None:
+    def __init__(self, ledger: Ledger, holder: Callable[[Key, str], ClaimingPod]) -> None:
         self._ledger = ledger
         self._holder = holder
         self._claims: dict[Key, DeviceUsage] = {}
@@ -53,9 +51,7 @@ class HeldClaims:
 
     def _bind(self, key: Key) -> frozenset[str]:
         claim = self._claims.get(key)
-        return self._ledger.bind(
-            _booked(key), self._usage(key, claim) if claim else None
-        )
+        return self._ledger.bind(_booked(key), self._usage(key, claim) if claim else None)
 
     def _usage(self, key: Key, claim: DeviceUsage) -> GpuUsage:
         """Return the GPUs that a claim holds. They count for the model of the pod that it is
@@ -65,12 +61,8 @@ class HeldClaims:
         """
         holder = self._holder((key[0], claim.pod), claim.pod_uid)
         known = self._ledger.bound(_booked(key)) if holder.owner is None else None
-        owner, group = (
-            (known.owner, known.group) if known else (holder.owner, holder.group)
-        )
-        return GpuUsage(
-            node=claim.node, resource="", gpus=claim.gpus, owner=owner, group=group
-        )
+        owner, group = (known.owner, known.group) if known else (holder.owner, holder.group)
+        return GpuUsage(node=claim.node, resource="", gpus=claim.gpus, owner=owner, group=group)
 
 
 def _pod_of(key: Key, claim: DeviceUsage | None) -> Key | None:

@@ -37,9 +37,7 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SEGMENT: Final = re.compile(
     r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+(?:([{\[])|([}\]])|"|\Z)', re.DOTALL
 )
-_NAME: Final = re.compile(
-    r'"metadata":\{"name":"([^"\\]*)"(?:[^{}]*?"namespace":"([^"\\]*)")?'
-)
+_NAME: Final = re.compile(r'"metadata":\{"name":"([^"\\]*)"(?:[^{}]*?"namespace":"([^"\\]*)")?')
 
 
 class BrokenError(Exception):
@@ -145,11 +143,7 @@ class JsonText:
             if size <= LONGEST_OBJECT:
                 kept.append(segment)
         try:
-            return (
-                json.loads("".join(kept))
-                if size <= LONGEST_OBJECT
-                else _unreadable(head, why)
-            )
+            return json.loads("".join(kept)) if size <= LONGEST_OBJECT else _unreadable(head, why)
         except ValueError:
             return _unreadable(head, why)
 
@@ -276,9 +270,7 @@ def document(text: bytes) -> Any:
     try:
         return json.loads(text.decode(errors="replace"))
     except json.JSONDecodeError as error:
-        raise BrokenError(
-            f"{text[:40].decode(errors='replace')!a} is no JSON: {error}"
-        ) from error
+        raise BrokenError(f"{text[:40].decode(errors='replace')!a} is no JSON: {error}") from error
     except (ValueError, RecursionError):
         return JsonText(iter([text, b"\n"])).value()
 
@@ -287,8 +279,7 @@ def _line(parts: Iterable[bytes], size: int) -> Any:
     line = b"".join(parts)
     if size > LONGEST_OBJECT:
         return _unreadable(
-            line[:HEAD].decode(errors="replace"),
-            f"is longer than {LONGEST_OBJECT} bytes",
+            line[:HEAD].decode(errors="replace"), f"is longer than {LONGEST_OBJECT} bytes"
         )
     return document(line)
 

@@ -46,8 +46,6 @@ def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     kept = {field: metadata[field] for field in METADATA if field in metadata}
     written = metadata.get("annotations") or {}
     asked = {
-        name: written[name][:ANNOTATION_MAX_LENGTH]
-        for name in READ_ANNOTATIONS
-        if name in written
+        name: written[name][:ANNOTATION_MAX_LENGTH] for name in READ_ANNOTATIONS if name in written
     }
     return {**kept, "annotations": asked} if asked else kept

@@ -5,12 +5,7 @@ Another kind is a ``KeyError``: none is written that is not in here.
 
 from typing import Final
 
-from shardwright.cluster.resources import (
-    CHILDREN,
-    OPTIONAL_CHILDREN,
-    PODS,
-    Resource,
-)
+from shardwright.cluster.resources import CHILDREN, OPTIONAL_CHILDREN, PODS, Resource
 from shardwright.reconcile.writes import kind_of
 from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS
 

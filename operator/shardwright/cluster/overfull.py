@@ -30,12 +30,7 @@ each. An empty object takes 3 bytes of JSON, and 72 as a Python value.
 _TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 """A text of JSON; what is in it is one value, whatever it says."""
 
-DOMAINS: Final = (
-    "shardwright.io/",
-    "app.kubernetes.io/",
-    "kueue.x-k8s.io/",
-    "scheduling.k8s.io/",
-)
+DOMAINS: Final = ("shardwright.io/", "app.kubernetes.io/", "kueue.x-k8s.io/", "scheduling.k8s.io/")
 """How annotations and labels begin that we write. Source: ``rendering``."""
 
 ANNOTATION_MAX_BYTES: Final = 98_304
@@ -74,8 +69,7 @@ def bounded(whole: KubernetesObject, size: int) -> tuple[Mapping[str, Any], str]
         if isinstance(metadata.get(field), Mapping)
     }
     theirs = {
-        field: len(json.dumps(metadata[field])) - len(json.dumps(own[field]))
-        for field in own
+        field: len(json.dumps(metadata[field])) - len(json.dumps(own[field])) for field in own
     }
     # Its owner stays in any case: else a group that serves would be somebody else's by its size
     # alone (ADR 9).

@@ -114,17 +114,11 @@ async def may(client: Client, wanted: Needed, account: Account | None = None) ->
     review = _review(wanted)
     if account is None:
         return _allowed(await client.create(ACCESS_REVIEWS, None, review))
-    return _allowed(
-        await client.create(SUBJECT_REVIEWS, None, _of_account(review, account))
-    )
+    return _allowed(await client.create(SUBJECT_REVIEWS, None, _of_account(review, account)))
 
 
 def may_now(
-    client: Client,
-    resource: Resource,
-    verb: str,
-    seconds: float,
-    namespace: str | None = None,
+    client: Client, resource: Resource, verb: str, seconds: float, namespace: str | None = None
 ) -> bool:
     """Return whether we have a right. It can be called from any thread, and blocks for ``seconds``
     at most.
@@ -145,9 +139,7 @@ def may_now(
 
 def _review(wanted: Needed) -> dict[str, Any]:
     resource, subresource, verb = wanted.right
-    group = (
-        resource.prefix.split("/")[2] if resource.prefix.startswith("/apis/") else ""
-    )
+    group = resource.prefix.split("/")[2] if resource.prefix.startswith("/apis/") else ""
     attributes = {
         "group": group,
         "resource": resource.plural,
@@ -184,21 +176,15 @@ def _allowed(review: Mapping[str, Any]) -> bool:
 def needed(duties: Duties = ANYWHERE) -> Iterator[Needed]:
     """Yield each right without which something does not work."""
     # Without them an installation does not know what is its own.
-    yield from (
-        Needed((CLUSTER_ROLES, "", "list"), name=name) for name in duties.claims
-    )
+    yield from (Needed((CLUSTER_ROLES, "", "list"), name=name) for name in duties.claims)
     yield from (Needed(right) for right in OF_THE_CLUSTER)
     rights = (*OF_NAMESPACES, *(OF_JOBS if duties.fetches else ()))
     yield from (
-        Needed(right, namespace)
-        for namespace in duties.namespaces or (None,)
-        for right in rights
+        Needed(right, namespace) for namespace in duties.namespaces or (None,) for right in rights
     )
 
 
-async def missing_permissions(
-    client: Client, wanted: Iterable[Needed]
-) -> tuple[str, ...]:
+async def missing_permissions(client: Client, wanted: Iterable[Needed]) -> tuple[str, ...]:
     """Return which of these rights we do not have, as "verb resource"."""
     return tuple(map(str, await missing_rights(client, wanted)))
 
@@ -210,9 +196,7 @@ async def missing_rights(
     asked = tuple(wanted)
     # At once: one after another some fifty questions would hold up the start.
     answers = await asyncio.gather(*(may(client, one, account) for one in asked))
-    return tuple(
-        one for one, allowed in zip(asked, answers, strict=True) if not allowed
-    )
+    return tuple(one for one, allowed in zip(asked, answers, strict=True) if not allowed)
 
 
 async def may_see_pods(client: Client, account: Account | None = None) -> bool:

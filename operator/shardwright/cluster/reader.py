@@ -136,11 +136,7 @@ class Reader(threading.Thread, Generic[V]):
     """Reads one source until :meth:`stop`; ``deliver`` is called on its thread."""
 
     def __init__(
-        self,
-        client: Client,
-        source: Source[V],
-        deliver: Deliver,
-        timing: Timing | None = None,
+        self, client: Client, source: Source[V], deliver: Deliver, timing: Timing | None = None
     ) -> None:
         # A thread and no task: decoding holds the loop up for no longer than the interpreter's
         # switch interval (ADR 9).
@@ -172,9 +168,7 @@ class Reader(threading.Thread, Generic[V]):
         health = self._health
         opened_at = self._opened_at
         stands = opened_at is not None and monotonic() - opened_at >= self._timing.proof
-        return (
-            _well(health) if stands and health.trouble is not Trouble.SILENT else health
-        )
+        return _well(health) if stands and health.trouble is not Trouble.SILENT else health
 
     def expect(self, key: Key, version: int) -> None:
         """Note that an object was stored at a version, as its writer has handed it over. It may be
@@ -223,9 +217,7 @@ class Reader(threading.Thread, Generic[V]):
             cursor = str(metadata.get("continue") or "")
             # A list without a version cannot be watched from, so it is none.
             if not version:
-                raise ReadError(
-                    Trouble.BROKEN, f"the answer to LIST {self.name} is no list"
-                )
+                raise ReadError(Trouble.BROKEN, f"the answer to LIST {self.name} is no list")
             if not cursor:
                 break
         # After the last page: the difference to half a LIST would say that the other half is gone.
@@ -244,8 +236,7 @@ class Reader(threading.Thread, Generic[V]):
                         found[key] = change
             except BrokenError as error:
                 raise ReadError(
-                    Trouble.BROKEN,
-                    f"the answer to LIST {self.name} is no list: {error}",
+                    Trouble.BROKEN, f"the answer to LIST {self.name} is no list: {error}"
                 ) from error
         return document.fields
 
@@ -277,13 +268,9 @@ class Reader(threading.Thread, Generic[V]):
         whether they still exist.
         """
         with self._lock:
-            heard = frozenset(
-                key for key, written in self._written.items() if written <= version
-            )
+            heard = frozenset(key for key, written in self._written.items() if written <= version)
             self._written = {
-                key: written
-                for key, written in self._written.items()
-                if key not in heard
+                key: written for key, written in self._written.items() if key not in heard
             }
         return heard
 
@@ -309,21 +296,15 @@ class Reader(threading.Thread, Generic[V]):
                     and monotonic() - opened_at >= self._timing.proof
                 ):
                     self._prove()  # something between us and the server ends what is quiet
-                trouble = (
-                    Trouble.SILENT if isinstance(error, SilentError) else Trouble.BROKEN
-                )
+                trouble = Trouble.SILENT if isinstance(error, SilentError) else Trouble.BROKEN
                 raise ReadError(
-                    trouble,
-                    f"the watch of {self.name} is broken: {error}",
-                    established=True,
+                    trouble, f"the watch of {self.name} is broken: {error}", established=True
                 ) from error
             finally:
                 self._opened_at = None
         if monotonic() - opened_at < self._timing.proof:
             raise ReadError(
-                Trouble.BROKEN,
-                f"the watch of {self.name} has ended too soon",
-                established=True,
+                Trouble.BROKEN, f"the watch of {self.name} has ended too soon", established=True
             )
         self._prove()
 
@@ -367,9 +348,7 @@ class Reader(threading.Thread, Generic[V]):
             self._prove()
             if kind == "BOOKMARK":
                 return
-            key, change = self._projected(
-                content, gone=kind == "DELETED", before=changes
-            )
+            key, change = self._projected(content, gone=kind == "DELETED", before=changes)
         known = changes[key].value if key in changes else self._known.get(key)
         # By identity, as _projected hands back the known value: an event that changes nothing never
         # leaves the thread.
@@ -383,32 +362,21 @@ class Reader(threading.Thread, Generic[V]):
         if not version or 0 < _number(version) < _number(self._version):
             self._version = ""
             raise ReadError(
-                Trouble.BROKEN,
-                f"events of {self.name} come without order",
-                established=True,
+                Trouble.BROKEN, f"events of {self.name} come without order", established=True
             )
         self._version = version
 
     def _projected(
-        self,
-        content: Any,
-        *,
-        gone: bool = False,
-        before: Mapping[Key, Change[V]] | None = None,
+        self, content: Any, *, gone: bool = False, before: Mapping[Key, Change[V]] | None = None
     ) -> tuple[Key, Change[V]]:
         """Return the part of an object to keep: the known one if nothing of it has changed."""
         if isinstance(content, Unreadable):
             key = intern(content.namespace), content.name
             if self._is_news(key):
-                log.error(
-                    "%s %s cannot be read: %s", self.name, "/".join(key), content.why
-                )
+                log.error("%s %s cannot be read: %s", self.name, "/".join(key), content.why)
             return key, Change(self._source.stand_in(key) if key[1] else None, 0)
         metadata = metadata_of(content)
-        key = (
-            intern(str(metadata.get("namespace") or "")),
-            str(metadata.get("name") or ""),
-        )
+        key = (intern(str(metadata.get("namespace") or "")), str(metadata.get("name") or ""))
         version = _number(str(metadata.get("resourceVersion") or ""))
         if gone:
             self._complained.discard(key)
@@ -417,9 +385,7 @@ class Reader(threading.Thread, Generic[V]):
             value = self._source.project(content)
         except Exception:
             if self._is_news(key):
-                log.exception(
-                    "%s %s cannot be read: a fault of ours", self.name, "/".join(key)
-                )
+                log.exception("%s %s cannot be read: a fault of ours", self.name, "/".join(key))
             # A fault of ours concerns this object alone: the next one of the LIST is read.
             value = self._source.stand_in(key)
         changed = (before or {}).get(key)
@@ -444,9 +410,7 @@ class Reader(threading.Thread, Generic[V]):
                 self._known[key] = change.value
 
     @contextmanager
-    def _open(
-        self, verb: str, query: tuple[tuple[str, str], ...]
-    ) -> Iterator[Iterator[bytes]]:
+    def _open(self, verb: str, query: tuple[tuple[str, str], ...]) -> Iterator[Iterator[bytes]]:
         """Give the answer to a request as it arrives, until told to stop."""
         source = self._source
         call = Call(
@@ -489,16 +453,11 @@ class Reader(threading.Thread, Generic[V]):
             return
         self._failures += 1
         self._suspect = error.established
-        if error.trouble is Trouble.EXPIRED or (
-            error.trouble in DOUBTFUL and self._failures > 1
-        ):
+        if error.trouble is Trouble.EXPIRED or (error.trouble in DOUBTFUL and self._failures > 1):
             # Doubtful the second time: after a restore of etcd the API server may not know the
             # version, and says so in many ways.
             self._version = ""
-        if self._source.optional and error.trouble in {
-            Trouble.NOT_SERVED,
-            Trouble.FORBIDDEN,
-        }:
+        if self._source.optional and error.trouble in {Trouble.NOT_SERVED, Trouble.FORBIDDEN}:
             self._do_without(error.trouble)
         elif self._failures > 1 or error.trouble not in PASSING:
             self._show(error)
@@ -532,11 +491,7 @@ class Reader(threading.Thread, Generic[V]):
                 error.trouble.value,
                 str(error),
             )
-        since = (
-            monotonic()
-            if self._health.failing_since is None
-            else self._health.failing_since
-        )
+        since = monotonic() if self._health.failing_since is None else self._health.failing_since
         self._health = replace(
             self._health, failing_since=since, trouble=error.trouble, message=str(error)
         )

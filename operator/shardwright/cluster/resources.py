@@ -19,10 +19,7 @@ class Resource:
     kind: str
 
     def path(
-        self,
-        namespace: str | None = None,
-        name: str | None = None,
-        subresource: str | None = None,
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
         """Return the path of a collection, an object or a subresource.
 
@@ -61,14 +58,9 @@ class Collection:
         """Return the name of the resource for the log. The group is part of it if several groups
         have the kind.
         """
-        resource, where = (
-            self.resource,
-            f" of {self.namespace}" if self.namespace else "",
-        )
+        resource, where = (self.resource, f" of {self.namespace}" if self.namespace else "")
         group = resource.api_version.partition("/")[0]
-        return (
-            f"{resource.plural}.{group}" if "." in group else resource.plural
-        ) + where
+        return (f"{resource.plural}.{group}" if "." in group else resource.plural) + where
 
 
 SHARDED_MODELS: Final = Resource(
@@ -79,9 +71,7 @@ PODS: Final = Resource(prefix="/api/v1", plural="pods", kind="Pod")
 SERVICES: Final = Resource(prefix="/api/v1", plural="services", kind="Service")
 CONFIG_MAPS: Final = Resource(prefix="/api/v1", plural="configmaps", kind="ConfigMap")
 SECRETS: Final = Resource(prefix="/api/v1", plural="secrets", kind="Secret")
-STATEFUL_SETS: Final = Resource(
-    prefix="/apis/apps/v1", plural="statefulsets", kind="StatefulSet"
-)
+STATEFUL_SETS: Final = Resource(prefix="/apis/apps/v1", plural="statefulsets", kind="StatefulSet")
 CONTROLLER_REVISIONS: Final = Resource(
     prefix="/apis/apps/v1", plural="controllerrevisions", kind="ControllerRevision"
 )
@@ -93,9 +83,7 @@ NETWORK_POLICIES: Final = Resource(
     prefix="/apis/networking.k8s.io/v1", plural="networkpolicies", kind="NetworkPolicy"
 )
 COMPUTE_DOMAINS: Final = Resource(
-    prefix="/apis/resource.nvidia.com/v1beta1",
-    plural="computedomains",
-    kind="ComputeDomain",
+    prefix="/apis/resource.nvidia.com/v1beta1", plural="computedomains", kind="ComputeDomain"
 )
 RESOURCE_SLICES: Final = Resource(
     prefix="/apis/resource.k8s.io/v1", plural="resourceslices", kind="ResourceSlice"
@@ -107,28 +95,18 @@ RESOURCE_CLAIMS: Final = Resource(
     prefix="/apis/resource.k8s.io/v1", plural="resourceclaims", kind="ResourceClaim"
 )
 CLAIM_TEMPLATES: Final = Resource(
-    prefix="/apis/resource.k8s.io/v1",
-    plural="resourceclaimtemplates",
-    kind="ResourceClaimTemplate",
+    prefix="/apis/resource.k8s.io/v1", plural="resourceclaimtemplates", kind="ResourceClaimTemplate"
 )
 EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
 PRIORITY_CLASSES: Final = Resource(
     prefix="/apis/scheduling.k8s.io/v1", plural="priorityclasses", kind="PriorityClass"
 )
-RESOURCE_QUOTAS: Final = Resource(
-    prefix="/api/v1", plural="resourcequotas", kind="ResourceQuota"
-)
-LIMIT_RANGES: Final = Resource(
-    prefix="/api/v1", plural="limitranges", kind="LimitRange"
-)
+RESOURCE_QUOTAS: Final = Resource(prefix="/api/v1", plural="resourcequotas", kind="ResourceQuota")
+LIMIT_RANGES: Final = Resource(prefix="/api/v1", plural="limitranges", kind="LimitRange")
 CLUSTER_ROLES: Final = Resource(
-    prefix="/apis/rbac.authorization.k8s.io/v1",
-    plural="clusterroles",
-    kind="ClusterRole",
+    prefix="/apis/rbac.authorization.k8s.io/v1", plural="clusterroles", kind="ClusterRole"
 )
-LEASES: Final = Resource(
-    prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease"
-)
+LEASES: Final = Resource(prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease")
 ACCESS_REVIEWS: Final = Resource(
     prefix="/apis/authorization.k8s.io/v1",
     plural="selfsubjectaccessreviews",
@@ -149,13 +127,7 @@ REVIEWS: Final = (ACCESS_REVIEWS, TOKEN_REVIEWS, SUBJECT_REVIEWS)
 DISCOVERY: Final = Resource(prefix="", plural="apis", kind="APIGroupList")
 """What the API server serves; everybody may ask."""
 
-CHILDREN: Final = (
-    STATEFUL_SETS,
-    SERVICES,
-    CONFIG_MAPS,
-    DISRUPTION_BUDGETS,
-    NETWORK_POLICIES,
-)
+CHILDREN: Final = (STATEFUL_SETS, SERVICES, CONFIG_MAPS, DISRUPTION_BUDGETS, NETWORK_POLICIES)
 """The kinds of object that a ShardedModel owns."""
 
 OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS, CLAIM_TEMPLATES)

@@ -51,9 +51,7 @@ def who_brings(client: Client, token: str, audience: str, until: float) -> User 
     asked = {"token": token, "audiences": [audience]}
     said = _asked(client, TOKEN_REVIEWS, asked, until)
     # The audience is checked here, too: an API server without audiences answers for its own.
-    if said.get("authenticated") is not True or audience not in (
-        said.get("audiences") or ()
-    ):
+    if said.get("authenticated") is not True or audience not in (said.get("audiences") or ()):
         return None
     who = said.get("user") or {}
     return {
@@ -76,12 +74,6 @@ def may(client: Client, who: User, asked: Mapping[str, Any], until: float) -> bo
 def _asked(
     client: Client, resource: Resource, spec: Mapping[str, Any], until: float
 ) -> Mapping[str, Any]:
-    body = {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "spec": spec,
-    }
-    call = Call(
-        verb="create", resource=resource, path=resource.path(), method="POST", body=body
-    )
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
+    call = Call(verb="create", resource=resource, path=resource.path(), method="POST", body=body)
     return client.ask(call, until - monotonic()).get("status") or {}

@@ -18,22 +18,13 @@ from shardwright.cluster.permissions import Needed, may
 from shardwright.cluster.resources import DISCOVERY, Resource
 from shardwright.errors import Problem
 from shardwright.reconcile.sentences import scheduler_unavailable
-from shardwright.rendering.gang_scheduling import (
-    SCHEDULER_INTEGRATIONS,
-    SchedulerIntegration,
-)
+from shardwright.rendering.gang_scheduling import SCHEDULER_INTEGRATIONS, SchedulerIntegration
 
 PROBE_SECONDS: Final = 20.0
 """How long an answer holds; assumed: soon enough after an installation, and a handful of requests.
 """
 
-VERBS: Final = (
-    "get",
-    "list",
-    "create",
-    "patch",
-    "delete",
-)
+VERBS: Final = ("get", "list", "create", "patch", "delete")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +77,7 @@ class Schedulers:
                 self._asked_at = self._clock()
             if place not in self._found:
                 self._found[place] = {
-                    name: await self._find(name, api, place)
-                    for name, api in self._served.items()
+                    name: await self._find(name, api, place) for name, api in self._served.items()
                 }
             return self._found[place]
 
@@ -97,9 +87,7 @@ class Schedulers:
             version["groupVersion"] for group in groups for version in group["versions"]
         )
 
-    async def _best(
-        self, integration: SchedulerIntegration, apis: frozenset[str]
-    ) -> str:
+    async def _best(self, integration: SchedulerIntegration, apis: frozenset[str]) -> str:
         """Return the best version of its API that is served, empty if none is."""
         for api in integration.apis:
             # A group may be served without the kind: Kubernetes serves scheduling.k8s.io for
@@ -115,9 +103,7 @@ class Schedulers:
                 f"needs {integration.plural} of {' or '.join(integration.apis)}, which this "
                 "API server does not serve"
             )
-            return SchedulerApi(
-                problem=scheduler_unavailable(name, what, integration.install)
-            )
+            return SchedulerApi(problem=scheduler_unavailable(name, what, integration.install))
         if integration.creates and not await self._may_write(BY_API[api], place):
             where, group = f" in {place}" if place else "", api.partition("/")[0]
             what = (
@@ -134,17 +120,10 @@ class Schedulers:
 
     async def _has(self, api: str, plural: str) -> bool:
         listed = await self._get(f"/apis/{api}") or {}
-        return any(
-            resource["name"] == plural for resource in listed.get("resources", ())
-        )
+        return any(resource["name"] == plural for resource in listed.get("resources", ()))
 
     async def _may_write(self, resource: Resource, place: str | None) -> bool:
-        return all(
-            [
-                await may(self._client, Needed((resource, "", verb), place))
-                for verb in VERBS
-            ]
-        )
+        return all([await may(self._client, Needed((resource, "", verb), place)) for verb in VERBS])
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         try:

@@ -133,9 +133,7 @@ def project_node(
     # Interned: thousands of nodes have the same labels, and pods repeat the names of nodes.
     metadata["name"] = _shared(metadata["name"])
     if isinstance(labels := metadata.get("labels"), dict):
-        metadata["labels"] = {
-            intern(key): _shared(value) for key, value in labels.items()
-        }
+        metadata["labels"] = {intern(key): _shared(value) for key, value in labels.items()}
     raw = raw_node(node, stated.label_prefix)
     return bare_node(raw, stated) or read_raw(raw, stated)
 
@@ -146,10 +144,7 @@ def project_pod(pod: dict[str, Any]) -> PodFacts | None:
     if "nodeName" in spec:
         spec["nodeName"] = _shared(spec["nodeName"])
     metadata["namespace"] = _shared(metadata.get("namespace"))
-    usage, model = (
-        read_pod(pod),
-        _shared((metadata.get("labels") or {}).get(MODEL) or ""),
-    )
+    usage, model = (read_pod(pod), _shared((metadata.get("labels") or {}).get(MODEL) or ""))
     if not model:
         return PodFacts(usage=usage) if usage else None
     owner = controller(pod)
@@ -157,9 +152,7 @@ def project_pod(pod: dict[str, Any]) -> PodFacts | None:
     if owner.get("kind") != "StatefulSet" or _group(owner) != "apps":
         return PodFacts(usage=usage, model=model)
     set_uid = _shared(owner["uid"])
-    return PodFacts(
-        usage=usage, model=model, set_uid=set_uid, member=_member(pod, owner)
-    )
+    return PodFacts(usage=usage, model=model, set_uid=set_uid, member=_member(pod, owner))
 
 
 def _member(pod: KubernetesObject, owner: Mapping[str, Any]) -> Member | None:
@@ -181,11 +174,7 @@ def project_child(resource: Resource, content: KubernetesObject) -> Child:
     version = metadata.get("resourceVersion", "")
     whole = _kept(resource, content)
     owner, owner_uid = _model_of(content)
-    kind, body, excess = (
-        kind_of(whole),
-        _text(whole if owner else _in_the_way(whole)),
-        "",
-    )
+    kind, body, excess = (kind_of(whole), _text(whole if owner else _in_the_way(whole)), "")
     if is_overfull(body):
         found, excess = bounded(whole, len(body))
         # Digest and copy are of the kept part: else each change in a foreign field of a filled
@@ -232,12 +221,7 @@ def _kept(resource: Resource, content: KubernetesObject) -> dict[str, Any]:
         for key, value in content.items()
         if key not in {"apiVersion", "kind", "metadata", "status"}
     }
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": metadata,
-        **rest,
-    }
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **rest}
 
 
 def _in_the_way(whole: KubernetesObject) -> dict[str, Any]:
@@ -262,10 +246,7 @@ def project_config_map(config_map: KubernetesObject) -> ConfigMapFacts:
     metadata = config_map["metadata"]
     owner, owner_uid = _model_of(config_map)
     return ConfigMapFacts(
-        uid=metadata["uid"],
-        version=metadata["resourceVersion"],
-        owner=owner,
-        owner_uid=owner_uid,
+        uid=metadata["uid"], version=metadata["resourceVersion"], owner=owner, owner_uid=owner_uid
     )
 
 
@@ -279,9 +260,7 @@ def project_priority_class(content: KubernetesObject) -> PriorityClass:
 def _model_of(content: KubernetesObject) -> tuple[str, str]:
     """Return name and uid of the ShardedModel that controls an object, empty if none does."""
     owner = controller(content)
-    ours = owner.get("kind") == KIND and _group(owner) == _group(
-        {"apiVersion": API_VERSION}
-    )
+    ours = owner.get("kind") == KIND and _group(owner) == _group({"apiVersion": API_VERSION})
     return (_shared(owner["name"]), _shared(owner["uid"])) if ours else ("", "")
 
 
@@ -308,18 +287,14 @@ def _unreadable_node(key: Key) -> NodeExclusion:
         node=key[1],
         # Excluded, not absent: a node that is away and one that cannot be read are two faults, with
         # two ways out.
-        problem=implausible(
-            "the Node object", "must be readable; the operator's log says more"
-        ),
+        problem=implausible("the Node object", "must be readable; the operator's log says more"),
     )
 
 
 def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion | BareNode]:
     """Return the nodes, read with the administrator's statements about them."""
     return Source(
-        resource=NODES,
-        project=partial(project_node, stated=stated),
-        stand_in=_unreadable_node,
+        resource=NODES, project=partial(project_node, stated=stated), stand_in=_unreadable_node
     )
 
 
@@ -334,33 +309,24 @@ CONFIG_MAP_SOURCE: Final = Source(
     resource=CONFIG_MAPS, project=project_config_map, metadata_only=True
 )
 
-PRIORITY_CLASS_SOURCE: Final = Source(
-    resource=PRIORITY_CLASSES, project=project_priority_class
-)
+PRIORITY_CLASS_SOURCE: Final = Source(resource=PRIORITY_CLASSES, project=project_priority_class)
 
 QUOTA_SOURCE: Final = Source(resource=RESOURCE_QUOTAS, project=read_quota)
 
 RANGE_SOURCE: Final = Source(resource=LIMIT_RANGES, project=read_ranges)
 
-SLICE_SOURCE: Final = Source(
-    resource=RESOURCE_SLICES, project=read_slice, optional=True
-)
+SLICE_SOURCE: Final = Source(resource=RESOURCE_SLICES, project=read_slice, optional=True)
 
 DEVICE_CLASS_SOURCE: Final = Source(
     resource=DEVICE_CLASSES, project=read_device_class, optional=True
 )
 
-CLAIM_SOURCE: Final = Source(
-    resource=RESOURCE_CLAIMS, project=read_claim, optional=True
-)
+CLAIM_SOURCE: Final = Source(resource=RESOURCE_CLAIMS, project=read_claim, optional=True)
 
 CHILD_SOURCES: Final = (
     *(
         _child(resource)
         for resource in (STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS, NETWORK_POLICIES)
     ),
-    *(
-        _child(resource, optional=True)
-        for resource in (*OPTIONAL_CHILDREN, *POD_GROUPS)
-    ),
+    *(_child(resource, optional=True) for resource in (*OPTIONAL_CHILDREN, *POD_GROUPS)),
 )

@@ -15,10 +15,6 @@ from cryptography.hazmat.primitives.serialization import (
 def key_pair() -> tuple[str, str]:
     """Return an Ed25519 key as OpenSSH keeps it, unencrypted, and the line of its public key."""
     key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(
-        Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()
-    ).decode()
-    public = (
-        key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     return private, f"{public} shardwright\n"

@@ -37,9 +37,7 @@ async def write_status(
                 break
             if error.code != HTTPStatus.CONFLICT or not attempts_left:
                 raise
-        found = await client.get(
-            SHARDED_MODELS, metadata["namespace"], metadata["name"]
-        )
+        found = await client.get(SHARDED_MODELS, metadata["namespace"], metadata["name"])
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
             break
         # Read again for its status: the patch is the difference to the present one.

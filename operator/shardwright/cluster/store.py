@@ -111,11 +111,7 @@ class Store:
     def members(self, stateful_set: Ref) -> tuple[Member, ...]:
         """Return the pods that a StatefulSet controls, in rank order."""
         found = (self._pods[key].member for key in self._by_set.get(stateful_set))
-        return tuple(
-            sorted(
-                (member for member in found if member), key=lambda member: member.rank
-            )
-        )
+        return tuple(sorted((member for member in found if member), key=lambda member: member.rank))
 
     def members_of(self, model: Key) -> tuple[Member, ...]:
         """Return the pods that carry the label of a model and that any StatefulSet controls."""
@@ -168,13 +164,9 @@ class Store:
 
     def config_maps(self, owner: Ref) -> Mapping[Key, ConfigMapFacts]:
         """Return the ConfigMaps that a ShardedModel controls."""
-        return {
-            key: self._config_maps[key] for key in self._config_maps_by_owner.get(owner)
-        }
+        return {key: self._config_maps[key] for key in self._config_maps_by_owner.get(owner)}
 
-    def take_nodes(
-        self, changes: Mapping[Key, Change[NodeEntry | BareNode]]
-    ) -> Concern:
+    def take_nodes(self, changes: Mapping[Key, Change[NodeEntry | BareNode]]) -> Concern:
         """Take over changes of nodes."""
         return self._put_nodes(self._devices.take_nodes(changes))
 
@@ -182,18 +174,12 @@ class Store:
         """Take over changes of ResourceSlices."""
         return self._put_nodes(self._devices.take_slices(changes))
 
-    def take_device_classes(
-        self, changes: Mapping[Key, Change[DeviceClass]]
-    ) -> Concern:
+    def take_device_classes(self, changes: Mapping[Key, Change[DeviceClass]]) -> Concern:
         """Take over changes of DeviceClasses."""
         return self._put_nodes(self._devices.take_classes(changes))
 
     def _put_nodes(self, entries: Entries) -> Concern:
-        changed = {
-            name: node
-            for name, node in entries.items()
-            if self._nodes.get(name) != node
-        }
+        changed = {name: node for name, node in entries.items() if self._nodes.get(name) != node}
         for name, node in changed.items():
             if node is None:
                 del self._nodes[name]
@@ -215,9 +201,7 @@ class Store:
         return frozenset().union(*map(self._bind_again, keys))
 
     def _bind_again(self, pod: Key) -> frozenset[str]:
-        return self._ledger.bind(
-            pod, self._usage(pod, self._pods[pod], self._pods[pod])
-        )
+        return self._ledger.bind(pod, self._usage(pod, self._pods[pod], self._pods[pod]))
 
     def take_pods(self, changes: Mapping[Key, Change[PodFacts]]) -> Concern:
         """Take over changes of pods."""
@@ -238,19 +222,13 @@ class Store:
             }
             models |= concerned
             # A change for the worse is urgent: a look at a broken group goes before all others.
-            if (
-                before
-                and before.member
-                and is_worse(before.member, now.member if now else None)
-            ):
+            if before and before.member and is_worse(before.member, now.member if now else None):
                 hurt |= concerned
-            freed |= self._ledger.bind(
-                key, self._usage(key, before, now)
-            ) | self._claims.bind_of(key)
+            freed |= self._ledger.bind(key, self._usage(key, before, now)) | self._claims.bind_of(
+                key
+            )
         self._count(models)
-        return Concern(
-            models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed)
-        )
+        return Concern(models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed))
 
     def take_claims(self, changes: Mapping[Key, Change[DeviceUsage]]) -> Concern:
         """Take over changes of ResourceClaims."""
@@ -272,9 +250,7 @@ class Store:
                 continue
             self._put_child(key, before, now)
             if before != now:
-                models |= {
-                    _model(child) for child in (before, now) if child and child.owner
-                }
+                models |= {_model(child) for child in (before, now) if child and child.owner}
             # Watches of two kinds are in no order: pods may come before the StatefulSet that names
             # their model.
             if now and kind == STATEFUL_SET:
@@ -282,32 +258,24 @@ class Store:
         self._count(models)
         return Concern(models=frozenset(models), freed=frozenset(freed))
 
-    def take_config_maps(
-        self, changes: Mapping[Key, Change[ConfigMapFacts]]
-    ) -> Concern:
+    def take_config_maps(self, changes: Mapping[Key, Change[ConfigMapFacts]]) -> Concern:
         """Take over changes of ConfigMaps; one that is older than the known one is passed over."""
         models: set[Key] = set()
         changed: set[Key] = set()
         for key, change in changes.items():
             before = self._config_maps.get(key)
             now = change.value
-            if before == now or (
-                before and _is_older(change.version, _number(before.version))
-            ):
+            if before == now or (before and _is_older(change.version, _number(before.version))):
                 continue
             self._put_config_map(key, before, now)
             changed.add(key)
             models |= {
-                (key[0], base_name(facts.owner))
-                for facts in (before, now)
-                if facts and facts.owner
+                (key[0], base_name(facts.owner)) for facts in (before, now) if facts and facts.owner
             }
         self._count(models)
         return Concern(models=frozenset(models), config_maps=frozenset(changed))
 
-    def take_priority_classes(
-        self, changes: Mapping[Key, Change[PriorityClass]]
-    ) -> Concern:
+    def take_priority_classes(self, changes: Mapping[Key, Change[PriorityClass]]) -> Concern:
         """Take over changes of PriorityClasses."""
         before = self.priorities
         self.priorities = before.changed(
@@ -317,10 +285,7 @@ class Store:
 
     def allowance(self, namespace: str) -> Allowance:
         """Return the ResourceQuotas and LimitRanges of a namespace."""
-        quotas, ranges = (
-            self._quotas.get(namespace, {}),
-            self._ranges.get(namespace, {}),
-        )
+        quotas, ranges = (self._quotas.get(namespace, {}), self._ranges.get(namespace, {}))
         return Allowance(
             quotas=tuple(quotas[name] for name in sorted(quotas)),
             ranges=tuple(item for name in sorted(ranges) for item in ranges[name]),
@@ -347,9 +312,7 @@ class Store:
         elif kind in BY_KIND:
             child = project_child(BY_KIND[kind], dict(content))
             self.take_children(kind, {key: Change(child, child.version)})
-        if expect := self._expecting.get((kind, None)) or self._expecting.get(
-            (kind, key[0])
-        ):
+        if expect := self._expecting.get((kind, None)) or self._expecting.get((kind, key[0])):
             # The reader must know of it: somebody may delete the object before its event comes, and
             # no LIST would miss it.
             expect(key, _number(metadata["resourceVersion"]))
@@ -378,9 +341,7 @@ class Store:
         if facts.model:
             yield namespace, facts.model
 
-    def _usage(
-        self, key: Key, before: PodFacts | None, now: PodFacts | None
-    ) -> GpuUsage | None:
+    def _usage(self, key: Key, before: PodFacts | None, now: PodFacts | None) -> GpuUsage | None:
         """Return the GPUs that a pod holds: for a model if a StatefulSet of it controls the pod,
         whatever its labels say.
 
@@ -405,10 +366,7 @@ class Store:
         GPUs came free by that.
         """
         keys = self._by_set.get((child.namespace, child.uid))
-        return frozenset().union(
-            *map(self._bind_again, keys),
-            *map(self._claims.bind_of, keys),
-        )
+        return frozenset().union(*map(self._bind_again, keys), *map(self._claims.bind_of, keys))
 
     def _holder(self, pod: Key, uid: str) -> ClaimingPod:
         """Return the model and the group of a pod, if it is a member of this uid."""
@@ -420,9 +378,7 @@ class Store:
             return ClaimingPod()
         return ClaimingPod(owner=_model(controlling), group=controlling.name)
 
-    def _index_pod(
-        self, key: Key, before: PodFacts | None, now: PodFacts | None
-    ) -> None:
+    def _index_pod(self, key: Key, before: PodFacts | None, now: PodFacts | None) -> None:
         if now is None:
             del self._pods[key]
         else:
@@ -431,14 +387,8 @@ class Store:
         self._by_node.move(key, _node(before), _node(now))
         self._by_model.move(key, _label(key, before), _label(key, now))
 
-    def _put_child(
-        self, key: ChildKey, before: Child | None, now: Child | None
-    ) -> None:
-        self._by_owner.move(
-            key,
-            _owner_of(key[1], before),
-            _owner_of(key[1], now),
-        )
+    def _put_child(self, key: ChildKey, before: Child | None, now: Child | None) -> None:
+        self._by_owner.move(key, _owner_of(key[1], before), _owner_of(key[1], now))
         if key[0] == STATEFUL_SET and before:
             # By uid: a StatefulSet that was made again under its name has other pods.
             del self._sets[before.namespace, before.uid]
@@ -453,20 +403,14 @@ class Store:
         self, key: Key, before: ConfigMapFacts | None, now: ConfigMapFacts | None
     ) -> None:
         by_owner = self._config_maps_by_owner
-        by_owner.move(
-            key,
-            _owner_of(key[0], before),
-            _owner_of(key[0], now),
-        )
+        by_owner.move(key, _owner_of(key[0], before), _owner_of(key[0], now))
         if now is None:
             del self._config_maps[key]
         else:
             self._config_maps[key] = now
 
 
-def _take(
-    known: dict[str, dict[str, B]], changes: Mapping[Key, Change[B]]
-) -> frozenset[str]:
+def _take(known: dict[str, dict[str, B]], changes: Mapping[Key, Change[B]]) -> frozenset[str]:
     """Take over changes of objects of namespaces, and return the namespaces of which one
     differs.
     """
@@ -494,12 +438,7 @@ def is_worse(before: Member, now: Member | None) -> bool:
         return True
     ends = now.deleting and not before.deleting
     fails = now.failure is not None and now.failure != before.failure
-    return (
-        ends
-        or (before.ready and not now.ready)
-        or fails
-        or now.restarts > before.restarts
-    )
+    return ends or (before.ready and not now.ready) or fails or now.restarts > before.restarts
 
 
 def _model(child: Child) -> Key:

@@ -52,18 +52,14 @@ TROUBLES: Final[dict[int, Trouble]] = {
 class ReadError(Exception):
     """An attempt has failed; ``established``: a stream had been opened before."""
 
-    def __init__(
-        self, trouble: Trouble, message: str, *, established: bool = False
-    ) -> None:
+    def __init__(self, trouble: Trouble, message: str, *, established: bool = False) -> None:
         self.trouble = trouble
         self.established = established
         super().__init__(message)
 
 
 @contextmanager
-def open_stream(
-    client: Client, call: Call, silence_seconds: float
-) -> Iterator["Stream"]:
+def open_stream(client: Client, call: Call, silence_seconds: float) -> Iterator["Stream"]:
     """Make a request (a list or a watch) and give the answer as it arrives; closed at the end.
 
     Raises:
@@ -136,17 +132,13 @@ def error_in_stream(status: Mapping[str, Any]) -> ReadError:
     """Return the error that an ERROR event of a watch reports."""
     code = status.get("code")
     return _refused(
-        code if isinstance(code, int) else 0,
-        str(status.get("message", "")),
-        established=True,
+        code if isinstance(code, int) else 0, str(status.get("message", "")), established=True
     )
 
 
 def _refused(code: int, message: str, *, established: bool = False) -> ReadError:
     trouble = TROUBLES.get(code, Trouble.FAILING)
-    return ReadError(
-        trouble, f"{code} {message}" if code else message, established=established
-    )
+    return ReadError(trouble, f"{code} {message}" if code else message, established=established)
 
 
 def _chunks(response: Any) -> Iterator[bytes]:
@@ -173,16 +165,6 @@ def _refusal(response: Any) -> tuple[int, str]:
         if text.startswith(NO_SUCH_PATH):
             return response.status, "the API server does not have this kind"
         return response.status, str(json.loads(text)["message"])
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        OSError,
-        RecursionError,
-        urllib3.exceptions.HTTPError,
-    ):
+    except (ValueError, KeyError, TypeError, OSError, RecursionError, urllib3.exceptions.HTTPError):
         # Not the API server's: a proxy's 404 must not say that the kind is gone from the cluster.
-        return (
-            0,
-            f"{response.status} {response.reason or ''}, in words that are no API server's",
-        )
+        return (0, f"{response.status} {response.reason or ''}, in words that are no API server's")

@@ -41,10 +41,7 @@ class Gate:
     """
 
     def __init__(
-        self,
-        limits: RequestLimits,
-        at_once: int,
-        clock: Callable[[], float] = monotonic,
+        self, limits: RequestLimits, at_once: int, clock: Callable[[], float] = monotonic
     ) -> None:
         self._limits = limits
         self._at_once = at_once
@@ -57,9 +54,7 @@ class Gate:
         }
         self._timer: asyncio.TimerHandle | None = None
 
-    async def enter(
-        self, urgency: Urgency, namespace: str, deadline: float = inf
-    ) -> None:
+    async def enter(self, urgency: Urgency, namespace: str, deadline: float = inf) -> None:
         """Wait until a request may be sent; :meth:`leave` must follow.
 
         Raises:
@@ -88,9 +83,7 @@ class Gate:
             del self._running[namespace]
         self._admit()
 
-    def _withdraw(
-        self, urgency: Urgency, namespace: str, waiter: asyncio.Future[None]
-    ) -> None:
+    def _withdraw(self, urgency: Urgency, namespace: str, waiter: asyncio.Future[None]) -> None:
         if waiter.done() and not waiter.cancelled():  # admitted in the same moment
             self.leave(namespace)
             return
@@ -107,8 +100,7 @@ class Gate:
         """Admit the requests that may pass now. Come back when there are tokens for the next."""
         now = self._clock()
         self._tokens = min(
-            self._limits.burst,
-            self._tokens + (now - self._filled_at) * self._limits.qps,
+            self._limits.burst, self._tokens + (now - self._filled_at) * self._limits.qps
         )
         self._filled_at = now
         while self._tokens >= 1 and (waiter := self._next()):
@@ -119,9 +111,7 @@ class Gate:
             self._timer.cancel()
         short = self._tokens < 1 and any(self._waiting.values())
         pause = (1 - self._tokens) / self._limits.qps
-        self._timer = (
-            asyncio.get_running_loop().call_later(pause, self._admit) if short else None
-        )
+        self._timer = asyncio.get_running_loop().call_later(pause, self._admit) if short else None
 
     def _next(self) -> asyncio.Future[None] | None:
         # Enum order is the order of urgency, so the most urgent line is asked first.
@@ -133,9 +123,7 @@ class Gate:
             ]:
                 del line[namespace]
             for namespace, waiters in line.items():
-                while waiters[
-                    0
-                ].cancelled():  # it gives up, and has not had its turn to say so
+                while waiters[0].cancelled():  # it gives up, and has not had its turn to say so
                     waiters.popleft()
                 if self._has_room(urgency, namespace):
                     waiter = waiters.popleft()

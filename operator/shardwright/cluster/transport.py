@@ -11,13 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPMessage,
-    HTTPResponse,
-    IncompleteRead,
-)
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, IncompleteRead
 from socket import SHUT_RDWR
 from time import monotonic
 from typing import Any, Final, cast
@@ -50,13 +44,7 @@ MOST_PAGE_BYTES: Final = 16 << 20
 """500 objects of 32 KiB each; nodes and pods of real clusters have 5 to 20 KiB (assumed)."""
 PIECE: Final = 1 << 16
 
-FAULTS: Final = (
-    OSError,
-    ValueError,
-    RecursionError,
-    HTTPException,
-    urllib3.exceptions.HTTPError,
-)
+FAULTS: Final = (OSError, ValueError, RecursionError, HTTPException, urllib3.exceptions.HTTPError)
 """What may go wrong with an exchange, that of a body which is nested beyond all bounds included."""
 
 OnCall = Callable[[str, str, int, float], None]
@@ -82,9 +70,7 @@ NOT_COUNTED: Final = Meters()
 class Transport:
     """Exchanges requests for answers; ``may_write`` is asked immediately before a write is sent."""
 
-    def __init__(
-        self, access: Access, on_call: OnCall, may_write: Callable[[], bool]
-    ) -> None:
+    def __init__(self, access: Access, on_call: OnCall, may_write: Callable[[], bool]) -> None:
         self._configuration = access.configuration
         self._more_headers = access.headers
         self._on_call = on_call
@@ -110,9 +96,7 @@ class Transport:
         """
         started, code = monotonic(), 0
         try:
-            response, text = self._converse(
-                call, min(deadline, started + EXCHANGE_SECONDS)
-            )
+            response, text = self._converse(call, min(deadline, started + EXCHANGE_SECONDS))
             code = response.status
         except FAULTS as error:
             reason = DEADLINE_EXCEEDED if monotonic() >= deadline else "Unreachable"
@@ -137,11 +121,7 @@ class Transport:
             _wait_no_longer(socket, until)
             # Of the standard library, on the connection of the other: see the top of this module.
             HTTPConnection.request(
-                connection,
-                call.method,
-                self._target(call),
-                _body(call),
-                self._headers(call),
+                connection, call.method, self._target(call), _body(call), self._headers(call)
             )
             response = HTTPConnection.getresponse(connection)
             text = _read(call, response, socket, until)
@@ -174,9 +154,7 @@ class Transport:
                 call.method, url, headers=self._headers(call), _request_timeout=timeout
             )
         except (ApiException, *FAULTS) as error:
-            raise ApiError(
-                0, "Unreachable", f"{call.method} {call.path}: {error}"
-            ) from error
+            raise ApiError(0, "Unreachable", f"{call.method} {call.path}: {error}") from error
 
     def _target(self, call: Call) -> str:
         return self._base + call.path + _query(call)
@@ -202,9 +180,7 @@ class Transport:
                 connection.sock.shutdown(SHUT_RDWR)
 
 
-def _joined(
-    headers: Mapping[str, str], more: tuple[tuple[str, str], ...]
-) -> Mapping[str, str]:
+def _joined(headers: Mapping[str, str], more: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     """Return headers of which one of a name may be there several times: each group of an
     impersonated user has its own.
     """
@@ -219,11 +195,7 @@ def _query(call: Call) -> str:
 
 
 def _body(call: Call) -> bytes | None:
-    return (
-        None
-        if call.body is None
-        else json.dumps(call.body, separators=(",", ":")).encode()
-    )
+    return None if call.body is None else json.dumps(call.body, separators=(",", ":")).encode()
 
 
 def _read(call: Call, response: HTTPResponse, socket: Any, until: float) -> bytes:

@@ -19,12 +19,7 @@ from kubernetes import client, config
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
 from shardwright.cluster.access import Access
-from shardwright.cluster.connection import (
-    AccessError,
-    Connection,
-    LoginError,
-    kubeconfigs_of,
-)
+from shardwright.cluster.connection import AccessError, Connection, LoginError, kubeconfigs_of
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -71,9 +66,7 @@ def open_connection(connection: Connection) -> UserAccess:
         access=Access(configuration=configuration, headers=connection.impersonation),
         server=str(configuration.host),
         context=str(context.get("name") or ""),
-        namespace=connection.namespace
-        or str(context.get("namespace") or "")
-        or DEFAULT_NAMESPACE,
+        namespace=connection.namespace or str(context.get("namespace") or "") or DEFAULT_NAMESPACE,
     )
 
 
@@ -115,10 +108,7 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
     found = merged["contexts"].get_with_name(name)["context"].value if name else {}
     meant = _with_flags(merged, found, connection)
     by_flags = bool(connection.token or connection.client_certificate)
-    for kind, needed in (
-        ("cluster", True),
-        ("user", bool(connection.user) or not by_flags),
-    ):
+    for kind, needed in (("cluster", True), ("user", bool(connection.user) or not by_flags)):
         if meant.get(kind) and needed:
             _check_name(merged, kind, meant[kind], paths)
     loader = KubeConfigLoader(merged, active_context=_FLAGS, config_base_path=None)
@@ -129,12 +119,7 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
     return {"name": name, "namespace": found.get("namespace")}
 
 
-def _check_name(
-    merged: Any,
-    kind: str,
-    name: str,
-    paths: Sequence[str],
-) -> None:
+def _check_name(merged: Any, kind: str, name: str, paths: Sequence[str]) -> None:
     """Refuse the name of a context, cluster or user that no kubeconfig has: of an unknown user the
     library would go on as nobody.
 
@@ -173,9 +158,7 @@ def _login_of(merged: Any, context: dict[str, Any]) -> dict[str, Any]:
     return user.get("exec") or {}
 
 
-def _check_login(
-    configuration: Any, login: dict[str, Any], said: Sequence[str]
-) -> None:
+def _check_login(configuration: Any, login: dict[str, Any], said: Sequence[str]) -> None:
     """Refuse to go on as nobody if a program should have given credentials.
 
     Raises:
@@ -186,9 +169,7 @@ def _check_login(
     command, hint = str(login.get("command")), login.get("installHint")
     hint = " ".join(str(hint or "").split()).rstrip(".")
     if "/" not in command and shutil.which(command) is None:
-        raise LoginError(
-            f"{command} is not installed", hint or "install it where $PATH finds it"
-        )
+        raise LoginError(f"{command} is not installed", hint or "install it where $PATH finds it")
     # To a terminal it has spoken itself, which the library does not expect.
     why = "it says why above" if sys.stdout.isatty() else " ".join(said)
     raise LoginError(f"{command} fails: {' '.join(why.split())}")
@@ -204,9 +185,7 @@ def _merged(paths: Sequence[str]) -> Any:
     return merger.config
 
 
-def _with_flags(
-    merged: Any, context: dict[str, Any], connection: Connection
-) -> dict[str, Any]:
+def _with_flags(merged: Any, context: dict[str, Any], connection: Connection) -> dict[str, Any]:
     """Add the context that the flags make of the one of the kubeconfig, and return it."""
     flags = {"cluster": connection.cluster, "user": connection.user}
     meant = {**context, **{key: value for key, value in flags.items() if value}}

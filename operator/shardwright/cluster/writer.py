@@ -37,11 +37,7 @@ from shardwright.reconcile.drift import dropped_fields
 from shardwright.reconcile.fetched import ALREADY_EXISTS
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.seen import Outcome, Refusal
-from shardwright.reconcile.sentences import (
-    field_dropped,
-    forbids_pods,
-    pod_security_forbids,
-)
+from shardwright.reconcile.sentences import field_dropped, forbids_pods, pod_security_forbids
 from shardwright.reconcile.templates import template_hash
 from shardwright.reconcile.writes import (
     HIDDEN_NAME,
@@ -90,9 +86,7 @@ class RefusedError(ApiError):
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        super().__init__(
-            HTTPStatus.UNPROCESSABLE_ENTITY.value, problem.code, problem.sentence()
-        )
+        super().__init__(HTTPStatus.UNPROCESSABLE_ENTITY.value, problem.code, problem.sentence())
 
 
 class Writer:
@@ -134,8 +128,7 @@ class Writer:
                 continue
             try:
                 await self._carry_out(
-                    client.at(Urgency.REPAIR) if ended_groups([write]) else client,
-                    write,
+                    client.at(Urgency.REPAIR) if ended_groups([write]) else client, write
                 )
             # Not a refusal of this write: nothing more may be written at all.
             except NotLeadingError:
@@ -160,10 +153,7 @@ class Writer:
                 self._on_stored(await _patch(client, write))
             case DryRunPod():
                 await client.create(
-                    PODS,
-                    write.content["metadata"]["namespace"],
-                    write.content,
-                    dry_run=True,
+                    PODS, write.content["metadata"]["namespace"], write.content, dry_run=True
                 )
             case KeepRevision():
                 await _create_named(client, CONTROLLER_REVISIONS, write.content)
@@ -211,9 +201,7 @@ class Writer:
         content = {**write.content, "metadata": metadata}
 
         async def send(*, dry_run: bool) -> KubernetesObject:
-            return await client.patch(
-                resource, path, content, APPLY_PATCH, dry_run=dry_run
-            )
+            return await client.patch(resource, path, content, APPLY_PATCH, dry_run=dry_run)
 
         await self._keeping_all(
             client,
@@ -241,9 +229,7 @@ class Writer:
         stored = await send(dry_run=False)
         # Checked again: a gate may have been turned off since the trial.
         _check(content, stored)
-        self._on_stored(
-            {"apiVersion": content["apiVersion"], "kind": content["kind"], **stored}
-        )
+        self._on_stored({"apiVersion": content["apiVersion"], "kind": content["kind"], **stored})
 
     def _was_well(self, shape: int) -> bool:
         """Return whether an object of the same fields, in the same namespace, was tried and kept a
@@ -263,10 +249,7 @@ def _shape(content: KubernetesObject) -> int:
     namespace, its fields and the security of its pods.
     """
     contexts = json.dumps(
-        [
-            _security(content["spec"]["template"]["spec"]),
-            content["metadata"]["namespace"],
-        ],
+        [_security(content["spec"]["template"]["spec"]), content["metadata"]["namespace"]],
         sort_keys=True,
     )
     return hash((contexts, frozenset(_paths(content, ""))))
@@ -280,13 +263,10 @@ def _security(pod: KubernetesObject) -> list[Any]:
         *(container.get("securityContext") for container in containers),
     ]
     host = {
-        field: pod.get(field)
-        for field in ("hostNetwork", "hostPID", "hostIPC", "runtimeClassName")
+        field: pod.get(field) for field in ("hostNetwork", "hostPID", "hostIPC", "runtimeClassName")
     }
     ports = [
-        port.get("hostPort")
-        for container in containers
-        for port in container.get("ports") or ()
+        port.get("hostPort") for container in containers for port in container.get("ports") or ()
     ]
     volumes = [sorted(volume) for volume in pod.get("volumes") or ()]
     return [contexts, host, ports, volumes]
@@ -322,14 +302,8 @@ async def _patch(client: Client, write: Patch) -> dict[str, Any]:
     metadata = {"uid": write.uid, "annotations": dict(write.annotations)}
     spec = {} if write.replicas is None else {"spec": {"replicas": write.replicas}}
     path = STATEFUL_SETS.path(write.namespace, write.name)
-    stored = await client.patch(
-        STATEFUL_SETS, path, {"metadata": metadata, **spec}, MERGE_PATCH
-    )
-    return {
-        "apiVersion": STATEFUL_SETS.api_version,
-        "kind": STATEFUL_SETS.kind,
-        **stored,
-    }
+    stored = await client.patch(STATEFUL_SETS, path, {"metadata": metadata, **spec}, MERGE_PATCH)
+    return {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored}
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:
@@ -348,14 +322,10 @@ async def _create_key(client: Client, write: CreateKey) -> None:
         # Whoever knew the name before the Secret exists could make it first (ADR 18), and refusals
         # end in the status.
         said = str(error).replace(name, HIDDEN_NAME)
-        raise ApiError(
-            error.code, error.reason, said, error.retry_after_seconds
-        ) from None
+        raise ApiError(error.code, error.reason, said, error.retry_after_seconds) from None
 
 
-async def _create_named(
-    client: Client, resource: Resource, content: KubernetesObject
-) -> None:
+async def _create_named(client: Client, resource: Resource, content: KubernetesObject) -> None:
     """Create an object that is named by its content. An existing one of its name is the same."""
     try:
         await client.create(resource, content["metadata"]["namespace"], content)
@@ -374,10 +344,7 @@ async def _drop_revision(client: Client, write: DropRevision) -> None:
     )
     if found and controller_uid(found) == write.owner_uid:
         await client.delete(
-            CONTROLLER_REVISIONS,
-            write.namespace,
-            write.name,
-            uid=found["metadata"]["uid"],
+            CONTROLLER_REVISIONS, write.namespace, write.name, uid=found["metadata"]["uid"]
         )
 
 
@@ -386,9 +353,7 @@ def with_new_key(secret: KubernetesObject) -> dict[str, Any]:
     content = new_content(secret["type"])
     return {
         **secret,
-        "data": {
-            name: b64encode(text.encode()).decode() for name, text in content.items()
-        },
+        "data": {name: b64encode(text.encode()).decode() for name, text in content.items()},
     }
 
 
@@ -400,9 +365,7 @@ async def _try_pod(client: Client, content: KubernetesObject) -> None:
     StatefulSet waits for that.
     """
     try:
-        await client.create(
-            PODS, content["metadata"]["namespace"], pod_of(content), dry_run=True
-        )
+        await client.create(PODS, content["metadata"]["namespace"], pod_of(content), dry_run=True)
     except ApiError as error:
         # Pod Security judges pods, not StatefulSets: the latter would be taken, and no pod ever
         # come.
@@ -458,9 +421,7 @@ async def _own_by_apply(
     """
     managers = live["metadata"].get("managedFields") or ()
     ours = {
-        manager["operation"]: index
-        for index, manager in enumerate(managers)
-        if _is_ours(manager)
+        manager["operation"]: index for index, manager in enumerate(managers) if _is_ours(manager)
     }
     if "Update" not in ours:
         return
@@ -470,8 +431,7 @@ async def _own_by_apply(
     ]
     if "Apply" in ours:
         applied, updated = (
-            managers[ours[operation]].get("fieldsV1") or {}
-            for operation in ("Apply", "Update")
+            managers[ours[operation]].get("fieldsV1") or {} for operation in ("Apply", "Update")
         )
         both = {
             "op": "replace",
@@ -496,7 +456,5 @@ def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Return two sets of fields as one, as ``fieldsV1`` writes them: each field with the set of
     those below it.
     """
-    shared = {
-        field: _union(one[field], other[field]) for field in one.keys() & other.keys()
-    }
+    shared = {field: _union(one[field], other[field]) for field in one.keys() & other.keys()}
     return {**one, **other, **shared}

@@ -88,13 +88,8 @@ class ConfigMaps:
     def put(self, content: KubernetesObject) -> KubernetesObject:
         """Keep a ConfigMap as the API server has just answered that it is, and return it."""
         metadata = content["metadata"]
-        key, version = (
-            (metadata["namespace"], metadata["name"]),
-            metadata["resourceVersion"],
-        )
-        known = {
-            name: value for name, value in metadata.items() if name != "managedFields"
-        }
+        key, version = ((metadata["namespace"], metadata["name"]), metadata["resourceVersion"])
+        known = {name: value for name, value in metadata.items() if name != "managedFields"}
         whole = {"apiVersion": "v1", "kind": "ConfigMap", **content, "metadata": known}
         # Our own write comes twice: as the answer, and as an event.
         if (kept := self._kept.get(key)) and kept.version == version:
@@ -132,9 +127,7 @@ class ConfigMaps:
             owner_uid,
             keys,
         ):
-            known = _Record(
-                version, owner_uid, keys, read_record(content, owner_uid, keys)
-            )
+            known = _Record(version, owner_uid, keys, read_record(content, owner_uid, keys))
         self._records[key] = known
         if len(self._records) > RECORDS_MAX:
             self._records.popitem(last=False)

@@ -49,15 +49,8 @@ async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | Non
         # cannot pull.
         return None
     containers = ((found or {}).get("spec") or {}).get("containers") or ()
-    ours = next(
-        (container for container in containers if container["name"] == OWN_CONTAINER),
-        None,
-    )
-    return (
-        Fetcher(image=ours["image"], pull_policy=ours["imagePullPolicy"])
-        if ours
-        else None
-    )
+    ours = next((container for container in containers if container["name"] == OWN_CONTAINER), None)
+    return Fetcher(image=ours["image"], pull_policy=ours["imagePullPolicy"]) if ours else None
 
 
 def config_place(live: KubernetesObject) -> tuple[Key | None, str]:
@@ -65,9 +58,7 @@ def config_place(live: KubernetesObject) -> tuple[Key | None, str]:
     None: its spec has it.
     """
     metadata = live["metadata"]
-    source = config_source(
-        metadata["name"], (live.get("spec") or {}).get("model") or {}
-    )
+    source = config_source(metadata["name"], (live.get("spec") or {}).get("model") or {})
     return ((metadata["namespace"], source[0]), source[1]) if source else (None, "")
 
 
@@ -89,8 +80,7 @@ def believed_text(
         known = (
             # With keys a signature proves that the operator had to read it for this model, so a
             # release that learns the id changes nothing that runs (ADR 30).
-            not keys
-            and find_model(str(model["id"]), administration.catalogue) is not None
+            not keys and find_model(str(model["id"]), administration.catalogue) is not None
         )
         if known or not is_believed(content, live["metadata"]["uid"], keys):
             return None
@@ -98,10 +88,7 @@ def believed_text(
 
 
 async def read_fetching(
-    client: Client,
-    owner: Owner,
-    subject: Subject | tuple[Problem, ...],
-    taken: Key | None,
+    client: Client, owner: Owner, subject: Subject | tuple[Problem, ...], taken: Key | None
 ) -> Fetching | None:
     """Return the state of the Job that reads a resource's config. It is None if the model lacks no
     config that a Job can read.
@@ -157,8 +144,7 @@ def left_by(pods: Iterable[KubernetesObject], job_uid: str) -> str:
                 *(status.get("containerStatuses") or ()),
             )
             ended = (
-                (container.get("state") or {}).get("terminated") or {}
-                for container in containers
+                (container.get("state") or {}).get("terminated") or {} for container in containers
             )
             return "".join(str(state.get("message") or "") for state in ended)
     return ""

@@ -83,10 +83,6 @@ def catalogue_of(text: str) -> Mapping[str, Mapping[str, object]]:
 
 def _texts(content: str) -> dict[str, str]:
     texts = json.loads(content or "{}")
-    if not isinstance(texts, dict) or not all(
-        isinstance(text, str) for text in texts.values()
-    ):
-        raise ValueError(
-            "it must be one JSON object of model id to the text of a config.json"
-        )
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        raise ValueError("it must be one JSON object of model id to the text of a config.json")
     return texts

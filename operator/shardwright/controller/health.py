@@ -48,13 +48,9 @@ class Health:
     async def _healthz(self, _request: web.Request) -> web.Response:
         if self.alive:
             return web.Response(text="ok")
-        return web.Response(
-            status=HTTPStatus.INTERNAL_SERVER_ERROR, text="the event loop hangs"
-        )
+        return web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="the event loop hangs")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         if self.ready:
             return web.Response(text="ok")
-        return web.Response(
-            status=HTTPStatus.SERVICE_UNAVAILABLE, text="caches are not filled yet"
-        )
+        return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="caches are not filled yet")

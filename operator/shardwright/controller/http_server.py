@@ -38,10 +38,7 @@ class HttpServer:
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._thread = threading.Thread(
-            target=self._loop.run_until_complete,
-            args=[self._serve(routes)],
-            name=name,
-            daemon=True,
+            target=self._loop.run_until_complete, args=[self._serve(routes)], name=name, daemon=True
         )
         self._thread.start()
 
@@ -60,8 +57,7 @@ class HttpServer:
         await runner.setup()
         places: dict[_Connection, str] = {}
         server = await self._loop.create_server(
-            lambda: _Connection(cast("web.Server", runner.server), places),
-            sock=self._socket,
+            lambda: _Connection(cast("web.Server", runner.server), places), sock=self._socket
         )
         await self._stopping.wait()
         # A server that is closed leaks the connection that it is just accepting.
@@ -134,9 +130,7 @@ async def _ends_exchange(_request: web.Request, response: web.StreamResponse) ->
 
 def in_slices(body: bytes, headers: Mapping[str, str]) -> web.Response:
     """Return an answer of which a connection holds no more than a slice."""
-    return web.Response(
-        body=_slices(body), headers={**headers, "Content-Length": str(len(body))}
-    )
+    return web.Response(body=_slices(body), headers={**headers, "Content-Length": str(len(body))})
 
 
 async def _slices(body: bytes) -> AsyncIterator[bytes]:
@@ -153,7 +147,5 @@ def listening_socket(port: int) -> socket.socket:
     """
     if socket.has_dualstack_ipv6():
         with suppress(OSError):  # IPv6 is compiled in, and turned off
-            return socket.create_server(
-                ("", port), family=socket.AF_INET6, dualstack_ipv6=True
-            )
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
     return socket.create_server(("", port))

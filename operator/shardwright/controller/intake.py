@@ -67,11 +67,7 @@ class Intake:
         """Take over an event of a ShardedModel; our own status is no news."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
         before = self._view.resources.get(key)
-        if (
-            gone
-            and before is not None
-            and before["metadata"]["uid"] != content["metadata"]["uid"]
-        ):
+        if gone and before is not None and before["metadata"]["uid"] != content["metadata"]["uid"]:
             return  # an earlier one of the name
         if gone:
             self.on_gone(key)
@@ -125,9 +121,7 @@ class Intake:
             )
             for _ in range(came):
                 self._wake_for_turn()
-        for key in [
-            key for key, woken in self._woken.items() if self._clock() >= woken.ends
-        ]:
+        for key in [key for key, woken in self._woken.items() if self._clock() >= woken.ends]:
             del self._woken[key]
             self._wake_for_turn()
         if self._view.freed:
@@ -202,13 +196,7 @@ class Intake:
         """
         wants = self._view.interests(key)
         priority = (
-            Priority.BROKEN
-            if wants.broken
-            else Priority.NEW
-            if wants.starting
-            else Priority.ROLL
+            Priority.BROKEN if wants.broken else Priority.NEW if wants.starting else Priority.ROLL
         )
         if self._may_ask():
-            self._queue.add_after(
-                key, Again(seconds=SETTLING_SECONDS, priority=priority)
-            )
+            self._queue.add_after(key, Again(seconds=SETTLING_SECONDS, priority=priority))

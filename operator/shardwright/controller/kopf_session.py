@@ -50,15 +50,11 @@ class KeptAnswer(aiohttp.ClientResponse):
             BrokenError: it should be a LIST, and is not.
         """
         return (
-            _kept_list(await self.read())
-            if self._is_of_models()
-            else await super().json(**options)
+            _kept_list(await self.read()) if self._is_of_models() else await super().json(**options)
         )
 
     def _is_of_models(self) -> bool:
-        return self.status == HTTPStatus.OK and self.url.path.endswith(
-            f"/{SHARDED_MODELS.plural}"
-        )
+        return self.status == HTTPStatus.OK and self.url.path.endswith(f"/{SHARDED_MODELS.plural}")
 
 
 class _KeptEvents:
@@ -97,9 +93,7 @@ class Logins:
         # No limit: each watched namespace holds a connection for as long as it is watched.
         connector = aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context())
         made = aiohttp.ClientSession(
-            connector=connector,
-            headers=info.as_http_headers(),
-            response_class=KeptAnswer,
+            connector=connector, headers=info.as_http_headers(), response_class=KeptAnswer
         )
         return kopf.AiohttpSession(server=info.server, aiohttp_session=made)
 

@@ -36,9 +36,7 @@ class Pulse:
     moved.
     """
 
-    def __init__(
-        self, last_beat: Callable[[], float], hung_looks: int = HUNG_LOOKS
-    ) -> None:
+    def __init__(self, last_beat: Callable[[], float], hung_looks: int = HUNG_LOOKS) -> None:
         """``last_beat`` returns when the loop has last shown that it moves."""
         self._last_beat = last_beat
         self._hung_looks = hung_looks
@@ -103,13 +101,10 @@ class Leadership(threading.Thread):
     async def _lead(self) -> bool:
         """Lead until stopped (True) or until the process is to end at once (False)."""
         jobs = [
-            asyncio.ensure_future(job)
-            for job in (self._keep(), self._watch(), self._let_go.wait())
+            asyncio.ensure_future(job) for job in (self._keep(), self._watch(), self._let_go.wait())
         ]
         try:
-            (first, *_), _ = await asyncio.wait(
-                jobs, return_when=asyncio.FIRST_COMPLETED
-            )
+            (first, *_), _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
             first.result()
         finally:
             for job in jobs:

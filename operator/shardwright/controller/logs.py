@@ -15,14 +15,7 @@ from typing import Final
 
 from shardwright.sinks import LOG_FIELD_MAX_BYTES, in_log, in_log_field, in_traceback
 
-FIELDS: Final = (
-    "key",
-    "result",
-    "reason",
-    "seconds",
-    "writes",
-    "fields",
-)
+FIELDS: Final = ("key", "result", "reason", "seconds", "writes", "fields")
 
 log = logging.getLogger(__name__)
 
@@ -37,17 +30,13 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
         line: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(
-                timespec="milliseconds"
-            ),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": in_log_field(record.name),
             "message": in_log(_message(record)),
         }
         line |= {
-            field: _plain(getattr(record, field))
-            for field in FIELDS
-            if hasattr(record, field)
+            field: _plain(getattr(record, field)) for field in FIELDS if hasattr(record, field)
         }
         if record.exc_info:
             line["exception"] = in_traceback(self.formatException(record.exc_info))
@@ -58,13 +47,7 @@ class _Lines(logging.StreamHandler):  # type: ignore[type-arg]  # generic for th
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in the library
         """Say that a record is lost. Python would print a traceback instead."""
         lost = logging.LogRecord(
-            record.name,
-            logging.ERROR,
-            "",
-            0,
-            "a line of the log could not be written",
-            (),
-            None,
+            record.name, logging.ERROR, "", 0, "a line of the log could not be written", (), None
         )
         with suppress(OSError, ValueError):  # nobody reads it any more
             self.stream.write(self.format(lost) + self.terminator)
@@ -93,9 +76,7 @@ def configure(level: str) -> None:
 def _uncaught(
     kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
 ) -> None:
-    log.critical(
-        "nobody has caught %s", kind.__name__, exc_info=(kind, error or kind(), trace)
-    )
+    log.critical("nobody has caught %s", kind.__name__, exc_info=(kind, error or kind(), trace))
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -117,10 +98,6 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         items = [_plain(item) for item in value]
         ends = accumulate(len(json.dumps(item)) + len(", ") for item in items)
-        fit = [
-            item
-            for item, end in zip(items, ends, strict=True)
-            if end <= LOG_FIELD_MAX_BYTES
-        ]
+        fit = [item for item, end in zip(items, ends, strict=True) if end <= LOG_FIELD_MAX_BYTES]
         return fit if len(fit) == len(items) else [*fit, "…"]
     return in_log_field(str(value))

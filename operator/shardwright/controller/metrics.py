@@ -37,28 +37,8 @@ from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.work import Resolve
 from shardwright.sinks import in_metric
 
-BUCKETS: Final = (
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-)
-API_BUCKETS: Final = (
-    0.005,
-    0.025,
-    0.1,
-    0.5,
-    1.0,
-    5.0,
-    30.0,
-)
+BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+API_BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
 MODEL: Final = ("namespace", "name")
 
 GaugeValue = tuple[ModelGauge, float, *tuple[str, ...]]
@@ -81,9 +61,7 @@ class Metrics:
         self._gauges: list[ModelGauge] = []
         self._plans()
         self._lives()
-        self._models = ModelSeries(
-            self._gauges, self._condition, most_series, self._hidden
-        )
+        self._models = ModelSeries(self._gauges, self._condition, most_series, self._hidden)
         self.registry.register(self._models)
 
     def _gauge(self, name: str, text: str, *labels: str) -> ModelGauge:
@@ -119,14 +97,9 @@ class Metrics:
             "Models that lack series, because there may be no more.",
             registry=registry,
         )
-        self.leader = Gauge(
-            "shardwright_leader", "1 while this process leads.", registry=registry
-        )
+        self.leader = Gauge("shardwright_leader", "1 while this process leads.", registry=registry)
         build = Gauge(
-            "shardwright_build_info",
-            "Version of the operator.",
-            ("version",),
-            registry=registry,
+            "shardwright_build_info", "Version of the operator.", ("version",), registry=registry
         )
         build.labels(__version__).set(1)
 
@@ -250,15 +223,7 @@ class Metrics:
 
     def _plans(self) -> None:
         new = self._gauge
-        degrees = (
-            "tensor",
-            "pipeline",
-            "expert",
-            "attention_data",
-            "context",
-            "replicas",
-            "pool",
-        )
+        degrees = ("tensor", "pipeline", "expert", "attention_data", "context", "replicas", "pool")
         self._layout = new("plan_info", "The layout that stands; always 1.", *degrees)
         self._gpus = new("plan_gpus", "GPUs of the plan.")
         self._memory = new(
@@ -272,9 +237,7 @@ class Metrics:
         )
         self._kv_tokens = new("plan_kv_tokens", "Tokens of K/V cache of a replica.")
         self._predictions()
-        self._excluded = new(
-            "plan_excluded", "Layouts and nodes ruled out, by reason.", "reason"
-        )
+        self._excluded = new("plan_excluded", "Layouts and nodes ruled out, by reason.", "reason")
 
     def _predictions(self) -> None:
         new = self._gauge
@@ -288,9 +251,7 @@ class Metrics:
         )
         self._ttft = new("plan_ttft_seconds", "Predicted mean time to first token.")
         self._tpot = new("plan_tpot_seconds", "Predicted mean time per output token.")
-        self._throughput = new(
-            "plan_output_tokens_per_second", "Predicted, over all replicas."
-        )
+        self._throughput = new("plan_output_tokens_per_second", "Predicted, over all replicas.")
         self._band = new(
             "plan_output_tokens_per_second_bound",
             "Ends of the band in which the output lies in 8 of 10 cases.",
@@ -312,9 +273,7 @@ class Metrics:
         )
         self._wanted = new("model_groups_wanted", "Groups that shall run.")
         self._ready = new("model_groups_ready", "Groups that are ready.")
-        self._serving = new(
-            "model_groups_serving", "Groups that serve, with whichever pods."
-        )
+        self._serving = new("model_groups_serving", "Groups that serve, with whichever pods.")
         self._pending = new(
             "model_groups_rollout_pending",
             "Groups whose pods another release rendered, or for another LimitRange, and which "
@@ -325,20 +284,11 @@ class Metrics:
     def _lives_of_groups(self) -> None:
         new = self._gauge
         self._group_ready = new("group_ready", "1 while the group is ready.", "group")
-        self._restarts = new(
-            "group_restarts", "Restarts of the group, as remembered.", "group"
-        )
-        self._bound = new(
-            "group_pods_bound", "Pods of the group that are on nodes.", "group"
-        )
-        self._pods = new(
-            "group_pods_wanted", "Pods that the group is made of.", "group"
-        )
+        self._restarts = new("group_restarts", "Restarts of the group, as remembered.", "group")
+        self._bound = new("group_pods_bound", "Pods of the group that are on nodes.", "group")
+        self._pods = new("group_pods_wanted", "Pods that the group is made of.", "group")
         self._failure = new(
-            "group_last_failure",
-            "Why a pod of the group failed last; always 1.",
-            "group",
-            "reason",
+            "group_last_failure", "Why a pod of the group failed last; always 1.", "group", "reason"
         )
         self._outage = new(
             "group_last_outage_seconds",
@@ -386,13 +336,10 @@ class Metrics:
     ) -> Iterator[tuple[Series, float]]:
         """Yield the series of one model with their values."""
         lives = () if found.hidden else self._of_groups(found)
-        shown = chain(
-            self._of_report(report) if report else (), self._of_conditions(found), lives
-        )
+        shown = chain(self._of_report(report) if report else (), self._of_conditions(found), lives)
         model = tuple(map(in_metric, key))
         yield from (
-            ((gauge, (*model, *map(in_metric, labels))), value)
-            for gauge, value, *labels in shown
+            ((gauge, (*model, *map(in_metric, labels))), value) for gauge, value, *labels in shown
         )
 
     def _of_report(self, report: Report) -> Iterator[GaugeValue]:
@@ -454,13 +401,7 @@ class Metrics:
 
     def _of_conditions(self, found: Findings) -> Iterator[GaugeValue]:
         for condition in conditions(found):
-            yield (
-                self._condition,
-                1,
-                condition.type,
-                condition.status_word,
-                condition.reason,
-            )
+            yield (self._condition, 1, condition.type, condition.status_word, condition.reason)
 
     def _of_groups(self, found: Findings) -> Iterator[GaugeValue]:
         if found.wanted is not None:

@@ -63,9 +63,7 @@ class ModelSeries(Collector):
         self._left_out.discard(key)
         self._hidden.set(len(self._left_out))
 
-    def _bounded(
-        self, key: Key, wanted: Mapping[Series, float]
-    ) -> Mapping[Series, float]:
+    def _bounded(self, key: Key, wanted: Mapping[Series, float]) -> Mapping[Series, float]:
         """Return the series that a model gets: all that it wants or, if there is no room, those it
         has, then the first.
         """
@@ -86,8 +84,7 @@ class ModelSeries(Collector):
             return wanted
         # Series that exist go first: one that comes and goes is of no use in a graph.
         by_rank = sorted(
-            wanted,
-            key=lambda series: (series not in before, series[0] is not self._first),
+            wanted, key=lambda series: (series not in before, series[0] is not self._first)
         )
         return {series: wanted[series] for series in by_rank[:room]}
 

@@ -65,9 +65,7 @@ class Notes:
         """Return the notes about a model."""
         return self._notes.get(key, Note())
 
-    def take_over(
-        self, key: Key, uid: str, published: Published, now: datetime
-    ) -> None:
+    def take_over(self, key: Key, uid: str, published: Published, now: datetime) -> None:
         """Note the results of a look at the resource with this uid."""
         before = self.of(key)
         # A look that could not read the objects has not seen that there is no record.
@@ -105,9 +103,7 @@ class Notes:
     def wrote_status(self, key: Key, gist: Gist, now: datetime) -> None:
         """Note that a status has been written."""
         before = self.of(key)
-        self._notes[key] = replace(
-            before, said=pacing.remembered(before.said, gist, now)
-        )
+        self._notes[key] = replace(before, said=pacing.remembered(before.said, gist, now))
 
     def forget(self, key: Key) -> None:
         """Forget a model that is gone."""

@@ -17,12 +17,7 @@ from shardwright.cluster.claims import Installation, read_complaint
 from shardwright.cluster.client import ApiError, Client, Meters, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
-from shardwright.cluster.permissions import (
-    Duties,
-    may_see_pods,
-    missing_permissions,
-    needed,
-)
+from shardwright.cluster.permissions import Duties, may_see_pods, missing_permissions, needed
 from shardwright.cluster.reviews import may_read
 from shardwright.cluster.store import Concern
 from shardwright.controller.fetches import own_fetcher
@@ -86,9 +81,7 @@ class Operator:
             self._client, self._view, self._reading, self._metrics, self._intake.on_gone
         )
         self._reconciler = self._make_reconciler()
-        self._workers = Workers(
-            self._queue, self._look, self._reconciler.say_fault, self._metrics
-        )
+        self._workers = Workers(self._queue, self._look, self._reconciler.say_fault, self._metrics)
         self._caches: Caches | None = None
         self._leadership: Leadership | None = None
         self._reads = asyncio.Event()
@@ -99,10 +92,7 @@ class Operator:
 
     def _make_client(self, meters: Meters) -> Client:
         return Client(
-            self._access,
-            meters=meters,
-            may_write=self._leads,
-            limits=self._options.request_limits,
+            self._access, meters=meters, may_write=self._leads, limits=self._options.request_limits
         )
 
     def _make_planner(self) -> Planner:
@@ -110,8 +100,7 @@ class Operator:
             self._view,
             self._worker,
             AdministratorFiles(
-                catalogue=self._options.catalogue_file,
-                settings=self._options.settings_file,
+                catalogue=self._options.catalogue_file, settings=self._options.settings_file
             ),
             self._metrics,
         )
@@ -122,10 +111,7 @@ class Operator:
             self._client,
             self._view,
             self._planner,
-            SetForAll(
-                most_moving=options.max_moving_groups,
-                cluster_domain=options.cluster_domain,
-            ),
+            SetForAll(most_moving=options.max_moving_groups, cluster_domain=options.cluster_domain),
             keys=lambda: self._keys.content,
         )
 
@@ -145,18 +131,14 @@ class Operator:
         """Return the judge of scrapers, None if everybody may scrape."""
         if self._options.metrics_authentication == "None":
             return None
-        return Scrapers(
-            lambda token: may_read(self._client, token, METRICS_PATH, REVIEW_SECONDS)
-        )
+        return Scrapers(lambda token: may_read(self._client, token, METRICS_PATH, REVIEW_SECONDS))
 
     def _make_plans(self) -> Plans | None:
         """Return the server of plans as pages, None if nobody asked for pages."""
         if not self._options.plans:
             return None
         return Plans(
-            self._client,
-            Sources(models=self._listed, plan=self._shown),
-            asyncio.get_running_loop(),
+            self._client, Sources(models=self._listed, plan=self._shown), asyncio.get_running_loop()
         )
 
     async def _listed(self) -> list[Listed]:
@@ -164,11 +146,7 @@ class Operator:
 
     async def _shown(self, key: Key) -> tuple[Subject, PlanRecord] | None:
         live = self._view.resources.get(key)
-        return (
-            await self._reading.shown(key, live, self._reconciler.note_of(key))
-            if live
-            else None
-        )
+        return await self._reading.shown(key, live, self._reconciler.note_of(key)) if live else None
 
     async def _look(self, key: Key, priority: Priority) -> Again | None:
         try:
@@ -185,21 +163,14 @@ class Operator:
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         # Before anything is read: a start that takes long must answer its probes.
         servers = Servers(
-            self._options,
-            self._health,
-            self._metrics,
-            self._make_scrapers(),
-            self._make_plans(),
+            self._options, self._health, self._metrics, self._make_scrapers(), self._make_plans()
         )
         log.info(
             "listening on port %d for probes, %d for scrapes",
             servers.probes.port,
             servers.scrapes.port,
         )
-        heard, namespaces = (
-            self._on_loop(self._intake.on_model),
-            self._options.watch_namespaces,
-        )
+        heard, namespaces = (self._on_loop(self._intake.on_model), self._options.watch_namespaces)
         watches = Watches(self._client, self._access, heard, namespaces=namespaces)
         tasks = self._start(watches)
         await self._stopping.wait()
@@ -212,10 +183,7 @@ class Operator:
         return 1 if self._failed else 0
 
     def _start(self, watches: Watches) -> list[asyncio.Task[None]]:
-        tasks = [
-            asyncio.create_task(job)
-            for job in (self._start_reading(watches), *self._jobs())
-        ]
+        tasks = [asyncio.create_task(job) for job in (self._start_reading(watches), *self._jobs())]
         # The first one is done once reading has begun; the others never are.
         for task in tasks[1:]:
             task.add_done_callback(self._job_ended)
@@ -234,10 +202,7 @@ class Operator:
         if not self._options.leader_elect:
             self._may_work.set()
             return
-        pulse, on_lead = (
-            Pulse(lambda: self._health.last_beat),
-            self._on_loop(self._may_work.set),
-        )
+        pulse, on_lead = (Pulse(lambda: self._health.last_beat), self._on_loop(self._may_work.set))
         self._leadership = Leadership(self._elector, self._metrics, on_lead, pulse)
         self._leadership.start()
 
@@ -265,9 +230,7 @@ class Operator:
             view.store,
             self._on_concern,
             scope=Scope(
-                namespaces=view.namespaces,
-                pods=view.known_pods,
-                stated=self._planner.stated,
+                namespaces=view.namespaces, pods=view.known_pods, stated=self._planner.stated
             ),
         )
         caches.start()
@@ -275,10 +238,7 @@ class Operator:
         await caches.filled.wait()
         self._note_namespaces(caches)
         self._reads.set()
-        fetches = (
-            self._planner.fetcher is not None
-            and self._planner.settings.config_fetch.enabled
-        )
+        fetches = self._planner.fetcher is not None and self._planner.settings.config_fetch.enabled
         duties = Duties(namespaces=view.namespaces, fetches=fetches)
         with suppress(ApiError):
             for missing in await missing_permissions(self._client, needed(duties)):
@@ -302,9 +262,7 @@ class Operator:
                 complaint = await read_complaint(self._client, installation)
                 break
             except ApiError as error:
-                log.warning(
-                    "claims cannot be read: %s", error, extra={"reason": error.reason}
-                )
+                log.warning("claims cannot be read: %s", error, extra={"reason": error.reason})
                 await asyncio.sleep(SYNC_RETRY_SECONDS)
         if complaint:
             log.critical(
@@ -345,19 +303,11 @@ class Operator:
     async def _asked_for_pods(self) -> bool:
         """Find out whether pods may be listed, and return whether the API server has said so."""
         try:
-            others = (
-                KnownPods.WATCHED if self._options.watch_namespaces else KnownPods.NONE
-            )
-            self._view.known_pods = (
-                KnownPods.ALL if await may_see_pods(self._client) else others
-            )
+            others = KnownPods.WATCHED if self._options.watch_namespaces else KnownPods.NONE
+            self._view.known_pods = KnownPods.ALL if await may_see_pods(self._client) else others
         # Not known is not refused: with pods unseen all GPUs would count as free.
         except ApiError as error:
-            log.warning(
-                "the API server does not answer: %s",
-                error,
-                extra={"reason": error.reason},
-            )
+            log.warning("the API server does not answer: %s", error, extra={"reason": error.reason})
             return False
         return True
 
@@ -376,10 +326,7 @@ class Operator:
         would hide it.
         """
         if not self._stopping.is_set() and not task.cancelled():
-            log.critical(
-                "a fault of ours; ending, to be started again",
-                exc_info=task.exception(),
-            )
+            log.critical("a fault of ours; ending, to be started again", exc_info=task.exception())
             self._failed = True
             self._stopping.set()
 
@@ -423,11 +370,7 @@ class Operator:
                     # free.
                     await self._resync.book()
             except ApiError as error:
-                log.warning(
-                    "the full LIST has failed: %s",
-                    error,
-                    extra={"reason": error.reason},
-                )
+                log.warning("the full LIST has failed: %s", error, extra={"reason": error.reason})
                 return False
         # After the booking: from here on looks plan.
         self._view.synced = True
@@ -482,9 +425,7 @@ def _signing_keys(options: Options) -> Watched[SigningKeys]:
         InputError: it cannot be used: without them nothing that was signed before would be
             believed.
     """
-    keys = Watched(
-        options.signing_keys_file, "the file of signing keys", read_keys, SigningKeys()
-    )
+    keys = Watched(options.signing_keys_file, "the file of signing keys", read_keys, SigningKeys())
     # No key is made up: plans signed with one that is lost at the next start would all be refused
     # (ADR 12).
     if options.signing_keys_file is None:
@@ -497,20 +438,12 @@ def _signing_keys(options: Options) -> Watched[SigningKeys]:
         keys.load()
     except ValueError as error:
         raise InputError(
-            [
-                Problem(
-                    code="SigningKeysUnusable",
-                    path="--signing-keys-file",
-                    what=str(error),
-                )
-            ]
+            [Problem(code="SigningKeysUnusable", path="--signing-keys-file", what=str(error))]
         ) from error
     return keys
 
 
 def _identity(options: Options) -> LeaseIdentity:
     return LeaseIdentity(
-        namespace=options.lease_namespace,
-        name=options.lease_name,
-        holder=options.identity,
+        namespace=options.lease_namespace, name=options.lease_name, holder=options.identity
     )

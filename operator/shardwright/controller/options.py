@@ -89,8 +89,7 @@ class Options:
     def budget(self) -> QuestionBudget:
         """Return the budget of the worker for one question."""
         return QuestionBudget(
-            cpu_seconds=self.question_cpu_seconds,
-            memory_bytes=self.worker_memory_mib * MIB,
+            cpu_seconds=self.question_cpu_seconds, memory_bytes=self.worker_memory_mib * MIB
         )
 
 
@@ -167,9 +166,7 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--context", help="context of the kubeconfig")
     parser.add_argument(
-        "--credentials-dir",
-        type=Path,
-        help="folder of the service account's token and ca.crt",
+        "--credentials-dir", type=Path, help="folder of the service account's token and ca.crt"
     )
 
 
@@ -282,10 +279,7 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
 
 def _add_pace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--resync-seconds",
-        type=float,
-        default=300.0,
-        help="mean time between full comparisons",
+        "--resync-seconds", type=float, default=300.0, help="mean time between full comparisons"
     )
     parser.add_argument(
         "--workers",

@@ -29,9 +29,7 @@ class Pace:
     from then on, in a leaky bucket each. Nobody waits for longer than ``longest_seconds``.
     """
 
-    def __init__(
-        self, per_second: float, at_once: int, longest_seconds: float = inf
-    ) -> None:
+    def __init__(self, per_second: float, at_once: int, longest_seconds: float = inf) -> None:
         self._per_second = per_second
         self._at_once = at_once
         # A fuller bucket would have somebody wait for longer than that.
@@ -44,9 +42,7 @@ class Pace:
         leaked, self._at = self._per_second * (now - self._at), now
         # Empty ones go: a namespace that asks for nothing costs no memory.
         self._levels = {
-            other: level - leaked
-            for other, level in self._levels.items()
-            if level > leaked
+            other: level - leaked for other, level in self._levels.items() if level > leaked
         }
         level = min(self._levels.get(namespace, 0.0) + 1, self._fullest)
         self._levels[namespace] = level
@@ -59,9 +55,7 @@ class Rechecks:
     """
 
     def __init__(self) -> None:
-        self._pace = Pace(
-            RECHECKS_PER_SECOND, RECHECKS_AT_ONCE, LONGEST_RECHECK_SECONDS
-        )
+        self._pace = Pace(RECHECKS_PER_SECOND, RECHECKS_AT_ONCE, LONGEST_RECHECK_SECONDS)
         self._at: dict[tuple[str, str], float] = {}
 
     def next(self, key: tuple[str, str], asked: float, now: float) -> float:

@@ -156,9 +156,7 @@ class Planner:
         # One value, made anew only here: the worker knows it by identity, and it crosses once (ADR
         # 11).
         self.administration = Administration(
-            catalogue=self._catalogue.content,
-            settings=self.settings,
-            fetcher=self.fetcher,
+            catalogue=self._catalogue.content, settings=self.settings, fetcher=self.fetcher
         )
 
     async def resolve(
@@ -216,9 +214,7 @@ class Planner:
         def keep(outcome: Resolved | Failed) -> None:
             self._subjects.keep(key, form, _resolved(outcome))
 
-        memo: Memo[Resolved | Failed] = Memo(
-            recall=lambda: self._subjects.of(key, form), keep=keep
-        )
+        memo: Memo[Resolved | Failed] = Memo(recall=lambda: self._subjects.of(key, form), keep=keep)
         # Another leader has tried it.
         priority = Priority.RESYNC if _was_too_costly(live) else Priority.NEW
         return _resolved(await self._worker.ask(key, priority, work, memo))
@@ -253,17 +249,12 @@ class Planner:
             answer = answering.dated(answer, ask, now)
             record = answer.record
             if record and record != ask.on:
-                answer = replace(
-                    answer, record=seeking(record, ask.on, self._view.turnouts())
-                )
+                answer = replace(answer, record=seeking(record, ask.on, self._view.turnouts()))
             # Under the lock: until they are kept, the chosen GPUs look free to the next one.
             self._book(key, subject, ask, answer.record)
             if ask.beside is None:
                 self._view.stand_in_line(
-                    key,
-                    await self._waiting(key, subject, ask, now)
-                    if answer.short
-                    else None,
+                    key, await self._waiting(key, subject, ask, now) if answer.short else None
                 )
         if not answer.short or ask.beside is not None:
             return answer
@@ -273,25 +264,14 @@ class Planner:
         self._book(key, subject, ask, advised.record)
         return advised
 
-    def _book(
-        self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None
-    ) -> None:
+    def _book(self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None) -> None:
         """Keep the GPUs of a new plan that is to be deployed. If its namespace would keep too many,
         it is not written.
         """
-        if (
-            record
-            and record != ask.on
-            and record.plan.deployable
-            and subject.intent.keeps_gpus
-        ):
-            self._view.keep(
-                key, Kept(record=record), self.settings.limits_of(key[0]).gpus
-            )
+        if record and record != ask.on and record.plan.deployable and subject.intent.keeps_gpus:
+            self._view.keep(key, Kept(record=record), self.settings.limits_of(key[0]).gpus)
 
-    async def _advised(
-        self, key: Key, subject: Subject, ask: Ask, answer: Replanned
-    ) -> Replanned:
+    async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
         """Return the answer with the ways to make room, worked out outside the lock, and again if
         the question or the inventory has changed.
         """
@@ -301,22 +281,16 @@ class Planner:
         # Remembered: a model that waits is looked at each time that GPUs come free, mostly in vain.
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
-            work = FindWaysOut(
-                subject=subject, ask=ask, stock=stock, made=answer, holders=holders
-            )
+            work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
             advised = await self._ask(key, _form(subject, ask), work)
             short = answer.short if isinstance(advised, Problem) else advised.short
             known = self._advice[key] = (subject.input_hash, ask, inventory), short
         ways = known[1].ways_out if known[1] else None
         return (
-            replace(answer, short=replace(answer.short, ways_out=ways))
-            if answer.short
-            else answer
+            replace(answer, short=replace(answer.short, ways_out=ways)) if answer.short else answer
         )
 
-    def _holders(
-        self, key: Key, subject: Subject, inventory: Inventory
-    ) -> tuple[Holder, ...]:
+    def _holders(self, key: Key, subject: Subject, inventory: Inventory) -> tuple[Holder, ...]:
         """Return the models that hold GPUs of an inventory, with pods of no higher priority than
         those of a model.
 
@@ -335,18 +309,12 @@ class Planner:
             if other is None or other == key or theirs is None:
                 continue
             priority = values.value_of(theirs.deployment.pods.priority_class)
-            name = (
-                "/".join(other)
-                if other[0] == key[0]
-                else "a model of another namespace"
-            )
+            name = "/".join(other) if other[0] == key[0] else "a model of another namespace"
             if priority <= most:
                 found.append(Holder(name=name, priority=priority, gpus=gpus))
         return tuple(found)
 
-    async def _waiting(
-        self, key: Key, subject: Subject, ask: Ask, now: datetime
-    ) -> Waiting:
+    async def _waiting(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Waiting:
         """Return how a model waits that did not get its GPUs: with nodes that it claims once it has
         waited for long.
         """
@@ -365,22 +333,16 @@ class Planner:
         taken = self._view.ledger.taken(base_key(key))
         claimed = self._view.claimed_before(waiting.rank)
         if holds(
-            waiting.claim,
-            {room.node: room for room in answering.rooms(whole, taken, claimed)},
+            waiting.claim, {room.node: room for room in answering.rooms(whole, taken, claimed)}
         ):
             return waiting
         work = ChooseClaim(
-            subject=subject,
-            ask=ask,
-            stock=Stock(whole=whole, taken=taken),
-            claimed=claimed,
+            subject=subject, ask=ask, stock=Stock(whole=whole, taken=taken), claimed=claimed
         )
         claim = await self._ask(key, _form(subject, ask), work)
         return replace(waiting, claim={} if isinstance(claim, Problem) else claim)
 
-    async def _answer(
-        self, key: Key, subject: Subject, ask: Ask
-    ) -> Replanned | Problem:
+    async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
         if (found := await self._beside(key, subject, ask)) is not None:
             return found
         stock = self._stock(key, subject, ask)
@@ -400,9 +362,7 @@ class Planner:
             # without them is short (ADR 14).
             larger = self._stock(key, subject, ask, to_come=True)
             later = await self._make(key, subject, ask, larger, more=True)
-            if isinstance(later, Replanned) and (
-                later.short is None or later.record != ask.on
-            ):
+            if isinstance(later, Replanned) and (later.short is None or later.record != ask.on):
                 return later
         return made
 
@@ -431,11 +391,7 @@ class Planner:
         began = thread_time()
         inventory = stock.inventory()
         report = self._plans.recall(subject, inventory)
-        answer = (
-            answering.answer(subject, ask, inventory, lambda *_: report)
-            if report
-            else None
-        )
+        answer = answering.answer(subject, ask, inventory, lambda *_: report) if report else None
         self._metrics.planning.inc(thread_time() - began)
         return answer
 
@@ -482,9 +438,7 @@ class Planner:
         outcome = await self._worker.ask(key, priority, work, memo, first=not advice)
         return plan_too_costly(outcome) if isinstance(outcome, Failed) else outcome
 
-    async def _beside(
-        self, key: Key, subject: Subject, ask: Ask
-    ) -> Replanned | Problem | None:
+    async def _beside(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem | None:
         """Return the record with a group as a later generation on free GPUs, no record if there are
         none. Return None if no second place is asked for.
         """
@@ -501,8 +455,7 @@ class Planner:
                 return found
             nodes = found
         return Replanned(
-            record=record.moved(group, nodes, generation) if nodes else None,
-            report=record.report(),
+            record=record.moved(group, nodes, generation) if nodes else None, report=record.report()
         )
 
     def _stock(
@@ -543,9 +496,7 @@ class Planner:
         )
         if to_come:
             taken.update(
-                view.healthy(
-                    name for turnout in turnouts for name in turnout.withheld(ask.lost)
-                )
+                view.healthy(name for turnout in turnouts for name in turnout.withheld(ask.lost))
             )
         return Stock(whole=whole, lost=ask.lost, taken=dict(taken))
 
@@ -564,8 +515,7 @@ class Planner:
         )
         # Without pods: which GPUs are taken changes with each pod, the pools only with the nodes.
         inventory = replace(
-            build_inventory(nodes, (), terms=subject.terms),
-            known_pods=self._view.known_pods,
+            build_inventory(nodes, (), terms=subject.terms), known_pods=self._view.known_pods
         )
         if len(self._pooled) >= REMEMBERED:
             # All at once: terms are few in practice, and which of them is used least is not worth a
@@ -585,10 +535,9 @@ def _urgency(choice: PlanChoice) -> Priority:
     """
     # Users cause all others as often as they like, so only a group without a place goes before the
     # turn of its namespace.
-    return {
-        PlanChoice.REHOUSE: Priority.BROKEN,
-        PlanChoice.COMPARE: Priority.RESYNC,
-    }.get(choice, Priority.NEW)
+    return {PlanChoice.REHOUSE: Priority.BROKEN, PlanChoice.COMPARE: Priority.RESYNC}.get(
+        choice, Priority.NEW
+    )
 
 
 def _was_too_costly(live: KubernetesObject) -> bool:

@@ -71,9 +71,7 @@ class Plans:
     thread of its own.
     """
 
-    def __init__(
-        self, client: Client, sources: Sources, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, client: Client, sources: Sources, loop: asyncio.AbstractEventLoop) -> None:
         self._client = client
         self._sources = sources
         self._loop = loop
@@ -99,10 +97,7 @@ class Plans:
         try:
             body = (await page).encode()
         except (ApiError, ChangedError, TimeoutError) as error:
-            log.warning(
-                "a page of plans could not be made: %s",
-                str(error) or "it took too long",
-            )
+            log.warning("a page of plans could not be made: %s", str(error) or "it took too long")
             raise web.HTTPServiceUnavailable from error
         # Refused, not cut: half a page would show half of a plan as all of it.
         if len(body) > PAGE_MAX_BYTES:
@@ -199,11 +194,7 @@ def page_of(subject: Subject, record: PlanRecord) -> str:
     request = subject.request if record.input_hash == subject.input_hash else None
     nobody = Inventory(pools=())
     explanation = with_drawings(
-        explain(report, request=request),
-        report,
-        model=subject.model,
-        inventory=nobody,
-        surveyed=(),
+        explain(report, request=request), report, model=subject.model, inventory=nobody, surveyed=()
     )
     return plan_page(explanation_document(subject, report, explanation))
 
@@ -214,11 +205,7 @@ def listed(content: KubernetesObject) -> Listed:
     status = content.get("status") or {}
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
     ready = next(
-        (
-            str(item.get("reason"))
-            for item in conditions
-            if item.get("type") == ConditionType.READY
-        ),
+        (str(item.get("reason")) for item in conditions if item.get("type") == ConditionType.READY),
         "",
     )
     plan = status.get("plan") or {}
@@ -239,10 +226,7 @@ def _unknown() -> web.HTTPUnauthorized:
         text=f"a token for the audience {PLANS_AUDIENCE} is wanted; a browser takes it as the "
         "password, with any user name\n",
         # A header for each, as Chromium asks for no password if one header has two.
-        headers=[
-            (challenge, 'Basic realm="shardwright plans"'),
-            (challenge, "Bearer"),
-        ],
+        headers=[(challenge, 'Basic realm="shardwright plans"'), (challenge, "Bearer")],
     )
 
 

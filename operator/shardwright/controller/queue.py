@@ -40,8 +40,7 @@ DOUBLINGS: Final = 16
 def retry_pause_seconds(failures: int) -> float:
     """Return the pause after so many failures in a row: it doubles with each, up to the longest."""
     pause = min(
-        LONGEST_RETRY_SECONDS,
-        FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1)),
+        LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1))
     )
     # Spread, so that keys that failed together do not come back together.
     return pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD)  # noqa: S311  # guards nothing
@@ -147,12 +146,7 @@ class WaitingLine:
         """
         for priority, namespaces in self._queued.items():
             namespace = next(
-                (
-                    namespace
-                    for namespace in namespaces
-                    if may_work(namespace, priority)
-                ),
-                None,
+                (namespace for namespace in namespaces if may_work(namespace, priority)), None
             )
             if namespace is not None:
                 # Taken out and put in again behind the others: a dict keeps that order, which makes
@@ -214,10 +208,7 @@ class Queue:
             priority = min(priority, self._appointments.pop(key).priority)
         if fresh:
             self.forget(key)
-        elif (
-            priority is not Priority.BROKEN
-            and self._changed.get(key, 0.0) > self._clock()
-        ):
+        elif priority is not Priority.BROKEN and self._changed.get(key, 0.0) > self._clock():
             self._appoint(key, self._changed[key], priority)
             return
         self._ask(key, priority, fresh=fresh)
@@ -311,11 +302,7 @@ class Queue:
         self._wake()  # one more worker is free: a namespace that held its share may take it
 
     def _count(self, namespace: str, priority: Priority, workers: int) -> None:
-        for held in (
-            (self._busy, self._calm)
-            if priority is not Priority.BROKEN
-            else (self._busy,)
-        ):
+        for held in (self._busy, self._calm) if priority is not Priority.BROKEN else (self._busy,):
             held[namespace] += workers
             if not held[namespace]:
                 del held[namespace]
@@ -330,9 +317,7 @@ class Queue:
         """Return the load of the queue."""
         self._keep_appointments()
         now = self._clock()
-        waiting = [
-            asked for key, asked in self._asked.items() if key not in self._working
-        ]
+        waiting = [asked for key, asked in self._asked.items() if key not in self._working]
         depth = Counter(asked.priority for asked in waiting)
         return QueueLoad(
             depth={priority: depth[priority] for priority in Priority},
@@ -358,10 +343,7 @@ class Queue:
         )
         if priority is Priority.BROKEN:
             return busy - calm < free and (free > 1 or not busy)
-        return (
-            busy < free
-            and calm < self.workers - self.workers // SHARE - self._calm.total()
-        )
+        return busy < free and calm < self.workers - self.workers // SHARE - self._calm.total()
 
     def _ask(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
         asked = self._asked.get(key)
@@ -390,9 +372,7 @@ class Queue:
         if before and before.due == due:
             self._appointments[key] = _Appointment(due, before.number, priority)
             return
-        appointment = self._appointments[key] = _Appointment(
-            due, next(self._numbers), priority
-        )
+        appointment = self._appointments[key] = _Appointment(due, next(self._numbers), priority)
         heapq.heappush(self._calendar, (due, appointment.number, key))
         # Entries that are outdated are left in the heap, and cleared out when they are the most of
         # it.

@@ -14,12 +14,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.handover import Change
 from shardwright.cluster.kinds import BY_KIND
-from shardwright.cluster.resources import (
-    NODES,
-    PODS,
-    SHARDED_MODELS,
-    STATEFUL_SETS,
-)
+from shardwright.cluster.resources import NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.cluster.schedulers import SchedulerApi, Schedulers
 from shardwright.cluster.sources import project_child, project_node
 from shardwright.cluster.store import Ref
@@ -39,12 +34,7 @@ from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.to_come import is_to_come
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
-from shardwright.reconcile.observed import (
-    STATEFUL_SET,
-    Observed,
-    controller_uid,
-    object_key,
-)
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.record_object import StoredRecord, record_key
 from shardwright.reconcile.record_trust import (
     SERIAL,
@@ -133,13 +123,9 @@ class Reading:
     def absent_kinds(self) -> frozenset[str]:
         """Return the kinds of object that this cluster does not have."""
         since = monotonic() - UNSERVED_SECONDS
-        return self._absent_kinds.union(
-            kind for kind, at in self._unserved.items() if at > since
-        )
+        return self._absent_kinds.union(kind for kind, at in self._unserved.items() if at > since)
 
-    async def read(
-        self, key: Key, live: KubernetesObject, note: Note, now: datetime
-    ) -> Seen:
+    async def read(self, key: Key, live: KubernetesObject, note: Note, now: datetime) -> Seen:
         """Return everything that a look needs to know.
 
         Raises:
@@ -163,9 +149,7 @@ class Reading:
         if not (isinstance(observed, Problem) or resource.paused):
             fetching = await read_fetching(self._client, owner, subject, taken)
         if self._view.synced and not isinstance(observed, Problem):
-            cluster = await self.around(
-                key, subject, nodes_of_interest(observed, record)
-            )
+            cluster = await self.around(key, subject, nodes_of_interest(observed, record))
         return Seen(
             resource=resource,
             subject=subject,
@@ -196,9 +180,7 @@ class Reading:
         # somebody has put there.
         record = self._remembered(live, note) or (await self.kept_record(live))[0]
         subject = (
-            await self._resolve(key, live, await self._kept_version(live, note))
-            if record
-            else None
+            await self._resolve(key, live, await self._kept_version(live, note)) if record else None
         )
         return (subject, record) if record and isinstance(subject, Subject) else None
 
@@ -210,9 +192,7 @@ class Reading:
         return (
             # The process may know a record whose serial is not in the status yet: it is written
             # before the status.
-            max(_serial_in(live), remembered.serial if remembered else 0)
-            if self.keys()
-            else 0
+            max(_serial_in(live), remembered.serial if remembered else 0) if self.keys() else 0
         )
 
     def _remembered(self, live: KubernetesObject, note: Note) -> PlanRecord | None:
@@ -220,15 +200,9 @@ class Reading:
         written a later one.
         """
         remembered = note.record_of(live["metadata"]["uid"])
-        return (
-            remembered
-            if remembered and remembered.serial >= self._newest(live, note)
-            else None
-        )
+        return remembered if remembered and remembered.serial >= self._newest(live, note) else None
 
-    def _is_doubtful(
-        self, trusted: Believed, live: KubernetesObject, note: Note
-    ) -> bool:
+    def _is_doubtful(self, trusted: Believed, live: KubernetesObject, note: Note) -> bool:
         """Return whether a cache that lags would show the same as somebody who changes a plan of
         record, or deletes it.
         """
@@ -250,12 +224,8 @@ class Reading:
         )
         # Replaced in the observation, too: the decision must not write over a record that it has
         # not seen.
-        others = {
-            other: live for other, live in observed.objects.items() if other != key
-        }
-        return replace(
-            observed, objects={**others, key: content} if content else others
-        ), stored
+        others = {other: live for other, live in observed.objects.items() if other != key}
+        return replace(observed, objects={**others, key: content} if content else others), stored
 
     def _believed(
         self,
@@ -272,9 +242,7 @@ class Reading:
             serial=self._newest(live, note),
             remembered=self._remembered(live, note),
             shown=(live.get("status") or {}).get("plan") or {},
-            observed=Observed(objects={})
-            if isinstance(observed, Problem)
-            else observed,
+            observed=Observed(objects={}) if isinstance(observed, Problem) else observed,
             nodes=self._view.all_nodes,
             subject=subject if isinstance(subject, Subject) else None,
         )
@@ -308,9 +276,7 @@ class Reading:
         _, stored = await self.config_maps.record(where, owner.uid, keys)
         trusted = await self._judged(live, stored)
         if self._is_doubtful(trusted, live, Note()):
-            _, stored = await self.config_maps.record(
-                where, owner.uid, keys, fresh=True
-            )
+            _, stored = await self.config_maps.record(where, owner.uid, keys, fresh=True)
             trusted = await self._judged(live, stored)
             # Read afresh it depends on more than the caches show, so it is judged again the next
             # time.
@@ -318,9 +284,7 @@ class Reading:
         record = trusted.record if isinstance(trusted.record, PlanRecord) else None
         return record, form if record and stored and stored.signed else None
 
-    async def _judged(
-        self, live: KubernetesObject, stored: StoredRecord | None
-    ) -> Believed:
+    async def _judged(self, live: KubernetesObject, stored: StoredRecord | None) -> Believed:
         """Return which plan of record counts of a resource before anybody has looked at it; one in
         a turn of the event loop.
         """
@@ -332,12 +296,8 @@ class Reading:
                 if stored is None or stored.signed
                 else self._view.store.children(_ref(owner_of(live)))
             )
-            sets = await contents(
-                [child for child in children if child.kind == STATEFUL_SET]
-            )
-            observed = Observed(
-                objects={object_key(content): content for content in sets}
-            )
+            sets = await contents([child for child in children if child.kind == STATEFUL_SET])
+            observed = Observed(objects={object_key(content): content for content in sets})
             trusted = self._believed(live, None, observed, stored, Note())
             # Judging takes milliseconds of CPU a record: looks have their turn between two of them.
             await asyncio.sleep(0)
@@ -366,13 +326,8 @@ class Reading:
         )
         children = store.children(_ref(owner))
         found = await contents(children)
-        held = [
-            await self.config_maps.get(where)
-            for where in store.config_maps(_ref(owner))
-        ]
-        objects = {
-            object_key(content): content for content in (*found, *held, kept) if content
-        }
+        held = [await self.config_maps.get(where) for where in store.config_maps(_ref(owner))]
+        objects = {object_key(content): content for content in (*found, *held, kept) if content}
         pods = (
             self._labelled(owner)
             if self._view.known_pods is not KnownPods.NONE
@@ -384,9 +339,7 @@ class Reading:
         hidden = {*unseen, *_sets_of(pods, objects)} - objects.keys()
         objects |= await self._named(namespace, sorted(hidden)[:NAMED_MAX])
         members = self._members(namespace, pods, objects)
-        overfull = {
-            (child.kind, child.name): child.excess for child in children if child.excess
-        }
+        overfull = {(child.kind, child.name): child.excess for child in children if child.excess}
         return Observed(
             objects=objects,
             members=members,
@@ -396,10 +349,7 @@ class Reading:
         ), stored
 
     def _strangers(
-        self,
-        owner: Owner,
-        objects: Mapping[ObjectKey, KubernetesObject],
-        members: Iterable[Member],
+        self, owner: Owner, objects: Mapping[ObjectKey, KubernetesObject], members: Iterable[Member]
     ) -> tuple[str, ...]:
         """Return the pods that carry its label and that none of its own StatefulSets controls."""
         ours_by_uid = {
@@ -418,26 +368,18 @@ class Reading:
         return self._view.store.members_of(base_key((owner.namespace, owner.name)))
 
     def _members(
-        self,
-        namespace: str,
-        pods: Iterable[Member],
-        objects: Mapping[ObjectKey, KubernetesObject],
+        self, namespace: str, pods: Iterable[Member], objects: Mapping[ObjectKey, KubernetesObject]
     ) -> tuple[Member, ...]:
         """Return these pods, and all others that its StatefulSets control."""
         uids = [
-            live["metadata"]["uid"]
-            for (kind, _), live in objects.items()
-            if kind == STATEFUL_SET
+            live["metadata"]["uid"] for (kind, _), live in objects.items() if kind == STATEFUL_SET
         ]
         found = {
             member.uid: member
             for uid in uids
             for member in self._view.store.members((namespace, uid))
         }
-        return (
-            *found.values(),
-            *(member for member in pods if member.uid not in found),
-        )
+        return (*found.values(), *(member for member in pods if member.uid not in found))
 
     async def _listed_members(self, owner: Owner) -> tuple[Member, ...]:
         """List the pods of a model in its own namespace, for an operator without the right to list
@@ -480,9 +422,7 @@ class Reading:
         return (
             None
             if self._set_for_all.most_moving is None
-            else turns_left(
-                self._set_for_all.most_moving, *self._view.moving_beside(key)
-            )
+            else turns_left(self._set_for_all.most_moving, *self._view.moving_beside(key))
         )
 
     async def around(
@@ -491,9 +431,7 @@ class Reading:
         """Return the known facts about the cluster around a model."""
         named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
         scheduler = (
-            SchedulerApi()
-            if named == "None"
-            else (await self._schedulers.find(key[0]))[named]
+            SchedulerApi() if named == "None" else (await self._schedulers.find(key[0]))[named]
         )
         return Cluster(
             nodes=self._view.nodes(nodes),
@@ -553,9 +491,7 @@ class Reading:
         self._view.note(key, replace(self._view.interests(key), config_map=where))
         content = await self.config_maps.get(where) if where else None
         return (
-            believed_text(
-                content, file, live, self.keys(), self._planner.administration
-            )
+            believed_text(content, file, live, self.keys(), self._planner.administration)
             if content
             else None
         )
@@ -586,20 +522,15 @@ class Reading:
                 SHARDED_MODELS, owner.namespace, owner.name, metadata_only=True
             ),
             *(
-                _group(
-                    urgent if name in broken else self._client,
-                    owner.namespace,
-                    name,
-                    known,
-                )
+                _group(urgent if name in broken else self._client, owner.namespace, name, known)
                 for name, known in ranks.items()
             ),
         )
         # A spec that has changed meanwhile may want this group as it is.
-        if live is None or (
-            live["metadata"]["uid"],
-            live["metadata"]["generation"],
-        ) != (owner.uid, seen.resource.generation):
+        if live is None or (live["metadata"]["uid"], live["metadata"]["generation"]) != (
+            owner.uid,
+            seen.resource.generation,
+        ):
             return None
         observed = _with_groups(seen.observed, dict(zip(ranks, read, strict=True)))
         return replace(seen, observed=observed, certain=True)
@@ -639,25 +570,16 @@ async def _group(
 
     # The pods that are known are asked for together with their StatefulSet, which saves one round
     # trip.
-    stored, *found = await asyncio.gather(
-        client.get(STATEFUL_SETS, namespace, name), *pods(known)
-    )
+    stored, *found = await asyncio.gather(client.get(STATEFUL_SETS, namespace, name), *pods(known))
     if stored is None:
         return None, []
-    found += await asyncio.gather(
-        *pods({*range(stored["spec"].get("replicas") or 0)} - known)
-    )
+    found += await asyncio.gather(*pods({*range(stored["spec"].get("replicas") or 0)} - known))
     members = [member for pod in found if pod and (member := read_member(pod))]
-    return {
-        "apiVersion": STATEFUL_SETS.api_version,
-        "kind": STATEFUL_SETS.kind,
-        **stored,
-    }, members
+    return {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored}, members
 
 
 def _with_groups(
-    observed: Observed,
-    read: Mapping[str, tuple[KubernetesObject | None, list[Member]]],
+    observed: Observed, read: Mapping[str, tuple[KubernetesObject | None, list[Member]]]
 ) -> Observed:
     """Return the observed objects with these groups as they were read."""
     objects = dict(observed.objects)
@@ -676,15 +598,9 @@ def _sets_of(
     """Return the StatefulSets that pods which stay say that they have, and that no cache shows: one
     may have lost our label.
     """
-    known = {
-        live["metadata"]["uid"]
-        for (kind, _), live in objects.items()
-        if kind == STATEFUL_SET
-    }
+    known = {live["metadata"]["uid"] for (kind, _), live in objects.items() if kind == STATEFUL_SET}
     return {
-        (STATEFUL_SET, pod.group)
-        for pod in pods
-        if not pod.deleting and pod.set_uid not in known
+        (STATEFUL_SET, pod.group) for pod in pods if not pod.deleting and pod.set_uid not in known
     }
 
 
@@ -718,6 +634,4 @@ def resource_of(live: KubernetesObject) -> ModelResource:
 def owner_of(live: KubernetesObject) -> Owner:
     """Return the identity of a resource."""
     metadata = live["metadata"]
-    return Owner(
-        name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]
-    )
+    return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])

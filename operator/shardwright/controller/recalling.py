@@ -87,9 +87,7 @@ class Recalling:
         self._subjects.forget(key)
         self._said.pop(key, None)
 
-    async def _former(
-        self, key: Key, live: KubernetesObject, revision: Revision
-    ) -> Former:
+    async def _former(self, key: Key, live: KubernetesObject, revision: Revision) -> Former:
         owner = owner_of(live)
         form = (
             owner.uid,
@@ -110,8 +108,7 @@ class Recalling:
         # Compared with the hash that was kept: changed defaults of the administrator may make
         # another spec of the same text (ADR 25).
         former = as_kept(
-            _former_of(revision, await self._resolved(live, said, revision), said),
-            revision,
+            _former_of(revision, await self._resolved(live, said, revision), said), revision
         )
         self._said[key] = said
         self._subjects.keep(key, form, former.subject)
@@ -136,7 +133,5 @@ class Recalling:
             return error.problems
 
 
-def _former_of(
-    revision: Revision, subject: Subject | tuple[Problem, ...], said: Saying
-) -> Former:
+def _former_of(revision: Revision, subject: Subject | tuple[Problem, ...], said: Saying) -> Former:
     return Former(hash=revision.hash, subject=subject, plan=said.plan, pods=said.pods)

@@ -34,13 +34,7 @@ from shardwright.reconcile.publish import Published, undetermined
 from shardwright.reconcile.rollout import turn_is_gone
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Refusal, Seen
 from shardwright.reconcile.sentences import internal_error
-from shardwright.reconcile.writes import (
-    Apply,
-    DryRunPod,
-    broken_groups,
-    written_kind,
-    written_name,
-)
+from shardwright.reconcile.writes import Apply, DryRunPod, broken_groups, written_kind, written_name
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.subject import Subject
 
@@ -134,12 +128,7 @@ class Reconciler:
         return self._next_look(key, mark, done, again_at, _priority(published))
 
     def _next_look(
-        self,
-        key: Key,
-        mark: object,
-        done: Outcome,
-        again_at: datetime | None,
-        priority: Priority,
+        self, key: Key, mark: object, done: Outcome, again_at: datetime | None, priority: Priority
     ) -> Again | None:
         if refused := done.refusal:
             again = self._after_refusal(key, refused, again_at, priority)
@@ -164,9 +153,7 @@ class Reconciler:
             return
         # Only the class of the fault: its message may quote a Secret.
         raised = fault.raised if isinstance(fault, WorkError) else type(fault).__name__
-        published = undetermined(
-            resource_of(live), internal_error(raised), self._clock.now()
-        )
+        published = undetermined(resource_of(live), internal_error(raised), self._clock.now())
         await self._publish(key, live, published, Outcome())
 
     def _after_refusal(
@@ -175,22 +162,16 @@ class Reconciler:
         """Return when to try a refused write again: after pauses that double, and not later than
         any other thing to do.
         """
-        failures = self._notes.refused(key) + (
-            0 if refusal.passes else REFUSED_DOUBLINGS
-        )
+        failures = self._notes.refused(key) + (0 if refusal.passes else REFUSED_DOUBLINGS)
         pause = Again(seconds=retry_pause_seconds(failures), priority=priority)
         return min(
-            filter(None, (pause, self._again(again_at, priority))),
-            key=lambda again: again.seconds,
+            filter(None, (pause, self._again(again_at, priority))), key=lambda again: again.seconds
         )
 
     def _again(self, at: datetime | None, priority: Priority) -> Again | None:
         if at is None:
             return None
-        return Again(
-            seconds=max(0.0, (at - self._clock.now()).total_seconds()),
-            priority=priority,
-        )
+        return Again(seconds=max(0.0, (at - self._clock.now()).total_seconds()), priority=priority)
 
     def _mark(self, key: Key, live: KubernetesObject) -> object:
         """Return a mark that stays equal while nothing has changed that matters to a model.
@@ -214,9 +195,7 @@ class Reconciler:
             (reading.keys(), reading.absent_kinds),
         )
 
-    async def _read_on(
-        self, key: Key, live: KubernetesObject, seen: Seen, step: Step
-    ) -> Seen:
+    async def _read_on(self, key: Key, live: KubernetesObject, seen: Seen, step: Step) -> Seen:
         """Return the facts of this look with the readings that a step asks for."""
         if step.recalls:
             return await self._recalling.recalled(key, live, seen, step.recalls)
@@ -243,12 +222,7 @@ class Reconciler:
                 return published, done
 
     async def _know_more(
-        self,
-        key: Key,
-        live: KubernetesObject,
-        seen: Seen,
-        step: Step,
-        priority: Priority,
+        self, key: Key, live: KubernetesObject, seen: Seen, step: Step, priority: Priority
     ) -> Seen | None:
         """Return the facts of this look with the facts that a step needs first, None if it needs
         none.
@@ -282,10 +256,7 @@ class Reconciler:
         same turn.
         """
         before, counted_on = self._view.interests(key), cluster.most_moving or 0
-        left, goes_down = (
-            self._parts.reading.most_moving(key),
-            published.moving > before.moving,
-        )
+        left, goes_down = (self._parts.reading.most_moving(key), published.moving > before.moving)
         if turn_is_gone(left, counted_on, goes_down=goes_down):
             # Another look was faster: this one is repeated, and then waits for its turn.
             raise ChangedError
@@ -308,14 +279,10 @@ class Reconciler:
         if ask.vacated and await self._parts.reading.certain_nodes(ask.vacated):
             raise ChangedError
         # GPUs that come free meanwhile count.
-        self._view.note(
-            key, replace(self._view.interests(key), waits_for_capacity=True)
-        )
+        self._view.note(key, replace(self._view.interests(key), waits_for_capacity=True))
         return await self._parts.planner.answer(key, subject, ask, self._clock.now())
 
-    async def _certain(
-        self, seen: Seen, groups: frozenset[str], broken: frozenset[str]
-    ) -> Seen:
+    async def _certain(self, seen: Seen, groups: frozenset[str], broken: frozenset[str]) -> Seen:
         certain = await self._parts.reading.freshened(seen, groups, broken)
         if certain is None:
             raise ChangedError
@@ -350,11 +317,7 @@ class Reconciler:
         return min(filter(None, (again_at, due)), default=None)
 
     async def _write_status(
-        self,
-        key: Key,
-        live: KubernetesObject,
-        status: Mapping[str, Any],
-        now: datetime,
+        self, key: Key, live: KubernetesObject, status: Mapping[str, Any], now: datetime
     ) -> datetime | None:
         """Write the status, unless it repeats the one of a moment ago: return when it is due, None
         if it stands.
@@ -392,9 +355,7 @@ class Reconciler:
         )
         return min((time for time in times if time), default=None)
 
-    def _recheck_at(
-        self, key: Key, asked: datetime | None, now: datetime
-    ) -> datetime | None:
+    def _recheck_at(self, key: Key, asked: datetime | None, now: datetime) -> datetime | None:
         """Return when to look at a model only to be sure. It is later if many of its namespace are
         looked at so.
         """
@@ -425,9 +386,7 @@ class Reconciler:
         self._parts.metrics.drop(key)
 
 
-async def _aside(
-    groups: int, work: Callable[P, R], *arguments: P.args, **options: P.kwargs
-) -> R:
+async def _aside(groups: int, work: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
     """Return the result of some work. Work on many groups runs on a thread, so that it delays no
     look at another model.
     """
@@ -447,15 +406,10 @@ def _after(seen: Seen, step: Step, outcome: Outcome) -> tuple[Seen, Published | 
     return seen, step.published
 
 
-def _interests(
-    published: Published, before: Interests, claimed: frozenset[str]
-) -> Interests:
+def _interests(published: Published, before: Interests, claimed: frozenset[str]) -> Interests:
     """Return the dependencies of a model after a look. Unknown ones are as before."""
     now = replace(
-        before,
-        moving=published.moving,
-        starting=published.starting,
-        broken=published.failing,
+        before, moving=published.moving, starting=published.starting, broken=published.failing
     )
     # Otherwise a look that could read nothing would wake nobody when its nodes change.
     if not published.known:
@@ -485,10 +439,7 @@ def _log(key: Key, done: Outcome) -> None:
         fields = write.fields if isinstance(write, Apply) else ()
         target = f"{written_kind(write)}/{written_name(write)}"
         log.info(
-            "%s %s",
-            type(write).__name__.lower(),
-            target,
-            extra={"key": name, "fields": fields},
+            "%s %s", type(write).__name__.lower(), target, extra={"key": name, "fields": fields}
         )
     for refusal in done.refused:
         target = f"{written_kind(refusal.write)}/{written_name(refusal.write)}"

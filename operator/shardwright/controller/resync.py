@@ -88,9 +88,7 @@ class Resync:
             set(),
             0,
         )
-        async for page in self._client.pages(
-            SHARDED_MODELS, namespace, project=project_model
-        ):
+        async for page in self._client.pages(SHARDED_MODELS, namespace, project=project_model):
             for item in page:
                 key = item["metadata"]["namespace"], item["metadata"]["name"]
                 found.add(key)
@@ -110,9 +108,7 @@ class Resync:
         Raises:
             ApiError: a plan of record could not be read.
         """
-        models = {
-            key: item for key, item in self._view.resources.items() if holds_gpus(item)
-        }
+        models = {key: item for key, item in self._view.resources.items() if holds_gpus(item)}
         # A standby that starts to lead asks for all of them again, and its first look waits for it.
         self._booked = await self._bookings(models)
         # The others have ended while their plans were read.
@@ -132,9 +128,7 @@ class Resync:
         # Plans whose pods run hold their GPUs in any case, so they are booked first (ADR 7).
         return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
 
-    async def _bookings(
-        self, models: Mapping[Key, KubernetesObject]
-    ) -> dict[Key, Booking]:
+    async def _bookings(self, models: Mapping[Key, KubernetesObject]) -> dict[Key, Booking]:
         """Return the GPUs that the plan of record of each model keeps, as far as it is believed."""
         gate, known = asyncio.Semaphore(AT_ONCE), self._booked
 
@@ -148,9 +142,7 @@ class Resync:
             # None, not empty: nothing is known, so its bookings stay as they are.
             if record is None or not record.plan.deployable:
                 return form, None
-            return form, tuple(
-                reservations_of(base_key(key), record.plan, record.generations)
-            )
+            return form, tuple(reservations_of(base_key(key), record.plan, record.generations))
 
         found = await asyncio.gather(*(read(*model) for model in models.items()))
         return dict(zip(models, found, strict=True))

@@ -30,9 +30,7 @@ class RightOfWay:
     """Decides which look may take a step; one for all looks of an event loop."""
 
     def __init__(
-        self,
-        longest_seconds: float = LONGEST_SECONDS,
-        clock: Callable[[], float] = monotonic,
+        self, longest_seconds: float = LONGEST_SECONDS, clock: Callable[[], float] = monotonic
     ) -> None:
         self._longest_seconds = longest_seconds
         self._clock = clock

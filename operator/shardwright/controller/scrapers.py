@@ -55,9 +55,7 @@ class Desk:
         # Questions by address; none of 0.
         self._waiting: Counter[str] = Counter()
 
-    def asked(
-        self, address: str, question: Callable[[], T]
-    ) -> asyncio.Future[T] | None:
+    def asked(self, address: str, question: Callable[[], T]) -> asyncio.Future[T] | None:
         """Return the answer that is to come; None: too many wait already."""
         if (
             self._waiting[address] >= WAITING_MAX_OF_ADDRESS
@@ -87,9 +85,7 @@ class _Judge:
     """A desk and its findings: hash of a token to its verdict, and until when that holds."""
 
     desk: Desk
-    found: OrderedDict[bytes, tuple[HTTPStatus, float]] = field(
-        default_factory=OrderedDict
-    )
+    found: OrderedDict[bytes, tuple[HTTPStatus, float]] = field(default_factory=OrderedDict)
 
 
 class Scrapers:
@@ -102,9 +98,7 @@ class Scrapers:
     """
 
     def __init__(
-        self,
-        review: Callable[[str], HTTPStatus],
-        clock: Callable[[], float] = monotonic,
+        self, review: Callable[[str], HTTPStatus], clock: Callable[[], float] = monotonic
     ) -> None:
         self._review = review
         self._clock = clock

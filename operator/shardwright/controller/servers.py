@@ -60,8 +60,6 @@ def scraped(exposition: Exposition, scrapers: Scrapers | None) -> web.RouteDef:
         if refusal is None:
             return exposition.answer(request)
         known = refusal is not HTTPStatus.UNAUTHORIZED
-        return web.Response(
-            status=refusal, headers={} if known else {"WWW-Authenticate": "Bearer"}
-        )
+        return web.Response(status=refusal, headers={} if known else {"WWW-Authenticate": "Bearer"})
 
     return web.get(METRICS_PATH, metrics)

@@ -29,9 +29,7 @@ async def serve(options: Options) -> int:
     # Before the first thread starts, so that each of them finds these settings.
     keep_answering()
     try:
-        access = open_access(
-            options.kubeconfig, options.context, options.credentials_dir
-        )
+        access = open_access(options.kubeconfig, options.context, options.credentials_dir)
     except AccessError as error:
         log.critical("%s", error)
         return NO_ACCESS_EXIT_CODE

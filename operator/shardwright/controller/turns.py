@@ -85,10 +85,7 @@ class Turns:
             return
         began = monotonic()
         mine = _Waiting(
-            priority,
-            not first,
-            next(self._numbers),
-            asyncio.get_running_loop().create_future(),
+            priority, not first, next(self._numbers), asyncio.get_running_loop().create_future()
         )
         self._waiting.setdefault(namespace, []).append(mine)
         try:

@@ -106,28 +106,19 @@ class View:
             return ()
         # Worked out anew only when a node has changed: it walks through all nodes.
         if self._of_pools[0] != self.store.node_version:
-            nodes = [
-                node
-                for node in self.store.nodes.values()
-                if isinstance(node, NodeFacts)
-            ]
+            nodes = [node for node in self.store.nodes.values() if isinstance(node, NodeFacts)]
             there = {
                 pool.name: {node.name: node for node in nodes if pool.has(node)}
                 for pool in self.pools
             }
             self._of_pools = self.store.node_version, there
-        return tuple(
-            self._turnout(pool, self._of_pools[1][pool.name]) for pool in self.pools
-        )
+        return tuple(self._turnout(pool, self._of_pools[1][pool.name]) for pool in self.pools)
 
     def _turnout(self, pool: AutoscaledPool, there: Mapping[str, NodeFacts]) -> Turnout:
         taken = self.ledger.taken_on((*there, *pool.names()))
         used = frozenset(name for name, gpus in taken.items() if gpus > 0)
         return Turnout(
-            pool=pool,
-            there=there,
-            held=used.intersection(there),
-            booked=used.difference(there),
+            pool=pool, there=there, held=used.intersection(there), booked=used.difference(there)
         )
 
     def openings(self, changed: Iterable[str]) -> frozenset[str]:
@@ -135,11 +126,7 @@ class View:
         in its place.
         """
         gone = {name for name in changed if name not in self.store.nodes}
-        lesser = {
-            pool
-            for pool, there in self._of_pools[1].items()
-            if not gone.isdisjoint(there)
-        }
+        lesser = {pool for pool, there in self._of_pools[1].items() if not gone.isdisjoint(there)}
         return frozenset(
             name for pool in self.pools if pool.name in lesser for name in pool.names()
         )
@@ -147,9 +134,7 @@ class View:
     @property
     def all_nodes(self) -> Mapping[str, NodeFacts | NodeExclusion]:
         """Return the known facts of all nodes, with the nodes that are to come."""
-        return (
-            {**self.store.nodes, **self.to_come} if self.to_come else self.store.nodes
-        )
+        return {**self.store.nodes, **self.to_come} if self.to_come else self.store.nodes
 
     def node(self, name: str) -> NodeFacts | NodeExclusion | None:
         """Return the known facts of a node. The node may be one that is to come."""
@@ -209,10 +194,7 @@ class View:
         _move(
             self._reading,
             key,
-            *(
-                frozenset({item.config_map} if item.config_map else ())
-                for item in (before, now)
-            ),
+            *(frozenset({item.config_map} if item.config_map else ()) for item in (before, now)),
         )
         _list(self._waiting, key, listed=now.waits_for_capacity)
         _list(self._turns, key, listed=now.waits_for_turn)
@@ -233,15 +215,11 @@ class View:
         if kept is not None:
             record = kept.record
             wanted = tuple(
-                reservations_of(
-                    base_key(key), record.plan, record.generations, kept.released
-                )
+                reservations_of(base_key(key), record.plan, record.generations, kept.released)
             )
         return self.reserve(key, wanted, most)
 
-    def reserve(
-        self, key: Key, wanted: tuple[Reservation, ...], most: int | None = None
-    ) -> bool:
+    def reserve(self, key: Key, wanted: tuple[Reservation, ...], most: int | None = None) -> bool:
         """Keep these GPUs for a model, and no others; see :meth:`keep`."""
         refused, freed = self.ledger.keep(
             base_key(key), wanted, self.healthy(item.node for item in wanted), most
@@ -263,9 +241,7 @@ class View:
     def promised(self, key: Key) -> tuple[Pods, ...]:
         """Return the pods of other models of the namespace that are still to be made."""
         planned = (
-            (other, pods)
-            for other, pods in self._pods.get(key[0], {}).items()
-            if other != key
+            (other, pods) for other, pods in self._pods.get(key[0], {}).items() if other != key
         )
         return tuple(
             (need, missing)
@@ -299,11 +275,7 @@ class View:
         """Return the models of these namespaces whose pods are not let in, those first that were
         barred first.
         """
-        return (
-            tuple(key for key in self._barred if key[0] in namespaces)
-            if namespaces
-            else ()
-        )
+        return tuple(key for key in self._barred if key[0] in namespaces) if namespaces else ()
 
     def healthy(self, nodes: Iterable[str]) -> dict[str, int]:
         """Return the healthy GPUs of these nodes, whoever holds them; nodes that cannot be planned
@@ -327,9 +299,7 @@ class View:
     def rank(self, key: Key, priority_class: str | None) -> Rank:
         """Return the place in line of a model whose pods are of this class."""
         return rank_of(
-            self.store.priorities.value_of(priority_class),
-            _created(self.resources.get(key)),
-            key,
+            self.store.priorities.value_of(priority_class), _created(self.resources.get(key)), key
         )
 
     def claimed_before(self, rank: Rank) -> Counter[str]:
@@ -380,17 +350,13 @@ class View:
         """Return the models that wait for capacity and may use one of these nodes, in the order in
         which they are served.
         """
-        usable = [
-            node for name in freed if isinstance(node := self.node(name), NodeFacts)
-        ]
+        usable = [node for name in freed if isinstance(node := self.node(name), NodeFacts)]
         admitted: dict[str, bool] = {}
         for key in self._waiting:
             # Once for all models of the same terms: a thousand of them often have the same.
             if (terms := self._terms(key)) is not None and repr(terms) not in admitted:
                 admission = NodeFilter(terms)
-                admitted[repr(terms)] = any(
-                    admission.keeps_out(node) is None for node in usable
-                )
+                admitted[repr(terms)] = any(admission.keeps_out(node) is None for node in usable)
         return sorted(
             (
                 key
@@ -426,9 +392,7 @@ class View:
         return set().union(*(self._reading.get(key, ()) for key in config_maps))
 
 
-def _move(
-    index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozenset[A]
-) -> None:
+def _move(index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozenset[A]) -> None:
     """Have a model go by these things instead of those; nodes and ConfigMaps come and go, so no
     empty set is kept.
     """

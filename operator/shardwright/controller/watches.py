@@ -65,9 +65,7 @@ class NothingKept(kopf.DiffBaseStorage):
     def fetch(self, *, body: kopf.Body) -> None:
         """Return nothing."""
 
-    def store(
-        self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence
-    ) -> None:
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
         """Store nothing."""
 
 
@@ -129,12 +127,7 @@ class Watches(threading.Thread):
         """Watch until that ends, and return why it has."""
         try:
             self._client.ask(
-                Call(
-                    verb="get",
-                    resource=DISCOVERY,
-                    path=SHARDED_MODELS.prefix,
-                    method="GET",
-                ),
+                Call(verb="get", resource=DISCOVERY, path=SHARDED_MODELS.prefix, method="GET"),
                 ASK_SECONDS,
             )
             asyncio.run(self._operate())
@@ -167,20 +160,14 @@ class Watches(threading.Thread):
         # An event handler only: one for deletion, a timer or a daemon would have kopf add a
         # finalizer (ADR 1).
         kopf.on.event(
-            group,
-            version,
-            SHARDED_MODELS.plural,
-            registry=registry,
-            id=SHARDED_MODELS.plural,
+            group, version, SHARDED_MODELS.plural, registry=registry, id=SHARDED_MODELS.plural
         )(self._handle)
         return registry
 
     async def _handle(self, event: Mapping[str, Any], **_: Any) -> None:
         self._on_event(event["object"], event["type"] == "DELETED")
 
-    async def _login(
-        self, logins: Logins, **_kwargs: Any
-    ) -> kopf.AiohttpSession | None:
+    async def _login(self, logins: Logins, **_kwargs: Any) -> kopf.AiohttpSession | None:
         # Read each time: the token of a service account is renewed within the hour.
         credentials = self._access.credentials()
         scheme, _, token = (credentials.authorization or "").partition(" ")

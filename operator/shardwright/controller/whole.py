@@ -24,12 +24,7 @@ within bounds.
 """
 
 ASKED: Final = ("apiVersion", "kind", "spec")
-NAMED: Final = (
-    "name",
-    "namespace",
-    "uid",
-    "generation",
-)
+NAMED: Final = ("name", "namespace", "uid", "generation")
 """Fields of a resource, and of its metadata, that what it asks follows from."""
 
 READ_SECONDS: Final = 5.0
@@ -60,9 +55,7 @@ def _text(live: KubernetesObject) -> str:
     # Without the status and the other metadata: the same request is the same text, and so one
     # question.
     asked = {field: live[field] for field in ASKED if field in live}
-    return json.dumps(
-        {**asked, "metadata": {field: live["metadata"][field] for field in NAMED}}
-    )
+    return json.dumps({**asked, "metadata": {field: live["metadata"][field] for field in NAMED}})
 
 
 class WholeModels:
@@ -90,9 +83,7 @@ class WholeModels:
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
         async with self._turns.turn(key, Priority.NEW):
-            found = await self._client.until(monotonic() + READ_SECONDS).get(
-                SHARDED_MODELS, *key
-            )
+            found = await self._client.until(monotonic() + READ_SECONDS).get(SHARDED_MODELS, *key)
             # The answer would be kept under the form that was asked for.
             if found is None or _form(found) != _form(live):
                 raise ChangedError

@@ -27,14 +27,7 @@ from shardwright.resolving.stored import Administration
 LENGTH: Final = struct.Struct(">Q")
 """What goes before every message: how many bytes it has."""
 
-SHARED: Final = frozenset(
-    {
-        ModelSpec,
-        EngineTraits,
-        Inventory,
-        Administration,
-    }
-)
+SHARED: Final = frozenset({ModelSpec, EngineTraits, Inventory, Administration})
 """Types of the values that cross once: 35 KB of a model, 23 KB of an engine's traits, 100 KB of a
 thousand nodes.
 """
@@ -116,13 +109,9 @@ class SharedValues:
             )
         return _Unpickler(body, self._value).load()
 
-    def _pickled(
-        self, value: object, new: list[tuple[bytes, bytes]], root: object
-    ) -> bytes:
+    def _pickled(self, value: object, new: list[tuple[bytes, bytes]], root: object) -> bytes:
         file = BytesIO()
-        _Pickler(
-            file, lambda part: None if part is root else self._name(part, new)
-        ).dump(value)
+        _Pickler(file, lambda part: None if part is root else self._name(part, new)).dump(value)
         return file.getvalue()
 
     def _name(self, value: object, new: list[tuple[bytes, bytes]]) -> bytes:
@@ -184,15 +173,7 @@ def _node(*fields: Any) -> Node:
 
 
 def _taken_apart(node: Node) -> tuple[Callable[..., Node], tuple[Any, ...]]:
-    parts = (
-        node.name,
-        node.gpus,
-        node.free,
-        node.domain,
-        node.path,
-        node.taints,
-        node.host_bytes,
-    )
+    parts = (node.name, node.gpus, node.free, node.domain, node.path, node.taints, node.host_bytes)
     return _node, parts  # planning reads no label
 
 
@@ -208,9 +189,7 @@ class _Pickler(pickle.Pickler):
         MappingProxyType: _copied,
     }
 
-    def __init__(
-        self, file: BytesIO, name_of: Callable[[object], bytes | None]
-    ) -> None:
+    def __init__(self, file: BytesIO, name_of: Callable[[object], bytes | None]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._name_of = name_of
 

@@ -138,9 +138,7 @@ class Worker:
         if not task.cancelled():
             task.exception()  # it is told to who asked; nobody else wants it
 
-    async def _finish(
-        self, work: Work[Answer], memo: Memo[Answer | Failed]
-    ) -> Answer | Failed:
+    async def _finish(self, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
         known = memo.recall()  # who asked may have given up and asked again meanwhile
         if known is not None:
             return known
@@ -165,9 +163,7 @@ class Worker:
                 break
         return Failed(fault=fault, budget=self.budget)
 
-    async def _asked_of(
-        self, process: "_Process", work: Work[Answer]
-    ) -> Answer | QuestionFault:
+    async def _asked_of(self, process: "_Process", work: Work[Answer]) -> Answer | QuestionFault:
         """Return the answer of a process. It is replaced if it has ended or may have forgotten its
         values.
         """
@@ -270,9 +266,7 @@ class _Process:
         self._shared = SharedValues(decides=True)
         self._ready = False
         # A pipe that nobody reads fills up, and whoever writes to it hangs.
-        self._logging = threading.Thread(
-            target=self._log, name="worker-log", daemon=True
-        )
+        self._logging = threading.Thread(target=self._log, name="worker-log", daemon=True)
         self._logging.start()
 
     @property

@@ -59,13 +59,9 @@ def _reply(shared: SharedValues, question: bytes) -> bytes:
     try:
         answer = work.answer()
     except MemoryError:
-        return shared.dumps(
-            Reply(fault=QuestionFault.MEMORY, cpu_seconds=process_time() - began)
-        )
+        return shared.dumps(Reply(fault=QuestionFault.MEMORY, cpu_seconds=process_time() - began))
     except RecursionError:
-        return shared.dumps(
-            Reply(fault=QuestionFault.CRASH, cpu_seconds=process_time() - began)
-        )
+        return shared.dumps(Reply(fault=QuestionFault.CRASH, cpu_seconds=process_time() - began))
     except Exception as fault:  # noqa: BLE001  # a fault of ours, and no reason to end: it is said where the question came from
         error = traceback.format_exc()[-FAULT_MAX_LENGTH:]
         raised, spent = type(fault).__name__, process_time() - began

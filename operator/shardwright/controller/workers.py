@@ -119,9 +119,7 @@ class Workers:
             # A look may raise a TimeoutError of its own. Only this tells it from our deadline.
             if deadline.expired():
                 log.warning(
-                    "no end after %g s, given up",
-                    self._deadline_seconds,
-                    extra=_facts(key, pause),
+                    "no end after %g s, given up", self._deadline_seconds, extra=_facts(key, pause)
                 )
                 return "deadline"
             log.exception("a fault of ours", extra=_facts(key, pause))
@@ -135,11 +133,7 @@ class Workers:
         return "ok"
 
     def _not_all_taken(self, key: Key, error: NotAllTakenError) -> str:
-        log.warning(
-            "not all was taken: %s",
-            error,
-            extra=_facts(key, error.again.seconds),
-        )
+        log.warning("not all was taken: %s", error, extra=_facts(key, error.again.seconds))
         # The look itself has worked. It knows when to go on, so no pause may grow.
         self._queue.forget(key)
         self._queue.add_after(key, error.again)
@@ -147,9 +141,7 @@ class Workers:
 
     def _unanswered(self, key: Key, error: ApiError) -> str:
         pause = self._queue.retry(key, error.retry_after_seconds or 0.0)
-        log.warning(
-            "API server: %s", error, extra=_facts(key, pause) | {"reason": error.reason}
-        )
+        log.warning("API server: %s", error, extra=_facts(key, pause) | {"reason": error.reason})
         return "api_error"
 
     async def _tell_of(self, key: Key, fault: Exception) -> None:
@@ -159,9 +151,7 @@ class Workers:
                 await self._tell(key, fault)
         except Exception:
             log.warning(
-                "a fault of ours is not in the status",
-                exc_info=True,
-                extra={"key": "/".join(key)},
+                "a fault of ours is not in the status", exc_info=True, extra={"key": "/".join(key)}
             )
 
 

@@ -40,11 +40,7 @@ their sums. Basis: derived.
 LOGIT_BYTES: Final = 4
 """Bytes of one logit while sampling. Source: engine-measurements.md 7 (FP32 copies)."""
 
-ELEMENT_BYTES: Final = {
-    "bf16": 2,
-    "fp16": 2,
-    "fp32": 4,
-}
+ELEMENT_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
 """Bytes of one value in the type that a model computes in."""
 
 
@@ -77,17 +73,12 @@ def activation_bytes(
     822083584.0
     """
     row = limits.batched_tokens * ELEMENT_BYTES[model.dtype]
-    kept = row * (
-        _expert_workspace_values(model, layout) + _gathered_values(model, layout)
-    )
+    kept = row * (_expert_workspace_values(model, layout) + _gathered_values(model, layout))
     hidden = model.residual_streams * model.hidden_size
     forward = row * (
-        HIDDEN_COPIES * hidden
-        + max(_wide_values(layer, layout) for layer in _kinds(model))
+        HIDDEN_COPIES * hidden + max(_wide_values(layer, layout) for layer in _kinds(model))
     )
-    sampling = (
-        logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * hidden
-    )
+    sampling = logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * hidden
     # The larger of the two on the last stage: sampling begins when the forward pass has given its
     # buffers back.
     return math.ceil(kept + (max(forward, sampling) if last else forward))
@@ -142,8 +133,7 @@ def _expert_workspace_values(model: ModelSpec, layout: Layout) -> float:
     them no smaller. Source: vLLM 0.32 ``fused_moe/modular_kernel.py`` (workspace13, workspace2).
     """
     return max(
-        (_workspace(model, layer.feed_forward, layout) for layer in _kinds(model)),
-        default=0.0,
+        (_workspace(model, layer.feed_forward, layout) for layer in _kinds(model)), default=0.0
     )
 
 
@@ -167,7 +157,5 @@ def _workspace(model: ModelSpec, block: object, layout: Layout) -> float:
     # Whole experts are cut over no ranks at all; sliced ones over all of them.
     ways = max(1, layout.tensor * layout.attention_data // layout.expert)
     columns = block.expert_intermediate / ways
-    wide = max((block.matrices - 1) * columns, model.hidden_size) + max(
-        columns, model.hidden_size
-    )
+    wide = max((block.matrices - 1) * columns, model.hidden_size) + max(columns, model.hidden_size)
     return block.experts_per_token * wide

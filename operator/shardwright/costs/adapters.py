@@ -18,9 +18,7 @@ from shardwright.modelspec.spec import ModelSpec, PipelineRole, Weight
 _ENDS: Final = frozenset({PipelineRole.EMBEDDING, PipelineRole.HEAD})
 
 
-def stage_adapter_bytes(
-    model: ModelSpec, layout: Layout, traits: EngineTraits
-) -> tuple[int, ...]:
+def stage_adapter_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
     """Return the bytes that the slots of adapters take on the fullest rank of every pipeline
     stage.
 
@@ -50,30 +48,21 @@ def stage_adapter_bytes(
         for index, stage in enumerate(held)
     ]
     return tuple(
-        slots.count * slots.rank * ELEMENT_BYTES[model.dtype] * count
-        for count in elements
+        slots.count * slots.rank * ELEMENT_BYTES[model.dtype] * count for count in elements
     )
 
 
-def _elements(
-    model: ModelSpec, traits: EngineTraits, held: WeightBytes, *, last: bool
-) -> int:
+def _elements(model: ModelSpec, traits: EngineTraits, held: WeightBytes, *, last: bool) -> int:
     """Return the elements of one adapter's factors per rank, on one stage."""
     if model.architecture in traits.support.adapters_leave_vocabulary:
         return held.attention_bytes + held.feed_forward_bytes + held.expert_bytes
     has_head = last or model.architecture in traits.repeats.ends_on_every_stage
     # The elements of the head, beside those of the embedding.
-    logits = (
-        model.vocabulary + model.hidden_size
-        if has_head and model.tied_embeddings
-        else 0
-    )
+    logits = model.vocabulary + model.hidden_size if has_head and model.tied_embeddings else 0
     return held.total_bytes + logits
 
 
-def _factor_elements(
-    _: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int
-) -> int:
+def _factor_elements(_: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int) -> int:
     """Return the elements of an adapter's two factors per rank of it: a row of the inputs here, a
     column of the outputs here.
 

@@ -151,9 +151,7 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
     """
     rows = _data()["bands"].get(engine, {})
     seen = _data()["formats"].get(engine, {})
-    measured = kind in rows and all(
-        seen.get(name, 0) >= ENOUGH_ROWS for name in formats
-    )
+    measured = kind in rows and all(seen.get(name, 0) >= ENOUGH_ROWS for name in formats)
     low, high = rows[kind] if measured else (_MODELLED.low, _MODELLED.high)
     basis = "fitted" if measured else _MODELLED.basis
     return (
@@ -170,8 +168,7 @@ def _eras(engine: str) -> tuple[tuple[str, Coefficients], ...]:
     (empty: still).
     """
     return tuple(
-        (row["until"], Coefficients(**row["values"]))
-        for row in _data()["engines"][engine]
+        (row["until"], Coefficients(**row["values"])) for row in _data()["engines"][engine]
     )
 
 

@@ -22,14 +22,7 @@ NCCL_SECONDS: Final = 10e-6
 its two steps. Source: ai-dynamo/aiconfigurator@095f58a51, NCCL tables.
 """
 
-CUSTOM_KERNEL_RANKS: Final = frozenset(
-    {
-        2,
-        4,
-        6,
-        8,
-    }
-)
+CUSTOM_KERNEL_RANKS: Final = frozenset({2, 4, 6, 8})
 """Group sizes inside a node for which vLLM has its own all-reduce, on NVIDIA. Source: vLLM 0.32
 ``custom_all_reduce.py`` (on AMD only from MI300 on, and for small messages: left out)."""
 
@@ -113,11 +106,7 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
     # No partner, no link: its collectives take no time at all.
     if ranks == 1:
         return Fabric()
-    in_node = (
-        pool.gpu.scale_up
-        if pool.domain_gpus >= min(ranks, placement.gpus_per_node)
-        else None
-    )
+    in_node = pool.gpu.scale_up if pool.domain_gpus >= min(ranks, placement.gpus_per_node) else None
     # To a collective, a rack that NVLink joins is one node; the engine's own kernel ends at the
     # box.
     if ranks <= placement.gpus_per_node or (in_node and placement.one_domain):
@@ -196,9 +185,7 @@ def all_to_all_seconds(size_bytes: float, fabric: Fabric) -> float:
     if fabric.inner is not None and fabric.inner_ranks > 1:
         inside = (fabric.inner_ranks - 1) / fabric.ranks
         seconds += fabric.inner.latency_seconds
-        seconds += (
-            size_bytes * inside / (fabric.inner.bytes_per_second * _reached(fabric))
-        )
+        seconds += size_bytes * inside / (fabric.inner.bytes_per_second * _reached(fabric))
     if fabric.outer is not None and fabric.outer_ranks > 1:
         seconds += fabric.outer.latency_seconds + size_bytes * outside / (
             fabric.outer.bytes_per_second * NETWORK_EFFICIENCY
@@ -223,11 +210,7 @@ def send_seconds(size_bytes: float, link: Link | None, *, network: bool) -> floa
     if link is None:
         return 0.0
     efficiency = NETWORK_EFFICIENCY if network else SCALE_UP_EFFICIENCY
-    return (
-        NCCL_SECONDS
-        + link.latency_seconds
-        + size_bytes / (link.bytes_per_second * efficiency)
-    )
+    return NCCL_SECONDS + link.latency_seconds + size_bytes / (link.bytes_per_second * efficiency)
 
 
 def _inner_seconds(size_bytes: float, fabric: Fabric) -> float:

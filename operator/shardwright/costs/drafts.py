@@ -69,9 +69,7 @@ def draft_load_bytes(layout: Layout, traits: EngineTraits, gpus_per_node: int) -
     """
     drafter = traits.options.drafter
     return (
-        load_bytes_per_node(
-            drafter.model, drafter.layout(layout), traits, gpus_per_node
-        )
+        load_bytes_per_node(drafter.model, drafter.layout(layout), traits, gpus_per_node)
         if drafter
         else 0
     )
@@ -107,11 +105,7 @@ def draft_activation_bytes(
     # given back yet.
     kept = limits.batched_tokens * ELEMENT_BYTES[model.dtype] * model.hidden_size
     return kept + activation_bytes(
-        drafter.model,
-        drafter.layout(layout),
-        limits,
-        traits.memory.logit_copies,
-        last=True,
+        drafter.model, drafter.layout(layout), limits, traits.memory.logit_copies, last=True
     )
 
 
@@ -204,12 +198,8 @@ def with_drafting(
     # Prompts that end in this step are sampled as well, and drafted for from then on.
     prompts = max(0.0, batch.sampled - batch.sequences * batch.verified)
     requests = batch.sequences + prompts
-    first = replace(
-        batch, verified=batch.verified + passes.further_tokens, sampled=requests
-    )
-    other = replace(
-        batch, sequences=requests, verified=1.0, prompt_tokens=0.0, sampled=requests
-    )
+    first = replace(batch, verified=batch.verified + passes.further_tokens, sampled=requests)
+    other = replace(batch, sequences=requests, verified=1.0, prompt_tokens=0.0, sampled=requests)
     # A step verifies the drafts and the newest token. The number is a float as all of a batch is.
     drafted = round(batch.verified) - 1
     times = [
@@ -220,8 +210,5 @@ def with_drafting(
         ),
     ]
     return StepTime(
-        **{
-            part.name: sum(getattr(time, part.name) for time in times)
-            for part in fields(StepTime)
-        }
+        **{part.name: sum(getattr(time, part.name) for time in times) for part in fields(StepTime)}
     )

@@ -14,13 +14,7 @@ from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.kvcache import kv_bits
 from shardwright.costs.limits import Limits, requests_per_rank
 from shardwright.costs.loading import Storage, distinct_nodes, loading_time
-from shardwright.costs.memory import (
-    Frame,
-    ReplicaMemory,
-    StageHold,
-    memory_under,
-    stage_holds,
-)
+from shardwright.costs.memory import Frame, ReplicaMemory, StageHold, memory_under, stage_holds
 from shardwright.costs.overheads import Device
 from shardwright.costs.roofline import Links, hidden_bytes, stage_floor
 from shardwright.costs.serving import Load, Replica, StageKind, performance, serve
@@ -110,11 +104,7 @@ class Estimator:
         """
         # Not by __init__, which would count the model's tensors again.
         other = object.__new__(Estimator)
-        other._model, other._workload, other._traits = (
-            self._model,
-            workload,
-            self._traits,
-        )
+        other._model, other._workload, other._traits = (self._model, workload, self._traits)
         other._work, other._fitted = self._work, self._fitted
         other._storage = self._storage
         other._read_bytes_per_second = self._read_bytes_per_second
@@ -184,8 +174,7 @@ class Estimator:
             running=max(1.0, min(offered, memory.limits.sequences, self._room(memory))),
             chunk_tokens=memory.limits.batched_tokens,
             ranks=groups / busy,
-            mixed=self._traits.batching.mixes_prompts
-            and self._traits.batching.chunks_prompts,
+            mixed=self._traits.batching.mixes_prompts and self._traits.batching.chunks_prompts,
         )
         replica = self._replica(candidate)
         return Task(
@@ -233,12 +222,7 @@ class Estimator:
         )
 
     def token_seconds(
-        self,
-        candidate: Candidate,
-        memory: ReplicaMemory,
-        *,
-        in_flight: int,
-        draft_tokens: int,
+        self, candidate: Candidate, memory: ReplicaMemory, *, in_flight: int, draft_tokens: int
     ) -> float:
         """Return the time per output token with so many requests and drafts, in memory as it is
         planned.
@@ -249,19 +233,14 @@ class Estimator:
         task = other.task(candidate, memory)
         return price(task, self._fitted, self._band(task)).tpot_seconds
 
-    def _performance(
-        self, candidate: Candidate, memory: ReplicaMemory
-    ) -> tuple[int, Performance]:
+    def _performance(self, candidate: Candidate, memory: ReplicaMemory) -> tuple[int, Performance]:
         """Return how many tokens a step drafts, and the speed: of several numbers that which serves
         most, the least of those that serve alike.
         """
         task = self.task(candidate, memory)
         choices = self._workload.draft_choices or (self._workload.draft_tokens,)
         tasks = ((tokens, _drafting(task, tokens)) for tokens in choices)
-        offered = [
-            (tokens, price(each, self._fitted, self._band(each)))
-            for tokens, each in tasks
-        ]
+        offered = [(tokens, price(each, self._fitted, self._band(each))) for tokens, each in tasks]
         # max takes the first of equals: the choice with the fewest drafts.
         return max(offered, key=lambda each: each[1].output_tokens_per_second)
 
@@ -276,45 +255,35 @@ class Estimator:
         key = (_degrees(layout), gpus_per_node)
         if key not in self._load:
             own = load_bytes_per_node(self._model, layout, self._traits, gpus_per_node)
-            self._load[key] = own + draft_load_bytes(
-                layout, self._traits, gpus_per_node
-            )
+            self._load[key] = own + draft_load_bytes(layout, self._traits, gpus_per_node)
         return self._load[key]
 
     def _stages(self, layout: Layout) -> _Stages:
         key = (_degrees(layout), self._workload.kv_cache_dtype)
         if key not in self._holds:
-            holds = stage_holds(
-                self._model, layout, self._workload.kv_cache_dtype, self._traits
-            )
+            holds = stage_holds(self._model, layout, self._workload.kv_cache_dtype, self._traits)
             self._holds[key] = (holds, tuple(self._counted(layout, holds).items()))
         return self._holds[key]
 
-    def _counted(
-        self, layout: Layout, holds: tuple[StageHold, ...]
-    ) -> Counter[StageWork]:
+    def _counted(self, layout: Layout, holds: tuple[StageHold, ...]) -> Counter[StageWork]:
         """Return the different works of the stages and how many stages do each, the first stage's
         first.
         """
         # Stages of a pipeline are mostly alike; each kind is worked out once.
         alike: dict[object, list[StageHold]] = {}
         for hold in holds:
-            alike.setdefault(
-                (self._work.sorts(hold.layers), hold.weights, hold.last), []
-            ).append(hold)
+            alike.setdefault((self._work.sorts(hold.layers), hold.weights, hold.last), []).append(
+                hold
+            )
         counts: Counter[StageWork] = Counter()
         for hold, *more in alike.values():
-            counts[
-                self._work.stage(layout, hold.layers, hold.weights, last=hold.last)
-            ] += 1 + len(more)
+            counts[self._work.stage(layout, hold.layers, hold.weights, last=hold.last)] += 1 + len(
+                more
+            )
         return counts
 
     def _replica(self, candidate: Candidate) -> Replica:
-        key = (
-            _degrees(candidate.layout),
-            self._workload.kv_cache_dtype,
-            *_hardware(candidate),
-        )
+        key = (_degrees(candidate.layout), self._workload.kv_cache_dtype, *_hardware(candidate))
         if key not in self._replicas:
             self._replicas[key] = self._made(candidate)
         return self._replicas[key]
@@ -331,8 +300,7 @@ class Estimator:
             links=links,
             tensor=candidate.layout.tensor,
             stage_link=link,
-            stage_link_is_network=link is not None
-            and link not in (gpu.scale_up, gpu.host),
+            stage_link_is_network=link is not None and link not in (gpu.scale_up, gpu.host),
             drafting=draft_passes(candidate.layout, links, gpu, bits, self._traits),
             eager=self._traits.options.told.eager,
         )
@@ -386,9 +354,7 @@ def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
     # No published row has drafts or a cache that hits, so such a prediction is a model (ADR 35).
     plain = workload.draft_tokens == 0 and workload.prefix_cache_hit_rate == 0
     plain = plain and workload.kv_offload is None
-    one_node = (
-        candidate.placement.nodes_per_replica == 1 and not candidate.pool.crosses_nodes
-    )
+    one_node = candidate.placement.nodes_per_replica == 1 and not candidate.pool.crosses_nodes
     measured = (
         one_node
         and even
@@ -405,9 +371,7 @@ def _links(candidate: Candidate, token_bytes: int) -> Links:
     return Links(
         tensor=tensor_fabric(candidate),
         experts=group_fabric(candidate, layout.tensor * layout.attention_data),
-        context=group_fabric(candidate, layout.context)
-        if layout.context > 1
-        else Fabric(),
+        context=group_fabric(candidate, layout.context) if layout.context > 1 else Fabric(),
         peers=layout.attention_data,
         whole_experts=layout.expert > 1,
         hidden_bytes=token_bytes,

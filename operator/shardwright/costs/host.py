@@ -45,11 +45,7 @@ def shared_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
     >>> shared_memory_bytes(8) / GIB
     5.0
     """
-    return (
-        SHM_BASE_BYTES
-        + workers * SHM_BYTES_PER_WORKER
-        + (RAY_STORE_BYTES if over_ray else 0)
-    )
+    return SHM_BASE_BYTES + workers * SHM_BYTES_PER_WORKER + (RAY_STORE_BYTES if over_ray else 0)
 
 
 def host_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
@@ -65,9 +61,5 @@ def host_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
     >>> host_memory_bytes(8) / GIB
     41.0
     """
-    own = (
-        HOST_BASE_BYTES
-        + workers * HOST_BYTES_PER_WORKER
-        + (RAY_BYTES if over_ray else 0)
-    )
+    own = HOST_BASE_BYTES + workers * HOST_BYTES_PER_WORKER + (RAY_BYTES if over_ray else 0)
     return own + shared_memory_bytes(workers, over_ray=over_ray)

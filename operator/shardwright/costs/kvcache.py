@@ -19,14 +19,7 @@ from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 
-_CACHE_BITS: Final = {
-    "fp8": 8,
-    "fp8_e4m3": 8,
-    "fp8_e5m2": 8,
-    "bf16": 16,
-    "fp16": 16,
-    "fp32": 32,
-}
+_CACHE_BITS: Final = {"fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "bf16": 16, "fp16": 16, "fp32": 32}
 
 NULL_BLOCKS: Final = 1
 """Blocks that the engine holds back. Source: vLLM 0.32 ``v1/core/block_pool.py``."""
@@ -65,10 +58,7 @@ class KvCache:
     def blocks_for_request(self, tokens: int) -> int:
         """Return the blocks that one request of so many tokens takes at most, over all groups."""
         share = math.ceil(tokens / self.context)
-        return sum(
-            kind.blocks(share, block, self.in_flight_tokens)
-            for kind, block in self.groups
-        )
+        return sum(kind.blocks(share, block, self.in_flight_tokens) for kind, block in self.groups)
 
     def bytes_for_request(self, tokens: int) -> int:
         """Return the bytes that one request of so many tokens takes at most."""
@@ -78,9 +68,7 @@ class KvCache:
         """Return the blocks that requests can use of so many bytes (one block is held back)."""
         return (
             # Rounded down: a part of a block holds no token.
-            max(0, kv_bytes // self.bytes_per_block - NULL_BLOCKS)
-            if self.bytes_per_block
-            else 0
+            max(0, kv_bytes // self.bytes_per_block - NULL_BLOCKS) if self.bytes_per_block else 0
         )
 
     def requests(self, kv_bytes: int, request_tokens: int) -> float:
@@ -108,18 +96,12 @@ def kv_bits(model: ModelSpec, kv_cache_dtype: str) -> int:
     (16, 8)
     """
     return _CACHE_BITS[
-        (model.cache_dtype or model.dtype)
-        if kv_cache_dtype == "auto"
-        else kv_cache_dtype
+        (model.cache_dtype or model.dtype) if kv_cache_dtype == "auto" else kv_cache_dtype
     ]
 
 
 def kv_cache(
-    model: ModelSpec,
-    layout: Layout,
-    stage: int,
-    kv_cache_dtype: str,
-    traits: EngineTraits,
+    model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, traits: EngineTraits
 ) -> KvCache:
     """Return the K/V cache of a rank of one pipeline stage; every attention-data rank has its own.
 
@@ -163,11 +145,8 @@ def kv_cache(
         bytes_per_token=_per_token(
             {tokens: held[end] - held[first] for tokens, held in pages.kept}
         ),
-        bytes_per_block=max(
-            (held[end] - held[first] for held in pages.of_groups), default=0
-        ),
-        in_flight_tokens=traits.batching.max_batched_tokens
-        * (layout.pipeline + EXTRA_BATCHES),
+        bytes_per_block=max((held[end] - held[first] for held in pages.of_groups), default=0),
+        in_flight_tokens=traits.batching.max_batched_tokens * (layout.pipeline + EXTRA_BATCHES),
         state_bytes=pages.states[end] - pages.states[first],
         context=layout.context,
     )
@@ -201,9 +180,7 @@ def _pages(model: ModelSpec, tensor: int, form: CacheFormat) -> _Pages:
     groups = cache_groups(model, tensor, form)
     layers = len(model.layers)
     entries = cache_entries(model, tensor, form)
-    kept = [
-        entry for entry in entries if not entry.kind.states and not entry.kind.transient
-    ]
+    kept = [entry for entry in entries if not entry.kind.states and not entry.kind.transient]
     by_tokens = {
         tokens: [entry for entry in kept if entry.block_tokens == tokens]
         # By length of block: bytes of pages can only be added where they hold as many tokens.
@@ -220,8 +197,7 @@ def _pages(model: ModelSpec, tensor: int, form: CacheFormat) -> _Pages:
             for tokens, alike in by_tokens.items()
         ),
         states=_first(
-            layers,
-            ((entry.layer, entry.page_bytes * entry.kind.states) for entry in entries),
+            layers, ((entry.layer, entry.page_bytes * entry.kind.states) for entry in entries)
         ),
     )
 
@@ -240,17 +216,11 @@ def _per_token(page_bytes: Mapping[int, int]) -> int:
     """
     common = math.lcm(*page_bytes)
     # Negated twice, floor division rounds up without leaving the integers.
-    return -(
-        -sum(size * (common // tokens) for tokens, size in page_bytes.items()) // common
-    )
+    return -(-sum(size * (common // tokens) for tokens, size in page_bytes.items()) // common)
 
 
 def kv_bytes_per_token(
-    model: ModelSpec,
-    layout: Layout,
-    stage: int,
-    kv_cache_dtype: str,
-    traits: EngineTraits,
+    model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, traits: EngineTraits
 ) -> int:
     """Return the bytes of K/V per token on a rank of one stage, as if no layer slid.
 

@@ -124,9 +124,7 @@ class CacheFormat:
 
 
 @lru_cache(maxsize=256)
-def cache_entries(
-    model: ModelSpec, tensor: int, form: CacheFormat
-) -> tuple[Entry, ...]:
+def cache_entries(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[Entry, ...]:
     """Return the cache entries of the layers on one of ``tensor`` ranks, before pages are made
     equal.
 
@@ -136,9 +134,7 @@ def cache_entries(
     Error: none: equal to vLLM 0.32's own classes (docs/planner-models.md).
     Source: vLLM 0.32 ``v1/kv_cache_interface.py``.
 
-    >>> entries = cache_entries(
-    ...     llama, 4, CacheFormat(bits=16, model_bits=16, block_tokens=16)
-    ... )
+    >>> entries = cache_entries(llama, 4, CacheFormat(bits=16, model_bits=16, block_tokens=16))
     >>> len(entries), entries[0].page_bytes, 2 * (128 + 128) * 16 * 16 // 8
     (80, 16384, 16384)
     """
@@ -146,8 +142,7 @@ def cache_entries(
     own = replace(
         form,
         block_tokens=max(
-            (_block_tokens(layer, form) for layer in model.layers),
-            default=form.block_tokens,
+            (_block_tokens(layer, form) for layer in model.layers), default=form.block_tokens
         ),
     )
     return tuple(
@@ -160,23 +155,16 @@ def cache_entries(
 def _block_tokens(layer: Layer, form: CacheFormat) -> int:
     """Return the tokens per block that a layer's kernels want; all layers get the longest."""
     attention = layer.attention
-    if (
-        isinstance(attention, RecurrentAttention | None)
-        or attention.selected_tokens is None
-    ):
+    if isinstance(attention, RecurrentAttention | None) or attention.selected_tokens is None:
         return form.block_tokens
     longer = (
-        _INDEXED_GROUPED_BLOCK
-        if isinstance(attention, GroupedAttention)
-        else _INDEXED_LATENT_BLOCK
+        _INDEXED_GROUPED_BLOCK if isinstance(attention, GroupedAttention) else _INDEXED_LATENT_BLOCK
     )
     return max(form.block_tokens, longer)
 
 
 @lru_cache(maxsize=256)
-def cache_groups(
-    model: ModelSpec, tensor: int, form: CacheFormat
-) -> tuple[KvCacheGroup, ...]:
+def cache_groups(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[KvCacheGroup, ...]:
     """Return the groups of a model's layers on one of ``tensor`` ranks, the same for every pipeline
     stage.
 
@@ -186,16 +174,13 @@ def cache_groups(
     Error: none: equal to vLLM 0.32's own classes (docs/planner-models.md).
     Source: vLLM 0.32 ``v1/core/kv_cache_utils.py:get_kv_cache_groups``.
 
-    >>> (group,) = cache_groups(
-    ...     llama, 4, CacheFormat(bits=16, model_bits=16, block_tokens=16)
-    ... )
+    >>> (group,) = cache_groups(llama, 4, CacheFormat(bits=16, model_bits=16, block_tokens=16))
     >>> len(group.entries), group.block_tokens
     (80, 16)
     """
     latent = any(isinstance(layer.attention, LatentAttention) for layer in model.layers)
     entries = _aligned(
-        cache_entries(model, tensor, form),
-        _LATENT_HYBRID_STEP if latent else form.block_tokens,
+        cache_entries(model, tensor, form), _LATENT_HYBRID_STEP if latent else form.block_tokens
     )
     if not entries:
         return ()
@@ -208,9 +193,7 @@ def cache_groups(
     return _paged(entries)
 
 
-def _entries(
-    index: int, layer: Layer, tensor: int, form: CacheFormat
-) -> tuple[Entry, ...]:
+def _entries(index: int, layer: Layer, tensor: int, form: CacheFormat) -> tuple[Entry, ...]:
     attention = layer.attention
     match attention:
         case None:
@@ -249,22 +232,14 @@ def _grouped_entries(
     )
     block = form.block_tokens
     own = Entry(
-        layer=index,
-        kind=kind,
-        block_tokens=block,
-        page_bytes=values * form.bits * block // 8,
+        layer=index, kind=kind, block_tokens=block, page_bytes=values * form.bits * block // 8
     )
     if not attention.index_dim:
         return (own,)
-    return (
-        own,
-        replace(own, page_bytes=attention.index_dim * form.model_bits * block // 8),
-    )
+    return (own, replace(own, page_bytes=attention.index_dim * form.model_bits * block // 8))
 
 
-def _latent_entries(
-    index: int, attention: LatentAttention, form: CacheFormat
-) -> tuple[Entry, ...]:
+def _latent_entries(index: int, attention: LatentAttention, form: CacheFormat) -> tuple[Entry, ...]:
     selected = attention.selected_tokens is not None
     block = form.block_tokens
     # Not divided by the tensor degree: every rank keeps the whole latent vector.
@@ -275,12 +250,7 @@ def _latent_entries(
         return (own,)
     return (
         own,
-        replace(
-            own,
-            page_bytes=_index_bytes(attention.index_dim)
-            * block
-            // attention.index_pool,
-        ),
+        replace(own, page_bytes=_index_bytes(attention.index_dim) * block // attention.index_pool),
     )
 
 
@@ -295,26 +265,17 @@ def _compressed_entries(index: int, attention: LatentAttention) -> tuple[Entry, 
     """
     # In bytes: values without rotation are FP8, rotated ones BF16.
     vector = attention.nope_dim + 2 * attention.rope_dim + _LATENT_SCALES
-    window = _rows(
-        index, Kind(window=attention.window), _WINDOW_BLOCK, vector * _WINDOW_BLOCK
-    )
+    window = _rows(index, Kind(window=attention.window), _WINDOW_BLOCK, vector * _WINDOW_BLOCK)
     ratio = attention.compression
     if not ratio:
         return (window,)
-    dims = (
-        attention.value_head_dim,
-        *((attention.index_dim,) if attention.index_dim else ()),
-    )
+    dims = (attention.value_head_dim, *((attention.index_dim,) if attention.index_dim else ()))
     vectors = (vector, _index_bytes(attention.index_dim))
     compressed = (
         _rows(index, Kind(), _COMPRESSED_BLOCK, size * (_COMPRESSED_BLOCK // ratio))
         for size in vectors[: len(dims)]
     )
-    return (
-        window,
-        *compressed,
-        *(_compressor_state(index, ratio, dim) for dim in dims),
-    )
+    return (window, *compressed, *(_compressor_state(index, ratio, dim) for dim in dims))
 
 
 def _compressor_state(index: int, ratio: int, dim: int) -> Entry:
@@ -324,10 +285,7 @@ def _compressor_state(index: int, ratio: int, dim: int) -> Entry:
     overlap = 2 if ratio == _OVERLAPPED else 1
     block = _STATE_BLOCK.get(ratio, _STATE_BLOCK[128])
     return _rows(
-        index,
-        Kind(window=ratio * overlap, transient=True),
-        block,
-        block * 2 * overlap * dim * 4,
+        index, Kind(window=ratio * overlap, transient=True), block, block * 2 * overlap * dim * 4
     )
 
 
@@ -356,9 +314,7 @@ def _aligned(entries: Sequence[Entry], step: int) -> Sequence[Entry]:
         replace(entry, page_bytes=block * per_token, block_tokens=block)
         if entry.kind.states
         else replace(
-            entry,
-            block_tokens=block,
-            page_bytes=entry.page_bytes // entry.block_tokens * block,
+            entry, block_tokens=block, page_bytes=entry.page_bytes // entry.block_tokens * block
         )
         for entry in entries
     ]
@@ -379,9 +335,7 @@ def _paged(entries: Sequence[Entry]) -> tuple[KvCacheGroup, ...]:
     sizes = [len(bucket) for bucket in buckets]
     size = max(sizes) if max(sizes) < min(sizes) * _MERGE_BELOW else min(sizes)
     return tuple(
-        group
-        for bucket in buckets
-        for group in _dealt(bucket, math.ceil(len(bucket) / size))
+        group for bucket in buckets for group in _dealt(bucket, math.ceil(len(bucket) / size))
     )
 
 
@@ -390,9 +344,7 @@ def _with_page(entry: Entry, page: int) -> Entry:
     padding.
     """
     longer = (
-        page // entry.page_bytes
-        if page % entry.page_bytes == 0 and not entry.kind.states
-        else 1
+        page // entry.page_bytes if page % entry.page_bytes == 0 and not entry.kind.states else 1
     )
     return replace(entry, block_tokens=entry.block_tokens * longer, page_bytes=page)
 
@@ -403,9 +355,7 @@ def _dealt(bucket: Sequence[Entry], groups: int) -> tuple[KvCacheGroup, ...]:
 
 def _group(entries: Sequence[Entry]) -> KvCacheGroup:
     return KvCacheGroup(
-        kind=entries[0].kind,
-        block_tokens=entries[0].block_tokens,
-        entries=tuple(entries),
+        kind=entries[0].kind, block_tokens=entries[0].block_tokens, entries=tuple(entries)
     )
 
 
@@ -414,9 +364,7 @@ def _packed(buckets: Sequence[Sequence[Entry]]) -> tuple[KvCacheGroup, ...]:
     ``_get_packed_kv_cache_groups``.
     """
     patterns = [_by_page(bucket) for bucket in buckets]
-    balanced = [
-        len({len(layers) for layers in pattern.values()}) == 1 for pattern in patterns
-    ]
+    balanced = [len({len(layers) for layers in pattern.values()}) == 1 for pattern in patterns]
     repeats = [
         len(next(iter(pattern.values())))
         for pattern, even in zip(patterns, balanced, strict=True)
@@ -430,9 +378,7 @@ def _packed(buckets: Sequence[Sequence[Entry]]) -> tuple[KvCacheGroup, ...]:
     size = _least_padding(repeats, max(mixed)) if mixed else 0
     groups: list[KvCacheGroup] = []
     for bucket, pattern, even in zip(buckets, patterns, balanced, strict=True):
-        count = (
-            math.ceil(len(next(iter(pattern.values()))) / size) if even and size else 1
-        )
+        count = math.ceil(len(next(iter(pattern.values()))) / size) if even and size else 1
         columns = list(zip(*pattern.values(), strict=True)) if count > 1 else []
         parts = [
             [entry for column in columns[index::count] for entry in column]

@@ -98,11 +98,7 @@ def limits_to_try(
     tokens, sequences = max(tokens, fewest), max(sequences, needed)
     while True:
         yield _as_told(
-            Limits(
-                batched_tokens=tokens,
-                sequences=sequences,
-                model_len=workload.max_model_len,
-            ),
+            Limits(batched_tokens=tokens, sequences=sequences, model_len=workload.max_model_len),
             traits.options.told,
             each,
         )
@@ -134,10 +130,7 @@ def _as_told(limits: Limits, told: EngineOverrides, each: int) -> Limits:
 
 def _fewest_tokens(workload: Workload, traits: EngineTraits) -> int:
     """Return the smallest batch: of an engine that takes prompts whole it holds the longest."""
-    whole = (
-        not traits.batching.chunks_prompts
-        and workload.max_model_len <= WHOLE_PROMPT_TOKENS
-    )
+    whole = not traits.batching.chunks_prompts and workload.max_model_len <= WHOLE_PROMPT_TOKENS
     return max(FEWEST_TOKENS, workload.max_model_len) if whole else FEWEST_TOKENS
 
 

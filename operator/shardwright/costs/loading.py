@@ -20,9 +20,7 @@ class Storage(StrEnum):
     KEPT = "Kept"  #: downloaded from the hub as well, and kept on a claim for the next start
     IMAGE = "Image"  #: an image that every node pulls whole, before its pod starts
     CLAIM = "Claim"  #: a PersistentVolumeClaim that every node of a group reads its own layers from
-    OBJECT_STORE = (
-        "ObjectStore"  #: a bucket that the ranks of a node stream one copy of
-    )
+    OBJECT_STORE = "ObjectStore"  #: a bucket that the ranks of a node stream one copy of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +104,7 @@ SPEEDS: Final = MappingProxyType(
     }
 )
 
-WHOLE: Final = frozenset(
-    {
-        Storage.HUB,
-        Storage.KEPT,
-        Storage.IMAGE,
-        Storage.OBJECT_STORE,
-    }
-)
+WHOLE: Final = frozenset({Storage.HUB, Storage.KEPT, Storage.IMAGE, Storage.OBJECT_STORE})
 """Where every node of a group fetches all of the model from."""
 
 UNKNOWN_STORAGE: Final = ReadSpeed(
@@ -157,10 +148,7 @@ def read_speed(storage: Storage | None, stated: float | None = None) -> ReadSpee
     """
     if stated is not None:
         return ReadSpeed(
-            bytes_per_second=stated,
-            spread=STATED_SPREAD,
-            basis="stated",
-            source="the spec",
+            bytes_per_second=stated, spread=STATED_SPREAD, basis="stated", source="the spec"
         )
     return UNKNOWN_STORAGE if storage is None else SPEEDS[storage]
 

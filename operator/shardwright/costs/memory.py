@@ -44,8 +44,7 @@ class StageHold:
         """Return the part of it that is read from files."""
         first, end = self.layers
         return LoadedStage(
-            layers=end - first,
-            weights_bytes=self.weights.total_bytes + self.draft_bytes,
+            layers=end - first, weights_bytes=self.weights.total_bytes + self.draft_bytes
         )
 
 
@@ -101,9 +100,7 @@ def stage_holds(
             layers=span,
             weights=weights[stage],
             adapter_bytes=adapters[stage],
-            draft_bytes=draft_weight_bytes(layout, traits)
-            if stage == layout.pipeline - 1
-            else 0,
+            draft_bytes=draft_weight_bytes(layout, traits) if stage == layout.pipeline - 1 else 0,
             kv=kv_cache(model, layout, stage, kv_cache_dtype, traits),
             last=stage == layout.pipeline - 1,
         )
@@ -145,9 +142,7 @@ def memory_under(
     if not starting:
         # The smallest batches leave the most K/V: where even these do not start, only shorter
         # requests may.
-        return _shortened(
-            frame, tried[-1], workload.shortest_model_len or workload.max_model_len
-        )
+        return _shortened(frame, tried[-1], workload.shortest_model_len or workload.max_model_len)
     # The first of the best: the highest limits.
     return max(starting, key=lambda memory: memory.running(share))
 
@@ -198,19 +193,14 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
         activation_bytes(frame.model, frame.layout, limits, copies, last=last)
         for last in (False, True)
     )
-    end = max(
-        end, draft_activation_bytes(frame.model, frame.layout, limits, frame.traits)
-    )
+    end = max(end, draft_activation_bytes(frame.model, frame.layout, limits, frame.traits))
     caches = [_in_flight(hold.kv, frame.layout, limits) for hold in frame.holds]
     stages = tuple(
         _stage(hold, kv, frame, limits, end if hold.last else middle)
         for hold, kv in zip(frame.holds, caches, strict=True)
     )
     # A set: most stages are alike, and their room is dealt out once.
-    room = {
-        (kv, max(0, stage.kv_cache_bytes))
-        for stage, kv in zip(stages, caches, strict=True)
-    }
+    room = {(kv, max(0, stage.kv_cache_bytes)) for stage, kv in zip(stages, caches, strict=True)}
     return ReplicaMemory(
         stages=stages,
         limits=limits,
@@ -227,9 +217,7 @@ def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
     """
     if not any(kv.windows):
         return kv
-    return replace(
-        kv, in_flight_tokens=limits.batched_tokens * (layout.pipeline + EXTRA_BATCHES)
-    )
+    return replace(kv, in_flight_tokens=limits.batched_tokens * (layout.pipeline + EXTRA_BATCHES))
 
 
 def _stage(
@@ -279,10 +267,7 @@ def _pinned(stage: StageMemory, kv_bytes: int) -> StageMemory:
         )
     unused = stage.kv_cache_bytes - kv_bytes
     return replace(
-        stage,
-        kv_cache_bytes=kv_bytes,
-        budget_bytes=stage.budget_bytes - unused,
-        band_bytes=0,
+        stage, kv_cache_bytes=kv_bytes, budget_bytes=stage.budget_bytes - unused, band_bytes=0
     )
 
 
@@ -293,11 +278,7 @@ def _shortened(frame: Frame, memory: ReplicaMemory, shortest: int) -> ReplicaMem
     certain = _longest(
         frame, memory.limits, shortest, lambda tried: tried.starts and not tried.tight
     )
-    return (
-        certain
-        or _longest(frame, memory.limits, shortest, lambda tried: tried.starts)
-        or memory
-    )
+    return certain or _longest(frame, memory.limits, shortest, lambda tried: tried.starts) or memory
 
 
 def _longest(

@@ -80,9 +80,7 @@ class Device:
     def usable_bytes(self) -> int:
         """Return the memory that programs see."""
         # The label states the memory of the board; programs see less, on NVIDIA's only.
-        return self.gpu.memory_bytes - (
-            DRIVER_BYTES if self.gpu.vendor == "NVIDIA" else 0
-        )
+        return self.gpu.memory_bytes - (DRIVER_BYTES if self.gpu.vendor == "NVIDIA" else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +92,7 @@ class LoadedStage:
 
 
 def overhead_bytes(
-    layout: Layout,
-    device: Device,
-    traits: EngineTraits,
-    limits: Limits,
-    loaded: LoadedStage,
+    layout: Layout, device: Device, traits: EngineTraits, limits: Limits, loaded: LoadedStage
 ) -> int:
     """Return libraries, communication buffers and the remains of loading on a rank.
 
@@ -123,9 +117,7 @@ def overhead_bytes(
         ADAPTER_CAPTURES if traits.options.adapters else 1
     )
     graphs = (
-        traits.memory.graph_bytes * loaded.layers * captures
-        if traits.memory.counts_graphs
-        else 0
+        traits.memory.graph_bytes * loaded.layers * captures if traits.memory.counts_graphs else 0
     )
     residue = math.ceil(LOADING_RESIDUE * loaded.weights_bytes)
     return (
@@ -157,22 +149,15 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
         return sum(size <= limits.batched_tokens for size in set(told.captured))
     capability = device.gpu.compute_capability
     blackwell = capability is not None and capability[0] == DATA_CENTER_BLACKWELL
-    own = min(
-        2 * limits.sequences, traits.memory.graph_sequences * (2 if blackwell else 1)
-    )
+    own = min(2 * limits.sequences, traits.memory.graph_sequences * (2 if blackwell else 1))
     largest = min(
-        own if told.largest_captured is None else told.largest_captured,
-        limits.batched_tokens,
+        own if told.largest_captured is None else told.largest_captured, limits.batched_tokens
     )
     few = sum(size <= largest for size in (1, 2, 4))
-    return (
-        few + len(range(8, min(largest + 1, 256), 8)) + len(range(256, largest + 1, 16))
-    )
+    return few + len(range(8, min(largest + 1, 256), 8)) + len(range(256, largest + 1, 16))
 
 
-def band_bytes(
-    weights: int, activations: int, overhead: int, *, uncounted: bool = False
-) -> int:
+def band_bytes(weights: int, activations: int, overhead: int, *, uncounted: bool = False) -> int:
     """Return the possible error, one way, of the space for K/V. It doubles beside options that
     nobody counts.
 

@@ -12,11 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.costs.coefficients import Coefficients
-from shardwright.costs.communication import (
-    Fabric,
-    all_reduce_seconds,
-    all_to_all_seconds,
-)
+from shardwright.costs.communication import Fabric, all_reduce_seconds, all_to_all_seconds
 from shardwright.costs.work import AttentionWork, ModelWork, StageWork
 from shardwright.hardware.gpus import Gpu
 
@@ -34,11 +30,7 @@ _UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """
 
 # Of weights beside activations of 16 bits (``Storage.product``).
-_ALONE: Final = (
-    "none",
-    "bf16",
-    "fp16",
-)
+_ALONE: Final = ("none", "bf16", "fp16")
 
 _PLAIN: Final = ("bf16", "fp16")
 _ALL_REDUCES_PER_LAYER: Final = 2  # after attention and after the feed-forward block
@@ -90,8 +82,7 @@ class Batch:
         its own.
         """
         return (
-            max(1.0, self.sequences * self.verified) * peers
-            + self.prompt_tokens * self.prompting
+            max(1.0, self.sequences * self.verified) * peers + self.prompt_tokens * self.prompting
             if peers > 1
             else self.tokens
         )
@@ -206,9 +197,7 @@ def matmul_flops(gpu: Gpu, storage: str) -> float:
     """
     rates = gpu.matmul_flops or gpu.flops
     units = _units(storage)
-    return next((rates[unit] for unit in units if unit in rates), 0.0) or max(
-        rates.values()
-    )
+    return next((rates[unit] for unit in units if unit in rates), 0.0) or max(rates.values())
 
 
 def widened(gpu: Gpu, storage: str) -> bool:
@@ -227,9 +216,7 @@ def widened(gpu: Gpu, storage: str) -> bool:
     return bool(storage) and storage not in _PLAIN and units[0] not in gpu.flops
 
 
-def stage_floor(
-    stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int
-) -> StageFloor:
+def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> StageFloor:
     """Return the least times of a stage on a GPU that reaches its data sheet. K/V is kept with
     ``kv_bits`` per value.
 
@@ -266,20 +253,13 @@ def stage_floor(
             flops / matmul_flops(gpu, storage) for storage, flops in stage.expert_flops
         ),
         head_token_seconds=stage.head_flops / plain,
-        hidden_token_seconds=stage.layers
-        * model.hidden
-        * _ACTIVATION_BYTES
-        / bandwidth,
-        attention=tuple(
-            _attention_floor(work, gpu, kv_bits) for work in stage.attention
-        ),
+        hidden_token_seconds=stage.layers * model.hidden * _ACTIVATION_BYTES / bandwidth,
+        attention=tuple(_attention_floor(work, gpu, kv_bits) for work in stage.attention),
         widened=widened(gpu, dense),
         expert_widened=widened(gpu, experts),
         expert_columns=stage.expert_columns,
         formats=tuple(
-            f"{name} widened" if widened(gpu, name) else name
-            for name in (dense, experts)
-            if name
+            f"{name} widened" if widened(gpu, name) else name for name in (dense, experts) if name
         ),
     )
 
@@ -303,9 +283,7 @@ def _mostly(flops: tuple[tuple[str, float], ...]) -> str:
     return max(flops, key=lambda item: item[1], default=("", 0.0))[0]
 
 
-def step_time(
-    floor: StageFloor, links: Links, batch: Batch, fitted: Coefficients
-) -> StepTime:
+def step_time(floor: StageFloor, links: Links, batch: Batch, fitted: Coefficients) -> StepTime:
     """Return the time of one step of one stage; monotone in every figure of the batch.
 
     Formula: join(products, reading weights) + join(scores, reading K/V) + collectives + matrices x
@@ -330,9 +308,7 @@ def step_time(
     """
     tokens = batch.tokens
     dense = floor.token_seconds * _rows(tokens, fitted, widened=floor.widened)
-    dense_compute = (
-        dense + floor.head_token_seconds * batch.sampled
-    ) / fitted.compute_efficiency
+    dense_compute = (dense + floor.head_token_seconds * batch.sampled) / fitted.compute_efficiency
     dense_weights = floor.weights_seconds / fitted.memory_efficiency
     kv, scores = _attention(floor, batch, fitted)
     expert_compute, expert_weights = _experts(floor, links, batch, fitted)
@@ -352,9 +328,7 @@ def step_time(
         kv_cache_seconds=kv,
         compute_seconds=compute,
         communication_seconds=_tensor_seconds(floor, links, tokens, fitted),
-        expert_communication_seconds=_expert_seconds(
-            floor, links, batch.met(links.peers), fitted
-        ),
+        expert_communication_seconds=_expert_seconds(floor, links, batch.met(links.peers), fitted),
         context_communication_seconds=_context_seconds(floor, links, tokens, fitted),
         overhead_seconds=_overhead_seconds(floor, batch, tokens, fitted),
     )
@@ -398,9 +372,7 @@ def _joined(one: float, other: float) -> tuple[float, float]:
     return (both - less, less) if one > other else (less, both - less)
 
 
-def _attention(
-    floor: StageFloor, batch: Batch, fitted: Coefficients
-) -> tuple[float, float]:
+def _attention(floor: StageFloor, batch: Batch, fitted: Coefficients) -> tuple[float, float]:
     """Return the seconds of reading K/V and of computing scores."""
     read = scores = 0.0
     for each in floor.attention:
@@ -426,11 +398,7 @@ def _experts(
         return 0.0, 0.0
     stated = batch.expert_imbalance
     met = batch.met(links.peers)
-    factor = (
-        (fitted.expert_imbalance if stated is None else stated)
-        if links.whole_experts
-        else 1.0
-    )
+    factor = (fitted.expert_imbalance if stated is None else stated) if links.whole_experts else 1.0
     # The chance that no token of the batch wants an expert: experts that nobody wants are not read.
     missed = math.pow(1 - min(floor.hot_share, 1 - 1e-12), met)
     # By the busiest rank, since the others wait for it in the collective that follows.
@@ -446,9 +414,7 @@ def _experts(
     return compute, floor.expert_weights_seconds * touched / fitted.memory_efficiency
 
 
-def _tensor_seconds(
-    floor: StageFloor, links: Links, tokens: float, fitted: Coefficients
-) -> float:
+def _tensor_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coefficients) -> float:
     if links.tensor.ranks == 1:
         return 0.0
     # With attention replicas the collective of the experts brings their sums back.
@@ -459,9 +425,7 @@ def _tensor_seconds(
     return reduced * (each + fitted.collective_seconds)
 
 
-def _expert_seconds(
-    floor: StageFloor, links: Links, met: float, fitted: Coefficients
-) -> float:
+def _expert_seconds(floor: StageFloor, links: Links, met: float, fitted: Coefficients) -> float:
     """Return the seconds for gathering the tokens of all attention-data ranks and for giving back
     their sums, once a layer.
 
@@ -475,16 +439,11 @@ def _expert_seconds(
     return (
         2
         * floor.expert_layers
-        * (
-            all_to_all_seconds(met * links.hidden_bytes, links.experts)
-            + fitted.collective_seconds
-        )
+        * (all_to_all_seconds(met * links.hidden_bytes, links.experts) + fitted.collective_seconds)
     )
 
 
-def _context_seconds(
-    floor: StageFloor, links: Links, tokens: float, fitted: Coefficients
-) -> float:
+def _context_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coefficients) -> float:
     """Return the seconds that ranks pay for sharing a request's K/V: queries are gathered before
     attention, and partial results are summed after it.
     """

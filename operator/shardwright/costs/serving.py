@@ -152,8 +152,7 @@ class Speed:
         decoded.
         """
         return max(
-            self.stay_seconds - self.prefill_seconds - self.waiting_seconds,
-            self.decoding_seconds,
+            self.stay_seconds - self.prefill_seconds - self.waiting_seconds, self.decoding_seconds
         )
 
 
@@ -191,8 +190,7 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     steps = work.output_tokens / work.tokens_per_step
     decode, cycle = _decode(replica, load, fitted)
     chunk = min(
-        load.chunk_tokens,
-        max(min(inputs, load.chunk_tokens), load.running * inputs / steps),
+        load.chunk_tokens, max(min(inputs, load.chunk_tokens), load.running * inputs / steps)
     )
     prompts = _prompts(replica, load, chunk)
     alone, prefill = _prefill(replica, load, fitted, prompts)
@@ -246,8 +244,7 @@ def _prompts(replica: Replica, load: Load, chunk_tokens: float) -> _Prompts:
         return _Prompts(chunk_tokens=chunk_tokens, steps=own, beside=1.0)
     theirs = load.running * each
     slots = max(
-        work.output_tokens / work.tokens_per_step * min(replica.stages, load.running),
-        theirs,
+        work.output_tokens / work.tokens_per_step * min(replica.stages, load.running), theirs
     )
     free = (1 - own / slots) * math.pow(1 - theirs / slots, OUT_OF_STEP * others)
     steps = (1 - free) * slots
@@ -274,11 +271,7 @@ def _prefill(
 
 
 def _others(
-    replica: Replica,
-    load: Load,
-    fitted: Coefficients,
-    decode: Passage,
-    prompts: _Prompts,
+    replica: Replica, load: Load, fitted: Coefficients, decode: Passage, prompts: _Prompts
 ) -> float:
     """Return the time that the prompts of the other requests add to the stay of one.
 
@@ -290,16 +283,12 @@ def _others(
     chunk = prompts.chunk_tokens
     in_flight = min(replica.stages, load.running)
     shared = (
-        min(needed, work.output_tokens / work.tokens_per_step * in_flight)
-        if load.mixed
-        else 0.0
+        min(needed, work.output_tokens / work.tokens_per_step * in_flight) if load.mixed else 0.0
     )
     added = 0.0
     if shared:
         mixed = _pass(
-            replica,
-            _batch(load, load.running / in_flight, chunk, prompts.beside),
-            fitted,
+            replica, _batch(load, load.running / in_flight, chunk, prompts.beside), fitted
         )
         added = shared * (mixed.slowest_seconds - decode.slowest_seconds)
     if needed > shared:
@@ -348,9 +337,7 @@ def _uncached(work: Workload) -> float:
     return max(1.0, work.input_tokens * (1 - work.prefix_cache_hit_rate))
 
 
-def _batch(
-    load: Load, sequences: float, prompt_tokens: float, prompting: float = 1.0
-) -> Batch:
+def _batch(load: Load, sequences: float, prompt_tokens: float, prompting: float = 1.0) -> Batch:
     work = load.workload
     # As many prompts as end in this step: each of them gets its first token by it.
     prompts = prompt_tokens / work.input_tokens
@@ -368,9 +355,7 @@ def _batch(
     )
 
 
-def _decode(
-    replica: Replica, load: Load, fitted: Coefficients
-) -> tuple[Passage, float]:
+def _decode(replica: Replica, load: Load, fitted: Coefficients) -> tuple[Passage, float]:
     """Return one pass of a micro-batch, and the time between two steps of a request without
     prompts.
 
@@ -391,9 +376,7 @@ def _decode(
 
 
 def _pass(replica: Replica, batch: Batch, fitted: Coefficients) -> Passage:
-    times = tuple(
-        step_time(kind.floor, replica.links, batch, fitted) for kind in replica.kinds
-    )
+    times = tuple(step_time(kind.floor, replica.links, batch, fitted) for kind in replica.kinds)
     if replica.drafting is not None and batch.verified > 1:
         drafting = with_drafting(times[-1], replica.drafting, batch, fitted)
         times = (*times[:-1], drafting)
@@ -477,24 +460,13 @@ _PARTS: Final = (
 
 
 _MOVED: Final = frozenset(
-    {
-        "TensorCommunication",
-        "ExpertCommunication",
-        "ContextCommunication",
-        "PipelineCommunication",
-    }
+    {"TensorCommunication", "ExpertCommunication", "ContextCommunication", "PipelineCommunication"}
 )
 
 
 def _work_shares(passage: Passage, scale: float) -> list[TimeShare]:
-    shares = [
-        TimeShare(name=name, seconds=passage.total(part) * scale)
-        for name, part in _PARTS
-    ]
-    return [
-        *shares,
-        TimeShare(name="PipelineCommunication", seconds=passage.send_seconds * scale),
-    ]
+    shares = [TimeShare(name=name, seconds=passage.total(part) * scale) for name, part in _PARTS]
+    return [*shares, TimeShare(name="PipelineCommunication", seconds=passage.send_seconds * scale)]
 
 
 def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
@@ -505,15 +477,11 @@ def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
     scale = 1 / speed.tokens_per_step
     step = speed.cycle_seconds * scale
     others = max(0.0, tpot - step)
-    moved = (
-        others / speed.alone.latency_seconds if speed.alone.latency_seconds > 0 else 0.0
-    )
+    moved = others / speed.alone.latency_seconds if speed.alone.latency_seconds > 0 else 0.0
     prompts = _work_shares(speed.alone, moved)
     work = [
         _with_prompts(share, beside)
-        for share, beside in zip(
-            _work_shares(speed.decode, scale), prompts, strict=True
-        )
+        for share, beside in zip(_work_shares(speed.decode, scale), prompts, strict=True)
     ]
     sent = sum(share.seconds for share in prompts if share.name in _MOVED)
     counted = (speed.decode.latency_seconds + speed.between_seconds) * scale
@@ -523,9 +491,7 @@ def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
         ("Prefill", others - sent),
         ("Overhead", overhead),
     )
-    return _present(
-        [*work, *(TimeShare(name=name, seconds=seconds) for name, seconds in rest)]
-    )
+    return _present([*work, *(TimeShare(name=name, seconds=seconds) for name, seconds in rest)])
 
 
 def _with_prompts(share: TimeShare, prompts: TimeShare) -> TimeShare:
@@ -540,16 +506,12 @@ def _prefill_shares(speed: Speed) -> tuple[TimeShare, ...]:
     counted = speed.alone.latency_seconds
     # Chunks overlap in a pipeline.
     scale = speed.prefill_seconds / counted if counted > 0 else 0.0
-    overhead = TimeShare(
-        name="Overhead", seconds=speed.alone.total("overhead_seconds") * scale
-    )
+    overhead = TimeShare(name="Overhead", seconds=speed.alone.total("overhead_seconds") * scale)
     return _present(
         [
             *_work_shares(speed.alone, scale),
             overhead,
-            TimeShare(
-                name="Queue", seconds=speed.waiting_seconds + speed.queued_seconds
-            ),
+            TimeShare(name="Queue", seconds=speed.waiting_seconds + speed.queued_seconds),
         ]
     )
 

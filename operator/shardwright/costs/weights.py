@@ -133,10 +133,7 @@ def stage_sums(
     >>> def matrices(model, weight, copies, outputs, inputs):
     ...     return copies if inputs > 1 else 0
     >>> (held,) = stage_sums(llama, Layout(), vllm, matrices)
-    >>> (
-    ...     held.attention_bytes // 80,
-    ...     held.feed_forward_bytes // 80,
-    ... )  # q k v o; gate up down
+    >>> (held.attention_bytes // 80, held.feed_forward_bytes // 80)  # q k v o; gate up down
     (4, 3)
     """
     return _by_stage(
@@ -165,8 +162,7 @@ def load_bytes_per_node(
     stages = [part.total_bytes for part in _by_stage(model, layout, traits, whole)]
     ranks = layout.gpus_per_replica
     nodes = (
-        range(first, min(first + gpus_per_node, ranks))
-        for first in range(0, ranks, gpus_per_node)
+        range(first, min(first + gpus_per_node, ranks)) for first in range(0, ranks, gpus_per_node)
     )
     held = (
         # Tensor ranks count fastest (engine-measurements.md 1): the ranks of a stage lie side by
@@ -210,9 +206,7 @@ def _by_stage(
         len(model.layers), layout.pipeline, traits.cuts.remainder, layout.partition
     )
     last = len(stages) - 1
-    tied_copy = (
-        0 if not model.tied_embeddings or everywhere or repeated else rank.embedding
-    )
+    tied_copy = 0 if not model.tied_embeddings or everywhere or repeated else rank.embedding
     return tuple(
         WeightBytes(
             embedding_bytes=rank.tower
@@ -287,9 +281,7 @@ def _of_attention(model: ModelSpec, weight: Weight) -> bool:
     return weight.name.startswith(_ATTENTION)
 
 
-def stored_bytes(
-    model: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int
-) -> int:
+def stored_bytes(model: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int) -> int:
     """Return the bytes that a rank's part of one kind of weight is stored in.
 
     Formula: copies x ceil((outputs x inputs x bits + scales and zero points of all blocks) / 8).
@@ -378,12 +370,8 @@ def _is_mxfp4(model: ModelSpec, weight: Weight) -> bool:
 def _padded(weight: Weight, outputs: int, inputs: int) -> tuple[int, int]:
     """Return the shape that an MXFP4 kernel wants: the slice and the hidden size rounded up."""
     if weight.split is Split.COLUMN:
-        return _round_up(outputs, MXFP4_SLICE), _round_up(
-            inputs, MXFP4_HIDDEN
-        ) if inputs > 1 else 1
-    return _round_up(outputs, MXFP4_HIDDEN), _round_up(
-        inputs, MXFP4_SLICE
-    ) if inputs > 1 else 1
+        return _round_up(outputs, MXFP4_SLICE), _round_up(inputs, MXFP4_HIDDEN) if inputs > 1 else 1
+    return _round_up(outputs, MXFP4_HIDDEN), _round_up(inputs, MXFP4_SLICE) if inputs > 1 else 1
 
 
 def _refined(weight: Weight, outputs: int, inputs: int) -> WeightFormat:

@@ -103,27 +103,20 @@ class ModelWork:
         split = _by_storage(
             model, (weight for weight in plain if weight.split is not Split.REPLICATED)
         )
-        whole = _by_storage(
-            model, (weight for weight in plain if weight.split is Split.REPLICATED)
-        )
+        whole = _by_storage(model, (weight for weight in plain if weight.split is Split.REPLICATED))
         routed = _by_storage(model, (weight for weight in matrices if weight.experts))
         return cls(
             hidden=model.hidden_size,
             layers=len(model.layers),
             experts=max((block.experts for block in blocks), default=0),
             hot_share=max(
-                (block.experts_per_token / block.experts for block in blocks),
-                default=0.0,
+                (block.experts_per_token / block.experts for block in blocks), default=0.0
             ),
-            expert_columns=max(
-                (block.expert_intermediate for block in blocks), default=0
-            ),
+            expert_columns=max((block.expert_intermediate for block in blocks), default=0),
             split_elements=split,
             whole_elements=whole,
             expert_elements=routed,
-            expert_layers=_running(
-                isinstance(block, ExpertFeedForward) for block in every
-            ),
+            expert_layers=_running(isinstance(block, ExpertFeedForward) for block in every),
             products=_products(model, matrices),
             attention=_by_kind(kinds),
             head_elements=sum(weight.elements for weight in _head(matrices)),
@@ -144,39 +137,29 @@ class ModelWork:
         expert = max(1, layout.expert)
         slices = max(1, layout.tensor * layout.attention_data // expert)
         of_one = {
-            name: 2 * _between(prefix, layers)
-            for name, prefix in self.expert_elements.items()
+            name: 2 * _between(prefix, layers) for name, prefix in self.expert_elements.items()
         }
-        here = {
-            kind: _between(prefix, layers) for kind, prefix in self.attention.items()
-        }
+        here = {kind: _between(prefix, layers) for kind, prefix in self.attention.items()}
         return StageWork(
             layers=layers[1] - layers[0],
             products=round(_between(self.products, layers)),
             expert_layers=round(_between(self.expert_layers, layers)),
             # Not rounded: this is the mean of the ranks. The busiest one is a factor of the batch.
             experts=self.experts / expert,
-            dense_bytes=held.attention_bytes
-            + held.feed_forward_bytes
-            + held.head_bytes,
+            dense_bytes=held.attention_bytes + held.feed_forward_bytes + held.head_bytes,
             matmul_flops=self._matmul_flops(layers, ranks),
             expert_bytes=held.expert_bytes,
             expert_flops=tuple(
-                (name, value / self.experts / slices)
-                for name, value in sorted(of_one.items())
+                (name, value / self.experts / slices) for name, value in sorted(of_one.items())
             ),
             expert_columns=self.expert_columns / slices,
             attention=tuple(
-                _attention_work(kind, count, layout)
-                for kind, count in here.items()
-                if count
+                _attention_work(kind, count, layout) for kind, count in here.items() if count
             ),
             head_flops=2 * self.head_elements / ranks if last else 0.0,
         )
 
-    def _matmul_flops(
-        self, layers: tuple[int, int], ranks: int
-    ) -> tuple[tuple[str, float], ...]:
+    def _matmul_flops(self, layers: tuple[int, int], ranks: int) -> tuple[tuple[str, float], ...]:
         """Return the FLOP of a token outside of experts, by storage."""
         flops = {
             name: 2 * _between(prefix, layers) / ranks
@@ -190,9 +173,7 @@ class ModelWork:
 def _head(matrices: Sequence[Weight]) -> list[Weight]:
     """Return the matrices of the last product: the embedding, if they are tied."""
     own = [weight for weight in matrices if weight.part is PipelineRole.HEAD]
-    return own or [
-        weight for weight in matrices if weight.part is PipelineRole.EMBEDDING
-    ]
+    return own or [weight for weight in matrices if weight.part is PipelineRole.EMBEDDING]
 
 
 def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Prefix]:
@@ -227,9 +208,7 @@ def _alike(model: ModelSpec, counted: Sequence[Prefix]) -> tuple[Prefix, ...]:
     ]
     numbers = {sort: number for number, sort in enumerate(dict.fromkeys(sorts))}
     of_layers = [numbers[sort] for sort in sorts]
-    return tuple(
-        _running(number == own for own in of_layers) for number in numbers.values()
-    )
+    return tuple(_running(number == own for own in of_layers) for number in numbers.values())
 
 
 def _running(values: Iterable[float]) -> Prefix:
@@ -258,10 +237,7 @@ def _attention_work(kind: Attention, count: float, layout: Layout) -> AttentionW
         case LatentAttention():
             decode = 2.0 * kind.heads * (2 * kind.kv_lora_rank + kind.rope_dim) * share
             prefill = (
-                2.0
-                * kind.heads
-                * (kind.nope_dim + kind.rope_dim + kind.value_head_dim)
-                * share
+                2.0 * kind.heads * (kind.nope_dim + kind.rope_dim + kind.value_head_dim) * share
             )
             values = (kind.kv_lora_rank + kind.rope_dim) * count / layout.context
             return _seen(kind.selected_tokens or kind.window, decode, prefill, values)
@@ -270,11 +246,7 @@ def _attention_work(kind: Attention, count: float, layout: Layout) -> AttentionW
             # sum of each kind
             state = kind.state_elements * kind.state_bits / 8 * 2 * share
             return AttentionWork(
-                window=1.0,
-                decode_flops=0.0,
-                prefill_flops=0.0,
-                kv_values=0.0,
-                state_bytes=state,
+                window=1.0, decode_flops=0.0, prefill_flops=0.0, kv_values=0.0, state_bytes=state
             )
 
 

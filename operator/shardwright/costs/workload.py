@@ -69,9 +69,7 @@ class Workload:
         to the first miss, which brings ``(1 - a^(k + 1)) / (1 - a)`` at an acceptance of a.
 
         >>> from dataclasses import replace
-        >>> load = Workload(
-        ...     input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2
-        ... )
+        >>> load = Workload(input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2)
         >>> load.tokens_per_step
         1.0
         >>> replace(load, draft_tokens=3, draft_acceptance=0.5).tokens_per_step
@@ -88,9 +86,7 @@ class Workload:
         """Return the tokens of a step over the mean, if fewer and if more drafts are accepted.
 
         >>> from dataclasses import replace
-        >>> load = Workload(
-        ...     input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2
-        ... )
+        >>> load = Workload(input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2)
         >>> load.drafted_band
         (1.0, 1.0)
         >>> wide = replace(load, draft_tokens=1, draft_acceptance=0.5)

@@ -37,9 +37,7 @@ SOURCES: Final[Mapping[str, str]] = {
 }
 
 
-def memory_rules(
-    *, kv_block_tokens: int, cache_follows_weights: bool = False
-) -> MemoryRules:
+def memory_rules(*, kv_block_tokens: int, cache_follows_weights: bool = False) -> MemoryRules:
     """Return how an engine divides the memory of a GPU whose page of the K/V cache has so many
     tokens; all else is assumed.
     """

@@ -95,19 +95,13 @@ def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
     """Return which options an administrator cannot admit for any engine, each problem's path being
     the option's name.
     """
-    return tuple(
-        _not_admissible(name) for name in sorted(names) if name not in _ADMISSIBLE
-    )
+    return tuple(_not_admissible(name) for name in sorted(names) if name not in _ADMISSIBLE)
 
 
 def _not_admissible(name: str) -> Problem:
     """Return why nobody can admit an option: by vLLM's policy, else by TensorRT-LLM's."""
     reason = next(
-        (
-            why
-            for one in _POLICIES
-            if (why := one.owned.get(name) or one.incompatible.get(name))
-        ),
+        (why for one in _POLICIES if (why := one.owned.get(name) or one.incompatible.get(name))),
         None,
     )
     allowed = any(name in one.allowed or name in one.counted for one in _POLICIES)
@@ -121,9 +115,7 @@ def _not_admissible(name: str) -> Problem:
         code="EngineArgumentNotAdmissible",
         path=name,
         what=f"--{name.lstrip('-')}",
-        limit="cannot be admitted"
-        if name == name.lstrip("-")
-        else "is written without dashes",
+        limit="cannot be admitted" if name == name.lstrip("-") else "is written without dashes",
         gap=why,
         remedy="leave it out; docs/engines.md lists what can be admitted",
     )

@@ -222,8 +222,7 @@ such settings.
 """
 
 UNLISTED: Final = (
-    "is on no list of settings that change neither "
-    "the plan nor who may do what in the pod"
+    "is on no list of settings that change neither the plan nor who may do what in the pod"
 )
 """Why any other name is refused."""
 
@@ -236,9 +235,7 @@ def is_admissible(name: str) -> bool:
 
 
 def check_environment(
-    names: Iterable[str],
-    allowed: Collection[str],
-    admitted: Collection[str] = frozenset(),
+    names: Iterable[str], allowed: Collection[str], admitted: Collection[str] = frozenset()
 ) -> tuple[Problem, ...]:
     """Return which variables a user may not set, each problem's path being the name; values are
     never looked at.
@@ -265,11 +262,7 @@ def _refusal(name: str) -> Problem:
     others = CLASSES if admissible else NEVER_CLASSES
     by_form = next((why for form, why in others if re.fullmatch(form, name)), UNLISTED)
     reason = DANGEROUS.get(name, by_form) if admissible else NEVER.get(name, by_form)
-    further = (
-        ", or have it added to policy.admittedEnvironment of the chart"
-        if admissible
-        else ""
-    )
+    further = ", or have it added to policy.admittedEnvironment of the chart" if admissible else ""
     return Problem(
         code="EnvironmentForbidden",
         path=name,

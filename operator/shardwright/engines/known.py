@@ -25,9 +25,7 @@ def traits_of(engine: str, version: str | None) -> EngineTraits:
         KeyError: The engine is not known.
     """
     return replace(
-        _ENGINES[engine](version),
-        version=version or "",
-        released=release_month(engine, version),
+        _ENGINES[engine](version), version=version or "", released=release_month(engine, version)
     )
 
 
@@ -35,18 +33,12 @@ def _vllm(version: str | None) -> EngineTraits:
     """Return vLLM's rules; a string that names no release has those of its month."""
     numbered = release_of(version or "") is not None
     return vllm.traits(
-        version
-        if version and numbered
-        else release_month(vllm.NAME, version) or _RULES_READ_IN
+        version if version and numbered else release_month(vllm.NAME, version) or _RULES_READ_IN
     )
 
 
 _ENGINES: Final[Mapping[str, Callable[[str | None], EngineTraits]]] = MappingProxyType(
-    {
-        vllm.NAME: _vllm,
-        trtllm.NAME: trtllm.predicted,
-        sglang.NAME: sglang.traits,
-    }
+    {vllm.NAME: _vllm, trtllm.NAME: trtllm.predicted, sglang.NAME: sglang.traits}
 )
 
 BY_LOWER_NAME: Final[Mapping[str, str]] = MappingProxyType(

@@ -81,9 +81,7 @@ def option_table(version: str, tables: Tables) -> Mapping[str, Option] | None:
     """Return the options of an engine's ``version`` by name, or None if no table holds for it."""
     # Patch releases have the options of their minor version; another minor version may have others.
     minor = version.rpartition(".")[0]
-    listed = next(
-        (known for known in tables.versions if known.rpartition(".")[0] == minor), None
-    )
+    listed = next((known for known in tables.versions if known.rpartition(".")[0] == minor), None)
     return _read(tables.folder, listed) if listed else None
 
 
@@ -108,9 +106,7 @@ class _Row(TypedDict):
 
 @cache
 def _read(folder: str, version: str) -> Mapping[str, Option]:
-    file = resources.files("shardwright.engines").joinpath(
-        f"{folder}/data/options-{version}.json"
-    )
+    file = resources.files("shardwright.engines").joinpath(f"{folder}/data/options-{version}.json")
     rows = json.loads(file.read_text(encoding="utf-8"))["options"]
     return {option.name: option for option in map(_option, rows)}
 
@@ -133,8 +129,7 @@ def _option(row: _Row) -> Option:
         opened_by=row.get("opened_by", ""),
         keys=tuple(row.get("keys", ())),
         choices=tuple(
-            "None" if choice is None else str(choice)
-            for choice in row.get("choices", [])
+            "None" if choice is None else str(choice) for choice in row.get("choices", [])
         ),
     )
 

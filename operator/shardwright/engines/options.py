@@ -30,14 +30,7 @@ _SUFFIXES = {
     "G": 2**30,
     "T": 2**40,
 }
-_JSON_TYPES = frozenset(
-    {
-        "loads",
-        "parse_dataclass",
-        "union_dict_and_str",
-        "_parse_type",
-    }
-)
+_JSON_TYPES = frozenset({"loads", "parse_dataclass", "union_dict_and_str", "_parse_type"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +66,7 @@ def check_arguments(
     table = option_table(version, rules.tables)
     if table is None:
         return tuple(_no_table(name, version, rules.tables) for name in arguments)
-    known = _Known(
-        table=table, rules=rules, admitted=frozenset(map(canonical, admitted))
-    )
+    known = _Known(table=table, rules=rules, admitted=frozenset(map(canonical, admitted)))
     given = frozenset(map(canonical, arguments))
     problems = [_check(name, value, known, given) for name, value in arguments.items()]
     found = [problem for problem in problems if problem]
@@ -89,9 +80,7 @@ def check_arguments(
     return (*found, *check_pins(counted), *_duplicates(arguments))
 
 
-def check_features(
-    features: Mapping[str, str], version: str, rules: Rules
-) -> tuple[Problem, ...]:
+def check_features(features: Mapping[str, str], version: str, rules: Rules) -> tuple[Problem, ...]:
     """Return why a version cannot be asked for more than a plan's own words.
 
     Args:
@@ -125,9 +114,7 @@ def _missing(path: str, reason: str, tables: Tables) -> Problem:
     )
 
 
-def argument_list(
-    arguments: Mapping[str, object], version: str, rules: Rules
-) -> tuple[str, ...]:
+def argument_list(arguments: Mapping[str, object], version: str, rules: Rules) -> tuple[str, ...]:
     """Return checked arguments as argv, sorted by name: one word for an option and its value, one
     for each of several values.
 
@@ -190,9 +177,7 @@ class _Known:
     admitted: frozenset[str]
 
 
-def _check(
-    name: str, value: object, known: _Known, given: Collection[str]
-) -> Problem | None:
+def _check(name: str, value: object, known: _Known, given: Collection[str]) -> Problem | None:
     option = _find(name, known.table)
     if option is None:
         return _unknown(name, known.table, known.rules.tables)
@@ -208,9 +193,7 @@ def _find(name: str, table: Mapping[str, Option]) -> Option | None:
     return next((option for option in table.values() if wanted in option.aliases), None)
 
 
-def _forbidden(
-    name: str, value: object, option: Option, known: _Known
-) -> Problem | None:
+def _forbidden(name: str, value: object, option: Option, known: _Known) -> Problem | None:
     own = option.name
     listed = known.rules.policy
     admissible = listed.admissible
@@ -228,9 +211,7 @@ def _forbidden(
             remedy=remedy,
         )
     reason = admissible.get(own) or listed.incompatible.get(own, policy.UNLISTED)
-    ask = (
-        ", or ask the operator's administrator to admit it" if own in admissible else ""
-    )
+    ask = ", or ask the operator's administrator to admit it" if own in admissible else ""
     return Problem(
         code="EngineArgumentForbidden",
         path=name,
@@ -291,9 +272,7 @@ def _unknown_key(option: Option, text: str) -> str | None:
         return None
     found = json.loads(text)
     fine = isinstance(found, dict) and found.keys() <= set(option.keys)
-    return (
-        None if fine else f"an object of JSON with no keys but {', '.join(option.keys)}"
-    )
+    return None if fine else f"an object of JSON with no keys but {', '.join(option.keys)}"
 
 
 def _parses(kind: str, text: str) -> bool:

@@ -25,11 +25,7 @@ _COMPUTED_IN: Final = {
 }
 """vLLM's names of the types to compute in; ``auto`` is the config's."""
 
-_STATE_BITS: Final = {
-    "bfloat16": 16,
-    "float16": 16,
-    "float32": 32,
-}
+_STATE_BITS: Final = {"bfloat16": 16, "float16": 16, "float32": 32}
 """vLLM's names of the types of recurrent states; ``auto`` is the config's."""
 
 _COMPILATION: Final = "compilation-config"
@@ -41,20 +37,8 @@ _UNCOUNTED_KEYS: Final = frozenset({"custom_ops", "mode", "pass_config"})
 those that change the speed of kernels. The others name code or files.
 """
 
-_MODES: Final = (
-    "NONE",
-    "PIECEWISE",
-    "FULL",
-    "FULL_DECODE_ONLY",
-    "FULL_AND_PIECEWISE",
-)
-_BLOCKS: Final = (
-    16,
-    32,
-    64,
-    128,
-    256,
-)
+_MODES: Final = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+_BLOCKS: Final = (16, 32, 64, 128, 256)
 _LEAST_UTILIZATION: Final = 0.1  # assumed: less is a slip of the pen
 
 
@@ -109,10 +93,7 @@ def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
         compilation.get("max_cudagraph_capture_size"),
     )
     # Both say that no graph is captured, so no memory is counted for graphs.
-    nothing = (
-        named.get("enforce-eager") is True
-        or compilation.get("cudagraph_mode") == "NONE"
-    )
+    nothing = named.get("enforce-eager") is True or compilation.get("cudagraph_mode") == "NONE"
     captured = _sizes(named.get("cudagraph-capture-sizes", sizes))
     return EngineOverrides(
         batched_tokens=_whole(named.get("max-num-batched-tokens")),
@@ -121,10 +102,7 @@ def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
         largest_captured=_whole(named.get("max-cudagraph-capture-size", largest)),
         uncounted=(
             *sorted(named.keys() & policy.uncounted.keys()),
-            *(
-                f"{_COMPILATION}.{key}"
-                for key in sorted(compilation.keys() & _UNCOUNTED_KEYS)
-            ),
+            *(f"{_COMPILATION}.{key}" for key in sorted(compilation.keys() & _UNCOUNTED_KEYS)),
         ),
     )
 
@@ -142,11 +120,7 @@ def _whole(value: object) -> int | None:
     """Return a whole number above 0, also one that is written as text."""
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value)
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0
-        else None
-    )
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _number(value: object) -> float | None:
@@ -157,13 +131,7 @@ def _number(value: object) -> float | None:
 
 
 def _sizes(value: object) -> tuple[int, ...] | None:
-    listed = (
-        value
-        if isinstance(value, list)
-        else str(value).split()
-        if value is not None
-        else []
-    )
+    listed = value if isinstance(value, list) else str(value).split() if value is not None else []
     found = tuple(size for each in listed if (size := _whole(each)) is not None)
     return found if found and len(found) == len(listed) else None
 
@@ -207,47 +175,37 @@ def _is_counted(value: object) -> bool:
 
 
 _A_NUMBER: Final = "write the number"
-_RULES: Final[Mapping[str, tuple[Callable[[object], bool], str, str]]] = (
-    MappingProxyType(
-        {
-            "block-size": (
-                lambda value: _whole(value) in _BLOCKS,
-                f"one of {', '.join(map(str, _BLOCKS))}",
-                "correct the value",
-            ),
-            "cudagraph-capture-sizes": (
-                lambda value: _sizes(value) is not None,
-                "whole numbers above 0 with spaces between them",
-                "write the sizes, as 1 2 4 8",
-            ),
-            "enable-chunked-prefill": (
-                lambda value: value is True,
-                "true: every plan is made with it",
-                "leave it out",
-            ),
-            "gpu-memory-utilization": (
-                _is_share,
-                f"a number from {_LEAST_UTILIZATION} to 1",
-                "write the share of a GPU",
-            ),
-            "kv-cache-memory-bytes": (
-                lambda value: isinstance(value, int) and _is_counted(value),
-                "a whole number of bytes, at least 1",
-                "write the number of bytes that every rank shall keep for K/V",
-            ),
-            "max-cudagraph-capture-size": (
-                _is_counted,
-                "a whole number above 0",
-                _A_NUMBER,
-            ),
-            "max-num-batched-tokens": (
-                _is_counted,
-                "a whole number above 0",
-                _A_NUMBER,
-            ),
-            "max-num-seqs": (_is_counted, "a whole number above 0", _A_NUMBER),
-        }
-    )
+_RULES: Final[Mapping[str, tuple[Callable[[object], bool], str, str]]] = MappingProxyType(
+    {
+        "block-size": (
+            lambda value: _whole(value) in _BLOCKS,
+            f"one of {', '.join(map(str, _BLOCKS))}",
+            "correct the value",
+        ),
+        "cudagraph-capture-sizes": (
+            lambda value: _sizes(value) is not None,
+            "whole numbers above 0 with spaces between them",
+            "write the sizes, as 1 2 4 8",
+        ),
+        "enable-chunked-prefill": (
+            lambda value: value is True,
+            "true: every plan is made with it",
+            "leave it out",
+        ),
+        "gpu-memory-utilization": (
+            _is_share,
+            f"a number from {_LEAST_UTILIZATION} to 1",
+            "write the share of a GPU",
+        ),
+        "kv-cache-memory-bytes": (
+            lambda value: isinstance(value, int) and _is_counted(value),
+            "a whole number of bytes, at least 1",
+            "write the number of bytes that every rank shall keep for K/V",
+        ),
+        "max-cudagraph-capture-size": (_is_counted, "a whole number above 0", _A_NUMBER),
+        "max-num-batched-tokens": (_is_counted, "a whole number above 0", _A_NUMBER),
+        "max-num-seqs": (_is_counted, "a whole number above 0", _A_NUMBER),
+    }
 )
 """By option: the check of a value, the values that pass it in words, and the way out."""
 

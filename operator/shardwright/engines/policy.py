@@ -42,7 +42,5 @@ class Policy:
         }
 
 
-UNLISTED: Final = (
-    "could change the memory or the limits that the plan was computed with"
-)
+UNLISTED: Final = "could change the memory or the limits that the plan was computed with"
 """Why an option that is on no list is refused."""

@@ -64,8 +64,4 @@ def attention_replicas_per_pod(plan: Plan) -> int:
 
     Each is a world of its own, so that the engine must not be told of other nodes.
     """
-    return (
-        plan.layout.attention_data // plan.nodes_per_replica
-        if plan.nodes_per_replica > 1
-        else 0
-    )
+    return plan.layout.attention_data // plan.nodes_per_replica if plan.nodes_per_replica > 1 else 0

@@ -11,13 +11,7 @@ from typing import Final
 from shardwright.engines import assumed
 from shardwright.engines.assumed import NOT_READ
 from shardwright.engines.vllm.eras import HUGE_BATCH, LARGE_BATCH
-from shardwright.layouts.traits import (
-    BatchRules,
-    CutRules,
-    EngineSupport,
-    EngineTraits,
-    Remainder,
-)
+from shardwright.layouts.traits import BatchRules, CutRules, EngineSupport, EngineTraits, Remainder
 
 NAME: Final = "SGLang"
 
@@ -76,13 +70,7 @@ def traits(version: str | None) -> EngineTraits:
             mixes_prompts=False,
         ),
         memory=assumed.memory_rules(kv_block_tokens=1),
-        cuts=CutRules(
-            remainder=Remainder.LAST,
-            mixes_expert_cuts=True,
-        ),
-        support=EngineSupport(
-            least_capability=(7, 5),
-            widens_fp8_from=(7, 5),
-        ),
+        cuts=CutRules(remainder=Remainder.LAST, mixes_expert_cuts=True),
+        support=EngineSupport(least_capability=(7, 5), widens_fp8_from=(7, 5)),
         sources=_SOURCES,
     )

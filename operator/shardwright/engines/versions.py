@@ -52,9 +52,7 @@ publish under.
 _DOCKER_HUB: Final = re.compile(r"^(index\.)?docker\.io/")
 _REGISTRY: Final = re.compile(r"^([^/]*[.:][^/]*|localhost)/")
 
-_VERSION_IN_ROCM_TAG: Final = re.compile(
-    r"(?:.*_)?vllm_(\d{1,4}\.\d{1,4}\.\d{1,4})(?:_.*)?"
-)
+_VERSION_IN_ROCM_TAG: Final = re.compile(r"(?:.*_)?vllm_(\d{1,4}\.\d{1,4}\.\d{1,4})(?:_.*)?")
 """AMD's own tags name the versions of all that is inside: rocm7.0.0_vllm_0.11.2_20251210."""
 
 _VERSION: Final = re.compile(
@@ -62,9 +60,7 @@ _VERSION: Final = re.compile(
 )
 
 
-def engine_version(
-    image: str, version: str | None, releases: Releases
-) -> str | Problem:
+def engine_version(image: str, version: str | None, releases: Releases) -> str | Problem:
     """Return the version of an engine that ``image`` holds, as ``major.minor.patch``, or the
     problem.
 
@@ -104,9 +100,7 @@ def built_for(image: str) -> str | None:
     True
     """
     name = _REGISTRY.sub("/", _DOCKER_HUB.sub("", image))
-    return next(
-        (resource for pattern, resource in _BUILT_FOR if pattern.search(name)), None
-    )
+    return next((resource for pattern, resource in _BUILT_FOR if pattern.search(name)), None)
 
 
 def is_newer(version: str, other: str) -> bool:
@@ -140,9 +134,7 @@ def _too_old(version: str, releases: Releases) -> Problem | None:
     if tuple(int(part) for part in version.split(".")) >= releases.oldest:
         return None
     oldest = ".".join(map(str, releases.oldest))
-    example = (
-        f", for example {releases.default_image}" if releases.default_image else ""
-    )
+    example = f", for example {releases.default_image}" if releases.default_image else ""
     return Problem(
         code="EngineVersionUnsupported",
         path="spec.engine.version",

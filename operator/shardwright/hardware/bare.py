@@ -45,9 +45,7 @@ class BareNode:
     entry: NodeFacts | NodeExclusion | None
     stated: Stated = field(compare=False)
 
-    def having(
-        self, devices: NodeDevices | Problem | None
-    ) -> NodeFacts | NodeExclusion | None:
+    def having(self, devices: NodeDevices | Problem | None) -> NodeFacts | NodeExclusion | None:
         """Return the facts of the node with the devices of its slices (None: they have none)."""
         if devices is None:
             return self.entry
@@ -76,9 +74,7 @@ class PublishedDevices:
     slices: Mapping[str, tuple[DeviceSlice, ...]] = field(default_factory=dict)
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
 
-    def read(
-        self, node: object, stated: Stated = NONE
-    ) -> NodeFacts | NodeExclusion | None:
+    def read(self, node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
         """Read a Node as ``read_node`` does. A node that offers no GPUs itself gets its published
         devices.
         """
@@ -102,9 +98,7 @@ def read_published(
         if found := read_slice(item):
             of_node[found.node] += (found,)
     named = {
-        text_or_empty(mapping(item.get("metadata")).get("name")): read_device_class(
-            item
-        )
+        text_or_empty(mapping(item.get("metadata")).get("name")): read_device_class(item)
         for item in classes
     }
     return PublishedDevices(slices=dict(of_node), classes=named)
@@ -112,9 +106,7 @@ def read_published(
 
 def _kept(raw: RawNode) -> RawNode:
     """Return the parts of a node that are looked at, without those that a heartbeat changes."""
-    spec = {
-        key: raw.spec[key] for key in ("taints", "unschedulable") if key in raw.spec
-    }
+    spec = {key: raw.spec[key] for key in ("taints", "unschedulable") if key in raw.spec}
     architecture = mapping(raw.status.get("nodeInfo")).get("architecture")
     conditions = [
         _parts(item, _OF_READINESS)
@@ -122,9 +114,7 @@ def _kept(raw: RawNode) -> RawNode:
         if item.get("type") == "Ready"
     ]
     annotations = {
-        key: value
-        for key, value in raw.annotations.items()
-        if str(key).startswith(OUR_KEYS)
+        key: value for key, value in raw.annotations.items() if str(key).startswith(OUR_KEYS)
     }
     status = {"conditions": conditions, "nodeInfo": {"architecture": architecture}}
     return replace(raw, annotations=annotations, spec=spec, status=status)

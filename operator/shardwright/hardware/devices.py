@@ -18,13 +18,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.gpus import ComputeCapability, Gpu
 from shardwright.hardware.slices import WHOLE_GPU, is_profile, resource_of
 from shardwright.hardware.suitability import implausible, printable
-from shardwright.hardware.untrusted import (
-    is_node_name,
-    mapping,
-    mappings,
-    quantity,
-    text_or_empty,
-)
+from shardwright.hardware.untrusted import is_node_name, mapping, mappings, quantity, text_or_empty
 
 DRIVER: Final = "gpu.nvidia.com"
 """The driver whose devices are read, and the name of the DeviceClass of whole GPUs that it
@@ -200,9 +194,7 @@ def read_claim(content: object) -> DeviceUsage | None:
     allocation = mapping(status.get("allocation"))
     results = mappings(mapping(allocation.get("devices")).get("results"))
     held = [
-        item
-        for item in results
-        if item.get("driver") == DRIVER and not item.get("adminAccess")
+        item for item in results if item.get("driver") == DRIVER and not item.get("adminAccess")
     ]
     if not held:
         return None
@@ -289,9 +281,7 @@ def _device(content: Mapping[str, Any]) -> GpuDevice:
         memory_bytes=quantity(memory.get("value")) or None,
         capability=(int(version[1]), int(version[2])) if version else None,
         pcie_root=text_or_empty(mapping(attributes.get(_PCIE_ROOT)).get("string")),
-        taint=next(
-            (text_or_empty(item.get("key")) for item in taints if _keeps_off(item)), ""
-        ),
+        taint=next((text_or_empty(item.get("key")) for item in taints if _keeps_off(item)), ""),
         shared=content.get("allowMultipleAllocations") is True,
     )
 
@@ -313,12 +303,8 @@ def _node_of(allocation: Mapping[str, Any]) -> str:
     """Return the node to which an allocation is bound, empty if it names none."""
     terms = mappings(mapping(allocation.get("nodeSelector")).get("nodeSelectorTerms"))
     fields = (item for term in terms for item in mappings(term.get("matchFields")))
-    named = (
-        item.get("values") for item in fields if item.get("key") == "metadata.name"
-    )
-    return next(
-        (text_or_empty(value) for values in named for value in values or ()), ""
-    )
+    named = (item.get("values") for item in fields if item.get("key") == "metadata.name")
+    return next((text_or_empty(value) for values in named for value in values or ()), "")
 
 
 def _whole(device: object) -> str:
@@ -401,9 +387,7 @@ def _unsuitable(whole: Iterable[GpuDevice]) -> Problem | None:
     return None
 
 
-def _asked_for(
-    devices: NodeDevices, classes: Mapping[str, DeviceClass]
-) -> NodeDevices | Problem:
+def _asked_for(devices: NodeDevices, classes: Mapping[str, DeviceClass]) -> NodeDevices | Problem:
     """Return the devices with how pods ask for them: by the extended resource if a DeviceClass
     stands for it, else by a claim.
     """
@@ -415,13 +399,10 @@ def _asked_for(
             code="NoDeviceClass",
             what="DeviceClasses for the GPUs of its ResourceSlices",
             limit=f"must have one that stands for {devices.resource}, or one named {named}",
-            remedy="install the DRA driver's DeviceClasses, or make one with "
-            "extendedResourceName",
+            remedy="install the DRA driver's DeviceClasses, or make one with extendedResourceName",
         )
     if not _NAME.fullmatch(devices.product):
-        return implausible(
-            f"{PRODUCT} {printable(devices.product)}", "must be a name of a GPU"
-        )
+        return implausible(f"{PRODUCT} {printable(devices.product)}", "must be a name of a GPU")
     claimed = ClaimedDevices(
         device_class=named, product=devices.product, mig_profile=devices.mig_profile
     )

@@ -47,10 +47,7 @@ _FAMILIES: Final[tuple[tuple[str, ...], ...]] = (
         f"network.topology.nvidia.com/{tier}"
         for tier in ("accelerator", "leaf", "block", "spine", "core", "datacenter")
     ),
-    tuple(
-        f"cloud.google.com/gce-topology-{tier}"
-        for tier in ("host", "subblock", "block")
-    ),
+    tuple(f"cloud.google.com/gce-topology-{tier}" for tier in ("host", "subblock", "block")),
     tuple(
         f"topology.k8s.aws/network-node-layer-{layer}" for layer in range(8, 0, -1)
     ),  # the highest is the closest
@@ -64,14 +61,9 @@ _FAMILIES: Final[tuple[tuple[str, ...], ...]] = (
         "ib.coreweave.cloud/superpod",
         "backend.coreweave.cloud/fabric",
     ),
-    (
-        "kubernetes.azure.com/agentpool",
-    ),  # InfiniBand reaches the nodes of one scale set only
+    ("kubernetes.azure.com/agentpool",),  # InfiniBand reaches the nodes of one scale set only
 )
-_ZONES: Final = (
-    "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/zone",
-)
+_ZONES: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 # nvidia.com/gpu.machine of virtual machines; nothing at all says nothing.
 _VIRTUAL: Final = re.compile(
     r"$|unknown$|Virtual-Machine|Standard-PC|.*-PC-|Google-Compute|KVM|VMware|OpenStack|HVM|.*\dxlarge$",
@@ -120,16 +112,12 @@ def read_domain(
     size = instance.nvlink_domain_gpus if instance else gpu.scale_up_gpus
     if "bridge" in gpu.scale_up.name:
         joined = size > 1 and (
-            instance is not None
-            or gpu.id in _ALWAYS_BRIDGED
-            or bool(node.vouched("nvlink-domain"))
+            instance is not None or gpu.id in _ALWAYS_BRIDGED or bool(node.vouched("nvlink-domain"))
         )
         return _bounded(node, size if joined else 1, gpus, DomainKind.BRIDGE)
     # A virtual machine with a part of a board: whether its GPUs are joined by NVLink shows nowhere.
     if instance is None and 1 < physical < gpu.scale_up_gpus and not _whole_board(node):
-        return Domain(
-            kind=DomainKind.NONE, name="", gpus=1, warning=_partial_board(gpu, physical)
-        )
+        return Domain(kind=DomainKind.NONE, name="", gpus=1, warning=_partial_board(gpu, physical))
     return _bounded(node, size, gpus, DomainKind.NODE)
 
 
@@ -152,9 +140,7 @@ def read_path(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=256)
-def _topology_keys(
-    keys: tuple[str, ...],
-) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+def _topology_keys(keys: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
     """Return the keys that are there of each family, and of the zones; nodes of one kind have the
     same ones.
     """
@@ -183,14 +169,11 @@ def _rack(node: RawNode, gpus: int) -> Domain:
     # is believed.
     if node.label_prefix and not stated:
         warning = (
-            f"no {node.label_prefix}nvlink-domain label: "
-            "the NVLink domain is taken to be the tray"
+            f"no {node.label_prefix}nvlink-domain label: the NVLink domain is taken to be the tray"
         )
         return Domain(kind=DomainKind.NODE, name=node.name, gpus=gpus, warning=warning)
     if name := stated or clique:
-        return Domain(
-            kind=DomainKind.CLIQUE, name=name, gpus=gpus, joins_pods=clique is not None
-        )
+        return Domain(kind=DomainKind.CLIQUE, name=name, gpus=gpus, joins_pods=clique is not None)
     if rack := _known(node.labels, _RACK_KEYS):
         key, name = rack[0]
         warning = (
@@ -223,10 +206,6 @@ def _partial_board(gpu: Gpu, physical: int) -> str:
     )
 
 
-def _known(
-    labels: Mapping[str, str], keys: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
+def _known(labels: Mapping[str, str], keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     found = ((key, label_value(labels.get(key))) for key in keys if key in labels)
-    return tuple(
-        (key, value) for key, value in found if value and value not in _PLACEHOLDERS
-    )
+    return tuple((key, value) for key, value in found if value and value not in _PLACEHOLDERS)

@@ -135,12 +135,10 @@ class Gpu:
     def worth(self) -> float:
         """Return the relative worth of the GPU by its data sheet. An H100 has about 1."""
         plain = max(
-            (self.flops[unit] for unit in ("bf16", "fp16") if unit in self.flops),
-            default=TERA,
+            (self.flops[unit] for unit in ("bf16", "fp16") if unit in self.flops), default=TERA
         )
         return float(
-            (self.memory_bytes_per_second / (3350 * GIGA) * plain / (989 * TERA))
-            ** WORTH_EXPONENT
+            (self.memory_bytes_per_second / (3350 * GIGA) * plain / (989 * TERA)) ** WORTH_EXPONENT
         )
 
     def __hash__(self) -> int:
@@ -175,11 +173,7 @@ def find_gpu(product: str, memory_bytes: int | None = None) -> Gpu | None:
     # By memory only among several: one row is right whatever its label says, and bounds are checked
     # later.
     if len(rows) > 1 and memory_bytes is not None:
-        rows = [
-            row
-            for row in rows
-            if abs(memory_bytes / row.memory_bytes - 1) <= MEMORY_MATCH
-        ]
+        rows = [row for row in rows if abs(memory_bytes / row.memory_bytes - 1) <= MEMORY_MATCH]
     return rows[0] if len(rows) == 1 else None
 
 
@@ -212,11 +206,7 @@ def _joined(name: str) -> str:
 
 @cache
 def _rows() -> tuple[Mapping[str, str], ...]:
-    text = (
-        resources.files("shardwright.hardware")
-        .joinpath("gpus.csv")
-        .read_text(encoding="utf-8")
-    )
+    text = resources.files("shardwright.hardware").joinpath("gpus.csv").read_text(encoding="utf-8")
     return tuple(csv.DictReader(text.splitlines()))
 
 
@@ -225,11 +215,7 @@ def _names() -> Mapping[str, tuple[str, ...]]:
     """Return every exact name of the table, in lower case with dashes, to the ids that bear it."""
     names: dict[str, tuple[str, ...]] = {}
     for row in _rows():
-        listed = [
-            row["gpu_id"],
-            row["node_label_value"],
-            *row["gke_accelerator_label"].split(";"),
-        ]
+        listed = [row["gpu_id"], row["node_label_value"], *row["gke_accelerator_label"].split(";")]
         listed += [
             alias.partition(" (")[0]
             for alias in row["label_aliases"].split(";")
@@ -298,11 +284,7 @@ def _flops(
     if capability is not None and capability < (8, 0):
         del columns["bf16"]
     return MappingProxyType(
-        {
-            kind: float(row[name]) * TERA / devices
-            for kind, name in columns.items()
-            if row[name]
-        }
+        {kind: float(row[name]) * TERA / devices for kind, name in columns.items() if row[name]}
     )
 
 
@@ -339,8 +321,7 @@ def _matmul_share(vendor: str) -> float:
         if row[name]
     ]
     return median(
-        [share for owner, share in shares if owner == vendor]
-        or [share for _, share in shares]
+        [share for owner, share in shares if owner == vendor] or [share for _, share in shares]
     )
 
 

@@ -17,18 +17,8 @@ from shardwright.errors import Problem
 from shardwright.hardware.devices import PRODUCT, NodeDevices
 from shardwright.hardware.gpus import ComputeCapability, Gpu, find_gpu
 from shardwright.hardware.instances import find_instance
-from shardwright.hardware.products import (
-    AMD_DEVICE_IDS,
-    NAMELESS,
-    names_form,
-    plain_name,
-)
-from shardwright.hardware.slices import (
-    WHOLE_GPU,
-    NodeSlices,
-    slice_of,
-    unknown_slices,
-)
+from shardwright.hardware.products import AMD_DEVICE_IDS, NAMELESS, names_form, plain_name
+from shardwright.hardware.slices import WHOLE_GPU, NodeSlices, slice_of, unknown_slices
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.suitability import RESOURCES, implausible, printable
 from shardwright.hardware.untrusted import RawNode, quantity
@@ -56,19 +46,13 @@ _PRODUCT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _DEVICE_ID_KEYS: Final = ("amd.com/gpu.device-id", "beta.amd.com/gpu.device-id")
 _VRAM_KEYS: Final = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram")
-_KARPENTER_KEYS: Final = (
-    "karpenter.k8s.aws/instance-gpu-name",
-    "karpenter.azure.com/sku-gpu-name",
-)
+_KARPENTER_KEYS: Final = ("karpenter.k8s.aws/instance-gpu-name", "karpenter.azure.com/sku-gpu-name")
 VENDORS: Final = {"nvidia.com/gpu": "NVIDIA", "amd.com/gpu": "AMD"}
 _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()-]{0,62}", re.ASCII)
 
 
 def identify(
-    raw: RawNode,
-    resource: str,
-    stated: Stated = NONE,
-    devices: NodeDevices | None = None,
+    raw: RawNode, resource: str, stated: Stated = NONE, devices: NodeDevices | None = None
 ) -> tuple[Gpu, str] | Problem:
     """Return the GPU with this node's memory and the product string, or why it is not known.
 
@@ -107,10 +91,7 @@ def identify(
 
 
 def identify_slice(
-    raw: RawNode,
-    slices: NodeSlices,
-    stated: Stated,
-    devices: NodeDevices | None = None,
+    raw: RawNode, slices: NodeSlices, stated: Stated, devices: NodeDevices | None = None
 ) -> tuple[Gpu, str] | Problem:
     """Return a slice of the node's GPUs, with the memory that a label or its ResourceSlice says it
     has, and the product string, or why it is not known.
@@ -150,9 +131,7 @@ def _version(capability: ComputeCapability | None) -> str:
     return ".".join(map(str, capability or ()))
 
 
-def _product(
-    raw: RawNode, resource: str, devices: NodeDevices | None
-) -> tuple[str, str]:
+def _product(raw: RawNode, resource: str, devices: NodeDevices | None) -> tuple[str, str]:
     """Return the key and the value that names the GPU best; empty when nothing names it."""
     if stated := raw.stated("gpu-model"):
         return "shardwright.io/gpu-model", stated
@@ -160,18 +139,14 @@ def _product(
         return PRODUCT, devices.product
     labels = raw.labels
     for key in _PRODUCT_KEYS[resource]:
-        if value := labels.get(key) or (
-            _counted(labels, key) if resource == RESOURCES[1] else ""
-        ):
+        if value := labels.get(key) or (_counted(labels, key) if resource == RESOURCES[1] else ""):
             return key, value
     for key in _DEVICE_ID_KEYS if resource == RESOURCES[1] else ():
         if value := labels.get(key) or _counted(labels, key):
             return key, AMD_DEVICE_IDS.get(value.lower(), value)
     if instance := find_instance(raw):
         return "node.kubernetes.io/instance-type", instance.gpu_id
-    return next(
-        ((key, labels[key]) for key in _KARPENTER_KEYS if labels.get(key)), ("", "")
-    )
+    return next(((key, labels[key]) for key in _KARPENTER_KEYS if labels.get(key)), ("", ""))
 
 
 def _counted(labels: Mapping[str, str], key: str) -> str:
@@ -211,9 +186,7 @@ def _nameless(key: str, product: str) -> Problem:
     )
 
 
-def _memory_hint(
-    raw: RawNode, resource: str, devices: NodeDevices | None
-) -> int | None:
+def _memory_hint(raw: RawNode, resource: str, devices: NodeDevices | None) -> int | None:
     """Return bytes that tell products of one name apart; sizes of clouds are nominal, good for no
     more than that.
     """
@@ -224,9 +197,7 @@ def _memory_hint(
     return mebibytes * MIB if mebibytes else gigabytes * GIB if gigabytes else None
 
 
-def _memory_bytes(
-    raw: RawNode, resource: str, devices: NodeDevices | None
-) -> int | None:
+def _memory_bytes(raw: RawNode, resource: str, devices: NodeDevices | None) -> int | None:
     """Return the memory of one GPU as slices or labels of the node say, None if they do not."""
     if stated := quantity(raw.stated("gpu-memory-mib")):
         return stated * MIB

@@ -16,11 +16,7 @@ from shardwright.hardware.gpus import find_gpu
 from shardwright.hardware.untrusted import RawNode
 from shardwright.units import GIB
 
-_MACHINES: Final = (
-    ("DGXA100", "DGX-A100"),
-    ("DGXH100", "DGX-H100"),
-    ("DGXB200", "HGX-B200"),
-)
+_MACHINES: Final = (("DGXA100", "DGX-A100"), ("DGXH100", "DGX-H100"), ("DGXB200", "HGX-B200"))
 """Prefix of ``nvidia.com/gpu.machine`` (DMI product name) to the row of the table."""
 
 
@@ -52,10 +48,7 @@ def load_instances() -> Mapping[str, Instance]:
         .read_text(encoding="utf-8")
     )
     return MappingProxyType(
-        {
-            row["instance_type"]: _instance(row)
-            for row in csv.DictReader(text.splitlines())
-        }
+        {row["instance_type"]: _instance(row) for row in csv.DictReader(text.splitlines())}
     )
 
 
@@ -69,9 +62,7 @@ def find_instance(node: RawNode) -> Instance | None:
         "beta.kubernetes.io/instance-type",
         "nvidia.com/gpu.machine",
     )
-    found = next(
-        (table[node.labels[key]] for key in keys if node.labels.get(key) in table), None
-    )
+    found = next((table[node.labels[key]] for key in keys if node.labels.get(key) in table), None)
     machine = node.labels.get("nvidia.com/gpu.machine", "")
     return found or next(
         (table[name] for prefix, name in _MACHINES if machine.startswith(prefix)), None
@@ -89,9 +80,7 @@ def _instance(row: Mapping[str, str]) -> Instance:
         gpus=int(row["gpu_count"]),
         nvlink_domain_gpus=int(row["nvlink_domain_gpus"]),
         bridged="bridge" in row["intra_node_kind"],
-        network_gbps_per_gpu=float(row["per_gpu_net_gbps"])
-        if row["per_gpu_net_gbps"]
-        else None,
+        network_gbps_per_gpu=float(row["per_gpu_net_gbps"]) if row["per_gpu_net_gbps"] else None,
         rdma=row["rdma"] not in {"none", "efa(no GPUDirect)"},
         confidence=row["confidence"],
         source=row["source"],

@@ -83,16 +83,13 @@ class Pool:
         nothing is taken stay as they are.
         """
         left = tuple(
-            node if not taken.get(node.name) else node.less(taken[node.name])
-            for node in self.nodes
+            node if not taken.get(node.name) else node.less(taken[node.name]) for node in self.nodes
         )
         return replace(self, nodes=left)
 
     def without_nodes(self, names: Collection[str]) -> "Pool":
         """Return the pool with no GPU of these nodes free."""
-        return self.without(
-            {node.name: node.gpus for node in self.nodes if node.name in names}
-        )
+        return self.without({node.name: node.gpus for node in self.nodes if node.name in names})
 
     @property
     def price(self) -> GpuPrice:
@@ -176,9 +173,7 @@ class Inventory:
     def of_nodes(self, names: Collection[str]) -> "Inventory":
         """Return the inventory of these nodes alone. A pool without any of them is left out."""
         pools = (
-            replace(
-                pool, nodes=tuple(node for node in pool.nodes if node.name in names)
-            )
+            replace(pool, nodes=tuple(node for node in pool.nodes if node.name in names))
             for pool in self.pools
         )
         return replace(self, pools=tuple(pool for pool in pools if pool.nodes))

@@ -24,12 +24,7 @@ NODE_GBPS_WITHOUT_EVIDENCE: Final = 100.0
 instances.csv.
 """
 
-GPU_GBPS_WITH_RDMA: Final = {
-    "NVLink4": 400.0,
-    "NVLink5": 400.0,
-    "Infinity": 400.0,
-    "NVLink3": 50.0,
-}
+GPU_GBPS_WITH_RDMA: Final = {"NVLink4": 400.0, "NVLink5": 400.0, "Infinity": 400.0, "NVLink3": 50.0}
 """Network per GPU when the node offers an RDMA resource, Gb/s, by scale-up link. Basis: assumed,
 the lowest RDMA rate of instances.csv in that class (A100: p4d 50; H100 and later: 400). RDMA beside
 PCIe cards counts as no evidence.
@@ -54,32 +49,18 @@ def read_network(node: RawNode, gpu: Gpu, gpus: int, instance: Instance | None) 
         rdma = stated >= NODE_GBPS_WITHOUT_EVIDENCE or _offers_rdma(node)
         return _link(stated, rdma, "stated", "shardwright.io/network-gbps-per-gpu")
     if instance and instance.network_gbps_per_gpu:
-        return _link(
-            instance.network_gbps_per_gpu, instance.rdma, "datasheet", instance.source
-        )
-    if megabits := positive_number(
-        node.labels.get("karpenter.k8s.aws/instance-network-bandwidth")
-    ):
-        return _link(
-            megabits / 1000 / gpus, _offers_rdma(node), "datasheet", "karpenter.k8s.aws"
-        )
+        return _link(instance.network_gbps_per_gpu, instance.rdma, "datasheet", instance.source)
+    if megabits := positive_number(node.labels.get("karpenter.k8s.aws/instance-network-bandwidth")):
+        return _link(megabits / 1000 / gpus, _offers_rdma(node), "datasheet", "karpenter.k8s.aws")
     return _assumed(node, gpu, gpus)
 
 
 def _assumed(node: RawNode, gpu: Gpu, gpus: int) -> Link:
     link = gpu.scale_up.name if gpu.scale_up and gpu.scale_up_gpus > 2 else ""  # noqa: PLR2004 - more than a pair
-    gbps = next(
-        (rate for name, rate in GPU_GBPS_WITH_RDMA.items() if link.startswith(name)),
-        None,
-    )
+    gbps = next((rate for name, rate in GPU_GBPS_WITH_RDMA.items() if link.startswith(name)), None)
     if gbps and _offers_rdma(node):
         return _link(gbps, True, "assumed", "GPU_GBPS_WITH_RDMA")
-    return _link(
-        NODE_GBPS_WITHOUT_EVIDENCE / gpus,
-        False,
-        "assumed",
-        "NODE_GBPS_WITHOUT_EVIDENCE",
-    )
+    return _link(NODE_GBPS_WITHOUT_EVIDENCE / gpus, False, "assumed", "NODE_GBPS_WITHOUT_EVIDENCE")
 
 
 @lru_cache(maxsize=1024)

@@ -22,12 +22,7 @@ from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.hardware.slices import NodeSlices, product_of, read_slices
 from shardwright.hardware.stated import NODE_SET, NONE, Stated
-from shardwright.hardware.suitability import (
-    gpu_resource,
-    has_accelerator,
-    printable,
-    unsuitable,
-)
+from shardwright.hardware.suitability import gpu_resource, has_accelerator, printable, unsuitable
 from shardwright.hardware.untrusted import (
     RawNode,
     is_node_name,
@@ -39,14 +34,7 @@ from shardwright.hardware.untrusted import (
     text_or_empty,
 )
 
-__all__ = [
-    "GpuUsage",
-    "NodeFacts",
-    "Reservation",
-    "build_inventory",
-    "read_node",
-    "read_pod",
-]
+__all__ = ["GpuUsage", "NodeFacts", "Reservation", "build_inventory", "read_node", "read_pod"]
 
 PRICE: Final = "gpu-hour-price"
 _COUNT_KEYS: Final = (
@@ -58,15 +46,9 @@ _NOT_READY_TAINTS: Final = frozenset(
     {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 )
 _DELETION_TAINTS: Final = frozenset(
-    {
-        "karpenter.sh/disrupted",
-        "karpenter.sh/disruption",
-        "ToBeDeletedByClusterAutoscaler",
-    }
+    {"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"}
 )
-_STATE_TAINTS: Final = (
-    _NOT_READY_TAINTS | _DELETION_TAINTS | {"node.kubernetes.io/unschedulable"}
-)
+_STATE_TAINTS: Final = _NOT_READY_TAINTS | _DELETION_TAINTS | {"node.kubernetes.io/unschedulable"}
 
 
 def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
@@ -105,15 +87,9 @@ def read_raw(
     if isinstance(found, Problem):
         # The name goes into messages: anyone who may write a Node may have put anything there.
         name = raw.name if is_node_name(raw.name) else printable(raw.name)
-        return NodeExclusion(
-            node=name,
-            problem=found,
-            ready=_is_ready(raw),
-        )
+        return NodeExclusion(node=name, problem=found, ready=_is_ready(raw))
     gpu, product = found
-    facts = replace(
-        _facts(raw, resource, gpu, product), gpu_hour_price=_price(raw, gpu, stated)
-    )
+    facts = replace(_facts(raw, resource, gpu, product), gpu_hour_price=_price(raw, gpu, stated))
     return _published(facts, published) if published else facts
 
 
@@ -271,9 +247,5 @@ def _kept_taints(named: tuple[tuple[str, str, str], ...]) -> tuple[Taint, ...]:
     """Return taints in a fixed order, without those that state says already; nodes of one kind
     share them.
     """
-    kept = sorted(
-        {taint for taint in named if taint[0] and taint[0] not in _STATE_TAINTS}
-    )
-    return tuple(
-        Taint(key=key, effect=effect, value=value) for key, effect, value in kept
-    )
+    kept = sorted({taint for taint in named if taint[0] and taint[0] not in _STATE_TAINTS})
+    return tuple(Taint(key=key, effect=effect, value=value) for key, effect, value in kept)

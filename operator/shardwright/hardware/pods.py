@@ -11,13 +11,7 @@ from shardwright.hardware.devices import read_claim
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.slices import is_slice
 from shardwright.hardware.suitability import RESOURCES
-from shardwright.hardware.untrusted import (
-    mapping,
-    mappings,
-    quantity,
-    text_or_empty,
-    texts,
-)
+from shardwright.hardware.untrusted import mapping, mappings, quantity, text_or_empty, texts
 
 MODEL_LABEL: Final = "shardwright.io/model"
 GROUP_LABEL: Final = "shardwright.io/group"
@@ -57,12 +51,8 @@ def read_pod(pod: object) -> tuple[GpuUsage, ...]:
     placed.
     """
     whole = mapping(pod)
-    metadata, spec, status = (
-        mapping(whole.get(part)) for part in ("metadata", "spec", "status")
-    )
-    node = text_or_empty(spec.get("nodeName")) or text_or_empty(
-        status.get("nominatedNodeName")
-    )
+    metadata, spec, status = (mapping(whole.get(part)) for part in ("metadata", "spec", "status"))
+    node = text_or_empty(spec.get("nodeName")) or text_or_empty(status.get("nominatedNodeName"))
     if not node or text_or_empty(status.get("phase")) in _FINISHED:
         return ()
     owner, group = _model_of(metadata)
@@ -73,9 +63,7 @@ def read_pod(pod: object) -> tuple[GpuUsage, ...]:
     )
 
 
-def read_claimed(
-    claims: Iterable[object], pods: Iterable[object]
-) -> Iterator[GpuUsage]:
+def read_claimed(claims: Iterable[object], pods: Iterable[object]) -> Iterator[GpuUsage]:
     """Yield the GPUs that ResourceClaims hold, for the models that labels of their pods name."""
     there = {(_text(pod, "namespace"), _text(pod, "name")): pod for pod in pods}
     for claim in claims:
@@ -86,9 +74,7 @@ def read_claimed(
         # which its user writes.
         pod = there.get((_text(claim, "namespace"), held.pod), {})
         owner, group = _model_of(mapping(mapping(pod).get("metadata")))
-        yield GpuUsage(
-            node=held.node, resource="", gpus=held.gpus, owner=owner, group=group
-        )
+        yield GpuUsage(node=held.node, resource="", gpus=held.gpus, owner=owner, group=group)
 
 
 def _text(content: object, name: str) -> str:
@@ -111,9 +97,7 @@ def _slices_named(spec: Mapping[str, Any]) -> list[str]:
             for kind in ("initContainers", "containers")
             for container in mappings(spec.get(kind))
             for part in ("requests", "limits")
-            for resource in map(
-                str, mapping(mapping(container.get("resources")).get(part))
-            )
+            for resource in map(str, mapping(mapping(container.get("resources")).get(part)))
             if is_slice(resource)
         }
     )
@@ -144,7 +128,6 @@ def _request(container: Mapping[str, Any], resource: str) -> int:
     """Return the request of a container; extended resources may state the limit only."""
     resources = mapping(container.get("resources"))
     stated = (
-        quantity(mapping(resources.get(part)).get(resource))
-        for part in ("requests", "limits")
+        quantity(mapping(resources.get(part)).get(resource)) for part in ("requests", "limits")
     )
     return next((amount for amount in stated if amount is not None), 0)

@@ -14,13 +14,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Link
-from shardwright.hardware.inventory import (
-    Inventory,
-    KnownPods,
-    Node,
-    NodeExclusion,
-    Pool,
-)
+from shardwright.hardware.inventory import Inventory, KnownPods, Node, NodeExclusion, Pool
 from shardwright.hardware.pods import GpuUsage, is_held
 from shardwright.hardware.rdma import RdmaRequest, Reach, reach
 from shardwright.hardware.scheduling import NodeFilter, PodTerms
@@ -34,9 +28,7 @@ Basis: assumed, driver versions move the label by less than 1%, product variants
 _Place = tuple[tuple[str, str], str, str]
 """Owner, group and node."""
 
-_PoolKey = tuple[
-    str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], bool
-]
+_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], bool]
 
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
@@ -85,9 +77,7 @@ def build_inventory(
 
 
 def _taken(
-    usage: Sequence[GpuUsage],
-    reservations: Sequence[Reservation],
-    own: tuple[str, str] | None,
+    usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: tuple[str, str] | None
 ) -> Counter[str]:
     """Return the GPUs per node that are not free for ``own``; a pod binds the GPUs that are kept
     for its own group alone.
@@ -128,31 +118,20 @@ def _divide(
 
 
 def _excluded(node: NodeFacts, problem: Problem) -> NodeExclusion:
-    return NodeExclusion(
-        node=node.name,
-        problem=problem,
-        product=node.product,
-        ready=node.ready,
-    )
+    return NodeExclusion(node=node.name, problem=problem, product=node.product, ready=node.ready)
 
 
-def _pools(
-    usable: Sequence[NodeFacts], taken: Mapping[str, int], terms: PodTerms
-) -> list[Pool]:
+def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int], terms: PodTerms) -> list[Pool]:
     rdma = terms.rdma
     alike: defaultdict[_PoolKey, list[NodeFacts]] = defaultdict(list)
     for node in _believable_racks(usable, joined=terms.compute_domains):
         alike[_key(node, rdma)].append(node)
-    groups = [
-        (key, group) for key, nodes in alike.items() for group in _by_memory(nodes)
-    ]
+    groups = [(key, group) for key, nodes in alike.items() for group in _by_memory(nodes)]
     names = Counter(_name(group[0], rdma) for _, group in groups)
     pools = []
     for key, group in groups:
         pool = _pool(sorted(group, key=lambda node: node.name), taken, rdma)
-        pools.append(
-            pool if names[pool.name] == 1 else replace(pool, name=_distinct(pool, key))
-        )
+        pools.append(pool if names[pool.name] == 1 else replace(pool, name=_distinct(pool, key)))
     return pools
 
 
@@ -165,9 +144,7 @@ def _name(node: NodeFacts, rdma: RdmaRequest) -> str:
     not change it.
     """
     network, _ = _reach(node, rdma)
-    return (
-        f"{node.gpu.id.lower()}-{node.gpus}x-{network.bytes_per_second * 8 / GIGA:.4g}g"
-    )
+    return f"{node.gpu.id.lower()}-{node.gpus}x-{network.bytes_per_second * 8 / GIGA:.4g}g"
 
 
 def _distinct(pool: Pool, key: _PoolKey) -> str:
@@ -192,9 +169,7 @@ def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
         node.domain.kind,
         node.domain.gpus,
         network.name,
-        f"{node.claimed.device_class}/{node.claimed.product}"
-        if node.claimed
-        else node.resource,
+        f"{node.claimed.device_class}/{node.claimed.product}" if node.claimed else node.resource,
         node.architecture,
         node.gpu_hour_price,
         how.names,
@@ -219,9 +194,7 @@ def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
     return runs
 
 
-def _believable_racks(
-    usable: Sequence[NodeFacts], *, joined: bool
-) -> Iterable[NodeFacts]:
+def _believable_racks(usable: Sequence[NodeFacts], *, joined: bool) -> Iterable[NodeFacts]:
     """Yield the nodes; those that a clique has too many of, or all of cliques that no pods shall
     share, as trays of their own.
     """
@@ -229,18 +202,12 @@ def _believable_racks(
     for node in usable:
         if node.domain.kind is DomainKind.CLIQUE:
             cliques[node.domain.name].append(node)
-    beyond = {
-        name: claim for nodes in cliques.values() for name, claim in _too_many(nodes)
-    }
+    beyond = {name: claim for nodes in cliques.values() for name, claim in _too_many(nodes)}
     for node in usable:
         if node.name in beyond:
             yield _as_tray(node, beyond[node.name])
         else:
-            yield (
-                node
-                if joined or node.domain.kind is not DomainKind.CLIQUE
-                else _as_tray(node)
-            )
+            yield (node if joined or node.domain.kind is not DomainKind.CLIQUE else _as_tray(node))
 
 
 def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
@@ -249,10 +216,7 @@ def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
     A node that copies the label of a full rack takes nothing from it: when a Node came, the API
     server alone writes.
     """
-    size, room = (
-        sum(node.gpus for node in clique),
-        min(node.gpu.scale_up_gpus for node in clique),
-    )
+    size, room = (sum(node.gpus for node in clique), min(node.gpu.scale_up_gpus for node in clique))
     if size <= room:
         return
     claim = (
@@ -267,15 +231,11 @@ def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
 
 
 def _as_tray(node: NodeFacts, *warnings: str) -> NodeFacts:
-    domain = replace(
-        node.domain, kind=DomainKind.NODE, name=node.name, joins_pods=False
-    )
+    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name, joins_pods=False)
     return replace(node, domain=domain, warnings=(*node.warnings, *warnings))
 
 
-def _pool(
-    nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaRequest
-) -> Pool:
+def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaRequest) -> Pool:
     first = nodes[0]
     return Pool(
         name=_name(first, rdma),
@@ -299,9 +259,7 @@ def _common_reach(found: Sequence[Reach]) -> Reach:
     """Return the reach that pods have on every one of these nodes: with the fewest devices that any
     offers.
     """
-    fewest = tuple(
-        min(same) for same in zip(*(how.devices for how in found), strict=True)
-    )
+    fewest = tuple(min(same) for same in zip(*(how.devices for how in found), strict=True))
     return replace(next((how for how in found if how.missed), found[0]), devices=fewest)
 
 

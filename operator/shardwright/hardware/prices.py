@@ -65,20 +65,12 @@ def _assumed(gpu: Gpu) -> GpuPrice:
     own = [(load_gpus()[gpu_id], price.per_hour) for gpu_id, price in _listed().items()]
     own = [(other, price) for other, price in own if other.vendor == gpu.vendor]
     floor = max(
-        (
-            price
-            for other, price in own
-            if _has_all_of(gpu, other) and _is_linked_as(gpu, other)
-        ),
+        (price for other, price in own if _has_all_of(gpu, other) and _is_linked_as(gpu, other)),
         default=0.0,
     )
-    ceiling = min(
-        (price for other, price in own if _has_all_of(other, gpu)), default=inf
-    )
+    ceiling = min((price for other, price in own if _has_all_of(other, gpu)), default=inf)
     return GpuPrice(
-        per_hour=min(
-            max(float(f"{gpu.worth * _asked_share(gpu.vendor):.2g}"), floor), ceiling
-        ),
+        per_hour=min(max(float(f"{gpu.worth * _asked_share(gpu.vendor):.2g}"), floor), ceiling),
         basis=PriceBasis.ASSUMED,
         source="the data sheet, at what the vendor's listed GPUs cost beside theirs, "
         "in their order",
@@ -93,28 +85,21 @@ def _has_all_of(gpu: Gpu, other: Gpu) -> bool:
         gpu.memory_bytes >= other.memory_bytes
         and gpu.memory_bytes_per_second >= other.memory_bytes_per_second
     )
-    return enough and all(
-        gpu.flops.get(unit, 0.0) >= flops for unit, flops in other.flops.items()
-    )
+    return enough and all(gpu.flops.get(unit, 0.0) >= flops for unit, flops in other.flops.items())
 
 
 def _is_linked_as(gpu: Gpu, other: Gpu) -> bool:
     """Return whether a GPU's scale-up link joins at least as many, at least as fast, as
     another's.
     """
-    rates = [
-        item.scale_up.bytes_per_second if item.scale_up else 0.0
-        for item in (gpu, other)
-    ]
+    rates = [item.scale_up.bytes_per_second if item.scale_up else 0.0 for item in (gpu, other)]
     return gpu.scale_up_gpus >= other.scale_up_gpus and rates[0] >= rates[1]
 
 
 @cache
 def _listed() -> Mapping[str, GpuPrice]:
     text = (
-        resources.files("shardwright.hardware")
-        .joinpath("prices.csv")
-        .read_text(encoding="utf-8")
+        resources.files("shardwright.hardware").joinpath("prices.csv").read_text(encoding="utf-8")
     )
     return MappingProxyType(
         {row["gpu_id"]: _price(row) for row in csv.DictReader(text.splitlines())}
@@ -125,9 +110,7 @@ def _price(row: Mapping[str, str]) -> GpuPrice:
     share = float(row["gpu_hour_usd"]) / float(row["h100_gpu_hour_usd"])
     where = f"{row['instance_type']} beside {row['h100_instance_type']}"
     return GpuPrice(
-        per_hour=float(f"{share:.2g}"),
-        basis=PriceBasis.LISTED,
-        source=f"{row['source']}, {where}",
+        per_hour=float(f"{share:.2g}"), basis=PriceBasis.LISTED, source=f"{row['source']}, {where}"
     )
 
 
@@ -142,6 +125,5 @@ def _asked_share(vendor: str) -> float:
         for gpu_id, price in _listed().items()
     ]
     return median(
-        [share for owner, share in shares if owner == vendor]
-        or [share for _, share in shares]
+        [share for owner, share in shares if owner == vendor] or [share for _, share in shares]
     )

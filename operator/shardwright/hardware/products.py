@@ -46,10 +46,7 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"l20", ("L20-48GB",)),
     (r"l4", ("L4-24GB",)),
     (r"rtx-pro-6000-blackwell-workstation-edition", ("RTX-PRO-6000-WS-96GB",)),
-    (
-        r"rtx-pro-(server-)?6000(-blackwell)?(-server-edition)?$",
-        ("RTX-PRO-6000-BSE-96GB",),
-    ),
+    (r"rtx-pro-(server-)?6000(-blackwell)?(-server-edition)?$", ("RTX-PRO-6000-BSE-96GB",)),
     (r"rtx-pro-5000-72gb", ("RTX-PRO-5000-72GB",)),
     (r"rtx-pro-5000$", ("RTX-PRO-5000-48GB", "RTX-PRO-5000-72GB")),
     (r"rtx-pro-4500(-blackwell)?$", ("RTX-PRO-4500-32GB",)),
@@ -61,10 +58,7 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"(tesla-)?t4", ("T4-16GB",)),
     (r"(tesla-)?v100-(sxm[23]|dgxs)-16gb", ("V100-SXM2-16GB",)),
     (r"(tesla-)?v100-(sxm[23]|dgxs)-32gb", ("V100-SXM2-32GB",)),
-    (
-        r"(tesla-)?v100-(sxm[23]|dgxs)|(tesla-)?v100$",
-        ("V100-SXM2-16GB", "V100-SXM2-32GB"),
-    ),
+    (r"(tesla-)?v100-(sxm[23]|dgxs)|(tesla-)?v100$", ("V100-SXM2-16GB", "V100-SXM2-32GB")),
     (r"(instinct-)?mi210", ("MI210-64GB",)),
     (r"(instinct-)?mi250x", ("MI250X-128GB",)),
     (r"(instinct-)?mi250", ("MI250-128GB",)),

@@ -62,17 +62,12 @@ class Reach:
         """Return the devices that a pod with ``gpus`` of a node's GPUs requests: its share of
         exclusive devices, and one of each shared device.
 
-        >>> Reach(devices=(("rdma/ib", 1000), ("vpc.amazonaws.com/efa", 32))).requested(
-        ...     4, 8
-        ... )
+        >>> Reach(devices=(("rdma/ib", 1000), ("vpc.amazonaws.com/efa", 32))).requested(4, 8)
         (('rdma/ib', 1), ('vpc.amazonaws.com/efa', 16))
         """
         if self.mode is RdmaMode.EXPLICIT:
             return self.devices
-        share = (
-            (name, max(1, count * gpus // gpus_per_node))
-            for name, count in self.devices
-        )
+        share = ((name, max(1, count * gpus // gpus_per_node)) for name, count in self.devices)
         return tuple(
             (name, 1 if offered > SHARED_ABOVE else count)
             for (name, count), (_, offered) in zip(share, self.devices, strict=True)
@@ -80,9 +75,7 @@ class Reach:
 
 
 @lru_cache(maxsize=4096)
-def reach(
-    network: Link, offered: Devices, gpus: int, wanted: RdmaRequest
-) -> tuple[Link, Reach]:
+def reach(network: Link, offered: Devices, gpus: int, wanted: RdmaRequest) -> tuple[Link, Reach]:
     """Return the link between nodes that pods really use, and how they reach it.
 
     Args:
@@ -97,19 +90,11 @@ def reach(
         # A stated rate of the network implies that pods reach it.
         reached = bool(offered) or network.basis == "stated"
     if reached or not is_rdma(network):
-        devices = {RdmaMode.AUTO: offered, RdmaMode.EXPLICIT: wanted.devices}.get(
-            wanted.mode, ()
-        )
-        return network, Reach(
-            mode=wanted.mode, devices=() if lacking else devices, lacking=lacking
-        )
-    return over_tcp(network, gpus), Reach(
-        mode=wanted.mode, missed=network, lacking=lacking
-    )
+        devices = {RdmaMode.AUTO: offered, RdmaMode.EXPLICIT: wanted.devices}.get(wanted.mode, ())
+        return network, Reach(mode=wanted.mode, devices=() if lacking else devices, lacking=lacking)
+    return over_tcp(network, gpus), Reach(mode=wanted.mode, missed=network, lacking=lacking)
 
 
 def _lacking(offered: Devices, wanted: RdmaRequest) -> str:
     there = dict(offered)
-    return next(
-        (name for name, count in wanted.devices if there.get(name, 0) < count), ""
-    )
+    return next((name for name, count in wanted.devices if there.get(name, 0) < count), "")

@@ -132,31 +132,23 @@ def _state(node: NodeFacts) -> Problem | None:
 
 
 def _selected(node: NodeFacts, selector: Sequence[tuple[str, str]]) -> Problem | None:
-    wrong = next(
-        ((key, value) for key, value in selector if node.labels.get(key) != value), None
-    )
+    wrong = next(((key, value) for key, value in selector if node.labels.get(key) != value), None)
     if wrong is None:
         return None
     key, value = wrong
     has = node.labels.get(key)
     return Problem(
         code="SelectorMismatch",
-        what=f"node label {key} {has!r}"
-        if has is not None
-        else f"node label {key} (not set)",
+        what=f"node label {key} {has!r}" if has is not None else f"node label {key} (not set)",
         limit=f"must be {value!r}",
         remedy="label the node or change the selector",
         path="spec.placement.nodeSelector",
     )
 
 
-def _tainted(
-    taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]
-) -> Problem | None:
+def _tainted(taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]) -> Problem | None:
     hard = (taint for taint in taints if taint.effect in HARD_EFFECTS)
-    blocking = next(
-        (taint for taint in hard if not _tolerated(taint, tolerations)), None
-    )
+    blocking = next((taint for taint in hard if not _tolerated(taint, tolerations)), None)
     if blocking is None:
         return None
     shown = (

@@ -181,10 +181,7 @@ def has_profile(gpu: Gpu, profile: str) -> bool:
 
     >>> from shardwright.hardware.gpus import load_gpus
     >>> h100 = load_gpus()["H100-SXM-80GB"]
-    >>> [
-    ...     has_profile(h100, profile)
-    ...     for profile in ("1g.20gb", "1g.77gb", "7g.10gb", "5g.40gb")
-    ... ]
+    >>> [has_profile(h100, profile) for profile in ("1g.20gb", "1g.77gb", "7g.10gb", "5g.40gb")]
     [True, False, False, False]
     """
     slices = _compute_slices(gpu)
@@ -238,9 +235,7 @@ def _shares(gpu: Gpu, profile: str) -> tuple[float, float]:
     parts = MEMORY_SLICES if compute == SLICES_PER_GPU else compute
     # Profiles have fewer gigabytes than their parts: 40gb is half of an H100's 85.5 GB.
     wanted = ceil(int(match["gigabytes"]) * GIGA / gpu.memory_bytes * parts - _ROUNDING)
-    return min(int(match["compute"]), compute) / compute, min(
-        max(wanted, 1), parts
-    ) / parts
+    return min(int(match["compute"]), compute) / compute, min(max(wanted, 1), parts) / parts
 
 
 def _compute_slices(gpu: Gpu) -> int:

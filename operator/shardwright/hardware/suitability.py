@@ -10,10 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.slices import (
-    SLICES_PER_GPU,
-    read_slices,
-)
+from shardwright.hardware.slices import SLICES_PER_GPU, read_slices
 from shardwright.hardware.untrusted import RawNode, is_node_name, quantity
 
 RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
@@ -45,12 +42,9 @@ _BY_VALUE: Final = tuple(
 """AMD's labels that have the value in the key, one for each model on the node."""
 _SIGNS: Final = frozenset({*_NVIDIA_SIGNS, *_AMD_SIGNS})
 _CARD_SIGNS: Final = tuple(
-    f"feature.node.kubernetes.io/pci-{kind}10de.present"
-    for kind in ("", "0300_", "0302_")
+    f"feature.node.kubernetes.io/pci-{kind}10de.present" for kind in ("", "0300_", "0302_")
 )
-_SLICES: Final = re.compile(
-    r"nvidia\.com/mig-.+|amd\.com/(?:spx|dpx|tpx|qpx|cpx)_nps\d", re.ASCII
-)
+_SLICES: Final = re.compile(r"nvidia\.com/mig-.+|amd\.com/(?:spx|dpx|tpx|qpx|cpx)_nps\d", re.ASCII)
 _VGPU_PROFILE: Final = re.compile(r"-\d+[ABCQ](?:-SHARED)?$", re.ASCII)
 _OTHER_VENDORS: Final = re.compile(
     r"habana\.ai/gaudi|gpu\.intel\.com/(?:i915|xe)|google\.com/tpu|aws\.amazon\.com/neuron(?:core)?|huawei\.com/Ascend\w+",
@@ -81,8 +75,7 @@ def has_accelerator(node: RawNode) -> bool:
     ):
         return True
     return any(
-        (_is_gpu_resource(key) or _OTHER_VENDORS.fullmatch(key))
-        and quantity(value) != 0
+        (_is_gpu_resource(key) or _OTHER_VENDORS.fullmatch(key)) and quantity(value) != 0
         for key, value in (*node.allocatable.items(), *node.capacity.items())
     )
 
@@ -113,9 +106,7 @@ def unsuitable(node: RawNode, resource: str) -> Problem | None:
 def implausible(what: str, limit: str, gap: str = "") -> Problem:
     """Return the problem of a value that no honest node carries."""
     remedy = "correct the node's labels or its device plugin; the node is left out until then"
-    return Problem(
-        code="LabelsImplausible", what=what, limit=limit, gap=gap, remedy=remedy
-    )
+    return Problem(code="LabelsImplausible", what=what, limit=limit, gap=gap, remedy=remedy)
 
 
 def printable(value: object) -> str:
@@ -132,14 +123,10 @@ def _named(node: RawNode, _resource: str) -> Problem | None:
 
 
 def _other_vendor(node: RawNode, resource: str) -> Problem | None:
-    if quantity(node.allocatable.get(resource)) or quantity(
-        node.capacity.get(resource)
-    ):
+    if quantity(node.allocatable.get(resource)) or quantity(node.capacity.get(resource)):
         return None
     offered = sorted(
-        key
-        for key in {**node.capacity, **node.allocatable}
-        if _OTHER_VENDORS.fullmatch(key)
+        key for key in {**node.capacity, **node.allocatable} if _OTHER_VENDORS.fullmatch(key)
     )
     if not offered:
         return None
@@ -150,9 +137,7 @@ def _other_vendor(node: RawNode, resource: str) -> Problem | None:
         what=f"accelerators that go by {offered[0]}"
         + (f" ({printable(product)})" if product else ""),
         limit=f"cannot be planned, only {' and '.join(RESOURCES)}",
-        gap="no pods are rendered for vLLM's build for Intel GPUs (XPU)"
-        if intel
-        else "",
+        gap="no pods are rendered for vLLM's build for Intel GPUs (XPU)" if intel else "",
         remedy="leave the node to others",
     )
 
@@ -190,9 +175,7 @@ def _sliced(node: RawNode, resource: str) -> Problem | None:
         node.labels.get("nvidia.com/mig.strategy") == "mixed"
         and node.labels.get("nvidia.com/gpu.replicas") == "0"
     )
-    only_slices = not quantity(node.allocatable.get(resource)) and _allocatable_slices(
-        node
-    )
+    only_slices = not quantity(node.allocatable.get(resource)) and _allocatable_slices(node)
     unread = (
         "-MIG-" in node.labels.get("nvidia.com/gpu.product", "")
         or "cloud.google.com/gke-gpu-partition-size" in node.labels
@@ -209,10 +192,7 @@ def _sliced(node: RawNode, resource: str) -> Problem | None:
 
 
 def _partitioned(node: RawNode, _resource: str) -> Problem | None:
-    keys = (
-        "amd.com/gpu.compute-memory-partition",
-        "beta.amd.com/gpu.compute-memory-partition",
-    )
+    keys = ("amd.com/gpu.compute-memory-partition", "beta.amd.com/gpu.compute-memory-partition")
     mode = next((node.labels[key] for key in keys if key in node.labels), "SPX_NPS1")
     if mode.upper().startswith("SPX"):
         return None
@@ -230,9 +210,7 @@ def _shared(node: RawNode, resource: str) -> Problem | None:
     replicated = (quantity(node.labels.get("nvidia.com/gpu.replicas")) or 0) > 1
     # GFD before sharing labels: more allocatable GPUs than there are can only be shared ones
     # (NVIDIA GPU Operator docs, "Time-Slicing GPUs in Kubernetes").
-    more_than_there_are = (
-        resource == RESOURCES[0] and count is not None and 0 < count < allocatable
-    )
+    more_than_there_are = resource == RESOURCES[0] and count is not None and 0 < count < allocatable
     if not (
         replicated
         or more_than_there_are
@@ -287,8 +265,7 @@ def _counted(node: RawNode, resource: str) -> Problem | None:
     gpus = 0 if value is None else quantity(value)
     if gpus is None:
         return implausible(
-            f"allocatable {resource} {printable(value)}",
-            "must be a whole number of GPUs",
+            f"allocatable {resource} {printable(value)}", "must be a whole number of GPUs"
         )
     count = quantity(node.labels.get("nvidia.com/gpu.count")) or 0
     most = MAX_GPUS_PER_NODE * (SLICES_PER_GPU if read_slices(node) else 1)
@@ -341,17 +318,12 @@ def _mixed(node: RawNode, resource: str) -> Problem | None:
 
 
 def _is_gpu_resource(key: str) -> bool:
-    return (
-        key in RESOURCES
-        or key == "nvidia.com/gpu.shared"
-        or bool(_SLICES.fullmatch(key))
-    )
+    return key in RESOURCES or key == "nvidia.com/gpu.shared" or bool(_SLICES.fullmatch(key))
 
 
 def _allocatable_slices(node: RawNode) -> bool:
     return any(
-        _SLICES.fullmatch(key) and quantity(value)
-        for key, value in node.allocatable.items()
+        _SLICES.fullmatch(key) and quantity(value) for key, value in node.allocatable.items()
     )
 
 

@@ -73,9 +73,7 @@ class AutoscaledPool:
     def names(self) -> Iterator[str]:
         """Yield the names of all nodes that may come, the first first."""
         digits = len(str(self.max_nodes - 1))
-        yield from (
-            f"{MARK}{self.name}-{number:0{digits}}" for number in range(self.max_nodes)
-        )
+        yield from (f"{MARK}{self.name}-{number:0{digits}}" for number in range(self.max_nodes))
 
     def nodes(self) -> Iterator[NodeFacts]:
         """Yield all nodes that may come: each ends its own scale-up domain."""
@@ -92,8 +90,7 @@ class AutoscaledPool:
         pkg/apis/v1/labels.go), so its pools are asked for by their labels alone.
         """
         return PoolTerm(
-            labels=self.selector,
-            apart_from=() if self.is_karpenters else tuple(sorted(apart_from)),
+            labels=self.selector, apart_from=() if self.is_karpenters else tuple(sorted(apart_from))
         )
 
     @property
@@ -143,6 +140,4 @@ class Turnout:
         or planned for ``others``.
         """
         kept = self.held.union(others).intersection(self.there).difference(own)
-        return self.pool.term(
-            {self.there[name].labels.get(HOSTNAME, name) for name in kept}
-        )
+        return self.pool.term({self.there[name].labels.get(HOSTNAME, name) for name in kept})

@@ -10,18 +10,12 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
-_QUANTITY: Final = re.compile(
-    r"([0-9]{1,18})(?:\.0+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?", re.ASCII
-)
+_QUANTITY: Final = re.compile(r"([0-9]{1,18})(?:\.0+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?", re.ASCII)
 _LONGEST_QUANTITY: Final = 32  # characters; none that is written by a machine is longer
 _DECIMAL: Final = {prefix: 1000**power for power, prefix in enumerate("kMGTP", start=1)}
-_BINARY: Final = {
-    f"{prefix}i": 1024**power for power, prefix in enumerate("KMGTP", start=1)
-}
+_BINARY: Final = {f"{prefix}i": 1024**power for power, prefix in enumerate("KMGTP", start=1)}
 _FACTORS: Final = {None: 1} | _DECIMAL | _BINARY
-_LABEL_VALUE: Final = re.compile(
-    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII
-)
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _NODE_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _LEFT_OUT: Final = ("feature.node.kubernetes.io/cpu-", "nvidia.com/gfd.timestamp")
 _EMPTY: Final[Mapping[str, Any]] = {}
@@ -53,9 +47,7 @@ class RawNode:
         else label.
         """
         full = f"shardwright.io/{key}"
-        return (
-            text_or_empty(self.annotations.get(full)) or self.labels.get(full) or None
-        )
+        return text_or_empty(self.annotations.get(full)) or self.labels.get(full) or None
 
     def vouched(self, key: str) -> str | None:
         """Return the statement about this node under the prefix that no kubelet can write, if there
@@ -110,27 +102,19 @@ def texts(value: object) -> Mapping[str, str]:
     """Return the entries of a mapping whose key and value are strings."""
     entries: Mapping[Any, Any] = mapping(value)
     return {
-        key: item
-        for key, item in entries.items()
-        if isinstance(key, str) and isinstance(item, str)
+        key: item for key, item in entries.items() if isinstance(key, str) and isinstance(item, str)
     }
 
 
 def _labels(value: object) -> Mapping[str, str]:
     entries: Mapping[Any, Any] = mapping(value)
-    return {
-        key: item
-        for key in _kept(tuple(entries))
-        if isinstance(item := entries[key], str)
-    }
+    return {key: item for key in _kept(tuple(entries)) if isinstance(item := entries[key], str)}
 
 
 @lru_cache(maxsize=256)
 def _kept(keys: tuple[object, ...]) -> tuple[str, ...]:
     """Return the keys of labels that are kept; nodes of one kind have the same ones."""
-    return tuple(
-        key for key in keys if isinstance(key, str) and not key.startswith(_LEFT_OUT)
-    )
+    return tuple(key for key in keys if isinstance(key, str) and not key.startswith(_LEFT_OUT))
 
 
 def _keyed(value: object) -> Mapping[str, Any]:
@@ -170,9 +154,7 @@ def whole_bytes(stated: str) -> int:
     number = stated.rstrip("mkKMGTPi")
     unit = stated[len(number) :]
     return math.ceil(
-        float(number) / 1000
-        if unit == "m"
-        else float(number) * (_parsed(f"1{unit}") or 1)
+        float(number) / 1000 if unit == "m" else float(number) * (_parsed(f"1{unit}") or 1)
     )
 
 
@@ -205,12 +187,7 @@ def positive_number(value: object) -> float | None:
 def time(value: object) -> datetime | None:
     """Return the moment that a text says, with its zone, else None.
 
-    >>> (
-    ...     time("2026-01-02T12:00:00Z"),
-    ...     time("2026-01-02T12:00:00"),
-    ...     time("yesterday"),
-    ...     time(None),
-    ... )
+    >>> (time("2026-01-02T12:00:00Z"), time("2026-01-02T12:00:00"), time("yesterday"), time(None))
     (datetime.datetime(2026, 1, 2, 12, 0, tzinfo=datetime.timezone.utc), None, None, None)
     """
     try:

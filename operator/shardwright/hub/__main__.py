@@ -46,9 +46,7 @@ def _read(model: str, revision: str | None) -> tuple[str, int]:
     try:
         found = fetch(hub_of(os.environ), model, revision)
         return handed_over(
-            CheckpointFiles(
-                files=found.files, commit=found.commit, tensor_bytes=found.tensor_bytes
-            )
+            CheckpointFiles(files=found.files, commit=found.commit, tensor_bytes=found.tensor_bytes)
         ), 0
     except InputError as error:
         problem = error.problems[0]

@@ -122,18 +122,10 @@ def _fetched(hub: Hub, model: str, revision: str | None) -> Checkpoint:
         raise odd_answer(config.host, "does not say which commit its files are of")
     # A mirror without revisions would have another model planned than is served.
     if revision is not None and commit != revision:
-        raise odd_answer(
-            config.host, f"gives commit {commit} where {revision} was asked for"
-        )
+        raise odd_answer(config.host, f"gives commit {commit} where {revision} was asked for")
     pinned = replace(asked, revision=commit)
-    others = {
-        name: _beside(hub, pinned, name) for name in (QUANTIZATION_FILE, INDEX_FILE)
-    }
-    return _made(
-        {CONFIG_FILE: _decoded(config.body, CONFIG_FILE, model), **others},
-        commit,
-        model,
-    )
+    others = {name: _beside(hub, pinned, name) for name in (QUANTIZATION_FILE, INDEX_FILE)}
+    return _made({CONFIG_FILE: _decoded(config.body, CONFIG_FILE, model), **others}, commit, model)
 
 
 def _beside(hub: Hub, asked: Asked, file: str) -> str | None:
@@ -148,9 +140,7 @@ def _beside(hub: Hub, asked: Asked, file: str) -> str | None:
 
 def _given(hub: Hub, asked: Asked, file: str) -> HubResponse | HubRefusal:
     """Return the answer that has the file, or why the hub does not give it."""
-    answer = get(
-        hub, f"{asked.model}/resolve/{asked.revision}/{file}", max_bytes=_FILES[file]
-    )
+    answer = get(hub, f"{asked.model}/resolve/{asked.revision}/{file}", max_bytes=_FILES[file])
     if answer.status == HTTPStatus.OK:
         return answer
     if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -186,9 +176,7 @@ def _snapshot(folder: Path, revision: str | None) -> Path:
     """Return the folder of a commit, of the newest one without ``revision``, in a model's folder of
     the hub's cache.
     """
-    commit = (
-        revision or (_text(folder / "refs" / NEWEST, _LONGEST_REFERENCE) or "").strip()
-    )
+    commit = revision or (_text(folder / "refs" / NEWEST, _LONGEST_REFERENCE) or "").strip()
     place = folder / "snapshots" / commit
     if not COMMIT.fullmatch(commit) or not (place / CONFIG_FILE).is_file():
         raise _NotThere
@@ -196,11 +184,7 @@ def _snapshot(folder: Path, revision: str | None) -> Path:
 
 
 def _commit_of(place: Path) -> str | None:
-    return (
-        place.name
-        if place.parent.name == "snapshots" and COMMIT.fullmatch(place.name)
-        else None
-    )
+    return place.name if place.parent.name == "snapshots" and COMMIT.fullmatch(place.name) else None
 
 
 def _text(file: Path, max_bytes: int) -> str | None:
@@ -220,24 +204,14 @@ def _decoded(raw: bytes, file: str, source: str) -> str:
         # Some editors put a byte order mark before the text, which JSON does not allow.
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _invalid(
-            f"{file} of {source}", f"is not UTF-8 at byte {error.start}"
-        ) from None
+        raise _invalid(f"{file} of {source}", f"is not UTF-8 at byte {error.start}") from None
 
 
-def _made(
-    texts: Mapping[str, str | None], commit: str | None, source: str
-) -> Checkpoint:
+def _made(texts: Mapping[str, str | None], commit: str | None, source: str) -> Checkpoint:
     """Return the checkpoint of texts that can be read; their meaning is checked later."""
-    files = {
-        name: text
-        for name, text in texts.items()
-        if text is not None and name != INDEX_FILE
-    }
+    files = {name: text for name, text in texts.items() if text is not None and name != INDEX_FILE}
     checkpoint = Checkpoint(
-        files=files,
-        commit=commit,
-        tensor_bytes=tensor_bytes(texts.get(INDEX_FILE) or "{}"),
+        files=files, commit=commit, tensor_bytes=tensor_bytes(texts.get(INDEX_FILE) or "{}")
     )
     parse_config(checkpoint.config_text, source=source)
     return checkpoint
@@ -258,11 +232,7 @@ def tensor_bytes(index: str) -> int | None:
         total = value["metadata"]["total_size"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
-    return (
-        int(total)
-        if isinstance(total, int | float) and 0 < total < LARGEST_BYTES
-        else None
-    )
+    return int(total) if isinstance(total, int | float) and 0 < total < LARGEST_BYTES else None
 
 
 def _invalid(what: str, limit: str) -> InputError:

@@ -16,14 +16,7 @@ from shardwright.errors import InputError, Problem
 
 PUBLIC: Final = "https://huggingface.co"
 
-_YES: Final = frozenset(
-    {
-        "1",
-        "ON",
-        "YES",
-        "TRUE",
-    }
-)
+_YES: Final = frozenset({"1", "ON", "YES", "TRUE"})
 
 _TOKEN: Final = re.compile(r"[!-~]{1,1024}")
 """Tokens that a header can carry; the hub's own tokens have 37 letters and digits."""
@@ -87,9 +80,7 @@ def _endpoint(address: str) -> str:
         or "#" in address
     ):
         raise _invalid(
-            "HF_ENDPOINT",
-            "is not the address of a hub",
-            f"set it as {PUBLIC}, or unset it",
+            "HF_ENDPOINT", "is not the address of a hub", f"set it as {PUBLIC}, or unset it"
         )
     return address.rstrip("/")
 
@@ -97,16 +88,11 @@ def _endpoint(address: str) -> str:
 def _token(environment: Mapping[str, str], home: Path) -> str | None:
     """Return the token that is set, or that ``hf auth login`` has kept."""
     token, source = environment.get("HF_TOKEN", "").strip(), "HF_TOKEN"
-    if (
-        not token
-        and environment.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() not in _YES
-    ):
+    if not token and environment.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() not in _YES:
         kept = _folder(environment.get("HF_TOKEN_PATH")) or home / "token"
         token, source = _kept(kept), str(kept)
     if token and not _TOKEN.fullmatch(token):
-        raise _invalid(
-            source, "holds something other than a token", "put the token alone there"
-        )
+        raise _invalid(source, "holds something other than a token", "put the token alone there")
     return token or None
 
 
@@ -118,6 +104,4 @@ def _kept(file: Path) -> str:
 
 
 def _invalid(what: str, limit: str, remedy: str) -> InputError:
-    return InputError(
-        [Problem(code="HubSettingInvalid", what=what, limit=limit, remedy=remedy)]
-    )
+    return InputError([Problem(code="HubSettingInvalid", what=what, limit=limit, remedy=remedy)])

@@ -77,24 +77,18 @@ def refused(refusal: HubRefusal, asked: Asked, file: str) -> InputError:
 
 
 def _why_denied(
-    refusal: Literal[HubRefusal.GATED, HubRefusal.TOKEN_UNKNOWN, HubRefusal.NO_RIGHT],
-    asked: Asked,
+    refusal: Literal[HubRefusal.GATED, HubRefusal.TOKEN_UNKNOWN, HubRefusal.NO_RIGHT], asked: Asked
 ) -> tuple[str, str, str]:
     model, endpoint = repr(asked.model), asked.endpoint
     own = "the account of the token" if asked.with_token else "an account"
     terms = f"accept its terms at {endpoint}/{asked.model} with {own}"
     match refusal:
         case HubRefusal.GATED:
-            remedy = (
-                terms
-                if asked.with_token
-                else f"{terms} and set HF_TOKEN to a token of it"
-            )
+            remedy = terms if asked.with_token else f"{terms} and set HF_TOKEN to a token of it"
             return model, f"is gated on {endpoint}", remedy
         case HubRefusal.TOKEN_UNKNOWN:
             remedy = (
-                f"make one at {endpoint}/settings/tokens "
-                "and set HF_TOKEN to it, or unset HF_TOKEN"
+                f"make one at {endpoint}/settings/tokens and set HF_TOKEN to it, or unset HF_TOKEN"
             )
             return "the token", f"is not one of {endpoint}", remedy
         case HubRefusal.NO_RIGHT:
@@ -103,9 +97,7 @@ def _why_denied(
 
 
 def _why_missing(
-    refusal: Literal[
-        HubRefusal.NO_REPOSITORY, HubRefusal.NO_REVISION, HubRefusal.NO_FILE
-    ],
+    refusal: Literal[HubRefusal.NO_REPOSITORY, HubRefusal.NO_REVISION, HubRefusal.NO_FILE],
     asked: Asked,
     file: str,
 ) -> tuple[str, str, str]:
@@ -139,13 +131,9 @@ def not_cached(model: str, revision: str, cache: str) -> InputError:
 
 def busy(host: str, wait_seconds: int | None) -> HubUnavailableError:
     """Return the error of 429: too many requests of this token, or of this address."""
-    remedy = (
-        "try again later" if wait_seconds is None else f"try again in {wait_seconds} s"
-    )
+    remedy = "try again later" if wait_seconds is None else f"try again in {wait_seconds} s"
     return _unavailable(
-        host,
-        "answers 429: too many requests",
-        f"{remedy}; with HF_TOKEN it allows more",
+        host, "answers 429: too many requests", f"{remedy}; with HF_TOKEN it allows more"
     )
 
 
@@ -153,16 +141,12 @@ def failing(host: str, status: int) -> HubUnavailableError:
     """Return the error of an answer that says nothing of the model: 5xx, a proxy's, a content
     host's.
     """
-    return _unavailable(
-        host, f"answers {status}", "try again, or plan with --config FOLDER"
-    )
+    return _unavailable(host, f"answers {status}", "try again, or plan with --config FOLDER")
 
 
 def unreachable(host: str, reason: str) -> HubUnavailableError:
     """Return the error of a host that does not answer; ``reason`` is the operating system's."""
-    remedy = (
-        "check the network, HTTPS_PROXY and HF_ENDPOINT, or plan with --config FOLDER"
-    )
+    remedy = "check the network, HTTPS_PROXY and HF_ENDPOINT, or plan with --config FOLDER"
     return _unavailable(host, f"cannot be reached: {reason}", remedy)
 
 
@@ -192,19 +176,13 @@ def _unavailable(host: str, limit: str, remedy: str) -> HubUnavailableError:
 
 
 def _denied(what: str, limit: str, remedy: str) -> InputError:
-    return InputError(
-        [Problem(code="HubAccessDenied", what=what, limit=limit, remedy=remedy)]
-    )
+    return InputError([Problem(code="HubAccessDenied", what=what, limit=limit, remedy=remedy)])
 
 
 def _missing(what: str, limit: str, remedy: str) -> InputError:
-    return InputError(
-        [Problem(code="HubModelMissing", what=what, limit=limit, remedy=remedy)]
-    )
+    return InputError([Problem(code="HubModelMissing", what=what, limit=limit, remedy=remedy)])
 
 
 def _odd(what: str, limit: str) -> InputError:
     remedy = "check HF_ENDPOINT and the proxy, or plan with --config FOLDER"
-    return InputError(
-        [Problem(code="HubAnswerInvalid", what=what, limit=limit, remedy=remedy)]
-    )
+    return InputError([Problem(code="HubAnswerInvalid", what=what, limit=limit, remedy=remedy)])

@@ -16,13 +16,7 @@ from threading import Thread
 from typing import Final, TypeVar
 from urllib.error import URLError
 from urllib.parse import SplitResult, urljoin, urlsplit
-from urllib.request import (
-    HTTPHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-)
+from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
 from shardwright import __version__
 from shardwright.hub.places import Hub
@@ -34,13 +28,7 @@ SILENCE_SECONDS: Final = 10.0
 MAX_REDIRECTS: Final = 5
 """Basis: assumed; the hub needs two, of a renamed repository and to the host of the content."""
 
-_REDIRECTS: Final = (
-    301,
-    302,
-    303,
-    307,
-    308,
-)
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
 _PORTS: Final = {"https": 443, "http": 80}
 COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _DIGITS: Final = re.compile(r"[0-9]{1,6}")
@@ -109,10 +97,7 @@ def within(seconds: float, host: str, work: Callable[[], T]) -> T:
 
 
 def _opened(url: str, here: SplitResult, token: str | None) -> HTTPResponse:
-    headers = {
-        "User-Agent": f"shardwright/{__version__}",
-        "Accept-Encoding": "identity",
-    }
+    headers = {"User-Agent": f"shardwright/{__version__}", "Accept-Encoding": "identity"}
     request = Request(url, headers=headers)  # noqa: S310 - of https or http alone
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
@@ -132,12 +117,7 @@ def _opened(url: str, here: SplitResult, token: str | None) -> HTTPResponse:
 
 
 def _answer(
-    response: HTTPResponse,
-    here: SplitResult,
-    max_bytes: int,
-    *,
-    of_hub: bool,
-    commit: str,
+    response: HTTPResponse, here: SplitResult, max_bytes: int, *, of_hub: bool, commit: str
 ) -> HubResponse:
     waiting = response.headers.get("Retry-After", "").strip()
     return HubResponse(
@@ -147,9 +127,7 @@ def _answer(
         commit=commit,
         error_code=response.headers.get("X-Error-Code", ""),
         retry_after_seconds=int(waiting) if _DIGITS.fullmatch(waiting) else None,
-        body=_body(response, here, max_bytes)
-        if response.status == HTTPStatus.OK
-        else b"",
+        body=_body(response, here, max_bytes) if response.status == HTTPStatus.OK else b"",
     )
 
 
@@ -157,9 +135,7 @@ def _body(response: HTTPResponse, here: SplitResult, max_bytes: int) -> bytes:
     file, expected = here.path.rpartition("/")[2], response.length
     try:
         body = (
-            b""
-            if expected is not None and expected > max_bytes
-            else response.read(max_bytes + 1)
+            b"" if expected is not None and expected > max_bytes else response.read(max_bytes + 1)
         )
     except (OSError, HTTPException) as error:
         raise unreachable(_host(here), _reason(error)) from None
@@ -167,9 +143,7 @@ def _body(response: HTTPResponse, here: SplitResult, max_bytes: int) -> bytes:
         raise too_large(_host(here), file, max_bytes)
     # A read of so many bytes raises nothing if the answer ends too early.
     if expected is not None and len(body) != expected:
-        raise unreachable(
-            _host(here), f"it ended after {len(body)} of {expected} bytes"
-        )
+        raise unreachable(_host(here), f"it ended after {len(body)} of {expected} bytes")
     return body
 
 
@@ -208,8 +182,4 @@ def _reason(error: object) -> str:
         return f"it was silent for {SILENCE_SECONDS:.0f} s"
     if isinstance(error, OSError):
         return str(error.strerror or type(error).__name__)
-    return (
-        "its answer is not HTTP"
-        if isinstance(error, HTTPException)
-        else "it cannot be asked"
-    )
+    return "its answer is not HTTP" if isinstance(error, HTTPException) else "it cannot be asked"

@@ -13,24 +13,9 @@ from shardwright.layouts.layout import Candidate, Layout, SearchSpace
 from shardwright.layouts.placing import Over, Shelf
 from shardwright.layouts.stages import balanced_partition
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import (
-    GroupedAttention,
-    LatentAttention,
-    Layer,
-    ModelSpec,
-)
+from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec
 
-_NODE_COUNTS: Final = (
-    2,
-    3,
-    4,
-    6,
-    8,
-    9,
-    12,
-    16,
-    18,
-)
+_NODE_COUNTS: Final = (2, 3, 4, 6, 8, 9, 12, 16, 18)
 """Nodes of one replica that are tried beyond one (18 trays are a whole NVL72 rack); assumed to be
 enough.
 """
@@ -93,8 +78,7 @@ def enumerate_candidates(
         # Not beyond the pool at first: most questions have an answer there, and larger layouts
         # would cost as much again.
         most = min(
-            max(len(pool.nodes), _LOOK_BEYOND_NODES if scope.beyond else 1),
-            _NODE_COUNTS[-1],
+            max(len(pool.nodes), _LOOK_BEYOND_NODES if scope.beyond else 1), _NODE_COUNTS[-1]
         )
         key = (pool.gpus_per_node, most, bool(pool.gpu.mig_profile))
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
@@ -103,12 +87,7 @@ def enumerate_candidates(
             without = scope.barred(pool, layout)
             shelf = shelves.without(without)
             filled = _filled(layout, shelf, space) if space.fill else layout
-            yield Candidate(
-                layout=filled,
-                pool=pool,
-                placement=shelf.place(filled),
-                barred=without,
-            )
+            yield Candidate(layout=filled, pool=pool, placement=shelf.place(filled), barred=without)
 
 
 class _Shelves:
@@ -126,11 +105,7 @@ class _Shelves:
 
 
 def layouts(
-    model: ModelSpec,
-    pool: Pool,
-    space: SearchSpace,
-    traits: EngineTraits,
-    most_nodes: int,
+    model: ModelSpec, pool: Pool, space: SearchSpace, traits: EngineTraits, most_nodes: int
 ) -> Iterator[Layout]:
     """Yield the layouts of a pool over up to ``most_nodes`` nodes a replica, in ascending order of
     degrees.
@@ -138,9 +113,7 @@ def layouts(
     # A set, as pins and whole nodes name the same degrees twice; sorted, as the order must not
     # depend on hashes.
     for tensor, pipeline, data in sorted(set(_degrees(model, pool, space, most_nodes))):
-        for expert in _expert_degrees(
-            model, tensor * data, space.expert, traits, beside=data > 1
-        ):
+        for expert in _expert_degrees(model, tensor * data, space.expert, traits, beside=data > 1):
             layout = Layout(
                 tensor=tensor,
                 pipeline=pipeline,
@@ -168,39 +141,23 @@ def _variants(
 def _degrees(
     model: ModelSpec, pool: Pool, space: SearchSpace, most_nodes: int
 ) -> Iterator[Degrees]:
-    heads = max(
-        (layer.attention.heads for layer in model.layers if layer.attention), default=1
-    )
-    for tensor, groups in (
-        *_in_node(pool),
-        *_whole_nodes(pool, most_nodes),
-        *_pinned(pool, space),
-    ):
+    heads = max((layer.attention.heads for layer in model.layers if layer.attention), default=1)
+    for tensor, groups in (*_in_node(pool), *_whole_nodes(pool, most_nodes), *_pinned(pool, space)):
         even = (
             bool(model.experts)
-            and max(tensor * groups, pool.gpus_per_node)
-            % min(tensor * groups, pool.gpus_per_node)
+            and max(tensor * groups, pool.gpus_per_node) % min(tensor * groups, pool.gpus_per_node)
             == 0
         )
         for pipeline, data in _split_groups(groups, space.attention_data, whole=even):
-            wanted = space.tensor in (None, tensor) and space.pipeline in (
-                None,
-                pipeline,
-            )
+            wanted = space.tensor in (None, tensor) and space.pipeline in (None, pipeline)
             # Beyond the heads a tensor rank has no attention to compute; only a pin asks for it, so
             # that a check can say why not.
-            sensible = tensor <= heads and pipeline <= min(
-                _MOST_STAGES, len(model.layers)
-            )
-            if wanted and (
-                sensible or tensor == space.tensor or pipeline == space.pipeline
-            ):
+            sensible = tensor <= heads and pipeline <= min(_MOST_STAGES, len(model.layers))
+            if wanted and (sensible or tensor == space.tensor or pipeline == space.pipeline):
                 yield tensor, pipeline, data
 
 
-def _split_groups(
-    groups: int, pin: int | None, *, whole: bool
-) -> Iterator[tuple[int, int]]:
+def _split_groups(groups: int, pin: int | None, *, whole: bool) -> Iterator[tuple[int, int]]:
     """Yield the roles of tensor groups: stages, or replicas of the attention; both only by a pin.
 
     ``whole`` says that there are experts, and that the groups fill a node, several, or an even
@@ -237,15 +194,9 @@ def _whole_nodes(pool: Pool, most_nodes: int) -> Iterator[tuple[int, int]]:
         return
     for nodes in (count for count in _NODE_COUNTS if count <= most_nodes):
         inside = (
-            tensor
-            for tensor in range(1, pool.gpus_per_node)
-            if pool.gpus_per_node % tensor == 0
+            tensor for tensor in range(1, pool.gpus_per_node) if pool.gpus_per_node % tensor == 0
         )
-        over = (
-            pool.gpus_per_node * count
-            for count in range(1, nodes + 1)
-            if nodes % count == 0
-        )
+        over = (pool.gpus_per_node * count for count in range(1, nodes + 1) if nodes % count == 0)
         for tensor in (*inside, *over):
             yield tensor, nodes * pool.gpus_per_node // tensor
 
@@ -262,9 +213,7 @@ def _pinned(pool: Pool, space: SearchSpace) -> Iterator[tuple[int, int]]:
     tensors = (space.tensor,) if space.tensor else range(1, most + 1)
     for tensor in tensors:
         for pipeline in (
-            (space.pipeline,)
-            if space.pipeline
-            else range(1, max(1, most // tensor // data) + 1)
+            (space.pipeline,) if space.pipeline else range(1, max(1, most // tensor // data) + 1)
         ):
             yield tensor, pipeline * data
 
@@ -324,11 +273,7 @@ def _copies(layer: Layer, tensor: int) -> int:
     ):
         return 1
     copies = tensor // attention.kv_heads
-    return (
-        copies
-        if copies and (attention.heads // attention.kv_heads) % copies == 0
-        else 1
-    )
+    return copies if copies and (attention.heads // attention.kv_heads) % copies == 0 else 1
 
 
 def _partitions(
@@ -345,9 +290,7 @@ def _filled(layout: Layout, shelf: Shelf, space: SearchSpace) -> Layout:
     """Return the layout with as many replicas as the budget and the free nodes hold, at least
     one.
     """
-    within = (
-        space.max_gpus // layout.gpus_per_replica if space.max_gpus else space.replicas
-    )
+    within = space.max_gpus // layout.gpus_per_replica if space.max_gpus else space.replicas
     # At least one, which may not fit: the checks then say by how much.
     wanted = replace(layout, replicas=max(1, min(space.replicas, within)))
     groups = shelf.place(wanted).groups

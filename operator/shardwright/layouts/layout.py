@@ -102,10 +102,7 @@ class Candidate:
             return False
         # Its ranks exchange tokens before the experts, over all nodes of the replica.
         attention = self.layout.attention_data > 1 and not placement.one_domain
-        return attention or self.pool.network in (
-            placement.tensor_link,
-            placement.pipeline_link,
-        )
+        return attention or self.pool.network in (placement.tensor_link, placement.pipeline_link)
 
     @property
     def rdma_devices(self) -> tuple[tuple[str, int], ...]:

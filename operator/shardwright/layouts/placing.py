@@ -76,25 +76,19 @@ class Shelf:
     as they fit).
     """
 
-    def __init__(
-        self, pool: Pool, *, free: bool = True, over: "Over | None" = None
-    ) -> None:
+    def __init__(self, pool: Pool, *, free: bool = True, over: "Over | None" = None) -> None:
         self._pool, self._over = pool, over
-        self._room = {
-            node.name: node.free if free else node.gpus for node in pool.nodes
-        }
+        self._room = {node.name: node.free if free else node.gpus for node in pool.nodes}
         room_of_domain: dict[str, int] = defaultdict(int)
         for node in pool.nodes:
             room_of_domain[node.domain] += self._room[node.name]
         # The fullest first: large holes stay for those that need whole nodes. Then small domains,
         # then names, for one order.
         order = [
-            (self._room[node.name], room_of_domain[node.domain], node.name)
-            for node in pool.nodes
+            (self._room[node.name], room_of_domain[node.domain], node.name) for node in pool.nodes
         ]
         self._fullest_first = [
-            pool.nodes[index]
-            for index in sorted(range(len(order)), key=order.__getitem__)
+            pool.nodes[index] for index in sorted(range(len(order)), key=order.__getitem__)
         ]
         self._rooms = [self._room[node.name] for node in self._fullest_first]
         self._levels: dict[int, Levels] = {}
@@ -120,10 +114,7 @@ class Shelf:
 
     def _leftover(self, spread: Spread, groups: Groups) -> int:
         used = {node.name for group in groups for node in group}
-        return (
-            sum(self._room[name] for name in used)
-            - len(groups) * spread.nodes * spread.gpus
-        )
+        return sum(self._room[name] for name in used) - len(groups) * spread.nodes * spread.gpus
 
     def eligible(self, gpus: int) -> Sequence[Node]:
         """Return the nodes with room for ``gpus``, those with the least room first."""
@@ -144,25 +135,19 @@ class Shelf:
     def _offers(self, spread: Spread) -> Iterator[tuple[Node, ...]]:
         """Yield places for replicas, each on the GPUs that those before it have left."""
         if self._over is not None:
-            return self._over.spread(
-                self.eligible(spread.gpus), partial(self._among, spread)
-            )
+            return self._over.spread(self.eligible(spread.gpus), partial(self._among, spread))
         return (
             self._single(spread, self.eligible(spread.gpus))
             if spread.nodes == 1
             else self._across(spread)
         )
 
-    def _among(
-        self, spread: Spread, nodes: Sequence[Node]
-    ) -> Iterator[tuple[Node, ...]]:
+    def _among(self, spread: Spread, nodes: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
         if spread.nodes == 1:
             return self._single(spread, nodes)
         return Levels(nodes, in_domains=self._pool.crosses_nodes).nearest(spread.nodes)
 
-    def _single(
-        self, spread: Spread, nodes: Sequence[Node]
-    ) -> Iterator[tuple[Node, ...]]:
+    def _single(self, spread: Spread, nodes: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
         for node in nodes:
             # Several replicas on one node before the next: fewer nodes are broken into.
             for _ in range(self._room[node.name] // spread.gpus):
@@ -173,9 +158,7 @@ class Shelf:
 
     def _levels_for(self, gpus: int) -> "Levels":
         if gpus not in self._levels:
-            self._levels[gpus] = Levels(
-                self.eligible(gpus), in_domains=self._pool.crosses_nodes
-            )
+            self._levels[gpus] = Levels(self.eligible(gpus), in_domains=self._pool.crosses_nodes)
         return self._levels[gpus]
 
     def _missing(self, short: int, spread: Spread, groups: Groups) -> int:
@@ -212,9 +195,7 @@ class Over:
         """Return the value that a node has."""
         return node.labels.get(self.label, "")
 
-    def count(
-        self, groups: Iterable[Sequence[str]], nodes: Iterable[Node]
-    ) -> Counter[str]:
+    def count(self, groups: Iterable[Sequence[str]], nodes: Iterable[Node]) -> Counter[str]:
         """Return the number of groups in each value, by the names of their nodes. A group in
         several values counts for each.
 
@@ -228,9 +209,7 @@ class Over:
         )
 
     def spread(
-        self,
-        nodes: Sequence[Node],
-        among: Callable[[Sequence[Node]], Iterator[tuple[Node, ...]]],
+        self, nodes: Sequence[Node], among: Callable[[Sequence[Node]], Iterator[tuple[Node, ...]]]
     ) -> Iterator[tuple[Node, ...]]:
         """Yield places, each inside the value that has the fewest replicas so far, of equal ones
         the one that has least room.
@@ -302,9 +281,7 @@ class Levels:
                 for group in self._level(index)
                 if len(group) >= count
             )
-            for group in sorted(
-                (group for group in left if len(group) >= count), key=len
-            ):
+            for group in sorted((group for group in left if len(group) >= count), key=len):
                 for first in range(0, len(group) - count + 1, count):
                     chosen = _in_rank_order(group[first : first + count])
                     # By name over all levels: a node that was taken near is gone from the wider
@@ -325,9 +302,7 @@ def _domains(nodes: Sequence[Node]) -> list[str]:
     return [node.domain or node.name for node in nodes]
 
 
-def _outer_paths(
-    nodes: Sequence[Node], steps: int
-) -> list[tuple[tuple[str, str], ...]]:
+def _outer_paths(nodes: Sequence[Node], steps: int) -> list[tuple[tuple[str, str], ...]]:
     """Return the outer steps of each node's topology path (0: the empty path, which all nodes
     share).
     """
@@ -359,15 +334,12 @@ def _grouped(
         sizes = Counter(inner)
         place = {
             mark: index
-            for index, mark in enumerate(
-                sorted(sizes, key=lambda mark: (-sizes[mark], mark))
-            )
+            for index, mark in enumerate(sorted(sizes, key=lambda mark: (-sizes[mark], mark)))
         }
         for group in groups.values():
             group.sort(key=lambda item: place[item[0]])  # stable
     return tuple(
-        group
-        for _, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0]))
+        group for _, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0]))
     )
 
 
@@ -378,10 +350,7 @@ def _in_rank_order(chosen: Sequence[tuple[Any, Node]]) -> tuple[Node, ...]:
     # Reversed, so that of each group the first index is the one that stays.
     position = {inner: index for index, (inner, _) in reversed(list(enumerate(chosen)))}
     return tuple(
-        node
-        for _, node in sorted(
-            chosen, key=lambda item: (position[item[0]], item[1].name)
-        )
+        node for _, node in sorted(chosen, key=lambda item: (position[item[0]], item[1].name))
     )
 
 
@@ -394,8 +363,7 @@ def _inside(pool: Pool, groups: Groups, spread: Spread) -> bool:
     if not pool.crosses_nodes or pool.domain_gpus < spread.nodes * spread.gpus:
         return False
     return all(
-        group[0].domain and {node.domain for node in group} == {group[0].domain}
-        for group in groups
+        group[0].domain and {node.domain for node in group} == {group[0].domain} for group in groups
     )
 
 
@@ -404,16 +372,10 @@ def _in_node_link(pool: Pool, ranks: int) -> Link:
     PCIe.
     """
     reaches = pool.gpu.scale_up is not None and pool.domain_gpus >= ranks
-    return (
-        pool.gpu.scale_up
-        if reaches and pool.gpu.scale_up is not None
-        else pool.gpu.host
-    )
+    return pool.gpu.scale_up if reaches and pool.gpu.scale_up is not None else pool.gpu.host
 
 
-def _tensor_link(
-    pool: Pool, layout: Layout, spread: Spread, *, joined: bool
-) -> Link | None:
+def _tensor_link(pool: Pool, layout: Layout, spread: Spread, *, joined: bool) -> Link | None:
     if layout.tensor == 1:
         return None
     return (
@@ -425,9 +387,7 @@ def _tensor_link(
     )
 
 
-def _pipeline_link(
-    pool: Pool, layout: Layout, spread: Spread, *, joined: bool
-) -> Link | None:
+def _pipeline_link(pool: Pool, layout: Layout, spread: Spread, *, joined: bool) -> Link | None:
     if layout.pipeline == 1:
         return None
     return (
@@ -438,6 +398,4 @@ def _pipeline_link(
 
 
 def _across_link(pool: Pool, *, joined: bool) -> Link:
-    return (
-        pool.gpu.scale_up if joined and pool.gpu.scale_up is not None else pool.network
-    )
+    return pool.gpu.scale_up if joined and pool.gpu.scale_up is not None else pool.network

@@ -49,17 +49,12 @@ def split_layers(
         Remainder.BEFORE_LAST: pipeline - 1 - rest,
         Remainder.LAST: pipeline - rest,
     }[remainder]
-    sizes = (
-        each + (first_longer <= stage < first_longer + rest)
-        for stage in range(pipeline)
-    )
+    sizes = (each + (first_longer <= stage < first_longer + rest) for stage in range(pipeline))
     return tuple(pairwise(accumulate(sizes, initial=0)))
 
 
 @lru_cache(maxsize=256)
-def balanced_partition(
-    model: ModelSpec, pipeline: int, remainder: Remainder
-) -> tuple[int, ...]:
+def balanced_partition(model: ModelSpec, pipeline: int, remainder: Remainder) -> tuple[int, ...]:
     """Return the layers of every stage if that balances them noticeably better than the engine's
     own cut, else ().
 
@@ -74,9 +69,7 @@ def balanced_partition(
     cuts = [0, *ends, len(model.layers)]
     sizes = tuple(end - first for first, end in pairwise(cuts))
     own = split_layers(len(model.layers), pipeline, remainder)
-    if min(sizes) < 1 or _heaviest(held, pairwise(cuts)) > _heaviest(held, own) * (
-        1 - WORTHWHILE
-    ):
+    if min(sizes) < 1 or _heaviest(held, pairwise(cuts)) > _heaviest(held, own) * (1 - WORTHWHILE):
         return ()
     return sizes
 
@@ -107,11 +100,7 @@ def _running_bits(model: ModelSpec) -> tuple[int, ...]:
 def _nearest(sums: Sequence[int], target: float) -> int:
     """Return the place whose sum comes closest to the target."""
     after = min(bisect_left(sums, target), len(sums) - 1)
-    return (
-        after - 1
-        if after and target - sums[after - 1] <= sums[after] - target
-        else after
-    )
+    return after - 1 if after and target - sums[after - 1] <= sums[after] - target else after
 
 
 def _heaviest(sums: Sequence[int], stages: Iterable[tuple[int, int]]) -> int:

@@ -123,9 +123,7 @@ class Drafter:
         """
         if self.method is DraftMethod.MTP:
             return Layout(
-                tensor=target.tensor,
-                expert=target.expert,
-                attention_data=target.attention_data,
+                tensor=target.tensor, expert=target.expert, attention_data=target.attention_data
             )
         whole = target.expert > 1 and self.model.experts > 0
         return Layout(tensor=target.tensor, expert=target.tensor if whole else 1)
@@ -216,14 +214,10 @@ class EngineSupport:
     becomes_predictor: frozenset[str] = frozenset()
     takes_eagle3: frozenset[str] = frozenset()  # hand out the states of their layers
     runs_on: tuple[str, ...] | None = None  # None: the name of the image does not tell
-    least_capability: ComputeCapability | None = (
-        None  # the oldest NVIDIA GPUs it runs on
-    )
+    least_capability: ComputeCapability | None = None  # the oldest NVIDIA GPUs it runs on
     # The oldest whose kernels widen FP8 weights.
     widens_fp8_from: ComputeCapability | None = None
-    oldest_for: Mapping[tuple[str, str], ComputeCapability] = field(
-        default_factory=dict
-    )
+    oldest_for: Mapping[tuple[str, str], ComputeCapability] = field(default_factory=dict)
 
     @property
     def takes_first(self) -> str:

@@ -43,18 +43,13 @@ def find_model(
     """
     if model_id in extra:
         return CatalogueEntry(
-            id=model_id,
-            config=extra[model_id],
-            source="the operator's catalogue",
-            revision=None,
+            id=model_id, config=extra[model_id], source="the operator's catalogue", revision=None
         )
     row = _index().get(model_id)
     if row is None:
         return None
     config = {**_config(row.file), **row.overrides}
-    return CatalogueEntry(
-        id=model_id, config=config, source=row.source, revision=row.revision
-    )
+    return CatalogueEntry(id=model_id, config=config, source=row.source, revision=row.revision)
 
 
 def known_ids() -> tuple[str, ...]:
@@ -86,9 +81,7 @@ def listing_of(model_id: str) -> Listing | None:
     return _listings().get(model_id)
 
 
-def read_catalogue_extension(
-    data: Mapping[str, str],
-) -> dict[str, Mapping[str, object]]:
+def read_catalogue_extension(data: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
     """Read configs that join the catalogue: exact id to the text of a ``config.json``.
 
     Raises:
@@ -106,9 +99,7 @@ def read_catalogue_extension(
     return configs
 
 
-def model_unknown(
-    model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHING
-) -> Problem:
+def model_unknown(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHING) -> Problem:
     """Return the problem of an id that is in no catalogue, with the nearest ones; none of them is
     ever taken in its place.
     """
@@ -123,9 +114,7 @@ def model_unknown(
         limit="is known by its id alone: its config is not built in"
         if listed
         else f"is not among the {known} models of the catalogue",
-        gap=""
-        if listed
-        else _suggestion(model_id, (*extra, *known_ids(), *listed_ids())),
+        gap="" if listed else _suggestion(model_id, (*extra, *known_ids(), *listed_ids())),
         remedy=f"make a ConfigMap of its config.json with {by_id} or {by_hand} and name it in "
         "spec.model.configMapRef",
     )
@@ -166,10 +155,7 @@ def _nearest(model_id: str, ids: Iterable[str]) -> tuple[str, ...]:
     """
     wanted = model_id.lower()
     scores = {
-        known: max(
-            _likeness(wanted, known.lower()),
-            _likeness(_name(wanted), _name(known.lower())),
-        )
+        known: max(_likeness(wanted, known.lower()), _likeness(_name(wanted), _name(known.lower())))
         for known in ids
     }
     alike = sorted(
@@ -211,9 +197,7 @@ def _index() -> Mapping[str, _Row]:
 @cache
 def _listings() -> Mapping[str, Listing]:
     rows = json.loads(
-        files("shardwright.modelspec")
-        .joinpath("listed.json")
-        .read_text(encoding="utf-8")
+        files("shardwright.modelspec").joinpath("listed.json").read_text(encoding="utf-8")
     )
     return {model_id: Listing(**row) for model_id, row in rows.items()}
 

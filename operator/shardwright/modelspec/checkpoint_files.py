@@ -97,9 +97,7 @@ def handed_over(checkpoint: CheckpointFiles) -> str:
         "tensorBytes": checkpoint.tensor_bytes,
         "files": {name: json.loads(text) for name, text in checkpoint.files.items()},
     }
-    packed = lzma.compress(
-        _compact(content).encode(), format=lzma.FORMAT_RAW, filters=_LZMA
-    )
+    packed = lzma.compress(_compact(content).encode(), format=lzma.FORMAT_RAW, filters=_LZMA)
     text, most = _CONFIG + b85encode(packed).decode(), MESSAGES * MESSAGE_BYTES
     if len(text) > most:
         what, limit = (
@@ -148,9 +146,7 @@ def _read_problem(text: str) -> Problem:
         code, what, limit = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         return _invalid("is damaged")
-    if not all(
-        isinstance(part, str) and len(part) <= _TEXT_MAX for part in (code, what, limit)
-    ):
+    if not all(isinstance(part, str) and len(part) <= _TEXT_MAX for part in (code, what, limit)):
         return _invalid("is damaged")
     return Problem(code=code, what=what, limit=limit)
 
@@ -172,9 +168,7 @@ def _read(text: str) -> CheckpointFiles:
 
 def _files(value: Any) -> dict[str, str]:
     return {
-        name: _readable(value[name])
-        for name in (CONFIG_FILE, QUANTIZATION_FILE)
-        if name in value
+        name: _readable(value[name]) for name in (CONFIG_FILE, QUANTIZATION_FILE) if name in value
     }
 
 

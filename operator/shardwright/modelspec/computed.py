@@ -8,12 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.spec import (
-    ModelSpec,
-    PipelineRole,
-    RecurrentAttention,
-    Split,
-)
+from shardwright.modelspec.spec import ModelSpec, PipelineRole, RecurrentAttention, Split
 from shardwright.modelspec.tensors import BF16, FP16, FP32
 
 _TYPES: Final = {storage.name: storage for storage in (BF16, FP16, FP32)}
@@ -25,8 +20,7 @@ UNCOUNTED_TOWERS: Final = (
 """What is warned of models whose towers for images and for sound are not counted, in this order."""
 
 SLOW_FP32: Final = (
-    "the model computes in FP32: its speed is predicted "
-    "with 16-bit rates, which it does not reach"
+    "the model computes in FP32: its speed is predicted with 16-bit rates, which it does not reach"
 )
 
 
@@ -47,9 +41,7 @@ def computed_in(model: ModelSpec, name: str | None) -> ModelSpec:
     if wide and model.quantization is not None:
         raise InputError([_quantized(model.quantization)])
     weights = tuple(
-        replace(weight, storage=_TYPES[name])
-        if weight.storage.name == model.dtype
-        else weight
+        replace(weight, storage=_TYPES[name]) if weight.storage.name == model.dtype else weight
         for weight in model.weights
     )
     warnings = (*model.warnings, SLOW_FP32) if wide else model.warnings
@@ -60,12 +52,8 @@ def without_towers(model: ModelSpec) -> ModelSpec:
     """Return the language model alone: nothing for images or sound is loaded."""
     return replace(
         model,
-        weights=tuple(
-            weight for weight in model.weights if weight.part is not PipelineRole.TOWER
-        ),
-        warnings=tuple(
-            warning for warning in model.warnings if warning not in UNCOUNTED_TOWERS
-        ),
+        weights=tuple(weight for weight in model.weights if weight.part is not PipelineRole.TOWER),
+        warnings=tuple(warning for warning in model.warnings if warning not in UNCOUNTED_TOWERS),
     )
 
 
@@ -74,9 +62,7 @@ def with_whole_towers(model: ModelSpec) -> ModelSpec:
     own.
     """
     weights = (
-        replace(weight, split=Split.REPLICATED)
-        if weight.part is PipelineRole.TOWER
-        else weight
+        replace(weight, split=Split.REPLICATED) if weight.part is PipelineRole.TOWER else weight
         for weight in model.weights
     )
     return replace(model, weights=tuple(weights))

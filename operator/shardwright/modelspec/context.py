@@ -19,15 +19,7 @@ _LENGTHS: Final = (
 )
 
 _INCLUDED: Final = frozenset(
-    {
-        "default",
-        "su",
-        "longrope",
-        "llama3",
-        "yarn",
-        "deepseek_yarn",
-        "deepseek_llama_scaling",
-    }
+    {"default", "su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"}
 )
 """RoPE scalings whose factor ``max_position_embeddings`` has in it already."""
 
@@ -51,10 +43,7 @@ def max_context_tokens(fields: Fields) -> int:
 
 def _factor(fields: Fields) -> float:
     rope = fields.section("rope_scaling") or fields.section("rope_parameters")
-    if (
-        rope is None
-        or (rope.string("rope_type") or rope.string("type") or "default") in _INCLUDED
-    ):
+    if rope is None or (rope.string("rope_type") or rope.string("type") or "default") in _INCLUDED:
         return 1.0
     factor = 1.0 if rope.values.get("factor") is None else rope.values["factor"]
     if (
@@ -62,8 +51,6 @@ def _factor(fields: Fields) -> float:
         or not isinstance(factor, int | float)
         or not 1 <= factor <= _MAX_FACTOR
     ):
-        rope.refuse(
-            "factor", f"{factor!r:.60}", f"must be a number, 1 to {_MAX_FACTOR:.0f}"
-        )
+        rope.refuse("factor", f"{factor!r:.60}", f"must be a number, 1 to {_MAX_FACTOR:.0f}")
         return 1.0
     return float(factor)

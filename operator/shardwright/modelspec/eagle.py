@@ -12,12 +12,7 @@ from typing import Final
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.context import max_context_tokens
 from shardwright.modelspec.families.deepseek import latent_tensors, read_latent
-from shardwright.modelspec.families.family import (
-    Shape,
-    grouped,
-    grouped_tensors,
-    read_shape,
-)
+from shardwright.modelspec.families.family import Shape, grouped, grouped_tensors, read_shape
 from shardwright.modelspec.fields import EXPERTS, VOCABULARY, WIDTH, Fields
 from shardwright.modelspec.parse import check_depth
 from shardwright.modelspec.read import canonical_hash
@@ -45,24 +40,19 @@ GROUPED_HEADS: Final = frozenset(
 )
 """Architectures of heads that vLLM 0.32 and 0.33 make by ``llama_eagle3.py``."""
 
-LATENT_HEADS: Final = frozenset(
-    {"Eagle3DeepseekV2ForCausalLM", "Eagle3DeepseekV3ForCausalLM"}
-)
+LATENT_HEADS: Final = frozenset({"Eagle3DeepseekV2ForCausalLM", "Eagle3DeepseekV3ForCausalLM"})
 """The same by ``deepseek_eagle3.py``: latent attention, no experts."""
 
 _STATES: Final = 3
 """Layers of the target whose states are combined where the config does not say. Same source."""
 
 _READS_INPUT: Final = frozenset(
-    f"self_attn.{name}"
-    for name in ("q_proj", "k_proj", "v_proj", "q_a_proj", "kv_a_proj_with_mqa")
+    f"self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "q_a_proj", "kv_a_proj_with_mqa")
 )
 _INT64: Final = WeightFormat(name="int64", bits=64)
 
 
-def read_eagle(
-    config: Mapping[str, object], *, source: str, vocabulary: int
-) -> ModelSpec:
+def read_eagle(config: Mapping[str, object], *, source: str, vocabulary: int) -> ModelSpec:
     """Read the facts of an EAGLE-3 head, in BF16.
 
     Embedding and output head are counted as its own: whether a checkpoint has them, and whether
@@ -120,17 +110,12 @@ def _architecture(fields: Fields) -> str:
         raise InputError([*fields.problems, _unknown(architecture)])
     if fields.values.get("quantization_config") is not None:
         fields.refuse(
-            "quantization_config",
-            "a quantized head",
-            "is not counted",
-            "use one in BF16",
+            "quantization_config", "a quantized head", "is not counted", "use one in BF16"
         )
     return architecture
 
 
-def _attention(
-    fields: Fields, shape: Shape, *, latent: bool
-) -> tuple[Attention, Tensors]:
+def _attention(fields: Fields, shape: Shape, *, latent: bool) -> tuple[Attention, Tensors]:
     if latent:
         found = read_latent(fields, shape)
         return found, latent_tensors(shape, found)
@@ -146,9 +131,7 @@ def _by_layer(
     """
     always = (
         *gated("mlp", shape.hidden, block.intermediate),
-        *norms(
-            shape.hidden, "input_layernorm", "post_attention_layernorm", "hidden_norm"
-        ),
+        *norms(shape.hidden, "input_layernorm", "post_attention_layernorm", "hidden_norm"),
     )
     first = (*map(_doubled, attention), *always, *_combining(fields, shape))
     return first, (*attention, *always)
@@ -156,11 +139,7 @@ def _by_layer(
 
 def _doubled(tensor: Tensor) -> Tensor:
     """Return a projection of the first layer, which reads embedding and states side by side."""
-    return (
-        replace(tensor, inputs=2 * tensor.inputs)
-        if tensor.name in _READS_INPUT
-        else tensor
-    )
+    return replace(tensor, inputs=2 * tensor.inputs) if tensor.name in _READS_INPUT else tensor
 
 
 def _combining(fields: Fields, shape: Shape) -> Tensors:
@@ -169,13 +148,9 @@ def _combining(fields: Fields, shape: Shape) -> Tensors:
     """
     section = fields.section("eagle_config")
     stated = section.integers("eagle_aux_hidden_state_layer_ids") if section else ()
-    states = fields.integer(
-        "num_aux_hidden_states", EXPERTS, default=len(stated) or _STATES
-    )
+    states = fields.integer("num_aux_hidden_states", EXPERTS, default=len(stated) or _STATES)
     width = fields.integer("target_hidden_size", WIDTH, default=shape.hidden)
-    if section is not None and not section.boolean(
-        "use_aux_hidden_state", default=True
-    ):
+    if section is not None and not section.boolean("use_aux_hidden_state", default=True):
         return ()
     each = fields.boolean("fc_norm", default=False)
     before = fields.boolean("norm_before_fc", default=False)
@@ -186,9 +161,7 @@ def _combining(fields: Fields, shape: Shape) -> Tensors:
     )
 
 
-def _ends(
-    hidden: int, embedded: int, drafted: int, vocabulary: int
-) -> tuple[Weight, ...]:
+def _ends(hidden: int, embedded: int, drafted: int, vocabulary: int) -> tuple[Weight, ...]:
     """Return embedding, final norm and head, and the map of drafted tokens to the target's
     vocabulary.
     """
@@ -198,12 +171,7 @@ def _ends(
     ) -> Weight:
         split = Split.VOCABULARY if inputs > 1 else Split.REPLICATED
         return Weight(
-            name=name,
-            part=part,
-            outputs=outputs,
-            inputs=inputs,
-            split=split,
-            storage=storage,
+            name=name, part=part, outputs=outputs, inputs=inputs, split=split, storage=storage
         )
 
     ends = (

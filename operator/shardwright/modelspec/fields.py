@@ -57,9 +57,7 @@ class Fields:
             return self._missing(name, bounds) if default is None else default
         # True is an int to Python.
         if isinstance(value, bool) or not isinstance(value, int):
-            return self._refuse(
-                name, _shown(value), "must be a whole number", bounds[0]
-            )
+            return self._refuse(name, _shown(value), "must be a whole number", bounds[0])
         if not bounds[0] <= value <= bounds[1]:
             return self._refuse(
                 name, _shown(value), f"must be {bounds[0]} to {bounds[1]}", bounds[0]
@@ -90,16 +88,12 @@ class Fields:
 
     def strings(self, name: str) -> tuple[str, ...]:
         """Return a list of texts, empty if the field is missing or null."""
-        return tuple(
-            item for item in self._list(name, str, "texts") if isinstance(item, str)
-        )
+        return tuple(item for item in self._list(name, str, "texts") if isinstance(item, str))
 
     def integers(self, name: str) -> tuple[int, ...]:
         """Return a list of whole numbers, empty if the field is missing or null."""
         return tuple(
-            item
-            for item in self._list(name, int, "whole numbers")
-            if isinstance(item, int)
+            item for item in self._list(name, int, "whole numbers") if isinstance(item, int)
         )
 
     def section(self, name: str) -> "Fields | None":
@@ -124,15 +118,11 @@ class Fields:
         """Note a problem of one field."""
         path = f"{self.path}{self.spelled.get(name, name)}"
         self.problems.append(
-            Problem(
-                code="ConfigInvalid", what=what, limit=limit, remedy=remedy, path=path
-            )
+            Problem(code="ConfigInvalid", what=what, limit=limit, remedy=remedy, path=path)
         )
 
     def _missing(self, name: str, bounds: Bounds) -> int:
-        self.refuse(
-            name, "missing", remedy=f"give a whole number, {bounds[0]} to {bounds[1]}"
-        )
+        self.refuse(name, "missing", remedy=f"give a whole number, {bounds[0]} to {bounds[1]}")
         return bounds[0]
 
     def _refuse(self, name: str, what: str, limit: str, instead: _T) -> _T:

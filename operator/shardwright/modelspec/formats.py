@@ -16,9 +16,7 @@ FP8_BLOCKS: Final = WeightFormat(name="fp8", bits=8, block=(128, 128), scale_bit
 MXFP4: Final = WeightFormat(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 """OCP MXFP4: 32 elements share an E8M0 exponent."""
 
-NVFP4: Final = WeightFormat(
-    name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64
-)
+NVFP4: Final = WeightFormat(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)
 """NVIDIA's FP4: 16 elements share an FP8 scale, and each matrix has an FP32 scale for itself and
 one for its inputs.
 """
@@ -31,9 +29,7 @@ too).
 INT8_PER_CHANNEL: Final = WeightFormat(name="int8", bits=8, block=(1, 0), scale_bits=32)
 """bitsandbytes' 8 bits: one FP32 scale per output."""
 
-_INT8_ALONE: Final = WeightFormat(
-    name="int8", bits=8, block=(1, 0), scale_bits=16, alone=True
-)
+_INT8_ALONE: Final = WeightFormat(name="int8", bits=8, block=(1, 0), scale_bits=16, alone=True)
 _INT4_GROUPS: Final = WeightFormat(
     name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=16
 )

@@ -66,6 +66,4 @@ def _gates() -> Mapping[str, RepositoryGate]:
 
 
 def _gate(row: Mapping[str, str]) -> RepositoryGate:
-    return RepositoryGate(
-        gating=_WHETHER[row["gated"]], read=row["read"], source=row["source"]
-    )
+    return RepositoryGate(gating=_WHETHER[row["gated"]], read=row["read"], source=row["source"])

@@ -10,13 +10,7 @@ from typing import Final
 
 from shardwright.modelspec.fields import WIDTH, Fields
 from shardwright.modelspec.formats import FP8_PER_TENSOR
-from shardwright.modelspec.modules import (
-    MAX_PATTERNS,
-    canonical,
-    globs_of,
-    is_pattern,
-    modules_of,
-)
+from shardwright.modelspec.modules import MAX_PATTERNS, canonical, globs_of, is_pattern, modules_of
 from shardwright.modelspec.spec import Weight, WeightFormat
 
 BITS: Final = (1, 16)
@@ -41,9 +35,7 @@ class Quantization:
     cache_dtype: str | None = None
 
 
-def unless_listed(
-    method: str, storage: WeightFormat, fields: Fields, *lists: str
-) -> Quantization:
+def unless_listed(method: str, storage: WeightFormat, fields: Fields, *lists: str) -> Quantization:
     """Return a method that stores all in one way but the modules that are listed, by name or
     pattern.
     """
@@ -70,8 +62,7 @@ def by_rules(
             of first.
     """
     stored = {
-        rule if is_pattern(rule) else canonical(rule): storage
-        for rule, storage in stored.items()
+        rule if is_pattern(rule) else canonical(rule): storage for rule, storage in stored.items()
     }
     patterns = tuple(rule for rule in stored if is_pattern(rule))
     # Each pattern is tried on every module: a config of a stranger must not make that long.
@@ -86,22 +77,13 @@ def by_rules(
         if named is not None:
             return stored[named]
         return next(
-            (
-                each
-                for globs, each in read
-                if any(glob.match(names[0]) for glob in globs)
-            ),
-            usual,
+            (each for globs, each in read if any(glob.match(names[0]) for glob in globs)), usual
         )
 
     odd = tuple(
-        pattern
-        for pattern in (*patterns, *beyond)
-        if pattern in beyond or not globs_of(pattern)
+        pattern for pattern in (*patterns, *beyond) if pattern in beyond or not globs_of(pattern)
     )
-    return replace(
-        base, storage=by_rule, warnings=(*base.warnings, *_not_followed(odd))
-    )
+    return replace(base, storage=by_rule, warnings=(*base.warnings, *_not_followed(odd)))
 
 
 def _not_followed(odd: Sequence[str]) -> Iterator[str]:
@@ -139,12 +121,7 @@ def changed(storage: WeightFormat, rule: Fields | None) -> WeightFormat:
     )
     alone = bits == FP8_PER_TENSOR.bits
     return replace(
-        storage,
-        name=f"int{bits}",
-        bits=bits,
-        block=(1, size),
-        zero_point_bits=bits,
-        alone=alone,
+        storage, name=f"int{bits}", bits=bits, block=(1, size), zero_point_bits=bits, alone=alone
     )
 
 

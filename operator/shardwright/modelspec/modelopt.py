@@ -41,15 +41,10 @@ def with_quantization_file(
         config: The content of the ``config.json``.
         quantization: The content of the ``hf_quant_config.json``.
     """
-    own, inner = (
-        config.get("quantization_config"),
-        quantization.get(SECTION, quantization),
-    )
+    own, inner = (config.get("quantization_config"), quantization.get(SECTION, quantization))
     if own is None:
         unquantized = isinstance(inner, Mapping) and inner.get("quant_algo") is None
-        return (
-            config if unquantized else {**config, "quantization_config": quantization}
-        )
+        return config if unquantized else {**config, "quantization_config": quantization}
     if (
         not isinstance(own, Mapping)
         or not isinstance(inner, Mapping)
@@ -84,30 +79,22 @@ def modelopt(fields: Fields) -> Quantization:
         and not any(name in inner.values for name in _LISTS)
     )
     unlisted = (
-        (
-            "the file beside the config names no module that stays unquantized: bytes may be off",
-        )
+        ("the file beside the config names no module that stays unquantized: bytes may be off",)
         if silent
         else ()
     )
     return replace(
-        base,
-        head=True,
-        cache_dtype=asked,
-        warnings=(*base.warnings, *unlisted, *warnings),
+        base, head=True, cache_dtype=asked, warnings=(*base.warnings, *unlisted, *warnings)
     )
 
 
 def _storage(fields: Fields, algorithm: str) -> WeightFormat:
     storage = next(
-        (storage for name, storage in MODELOPT.items() if algorithm.startswith(name)),
-        None,
+        (storage for name, storage in MODELOPT.items() if algorithm.startswith(name)), None
     )
     if storage is None:
         fields.refuse(
-            "quant_algo",
-            f"{algorithm!r:.60}",
-            f"must be one of {', '.join((*MODELOPT, _MIXED))}",
+            "quant_algo", f"{algorithm!r:.60}", f"must be one of {', '.join((*MODELOPT, _MIXED))}"
         )
     return storage or FP8_PER_TENSOR
 
@@ -162,9 +149,7 @@ def _by_group(fields: Fields) -> dict[str, WeightFormat]:
     """Return the storage by module from groups, each of which names its modules."""
     section = fields.section("config_groups")
     groups = (
-        [group for name in section.values if (group := section.section(name))]
-        if section
-        else []
+        [group for name in section.values if (group := section.section(name))] if section else []
     )
     return {
         canonical(name): storage
@@ -178,18 +163,11 @@ def _of_group(group: Fields) -> WeightFormat | None:
     """Return the format in which a group stores its modules: FP8 with one scale or NVFP4. All other
     formats are problems, and so is a target that is a kind of module instead of a module.
     """
-    weights = group.section("weights") or Fields(
-        {}, f"{group.path}weights.", group.problems
-    )
-    bits, size = (
-        weights.integer("num_bits", BITS),
-        weights.optional_integer("group_size", WIDTH),
-    )
+    weights = group.section("weights") or Fields({}, f"{group.path}weights.", group.problems)
+    bits, size = (weights.integer("num_bits", BITS), weights.optional_integer("group_size", WIDTH))
     storage = _GROUPS.get((bits, size)) if weights.string("type") == "float" else None
     if storage is None:
-        what = (
-            f"{bits} bits of {weights.values.get('type')!r:.20} with group_size {size}"
-        )
+        what = f"{bits} bits of {weights.values.get('type')!r:.20} with group_size {size}"
         group.refuse(
             "weights",
             what,
@@ -224,11 +202,7 @@ def _cache(fields: Fields) -> tuple[str | None, tuple[str, ...]]:
             scheme.string("type") == "float",
         )
         static = not scheme.boolean("dynamic", default=True)
-        algorithm = (
-            "FP8"
-            if bits == FP8_PER_TENSOR.bits and floating and static
-            else f"{bits} bits"
-        )
+        algorithm = "FP8" if bits == FP8_PER_TENSOR.bits and floating and static else f"{bits} bits"
     else:
         algorithm = (fields.string("kv_cache_quant_algo") or "").upper()
     if algorithm.startswith("FP8"):

@@ -89,10 +89,7 @@ def is_named_in_part(weight: Weight, listed: frozenset[str]) -> bool:
 
     Source: vLLM 0.32 ``quantization/utils/quant_utils.py:is_layer_skipped``, match mode substring.
     """
-    names = {
-        engine_name(weight),
-        engine_name(weight) if weight.experts else full_name(weight),
-    }
+    names = {engine_name(weight), engine_name(weight) if weight.experts else full_name(weight)}
     return any(entry in name for entry in listed for name in names)
 
 
@@ -128,9 +125,7 @@ class Modules:
 
     def include(self, weight: Weight) -> bool:
         """Return whether a weight's module is among them."""
-        return any(
-            self._named(name) or self._matched(name) for name in names_of(weight)
-        )
+        return any(self._named(name) or self._matched(name) for name in names_of(weight))
 
     def _named(self, name: str) -> bool:
         parts = name.split(".")
@@ -145,9 +140,7 @@ class Modules:
         starts = bool(self.starts) and any(
             name[:length] in self.starts for length in range(len(name) + 1)
         )
-        return (
-            starts or name in self.exact or any(glob.match(name) for glob in self.globs)
-        )
+        return starts or name in self.exact or any(glob.match(name) for glob in self.globs)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -183,9 +176,7 @@ def modules_of(fields: Fields, *lists: str) -> Modules:
     return Modules(
         names=frozenset(map(canonical, entries)),
         exact=frozenset(text for text in texts if "*" not in text),
-        starts=frozenset(
-            text[:-1] for text in texts if "*" in text and "*" not in text[:-1]
-        ),
+        starts=frozenset(text[:-1] for text in texts if "*" in text and "*" not in text[:-1]),
         globs=tuple(re.compile(translate(text)) for text in inner),
         odd=tuple(entry for entry, found in patterns if not found),
     )
@@ -206,9 +197,7 @@ def _texts(pattern: str) -> tuple[str, ...]:
     texts = [""]
     for index, part in enumerate(parts):
         choices = part.split("|") if index % 2 else [part]
-        texts = [text + choice for text in texts for choice in choices][
-            : MAX_PATTERNS + 1
-        ]
+        texts = [text + choice for text in texts for choice in choices][: MAX_PATTERNS + 1]
     globs = tuple(glob for glob in map(_glob, texts) if glob is not None)
     return globs if len(globs) == len(texts) <= MAX_PATTERNS else ()
 

@@ -40,10 +40,7 @@ def parse_config(text: str, *, source: str) -> dict[str, object]:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         raise _invalid(
-            source,
-            "is not the JSON of a config:",
-            _reason(error),
-            "give the file as it is",
+            source, "is not the JSON of a config:", _reason(error), "give the file as it is"
         ) from error
     if not isinstance(value, dict):
         raise _invalid(
@@ -88,10 +85,7 @@ def check_depth(config: Mapping[str, object], *, source: str) -> None:
         if not level:
             return
     raise _invalid(
-        source,
-        "is nested",
-        f"deeper than {MAX_CONFIG_DEPTH} levels",
-        "give the config.json alone",
+        source, "is nested", f"deeper than {MAX_CONFIG_DEPTH} levels", "give the config.json alone"
     )
 
 
@@ -122,21 +116,10 @@ def _constant(name: str) -> float:
 
 
 def _reason(error: Exception) -> str:
-    return (
-        "it is nested too deeply"
-        if isinstance(error, RecursionError)
-        else str(error)[:200]
-    )
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
 
 
 def _invalid(source: str, what: str, limit: str, remedy: str) -> InputError:
     return InputError(
-        [
-            Problem(
-                code="ConfigInvalid",
-                what=f"{source} {what}",
-                limit=limit,
-                remedy=remedy,
-            )
-        ]
+        [Problem(code="ConfigInvalid", what=f"{source} {what}", limit=limit, remedy=remedy)]
     )

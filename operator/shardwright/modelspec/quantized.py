@@ -10,13 +10,7 @@ from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.fields import Fields
-from shardwright.modelspec.formats import (
-    FP8_PER_TENSOR,
-    INT8_PER_CHANNEL,
-    MXFP4,
-    NF4,
-    NVFP4,
-)
+from shardwright.modelspec.formats import FP8_PER_TENSOR, INT8_PER_CHANNEL, MXFP4, NF4, NVFP4
 from shardwright.modelspec.methods import (
     BITS,
     Quantization,
@@ -54,9 +48,7 @@ def read_quantization(fields: Fields) -> Quantization | None:
     stated = fields.values.get(SECTION, fields.values.get("quant_algo"))
     if method is None and stated is None:
         fields.refuse(
-            "quant_method",
-            "missing",
-            remedy="name the method that the weights are stored with",
+            "quant_method", "missing", remedy="name the method that the weights are stored with"
         )
         return None
     reader = _METHODS.get(method or "modelopt")
@@ -75,9 +67,7 @@ def read_quantization(fields: Fields) -> Quantization | None:
     return reader(fields)
 
 
-def quantized(
-    weights: Iterable[Weight], quantization: Quantization
-) -> tuple[Weight, ...]:
+def quantized(weights: Iterable[Weight], quantization: Quantization) -> tuple[Weight, ...]:
     """Return the weights as the method stores them."""
     return tuple(_stored(weight, quantization) for weight in weights)
 
@@ -101,9 +91,7 @@ def apply_quantization(model: ModelSpec, name: str) -> ModelSpec:
         return model
     if model.quantization is None and wanted == "fp8":
         quantization = Quantization(method="fp8", storage=lambda _: FP8_PER_TENSOR)
-        return replace(
-            model, weights=quantized(model.weights, quantization), quantization="fp8"
-        )
+        return replace(model, weights=quantized(model.weights, quantization), quantization="fp8")
     if model.quantization is None and wanted in _PLAIN:
         return replace(model, weights=_recast(model, _PLAIN[wanted]), dtype=wanted)
     raise InputError([_cannot_convert(model, name)])
@@ -111,19 +99,13 @@ def apply_quantization(model: ModelSpec, name: str) -> ModelSpec:
 
 def _recast(model: ModelSpec, storage: WeightFormat) -> tuple[Weight, ...]:
     return tuple(
-        replace(weight, storage=storage)
-        if weight.storage.name == model.dtype
-        else weight
+        replace(weight, storage=storage) if weight.storage.name == model.dtype else weight
         for weight in model.weights
     )
 
 
 def _cannot_convert(model: ModelSpec, name: str) -> Problem:
-    have = (
-        f"{model.quantization} weights"
-        if model.quantization
-        else f"{model.dtype} weights"
-    )
+    have = f"{model.quantization} weights" if model.quantization else f"{model.dtype} weights"
     return Problem(
         code="QuantizationNotApplicable",
         what=f"{have} cannot become {name} while loading:",
@@ -145,9 +127,7 @@ def _stored(weight: Weight, quantization: Quantization) -> Weight:
 def _fp8(fields: Fields) -> Quantization:
     block = fields.integers("weight_block_size")
     if block and (len(block) != 2 or min(block) < 1):  # noqa: PLR2004 - an (outputs, inputs) pair
-        fields.refuse(
-            "weight_block_size", f"{list(block)!r:.60}", "must be two numbers above 0"
-        )
+        fields.refuse("weight_block_size", f"{list(block)!r:.60}", "must be two numbers above 0")
         block = ()
     # A static input scale stands beside it.
     scales = 64 if fields.string("activation_scheme") == "static" else 32
@@ -156,15 +136,11 @@ def _fp8(fields: Fields) -> Quantization:
         if block
         else replace(FP8_PER_TENSOR, scale_bits=scales)
     )
-    return unless_listed(
-        "fp8", storage, fields, "modules_to_not_convert", "ignored_layers"
-    )
+    return unless_listed("fp8", storage, fields, "modules_to_not_convert", "ignored_layers")
 
 
 def _awq(fields: Fields) -> Quantization:
-    bits = fields.integer(
-        "bits", BITS, default=fields.integer("w_bit", BITS, default=4)
-    )
+    bits = fields.integer("bits", BITS, default=fields.integer("w_bit", BITS, default=4))
     storage = WeightFormat(
         name=f"int{bits}",
         bits=bits,
@@ -175,13 +151,10 @@ def _awq(fields: Fields) -> Quantization:
     listed = frozenset(fields.strings("modules_to_not_convert"))
     if len(listed) > MAX_ENTRIES:
         fields.refuse(
-            "modules_to_not_convert",
-            f"{len(listed)} entries",
-            f"must be at most {MAX_ENTRIES}",
+            "modules_to_not_convert", f"{len(listed)} entries", f"must be at most {MAX_ENTRIES}"
         )
     return Quantization(
-        method="awq",
-        storage=lambda weight: None if is_named_in_part(weight, listed) else storage,
+        method="awq", storage=lambda weight: None if is_named_in_part(weight, listed) else storage
     )
 
 
@@ -195,19 +168,13 @@ def _gptq(fields: Fields) -> Quantization:
         )
     storage = integers(fields)
     base = unless_listed(
-        "gptq",
-        storage,
-        fields,
-        "modules_to_not_convert",
-        "modules_in_block_to_not_quantize",
+        "gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize"
     )
     rules = fields.section("dynamic")
     return _overridden(base, storage, rules) if rules else base
 
 
-def _overridden(
-    base: Quantization, storage: WeightFormat, rules: Fields
-) -> Quantization:
+def _overridden(base: Quantization, storage: WeightFormat, rules: Fields) -> Quantization:
     """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone, others
     change bits or group.
 
@@ -223,38 +190,25 @@ def _overridden(
 
 def _mxfp4(fields: Fields) -> Quantization:
     del fields  # the method leaves all but the experts alone, whatever the config lists
-    return Quantization(
-        method="mxfp4", storage=lambda weight: MXFP4 if weight.experts else None
-    )
+    return Quantization(method="mxfp4", storage=lambda weight: MXFP4 if weight.experts else None)
 
 
 def _compressed_tensors(fields: Fields) -> Quantization:
     section = fields.section("config_groups")
     groups = (
-        [group for name in section.values if (group := section.section(name))]
-        if section
-        else []
+        [group for name in section.values if (group := section.section(name))] if section else []
     )
-    targeted = [
-        target for group in groups[:MAX_PATTERNS] if (target := _targeted(group))
-    ]
+    targeted = [target for group in groups[:MAX_PATTERNS] if (target := _targeted(group))]
     if not targeted or len(targeted) < len(groups):
-        fields.refuse(
-            "config_groups",
-            f"{len(groups)} groups",
-            "must be groups with their weights",
-        )
+        fields.refuse("config_groups", f"{len(groups)} groups", "must be groups with their weights")
         return Quantization(method="compressed-tensors", storage=lambda _: None)
     scheme = fields.section("kv_cache_scheme")
     cached = (
-        scheme is not None
-        and scheme.integer("num_bits", BITS, default=16) == FP8_PER_TENSOR.bits
+        scheme is not None and scheme.integer("num_bits", BITS, default=16) == FP8_PER_TENSOR.bits
     )
     base = unless_listed("compressed-tensors", targeted[0].storage, fields, "ignore")
     return replace(
-        base,
-        storage=_by_target(base.storage, targeted),
-        cache_dtype="fp8" if cached else None,
+        base, storage=_by_target(base.storage, targeted), cache_dtype="fp8" if cached else None
     )
 
 
@@ -271,9 +225,7 @@ def _targeted(group: Fields) -> _Target | None:
     if weights is None:
         return None
     alone = group.values.get("input_activations") is None
-    return _Target(
-        storage=_compressed(weights, alone=alone), modules=modules_of(group, "targets")
-    )
+    return _Target(storage=_compressed(weights, alone=alone), modules=modules_of(group, "targets"))
 
 
 def _by_target(base: Stores, targets: list[_Target]) -> Stores:
@@ -282,12 +234,8 @@ def _by_target(base: Stores, targets: list[_Target]) -> Stores:
     """
 
     def storage(weight: Weight) -> WeightFormat | None:
-        named = next(
-            (target for target in targets if target.modules.include(weight)), None
-        )
-        general = next(
-            (target for target in targets if _LINEAR in target.modules.names), None
-        )
+        named = next((target for target in targets if target.modules.include(weight)), None)
+        general = next((target for target in targets if _LINEAR in target.modules.names), None)
         # A group that names the module goes before the one of all linear modules, in whichever
         # order.
         chosen = named or general
@@ -301,10 +249,7 @@ def _compressed(weights: Fields, *, alone: bool) -> WeightFormat:
     activations as they are.
     """
     bits = weights.integer("num_bits", BITS)
-    strategy, eight = (
-        weights.string("strategy") or "tensor",
-        bits == FP8_PER_TENSOR.bits,
-    )
+    strategy, eight = (weights.string("strategy") or "tensor", bits == FP8_PER_TENSOR.bits)
     floating = weights.string("type") == "float"
     if floating and bits == MXFP4.bits:
         return (
@@ -323,24 +268,15 @@ def _compressed(weights: Fields, *, alone: bool) -> WeightFormat:
         shape = weights.integers("block_structure") or (128, 128)
         return replace(stored, block=(shape[0], shape[-1]), scale_bits=32)
     if strategy not in ("tensor", "channel"):
-        weights.refuse(
-            "strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block"
-        )
+        weights.refuse("strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block")
     scale = 16 if alone and not floating else 32  # in the model's dtype
-    return replace(
-        stored, block=(0 if strategy == "tensor" else 1, 0), scale_bits=scale
-    )
+    return replace(stored, block=(0 if strategy == "tensor" else 1, 0), scale_bits=scale)
 
 
 def _bitsandbytes(fields: Fields) -> Quantization:
-    four = fields.boolean(
-        "load_in_4bit", default=not fields.boolean("load_in_8bit", default=False)
-    )
+    four = fields.boolean("load_in_4bit", default=not fields.boolean("load_in_8bit", default=False))
     return unless_listed(
-        "bitsandbytes",
-        NF4 if four else INT8_PER_CHANNEL,
-        fields,
-        "llm_int8_skip_modules",
+        "bitsandbytes", NF4 if four else INT8_PER_CHANNEL, fields, "llm_int8_skip_modules"
     )
 
 
@@ -357,9 +293,7 @@ _METHODS: Final[dict[str, Callable[[Fields], Quantization]]] = {
     "bitsandbytes": _bitsandbytes,
     "compressed-tensors": _compressed_tensors,
     "fbgemm_fp8": _fbgemm_fp8,
-    **dict.fromkeys(
-        ("modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_mxfp8"), modelopt
-    ),
+    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_mxfp8"), modelopt),
     "quark": quark,
     "torchao": torchao,
     "inc": inc,

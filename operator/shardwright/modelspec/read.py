@@ -22,14 +22,7 @@ from shardwright.modelspec.methods import Quantization
 from shardwright.modelspec.modelopt import with_quantization_file
 from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, check_depth
 from shardwright.modelspec.quantized import quantized, read_quantization
-from shardwright.modelspec.spec import (
-    Layer,
-    ModelSpec,
-    PipelineRole,
-    Split,
-    Weight,
-    WeightFormat,
-)
+from shardwright.modelspec.spec import Layer, ModelSpec, PipelineRole, Split, Weight, WeightFormat
 from shardwright.modelspec.tensors import BF16, FP16, Blocks
 
 _DTYPES: Final[Mapping[str, WeightFormat]] = {
@@ -45,19 +38,10 @@ _PREDICTED: Final = (0, 64)
 _LANGUAGE_SECTIONS: Final = ("text_config", "llm_config", "language_config")
 """Where configs of several modalities have their language model."""
 
-_HEARING: Final = (
-    "audio_config",
-    "sound_config",
-    "speech_config",
-    "audio_encoder_config",
-)
+_HEARING: Final = ("audio_config", "sound_config", "speech_config", "audio_encoder_config")
 """Where they have a tower for audio, which is not counted."""
 
-_KINDS_OF_LAYERS: Final = (
-    "layers_block_type",
-    "hybrid_override_pattern",
-    "layer_types",
-)
+_KINDS_OF_LAYERS: Final = ("layers_block_type", "hybrid_override_pattern", "layer_types")
 """Lists with an entry for each layer: they say how many there are where nothing else does."""
 
 
@@ -146,9 +130,7 @@ def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | 
     predictor = family.predictor
     fields = _text_fields(top, family)
     stated = (
-        fields.integer(predictor.counts, _PREDICTED, default=predictor.default)
-        if predictor
-        else 0
+        fields.integer(predictor.counts, _PREDICTED, default=predictor.default) if predictor else 0
     )
     shape = read_shape(fields)
     blocks = family.blocks(fields, shape)
@@ -160,18 +142,14 @@ def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | 
     block, first = predictor.block(blocks, shape.layers), shape.layers
     each = (*block.tensors, *predictor.beside(shape))
     weights = tuple(
-        tensor.placed(first + index, dtype)
-        for index in range(stated)
-        for tensor in each
+        tensor.placed(first + index, dtype) for index in range(stated) for tensor in each
     )
     weights += tuple(tensor.placed(first, dtype) for tensor in predictor.shared(shape))
     stored = quantized(weights, quantization) if quantization else weights
     return replace(
         whole,
         layers=(block.layer,) * stated,
-        weights=tuple(
-            replace(weight, layer=(weight.layer or first) - first) for weight in stored
-        ),
+        weights=tuple(replace(weight, layer=(weight.layer or first) - first) for weight in stored),
         tied_embeddings=False,
         warnings=(),
     )
@@ -217,9 +195,7 @@ def canonical_hash(config: Mapping[str, object], source: str) -> str:
         canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         problem = Problem(
-            code="ConfigInvalid",
-            what=f"{source} is not a JSON object",
-            gap=str(error)[:200],
+            code="ConfigInvalid", what=f"{source} is not a JSON object", gap=str(error)[:200]
         )
         raise InputError([problem]) from error
     return hashlib.sha256(canonical.encode()).hexdigest()
@@ -251,11 +227,7 @@ def _language_model(top: Fields) -> tuple[Family, str] | None:
     ):
         return None
     stated = section.strings("architectures")
-    name = (
-        stated[0]
-        if stated
-        else LANGUAGE_MODELS.get(section.string("model_type") or "", "")
-    )
+    name = stated[0] if stated else LANGUAGE_MODELS.get(section.string("model_type") or "", "")
     if name in FAMILIES:
         return FAMILIES[name], name
     return (plain.FAMILY, name) if plain.is_plain(name, section) else None
@@ -271,10 +243,7 @@ def _outer(top: Fields) -> Fields:
 def _text_section(top: Fields) -> Fields | None:
     """Return the section of the language model, None if the config is all of it."""
     outer = _outer(top)
-    return next(
-        (section for name in _LANGUAGE_SECTIONS if (section := outer.section(name))),
-        None,
-    )
+    return next((section for name in _LANGUAGE_SECTIONS if (section := outer.section(name))), None)
 
 
 def _architecture(top: Fields) -> str | None:
@@ -293,9 +262,7 @@ KimiK3ForConditionalGeneration).
 
 
 def _unknown(architecture: str | None) -> Problem:
-    near = get_close_matches(
-        architecture or "", sorted(FAMILIES), n=1, cutoff=_MISTYPED
-    )
+    near = get_close_matches(architecture or "", sorted(FAMILIES), n=1, cutoff=_MISTYPED)
     return Problem(
         code="ArchitectureUnknown",
         path="architectures",
@@ -320,20 +287,13 @@ def _text_fields(top: Fields, family: Family) -> Fields:
         for name, names in family.names.items()
     }
     spelled = {name: theirs for name, theirs in spelled.items() if name not in present}
-    renamed = _present(
-        {name: _under(present, theirs) for name, theirs in spelled.items()}
-    )
+    renamed = _present({name: _under(present, theirs) for name, theirs in spelled.items()})
     left_out = {
-        name: value
-        for name, value in family.defaults.items()
-        if name not in section.values
+        name: value for name, value in family.defaults.items() if name not in section.values
     }
     # Later entries win: stated values go before counted ones and defaults.
     return Fields(
-        {**left_out, **_counted(present), **present, **renamed},
-        section.path,
-        top.problems,
-        spelled,
+        {**left_out, **_counted(present), **present, **renamed}, section.path, top.problems, spelled
     )
 
 
@@ -364,19 +324,13 @@ def _present(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _quantization(top: Fields, fields: Fields) -> Quantization | None:
-    section = fields.section("quantization_config") or top.section(
-        "quantization_config"
-    )
+    section = fields.section("quantization_config") or top.section("quantization_config")
     return read_quantization(section) if section else None
 
 
 def _tied(top: Fields, fields: Fields, family: Family) -> bool:
     outer = top.boolean("tie_word_embeddings", default=family.tied)
-    return (
-        outer
-        if fields.path == ""
-        else fields.boolean("tie_word_embeddings", default=outer)
-    )
+    return outer if fields.path == "" else fields.boolean("tie_word_embeddings", default=outer)
 
 
 def _dtype(top: Fields, fields: Fields) -> WeightFormat:
@@ -396,16 +350,12 @@ def _layers(
 ) -> tuple[tuple[Layer, ...], tuple[Weight, ...]]:
     stack = [blocks(index) for index in range(shape.layers)]
     weights = tuple(
-        tensor.placed(index, dtype)
-        for index, block in enumerate(stack)
-        for tensor in block.tensors
+        tensor.placed(index, dtype) for index, block in enumerate(stack) for tensor in block.tensors
     )
     return tuple(block.layer for block in stack), weights
 
 
-def _tower(
-    top: Fields, family: Family, shape: Shape, dtype: WeightFormat
-) -> tuple[Weight, ...]:
+def _tower(top: Fields, family: Family, shape: Shape, dtype: WeightFormat) -> tuple[Weight, ...]:
     section = _outer(top).section("vision_config") if family.tower else None
     return (
         tower_weights(section, shape.hidden, family.tower, dtype)
@@ -437,29 +387,16 @@ def _further_ends(
     )
 
 
-def _ends(
-    shape: Shape, vocabulary: int, dtype: WeightFormat, *, tied: bool
-) -> tuple[Weight, ...]:
+def _ends(shape: Shape, vocabulary: int, dtype: WeightFormat, *, tied: bool) -> tuple[Weight, ...]:
     """Return the weights before the first layer and after the last one."""
 
-    def end(
-        name: str, part: PipelineRole, outputs: int, inputs: int, split: Split
-    ) -> Weight:
+    def end(name: str, part: PipelineRole, outputs: int, inputs: int, split: Split) -> Weight:
         return Weight(
-            name=name,
-            part=part,
-            outputs=outputs,
-            inputs=inputs,
-            split=split,
-            storage=dtype,
+            name=name, part=part, outputs=outputs, inputs=inputs, split=split, storage=dtype
         )
 
     embedding = end(
-        "model.embed_tokens",
-        PipelineRole.EMBEDDING,
-        vocabulary,
-        shape.hidden,
-        Split.VOCABULARY,
+        "model.embed_tokens", PipelineRole.EMBEDDING, vocabulary, shape.hidden, Split.VOCABULARY
     )
     norm = end("model.norm", PipelineRole.FINAL, shape.hidden, 1, Split.REPLICATED)
     head = end("lm_head", PipelineRole.HEAD, vocabulary, shape.hidden, Split.VOCABULARY)

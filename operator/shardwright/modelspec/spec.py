@@ -17,17 +17,13 @@ class Split(StrEnum):
     COLUMN = "Column"  #: outputs are divided over the ranks
     ROW = "Row"  #: inputs are divided over the ranks
     KV_HEADS = "KvHeads"  #: outputs are whole K/V heads; replicated when heads < ranks
-    VOCABULARY = (
-        "Vocabulary"  #: outputs are the vocabulary, padded by the engine, then divided
-    )
+    VOCABULARY = "Vocabulary"  #: outputs are the vocabulary, padded by the engine, then divided
 
 
 class PipelineRole(StrEnum):
     """Which stage of a pipeline a weight belongs to."""
 
-    EMBEDDING = (
-        "Embedding"  #: first stage (and the last one when it is tied to the head)
-    )
+    EMBEDDING = "Embedding"  #: first stage (and the last one when it is tied to the head)
     LAYER = "Layer"  #: the stage that holds its layer
     TOWER = "Tower"  #: every stage: the vision tower of a multimodal model
     FINAL = "Final"  #: last stage: the final norm
@@ -230,9 +226,7 @@ class ModelSpec:
         """Return the least bytes of its files: every element as it is stored, no scales, no padding
         of any kernel.
         """
-        return (
-            sum(weight.elements * weight.storage.bits for weight in self.weights) // 8
-        )
+        return sum(weight.elements * weight.storage.bits for weight in self.weights) // 8
 
     @property
     def experts(self) -> int:
@@ -255,6 +249,5 @@ def interned(model: ModelSpec) -> ModelSpec:
 def _experts(model: ModelSpec) -> int:
     blocks = (layer.feed_forward for layer in model.layers)
     return max(
-        (block.experts for block in blocks if isinstance(block, ExpertFeedForward)),
-        default=0,
+        (block.experts for block in blocks if isinstance(block, ExpertFeedForward)), default=0
     )

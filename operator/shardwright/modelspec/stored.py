@@ -13,9 +13,7 @@ from shardwright.modelspec.formats import FP8_PER_TENSOR, MXFP4
 from shardwright.modelspec.spec import ModelSpec, Weight, WeightFormat
 from shardwright.modelspec.tensors import BF16, FP16
 
-_PLAIN: Final[Mapping[str, WeightFormat]] = MappingProxyType(
-    {"bf16": BF16, "fp16": FP16}
-)
+_PLAIN: Final[Mapping[str, WeightFormat]] = MappingProxyType({"bf16": BF16, "fp16": FP16})
 
 _QUANTIZED: Final[Mapping[str, WeightFormat]] = MappingProxyType(
     {
@@ -57,10 +55,7 @@ def stored_as(model: ModelSpec, name: str) -> ModelSpec:
     >>> from shardwright.modelspec.read import read_model
     >>> model = read_model(find_model("Qwen/Qwen3-8B").config, source="Qwen/Qwen3-8B")
     >>> half = stored_as(model, "int8")
-    >>> (
-    ...     half.quantization,
-    ...     {weight.storage.name for weight in half.weights if weight.quantizable},
-    ... )
+    >>> (half.quantization, {weight.storage.name for weight in half.weights if weight.quantizable})
     ('compressed-tensors', {'int8'})
     """
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
@@ -70,17 +65,12 @@ def stored_as(model: ModelSpec, name: str) -> ModelSpec:
         return model
     plain = _PLAIN[name] if name in _PLAIN else _PLAIN.get(model.dtype, BF16)
     weights = tuple(
-        replace(weight, storage=_storage(model, weight, name, plain))
-        for weight in model.weights
+        replace(weight, storage=_storage(model, weight, name, plain)) for weight in model.weights
     )
-    return replace(
-        model, weights=weights, dtype=plain.name, quantization=_METHODS.get(name)
-    )
+    return replace(model, weights=weights, dtype=plain.name, quantization=_METHODS.get(name))
 
 
-def _storage(
-    model: ModelSpec, weight: Weight, name: str, plain: WeightFormat
-) -> WeightFormat:
+def _storage(model: ModelSpec, weight: Weight, name: str, plain: WeightFormat) -> WeightFormat:
     if not weight.quantizable:
         return plain if weight.storage.name in _PLAIN else weight.storage
     if name in _PLAIN:
@@ -88,8 +78,4 @@ def _storage(
     block = weight.experts or (
         weight.layer is not None and not weight.name.startswith("self_attn.")
     )
-    return (
-        plain
-        if name in _EXPERTS_FIRST and model.experts and not block
-        else _QUANTIZED[name]
-    )
+    return plain if name in _EXPERTS_FIRST and model.experts and not block else _QUANTIZED[name]

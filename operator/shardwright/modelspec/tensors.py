@@ -64,13 +64,9 @@ Blocks = Callable[[int], Block]
 """The decoder layer at an index."""
 
 
-def linear(
-    name: str, outputs: int, inputs: int, split: Split, *, bias: bool = False
-) -> Tensors:
+def linear(name: str, outputs: int, inputs: int, split: Split, *, bias: bool = False) -> Tensors:
     """Return a projection, with its bias when it has one (a row-parallel bias is on every rank)."""
-    matrix = Tensor(
-        name=name, outputs=outputs, inputs=inputs, split=split, quantizable=True
-    )
+    matrix = Tensor(name=name, outputs=outputs, inputs=inputs, split=split, quantizable=True)
     if not bias:
         return (matrix,)
     along = Split.REPLICATED if split is Split.ROW else split
@@ -101,11 +97,7 @@ def router(
 ) -> Tensor:
     """Return the router of a mixture of experts; most engine classes never quantize it."""
     return Tensor(
-        name=name,
-        outputs=experts,
-        inputs=hidden,
-        quantizable=quantizable,
-        storage=storage,
+        name=name, outputs=experts, inputs=hidden, quantizable=quantizable, storage=storage
     )
 
 

@@ -9,14 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from shardwright.modelspec.fields import Fields
-from shardwright.modelspec.formats import (
-    FP8_BLOCKS,
-    FP8_PER_TENSOR,
-    MXFP4,
-    NVFP4,
-    QUARK,
-    TORCHAO,
-)
+from shardwright.modelspec.formats import FP8_BLOCKS, FP8_PER_TENSOR, MXFP4, NVFP4, QUARK, TORCHAO
 from shardwright.modelspec.methods import (
     BITS,
     Quantization,
@@ -38,10 +31,7 @@ _QUARK_TAKES: Final = (
     "ones, fp4 in groups of 32, or NVFP4"
 )
 # (format, scheme, group size) of the values, then of the scales' own scale.
-_NVFP4: Final = (
-    ("fp4", "per_group", 16),
-    ("fp8_e4m3", "per_tensor", None),
-)
+_NVFP4: Final = (("fp4", "per_group", 16), ("fp8_e4m3", "per_tensor", None))
 
 
 def quark(fields: Fields) -> Quantization:
@@ -52,16 +42,12 @@ def quark(fields: Fields) -> Quantization:
     """
     rules = fields.section("global_quant_config")
     if rules is None:
-        fields.refuse(
-            "global_quant_config", "missing", "must say how weights are stored"
-        )
+        fields.refuse("global_quant_config", "missing", "must say how weights are stored")
         return Quantization(method="quark", storage=lambda _: None)
     base = unless_listed("quark", _of_quark(rules), fields, "exclude")
     own = fields.section("layer_quant_config")
     sections = (
-        {name: section for name in own.values if (section := own.section(name))}
-        if own
-        else {}
+        {name: section for name in own.values if (section := own.section(name))} if own else {}
     )
     stored = {name: _of_quark(section) for name, section in sections.items()}
     return by_rules(base, stored, _experts_as_one) if own and stored else base
@@ -88,10 +74,7 @@ def _of_quark(rules: Fields) -> WeightFormat:
             if storage.name == "int4"
             else storage
         )
-    shown = (
-        " and ".join(f"{kind[0] or 'nothing'} {kind[1]}".strip() for kind in kinds)
-        or "nothing"
-    )
+    shown = " and ".join(f"{kind[0] or 'nothing'} {kind[1]}".strip() for kind in kinds) or "nothing"
     rules.refuse(
         "weight",
         f"{shown:.60} beside {'quantized' if inputs else 'plain'} activations",
@@ -121,22 +104,16 @@ def torchao(fields: Fields) -> Quantization:
     kinds = fields.section("quant_type")
     default = kinds.section("default") if kinds else None
     kind, data = (
-        (default.string("_type") or "", default.section("_data"))
-        if default
-        else ("", None)
+        (default.string("_type") or "", default.section("_data")) if default else ("", None)
     )
     storage = TORCHAO.get(kind)
     if storage is None:
-        fields.refuse(
-            "quant_type", f"{kind!r:.60}", f"must be one of {', '.join(TORCHAO)}"
-        )
+        fields.refuse("quant_type", f"{kind!r:.60}", f"must be one of {', '.join(TORCHAO)}")
         storage = FP8_PER_TENSOR
     if storage.bits == _FOUR and data is not None:
         storage = replace(storage, block=(1, scale_group(data, "group_size")))
     base = unless_listed("torchao", storage, fields, "modules_to_not_convert")
-    return replace(
-        base, storage=lambda weight: None if weight.experts else base.storage(weight)
-    )
+    return replace(base, storage=lambda weight: None if weight.experts else base.storage(weight))
 
 
 def inc(fields: Fields) -> Quantization:
@@ -175,9 +152,7 @@ def _wider(one: WeightFormat | None, other: WeightFormat | None) -> WeightFormat
     layer.
     """
     return (
-        None
-        if one is None or other is None
-        else max(one, other, key=lambda storage: storage.bits)
+        None if one is None or other is None else max(one, other, key=lambda storage: storage.bits)
     )
 
 
@@ -185,15 +160,9 @@ def _ends(weight: Weight) -> tuple[str, ...]:
     """Return the names by which a rule may call a module: its own, and every end of it
     (``config_parser.py:_resolve_raw``).
     """
-    modules = (
-        (full_name(weight), engine_name(weight))
-        if weight.experts
-        else (full_name(weight),)
-    )
+    modules = (full_name(weight), engine_name(weight)) if weight.experts else (full_name(weight),)
     parts = [module.split(".") for module in modules]
-    return tuple(
-        ".".join(names[index:]) for names in parts for index in range(len(names))
-    )
+    return tuple(".".join(names[index:]) for names in parts for index in range(len(names)))
 
 
 def _own(storage: WeightFormat, rule: Fields) -> WeightFormat | None:
@@ -218,15 +187,11 @@ def _of_inc(fields: Fields) -> WeightFormat:
     """Return the format in which weights are stored. Source: ``inc.py:INCConfig``,
     ``schemes/inc_wna16_linear.py``.
     """
-    kind, packing = (
-        fields.string("data_type") or "int",
-        fields.string("packing_format") or "",
-    )
+    kind, packing = (fields.string("data_type") or "int", fields.string("packing_format") or "")
     if kind == "int":
         if "awq" not in packing and not fields.boolean("sym", default=True):
             way_out = (
-                "use weights that are quantized symmetrically, or packed as "
-                "auto_round:auto_awq"
+                "use weights that are quantized symmetrically, or packed as auto_round:auto_awq"
             )
             fields.refuse(
                 "sym",
@@ -241,13 +206,9 @@ def _of_inc(fields: Fields) -> WeightFormat:
         sizes = fields.integers("group_size")
         if len(sizes) != 2 or min(sizes) < 1:  # noqa: PLR2004 - an (outputs, inputs) pair
             fields.refuse(
-                "group_size",
-                f"{list(sizes)!r:.60}",
-                "must be two numbers above 0 for FP8",
+                "group_size", f"{list(sizes)!r:.60}", "must be two numbers above 0 for FP8"
             )
             return FP8_BLOCKS
         return replace(FP8_BLOCKS, block=(sizes[0], sizes[1]))
-    fields.refuse(
-        "data_type", f"{kind!r:.60}", "must be int, fp8 in blocks, or mx_fp with 4 bits"
-    )
+    fields.refuse("data_type", f"{kind!r:.60}", "must be int, fp8 in blocks, or mx_fp with 4 bits")
     return MXFP4

@@ -7,15 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.pages.figures import (
-    NONE,
-    SECONDS,
-    Document,
-    Figure,
-    at,
-    figure,
-    gib,
-)
+from shardwright.pages.figures import NONE, SECONDS, Document, Figure, at, figure, gib
 
 LENGTH: Final = 1000  #: units of a whole bar
 MEMORY: Final = (
@@ -88,20 +80,17 @@ def memory_rows(document: Document) -> tuple[MemoryRow, ...]:
     """Return a bar for every stage: the memory of a GPU that the engine may take."""
     bars = at(document, "explanation.memory")
     return tuple(
-        _memory_row(document, f"explanation.memory.{index}", bar)
-        for index, bar in enumerate(bars)
+        _memory_row(document, f"explanation.memory.{index}", bar) for index, bar in enumerate(bars)
     )
 
 
 def _memory_row(document: Document, path: str, bar: dict[str, Any]) -> MemoryRow:
     figures = tuple(figure(document, f"{path}.{key}", gib) for _, key, _ in MEMORY)
     named = [
-        (name, colour, shown)
-        for (name, _, colour), shown in zip(MEMORY, figures, strict=True)
+        (name, colour, shown) for (name, _, colour), shown in zip(MEMORY, figures, strict=True)
     ]
     words = [
-        (f"{name}: {shown.text} GiB", colour, max(0, shown.value))
-        for name, colour, shown in named
+        (f"{name}: {shown.text} GiB", colour, max(0, shown.value)) for name, colour, shown in named
     ]
     return MemoryRow(
         stage=bar["label"],
@@ -124,14 +113,11 @@ def time_bars(document: Document) -> tuple[TimeBar, ...]:
         return ()
     longest = max(times["token"]["seconds"])
     return tuple(
-        _time_bar(document, times, index, longest)
-        for index in range(len(times["layouts"]))
+        _time_bar(document, times, index, longest) for index in range(len(times["layouts"]))
     )
 
 
-def _time_bar(
-    document: Document, times: dict[str, Any], index: int, longest: float
-) -> TimeBar:
+def _time_bar(document: Document, times: dict[str, Any], index: int, longest: float) -> TimeBar:
     rows = times["rows"]
     parts = tuple(
         figure(document, f"explanation.times.rows.{place}.seconds.{index}", _part)
@@ -146,9 +132,7 @@ def _time_bar(
         pieces=tuple(_stacked(words, whole=longest)),
         whole=tuple(_stacked(words, whole=times["token"]["seconds"][index])),
         token=figure(document, f"explanation.times.token.seconds.{index}", SECONDS),
-        first_token=figure(
-            document, f"explanation.times.firstToken.seconds.{index}", SECONDS
-        ),
+        first_token=figure(document, f"explanation.times.firstToken.seconds.{index}", SECONDS),
         parts=parts,
     )
 
@@ -161,23 +145,17 @@ def time_legend(document: Document) -> tuple[Legend, ...]:
     """Return the parts of a token's time, in the order of the bars."""
     times = at(document, "explanation.times")
     return (
-        tuple(
-            Legend(name=row["part"], colour=TIMES[row["part"]]) for row in times["rows"]
-        )
+        tuple(Legend(name=row["part"], colour=TIMES[row["part"]]) for row in times["rows"])
         if times
         else ()
     )
 
 
-def _stacked(
-    parts: Sequence[tuple[str, str, float]], *, whole: float
-) -> Iterator[Piece]:
+def _stacked(parts: Sequence[tuple[str, str, float]], *, whole: float) -> Iterator[Piece]:
     """Yield one piece after the other, none for a part without a length."""
     x = 0.0
     for title, colour, value in parts:
         width = LENGTH * value / whole if whole > 0 else 0.0
         if width > 0:
-            yield Piece(
-                x=round(x, 2), width=round(width, 2), colour=colour, title=title
-            )
+            yield Piece(x=round(x, 2), width=round(width, 2), colour=colour, title=title)
         x += width

@@ -36,8 +36,7 @@ class Axis:
         low, high = low - room, high + room
         ends = cls(low=low, high=high, marks=())
         marks = tuple(
-            (round(ends.place(value), 2), f"{value:,g}")
-            for value in _round_values(low, high)
+            (round(ends.place(value), 2), f"{value:,g}") for value in _round_values(low, high)
         )
         return cls(low=low, high=high, marks=marks)
 
@@ -73,9 +72,7 @@ def curve(document: Document, loads: Mapping[str, Any] | None) -> Curve | None:
     found = [one for one in at(document, "explanation.candidates") if one["speed"]]
     if not found:
         return None
-    speeds = [
-        speed for point in (loads or {}).get("points", ()) for speed in point["speeds"]
-    ]
+    speeds = [speed for point in (loads or {}).get("points", ()) for speed in point["speeds"]]
     x = Axis.of(
         [
             *(one["speed"]["outputTokensPerSecondPerUser"] for one in found),
@@ -88,19 +85,12 @@ def curve(document: Document, loads: Mapping[str, Any] | None) -> Curve | None:
             *(speed[2] for speed in speeds),
         ]
     )
-    points = sorted(
-        (_point(one, x, y) for one in found), key=lambda point: _ORDER[point.kind]
-    )
+    points = sorted((_point(one, x, y) for one in found), key=lambda point: _ORDER[point.kind])
     runs = [(point.x, point.y) for point in points if point.kind in {"chosen", "runs"}]
     return Curve(x=x, y=y, points=tuple(points), frontier=tuple(_steps(runs)))
 
 
-_ORDER: Final = {
-    "out": 0,
-    "queues": 1,
-    "runs": 2,
-    "chosen": 3,
-}
+_ORDER: Final = {"out": 0, "queues": 1, "runs": 2, "chosen": 3}
 
 
 def dot_kind(candidate: Mapping[str, Any]) -> str:
@@ -114,10 +104,7 @@ def dot_kind(candidate: Mapping[str, Any]) -> str:
 
 def _point(one: Mapping[str, Any], x: Axis, y: Axis) -> Point:
     speed = one["speed"]
-    gives, gets = (
-        speed["outputTokensPerSecondPerGpu"],
-        speed["outputTokensPerSecondPerUser"],
-    )
+    gives, gets = (speed["outputTokensPerSecondPerGpu"], speed["outputTokensPerSecondPerUser"])
     words = (
         f"{one['layout']} on {one['pool']}: {COUNT(gives)} tok/s per GPU, "
         f"{SECONDS(speed['tpotSeconds'])}"
@@ -137,9 +124,7 @@ def _point(one: Mapping[str, Any], x: Axis, y: Axis) -> Point:
     )
 
 
-def _steps(
-    points: Sequence[tuple[float, float]],
-) -> Iterator[tuple[float, float, float, float]]:
+def _steps(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, float, float]]:
     """Yield the lines of the steps along the points that no other is right of and above; y grows
     downwards.
     """

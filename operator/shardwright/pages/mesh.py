@@ -112,9 +112,7 @@ class RankRow:
 def replicas(document: Document) -> tuple[tuple[NodeFrame, ...], tuple[str, ...]]:
     """Return the replicas that are drawn, and the names of the nodes that are not."""
     ranks: list[dict[str, Any]] = at(document, "explanation.ranks")
-    per_node: dict[
-        tuple[int, str], list[tuple[int, int | None, dict[str, Any] | None]]
-    ] = {}
+    per_node: dict[tuple[int, str], list[tuple[int, int | None, dict[str, Any] | None]]] = {}
     held: dict[str, int] = {}
     spans = document["plan"]["layout"]["nodesPerReplica"] > 1
     position: dict[int, int] = {}
@@ -128,9 +126,7 @@ def replicas(document: Document) -> tuple[tuple[NodeFrame, ...], tuple[str, ...]
     sections: dict[int, list[Card]] = {}
     for (group, name), gpus in list(per_node.items())[:MOST_NODES]:
         card = _card(name, gpus, held[name], many=len(position) > 1)
-        sections.setdefault(group, []).append(
-            _with_buses(card, document) if card.holds else card
-        )
+        sections.setdefault(group, []).append(_with_buses(card, document) if card.holds else card)
     several = spans and len(position) > 1
     drawn = tuple(
         NodeFrame(label=f"Replica {group}" if several else "", cards=tuple(cards))
@@ -150,10 +146,7 @@ def _merged(
 ) -> list[_Gpu]:
     """Return the GPUs of a node with those that another replica takes."""
     left = iter(ranks)
-    new = [
-        (group, stage, next(left, None) if stage is not None else None)
-        for stage in stages
-    ]
+    new = [(group, stage, next(left, None) if stage is not None else None) for stage in stages]
     return [
         gpu if gpu[1] is not None or index >= len(before) else before[index]
         for index, gpu in enumerate(new)
@@ -171,8 +164,7 @@ def _card(name: str, gpus: Sequence[_Gpu], held: int, *, many: bool) -> Card:
     return Card(
         name=name,
         holds=", ".join(
-            f"stage {stage}: layers {_span((first, last))}"
-            for stage, first, last in stages
+            f"stage {stage}: layers {_span((first, last))}" for stage, first, last in stages
         ),
         tiles=tiles,
         buses=(),
@@ -184,9 +176,7 @@ def _card(name: str, gpus: Sequence[_Gpu], held: int, *, many: bool) -> Card:
 
 def _with_buses(card: Card, document: Document) -> Card:
     """Return a node with the links that its ranks use, those inside it first."""
-    found = sorted(
-        at(document, "explanation.links"), key=lambda link: bool(link["betweenNodes"])
-    )
+    found = sorted(at(document, "explanation.links"), key=lambda link: bool(link["betweenNodes"]))
     buses = tuple(
         Bus(
             y=card.height + 14 + BUS_HEIGHT * row,
@@ -199,9 +189,7 @@ def _with_buses(card: Card, document: Document) -> Card:
         for row, link in enumerate(found)
     )
     columns = (
-        sorted({tile.x + TILE_WIDTH // 2 for tile in card.tiles if tile.colour})
-        if buses
-        else ()
+        sorted({tile.x + TILE_WIDTH // 2 for tile in card.tiles if tile.colour}) if buses else ()
     )
     return replace(
         card,
@@ -230,11 +218,7 @@ def _tile(index: int, gpu: _Gpu, *, others: bool, many: bool) -> GpuTile:
 
 
 def _held(rank: dict[str, Any]) -> Iterator[str]:
-    for label, key in (
-        ("heads", "heads"),
-        ("K/V heads", "kvHeads"),
-        ("experts", "experts"),
-    ):
+    for label, key in (("heads", "heads"), ("K/V heads", "kvHeads"), ("experts", "experts")):
         if rank[key] is not None:
             yield f"{label} {_span(rank[key])}"
     if rank["expertSlices"]:
@@ -252,11 +236,7 @@ def _short(rank: dict[str, Any]) -> Iterator[str]:
     if rank["experts"] is not None:
         yield f"exp. {_span(rank['experts'])}"
     elif rank["expertSlices"]:
-        yield (
-            f"experts 1/{rank['expertSlices']}"
-            if rank["expertSlices"] > 1
-            else "all experts"
-        )
+        yield (f"experts 1/{rank['expertSlices']}" if rank["expertSlices"] > 1 else "all experts")
 
 
 def _span(ends: Sequence[int]) -> str:
@@ -267,8 +247,7 @@ def link_rows(document: Document) -> tuple[LinkRow, ...]:
     """Return the traffic of a token, each with the link that it crosses."""
     found = at(document, "explanation.links")
     return tuple(
-        _link(document, f"explanation.links.{index}", link)
-        for index, link in enumerate(found)
+        _link(document, f"explanation.links.{index}", link) for index, link in enumerate(found)
     )
 
 
@@ -277,9 +256,7 @@ def _link(document: Document, path: str, link: dict[str, Any]) -> LinkRow:
         kind=KINDS[link["kind"]],
         name=link["name"] or "link not known",
         where="between nodes" if link["betweenNodes"] else "inside a node",
-        rate=figure(document, f"{path}.bytesPerSecond", rate)
-        if link["bytesPerSecond"]
-        else None,
+        rate=figure(document, f"{path}.bytesPerSecond", rate) if link["bytesPerSecond"] else None,
         seconds=figure(document, f"{path}.seconds", SECONDS),
         busy=figure(document, f"{path}.busy", percent),
         reach=max(4, round(1000 * min(1.0, link["busy"]))),
@@ -288,9 +265,7 @@ def _link(document: Document, path: str, link: dict[str, Any]) -> LinkRow:
 
 def rank_rows(document: Document) -> tuple[RankRow, ...]:
     """Return the content of every rank of a replica, as rows of a table."""
-    names = [
-        node["name"] for node in at(document, "explanation.nodes") if node["group"] == 0
-    ]
+    names = [node["name"] for node in at(document, "explanation.nodes") if node["group"] == 0]
     return tuple(
         RankRow(
             rank=rank["rank"],

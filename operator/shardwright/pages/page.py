@@ -40,17 +40,8 @@ FIELDS: Final = {
     "inputTokens": "Input tokens",
     "outputTokens": "Output tokens",
 }
-LISTED: Final = (
-    "chosen",
-    "runs",
-    "queues",
-    "out",
-)
-KINDS: Final = {
-    "chosen": "the plan",
-    "runs": "can run",
-    "queues": "can run, requests queue",
-}
+LISTED: Final = ("chosen", "runs", "queues", "out")
+KINDS: Final = {"chosen": "the plan", "runs": "can run", "queues": "can run, requests queue"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +141,7 @@ def _mesh(document: Document) -> dict[str, Any]:
 
 def _curve(document: Document, loads: Mapping[str, Any] | None) -> dict[str, Any]:
     drawn = curve(document, loads)
-    return {
-        "curve": drawn,
-        "data": in_script(_moving(loads, drawn)) if drawn and loads else "",
-    }
+    return {"curve": drawn, "data": in_script(_moving(loads, drawn)) if drawn and loads else ""}
 
 
 def _moving(loads: Mapping[str, Any], drawn: Curve) -> dict[str, Any]:
@@ -161,21 +149,14 @@ def _moving(loads: Mapping[str, Any], drawn: Curve) -> dict[str, Any]:
     of the axes.
     """
     ends = [drawn.x.low, drawn.x.high, drawn.y.low, drawn.y.high]
-    return {
-        **loads,
-        "ends": ends,
-        "points": [_worded(point) for point in loads["points"]],
-    }
+    return {**loads, "ends": ends, "points": [_worded(point) for point in loads["points"]]}
 
 
 def _worded(point: Mapping[str, Any]) -> dict[str, Any]:
     if "problem" in point:
         return {**point, "problem": in_page(point["problem"])}
     output, token = point["outputTokensPerSecond"], point["tpotSeconds"]
-    return {
-        **point,
-        "words": [COUNT(output), SECONDS(point["ttftSeconds"]), SECONDS(token)],
-    }
+    return {**point, "words": [COUNT(output), SECONDS(point["ttftSeconds"]), SECONDS(token)]}
 
 
 def _tiles(document: Document) -> Iterator[FigureTile]:
@@ -203,13 +184,9 @@ def _tiles(document: Document) -> Iterator[FigureTile]:
         note="mean",
     )
     yield FigureTile(
-        label="GPUs",
-        figure=figure(document, "plan.gpus", whole),
-        note=document["plan"]["product"],
+        label="GPUs", figure=figure(document, "plan.gpus", whole), note=document["plan"]["product"]
     )
-    carries = (
-        "carries the load" if document["plan"]["carriesLoad"] else "requests queue"
-    )
+    carries = "carries the load" if document["plan"]["carriesLoad"] else "requests queue"
     yield FigureTile(
         label="K/V cache",
         figure=figure(document, tokens, COUNT),
@@ -246,8 +223,7 @@ def _rows(document: Document) -> Iterator[CandidateRow]:
     last.
     """
     for index, one in sorted(
-        enumerate(document["explanation"]["candidates"]),
-        key=lambda item: _rank(item[1]),
+        enumerate(document["explanation"]["candidates"]), key=lambda item: _rank(item[1])
     ):
         path = f"explanation.candidates.{index}"
         speed = f"{path}.speed"
@@ -262,20 +238,14 @@ def _rows(document: Document) -> Iterator[CandidateRow]:
             per_gpu=figure(document, f"{speed}.outputTokensPerSecondPerGpu", COUNT)
             if priced
             else None,
-            per_user=figure(document, f"{speed}.tpotSeconds", SECONDS)
-            if priced
-            else None,
-            first_token=figure(document, f"{speed}.ttftSeconds", SECONDS)
-            if priced
-            else None,
+            per_user=figure(document, f"{speed}.tpotSeconds", SECONDS) if priced else None,
+            first_token=figure(document, f"{speed}.ttftSeconds", SECONDS) if priced else None,
         )
 
 
 def _rank(one: Mapping[str, Any]) -> tuple[int, float]:
     speed = one["speed"]
-    return LISTED.index(dot_kind(one)), -speed[
-        "outputTokensPerSecondPerGpu"
-    ] if speed else 0.0
+    return LISTED.index(dot_kind(one)), -speed["outputTokensPerSecondPerGpu"] if speed else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,9 +275,7 @@ def _hash(text: str) -> str:
 @cache
 def _text(name: str) -> str:
     return (
-        resources.files("shardwright.pages")
-        .joinpath("templates", name)
-        .read_text(encoding="utf-8")
+        resources.files("shardwright.pages").joinpath("templates", name).read_text(encoding="utf-8")
     )
 
 

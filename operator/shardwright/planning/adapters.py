@@ -10,9 +10,7 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 
 
-def adapter_problems(
-    model: ModelSpec, layout: Layout, traits: EngineTraits
-) -> Iterator[Problem]:
+def adapter_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     """Yield why the engine would not start with adapters; the codes are explained in
     ``shapes.SHAPE_REASONS``.
 
@@ -23,10 +21,7 @@ def adapter_problems(
     if traits.options.adapters is None:
         return
     engine, support = f"{traits.name} {traits.version}", traits.support
-    if (
-        support.takes_adapters is not None
-        and model.architecture not in support.takes_adapters
-    ):
+    if support.takes_adapters is not None and model.architecture not in support.takes_adapters:
         yield Problem(
             code="AdaptersNotSupported",
             what=f"adapters of {model.architecture}",

@@ -51,11 +51,7 @@ class Prices(Protocol):
 def estimator_of(model: ModelSpec, request: Request, traits: EngineTraits) -> Prices:
     """Return the prices of a request's candidates."""
     closed = Estimator(
-        model,
-        request.workload,
-        traits,
-        request.storage,
-        request.read_bytes_per_second,
+        model, request.workload, traits, request.storage, request.read_bytes_per_second
     )
     return (
         closed
@@ -93,9 +89,7 @@ class _Open:
         )
         capacity = max(found.performance.requests_per_second, *rates)
         return replace(
-            found,
-            performance=self._as_offered(found.performance, capacity),
-            capacity=capacity,
+            found, performance=self._as_offered(found.performance, capacity), capacity=capacity
         )
 
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
@@ -136,10 +130,7 @@ class _Open:
 
     def _as_offered(self, speed: Performance, capacity: float) -> Performance:
         """Return the performance with the throughput that was asked for, or its served part."""
-        share = (
-            min(capacity, self._workload.requests_per_second or 0)
-            / speed.requests_per_second
-        )
+        share = min(capacity, self._workload.requests_per_second or 0) / speed.requests_per_second
         return replace(
             speed,
             output_tokens_per_second=speed.output_tokens_per_second * share,

@@ -20,19 +20,9 @@ from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import keeps_up
 from shardwright.planning.drafts import NOUNS
 from shardwright.planning.offload import host_cache
-from shardwright.planning.phrases import (
-    UNKNOWN_PODS,
-    copies,
-    degrees,
-    relative_price_words,
-)
+from shardwright.planning.phrases import UNKNOWN_PODS, copies, degrees, relative_price_words
 from shardwright.planning.request import Request
-from shardwright.planning.select import (
-    UTILISATION,
-    FeasibleCandidate,
-    Scale,
-    answer_seconds,
-)
+from shardwright.planning.select import UTILISATION, FeasibleCandidate, Scale, answer_seconds
 from shardwright.planning.sentences import uncounted_sentence
 from shardwright.planning.speculation import loses_from
 from shardwright.units import format_bytes
@@ -161,9 +151,7 @@ def _tight(best: FeasibleCandidate) -> Iterator[str]:
         )
 
 
-def _lowered(
-    best: FeasibleCandidate, request: Request, traits: EngineTraits
-) -> Iterator[str]:
+def _lowered(best: FeasibleCandidate, request: Request, traits: EngineTraits) -> Iterator[str]:
     estimate, asked = best.estimate, request.workload.max_model_len
     if estimate.max_model_len < asked:
         yield (
@@ -173,8 +161,7 @@ def _lowered(
     # A limit that the user has told is not ours, so it was not lowered by us.
     told, ours = traits.options.told, traits.batching
     if (told.sequences is None and estimate.max_sequences < ours.max_sequences) or (
-        told.batched_tokens is None
-        and estimate.max_batched_tokens < ours.max_batched_tokens
+        told.batched_tokens is None and estimate.max_batched_tokens < ours.max_batched_tokens
     ):
         yield (
             f"batch limits lowered to {estimate.max_sequences:,} sequences and "
@@ -257,13 +244,10 @@ def _unevenly_spread(candidate: Candidate, request: Request) -> Iterator[str]:
     if over is None or candidate.layout.replicas == 1:
         return
     there = over.count(candidate.placement.groups, nodes) + Counter(over.standing)
-    counts = {
-        value: there[value] for value in sorted({over.value(node) for node in nodes})
-    }
+    counts = {value: there[value] for value in sorted({over.value(node) for node in nodes})}
     if len(counts) == 1 or max(counts.values()) - min(counts.values()) > 1:
         said = ", ".join(
-            f"{count} in {value or 'nodes without it'}"
-            for value, count in counts.items()
+            f"{count} in {value or 'nodes without it'}" for value, count in counts.items()
         )
         yield f"replicas are not spread evenly over {over.label}: {said}, as far as there is room"
 
@@ -273,9 +257,7 @@ def _uncounted(traits: EngineTraits) -> Iterator[str]:
         yield uncounted_sentence(names)
 
 
-def _draft(
-    best: FeasibleCandidate, request: Request, traits: EngineTraits
-) -> Iterator[str]:
+def _draft(best: FeasibleCandidate, request: Request, traits: EngineTraits) -> Iterator[str]:
     drafter, load = traits.options.drafter, request.workload
     if drafter is None:
         return
@@ -325,11 +307,7 @@ def _beside_the_gpus(
     found = host_cache(candidate, best.estimate, wanted, model, over_ray=over_ray)
     if found is None:
         unsaid = candidate.pool.host_bytes is None
-        why = (
-            "nodes do not say what they have"
-            if unsaid
-            else "they have none left for a pod"
-        )
+        why = "nodes do not say what they have" if unsaid else "they have none left for a pod"
         yield (
             f"no K/V is kept in the memory of the nodes: {why} "
             "(spec.engine.kvOffload.hostMemory states a number)"
@@ -363,9 +341,7 @@ def _slowed_by_drafts(
         )
 
 
-def _lighter(
-    best: FeasibleCandidate, model: ModelSpec, traits: EngineTraits
-) -> Iterator[str]:
+def _lighter(best: FeasibleCandidate, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
     """Yield how to make room if requests queue for K/V. Lighter weights make none if the user has
     fixed the bytes of the K/V cache. An offered rate that is not carried needs more replicas, which
     ``more_replicas`` says.
@@ -374,8 +350,7 @@ def _lighter(
         return
     if traits.options.kv_cache_bytes is not None:
         yield (
-            "requests queue for K/V: "
-            "spec.engine.args.kv-cache-memory-bytes says how much there is"
+            "requests queue for K/V: spec.engine.args.kv-cache-memory-bytes says how much there is"
         )
     # Lighter weights on a GPU without an FP8 unit would be widened at each product.
     elif model.quantization is None and "fp8" in best.candidate.pool.gpu.flops:
@@ -394,8 +369,7 @@ def _unpriced(inventory: Inventory) -> Iterator[str]:
         return
     dearest = sorted(found.items(), key=lambda item: (-item[1].per_hour, item[0]))
     each = ", ".join(
-        f"{name} {relative_price_words(price)}"
-        for name, price in dearest[:_PRICES_SHOWN]
+        f"{name} {relative_price_words(price)}" for name, price in dearest[:_PRICES_SHOWN]
     )
     others = len(found) - _PRICES_SHOWN
     more = f" and {others} others" if others > 0 else ""

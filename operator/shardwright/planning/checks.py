@@ -28,9 +28,7 @@ from shardwright.units import format_bytes, to_milliseconds
 KV_BYTES_PATH: Final = "spec.engine.args.kv-cache-memory-bytes"
 
 LIMITS: Final = frozenset({"TtftLimitExceeded", "TpotLimitExceeded"})
-MEMORY: Final = frozenset(
-    {"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge"}
-)
+MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,20 +74,14 @@ class Judge:
     """Judges candidates of one request; a check of degrees or pool alone is made once."""
 
     def __init__(
-        self,
-        model: ModelSpec,
-        request: Request,
-        traits: EngineTraits,
-        prices: Prices | None = None,
+        self, model: ModelSpec, request: Request, traits: EngineTraits, prices: Prices | None = None
     ) -> None:
         self._model, self._request, self._traits = model, request, traits
         self.prices = prices or estimator_of(model, request, traits)
         # By layout and by pool: the same layout is judged on each pool, and each pool with hundreds
         # of layouts.
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
-        self._of_pool: dict[
-            str, tuple[tuple[Violation, ...], tuple[Violation, ...]]
-        ] = {}
+        self._of_pool: dict[str, tuple[tuple[Violation, ...], tuple[Violation, ...]]] = {}
         self._empty: dict[str, Shelf] = {}
         self._free: dict[str, Shelf] = {}
 
@@ -110,9 +102,7 @@ class Judge:
         )
         return Verdict(
             candidate=candidate,
-            violations=tuple(
-                violation for check in checks for violation in check(candidate)
-            ),
+            violations=tuple(violation for check in checks for violation in check(candidate)),
             prices=self._prices(candidate),
         )
 
@@ -142,9 +132,7 @@ class Judge:
 
     def _latency(self, candidate: Candidate) -> Iterable[Violation]:
         objective, prices = self._request.objective, self._prices(candidate)
-        limited = (
-            objective.ttft_seconds is not None or objective.tpot_seconds is not None
-        )
+        limited = objective.ttft_seconds is not None or objective.tpot_seconds is not None
         if prices is None or not limited:
             return ()
         return limit_violations(prices.speed(candidate), self._request)
@@ -175,9 +163,7 @@ class Judge:
                 problem.under("spec.parallelism") if problem.path else problem
                 for problem in problems
             )
-            self._shapes[layout] = tuple(
-                Violation(problem=problem) for problem in pathed
-            )
+            self._shapes[layout] = tuple(Violation(problem=problem) for problem in pathed)
         return self._shapes[layout]
 
     def _pool(self, pool: Pool) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
@@ -186,10 +172,7 @@ class Judge:
         """
         if pool.name not in self._of_pool:
             dtypes = dtype_problems(
-                self._model,
-                pool.gpu,
-                self._request.workload.kv_cache_dtype,
-                self._traits,
+                self._model, pool.gpu, self._request.workload.kv_cache_dtype, self._traits
             )
             images = image_violations(pool, self._traits)
             self._of_pool[pool.name] = (
@@ -214,9 +197,7 @@ class Judge:
         pool = candidate.pool
         if pool.name not in self._empty:
             self._empty[pool.name] = Shelf(pool, free=False)
-        return capacity_violation(
-            candidate, self._empty[pool.name].place(candidate.layout)
-        )
+        return capacity_violation(candidate, self._empty[pool.name].place(candidate.layout))
 
 
 def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
@@ -232,11 +213,7 @@ def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
         )
     else:
         what, gap, miss = _missing_nodes(candidate, absent)
-    room = (
-        f", or lower replicas: there is room for {len(empty.groups)}"
-        if empty.groups
-        else ""
-    )
+    room = f", or lower replicas: there is room for {len(empty.groups)}" if empty.groups else ""
     problem = Problem(
         code="PoolTooSmall" if absent else "InsufficientCapacity",
         what=what,
@@ -246,10 +223,7 @@ def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
         else "free GPUs or add nodes; it goes on by itself then",
     )
     return Violation(
-        problem=problem,
-        miss=miss,
-        absent_nodes=absent,
-        replicas_possible=len(empty.groups),
+        problem=problem, miss=miss, absent_nodes=absent, replicas_possible=len(empty.groups)
     )
 
 
@@ -259,9 +233,7 @@ def _missing_replicas(
     replicas, fit = candidate.layout.replicas, len(placement.groups)
     now = min(fit, len(candidate.placement.groups))
     room = gpus_of(placement.gpus_per_node, "healthy" if idle else "free")
-    what = (
-        f"needs room for {replicas} replicas with {room} each on {candidate.pool.name}"
-    )
+    what = f"needs room for {replicas} replicas with {room} each on {candidate.pool.name}"
     gap = f"{fit} fit{_not_free(fit - now)}, {replicas - now} short"
     return what, gap, (replicas - fit) / replicas
 
@@ -292,10 +264,7 @@ def ray_violations(candidate: Candidate, traits: EngineTraits) -> Iterator[Viola
     """Yield that Ray would have to join attention replicas of several nodes: each of them is an
     engine of its own there.
     """
-    replicas, nodes = (
-        candidate.layout.attention_data,
-        candidate.placement.nodes_per_replica,
-    )
+    replicas, nodes = (candidate.layout.attention_data, candidate.placement.nodes_per_replica)
     if traits.options.over_ray and replicas > 1 and nodes > 1:
         problem = Problem(
             code="AttentionDataOverRay",
@@ -401,13 +370,8 @@ def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
 
 def _weights_violation(candidate: Candidate, stage: StageMemory) -> Violation:
     held = stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes
-    beside = (
-        (stage.adapter_bytes, "slots of adapters"),
-        (stage.draft_bytes, "to draft with"),
-    )
-    named = " and ".join(
-        f"{format_bytes(size)} of them {name}" for size, name in beside if size
-    )
+    beside = ((stage.adapter_bytes, "slots of adapters"), (stage.draft_bytes, "to draft with"))
+    named = " and ".join(f"{format_bytes(size)} of them {name}" for size, name in beside if size)
     fewer = "fewer adapters, " if stage.adapter_bytes else ""
     problem = Problem(
         code="WeightsExceedMemory",
@@ -419,9 +383,7 @@ def _weights_violation(candidate: Candidate, stage: StageMemory) -> Violation:
         "weights",
         path="spec.model",
     )
-    return Violation(
-        problem=problem, miss=(held - stage.budget_bytes) / stage.budget_bytes
-    )
+    return Violation(problem=problem, miss=(held - stage.budget_bytes) / stage.budget_bytes)
 
 
 def _cache_violation(

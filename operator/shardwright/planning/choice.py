@@ -73,15 +73,12 @@ def _sparing_racks(
     if scale.request.space.fill or not breaks_rack(first.candidate):
         return ranked
     alike = [other for other in ranked if _class(other, scale) == _class(first, scale)]
-    rival = next(
-        (other for other in alike if not other.candidate.pool.gpu.of_a_rack), None
-    )
+    rival = next((other for other in alike if not other.candidate.pool.gpu.of_a_rack), None)
     breaking = (other for other in alike if breaks_rack(other.candidate))
     # With whole trays: whoever is first on a tray keeps others from a layout over several of them
     # (ADR 31).
     whole = max(
-        (_with_whole_trays(other, scale) for other in breaking),
-        key=lambda other: other.score,
+        (_with_whole_trays(other, scale) for other in breaking), key=lambda other: other.score
     )
     if rival is None or (
         whole.score > rival.score and _worth(whole, rival) > NEAR_TIE_OVER_NETWORK
@@ -92,18 +89,12 @@ def _sparing_racks(
 
 def _with_whole_trays(feasible: FeasibleCandidate, scale: Scale) -> FeasibleCandidate:
     return assess(
-        feasible.candidate,
-        feasible.estimate,
-        scale,
-        besides=scale.opened(feasible.candidate),
+        feasible.candidate, feasible.estimate, scale, besides=scale.opened(feasible.candidate)
     )
 
 
 def in_replicas(
-    best: FeasibleCandidate,
-    ranked: Sequence[FeasibleCandidate],
-    scale: Scale,
-    prices: Prices,
+    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> FeasibleCandidate | None:
     """Return replicas of a smaller layout that bring more, and sooner, on as many GPUs of the same
     pool; the best of them.
@@ -155,10 +146,7 @@ def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
 
 
 def _copied(
-    feasible: FeasibleCandidate,
-    ranked: Sequence[FeasibleCandidate],
-    scale: Scale,
-    prices: Prices,
+    feasible: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> bool:
     """Return whether replicas inside nodes, on as many GPUs, answer as soon and serve as much."""
     inside = [other for other in ranked if not _spans(other)]
@@ -173,10 +161,7 @@ def _copied(
 
 
 def _in_copies(
-    best: FeasibleCandidate,
-    ranked: Sequence[FeasibleCandidate],
-    scale: Scale,
-    prices: Prices,
+    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> Iterator[FeasibleCandidate]:
     """Yield the best smaller layouts of a pool, with as many replicas as the GPUs of a larger one
     hold.
@@ -188,9 +173,7 @@ def _in_copies(
         # At most half: two replicas at least must have room on the GPUs of the larger one.
         if other.candidate.pool is pool and 2 * other.candidate.layout.gpus <= gpus
     )
-    likely = sorted(
-        (other for other in smaller if not other.tight), key=lambda other: -other.score
-    )
+    likely = sorted((other for other in smaller if not other.tight), key=lambda other: -other.score)
     for other in likely[:_SMALLER_TRIED]:
         layout = other.candidate.layout
         replicas = layout.replicas * (gpus // layout.gpus)
@@ -212,16 +195,12 @@ def _simplest(ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCand
     much better.
     """
     alike = [
-        other
-        for other in ranked
-        if _shown_only(other, scale) == _shown_only(ranked[0], scale)
+        other for other in ranked if _shown_only(other, scale) == _shown_only(ranked[0], scale)
     ]
     # A layout inside a node goes before an equally good one over the network: hardly anything there
     # is measured (ADR 5).
     inside = (
-        other
-        for other in alike
-        if _stays_inside(other, ranked[0]) and near_tie(ranked[0], other)
+        other for other in alike if _stays_inside(other, ranked[0]) and near_tie(ranked[0], other)
     )
     best = next(inside, ranked[0])
     near = [
@@ -267,9 +246,7 @@ def near_tie(first: FeasibleCandidate, other: FeasibleCandidate) -> bool:
     )
     # A guess takes no near tie from a layout whose like has been measured.
     as_sure = _measured(other) or not _measured(first)
-    return other is first or (
-        same and as_sure and _worth(first, other) <= _margin(first, other)
-    )
+    return other is first or (same and as_sure and _worth(first, other) <= _margin(first, other))
 
 
 def _measured(feasible: FeasibleCandidate) -> bool:
@@ -295,18 +272,13 @@ def _unbeaten(
         best = _simplest(better, scale)
 
 
-def _comes_before(
-    other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale
-) -> bool:
+def _comes_before(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale) -> bool:
     first = other.tight <= best.tight and other.second_choice <= best.second_choice
     return first and _shown_only(other, scale) <= _shown_only(best, scale)
 
 
 def _dominates(
-    other: FeasibleCandidate,
-    best: FeasibleCandidate,
-    scale: Scale,
-    margin: float | None = None,
+    other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale, margin: float | None = None
 ) -> bool:
     """Return whether another brings more, and sooner, for no more GPUs, by more than a near tie.
 
@@ -344,10 +316,7 @@ def _served(feasible: FeasibleCandidate) -> float:
     """Return the output tokens a second, or of an offered rate the requests that are served at
     most.
     """
-    return (
-        feasible.estimate.capacity
-        or feasible.estimate.performance.output_tokens_per_second
-    )
+    return feasible.estimate.capacity or feasible.estimate.performance.output_tokens_per_second
 
 
 def _seconds(feasible: FeasibleCandidate, scale: Scale) -> float:
@@ -366,16 +335,11 @@ def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
     served = [other for other in ranked if not other.tight] or ranked
     wanted = (
         replace(
-            other.candidate,
-            layout=replace(other.candidate.layout, replicas=other.replicas_wanted),
+            other.candidate, layout=replace(other.candidate.layout, replicas=other.replicas_wanted)
         )
         for other in served
     )
     return min(
         wanted,
-        key=lambda candidate: (
-            scale.total(candidate),
-            candidate.pool.name,
-            candidate.layout,
-        ),
+        key=lambda candidate: (scale.total(candidate), candidate.pool.name, candidate.layout),
     )

@@ -26,9 +26,7 @@ _PIPELINE: Final = "pipeline"
 _ATTENTION_DATA: Final = "dataParallelAttention"
 
 
-def degree_problems(
-    model: ModelSpec, layout: Layout, traits: EngineTraits
-) -> Iterator[Problem]:
+def degree_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     """Yield the engine's refusals of a layout's degrees beyond divisibility; paths are relative to
     ``parallelism``.
     """
@@ -38,9 +36,7 @@ def degree_problems(
     yield from _unsayable_problems(model, layout, traits)
 
 
-def _pipeline_problems(
-    model: ModelSpec, layout: Layout, traits: EngineTraits
-) -> Iterator[Problem]:
+def _pipeline_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     layers = len(model.layers)
     if layout.pipeline > 1 and model.architecture in traits.cuts.without_pipeline:
         yield Problem(
@@ -66,9 +62,7 @@ def _pipeline_problems(
         yield from _stage_problems(model, layout, traits)
 
 
-def _stage_problems(
-    model: ModelSpec, layout: Layout, traits: EngineTraits
-) -> Iterator[Problem]:
+def _stage_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     """Yield a stage whose layers keep nothing of a request (no cache to give it), or have no
     experts where each must.
 
@@ -86,13 +80,9 @@ def _stage_problems(
         yield from _without_experts(model, layout, held)
 
 
-def _without_attention(
-    layout: Layout, held: Sequence[Sequence[Layer]]
-) -> Iterator[Problem]:
+def _without_attention(layout: Layout, held: Sequence[Sequence[Layer]]) -> Iterator[Problem]:
     idle = [
-        stage
-        for stage, layers in enumerate(held)
-        if not any(layer.attention for layer in layers)
+        stage for stage, layers in enumerate(held) if not any(layer.attention for layer in layers)
     ]
     if idle:
         yield Problem(
@@ -159,17 +149,10 @@ def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
             "use a divisor of the tensor degree",
         )
     # A dict keeps the order of the layers, so that problems come in one order.
-    kinds = tuple(
-        dict.fromkeys(layer.attention for layer in model.layers if layer.attention)
-    )
-    if any(
-        not isinstance(kind, RecurrentAttention) and kind.window is not None
-        for kind in kinds
-    ):
+    kinds = tuple(dict.fromkeys(layer.attention for layer in model.layers if layer.attention))
+    if any(not isinstance(kind, RecurrentAttention) and kind.window is not None for kind in kinds):
         yield _context(
-            "attention with a window",
-            f"cannot be shared by context {degree}",
-            "use context 1",
+            "attention with a window", f"cannot be shared by context {degree}", "use context 1"
         )
     for kind in kinds:
         if isinstance(kind, GroupedAttention):
@@ -181,8 +164,7 @@ def _head_problems(kind: GroupedAttention, layout: Layout) -> Iterator[Problem]:
     degree, copies = layout.context, layout.tensor // kind.kv_heads
     if layout.tensor <= kind.kv_heads or degree > copies:
         limit = (
-            f"leave {max(1, copies)} copies at tensor "
-            f"{layout.tensor}, fewer than context {degree}"
+            f"leave {max(1, copies)} copies at tensor {layout.tensor}, fewer than context {degree}"
         )
         yield _context(
             f"{kind.kv_heads} K/V heads",
@@ -191,24 +173,16 @@ def _head_problems(kind: GroupedAttention, layout: Layout) -> Iterator[Problem]:
         )
     elif kind.heads // kind.kv_heads % degree:
         queries = f"{kind.heads // kind.kv_heads} attention heads per K/V head"
-        yield _context(
-            queries, f"must be divisible by context {degree}", "use a divisor of it"
-        )
+        yield _context(queries, f"must be divisible by context {degree}", "use a divisor of it")
 
 
 def _context(what: str, limit: str, remedy: str) -> Problem:
     return Problem(
-        code="ContextDegreeImpossible",
-        path="context",
-        what=what,
-        limit=limit,
-        remedy=remedy,
+        code="ContextDegreeImpossible", path="context", what=what, limit=limit, remedy=remedy
     )
 
 
-def _expert_problems(
-    model: ModelSpec, layout: Layout, traits: EngineTraits
-) -> Iterator[Problem]:
+def _expert_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     """Source: ``config/model.py``, ``fused_moe/config.py:FusedMoEParallelConfig.make``,
     ``models/qwen3_moe.py``.
     """
@@ -265,15 +239,9 @@ def _unsayable_problems(
     """Source: TensorRT-LLM ``mapping.py`` (engine-measurements.md 10)."""
     if layout.context > 1 and not traits.cuts.shares_context:
         yield _context(
-            f"context {layout.context}",
-            f"is no option of {traits.name}",
-            "use context 1",
+            f"context {layout.context}", f"is no option of {traits.name}", "use context 1"
         )
-    if (
-        layout.attention_data > 1
-        and layout.tensor > 1
-        and not traits.cuts.data_beside_tensor
-    ):
+    if layout.attention_data > 1 and layout.tensor > 1 and not traits.cuts.data_beside_tensor:
         yield Problem(
             code="AttentionDataExcludesTensor",
             path=_ATTENTION_DATA,
@@ -282,11 +250,7 @@ def _unsayable_problems(
             "attention is whole on every rank or on none",
             remedy="use tensor 1 or attention data 1",
         )
-    if (
-        traits.cuts.deals_experts_evenly
-        and model.experts
-        and model.experts % layout.expert
-    ):
+    if traits.cuts.deals_experts_evenly and model.experts and model.experts % layout.expert:
         yield Problem(
             code="ExpertsNotDivisible",
             path=_EXPERT,

@@ -14,9 +14,7 @@ from shardwright.planning.select import FeasibleCandidate
 _SHOWN_ONLY = "mode: Deploy takes the best layout that can be run"
 
 
-def in_reach(
-    ranked: Sequence[FeasibleCandidate], *, deploy: bool
-) -> tuple[FeasibleCandidate, ...]:
+def in_reach(ranked: Sequence[FeasibleCandidate], *, deploy: bool) -> tuple[FeasibleCandidate, ...]:
     """Return the candidates, runnable layouts first if something is to be run."""
     # Sorted, not left out: mode PlanOnly shows them, and a plan that cannot be run is better than
     # no answer.

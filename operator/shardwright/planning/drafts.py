@@ -36,12 +36,7 @@ def draft_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
     data = 1 if drafter.steps_with_replicas else layout.attention_data
     degrees = (
         ("DraftExcludesPipeline", "pipeline", layout.pipeline, "stages"),
-        (
-            "DraftExcludesAttentionData",
-            "dataParallelAttention",
-            data,
-            "replicas of the attention",
-        ),
+        ("DraftExcludesAttentionData", "dataParallelAttention", data, "replicas of the attention"),
         ("DraftExcludesContext", "context", layout.context, "ranks that share K/V"),
     )
     for code, field, count, several in degrees:

@@ -32,9 +32,7 @@ def dtype_problems(
         yield _too_old(gpu, traits)
         return
     held = _held(model, traits)
-    stored = [
-        problem for each in held for problem in _storage_problems(each, gpu, traits)
-    ]
+    stored = [problem for each in held for problem in _storage_problems(each, gpu, traits)]
     yield from stored
     as_fp16 = _OTHER if stored else _as_fp16(model, gpu)
     in_fp8 = () if _widens_fp8(gpu, traits) else held
@@ -97,9 +95,7 @@ def _storage_problems(held: _Held, gpu: Gpu, traits: EngineTraits) -> Iterator[P
     for product in sorted({weight.storage.product for weight in model.weights}):
         least = traits.support.oldest_for.get((model.quantization or "", product))
         if _older(gpu, least):
-            method = (
-                "" if model.quantization == product else f" by {model.quantization}"
-            )
+            method = "" if model.quantization == product else f" by {model.quantization}"
             yield Problem(
                 code="DtypeNotSupported",
                 what=f"{whose} stored as {product}{method}",
@@ -121,9 +117,7 @@ def _widens_fp8(gpu: Gpu, traits: EngineTraits) -> bool:
 
 def _older(gpu: Gpu, least: ComputeCapability | None) -> bool:
     return (
-        least is not None
-        and gpu.compute_capability is not None
-        and gpu.compute_capability < least
+        least is not None and gpu.compute_capability is not None and gpu.compute_capability < least
     )
 
 

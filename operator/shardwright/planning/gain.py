@@ -36,9 +36,7 @@ class Prospect:
     pool: str
 
 
-def better(
-    plan: Plan, stands: Plan, inventory: Inventory, scale: Scale
-) -> Better | None:
+def better(plan: Plan, stands: Plan, inventory: Inventory, scale: Scale) -> Better | None:
     """Return the gain of a plan over the one that ``stands``, None if there is no gain.
 
     Both were predicted on this inventory. A sure start, and a carried load, is not given up for
@@ -81,9 +79,5 @@ def _score(plan: Plan, inventory: Inventory, scale: Scale) -> float:
         return score(speed, cost, request)
     # As select ranks them, so that the gain is in the measure by which the plan was chosen (ADR
     # 24).
-    served = (
-        None
-        if request.workload.requests_per_second is None
-        else speed.requests_per_second
-    )
+    served = None if request.workload.requests_per_second is None else speed.requests_per_second
     return waiting_score(speed, cost, request, served)

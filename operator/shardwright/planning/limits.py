@@ -30,9 +30,7 @@ def ttft_seconds(speed: Performance, statistic: Statistic) -> float:
     if statistic is Statistic.MEAN:
         return speed.ttft_seconds
     # The mean has the queue once already, so its 95th percentile adds the rest.
-    return speed.ttft_seconds + (_EXPONENTIAL_P95 - 1) * _share(
-        speed.prefill_shares, "Queue"
-    )
+    return speed.ttft_seconds + (_EXPONENTIAL_P95 - 1) * _share(speed.prefill_shares, "Queue")
 
 
 def tpot_seconds(speed: Performance, statistic: Statistic) -> float:
@@ -43,9 +41,9 @@ def tpot_seconds(speed: Performance, statistic: Statistic) -> float:
         return speed.tpot_seconds
     # Without its own prompt, which is in the time to first token.
     prompts = max(1, speed.running_requests - 1)
-    return speed.tpot_seconds + _share(
-        speed.decode_shares, "Prefill"
-    ) * _NORMAL_P95 / math.sqrt(prompts)
+    return speed.tpot_seconds + _share(speed.decode_shares, "Prefill") * _NORMAL_P95 / math.sqrt(
+        prompts
+    )
 
 
 def running_requests(speed: Performance, offered: int, *, carries_load: bool) -> int:

@@ -17,9 +17,7 @@ from shardwright.planning.select import FeasibleCandidate, Scale
 _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
 
-def losses_of(
-    best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
-) -> tuple[Loss, ...]:
+def losses_of(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> tuple[Loss, ...]:
     """Return what a layout loses against the best one, in the order in which it is said. Figures
     of one that queues are left out where the best does not: they are of fewer requests.
     """
@@ -50,18 +48,14 @@ def offered(feasible: FeasibleCandidate, request: Request) -> int:
     return requests_per_replica(request.workload, feasible.candidate.layout)
 
 
-def _doubts(
-    best: FeasibleCandidate, other: FeasibleCandidate, request: Request
-) -> Iterator[Loss]:
+def _doubts(best: FeasibleCandidate, other: FeasibleCandidate, request: Request) -> Iterator[Loss]:
     if request.deploy and not_yet(other.candidate):
         yield Loss(kind=LossKind.NOT_DEPLOYABLE)
     if other.tight and not best.tight:
         yield Loss(kind=LossKind.TIGHT)
 
 
-def _queues(
-    best: FeasibleCandidate, other: FeasibleCandidate, request: Request
-) -> Iterator[Loss]:
+def _queues(best: FeasibleCandidate, other: FeasibleCandidate, request: Request) -> Iterator[Loss]:
     if other.served_share >= best.served_share:
         return
     if request.workload.requests_per_second is None:
@@ -71,9 +65,7 @@ def _queues(
     yield Loss(kind=late, amount=rate_served(other))
 
 
-def _figures(
-    best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
-) -> Iterator[Loss]:
+def _figures(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> Iterator[Loss]:
     here, there = best.estimate.performance, other.estimate.performance
     mine, yours = (
         item.estimate.performance.output_tokens_per_second / scale.total(item.candidate)
@@ -91,8 +83,7 @@ def _figures(
 def _grown(here: Performance, there: Performance) -> Iterator[Loss]:
     before = {share.name: share.seconds for share in here.decode_shares}
     grown = [
-        (share.seconds - before.get(share.name, 0.0), share.name)
-        for share in there.decode_shares
+        (share.seconds - before.get(share.name, 0.0), share.name) for share in there.decode_shares
     ]
     most, name = max(grown)
     if most > _NOTICEABLE_SECONDS:

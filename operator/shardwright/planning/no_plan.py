@@ -27,15 +27,11 @@ _NODES_COME: Final = (
     "when they join"
 )
 
-RETURNING: Final = frozenset(
-    {"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"}
-)
+RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"})
 """Reasons for which a node is out of use that pass by themselves."""
 
 
-def no_plan(
-    verdicts: Sequence[Verdict], inventory: Inventory, request: Request
-) -> NoPlan:
+def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request) -> NoPlan:
     """Return the binding constraint: the layout that would stand if room were free, else the one
     that misses by least.
     """
@@ -43,14 +39,10 @@ def no_plan(
     # In order of how little must happen: GPUs come free, nodes return, then somebody must act.
     waiting = _best_waiting(verdicts, _BUSY, scale)
     if waiting is not None:
-        return NoPlan(
-            problem=_capacity(waiting), heals_by_itself=True, lack=_lack(waiting)
-        )
+        return NoPlan(problem=_capacity(waiting), heals_by_itself=True, lack=_lack(waiting))
     returning = _best_waiting(_when_returned(verdicts, inventory), _SHORT, scale)
     if returning is not None:
-        return NoPlan(
-            problem=_returning(returning), heals_by_itself=True, lack=_lack(returning)
-        )
+        return NoPlan(problem=_returning(returning), heals_by_itself=True, lack=_lack(returning))
     # A node that is away is no help where the user's own limits rule every layout out.
     hopeful = not inventory.pools or any(
         item.prices and item.codes <= _HARDWARE for item in verdicts
@@ -58,9 +50,7 @@ def no_plan(
     if hopeful and _away(inventory).keys() - {pool.product for pool in inventory.pools}:
         return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
     if not verdicts:
-        return NoPlan(
-            problem=_nothing_to_try(inventory, request), heals_by_itself=inventory.empty
-        )
+        return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=inventory.empty)
     short = _best_waiting(verdicts, _SHORT, scale)
     return NoPlan(
         problem=_binding(verdicts, short, scale),
@@ -79,12 +69,8 @@ def _lack(verdict: Verdict) -> Lack:
     )
 
 
-def _binding(
-    verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale
-) -> Problem:
-    if short is not None and any(
-        violation.replicas_possible for violation in short.violations
-    ):
+def _binding(verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale) -> Problem:
+    if short is not None and any(violation.replicas_possible for violation in short.violations):
         return _capacity(short)
     over = _best_over_budget(verdicts, scale)
     if over is None:
@@ -95,9 +81,7 @@ def _binding(
 
 def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | None:
     """Return the best of the layouts that exceed only the budget, and that by least."""
-    only = [
-        item for item in verdicts if item.prices and item.codes == {"BudgetExceeded"}
-    ]
+    only = [item for item in verdicts if item.prices and item.codes == {"BudgetExceeded"}]
     # Those that exceed the budget by least: the message names the smallest budget that would do.
     least = min(map(_worst, only), default=0.0)
     near = {id(item.candidate): item for item in only if _worst(item) == least}
@@ -106,9 +90,7 @@ def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | No
 
 
 def _away(inventory: Inventory) -> Counter[str]:
-    return Counter(
-        item.product for item in inventory.excluded if item.problem.code in RETURNING
-    )
+    return Counter(item.product for item in inventory.excluded if item.problem.code in RETURNING)
 
 
 def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Verdict]:
@@ -136,31 +118,23 @@ def _best_waiting(
     ranked = _ranked(only.values(), scale)
     # the most replicas that have room at all, and of those the fewest missing nodes, which can come
     # free soonest
-    ranked = tuple(
-        sorted(ranked, key=lambda feasible: _lacking(only[id(feasible.candidate)]))
-    )
+    ranked = tuple(sorted(ranked, key=lambda feasible: _lacking(only[id(feasible.candidate)])))
     return only[id(ranked[0].candidate)] if ranked else None
 
 
 def _ranked(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     return rank(
-        assess(item.candidate, estimate, scale)
-        for item in verdicts
-        if (estimate := item.estimate)
+        assess(item.candidate, estimate, scale) for item in verdicts if (estimate := item.estimate)
     )
 
 
 def _lacking(verdict: Verdict) -> tuple[int, int]:
-    possible = max(
-        (violation.replicas_possible for violation in verdict.violations), default=0
-    )
+    possible = max((violation.replicas_possible for violation in verdict.violations), default=0)
     return -possible, verdict.candidate.placement.missing_nodes
 
 
 def _capacity(verdict: Verdict) -> Problem:
-    problem = next(
-        item.problem for item in verdict.violations if item.problem.code in _SHORT
-    )
+    problem = next(item.problem for item in verdict.violations if item.problem.code in _SHORT)
     return replace(problem, what=f"{degrees(verdict.candidate.layout)} {problem.what}")
 
 
@@ -207,18 +181,14 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
     excluded = inventory.excluded
     if not excluded:
         return Problem(
-            code="NoGpuNodes",
-            what="no node has GPUs",
-            remedy=_NODES_COME,
-            path="spec.placement",
+            code="NoGpuNodes", what="no node has GPUs", remedy=_NODES_COME, path="spec.placement"
         )
     # The most frequent reason, and by name among equals: the message must not alternate from look
     # to look.
     counts = Counter(item.problem.code for item in excluded)
     code = min(counts, key=lambda code: (-counts[code], code))
     first = min(
-        (item for item in excluded if item.problem.code == code),
-        key=lambda item: item.node,
+        (item for item in excluded if item.problem.code == code), key=lambda item: item.node
     )
     of_all = f"{counts[code]} of {len(excluded)}" if len(counts) > 1 else "all"
     why = replace(first.problem, path="", remedy="").sentence()
@@ -297,9 +267,7 @@ def _miss(violation: Violation) -> float:
     return violation.miss
 
 
-def count_exclusions(
-    verdicts: Sequence[Verdict], inventory: Inventory
-) -> tuple[Exclusion, ...]:
+def count_exclusions(verdicts: Sequence[Verdict], inventory: Inventory) -> tuple[Exclusion, ...]:
     """Return the reasons that ruled out layouts, then those that ruled out nodes, the most frequent
     first.
     """
@@ -330,11 +298,7 @@ def _excluded(code: str, entries: Sequence[tuple[Verdict, Violation]]) -> Exclus
     # One that only this reason rules out is nearer than one that breaks other rules too.
     nearest = min(
         entries,
-        key=lambda entry: (
-            len(entry[0].codes),
-            entry[1].miss,
-            entry[0].candidate.layout.gpus,
-        ),
+        key=lambda entry: (len(entry[0].codes), entry[1].miss, entry[0].candidate.layout.gpus),
     )
     return Exclusion(
         code=code,

@@ -67,9 +67,7 @@ class _Parts:
             and all(isinstance(kind, LatentAttention) for kind in kinds)
         )
         dealt = nodes if layout.attention_data == 1 and not alike else 1
-        return cls(
-            engines=max(1, layout.attention_data // nodes), pods=dealt, one_copy=alike
-        )
+        return cls(engines=max(1, layout.attention_data // nodes), pods=dealt, one_copy=alike)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +82,7 @@ class PodShape:
     beside_bytes: int
 
     @classmethod
-    def of(
-        cls, layout: Layout, nodes: int, wanted: KvOffload, *, over_ray: bool
-    ) -> Self:
+    def of(cls, layout: Layout, nodes: int, wanted: KvOffload, *, over_ray: bool) -> Self:
         """Return the shape of the pods of a layout over so many nodes a replica."""
         gpus = layout.gpus_per_replica // nodes
         beside = max(wanted.beside_bytes, host_memory_bytes(gpus, over_ray=over_ray))
@@ -121,12 +117,7 @@ def room_bytes(
 
 
 def _room_of(
-    candidate: Candidate,
-    host_bytes: int,
-    wanted: KvOffload,
-    model: ModelSpec,
-    *,
-    over_ray: bool,
+    candidate: Candidate, host_bytes: int, wanted: KvOffload, model: ModelSpec, *, over_ray: bool
 ) -> int:
     nodes = candidate.placement.nodes_per_replica
     shape = PodShape.of(candidate.layout, nodes, wanted, over_ray=over_ray)
@@ -169,9 +160,7 @@ def barred_nodes(
     for node in candidate.pool.nodes:
         if node.name not in candidate.barred or not node.free:
             continue
-        room = _room_of(
-            candidate, node.host_bytes or 0, wanted, model, over_ray=over_ray
-        )
+        room = _room_of(candidate, node.host_bytes or 0, wanted, model, over_ray=over_ray)
         problem = Problem(
             code="NodeMemoryTooSmall",
             what=f"{format_bytes(room)} of memory left for the K/V of a pod",
@@ -179,14 +168,10 @@ def barred_nodes(
             gap=f"{format_bytes(wanted.pod_bytes - room)} short",
             remedy="lower that, or say Auto",
         )
-        yield NodeExclusion(
-            node=node.name, problem=problem, product=candidate.pool.product
-        )
+        yield NodeExclusion(node=node.name, problem=problem, product=candidate.pool.product)
 
 
-def with_room(
-    inventory: Inventory, pod_bytes: int, shape: PodShape, model: ModelSpec
-) -> Inventory:
+def with_room(inventory: Inventory, pod_bytes: int, shape: PodShape, model: ModelSpec) -> Inventory:
     """Return the nodes that have room for so much K/V in a pod, or do not state their memory."""
     roomy = {
         node.name
@@ -239,9 +224,7 @@ def host_problems(
     """
     if wanted is None or wanted.pod_bytes is None:
         return
-    engines = _Parts.of(
-        candidate.layout, candidate.placement.nodes_per_replica, model
-    ).engines
+    engines = _Parts.of(candidate.layout, candidate.placement.nodes_per_replica, model).engines
     if wanted.pod_bytes < engines * GIB:
         yield Problem(
             code="KvOffloadTooSmall",

@@ -118,9 +118,7 @@ def letters(layout: Layout) -> str:
     >>> letters(Layout(attention_data=32, expert=32)), letters(Layout())
     ('DP32·EP32', 'TP1')
     """
-    return (
-        "·".join(f"{short}{degree}" for _, short, degree in _degrees(layout)) or "TP1"
-    )
+    return "·".join(f"{short}{degree}" for _, short, degree in _degrees(layout)) or "TP1"
 
 
 def copies(layout: Layout) -> str:

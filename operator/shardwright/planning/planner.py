@@ -75,9 +75,7 @@ def consider(
     judge = Judge(model, request, traits, prices)
     wanted = request.workload.kv_offload
     candidates = partial(enumerate_candidates, model, inventory, request.space, traits)
-    scope = SearchScope(
-        barred=too_small(wanted, model, over_ray=traits.options.over_ray)
-    )
+    scope = SearchScope(barred=too_small(wanted, model, over_ray=traits.options.over_ray))
     verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
     # Only now: most questions have an answer, and a plan beyond the free GPUs would cost as much
     # again.
@@ -115,9 +113,7 @@ def choose(considered: Considered) -> Report:
     scale = considered.scale
     verdicts = considered.verdicts
     # Ranked first, settled then: near ties and copies are held against the whole rank.
-    ranked = settled(
-        best_first(considered.feasible, scale), scale, considered.judge.prices
-    )
+    ranked = settled(best_first(considered.feasible, scale), scale, considered.judge.prices)
     if ranked:
         return _report(ranked, considered)
     return Report(
@@ -137,10 +133,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     prices = considered.judge.prices
     others = runners_up(ranked, ALTERNATIVES)
     why = reasons(
-        ranked,
-        verdicts,
-        scale,
-        feasible=_reached(considered.feasible, deploy=request.deploy),
+        ranked, verdicts, scale, feasible=_reached(considered.feasible, deploy=request.deploy)
     )
     # With a budget to fill the number of replicas was part of the search already.
     copies = None if request.space.fill else in_replicas(best, ranked, scale, prices)
@@ -162,9 +155,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     )
 
 
-def _alternative(
-    best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
-) -> Alternative:
+def _alternative(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> Alternative:
     losses, price = losses_of(best, other, scale), scale.price(other.candidate.pool)
     return Alternative(
         layout=other.candidate.layout,
@@ -179,22 +170,14 @@ def _alternative(
 
 def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
     """Return the inventory with the nodes that the best goes without among the excluded."""
-    inventory, wanted = (
-        considered.inventory,
-        considered.request.workload.kv_offload,
-    )
+    inventory, wanted = (considered.inventory, considered.request.workload.kv_offload)
     more = barred_nodes(
-        best.candidate,
-        wanted,
-        considered.model,
-        over_ray=considered.traits.options.over_ray,
+        best.candidate, wanted, considered.model, over_ray=considered.traits.options.over_ray
     )
     return replace(inventory, excluded=(*inventory.excluded, *more))
 
 
-def best_first(
-    feasible: Sequence[Verdict], scale: Scale
-) -> tuple[FeasibleCandidate, ...]:
+def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return the candidates that stand and are looked at, best first.
 
     It is the best of every layout on pools that are alike, and all that the best one's pool has on
@@ -215,31 +198,19 @@ def best_first(
         if verdict.candidate.pool is best.pool and id(verdict) not in looked_at
     )
     rest = select(
-        (
-            verdict
-            for verdict in beside
-            if verdict.candidate.layout.gpus <= best.layout.gpus
-        ),
-        scale,
+        (verdict for verdict in beside if verdict.candidate.layout.gpus <= best.layout.gpus), scale
     )
     return in_reach(rank((*ranked, *rest)), deploy=scale.request.deploy)
 
 
 def _reached(feasible: Sequence[Verdict], *, deploy: bool) -> int:
     """Return the number of candidates that can be run; of all, if none is to be or can be."""
-    return sum(
-        not (deploy and not_yet(verdict.candidate)) for verdict in feasible
-    ) or len(feasible)
+    return sum(not (deploy and not_yet(verdict.candidate)) for verdict in feasible) or len(feasible)
 
 
 def _host_cache(best: FeasibleCandidate, considered: Considered) -> HostCache | None:
-    wanted, over_ray = (
-        considered.request.workload.kv_offload,
-        considered.traits.options.over_ray,
-    )
-    return host_cache(
-        best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray
-    )
+    wanted, over_ray = (considered.request.workload.kv_offload, considered.traits.options.over_ray)
+    return host_cache(best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray)
 
 
 def _plan(

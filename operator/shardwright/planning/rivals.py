@@ -25,9 +25,7 @@ engine.
 """
 
 
-def without_slower_twins(
-    feasible: Sequence[Verdict], load: Workload
-) -> Sequence[Verdict]:
+def without_slower_twins(feasible: Sequence[Verdict], load: Workload) -> Sequence[Verdict]:
     """Return the verdicts without those of which a twin with a faster network is there.
 
     If links may count otherwise all are returned: a rate is looked for in steps, and short answers
@@ -96,16 +94,12 @@ def _crosses_network(verdict: Verdict) -> bool:
     a scale-up link.
     """
     placement = verdict.candidate.placement
-    return verdict.candidate.pool.network in (
-        placement.tensor_link,
-        placement.pipeline_link,
-    )
+    return verdict.candidate.pool.network in (placement.tensor_link, placement.pipeline_link)
 
 
 def _slower(mine: Link, its: Link) -> bool:
     return (
-        mine.bytes_per_second < its.bytes_per_second
-        or mine.latency_seconds > its.latency_seconds
+        mine.bytes_per_second < its.bytes_per_second or mine.latency_seconds > its.latency_seconds
     )
 
 

@@ -59,13 +59,7 @@ class Scale:
     relative: bool = False
 
     @classmethod
-    def of(
-        cls,
-        request: Request,
-        inventory: Inventory,
-        *,
-        takes_first: str = "",
-    ) -> "Scale":
+    def of(cls, request: Request, inventory: Inventory, *, takes_first: str = "") -> "Scale":
         """Return the scale of a request on an inventory."""
         priced = bool(inventory.pools) and all(
             pool.gpu_hour_price is not None for pool in inventory.pools
@@ -82,11 +76,7 @@ class Scale:
         """Return the cost of a candidate's GPUs. If the GPUs are given, it is the cost of one."""
         return self.cost_on(candidate.layout, candidate.pool)
 
-    def cost_on(
-        self,
-        layout: Layout,
-        pool: Pool,
-    ) -> float:
+    def cost_on(self, layout: Layout, pool: Pool) -> float:
         """Return the cost of a layout's GPUs on a pool. If the GPUs are given, it is the cost of
         one.
         """
@@ -128,9 +118,7 @@ def breaks_rack(candidate: Candidate) -> bool:
 def _opened_gpus(candidate: Candidate) -> int:
     used = Counter(name for group in candidate.placement.groups for name in group)
     each = candidate.placement.gpus_per_node
-    return sum(
-        max(0, node.gpus - used[node.name] * each) for node in _whole_trays(candidate)
-    )
+    return sum(max(0, node.gpus - used[node.name] * each) for node in _whole_trays(candidate))
 
 
 def _whole_trays(candidate: Candidate) -> list[Node]:
@@ -197,11 +185,7 @@ def rank(feasible: Iterable[FeasibleCandidate]) -> tuple[FeasibleCandidate, ...]
 
 
 def assess(
-    candidate: Candidate,
-    estimate: Estimate,
-    scale: Scale,
-    *,
-    besides: float = 0.0,
+    candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: float = 0.0
 ) -> FeasibleCandidate:
     """Return a candidate with its score under the request's objective; ``besides`` counts beside
     its own GPUs.
@@ -215,19 +199,13 @@ def assess(
         candidate=candidate,
         estimate=estimate,
         served_share=share,
-        second_choice=scale.takes_first
-        not in ("", whole_resource(candidate.pool.resource)),
+        second_choice=scale.takes_first not in ("", whole_resource(candidate.pool.resource)),
         score=objective(estimate.performance, cost, scale.request, estimate.capacity),
-        falls_behind=share < UTILISATION
-        and scale.request.workload.requests_per_second is not None,
+        falls_behind=share < UTILISATION and scale.request.workload.requests_per_second is not None,
     )
 
 
-def _served_share(
-    candidate: Candidate,
-    estimate: Estimate,
-    request: Request,
-) -> float:
+def _served_share(candidate: Candidate, estimate: Estimate, request: Request) -> float:
     """Return the share of the offered load that is served without waiting: of the requests in
     flight, or of the rate.
 
@@ -237,16 +215,13 @@ def _served_share(
     rate = request.workload.requests_per_second
     if rate is not None:
         served = (
-            (estimate.capacity or estimate.performance.requests_per_second)
-            * UTILISATION
-            / rate
+            (estimate.capacity or estimate.performance.requests_per_second) * UTILISATION / rate
         )
         # A layout whose replicas were counted to carry the rate must not miss it by rounding.
         return 1.0 if served > ALL_OF_A_RATE else served
     # Rounded up: of three requests on two replicas one has two.
     offered = math.ceil(
-        requests_per_replica(request.workload, candidate.layout)
-        / candidate.layout.attention_data
+        requests_per_replica(request.workload, candidate.layout) / candidate.layout.attention_data
     )
     return min(1.0, min(estimate.kv_requests, estimate.max_sequences) / offered)
 
@@ -261,10 +236,7 @@ def _seconds(speed: Performance, request: Request) -> float:
 
 
 def score(
-    speed: Performance,
-    cost: float,
-    request: Request,
-    capacity: float | None = None,
+    speed: Performance, cost: float, request: Request, capacity: float | None = None
 ) -> float:
     """Return the objective of a layout that carries the load, greater is better; ``cost`` is that
     of its GPUs.
@@ -280,18 +252,14 @@ def score(
             return per_gpu
         case OptimizeFor.BALANCED:
             return float(
-                per_gpu**THROUGHPUT_WEIGHT
-                * (1 / speed.tpot_seconds) ** (1 - THROUGHPUT_WEIGHT)
+                per_gpu**THROUGHPUT_WEIGHT * (1 / speed.tpot_seconds) ** (1 - THROUGHPUT_WEIGHT)
             )
         case OptimizeFor.LATENCY:
             return _worth_its_gpus(_seconds(speed, request), cost)
 
 
 def waiting_score(
-    speed: Performance,
-    cost: float,
-    request: Request,
-    capacity: float | None = None,
+    speed: Performance, cost: float, request: Request, capacity: float | None = None
 ) -> float:
     """Return the objective of a layout whose requests wait: that of Latency, with the waiting
     included. For an offered rate it depends on the rate that is served: ``capacity``, in requests a
@@ -318,16 +286,10 @@ def million_tokens_price(feasible: FeasibleCandidate) -> float | None:
     if candidate.pool.gpu_hour_price is None:
         return None
     per_hour = candidate.pool.gpu_hour_price * candidate.layout.gpus
-    return (
-        per_hour
-        / (speed.output_tokens_per_second * SECONDS_PER_HOUR)
-        * TOKENS_PER_MILLION
-    )
+    return per_hour / (speed.output_tokens_per_second * SECONDS_PER_HOUR) * TOKENS_PER_MILLION
 
 
-def runners_up(
-    ranked: Sequence[FeasibleCandidate], count: int
-) -> tuple[FeasibleCandidate, ...]:
+def runners_up(ranked: Sequence[FeasibleCandidate], count: int) -> tuple[FeasibleCandidate, ...]:
     """Return the best other, the best on other GPUs, the best of every other kind of cut, then the
     next best; and beside these ``count`` the best on each kind of GPU that is not among them yet.
 
@@ -339,12 +301,8 @@ def runners_up(
         others.setdefault(_cut(feasible), feasible)
     if ranked:
         others.pop(_cut(ranked[0]))
-    same = [
-        feasible for feasible in others.values() if _gpu(feasible) == _gpu(ranked[0])
-    ]
-    elsewhere = [
-        feasible for feasible in others.values() if _gpu(feasible) != _gpu(ranked[0])
-    ]
+    same = [feasible for feasible in others.values() if _gpu(feasible) == _gpu(ranked[0])]
+    elsewhere = [feasible for feasible in others.values() if _gpu(feasible) != _gpu(ranked[0])]
     kinds: dict[tuple[bool, ...], FeasibleCandidate] = {}
     for feasible in same:
         kinds.setdefault(_kind(feasible.candidate.layout), feasible)
@@ -372,12 +330,7 @@ def _gpu(feasible: FeasibleCandidate) -> str:
 
 def _kind(layout: Layout) -> tuple[bool, ...]:
     """Return which ways of cutting are used at all."""
-    return (
-        layout.tensor > 1,
-        layout.pipeline > 1,
-        layout.attention_data > 1,
-        layout.replicas > 1,
-    )
+    return (layout.tensor > 1, layout.pipeline > 1, layout.attention_data > 1, layout.replicas > 1)
 
 
 def _order(feasible: FeasibleCandidate) -> tuple[object, ...]:

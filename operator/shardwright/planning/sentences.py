@@ -66,11 +66,7 @@ _SINGULAR: Final = {"do": "does", "have": "has", "cannot": "cannot"}
 
 
 def reasons(
-    ranked: Sequence[FeasibleCandidate],
-    verdicts: Sequence[Verdict],
-    scale: Scale,
-    *,
-    feasible: int,
+    ranked: Sequence[FeasibleCandidate], verdicts: Sequence[Verdict], scale: Scale, *, feasible: int
 ) -> tuple[str, ...]:
     """Return why the first one was chosen; ``feasible`` is how many layouts can run."""
     best, request = ranked[0], scale.request
@@ -92,9 +88,7 @@ def _chosen(best: FeasibleCandidate, feasible: int, scale: Scale) -> str:
     if feasible == 1:
         return f"{cut} is the only layout that can run."
     short = best.estimate.capacity is not None and not best.carries_load
-    verb, what = (
-        ("come", "closest to carrying the load") if short else ("give", _goal(scale))
-    )
+    verb, what = ("come", "closest to carrying the load") if short else ("give", _goal(scale))
     s = "" if best.candidate.layout.replicas > 1 else "s"
     return f"{cut} {verb}{s} {what} of the {feasible} layouts that can run."
 
@@ -122,10 +116,7 @@ def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
         if other.second_choice > best.second_choice and other.score > best.score
     )
     other = max(beaten, key=lambda item: item.score, default=None)
-    if other is not None and (other.tight, other.carries_load) == (
-        best.tight,
-        best.carries_load,
-    ):
+    if other is not None and (other.tight, other.carries_load) == (best.tight, best.carries_load):
         yield (
             f"{_on_product(other)} would be better; those GPUs are used only if no others "
             "will do, or if spec.engine.image names an image for them."
@@ -137,10 +128,7 @@ def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[
     if other is best:
         return
     here, there, cut = best.estimate, other.estimate, on_gpus(other.candidate.layout)
-    less = (
-        here.performance.output_tokens_per_second
-        >= there.performance.output_tokens_per_second
-    )
+    less = here.performance.output_tokens_per_second >= there.performance.output_tokens_per_second
     if breaks_rack(other.candidate) and not breaks_rack(best.candidate):
         yield (
             f"{_on_product(other)} would be better, but not by enough to take a whole tray "
@@ -185,11 +173,7 @@ def _load(ranked: Sequence[FeasibleCandidate], request: Request) -> Iterator[str
 
 def _shape(request: Request) -> str:
     load, wanted = request.workload, request.workload.requests_per_second
-    asked = (
-        format_plural(load.concurrency, "request")
-        if wanted is None
-        else rate_of(wanted)
-    )
+    asked = format_plural(load.concurrency, "request") if wanted is None else rate_of(wanted)
     return f"{asked} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
 
 
@@ -203,18 +187,14 @@ def _rate(best: FeasibleCandidate, wanted: float, shape: str) -> str:
     if best.carries_load:
         return f"It carries {shape}, {share} of the {most} that it serves at most."
     if best.falls_behind:
-        return (
-            f"No layout serves {rate_of(wanted)}; this one comes closest with {most}."
-        )
+        return f"No layout serves {rate_of(wanted)}; this one comes closest with {most}."
     return (
         f"It serves {shape}, but that is {share} of the {most} that it serves at most: "
         "where arrivals vary, requests wait."
     )
 
 
-def _not_free(
-    best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale
-) -> Iterator[str]:
+def _not_free(best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale) -> Iterator[str]:
     if best.carries_load:
         return
     # Only layouts that nothing but room speaks against: any other would not run with all GPUs free.
@@ -240,22 +220,16 @@ def time_shares(shares: Sequence[TimeShare]) -> str:
     """Return the three largest parts of the time."""
     total = sum(share.seconds for share in shares)
     largest = sorted(shares, key=lambda share: (-share.seconds, share.name))[:3]
-    return ", ".join(
-        f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest
-    )
+    return ", ".join(f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest)
 
 
-def _uneven(
-    best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate]
-) -> Iterator[str]:
+def _uneven(best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
     layout, pool = best.candidate.layout, best.candidate.pool
     if not layout.partition:
         return
     even = replace(layout, partition=())
     alike = (
-        other
-        for other in ranked
-        if (other.candidate.layout, other.candidate.pool) == (even, pool)
+        other for other in ranked if (other.candidate.layout, other.candidate.pool) == (even, pool)
     )
     own, cut = next(alike, None), "does not do"
     if own is not None:
@@ -293,9 +267,7 @@ def _smaller(
         return same and item.layout.gpus < best.candidate.layout.gpus
 
     smaller = [item for item in ranked if is_smaller(item.candidate)]
-    if any(other.carries_load for other in smaller) or (
-        smaller and not best.carries_load
-    ):
+    if any(other.carries_load for other in smaller) or (smaller and not best.carries_load):
         return
     fewer = [item for item in verdicts if is_smaller(item.candidate)]
     if late := _nearest(fewer, LIMITS):
@@ -312,9 +284,7 @@ def _smaller(
         )
 
 
-def _nearest(
-    verdicts: Sequence[Verdict], codes: frozenset[str]
-) -> tuple[str, Problem] | None:
+def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[str, Problem] | None:
     """Return the layout that nothing but these codes speaks against and that misses by least, with
     its worst problem.
     """
@@ -342,17 +312,12 @@ def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
 
 
 def losses_sentence(
-    losses: Sequence[Loss],
-    best: FeasibleCandidate,
-    other: FeasibleCandidate,
-    request: Request,
+    losses: Sequence[Loss], best: FeasibleCandidate, other: FeasibleCandidate, request: Request
 ) -> str:
     """Return in words what a layout loses against the best one."""
     parts = [_loss(loss, best, request) for loss in losses if loss.kind in _LOSSES]
     ratios = [
-        f"{_more(loss.amount)} {_RATIOS[loss.kind]}"
-        for loss in losses
-        if loss.kind in _RATIOS
+        f"{_more(loss.amount)} {_RATIOS[loss.kind]}" for loss in losses if loss.kind in _RATIOS
     ]
     if ratios:
         gpus = other.candidate.layout.gpus
@@ -391,9 +356,7 @@ def ways_sentence(ways: WaysOut | None) -> str:
     if ways is None:
         return ""
     s = "s" if ways.more_nodes > 1 else ""
-    nodes = (
-        f"with {ways.more_nodes} more node{s} of {ways.pool}" if ways.more_nodes else ""
-    )
+    nodes = f"with {ways.more_nodes} more node{s} of {ways.pool}" if ways.more_nodes else ""
     said = ", or ".join(filter(None, (nodes, ways.moved and f"if {ways.moved} went")))
     return f"it would fit {said}" if said else ""
 
@@ -417,9 +380,7 @@ def exclusions_sentence(considered: int, excluded: Sequence[Exclusion]) -> str:
 
     A layout may break several rules, so the counts may add up to more than the total.
 
-    >>> exclusion = Exclusion(
-    ...     code="HeadsNotDivisible", count=1, example="", nearest_miss=""
-    ... )
+    >>> exclusion = Exclusion(code="HeadsNotDivisible", count=1, example="", nearest_miss="")
     >>> exclusions_sentence(48, [exclusion])
     'of 48 layouts tried: 1 does not divide the attention heads'
     """

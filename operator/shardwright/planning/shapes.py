@@ -47,8 +47,7 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
             "The engine wants as many whole experts on every rank, and the experts do not divide."
         ),
         "AttentionDataExcludesTensor": (
-            "The engine cannot cut the attention into tensor ranks and "
-            "replicas at once."
+            "The engine cannot cut the attention into tensor ranks and replicas at once."
         ),
         "AttentionDataNeedsExperts": (
             "Attention data parallelism was asked of a model without experts."
@@ -102,25 +101,12 @@ LARGESTTENSOR: Final = 72
 _T = TypeVar("_T")
 
 _ATTENTION: Final = ("self_attn.", "linear_attn.")
-_MERGED: Final = (
-    ".gate_proj",
-    ".up_proj",
-    ".in_proj_qkv",
-    ".in_proj_z",
-)
-_MERGED_GROUPED: Final = (
-    ".q_proj",
-    ".k_proj",
-    ".v_proj",
-    ".q_gate",
-)
+_MERGED: Final = (".gate_proj", ".up_proj", ".in_proj_qkv", ".in_proj_z")
+_MERGED_GROUPED: Final = (".q_proj", ".k_proj", ".v_proj", ".q_gate")
 
 
 def shape_problems(
-    model: ModelSpec,
-    layout: Layout,
-    traits: EngineTraits,
-    max_model_len: int | None = None,
+    model: ModelSpec, layout: Layout, traits: EngineTraits, max_model_len: int | None = None
 ) -> tuple[Problem, ...]:
     """Return everything that the engine refuses of a layout because of the model's sizes.
 
@@ -137,12 +123,8 @@ def shape_problems(
         # out.
         remedy = _tensor_remedy(model, _without_tensor(layout, rules), rules)
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)
-    unknown = architecture_unknown_to_engine(model, traits) or _quantization_unknown(
-        model, traits
-    )
-    length = (
-        None if max_model_len is None else max_model_len_problem(model, max_model_len)
-    )
+    unknown = architecture_unknown_to_engine(model, traits) or _quantization_unknown(model, traits)
+    length = None if max_model_len is None else max_model_len_problem(model, max_model_len)
     beside = (
         *adapter_problems(model, layout, traits),
         *draft_problems(layout, traits),
@@ -160,8 +142,7 @@ def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Proble
     rules = _rules(drafter.model, traits)
     for problem in _cut_problems(drafter.model, drafter.layout(layout), rules):
         remedy = (
-            f"{_tensor_remedy(drafter.model, Layout(), rules)}, or another "
-            f"{NOUNS[drafter.method]}"
+            f"{_tensor_remedy(drafter.model, Layout(), rules)}, or another {NOUNS[drafter.method]}"
         )
         yield replace(
             problem,
@@ -171,9 +152,7 @@ def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Proble
         )
 
 
-def architecture_unknown_to_engine(
-    model: ModelSpec, traits: EngineTraits
-) -> Problem | None:
+def architecture_unknown_to_engine(model: ModelSpec, traits: EngineTraits) -> Problem | None:
     """Return the problem of an architecture that the engine does not have; None if that is not
     known.
     """
@@ -183,8 +162,7 @@ def architecture_unknown_to_engine(
     return Problem(
         code="ArchitectureUnknownToEngine",
         what=f"{model.architecture}",
-        limit=f"is not among the {len(known)} architectures of {traits.name} "
-        f"{traits.version}",
+        limit=f"is not among the {len(known)} architectures of {traits.name} {traits.version}",
         remedy="use another engine or a newer version",
     )
 
@@ -273,14 +251,10 @@ def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
 
 
 @lru_cache(maxsize=64)
-def _heads_of_layers(
-    model: ModelSpec,
-) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
+def _heads_of_layers(model: ModelSpec) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
     """Return every number of heads and of K/V heads that a layer has, once."""
     grouped = (
-        layer.attention
-        for layer in model.layers
-        if isinstance(layer.attention, GroupedAttention)
+        layer.attention for layer in model.layers if isinstance(layer.attention, GroupedAttention)
     )
     heads = _different(pair for layer in model.layers for pair in _heads(layer))
     return heads, _different(attention.kv_heads for attention in grouped)
@@ -299,48 +273,30 @@ def _heads(layer: Layer) -> tuple[tuple[int, str], ...]:
             return ((attention.heads, "attention heads"),)
 
 
-def _vocabulary_problems(
-    model: ModelSpec, layout: Layout, rules: _Rules
-) -> Iterator[Problem]:
+def _vocabulary_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
     """Source: ``layers/vocab_parallel_embedding.py``."""
-    padded = (
-        math.ceil(model.vocabulary / rules.vocabulary_padding)
-        * rules.vocabulary_padding
-    )
+    padded = math.ceil(model.vocabulary / rules.vocabulary_padding) * rules.vocabulary_padding
     if padded % layout.tensor:
         yield _indivisible(
-            "VocabularyNotDivisible",
-            f"a vocabulary of {padded} (padded)",
-            padded,
-            layout.tensor,
+            "VocabularyNotDivisible", f"a vocabulary of {padded} (padded)", padded, layout.tensor
         )
 
 
-def _width_problems(
-    model: ModelSpec, layout: Layout, rules: _Rules
-) -> Iterator[Problem]:
+def _width_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
     """Source: ``layers/linear.py``, ``fused_moe/config.py:FusedMoEConfig``,
     ``models/gpt_oss.py:MLPBlock``.
     """
     for weight in _feed_forward(model):
-        ways = (
-            layout.gpus_per_replica
-            if rules.width_divides_replica
-            else _ways(weight, layout)
-        )
+        ways = layout.gpus_per_replica if rules.width_divides_replica else _ways(weight, layout)
         if weight.cut_elements % ways and not _is_padded(weight, rules):
             what = (
                 f"{'an expert' if weight.experts else 'a feed-forward'} width of "
                 f"{weight.cut_elements}"
             )
-            yield _indivisible(
-                "IntermediateNotDivisible", what, weight.cut_elements, ways
-            )
+            yield _indivisible("IntermediateNotDivisible", what, weight.cut_elements, ways)
 
 
-def _block_problems(
-    model: ModelSpec, layout: Layout, rules: _Rules
-) -> Iterator[Problem]:
+def _block_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
     """Source: ``quantization/utils/fp8_utils.py:validate_fp8_block_shape``,
     ``distributed/utils.py``.
 
@@ -386,11 +342,7 @@ class _CutWeight:
 
 def _is_padded(weight: _CutWeight, rules: _Rules) -> bool:
     """Return whether the engine fills a rank's slice up to whole blocks."""
-    return (
-        rules.pads_shared_experts
-        and not weight.experts
-        and ".shared_expert" in weight.name
-    )
+    return rules.pads_shared_experts and not weight.experts and ".shared_expert" in weight.name
 
 
 def _ways(weight: _CutWeight, layout: Layout) -> int:
@@ -413,21 +365,15 @@ def _cut_weight(model: ModelSpec, weight: Weight) -> _CutWeight:
     row = weight.split is Split.ROW
     block = (weight.storage.block or (0, 0))[1 if row else 0]
     attention = model.layers[weight.layer or 0].attention
-    by_heads = weight.split is Split.KV_HEADS and isinstance(
-        attention, GroupedAttention
-    )
+    by_heads = weight.split is Split.KV_HEADS and isinstance(attention, GroupedAttention)
     return _CutWeight(
         name=weight.name,
         cut_elements=weight.inputs if row else weight.outputs,
         block=block,
         experts=weight.experts,
         refinable=weight.experts and weight.storage.name == "fp8",
-        forgiving=not row
-        and _is_merged(model, weight)
-        and min(weight.storage.block or (0, 0)) > 1,
-        kv_heads=attention.kv_heads
-        if by_heads and isinstance(attention, GroupedAttention)
-        else 0,
+        forgiving=not row and _is_merged(model, weight) and min(weight.storage.block or (0, 0)) > 1,
+        kv_heads=attention.kv_heads if by_heads and isinstance(attention, GroupedAttention) else 0,
     )
 
 
@@ -440,9 +386,7 @@ def _is_merged(model: ModelSpec, weight: Weight) -> bool:
     if weight.experts:
         return False
     grouped = isinstance(model.layers[weight.layer or 0].attention, GroupedAttention)
-    return weight.name.endswith(_MERGED) or (
-        grouped and weight.name.endswith(_MERGED_GROUPED)
-    )
+    return weight.name.endswith(_MERGED) or (grouped and weight.name.endswith(_MERGED_GROUPED))
 
 
 @lru_cache(maxsize=64)

@@ -54,9 +54,7 @@ def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, 
         else:
             low = middle
     for gpus in (
-        {math.ceil(high * share) for share in MORE} - steps.keys()
-        if steps[high].carries
-        else ()
+        {math.ceil(high * share) for share in MORE} - steps.keys() if steps[high].carries else ()
     ):
         if gpus <= most:
             carries(gpus)

@@ -44,11 +44,7 @@ def loses_from(
         return with_drafts > without
 
     layout = best.candidate.layout
-    most = (
-        memory.running(memory.limits.sequences)
-        * layout.replicas
-        * layout.attention_data
-    )
+    most = memory.running(memory.limits.sequences) * layout.replicas * layout.attention_data
     wins, asked = 0, 1
     while not loses(asked):
         if asked >= most:

@@ -41,8 +41,7 @@ def survey(considered: Considered) -> tuple[Surveyed, ...]:
             None if verdict.codes & MEMORY else verdict.estimate,
         )
         carries = (
-            estimate is not None
-            and assess(candidate, estimate, considered.scale).carries_load
+            estimate is not None and assess(candidate, estimate, considered.scale).carries_load
         )
         found.append(
             Surveyed(

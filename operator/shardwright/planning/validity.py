@@ -25,9 +25,7 @@ class NodeFault(StrEnum):
     LEAVING = "Leaving"  #: it is being deleted or drained by who made it
     CORDONED = "Cordoned"  #: somebody closed it to new pods
     TAINTED = "Tainted"  #: it has a taint that the pods do not tolerate
-    DESELECTED = (
-        "Deselected"  #: its labels are not those that the resource selects any more
-    )
+    DESELECTED = "Deselected"  #: its labels are not those that the resource selects any more
     CHANGED = "Changed"  #: it has other GPUs under the same name
     DEGRADED = "Degraded"  #: it has fewer healthy GPUs than the plan needs there
     IN_CHANGE = "InChange"  #: its driver or its partitioning is being changed
@@ -47,12 +45,7 @@ BY_CODE: Final[Mapping[str, NodeFault]] = {
 """What the code of a problem that keeps pods off a node says; any other makes the node unusable."""
 
 PASSES: Final = frozenset(
-    {
-        NodeFault.NOT_READY,
-        NodeFault.CORDONED,
-        NodeFault.IN_CHANGE,
-        NodeFault.TO_COME,
-    }
+    {NodeFault.NOT_READY, NodeFault.CORDONED, NodeFault.IN_CHANGE, NodeFault.TO_COME}
 )
 """Faults that pass by themselves: a plan does not become stale by them."""
 
@@ -69,9 +62,7 @@ class Unfit:
     def problem(self) -> Problem:
         """Return the problem that it makes for the plan."""
         what = f"planned node {self.node} {self.says}"
-        return Problem(
-            code="PlanInvalid", what=what, remedy="plan again, or bring the node back"
-        )
+        return Problem(code="PlanInvalid", what=what, remedy="plan again, or bring the node back")
 
 
 def unfit_nodes(
@@ -92,11 +83,7 @@ def unfit_nodes(
         (name, _fault(name, nodes.get(name), admission, plan, count))
         for name, count in sorted(wanted.items())
     )
-    return tuple(
-        Unfit(node=name, fault=found[0], says=found[1])
-        for name, found in faults
-        if found
-    )
+    return tuple(Unfit(node=name, fault=found[0], says=found[1]) for name, found in faults if found)
 
 
 def _fault(
@@ -114,9 +101,7 @@ def _fault(
         return NodeFault.GONE, "is gone or has no GPUs any more"
     if is_to_come(name):
         return NodeFault.TO_COME, "has not been made by its autoscaler yet"
-    problem = (
-        node.problem if isinstance(node, NodeExclusion) else admission.keeps_out(node)
-    )
+    problem = node.problem if isinstance(node, NodeExclusion) else admission.keeps_out(node)
     if problem is not None:
         fault = BY_CODE.get(problem.code, NodeFault.UNUSABLE)
         return fault, f"cannot be used: {problem.sentence()}"

@@ -64,9 +64,7 @@ def _more_nodes(lack: Lack, inventory: Inventory, pool: Pool, fits: Fits) -> int
         return fits(
             replace(
                 inventory,
-                pools=tuple(
-                    grown if other is pool else other for other in inventory.pools
-                ),
+                pools=tuple(grown if other is pool else other for other in inventory.pools),
             )
         )
 
@@ -98,11 +96,7 @@ def _copies(pool: Pool, count: int) -> Iterator[Node]:
             else template.domain
         )
         yield replace(
-            template,
-            name=name,
-            gpus=pool.gpus_per_node,
-            free=pool.gpus_per_node,
-            domain=domain,
+            template, name=name, gpus=pool.gpus_per_node, free=pool.gpus_per_node, domain=domain
         )
 
 
@@ -113,19 +107,13 @@ def _who_moves(
     Empty if none of those tried would.
     """
     near = {node.name: node for node in pool.nodes}
-    helpful = [
-        holder for holder in holders if _gains(holder, near, lack) >= lack.missing_nodes
-    ]
+    helpful = [holder for holder in holders if _gains(holder, near, lack) >= lack.missing_nodes]
     helpful.sort(
         # The models that cost least to move first: the lowest priority, then the fewest GPUs.
         key=lambda holder: (holder.priority, sum(holder.gpus.values()), holder.name)
     )
     return next(
-        (
-            holder.name
-            for holder in helpful[:MODELS_TRIED]
-            if fits(_given_back(inventory, holder))
-        ),
+        (holder.name for holder in helpful[:MODELS_TRIED] if fits(_given_back(inventory, holder))),
         "",
     )
 
@@ -136,22 +124,19 @@ def _gains(holder: Holder, near: Mapping[str, Node], lack: Lack) -> int:
     """
     shared = ((near[name], gpus) for name, gpus in holder.gpus.items() if name in near)
     return sum(
-        node.free < lack.gpus_per_node <= min(node.gpus, node.free + gpus)
-        for node, gpus in shared
+        node.free < lack.gpus_per_node <= min(node.gpus, node.free + gpus) for node, gpus in shared
     )
 
 
 def _given_back(inventory: Inventory, holder: Holder) -> Inventory:
     return replace(
-        inventory,
-        pools=tuple(_pool_with(pool, holder.gpus) for pool in inventory.pools),
+        inventory, pools=tuple(_pool_with(pool, holder.gpus) for pool in inventory.pools)
     )
 
 
 def _pool_with(pool: Pool, gpus: Mapping[str, int]) -> Pool:
     return replace(
-        pool,
-        nodes=tuple(_node_with(node, gpus.get(node.name, 0)) for node in pool.nodes),
+        pool, nodes=tuple(_node_with(node, gpus.get(node.name, 0)) for node in pool.nodes)
     )
 
 

@@ -38,53 +38,18 @@ from shardwright.reconcile.fetched import fetched
 from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
 from shardwright.reconcile.making import as_made, restored_pods, stateful_sets
-from shardwright.reconcile.observed import (
-    STATEFUL_SET,
-    Observed,
-    controller_uid,
-    object_key,
-)
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.placing import StandingPlan, plan_that_stands
-from shardwright.reconcile.publish import (
-    NO_PODS_SECONDS,
-    Deployed,
-    Published,
-    hidden,
-    publish,
-)
-from shardwright.reconcile.record_object import (
-    record_key,
-    record_object,
-    record_place,
-    would_end,
-)
-from shardwright.reconcile.revisions import (
-    Course,
-    Revision,
-    Served,
-    hash_of,
-    history_of,
-    renewed,
-)
+from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
+from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
+from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sentences import place_taken, problem_of
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
-from shardwright.reconcile.writes import (
-    Apply,
-    DryRunPod,
-    Why,
-    Write,
-    ended_groups,
-    pod_of,
-)
+from shardwright.reconcile.writes import Apply, DryRunPod, Why, Write, ended_groups, pod_of
 from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.names import (
-    GENERATION_MAX,
-    base_name,
-    generation_of,
-    group_names,
-)
+from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names
 from shardwright.rendering.pod import start_deadline_seconds
 from shardwright.resolving.subject import Subject
 
@@ -140,11 +105,7 @@ def advance(seen: Seen, now: datetime) -> Step:
     if isinstance(seen.observed, Problem):
         return Step(published=hidden(seen, seen.observed, now))
     on_course = _on_course(seen)
-    return (
-        on_course
-        if isinstance(on_course, Step)
-        else _look(on_course, seen.observed, now)
-    )
+    return on_course if isinstance(on_course, Step) else _look(on_course, seen.observed, now)
 
 
 def _on_course(seen: Seen) -> Step | Seen:
@@ -176,9 +137,7 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     # Caches are not full yet. With half of the nodes known, every decision could be a wrong one.
     if seen.cluster is None:
         return Step(published=publish(seen, known, as_it_stands, Deployed(), now))
-    missing = seen.cluster.priorities.problem_of(
-        seen.subject.deployment.pods.priority_class
-    )
+    missing = seen.cluster.priorities.problem_of(seen.subject.deployment.pods.priority_class)
     planned = (
         missing
         # Where no group stands by it, a record that cannot be read is replaced by a new plan.
@@ -227,9 +186,7 @@ def _put_in_place(
                 now,
             )
         record = _numbered(
-            seen,
-            known,
-            seen.course.kept_in(_where_it_is(seen, known, subject, planned.record)),
+            seen, known, seen.course.kept_in(_where_it_is(seen, known, subject, planned.record))
         )
         planned, placing = replace(planned, record=record), _record(seen, known, record)
         if isinstance(placing, Step):
@@ -237,15 +194,11 @@ def _put_in_place(
         if isinstance(placing, Problem):
             # The refused plan was not written, so no event may say that there is a new one.
             stands = replace(planned, record=known.record, events=())
-            return _end(
-                seen, known, stands, _kept(seen, known, now, refused=placing), now
-            )
+            return _end(seen, known, stands, _kept(seen, known, now, refused=placing), now)
     return _run(seen, known, subject, planned, now)
 
 
-def _run(
-    seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime
-) -> Step:
+def _run(seen: Seen, known: Known, subject: Subject, planned: StandingPlan, now: datetime) -> Step:
     """Deploy the plan of record, unless groups do not come up with it and are to go back."""
     deployed = _deploy(seen, known, subject, planned, now)
     # Before any write of this decision: it would start groups with the very spec that is being
@@ -267,9 +220,7 @@ def _run(
     return _good(seen, known, subject, carried, now)
 
 
-def _good(
-    seen: Seen, known: Known, subject: Subject, carried: _Carried, now: datetime
-) -> Step:
+def _good(seen: Seen, known: Known, subject: Subject, carried: _Carried, now: datetime) -> Step:
     """Keep the running state as a revision if all groups serve with it, and end."""
     planned = carried.planned
     deployed = carried.deployed
@@ -277,8 +228,7 @@ def _good(
         # Pods of another release serve under the same spec. A revision that says which pods were
         # good must not take this release's for them.
         mixed = any(
-            group.pending
-            for group in (deployed.decision.groups if deployed.decision else ())
+            group.pending for group in (deployed.decision.groups if deployed.decision else ())
         )
         served = Served(
             subject=subject,
@@ -294,18 +244,12 @@ def _good(
     return _end(seen, known, planned, deployed, now)
 
 
-def _taken_back(
-    seen: Seen, known: Known, carried: _Carried, course: Course, now: datetime
-) -> Step:
+def _taken_back(seen: Seen, known: Known, carried: _Carried, course: Course, now: datetime) -> Step:
     """Write down that the spec is given up, before anything follows from it; all groups stay as
     they are until the next look.
     """
     planned = carried.planned
-    record = (
-        _numbered(seen, known, course.kept_in(planned.record))
-        if planned.record
-        else None
-    )
+    record = _numbered(seen, known, course.kept_in(planned.record)) if planned.record else None
     placing = _record(seen, known, record) if record else None
     if isinstance(placing, Step):
         return placing
@@ -316,24 +260,18 @@ def _taken_back(
     return _end(seen, known, planned, carried.deployed, now)
 
 
-def _where_it_is(
-    seen: Seen, known: Known, subject: Subject, record: PlanRecord
-) -> PlanRecord:
+def _where_it_is(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> PlanRecord:
     """Return a plan of record with the nodes that groups have got which had sought some."""
     if not record.sought:
         return record
     try:
-        return following(
-            record, _bundle(seen, subject, known, record).objects, known.observed
-        )
+        return following(record, _bundle(seen, subject, known, record).objects, known.observed)
     # Deploying tells why it cannot be rendered; here the record stays as it is.
     except InputError:
         return record
 
 
-def _held_up(
-    seen: Seen, known: Known, subject: Subject, record: PlanRecord
-) -> Problem | None:
+def _held_up(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> Problem | None:
     """Return why a plan that was made because the one that is stored is not believed stays
     unwritten: it would end running groups.
     """
@@ -391,11 +329,7 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
             return None
         live = known.observed.objects[object_key(content)]
         return place_taken(content, leftover=is_leftover(live, content))
-    return (
-        problem_of(tried.refused[0], queued=False)
-        if tried.refused and not stands
-        else None
-    )
+    return problem_of(tried.refused[0], queued=False) if tried.refused and not stands else None
 
 
 def _deploy(
@@ -427,10 +361,7 @@ def _deploy(
     # Only the plan knows how many bytes of weights a start has to load.
     if rules.progress_deadline_seconds is None:
         rules = replace(
-            rules,
-            progress_deadline_seconds=start_deadline_seconds(
-                record.plan, subject.deployment
-            ),
+            rules, progress_deadline_seconds=start_deadline_seconds(record.plan, subject.deployment)
         )
     return _decided(seen, replace(known, rules=rules), planned, bundle, now)
 
@@ -450,9 +381,7 @@ def _may_run(subject: Subject, planned: StandingPlan, record: PlanRecord) -> boo
         return False
     # A record for other replicas still says how to run those that have room; for another cut it
     # does not.
-    fewer = (
-        planned.short or planned.barred
-    ) is not None and record.cut_hash == subject.cut_hash
+    fewer = (planned.short or planned.barred) is not None and record.cut_hash == subject.cut_hash
     return record.input_hash == subject.input_hash or fewer
 
 
@@ -460,35 +389,21 @@ def _decided(
     seen: Seen, known: Known, planned: StandingPlan, bundle: Bundle, now: datetime
 ) -> Deployed:
     """Return the next writes for the objects that a plan turns into."""
-    owner, record, cluster = (
-        seen.resource.owner,
-        planned.record,
-        seen.cluster or Cluster(),
-    )
+    owner, record, cluster = (seen.resource.owner, planned.record, seen.cluster or Cluster())
     place = record_place(owner)  # what it says has been written by now
     objects = (place, *bundle.objects)
     config = seen.resource.config
     desired = Desired(
-        owner_uid=owner.uid,
-        objects=objects,
-        keys=bundle.keys,
-        config=config,
-        rules=known.rules,
+        owner_uid=owner.uid, objects=objects, keys=bundle.keys, config=config, rules=known.rules
     )
     # The record is taken as there: how it comes into its place was settled before (_record), and a
     # repair here would write it twice.
-    decision = decide(
-        desired, known.observed.having(place, owner.uid), now, cluster.most_moving
-    )
+    decision = decide(desired, known.observed.having(place, owner.uid), now, cluster.most_moving)
     return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
 
 
 def _beside(
-    seen: Seen,
-    known: Known,
-    subject: Subject,
-    planned: StandingPlan,
-    deployed: Deployed,
+    seen: Seen, known: Known, subject: Subject, planned: StandingPlan, deployed: Deployed
 ) -> StandingPlan | Step | Problem | None:
     """Return how the first group that is to stop starts on free GPUs as well; None if there are
     none.
@@ -496,18 +411,12 @@ def _beside(
     If the plan of record that says so is not taken, that is the problem: nobody stops a group for
     an answer that was lost.
     """
-    if (
-        subject.intent.paused
-        or deployed.decision is None
-        or not deployed.decision.stopping
-    ):
+    if subject.intent.paused or deployed.decision is None or not deployed.decision.stopping:
         return None
     # One at a time: the GPUs that it leaves are the next one's place (ADR 3).
     group = deployed.decision.stopping[0]
     name = deployed.decision.groups[group].name
-    ask = Ask(
-        on=planned.record, lost=known.lost, beside=(group, generation_of(name)[1] + 1)
-    )
+    ask = Ask(on=planned.record, lost=known.lost, beside=(group, generation_of(name)[1] + 1))
     answer = seen.answers.get(ask)
     if answer is None:
         return (
@@ -524,9 +433,7 @@ def _beside(
     if placing is not None:
         return placing
     event = surge_event(name, record.plan.groups[group])
-    return replace(
-        planned, record=record, report=record.report(), events=(*planned.events, event)
-    )
+    return replace(planned, record=record, report=record.report(), events=(*planned.events, event))
 
 
 def _kept(
@@ -570,9 +477,7 @@ def _end(
     )
     return Step(
         writes=writes,
-        published=publish(
-            seen.done(Outcome(written=writes)), known, planned, deployed, now
-        ),
+        published=publish(seen.done(Outcome(written=writes)), known, planned, deployed, now),
     )
 
 
@@ -619,11 +524,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     # From this look: the annotation that notes readiness is written after the rendering.
     ready = frozenset(group.name for group in known.standing if group.ready)
     places = dict(
-        zip(
-            group_names(base_name(owner.name), plan.group_numbers),
-            plan.groups,
-            strict=True,
-        )
+        zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True)
     )
     pods = plan.nodes_per_replica
     asking = as_made(seen, known, subject, record)
@@ -632,9 +533,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
         return bundle_for(
             replace(subject, deployment=asking),
             plan,
-            OnCluster(
-                domain=cluster.domain, scheduling_api=cluster.scheduling_api or None
-            ),
+            OnCluster(domain=cluster.domain, scheduling_api=cluster.scheduling_api or None),
             ready_pods=ready_pods(sets, len(plan.groups), pods, ready),
             generations=of,
         )

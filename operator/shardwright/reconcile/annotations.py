@@ -108,16 +108,11 @@ class GroupAnnotations:
 
     def forgiven(self) -> "GroupAnnotations":
         """Return the annotations after a change by the user: failures in a row are counted anew."""
-        return replace(
-            self, incident=self.incident.forgiven() if self.incident else None
-        )
+        return replace(self, incident=self.incident.forgiven() if self.incident else None)
 
     def stable(self, now: datetime, seconds: int) -> bool:
         """Return whether the group had been ready for some seconds before this moment."""
-        return (
-            self.ready_since is not None
-            and (now - self.ready_since).total_seconds() >= seconds
-        )
+        return self.ready_since is not None and (now - self.ready_since).total_seconds() >= seconds
 
     @property
     def since_failure(self) -> bool:
@@ -125,9 +120,7 @@ class GroupAnnotations:
         changed anything.
         """
         return (
-            self.stopped_at is not None
-            and self.incident is not None
-            and self.incident.attempt > 0
+            self.stopped_at is not None and self.incident is not None and self.incident.attempt > 0
         )
 
     def stopped(self, why: str, size: int, now: datetime) -> "GroupAnnotations":
@@ -137,12 +130,7 @@ class GroupAnnotations:
         # A stop in the midst of a restart is the same outage for whoever waits for answers.
         began = self.stopped_at or _whole(now)
         return replace(
-            self,
-            members="",
-            ready_since=None,
-            stopped_for=str(why),
-            stopped_at=began,
-            size=size,
+            self, members="", ready_since=None, stopped_for=str(why), stopped_at=began, size=size
         )
 
     def held_back(self, now: datetime) -> "GroupAnnotations":
@@ -168,9 +156,7 @@ class GroupAnnotations:
         return (
             # Beside one that serves there is no outage, and its past failures were those of other
             # pods.
-            replace(anew.forgiven(), stopped_at=None, outage_seconds=0)
-            if beside
-            else anew
+            replace(anew.forgiven(), stopped_at=None, outage_seconds=0) if beside else anew
         )
 
     def ready(self, members: Sequence[Member], now: datetime) -> "GroupAnnotations":
@@ -215,9 +201,7 @@ class GroupAnnotations:
         return {name: value for name, value in found.items() if value}
 
 
-def changed_annotations(
-    before: GroupAnnotations, after: GroupAnnotations
-) -> dict[str, str | None]:
+def changed_annotations(before: GroupAnnotations, after: GroupAnnotations) -> dict[str, str | None]:
     """Return the annotations that turn one into the other, None for those that go."""
     was, wanted = before.annotations(), after.annotations()
     return {
@@ -250,10 +234,7 @@ def read_annotations(stateful_set: KubernetesObject) -> GroupAnnotations:
 
 
 def ready_pods(
-    stateful_sets: Iterable[KubernetesObject],
-    groups: int,
-    size: int,
-    ready: Collection[str] = (),
+    stateful_sets: Iterable[KubernetesObject], groups: int, size: int, ready: Collection[str] = ()
 ) -> int:
     """Return the pods of the groups that have been ready at some time, at most ``groups`` of them,
     each counted once.
@@ -276,11 +257,7 @@ def ready_pods(
 def _restarts_value(before: RestartsBefore | None) -> str:
     if before is None:
         return ""
-    return (
-        f"{before.revision} {before.uid} {before.count}"
-        if before.uid
-        else before.revision
-    )
+    return f"{before.revision} {before.uid} {before.count}" if before.uid else before.revision
 
 
 def _restarts_before(text: str) -> RestartsBefore | None:

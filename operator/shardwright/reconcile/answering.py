@@ -19,14 +19,7 @@ from shardwright.planning.ways_out import Holder, ways_out
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
-from shardwright.replanning import (
-    Ground,
-    Replanned,
-    plan_anew,
-    relocate,
-    rescaled,
-    restore,
-)
+from shardwright.replanning import Ground, Replanned, plan_anew, relocate, rescaled, restore
 from shardwright.resolving.subject import Subject
 
 
@@ -67,9 +60,7 @@ def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
     if (
         # The hour between two improvements counts from here (ADR 24); a plan that was made for
         # another reason does not begin it.
-        ask.choice is not PlanChoice.IMPROVE
-        or answer.record is None
-        or answer.record == ask.on
+        ask.choice is not PlanChoice.IMPROVE or answer.record is None or answer.record == ask.on
     ):
         return answer
     return replace(answer, record=replace(answer.record, improved_at=now))
@@ -91,18 +82,11 @@ def waits_for_itself(ask: Ask, made: Replanned) -> bool:
     Only a plan that may run ends them: as long as there is none, they would be in its way for ever.
     If groups only come, go or move, the plan of record goes on meanwhile, and ends them.
     """
-    return made.short is not None and ask.choice in {
-        PlanChoice.REPLAN,
-        PlanChoice.RESTORE,
-    }
+    return made.short is not None and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}
 
 
 def with_ways_out(
-    subject: Subject,
-    ask: Ask,
-    inventory: Inventory,
-    made: Replanned,
-    holders: Sequence[Holder],
+    subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]
 ) -> Replanned:
     """Return an answer with the ways to make room, if there is none."""
     short = made.short
@@ -115,14 +99,11 @@ def with_ways_out(
         return answer(subject, ask, other).short is None
 
     return replace(
-        made,
-        short=replace(short, ways_out=ways_out(short.lack, inventory, fits, holders)),
+        made, short=replace(short, ways_out=ways_out(short.lack, inventory, fits, holders))
     )
 
 
-def rooms(
-    whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]
-) -> Iterator[Room]:
+def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]) -> Iterator[Room]:
     """Yield the nodes that a model may claim.
 
     ``whole`` is the inventory with every GPU free, ``taken`` are the GPUs that others hold, and
@@ -153,9 +134,7 @@ def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -
     vacant = whole.without(blocked)
 
     def fit(near: Sequence[Room]) -> Claim | None:
-        made = answer(
-            subject, ask, vacant.of_nodes(frozenset(room.node for room in near))
-        )
+        made = answer(subject, ask, vacant.of_nodes(frozenset(room.node for room in near)))
         if made.short or made.record is None:
             return None
         # A Counter's difference leaves out numbers below one: GPUs that it gives back are no claim.

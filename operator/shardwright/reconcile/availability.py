@@ -8,16 +8,12 @@ from shardwright.reconcile.observed import Observed
 from shardwright.rendering.bundle import KubernetesObject
 
 
-def unavailable(
-    objects: Iterable[KubernetesObject], observed: Observed
-) -> Problem | None:
+def unavailable(objects: Iterable[KubernetesObject], observed: Observed) -> Problem | None:
     """Return why the objects cannot run here: one of them is of a kind that the cluster does not
     have.
     """
     missing = observed.absent_kinds.intersection(str(item["kind"]) for item in objects)
-    return next(
-        (problem for kind, problem in _PROBLEMS.items() if kind in missing), None
-    )
+    return next((problem for kind, problem in _PROBLEMS.items() if kind in missing), None)
 
 
 _PROBLEMS: Final[Mapping[str, Problem]] = {

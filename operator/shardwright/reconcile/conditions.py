@@ -72,12 +72,8 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
     said = {
         ConditionType.READY: ConditionSaid(summary.ready, *outcome),
         ConditionType.PLANNED: _planned(found, ConditionSaid(False, *outcome)),
-        ConditionType.RECONCILING: ConditionSaid(True, *outcome)
-        if summary.reconciling
-        else _IDLE,
-        ConditionType.STALLED: ConditionSaid(True, *outcome)
-        if summary.stalled
-        else _IDLE,
+        ConditionType.RECONCILING: ConditionSaid(True, *outcome) if summary.reconciling else _IDLE,
+        ConditionType.STALLED: ConditionSaid(True, *outcome) if summary.stalled else _IDLE,
         ConditionType.DEGRADED: _degraded(found),
         ConditionType.PLAN_STALE: _plan_stale(found),
         ConditionType.FIELD_CONFLICT: _contested(found),
@@ -136,9 +132,7 @@ def _unread(found: Findings) -> str:
 def _degraded(found: Findings) -> ConditionSaid:
     failed = [group for group in found.groups if group.failing]
     if failed:
-        message = "; ".join(
-            f"{group.name}: {failure_sentence(group)}" for group in failed[:SHOWN]
-        )
+        message = "; ".join(f"{group.name}: {failure_sentence(group)}" for group in failed[:SHOWN])
         spent = any(group.budget_spent for group in failed)
         reason = Reason.RESTART_BUDGET_SPENT if spent else Reason.GROUPS_NOT_READY
         return ConditionSaid(True, reason, message)
@@ -229,11 +223,7 @@ def _pending(found: Findings) -> ConditionSaid:
             "default of this release, and comes with spec.engine.version or "
             f"rollout.onUpgrade: Roll{fixed}"
         )
-    return (
-        ConditionSaid(True, next(iter(said)), "; ".join(said.values()))
-        if said
-        else _IDLE
-    )
+    return ConditionSaid(True, next(iter(said)), "; ".join(said.values())) if said else _IDLE
 
 
 def rollout_stopped(found: Findings) -> ConditionSaid:
@@ -244,8 +234,7 @@ def rollout_stopped(found: Findings) -> ConditionSaid:
     names = {group.hold.said for group in held if group.hold}
     against = [group for group in found.groups if group.name in names]
     failed = any(
-        group.failing and group.last_failure and group.last_failure.by_engine
-        for group in against
+        group.failing and group.last_failure and group.last_failure.by_engine for group in against
     )
     why = "the group that did not come up with the changed pods is gone"
     until = "a group that is added comes up with them"
@@ -269,9 +258,7 @@ def rolled_back(found: Findings) -> ConditionSaid:
         return ConditionSaid(True, cause, rollback_message(found))
     problems = found.of_going_back
     reason = problems[0].code if problems else Reason.IDLE
-    return ConditionSaid(
-        False, reason, "; ".join(problem.sentence() for problem in problems)
-    )
+    return ConditionSaid(False, reason, "; ".join(problem.sentence() for problem in problems))
 
 
 def _names(groups: Iterable[GroupState]) -> str:

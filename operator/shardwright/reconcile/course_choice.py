@@ -39,10 +39,7 @@ SAID_LENGTH: Final = 256
 
 def course_of(seen: Seen) -> Course:
     """Return which course a model is on; one that is paused stays on its own."""
-    record, subject = (
-        seen.record if isinstance(seen.record, PlanRecord) else None,
-        seen.subject,
-    )
+    record, subject = (seen.record if isinstance(seen.record, PlanRecord) else None, seen.subject)
     if not isinstance(subject, Subject):
         return _as_it_stood(record)
     before = _as_it_stood(record)
@@ -54,8 +51,7 @@ def course_of(seen: Seen) -> Course:
     # It is not looked for again: a later revision of that number is not the one that was asked for.
     if request == before.answered and before.unknown:
         return replace(
-            before,
-            problem=_unknown(_number_in(request), revisions_of(seen.resource.status)),
+            before, problem=_unknown(_number_in(request), revisions_of(seen.resource.status))
         )
     if request == before.answered or seen.resource.paused:
         return before
@@ -72,9 +68,7 @@ def request_in(annotations: Mapping[str, str]) -> str:
 def _as_it_stood(record: PlanRecord | None) -> Course:
     """Return the course that a plan of record says."""
     return (
-        Course(
-            rollback=record.rollback, answered=record.answered, unknown=record.unknown
-        )
+        Course(rollback=record.rollback, answered=record.answered, unknown=record.unknown)
         if record
         else Course()
     )
@@ -84,9 +78,7 @@ def _number_in(request: str) -> str:
     return request.partition("@")[0].strip()
 
 
-def _asked(
-    seen: Seen, subject: Subject, request: str, stands: Rollback | None
-) -> Course:
+def _asked(seen: Seen, subject: Subject, request: str, stands: Rollback | None) -> Course:
     """Return the course of a model of which something is asked anew.
 
     A missing one is answered, too: a later revision of that number is not the one that was asked
@@ -96,8 +88,7 @@ def _asked(
     wanted, revisions = _number_in(request), revisions_of(seen.resource.status)
     if not wanted:  # what somebody has asked for by it ends with it
         return Course(
-            rollback=None if stands and stands.cause is Cause.ASKED else stands,
-            answered=request,
+            rollback=None if stands and stands.cause is Cause.ASKED else stands, answered=request
         )
     # The spec's own revision is asked for by name, which ends a rollback that a failure began, too.
     if wanted == SPEC:
@@ -105,10 +96,7 @@ def _asked(
     found = next((item for item in revisions if str(item.number) == wanted), None)
     if found is None:
         return Course(
-            rollback=stands,
-            answered=request,
-            unknown=True,
-            problem=_unknown(wanted, revisions),
+            rollback=stands, answered=request, unknown=True, problem=_unknown(wanted, revisions)
         )
     # The spec is that revision again, so no restore is needed.
     if found.hash == spec:
@@ -132,16 +120,10 @@ def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
         return seen.former
     # By hash, not by number: a revision that serves again gets a new number.
     found = next(
-        (
-            item
-            for item in revisions_of(seen.resource.status)
-            if item.hash == rollback.to
-        ),
-        None,
+        (item for item in revisions_of(seen.resource.status) if item.hash == rollback.to), None
     )
     return found or Former(
-        hash=rollback.to,
-        subject=(unusable(None, "is not among status.revisions any more"),),
+        hash=rollback.to, subject=(unusable(None, "is not among status.revisions any more"),)
     )
 
 
@@ -168,23 +150,16 @@ def given_up(
     )
     if newest is None:  # nothing was ever good
         return None
-    waits = any(
-        group.pending for group in decision.groups if group.name == rejection.group
-    )
-    if newest.hash == spec and (
-        waits or not _is_of_another_release(newest, subject, record)
-    ):
+    waits = any(group.pending for group in decision.groups if group.name == rejection.group)
+    if newest.hash == spec and (waits or not _is_of_another_release(newest, subject, record)):
         return None  # what fails now was good: no change of it is to blame
     rollback = replace(
-        _because_of(rejection, newest.hash, spec),
-        engine_version=subject.default_version,
+        _because_of(rejection, newest.hash, spec), engine_version=subject.default_version
     )
     return replace(seen.course, rollback=rollback)
 
 
-def _is_of_another_release(
-    revision: Revision, subject: Subject, record: PlanRecord
-) -> bool:
+def _is_of_another_release(revision: Revision, subject: Subject, record: PlanRecord) -> bool:
     """Return whether the pods that were good are others than this release makes of the same."""
     return bool(revision.pods) and revision.pods != pods_hash(
         bare_pods(record.plan, subject.deployment)
@@ -197,11 +172,7 @@ def _because_of(rejection: Rejection, to: str, instead_of: str) -> Rollback:
     said = (failure.message.splitlines() or [failure.reason])[-1] if failure else ""
     cause = Cause.PROGRESS_DEADLINE_EXCEEDED if rejection.late else Cause.ENGINE_FAILED
     return Rollback(
-        to=to,
-        instead_of=instead_of,
-        cause=cause,
-        group=rejection.group,
-        said=said[:SAID_LENGTH],
+        to=to, instead_of=instead_of, cause=cause, group=rejection.group, said=said[:SAID_LENGTH]
     )
 
 
@@ -220,6 +191,5 @@ def _unknown(wanted: str, revisions: tuple[Revision, ...]) -> Problem:
 
 
 _NONE_YET: Final = (
-    "names no revision: there is none yet, as the model has never served with all "
-    "groups"
+    "names no revision: there is none yet, as the model has never served with all groups"
 )

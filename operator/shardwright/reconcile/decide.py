@@ -12,11 +12,7 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.generations import (
-    finds_no_place,
-    former_generations,
-    overdue,
-)
+from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
 from shardwright.reconcile.group import Group, LifeRules, as_it_stands
 from shardwright.reconcile.groups import GroupStep, next_step
 from shardwright.reconcile.holds import Rejection, held_back, rejected
@@ -54,11 +50,7 @@ from shardwright.reconcile.writes import (
 from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.gang_scheduling import pod_group_of
 from shardwright.rendering.labels import GROUP
-from shardwright.rendering.names import (
-    channel_template,
-    generation_name,
-    generation_of,
-)
+from shardwright.rendering.names import channel_template, generation_name, generation_of
 
 _ANY_RULES: Final = LifeRules()
 
@@ -101,9 +93,7 @@ class Decision:
     @property
     def wake_at(self) -> datetime | None:
         """Return when the first back-off or wait for a place ends, or None if none runs."""
-        return min(
-            (group.look_at for group in self.groups if group.look_at), default=None
-        )
+        return min((group.look_at for group in self.groups if group.look_at), default=None)
 
 
 def decide(
@@ -165,10 +155,7 @@ def _beside(
 
 
 def _in_order(
-    desired: Desired,
-    observed: Observed,
-    lives: Sequence[Write],
-    surplus: Iterable[Write],
+    desired: Desired, observed: Observed, lives: Sequence[Write], surplus: Iterable[Write]
 ) -> Iterator[Write]:
     """Yield all writes in order.
 
@@ -184,9 +171,7 @@ def _in_order(
     yield from surplus
 
 
-def _to_begin_beside(
-    groups: Sequence[Group], steps: Sequence[GroupStep]
-) -> tuple[int, ...]:
+def _to_begin_beside(groups: Sequence[Group], steps: Sequence[GroupStep]) -> tuple[int, ...]:
     """Return the groups that stop for other pods; one that is held back has none to begin with
     beside itself.
     """
@@ -212,10 +197,7 @@ class KnownGroups:
 
 
 def keep_alive(
-    observed: Observed,
-    known: KnownGroups,
-    now: datetime,
-    most_moving: int | None = None,
+    observed: Observed, known: KnownGroups, now: datetime, most_moving: int | None = None
 ) -> Decision:
     """Return the decision that keeps the existing groups alive as they are while nobody knows the
     wanted ones.
@@ -243,9 +225,7 @@ def keep_alive(
         else GroupStep(state=next_step(group, now).state)
         for group in ours
     ]
-    steps = one_after_another(
-        ours, wanted, now, known.rules.max_unavailable, most_moving
-    )
+    steps = one_after_another(ours, wanted, now, known.rules.max_unavailable, most_moving)
     return Decision(
         writes=tuple(write for step in steps for write in step.writes),
         groups=tuple(step.state for step in steps),
@@ -292,17 +272,13 @@ class _Needs:
             return write
         # The Service of its peers and its claims: pods that start without them find no name and no
         # device.
-        own = self._of_group.get(
-            write.content["metadata"]["labels"].get(GROUP, ""), set()
-        )
+        own = self._of_group.get(write.content["metadata"]["labels"].get(GROUP, ""), set())
         mounted = self._config_maps.intersection(
             mounted_config_maps(write.content["spec"]["template"]["spec"])
         )
         secrets = self._secrets - self._had.get(written_name(write), frozenset())
         return replace(
-            write,
-            needs=write.needs
-            | {*secrets, *own, *((CONFIG_MAP, name) for name in mounted)},
+            write, needs=write.needs | {*secrets, *own, *((CONFIG_MAP, name) for name in mounted)}
         )
 
 
@@ -315,8 +291,7 @@ def _had_secrets(group: Group) -> frozenset[ObjectKey]:
     if group.live is None or not group.remembered.ready_once:
         return frozenset()
     return frozenset(
-        (SECRET, name)
-        for name in mounted_secrets(group.live["spec"]["template"]["spec"])
+        (SECRET, name) for name in mounted_secrets(group.live["spec"]["template"]["spec"])
     )
 
 
@@ -325,9 +300,7 @@ def _former_generations(
 ) -> dict[str, frozenset[str]]:
     """Return by name of group the remains of its earlier generations."""
     return {
-        group.name: former_generations(
-            *generation_of(group.name), observed, desired.owner_uid, now
-        )
+        group.name: former_generations(*generation_of(group.name), observed, desired.owner_uid, now)
         for group in groups
     }
 
@@ -408,8 +381,7 @@ def not_as_they_are(
     them.
     """
     templates = {
-        object_key(content): template_hash(content)
-        for content in of_kind(objects, STATEFUL_SET)
+        object_key(content): template_hash(content) for content in of_kind(objects, STATEFUL_SET)
     }
     ours = (
         (key, live)
@@ -422,18 +394,14 @@ def not_as_they_are(
         # A StatefulSet at zero has nothing that a changed template could end.
         if key[0] == STATEFUL_SET and live["spec"].get("replicas")
     )
-    return tuple(
-        key[1] for key, live in run if templates.get(key) != template_hash(live)
-    )
+    return tuple(key[1] for key, live in run if templates.get(key) != template_hash(live))
 
 
 def standing_groups(
     observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES
 ) -> tuple[GroupState, ...]:
     """Return the states of the existing groups, whatever is wanted now."""
-    lives = [
-        live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET
-    ]
+    lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
     # This asks how they stand. A restart that is asked for would show all of them as stopping.
     rules = replace(rules, restart_asked="")
     ours = [
@@ -454,17 +422,13 @@ def _group(content: KubernetesObject, observed: Observed, rules: LifeRules) -> G
         members=observed.members_of(name),
         rules=rules,
         former=former,
-        former_members=observed.members_of(former["metadata"]["name"])
-        if former
-        else (),
+        former_members=observed.members_of(former["metadata"]["name"]) if former else (),
         kept_out=observed.kept_out.get(live["metadata"]["uid"]) if live else None,
         short_since=observed.short_since.get(live["metadata"]["uid"]) if live else None,
         crowded_out=generation_of(name)[0] in observed.crowded_out,
         nodes_to_come=observed.nodes_to_come.get(generation_of(name)[0]),
         ready_since=observed.ready_since.get(live["metadata"]["uid"]) if live else None,
-        starting_since=observed.starting_since.get(live["metadata"]["uid"])
-        if live
-        else None,
+        starting_since=observed.starting_since.get(live["metadata"]["uid"]) if live else None,
     )
 
 
@@ -474,9 +438,7 @@ def _former(name: str, observed: Observed) -> KubernetesObject | None:
     return (
         # Only the one before can still serve: a group has at most two generations at a time (ADR
         # 3).
-        observed.objects.get((STATEFUL_SET, generation_name(root, number - 1)))
-        if number
-        else None
+        observed.objects.get((STATEFUL_SET, generation_name(root, number - 1))) if number else None
     )
 
 
@@ -484,10 +446,7 @@ def _foreign(
     desired: Desired, observed: Observed
 ) -> list[tuple[KubernetesObject, KubernetesObject]]:
     """Return the foreign objects in our places, each with the object that we would have there."""
-    pairs = (
-        (observed.objects.get(object_key(content)), content)
-        for content in desired.objects
-    )
+    pairs = ((observed.objects.get(object_key(content)), content) for content in desired.objects)
     return [
         (live, content)
         for live, content in pairs
@@ -507,9 +466,7 @@ def is_leftover(live: KubernetesObject, content: KubernetesObject) -> bool:
     ours = controller(content)
     # All but the uid: a ShardedModel that was deleted and made again under its name meets the
     # objects of its predecessor for a while.
-    return all(
-        theirs.get(field) == ours.get(field) for field in ("apiVersion", "kind", "name")
-    )
+    return all(theirs.get(field) == ours.get(field) for field in ("apiVersion", "kind", "name"))
 
 
 def _conflict(live: KubernetesObject) -> Problem:
@@ -525,9 +482,7 @@ def _conflict(live: KubernetesObject) -> Problem:
     )
 
 
-def placed(
-    content: KubernetesObject, owner_uid: str, observed: Observed
-) -> tuple[Write, ...]:
+def placed(content: KubernetesObject, owner_uid: str, observed: Observed) -> tuple[Write, ...]:
     """Return the write that one object needs, none if it is as rendered or belongs to somebody
     else.
     """
@@ -542,23 +497,18 @@ def placed(
     return (
         # With the uid: an object that was deleted and made again by somebody in between is refused,
         # not taken over.
-        (Apply(content=content, uid=live["metadata"]["uid"], fields=drift),)
-        if drift
-        else ()
+        (Apply(content=content, uid=live["metadata"]["uid"], fields=drift),) if drift else ()
     )
 
 
-def _repaired(
-    content: KubernetesObject, owner_uid: str, observed: Observed
-) -> tuple[Write, ...]:
+def _repaired(content: KubernetesObject, owner_uid: str, observed: Observed) -> tuple[Write, ...]:
     """Return the write that an object beside the pods needs; one that cannot be set right goes, and
     is made again.
     """
     writes = placed(content, owner_uid, observed)
     live = observed.objects.get(object_key(content))
     if live is None or not any(
-        isinstance(write, Apply) and is_in_the_way(content, live, write.fields)
-        for write in writes
+        isinstance(write, Apply) and is_in_the_way(content, live, write.fields) for write in writes
     ):
         return writes
     return (replace(_delete(object_key(content), live), why=Why.DRIFT),)

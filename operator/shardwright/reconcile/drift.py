@@ -30,14 +30,7 @@ API. ``ports`` are keyed, too, but we own all of them, so they are compared in o
 
 # The server keeps a quantity as it was written: "1024Mi" and "1Gi" are the same amount, and a text
 # that differs would be drift in each look.
-QUANTITY_FIELDS: Final = frozenset(
-    {
-        "limits",
-        "requests",
-        "sizeLimit",
-        "capacity",
-    }
-)
+QUANTITY_FIELDS: Final = frozenset({"limits", "requests", "sizeLimit", "capacity"})
 QUANTITY: Final = re.compile(r"([0-9.]+)([num]|[kMGTPE]i?|)")
 SUFFIXES: Final = {
     "": Decimal(1),
@@ -51,15 +44,7 @@ SUFFIXES: Final = {
 }
 """What a quantity's suffix multiplies by; "Ki" has a capital K, which :func:`_amount` folds."""
 
-NO_VALUE: Final[tuple[Any, ...]] = (
-    None,
-    False,
-    0,
-    "",
-    {},
-    [],
-    (),
-)
+NO_VALUE: Final[tuple[Any, ...]] = (None, False, 0, "", {}, [], ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +61,7 @@ def drifted_fields(rendered: Any, live: Any) -> tuple[str, ...]:
     """Return the paths of rendered fields that the live object does not hold, in order.
 
     >>> drifted_fields(
-    ...     {"spec": {"replicas": 2, "paused": False}},
-    ...     {"spec": {"replicas": 1, "extra": 9}},
+    ...     {"spec": {"replicas": 2, "paused": False}}, {"spec": {"replicas": 1, "extra": 9}}
     ... )
     ('spec.replicas',)
     """
@@ -113,18 +97,14 @@ def _differences(rendered: Any, live: Any, path: str) -> Iterator[Difference]:
         yield Difference(path, live)
 
 
-def _of_mapping(
-    rendered: Mapping[str, Any], live: Any, path: str
-) -> Iterator[Difference]:
+def _of_mapping(rendered: Mapping[str, Any], live: Any, path: str) -> Iterator[Difference]:
     if not isinstance(live, Mapping):
         # The server leaves out an empty object that we render.
         if rendered or live is not None:
             yield Difference(path, live)
         return
     for field, value in rendered.items():
-        yield from _differences(
-            value, live.get(field), f"{path}.{field}" if path else str(field)
-        )
+        yield from _differences(value, live.get(field), f"{path}.{field}" if path else str(field))
 
 
 def _of_list(rendered: Sequence[Any], live: Any, path: str) -> Iterator[Difference]:
@@ -155,9 +135,7 @@ def _same_scalar(rendered: Any, live: Any, path: str) -> bool:
     if live is None:
         return rendered in NO_VALUE  # the server leaves out what has no value
     return (
-        _is_quantity(path)
-        and (wanted := amount(rendered)) is not None
-        and wanted == amount(live)
+        _is_quantity(path) and (wanted := amount(rendered)) is not None and wanted == amount(live)
     )
 
 

@@ -65,19 +65,14 @@ def events_of(
         )
 
 
-def _of_outcome(
-    before: Iterable[Mapping[str, Any]], found: Findings
-) -> Iterator[Event]:
+def _of_outcome(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterator[Event]:
     summary = summarise(found)
     ready = _before(before, ConditionType.READY)
     # Says no more than that there is a plan.
     begins = not ready and summary.reason == Reason.PROGRESSING
     if ready.get("reason") != summary.reason and not begins:
         yield Event(
-            reason=summary.reason,
-            action="Reconcile",
-            note=summary.message,
-            warning=summary.stalled,
+            reason=summary.reason, action="Reconcile", note=summary.message, warning=summary.stalled
         )
     refused = _before(before, ConditionType.RECORD_REFUSED)
     # Told by the change of the condition: the finding itself holds for ten minutes, and each look
@@ -91,49 +86,26 @@ def _of_outcome(
         )
 
 
-def _of_rollout(
-    before: Iterable[Mapping[str, Any]], found: Findings
-) -> Iterator[Event]:
-    stopped, was = (
-        rollout_stopped(found),
-        _before(before, ConditionType.ROLLOUT_STOPPED),
-    )
+def _of_rollout(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterator[Event]:
+    stopped, was = (rollout_stopped(found), _before(before, ConditionType.ROLLOUT_STOPPED))
     if stopped.status and was.get("status") != "True":
-        yield Event(
-            reason="RolloutStopped",
-            action="Restart",
-            note=stopped.message,
-            warning=True,
-        )
+        yield Event(reason="RolloutStopped", action="Restart", note=stopped.message, warning=True)
     back, was = rolled_back(found), _before(before, ConditionType.ROLLED_BACK)
     if back.status and was.get("status") != "True":
         yield Event(
-            reason="RolledBack",
-            action="Restart",
-            note=back.message,
-            warning=found.spec_rejected,
+            reason="RolledBack", action="Restart", note=back.message, warning=found.spec_rejected
         )
     elif found.of_going_back and back.reason != was.get("reason"):
-        yield Event(
-            reason=back.reason, action="Reconcile", note=back.message, warning=True
-        )
+        yield Event(reason=back.reason, action="Reconcile", note=back.message, warning=True)
 
 
-def _before(
-    conditions: Iterable[Mapping[str, Any]], kind: ConditionType
-) -> Mapping[str, Any]:
-    return next(
-        (condition for condition in conditions if condition["type"] == kind), {}
-    )
+def _before(conditions: Iterable[Mapping[str, Any]], kind: ConditionType) -> Mapping[str, Any]:
+    return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 def plan_event(plan: Plan) -> Event:
     """Return the event of a new plan of record."""
-    return Event(
-        reason="Planned",
-        action="Plan",
-        note=f"{on_gpus(plan.layout)} of {plan.pool}",
-    )
+    return Event(reason="Planned", action="Plan", note=f"{on_gpus(plan.layout)} of {plan.pool}")
 
 
 def surge_event(group: str, nodes: Sequence[str]) -> Event:
@@ -149,10 +121,7 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
     match write:
         case Apply(why=Why.FAILURE | Why.CAUSE) | Patch(why=Why.FAILURE | Why.CAUSE):
             yield _restart(write, found)
-        case (
-            Apply(why=Why.ROLLOUT | Why.REQUESTED)
-            | Patch(why=Why.ROLLOUT | Why.REQUESTED)
-        ):
+        case Apply(why=Why.ROLLOUT | Why.REQUESTED) | Patch(why=Why.ROLLOUT | Why.REQUESTED):
             yield _stop_on_purpose(write)
         case Create(content={"kind": "StatefulSet", "metadata": {"name": name}}) if (
             found.lost and generation_of(name)[1]
@@ -166,9 +135,7 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
         # event for each object would drown the others.
         case Apply(why=Why.DRIFT, fields=fields) if _by_somebody_else(fields):
             yield Event(
-                reason="Repaired",
-                action="Repair",
-                note=f"{_name(write)}: {', '.join(fields[:5])}",
+                reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}"
             )
         case Delete(kind=kind, name=name, why=Why.DRIFT):
             yield Event(

@@ -52,13 +52,11 @@ contended quota. Source: Kubernetes 1.36 ``apimachinery/pkg/apis/meta/v1``.
 
 _TOKEN: Final = "spec.model.weights.secretRef"  # noqa: S105 - a field's name
 _BY_HAND: Final = (
-    "make its ConfigMap with `shardwright fetch`, and name that in "
-    "spec.model.configMapRef"
+    "make its ConfigMap with `shardwright fetch`, and name that in spec.model.configMapRef"
 )
 _REMEDIES: Final = {
     "HubAccessDenied": (
-        "accept its terms there, and name a Secret "
-        f"with a token that may read it in {_TOKEN}"
+        f"accept its terms there, and name a Secret with a token that may read it in {_TOKEN}"
     ),
     "HubModelMissing": (
         "correct the id or the revision, or name a Secret "
@@ -137,14 +135,10 @@ def _found(seen: Seen, fetch: HubFetch, found: CheckpointFiles | Problem) -> Fet
     """Decide on the message that the pod has left."""
     owner = seen.resource.owner
     if isinstance(found, Problem):
-        return Fetched(
-            problem=_said(found, job_name(owner, fetch)), again_seconds=LATER_SECONDS
-        )
+        return Fetched(problem=_said(found, job_name(owner, fetch)), again_seconds=LATER_SECONDS)
     keep = Create(content=fetched_config(owner, fetch, found, seen.keys))
     return Fetched(
-        writes=(keep,),
-        problem=_on_its_way(fetch, "was read"),
-        again_seconds=SOON_SECONDS,
+        writes=(keep,), problem=_on_its_way(fetch, "was read"), again_seconds=SOON_SECONDS
     )
 
 
@@ -163,10 +157,7 @@ def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
             and item.reason == ALREADY_EXISTS
         ):
             return config_taken(config)
-        if (
-            isinstance(item.write, Create | StartJob)
-            and written_name(item.write) in ours
-        ):
+        if isinstance(item.write, Create | StartJob) and written_name(item.write) in ours:
             return problem_of(item, queued=False)
     return fetching.problem
 
@@ -177,11 +168,7 @@ def state_of(job: KubernetesObject, now: datetime) -> JobState:
     for state in (JobState.COMPLETE, JobState.FAILED, JobState.SUSPENDED):
         if state.value in holds:
             return state
-    return (
-        JobState.OVERDUE
-        if age is not None and age > OVERDUE_SECONDS
-        else JobState.RUNNING
-    )
+    return JobState.OVERDUE if age is not None and age > OVERDUE_SECONDS else JobState.RUNNING
 
 
 def age_seconds(job: KubernetesObject, now: datetime) -> float | None:
@@ -209,11 +196,7 @@ def _stuck(name: str, state: JobState) -> Problem:
         limit = f"has not ended {OVERDUE_SECONDS} s after it was made"
         remedy = f"see that Kubernetes' Job controller runs, and delete the Job, or {_BY_HAND}"
     return Problem(
-        code="ConfigFetchFailed",
-        path=PATH,
-        what=f"Job {name}",
-        limit=limit,
-        remedy=remedy,
+        code="ConfigFetchFailed", path=PATH, what=f"Job {name}", limit=limit, remedy=remedy
     )
 
 
@@ -238,20 +221,13 @@ def _said(problem: Problem, job: str) -> Problem:
     # Whoever owns a pod of that name may have written the message: only codes that we know are
     # passed on, with words of our own (ADR 30).
     remedy = _REMEDIES.get(problem.code)
-    return (
-        replace(problem, path=PATH, remedy=f"{remedy}; {again}")
-        if remedy
-        else _damaged(job)
-    )
+    return replace(problem, path=PATH, remedy=f"{remedy}; {again}") if remedy else _damaged(job)
 
 
 def _on_its_way(fetch: HubFetch, how: str) -> Problem:
     at = fetch.revision or "its newest commit"
     return Problem(
-        code="ConfigFetching",
-        path=PATH,
-        what=f"the config of {fetch.model} at {at}",
-        limit=how,
+        code="ConfigFetching", path=PATH, what=f"the config of {fetch.model} at {at}", limit=how
     )
 
 
@@ -267,10 +243,7 @@ def _without_words(job: str, reason: str) -> Problem:
 
 
 def _damaged(job: str) -> Problem:
-    what, limit = (
-        f"the pod of Job {job}",
-        "has left something that is not one of our messages",
-    )
+    what, limit = (f"the pod of Job {job}", "has left something that is not one of our messages")
     return Problem(
         code="ConfigFetchFailed",
         path=PATH,
@@ -286,11 +259,7 @@ def config_taken(name: str) -> Problem:
     """
     limit = "is there and is not what the operator has read"
     return Problem(
-        code="NameConflict",
-        path=PATH,
-        what=f"ConfigMap {name}",
-        limit=limit,
-        remedy="delete it",
+        code="NameConflict", path=PATH, what=f"ConfigMap {name}", limit=limit, remedy="delete it"
     )
 
 
@@ -308,9 +277,5 @@ def job_unread(name: str, message: str) -> Problem:
 def _in_the_way(job: str) -> Problem:
     limit = "is not controlled by this ShardedModel"
     return Problem(
-        code="NameConflict",
-        path=PATH,
-        what=f"Job {job}",
-        limit=limit,
-        remedy="delete it",
+        code="NameConflict", path=PATH, what=f"Job {job}", limit=limit, remedy="delete it"
     )

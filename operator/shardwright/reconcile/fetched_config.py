@@ -29,18 +29,12 @@ def fetched_config(
 ) -> dict[str, Any]:
     """Return the ConfigMap of the findings, signed if there is a key."""
     content = config_map(owner, fetch, found)
-    signature, metadata = (
-        keys.sign(KIND, owner.uid, _text(content)),
-        content["metadata"],
-    )
+    signature, metadata = (keys.sign(KIND, owner.uid, _text(content)), content["metadata"])
     if signature is None:
         return content
     return {
         **content,
-        "metadata": {
-            **metadata,
-            "annotations": {**metadata["annotations"], SIGNATURE: signature},
-        },
+        "metadata": {**metadata, "annotations": {**metadata["annotations"], SIGNATURE: signature}},
     }
 
 
@@ -60,6 +54,4 @@ def is_believed(content: KubernetesObject, owner_uid: str, keys: SigningKeys) ->
 def _text(content: KubernetesObject) -> str:
     # The name is signed with the content: it holds the hash of id and revision, so a config of
     # another id cannot be renamed into its place.
-    return json.dumps(
-        [content["metadata"]["name"], content.get("data") or {}], sort_keys=True
-    )
+    return json.dumps([content["metadata"]["name"], content.get("data") or {}], sort_keys=True)

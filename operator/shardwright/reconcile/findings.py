@@ -148,9 +148,7 @@ class Findings:
         """Return the groups that keep the pods that they have for this reason, although others are
         wanted.
         """
-        return tuple(
-            group for group in self.groups if group.hold and group.hold.what is what
-        )
+        return tuple(group for group in self.groups if group.hold and group.hold.what is what)
 
     @property
     def groups(self) -> tuple[GroupState, ...]:
@@ -176,10 +174,7 @@ class Summary:
 def summarise(found: Findings) -> Summary:
     """Return the first thing that keeps the model from serving, or that it serves."""
     return (
-        _blocked_by_user(found)
-        or _blocked_by_cluster(found)
-        or _resting(found)
-        or _running(found)
+        _blocked_by_user(found) or _blocked_by_cluster(found) or _resting(found) or _running(found)
     )
 
 
@@ -198,17 +193,14 @@ def _blocked(problem: Problem, more: str = "") -> Summary:
     # Most codes of problems are not reasons of conditions: they say what is wrong with a field.
     reason = problem.code if problem.code in set(Reason) else Reason.INVALID_SPEC
     return Summary(
-        reason=reason,
-        message=f"{problem.sentence()}{more}",
-        stalled=reason not in _PASSING,
+        reason=reason, message=f"{problem.sentence()}{more}", stalled=reason not in _PASSING
     )
 
 
 def _blocked_by_cluster(found: Findings) -> Summary | None:
     if not found.cluster_known:
         return Summary(
-            reason=Reason.CLUSTER_READING,
-            message="nodes and pods have not been listed yet",
+            reason=Reason.CLUSTER_READING, message="nodes and pods have not been listed yet"
         )
     if found.no_plan:
         heals = found.no_plan.heals_by_itself
@@ -229,9 +221,7 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
         message = "; ".join(filter(None, said))
         return Summary(reason=reason, message=message, stalled=not heals)
     if found.barred:
-        return Summary(
-            reason=Reason.QUOTA_EXCEEDED, message=found.barred.sentence(), stalled=True
-        )
+        return Summary(reason=Reason.QUOTA_EXCEEDED, message=found.barred.sentence(), stalled=True)
     return None
 
 
@@ -245,21 +235,15 @@ def _resting(found: Findings) -> Summary | None:
         return Summary(reason=Reason.PLAN_ONLY, message=message, ready=not found.groups)
     if found.undeployable:
         return Summary(
-            reason=Reason.NOT_DEPLOYABLE,
-            message=found.undeployable.sentence(),
-            stalled=True,
+            reason=Reason.NOT_DEPLOYABLE, message=found.undeployable.sentence(), stalled=True
         )
     if found.scaled_to_zero:
         return Summary(
-            reason=Reason.SCALED_TO_ZERO,
-            message="spec.replicas is 0",
-            ready=not found.groups,
+            reason=Reason.SCALED_TO_ZERO, message="spec.replicas is 0", ready=not found.groups
         )
     # A pause takes nothing from a model that serves.
     if found.paused and not (found.decision and _all_ready(found)):
-        return Summary(
-            reason=Reason.PAUSED, message="spec.paused is true: nothing is changed"
-        )
+        return Summary(reason=Reason.PAUSED, message="spec.paused is true: nothing is changed")
     return None
 
 
@@ -267,9 +251,7 @@ def _running(found: Findings) -> Summary:
     # Stalled although all groups serve: the spec of observedGeneration does not run, and a pipeline
     # must not take it for done (ADR 25).
     if _all_ready(found) and found.spec_rejected:
-        return Summary(
-            reason=Reason.ROLLED_BACK, message=rollback_message(found), stalled=True
-        )
+        return Summary(reason=Reason.ROLLED_BACK, message=rollback_message(found), stalled=True)
     if _all_ready(found):
         return Summary(
             reason=Reason.SERVING,
@@ -292,9 +274,7 @@ def _running(found: Findings) -> Summary:
             message=f"{found.pods_refused.sentence()}; {message}",
             stalled=True,
         )
-    stopped = any(
-        group.situation is Situation.STOPPED or group.late for group in waiting
-    )
+    stopped = any(group.situation is Situation.STOPPED or group.late for group in waiting)
     return Summary(reason=_why_not_ready(waiting), message=message, stalled=stopped)
 
 
@@ -313,10 +293,7 @@ def _why_not_ready(waiting: list[GroupState]) -> Reason:
         return Reason.RESTART_BUDGET_SPENT
     if any(group.late for group in waiting):
         return Reason.PROGRESS_DEADLINE_EXCEEDED
-    if any(
-        group.unplaced or group.gave_its_place_back or _seeks(group)
-        for group in waiting
-    ):
+    if any(group.unplaced or group.gave_its_place_back or _seeks(group) for group in waiting):
         return _why_without_a_place(waiting)
     if any(group.situation is Situation.WAITING_FOR_QUOTA for group in waiting):
         return Reason.WAITING_FOR_QUOTA
@@ -331,9 +308,7 @@ def _why_on_its_way(waiting: list[GroupState]) -> Reason:
         for group in waiting
     ):
         return Reason.GROUPS_NOT_READY
-    if any(
-        group.situation in {Situation.STOPPING, Situation.OUTDATED} for group in waiting
-    ):
+    if any(group.situation in {Situation.STOPPING, Situation.OUTDATED} for group in waiting):
         return Reason.ROLLING_OUT
     return Reason.PROGRESSING
 

@@ -19,12 +19,7 @@ from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_ui
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.writes import Why
 from shardwright.rendering.bundle import KubernetesObject, of_kind
-from shardwright.rendering.names import (
-    GENERATION_MAX,
-    generation_name,
-    generation_of,
-    group_names,
-)
+from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names
 
 LOST_SECONDS: Final = 60
 """How long after the end of its grace a pod of a node that is not ready is given up. Basis:
@@ -38,9 +33,7 @@ killed rarely ends after minutes, and what ends late by itself mostly has.
 """
 
 
-def lost_nodes(
-    members: Iterable[Member], silent: Collection[str], now: datetime
-) -> frozenset[str]:
+def lost_nodes(members: Iterable[Member], silent: Collection[str], now: datetime) -> frozenset[str]:
     """Return the nodes that hold pods that should have been gone for a while: dead ones soon,
     others later.
     """
@@ -105,10 +98,7 @@ def generations(
     (``least``). ``groups`` are their nodes by name, without the generation.
     """
     floors = (*least, *(0 for _ in groups))
-    found = (
-        _generation(root, nodes, observed, owner_uid, lost)
-        for root, nodes in groups.items()
-    )
+    found = (_generation(root, nodes, observed, owner_uid, lost) for root, nodes in groups.items())
     return tuple(
         # There are more floors than groups on purpose: a record may say fewer than there are
         # groups.
@@ -149,8 +139,7 @@ def _gives_way(rendered: KubernetesObject, observed: Observed) -> bool:
     ours = controller_uid(live) == controller_uid(rendered)
     why = read_annotations(live).stopped_for
     return ours and (
-        why == HELD_BACK
-        or (why in {"", Why.ROLLOUT} and bool(made_anew(rendered, live)))
+        why == HELD_BACK or (why in {"", Why.ROLLOUT} and bool(made_anew(rendered, live)))
     )
 
 
@@ -162,26 +151,19 @@ def former_generations(
     """
     numbers = observed.generations.get(root, {})
     earlier = {
-        generation_name(root, number): uid
-        for number, uid in numbers.items()
-        if number < generation
+        generation_name(root, number): uid for number, uid in numbers.items() if number < generation
     }
     return frozenset(
         name
         for name, uid in earlier.items()
         # Pods without a StatefulSet of ours count as well while they can end: they hold GPUs that
         # the next group needs.
-        if uid == owner_uid
-        or not all(overdue(member, now) for member in observed.members_of(name))
+        if uid == owner_uid or not all(overdue(member, now) for member in observed.members_of(name))
     )
 
 
 def _generation(
-    root: str,
-    nodes: Sequence[str],
-    observed: Observed,
-    owner_uid: str,
-    lost: Collection[str],
+    root: str, nodes: Sequence[str], observed: Observed, owner_uid: str, lost: Collection[str]
 ) -> int:
     numbers = observed.generations.get(root, {})
     latest = max(
@@ -193,9 +175,7 @@ def _generation(
     left = observed.members_of(current)
     # All of them: one pod that ends by itself is waited for, and a group never has pods of two
     # generations without need.
-    stuck = bool(left) and all(
-        member.deleting and member.node in lost for member in left
-    )
+    stuck = bool(left) and all(member.deleting and member.node in lost for member in left)
     live = observed.objects.get((STATEFUL_SET, current))
     stopped = live is None or live["spec"].get("replicas") == 0
     moves = (
@@ -211,9 +191,7 @@ def _generation(
 
 def overdue(member: Member, now: datetime, seconds: float = LOST_SECONDS) -> bool:
     """Return whether a pod should have been gone for so long that nobody waits for it any more."""
-    return member.gone_by is not None and now >= member.gone_by + timedelta(
-        seconds=seconds
-    )
+    return member.gone_by is not None and now >= member.gone_by + timedelta(seconds=seconds)
 
 
 def finds_no_place(group: Group, now: datetime) -> bool:
@@ -225,15 +203,9 @@ def finds_no_place(group: Group, now: datetime) -> bool:
     """
     if group.live is None or not group.live["spec"].get("replicas"):
         return False
-    waiting = [
-        member.unschedulable_since
-        for member in group.members
-        if member.unschedulable_since
-    ]
+    waiting = [member.unschedulable_since for member in group.members if member.unschedulable_since]
     # A group that has been up had its place: pods that are missing then are those of a restart.
     first_start = group.remembered.stopped_at is None and not group.remembered.members
     if group.short_since and first_start and len(group.members) < group.size:
         waiting.append(group.short_since)
-    return any(
-        now >= since + timedelta(seconds=UNSCHEDULABLE_SECONDS) for since in waiting
-    )
+    return any(now >= since + timedelta(seconds=UNSCHEDULABLE_SECONDS) for since in waiting)

@@ -10,22 +10,13 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from shardwright.reconcile.annotations import (
-    GroupAnnotations,
-    RestartsBefore,
-    read_annotations,
-)
+from shardwright.reconcile.annotations import GroupAnnotations, RestartsBefore, read_annotations
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import Wait
-from shardwright.reconcile.templates import (
-    asks_the_same,
-    own_hash,
-    pending_fields,
-    template_hash,
-)
+from shardwright.reconcile.templates import asks_the_same, own_hash, pending_fields, template_hash
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.intent import RestartPolicy
 
@@ -117,9 +108,7 @@ class Group:
         """
         live = self.live or {"metadata": {}, "spec": {}}
         standing = (
-            0
-            if "deletionTimestamp" in live["metadata"]
-            else live["spec"].get("replicas") or 0
+            0 if "deletionTimestamp" in live["metadata"] else live["spec"].get("replicas") or 0
         )
         return standing > 0 and all_ready(self.members, standing)
 
@@ -147,9 +136,7 @@ class Group:
         """
         seconds, since = self.rules.progress_deadline_seconds, self.starting_since
         return (
-            seconds is not None
-            and since is not None
-            and now >= since + timedelta(seconds=seconds)
+            seconds is not None and since is not None and now >= since + timedelta(seconds=seconds)
         )
 
     @property
@@ -170,9 +157,7 @@ class Group:
         it had none.
         """
         # In a group of several pods no container restarts in place, so its incidents count.
-        if self.size > 1 or not (
-            self.complete and self.ready_since and self.restarts_since > 0
-        ):
+        if self.size > 1 or not (self.complete and self.ready_since and self.restarts_since > 0):
             return None
         return self.ready_since + timedelta(seconds=self.rules.restart.stable_seconds)
 
@@ -252,9 +237,7 @@ class Group:
         """Return whether another template waits for the next restart: by a release, or by changes
         that wait for a restart.
         """
-        keeps = self.rules.keeps_templates and (
-            self.complete or not self.rules.restores
-        )
+        keeps = self.rules.keeps_templates and (self.complete or not self.rules.restores)
         return self.asks_the_same and (keeps or self._differs_by_what_waits_alone)
 
     @property
@@ -262,9 +245,7 @@ class Group:
         """Return whether its pods, or the StatefulSet that has none, are as wanted but for
         LimitRanges and the pull policy.
         """
-        hashes = {member.own_hash for member in self.members} or {
-            own_hash(self.live or {})
-        }
+        hashes = {member.own_hash for member in self.members} or {own_hash(self.live or {})}
         return hashes == {own_hash(self.rendered)}
 
     @property
@@ -278,9 +259,7 @@ class Group:
         if self.is_made_anew:
             return True
         if self.members:
-            return self.outdated and not (
-                self.template_waits and not self._restarts_in_place
-            )
+            return self.outdated and not (self.template_waits and not self._restarts_in_place)
         return template_hash(self.live or {}) != template_hash(self.rendered)
 
     @property
@@ -289,9 +268,7 @@ class Group:
         without the fixes since.
         """
         return (
-            self.size == 1
-            and not self.complete
-            and any(member.failure for member in self.members)
+            self.size == 1 and not self.complete and any(member.failure for member in self.members)
         )
 
     @property
@@ -315,6 +292,4 @@ def as_it_stands(live: KubernetesObject, size: int) -> dict[str, Any]:
 def all_ready(members: Sequence[Member], count: int) -> bool:
     """Return whether these are so many pods, all of them ready."""
     # Exactly so many: a pod too many is of an earlier size, and its group is not one NCCL world.
-    return len(members) == count and all(
-        member.ready and not member.deleting for member in members
-    )
+    return len(members) == count and all(member.ready and not member.deleting for member in members)

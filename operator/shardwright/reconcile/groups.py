@@ -28,24 +28,10 @@ from shardwright.reconcile.incidents import (
     find_unschedulable,
     new_incident,
 )
-from shardwright.reconcile.members import (
-    MESSAGE_LENGTH,
-    PODS_REFUSED,
-    Failure,
-    Member,
-    nodes_of,
-)
+from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member, nodes_of
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.reconcile.templates import asked_by, template_hash
-from shardwright.reconcile.writes import (
-    Apply,
-    Create,
-    Delete,
-    Patch,
-    Why,
-    Write,
-    asked_first,
-)
+from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write, asked_first
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 QUEUE_TAKES: Final = "WorkloadEvicted"
@@ -58,14 +44,7 @@ ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
 """Why a group is stopped that could have gone on."""
 
 # A patch cannot bring a new template, so none of these writes can start pods of another one.
-PATCHED: Final = frozenset(
-    {
-        Why.FAILURE,
-        Why.CAUSE,
-        Why.STOP_AGAIN,
-        Why.NOTE,
-    }
-)
+PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.STOP_AGAIN, Why.NOTE})
 """Why a StatefulSet is written that serves nobody any more, or whose pods stay as they are."""
 
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
@@ -94,9 +73,7 @@ def next_step(group: Group, now: datetime) -> GroupStep:
     if group.live is None:
         return _create(group)
     if "deletionTimestamp" in group.live["metadata"]:
-        return GroupStep(
-            state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION))
-        )
+        return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION)))
     # Before everything that asks about pods: at zero they are on their way out, whatever they look
     # like.
     if group.live["spec"].get("replicas") == 0:
@@ -122,9 +99,7 @@ def _failure(group: Group, now: datetime) -> Failure | None:
     if _held_back(group) or _is_taken_whole(group, now):
         return None
     # The kubelet restarts a single pod in place. It needs no restart as a group.
-    return _refused(group, now) or (
-        _find_failure(group, now) if group.size > 1 else None
-    )
+    return _refused(group, now) or (_find_failure(group, now) if group.size > 1 else None)
 
 
 def _held_back(group: Group) -> bool:
@@ -141,21 +116,15 @@ def _is_taken_whole(group: Group, now: datetime) -> bool:
     they come back held back.
     """
     return any(
-        member.deleting
-        and member.taken_by.startswith(QUEUE_TAKES)
-        and not overdue(member, now)
+        member.deleting and member.taken_by.startswith(QUEUE_TAKES) and not overdue(member, now)
         for member in group.members
     )
 
 
 def _fail(group: Group, failure: Failure, now: datetime) -> GroupStep:
     stable = group.remembered.stable(now, group.rules.restart.stable_seconds)
-    incident = new_incident(
-        failure, group.members, group.remembered.incident, now, stable=stable
-    )
-    return _go_to_zero(
-        group, Why.FAILURE, group.remembered.with_(incident=incident), now
-    )
+    incident = new_incident(failure, group.members, group.remembered.incident, now, stable=stable)
+    return _go_to_zero(group, Why.FAILURE, group.remembered.with_(incident=incident), now)
 
 
 def _find_failure(group: Group, now: datetime) -> Failure | None:
@@ -164,9 +133,7 @@ def _find_failure(group: Group, now: datetime) -> Failure | None:
     # the GPUs of the former.
     if failure:
         return failure
-    unplaced = find_unschedulable(
-        group.members, nodes_to_come=group.nodes_to_come is not None
-    )
+    unplaced = find_unschedulable(group.members, nodes_to_come=group.nodes_to_come is not None)
     return unplaced[0] if unplaced and now >= unplaced[1] else None
 
 
@@ -182,29 +149,18 @@ def _refused(group: Group, now: datetime) -> Failure | None:
         or now < kept_out.since + timedelta(seconds=REFUSED_SECONDS)
     ):
         return None
-    missing = min(
-        {*range(group.size)} - {member.rank for member in group.members}, default=0
-    )
-    return Failure(
-        rank=missing, reason=PODS_REFUSED, message=kept_out.said[-MESSAGE_LENGTH:]
-    )
+    missing = min({*range(group.size)} - {member.rank for member in group.members}, default=0)
+    return Failure(rank=missing, reason=PODS_REFUSED, message=kept_out.said[-MESSAGE_LENGTH:])
 
 
 def _create(group: Group) -> GroupStep:
     # A new StatefulSet adopts pods of its name: ranks of an earlier start would meet new ones.
     if group.members:
-        return GroupStep(
-            state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS))
-        )
+        return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS)))
     intent = _intent(
-        group,
-        _started(
-            group, group.remembered.begun_anew(beside=group.served_by is not None)
-        ),
+        group, _started(group, group.remembered.begun_anew(beside=group.served_by is not None))
     )
-    return GroupStep(
-        state=_state(group, Situation.STARTING), writes=(Create(content=intent),)
-    )
+    return GroupStep(state=_state(group, Situation.STARTING), writes=(Create(content=intent),))
 
 
 def _leave_zero(group: Group, now: datetime) -> GroupStep:
@@ -228,10 +184,7 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
         and remembered.incident.failure.reason == PODS_REFUSED
     )
     (start,) = _write(
-        group,
-        _started(group, remembered.with_(stopped_for="")),
-        Why.START,
-        replicas=group.size,
+        group, _started(group, remembered.with_(stopped_for="")), Why.START, replicas=group.size
     )
     return GroupStep(
         state=_state(group, Situation.STARTING),
@@ -273,10 +226,7 @@ def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
     made_for = group.live if group.is_made_anew and group.live else group.rendered
     asked = asked_by(made_for)
     return remembered.with_(
-        restarted_for=rules.restart_asked,
-        asked=asked,
-        pending=(),
-        restarts_before=before,
+        restarted_for=rules.restart_asked, asked=asked, pending=(), restarts_before=before
     )
 
 
@@ -285,9 +235,7 @@ def _end(group: Group, now: datetime) -> GroupStep:
     remembered = group.remembered
     changed = _changed(group)  # is noticed when it starts, as long as it shows
     if remembered.stopped_for == Why.FAILURE and remembered.incident and not changed:
-        remembered = remembered.with_(
-            incident=better_known(remembered.incident, group.members)
-        )
+        remembered = remembered.with_(incident=better_known(remembered.incident, group.members))
     known = remembered != group.remembered
     writes = _write(group, remembered, Why.CAUSE, replicas=0) if known else ()
     state = _state(
@@ -304,8 +252,7 @@ def _late(group: Group, now: datetime) -> Iterator[Wait]:
     """Yield the pods that should be gone by now, the first three."""
     late = [m for m in group.members if m.gone_by and now > m.gone_by]
     yield from (
-        Wait(what=Awaited.LATE_POD, ranks=(m.rank,), said=str(m.node))
-        for m in late[:SHOWN_LATE]
+        Wait(what=Awaited.LATE_POD, ranks=(m.rank,), said=str(m.node)) for m in late[:SHOWN_LATE]
     )
 
 
@@ -358,12 +305,8 @@ def _hurried(group: Group) -> tuple[Write, ...]:
     )
 
 
-def _go_to_zero(
-    group: Group, why: Why, remembered: GroupAnnotations, now: datetime
-) -> GroupStep:
-    asked = (
-        group.rules.restart_asked if why is Why.REQUESTED else remembered.restarted_for
-    )
+def _go_to_zero(group: Group, why: Why, remembered: GroupAnnotations, now: datetime) -> GroupStep:
+    asked = group.rules.restart_asked if why is Why.REQUESTED else remembered.restarted_for
     stopped = remembered.stopped(why, group.size, now).with_(restarted_for=asked)
     if why is Why.ROLLOUT and not group.is_made_anew:
         # Written with the template: whoever starts the group, its pods are of this request.
@@ -372,9 +315,7 @@ def _go_to_zero(
     # its next generation takes over from here.
     if _held_back(group):
         stopped = stopped.with_(stopped_for=HELD_BACK)
-    state = _state(
-        group, Situation.STOPPING, Wait(what=Awaited.STOP), remembered=stopped
-    )
+    state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), remembered=stopped)
     return GroupStep(
         state=state,
         writes=_write(group, stopped, why, replicas=0),
@@ -393,9 +334,9 @@ def _keep(group: Group, now: datetime) -> GroupStep:
         asked = group.rules.restart_asked
         remembered = remembered.held_back(now).with_(restarted_for=asked)
     state = _standing(group, remembered, now)
-    if group.outdated and len(group.members) < group.size == (group.live or {})[
-        "spec"
-    ].get("replicas"):
+    if group.outdated and len(group.members) < group.size == (group.live or {})["spec"].get(
+        "replicas"
+    ):
         # The StatefulSet makes missing pods of the template that it has: nothing differs yet.
         drift: tuple[str, ...] = ()
     else:
@@ -407,14 +348,10 @@ def _keep(group: Group, now: datetime) -> GroupStep:
         # With the memory as it stands: a new memory alone is no drift, and is written as a patch.
         drift = drifted_fields(_intent(group, group.remembered), group.live)
     if drift:
-        return GroupStep(
-            state=state, writes=_write(group, remembered, Why.DRIFT, fields=drift)
-        )
+        return GroupStep(state=state, writes=_write(group, remembered, Why.DRIFT, fields=drift))
     return GroupStep(
         state=state,
-        writes=_write(group, remembered, Why.NOTE)
-        if remembered != group.remembered
-        else (),
+        writes=_write(group, remembered, Why.NOTE) if remembered != group.remembered else (),
     )
 
 
@@ -434,11 +371,7 @@ def _found_asked(group: Group) -> str:
 def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> GroupState:
     """Return the state of a group that nothing stops."""
     if group.complete:
-        stopped = (
-            (group.hold,)
-            if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT
-            else ()
-        )
+        stopped = (group.hold,) if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT else ()
         ready = _state(
             group,
             Situation.READY,
@@ -453,11 +386,7 @@ def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> Grou
     elif _unready(group):
         situation = Situation.UNREADY
     seeks = group.nodes_to_come is not None
-    unplaced = (
-        find_unschedulable(group.members, nodes_to_come=seeks)
-        if group.size > 1
-        else None
-    )
+    unplaced = find_unschedulable(group.members, nodes_to_come=seeks) if group.size > 1 else None
     look_at = unplaced[1] if unplaced else None
     return _state(
         group,
@@ -471,18 +400,13 @@ def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> Grou
 
 def _comes_of_age(group: Group, now: datetime) -> datetime | None:
     """Return when a group that is ready counts as available, or as stable, None if it does."""
-    times = (
-        None if group.available(now) else group.available_at(now),
-        group.forgets_restarts_at(),
-    )
+    times = (None if group.available(now) else group.available_at(now), group.forgets_restarts_at())
     return min((at for at in times if at and at > now), default=None)
 
 
 def _overdue(group: Group, now: datetime) -> Iterator[Wait]:
     if group.late(now):
-        yield Wait(
-            what=Awaited.OVERDUE, said=str(group.rules.progress_deadline_seconds)
-        )
+        yield Wait(what=Awaited.OVERDUE, said=str(group.rules.progress_deadline_seconds))
 
 
 def _queued(group: Group) -> bool:
@@ -496,8 +420,7 @@ def _waits(group: Group) -> Iterator[Wait]:
     """Yield the reasons why a group waits; those of only some ranks come first."""
     if group.served_by:
         yield Wait(
-            what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO,
-            said=group.served_by,
+            what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO, said=group.served_by
         )
     if group.nodes_to_come:
         yield group.nodes_to_come
@@ -520,8 +443,7 @@ def _waits(group: Group) -> Iterator[Wait]:
             )
             ranks.setdefault(what, []).append(member.rank)
     yield from (
-        Wait(what=what, ranks=tuple(whose), said=said)
-        for (what, said), whose in ranks.items()
+        Wait(what=what, ranks=tuple(whose), said=said) for (what, said), whose in ranks.items()
     )
 
 
@@ -532,12 +454,7 @@ def _why_not_ready(member: Member, group: Group) -> Awaited:
     if member in _unready(group):
         return Awaited.PROBE
     met = all(other.started or other.ready for other in group.members if other.rank > 0)
-    if (
-        met
-        or member.started
-        or not member.runs
-        or group.remembered.ready_since is not None
-    ):
+    if met or member.started or not member.runs or group.remembered.ready_since is not None:
         return Awaited.START
     return Awaited.PEERS
 
@@ -586,9 +503,7 @@ def _write(
         return (Patch(**where, annotations=changed, why=why, replicas=replicas),)
     intent = _intent(group, remembered)
     content = (
-        intent
-        if replicas is None
-        else {**intent, "spec": {**intent["spec"], "replicas": replicas}}
+        intent if replicas is None else {**intent, "spec": {**intent["spec"], "replicas": replicas}}
     )
     # Template and replicas: 0 in one request. In two, an operator that is killed between them
     # leaves a new template under running pods.
@@ -623,9 +538,7 @@ def _state(
         serves=group.complete or group.former_serves,
         situation=situation,
         waits=waits,
-        unplaced=frozenset(
-            member.rank for member in group.members if member.unschedulable_since
-        ),
+        unplaced=frozenset(member.rank for member in group.members if member.unschedulable_since),
         restarts=restarts,
         last_failure=failure,
         failing=situation is not Situation.READY

@@ -23,12 +23,7 @@ from shardwright.rendering.names import number_of
 _GONE: Final = "a group that is gone"
 
 _WITHOUT_A_PLACE: Final = frozenset(
-    {
-        UNSCHEDULABLE,
-        "NodeNotReady",
-        "DeletionByTaintManager",
-        "DeletionByPodGC",
-    }
+    {UNSCHEDULABLE, "NodeNotReady", "DeletionByTaintManager", "DeletionByPodGC"}
 )
 """Failures after which a group cannot go on where it was. Source: ours, and the reasons of the
 condition DisruptionTarget for a node that is silent or gone.
@@ -129,9 +124,7 @@ def _is_rejected(groups: Sequence[Group]) -> bool:
 def is_against(state: GroupState) -> bool:
     """Return whether a group with the wanted pods does not come up, as far as its state tells."""
     failure = state.last_failure
-    return state.late or (
-        state.failing and failure is not None and engine_to_blame(failure)
-    )
+    return state.late or (state.failing and failure is not None and engine_to_blame(failure))
 
 
 def _speaks_against(group: Group, now: datetime) -> bool:
@@ -166,17 +159,10 @@ def _failures(group: Group) -> Iterator[Failure]:
             if not (group.size == 1 and member.restarts and not group.restarts_since)
         )
         yield from (
-            member.failure
-            for member in told
-            if member.failure and member.template_hash == wanted
+            member.failure for member in told if member.failure and member.template_hash == wanted
         )
     incident = group.remembered.incident
-    if (
-        group.size > 1
-        and incident
-        and group.remembered.since_failure
-        and not group.complete
-    ):
+    if group.size > 1 and incident and group.remembered.since_failure and not group.complete:
         yield incident.failure
 
 
@@ -190,16 +176,11 @@ def _would_change(group: Group) -> bool:
         return False
     if group.live["spec"].get("replicas"):
         return group.must_roll
-    if group.remembered.size is None or group.remembered.stopped_for in {
-        "",
-        Why.ROLLOUT,
-    }:
+    if group.remembered.size is None or group.remembered.stopped_for in {"", Why.ROLLOUT}:
         return False
     # A group that a failure took to zero starts with the present template: without this each fault
     # of a node would spread a bad image (ADR 19).
-    return not group.template_waits and template_hash(group.live) != template_hash(
-        group.rendered
-    )
+    return not group.template_waits and template_hash(group.live) != template_hash(group.rendered)
 
 
 def _can_stay(group: Group, now: datetime) -> bool:
@@ -218,10 +199,7 @@ def _can_stay(group: Group, now: datetime) -> bool:
     late = timedelta(seconds=UNSCHEDULABLE_SECONDS)
     return not (
         no_place
-        or any(
-            m.unschedulable_since and now - m.unschedulable_since >= late
-            for m in group.members
-        )
+        or any(m.unschedulable_since and now - m.unschedulable_since >= late for m in group.members)
     )
 
 

@@ -19,12 +19,7 @@ from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.gang_scheduling import QUEUE as OUR_QUEUE
 
 CLAIMS: Final = "volumeClaimTemplates"
-OF_A_SET: Final = (
-    "selector",
-    "serviceName",
-    "podManagementPolicy",
-    CLAIMS,
-)
+OF_A_SET: Final = ("selector", "serviceName", "podManagementPolicy", CLAIMS)
 """Fields of the spec of a StatefulSet that never change."""
 
 QUEUE: Final = "queue"
@@ -67,9 +62,7 @@ def made_anew(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, 
     return (*_differing(rendered, live), *_queued(rendered, live))
 
 
-def as_it_can_be(
-    rendered: KubernetesObject, live: KubernetesObject
-) -> KubernetesObject:
+def as_it_can_be(rendered: KubernetesObject, live: KubernetesObject) -> KubernetesObject:
     """Return a rendered StatefulSet as the one that exists can become it, if the same is asked of
     its pods.
     """
@@ -80,16 +73,12 @@ def as_it_can_be(
         found = _as_its_queue_has_it(rendered, live)
     if not _differing(rendered, live):
         return found
-    others = {
-        name: value for name, value in found["spec"].items() if name not in OF_A_SET
-    }
+    others = {name: value for name, value in found["spec"].items() if name not in OF_A_SET}
     kept = {name: live["spec"][name] for name in OF_A_SET if name in live["spec"]}
     return {**found, "spec": {**others, **kept}}
 
 
-def _as_its_queue_has_it(
-    rendered: KubernetesObject, live: KubernetesObject
-) -> KubernetesObject:
+def _as_its_queue_has_it(rendered: KubernetesObject, live: KubernetesObject) -> KubernetesObject:
     """Return a rendered StatefulSet with the parts of its pods that its queue would refuse to
     change, also at zero, as they are.
     """
@@ -129,13 +118,9 @@ def is_in_the_way(
     if rendered["kind"] == "ConfigMap":
         # Of an immutable ConfigMap the API server takes changed labels and annotations, but no
         # data.
-        return bool(live.get("immutable")) and any(
-            _is_under(path, "data") for path in fields
-        )
+        return bool(live.get("immutable")) and any(_is_under(path, "data") for path in fields)
     return any(
-        _is_under(path, frozen)
-        for frozen in _SPEC_OF.get(rendered["kind"], ())
-        for path in fields
+        _is_under(path, frozen) for frozen in _SPEC_OF.get(rendered["kind"], ()) for path in fields
     )
 
 
@@ -174,9 +159,7 @@ def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]
             or drifted_fields(there.get(name), wanted.get(name))
         )
         yield from (
-            name
-            for name in CONTAINERS
-            if _asks(wanted.get(name)) != _asks(there.get(name))
+            name for name in CONTAINERS if _asks(wanted.get(name)) != _asks(there.get(name))
         )
 
 
@@ -190,9 +173,7 @@ def queue_of(stateful_set: KubernetesObject) -> str:
     anybody's: Kueue itself labels those of a namespace whose queue is called ``default``.
     """
     template = stateful_set["spec"].get("template") or {}
-    return str(
-        (template.get("metadata", {}).get("annotations") or {}).get(OUR_QUEUE, "")
-    )
+    return str((template.get("metadata", {}).get("annotations") or {}).get(OUR_QUEUE, ""))
 
 
 def _asks(containers: Collection[Mapping[str, Any]] | None) -> list[object]:

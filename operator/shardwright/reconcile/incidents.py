@@ -112,9 +112,7 @@ class Incident:
         return replace(self, attempt=0, counted=0)
 
 
-def find_failure(
-    members: Sequence[Member], expected: int, known: str
-) -> Failure | None:
+def find_failure(members: Sequence[Member], expected: int, known: str) -> Failure | None:
     """Return why these pods are no NCCL world any more, or None while they are, or are still
     becoming, one.
 
@@ -122,11 +120,7 @@ def find_failure(
     of another. ``known`` is the members annotation: the uids of the pods that were ready together,
     or empty before that.
     """
-    found = min(
-        (*_ended(members), *_lost(members, expected, known)),
-        key=_how_remote,
-        default=None,
-    )
+    found = min((*_ended(members), *_lost(members, expected, known)), key=_how_remote, default=None)
     # A rank whose peer is silent ends by itself, and says so first. The node is the cause.
     return found and (_behind(found, members) or found)
 
@@ -197,9 +191,7 @@ def find_unschedulable(
     if not any(member.node for member in members):
         return None
     waiting = [
-        (member.unschedulable_since, member)
-        for member in members
-        if member.unschedulable_since
+        (member.unschedulable_since, member) for member in members if member.unschedulable_since
     ]
     if not waiting:
         return None
@@ -216,9 +208,7 @@ def _lost(members: Sequence[Member], expected: int, known: str) -> Iterator[Fail
     # Before all were ready together a missing pod is one that is still being made.
     if known:
         yield from (
-            Failure(rank=rank, reason="PodLost")
-            for rank in range(expected)
-            if rank not in joined
+            Failure(rank=rank, reason="PodLost") for rank in range(expected) if rank not in joined
         )
 
 
@@ -282,9 +272,7 @@ def better_known(incident: Incident, members: Sequence[Member]) -> Incident:
 
 def encode_incident(incident: Incident) -> str:
     """Return the incident annotation."""
-    return json.dumps(
-        {**asdict(incident), "time": incident.time.isoformat()}, sort_keys=True
-    )
+    return json.dumps({**asdict(incident), "time": incident.time.isoformat()}, sort_keys=True)
 
 
 def read_incident(annotations: Mapping[str, str]) -> Incident | None:
@@ -297,11 +285,7 @@ def read_incident(annotations: Mapping[str, str]) -> Incident | None:
             return None
         failure = Failure(**record.pop("failure"))
         return Incident(
-            **{
-                **record,
-                "failure": failure,
-                "time": datetime.fromisoformat(record["time"]),
-            }
+            **{**record, "failure": failure, "time": datetime.fromisoformat(record["time"])}
         )
     # RecursionError: JSON nested a thousand deep, which somebody may have written there.
     except (KeyError, ValueError, TypeError, RecursionError):
@@ -314,9 +298,7 @@ def read_time(text: object) -> datetime | None:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    return (
-        found if found and found.tzinfo and YEARS[0] <= found.year < YEARS[1] else None
-    )
+    return found if found and found.tzinfo and YEARS[0] <= found.year < YEARS[1] else None
 
 
 def _is_record(record: object, fields: Mapping[str, Callable[[object], bool]]) -> bool:
@@ -339,9 +321,7 @@ _FAILURE_FIELDS: Final[Mapping[str, Callable[[object], bool]]] = {
     "rank": _number(0, RANKS_MAX - 1),
     "reason": _text(LONGEST_REASON),
     "container": _text(NAME_LENGTH),
-    "exit_code": lambda value: (
-        value is None or _number(-EXIT_CODES, EXIT_CODES - 1)(value)
-    ),
+    "exit_code": lambda value: value is None or _number(-EXIT_CODES, EXIT_CODES - 1)(value),
     "message": _text(MESSAGE_LENGTH),
 }
 _INCIDENT_FIELDS: Final[Mapping[str, Callable[[object], bool]]] = {

@@ -80,11 +80,7 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     cluster = seen.cluster or Cluster()
     subject = seen.subject if isinstance(seen.subject, Subject) else None
     record = seen.record if isinstance(seen.record, PlanRecord) else None
-    rules = (
-        life_rules(subject.intent, seen.resource.annotations)
-        if subject
-        else LifeRules()
-    )
+    rules = life_rules(subject.intent, seen.resource.annotations) if subject else LifeRules()
     unfit = _unfit(seen, record, observed)
     silent = cluster.silent_nodes(observed)
     since = carried_on(seen.since, _sighted(seen, observed, unfit, silent), now)
@@ -110,9 +106,7 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     return _with_departures(known, record, seen, now) if record else known
 
 
-def _unfit(
-    seen: Seen, record: PlanRecord | None, observed: Observed
-) -> tuple[Unfit, ...]:
+def _unfit(seen: Seen, record: PlanRecord | None, observed: Observed) -> tuple[Unfit, ...]:
     """Return the planned nodes with a fault; one to come has none before pods have asked for it."""
     if not (record and seen.cluster and isinstance(seen.subject, Subject)):
         return ()
@@ -122,9 +116,7 @@ def _unfit(
     # queue.
     asked = {node for nodes in sought.values() for node in nodes}
     return tuple(
-        item
-        for item in found
-        if item.fault is not NodeFault.TO_COME or item.node in asked
+        item for item in found if item.fault is not NodeFault.TO_COME or item.node in asked
     )
 
 
@@ -173,18 +165,14 @@ def _by_plan(own: Observed, record: PlanRecord, seen: Seen) -> Observed:
     # None: pods are not known yet, so nobody knows how many GPUs others leave.
     if cluster.free is not None:
         healthy = {
-            name: node.gpus
-            for name, node in cluster.nodes.items()
-            if isinstance(node, NodeFacts)
+            name: node.gpus for name, node in cluster.nodes.items() if isinstance(node, NodeFacts)
         }
         crowded = crowded_out(record.plan, base, cluster.free, healthy)
         own = replace(own, crowded_out=crowded)
     return replace(own, nodes_to_come=_nodes_to_come(record, base, own))
 
 
-def _with_departures(
-    known: Known, record: PlanRecord, seen: Seen, now: datetime
-) -> Known:
+def _with_departures(known: Known, record: PlanRecord, seen: Seen, now: datetime) -> Known:
     """Return the known facts with the groups that go elsewhere, and the nodes that are late."""
     around, own = _occupancy(known, record, seen, now), known.observed
     late = late_nodes(record.plan, around, now)
@@ -203,10 +191,7 @@ def _with_departures(
 
 
 def _nodes_to_come(
-    record: PlanRecord,
-    base: str,
-    observed: Observed,
-    late: frozenset[str] = frozenset(),
+    record: PlanRecord, base: str, observed: Observed, late: frozenset[str] = frozenset()
 ) -> dict[str, Wait]:
     """Return the waits of groups for nodes to come, by name without their generation."""
     return {
@@ -218,21 +203,13 @@ def _nodes_to_come(
     }
 
 
-def _sought(
-    record: PlanRecord, base: str, observed: Observed
-) -> dict[str, tuple[str, ...]]:
+def _sought(record: PlanRecord, base: str, observed: Observed) -> dict[str, tuple[str, ...]]:
     """Return the nodes to come that groups are planned on, by name; those that a queue holds back
     ask for nothing yet.
     """
-    held_back = {
-        generation_of(member.group)[0] for member in observed.members if member.gates
-    }
+    held_back = {generation_of(member.group)[0] for member in observed.members if member.gates}
     groups = dict(
-        zip(
-            group_names(base, record.plan.group_numbers),
-            record.plan.groups,
-            strict=True,
-        )
+        zip(group_names(base, record.plan.group_numbers), record.plan.groups, strict=True)
     )
     sought = {
         name: tuple(filter(is_to_come, nodes))
@@ -242,15 +219,11 @@ def _sought(
     return {name: nodes for name, nodes in sought.items() if nodes}
 
 
-def _occupancy(
-    known: Known, record: PlanRecord, seen: Seen, now: datetime
-) -> Occupancy:
+def _occupancy(known: Known, record: PlanRecord, seen: Seen, now: datetime) -> Occupancy:
     base, groups = base_name(seen.resource.owner.name), record.plan.groups
     members, standing = known.observed.members, known.standing
     roots = group_names(base, record.plan.group_numbers)
-    gave_up = {
-        generation_of(state.name)[0] for state in standing if state.holds_nothing
-    }
+    gave_up = {generation_of(state.name)[0] for state in standing if state.holds_nothing}
     released = frozenset(index for index, root in enumerate(roots) if root in gave_up)
     return Occupancy(
         unfit=known.unfit,
@@ -264,9 +237,7 @@ def _occupancy(
     )
 
 
-def nodes_of_interest(
-    observed: Observed, record: PlanRecord | Problem | None
-) -> frozenset[str]:
+def nodes_of_interest(observed: Observed, record: PlanRecord | Problem | None) -> frozenset[str]:
     """Return the nodes that a look must know of: those of the plan, and those of the pods."""
     planned = record.plan.groups if isinstance(record, PlanRecord) else ()
     return frozenset(node for group in planned for node in group) | {

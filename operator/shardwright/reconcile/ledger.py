@@ -48,9 +48,7 @@ class _Place:
         """Return the GPUs that nobody else can have: those of the latest generation, and the rest
         of earlier ones.
         """
-        earlier = sum(
-            gpus for number, gpus in self.bound_by.items() if number != latest
-        )
+        earlier = sum(gpus for number, gpus in self.bound_by.items() if number != latest)
         # Pods bind the GPUs that are kept for their own group: the sum would count those twice.
         return max(self.kept, self.bound(latest)) + earlier
 
@@ -76,9 +74,7 @@ class Ledger:
         # By node: GPUs of pods of nobody's model.
         self._foreign: Counter[str] = Counter()
         # By owner and group, by node.
-        self._places: defaultdict[tuple[OwnerKey, str], dict[str, _Place]] = (
-            defaultdict(dict)
-        )
+        self._places: defaultdict[tuple[OwnerKey, str], dict[str, _Place]] = defaultdict(dict)
         # Names of groups without their generation.
         self._groups: defaultdict[OwnerKey, set[str]] = defaultdict(set)
         self._latest: dict[tuple[OwnerKey, str], int] = {}
@@ -149,9 +145,7 @@ class Ledger:
             taken_in += items
         if taken_in:
             self._kept[owner] = tuple(taken_in)
-        freed = frozenset(
-            node for node, count in free_before.items() if self._total(node) < count
-        )
+        freed = frozenset(node for node, count in free_before.items() if self._total(node) < count)
         return frozenset(refused), freed
 
     def _within(self, owner: OwnerKey, gpus: int, most: int | None) -> bool:
@@ -187,11 +181,7 @@ class Ledger:
             yield from items
 
     def taken(
-        self,
-        owner: OwnerKey | None = None,
-        *,
-        beside: str | None = None,
-        vacated: bool = False,
+        self, owner: OwnerKey | None = None, *, beside: str | None = None, vacated: bool = False
     ) -> Counter[str]:
         """Return the GPUs by node that are not free for a model (None: for a new one).
 
@@ -207,9 +197,7 @@ class Ledger:
         # Unary plus leaves out nodes of which nothing is taken.
         return +taken
 
-    def taken_on(
-        self, nodes: Iterable[str], owner: OwnerKey | None = None
-    ) -> dict[str, int]:
+    def taken_on(self, nodes: Iterable[str], owner: OwnerKey | None = None) -> dict[str, int]:
         """Return the GPUs that are not free for a model, by node, for a few nodes alone."""
         own = self._own(owner, beside=None, vacated=False) if owner else Counter[str]()
         return {node: self._total(node) - own[node] for node in nodes}
@@ -223,9 +211,7 @@ class Ledger:
                 found[owner] = self._own(owner, beside=None, vacated=True)
         return found
 
-    def _own(
-        self, owner: OwnerKey, *, beside: str | None, vacated: bool
-    ) -> Counter[str]:
+    def _own(self, owner: OwnerKey, *, beside: str | None, vacated: bool) -> Counter[str]:
         own: Counter[str] = Counter()
         for root in self._groups.get(owner, ()):
             latest = self._latest.get((owner, root), 0)
@@ -234,9 +220,7 @@ class Ledger:
                     own[node] += (
                         # The group itself stays where it is, so only the GPUs that are kept for its
                         # second place are its own to use.
-                        max(0, place.kept - place.bound(latest))
-                        if root == beside
-                        else 0
+                        max(0, place.kept - place.bound(latest)) if root == beside else 0
                     )
                 elif vacated:
                     own[node] += place.taken(latest)
@@ -254,10 +238,7 @@ class Ledger:
         that cannot be judged.
         """
         own = self._own(owner, beside=None, vacated=True)
-        return {
-            node: gpus_of.get(node, inf) - self._total(node) + own[node]
-            for node in nodes
-        }
+        return {node: gpus_of.get(node, inf) - self._total(node) + own[node] for node in nodes}
 
     def _changed(self, *changes: tuple[GpuUsage | None, int]) -> frozenset[str]:
         nodes = {usage.node: self._total(usage.node) for usage, _ in changes if usage}
@@ -270,9 +251,7 @@ class Ledger:
                 root, number = generation_of(usage.group)
                 with self._place(usage.owner, root, usage.node) as place:
                     place.bound_by[number] += sign * usage.gpus
-        return frozenset(
-            node for node, count in nodes.items() if self._total(node) < count
-        )
+        return frozenset(node for node, count in nodes.items() if self._total(node) < count)
 
     def _keep(self, item: Reservation, gpus: int) -> None:
         _add(self._kept_in, item.owner[0], gpus)
@@ -295,8 +274,7 @@ class Ledger:
         if not found:
             del places[node]
         self._latest[group] = max(
-            (number for place in places.values() for number in place.generations()),
-            default=0,
+            (number for place in places.values() for number in place.generations()), default=0
         )
         self._count(group, 1)
         if places:

@@ -19,9 +19,7 @@ KIND: Final = "made secrets"
 """What is signed: nothing that is published is of this kind."""
 
 
-def seed_of(
-    keys: SigningKeys, owner: Owner, stateful_sets: Iterable[KubernetesObject]
-) -> str:
+def seed_of(keys: SigningKeys, owner: Owner, stateful_sets: Iterable[KubernetesObject]) -> str:
     """Return the seed of the names. It is empty without a key: then the names follow from the uid,
     and can be foreseen.
 
@@ -35,15 +33,11 @@ def seed_of(
         for live in stateful_sets
         for name in mounted_secrets(live["spec"].get("template", {}).get("spec", {}))
     }
-    kept = (
-        seed for seed in seeds if not mounted.isdisjoint(_names(base, owner.uid, seed))
-    )
+    kept = (seed for seed in seeds if not mounted.isdisjoint(_names(base, owner.uid, seed)))
     # The seed of the mounted Secrets goes before the newest: another name would change the template
     # of each group (ADR 18).
     return next(kept, seeds[0] if seeds else "")
 
 
 def _names(base: str, uid: str, seed: str) -> frozenset[str]:
-    return frozenset(
-        names.made_secret(base, content, uid, seed) for content in names.MADE_SECRETS
-    )
+    return frozenset(names.made_secret(base, content, uid, seed) for content in names.MADE_SECRETS)

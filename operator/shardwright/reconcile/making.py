@@ -18,12 +18,7 @@ from shardwright.rendering.deployment import BarePods, Deployment
 from shardwright.resolving.subject import Subject
 
 
-def as_made(
-    seen: Seen,
-    known: Known,
-    subject: Subject,
-    record: PlanRecord,
-) -> Deployment:
+def as_made(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> Deployment:
     """Return the deployment that the pods of a plan are made by."""
     cluster = seen.cluster or Cluster()
     sets = stateful_sets(known.observed).values()
@@ -31,9 +26,7 @@ def as_made(
     return replace(
         stated,
         cluster=replace(
-            stated.cluster,
-            ceilings=ceilings(cluster.allowance),
-            cluster_domain=cluster.domain,
+            stated.cluster, ceilings=ceilings(cluster.allowance), cluster_domain=cluster.domain
         ),
         groups=replace(
             stated.groups,
@@ -51,16 +44,11 @@ def restored_pods(seen: Seen, subject: Subject, record: PlanRecord) -> BarePods 
     if former is None or former.subject is not subject or not former.pods:
         return None
     return (
-        restored(former.pods, former.plan, record.plan, subject.deployment)
-        if former.plan
-        else None
+        restored(former.pods, former.plan, record.plan, subject.deployment) if former.plan else None
     )
 
 
-def stateful_sets(
-    observed: Observed,
-    owner_uid: str | None = None,
-) -> dict[str, KubernetesObject]:
+def stateful_sets(observed: Observed, owner_uid: str | None = None) -> dict[str, KubernetesObject]:
     """Return the StatefulSets by name, those of one owner or (None) all."""
     found = {}
     for (kind, name), live in sorted(observed.objects.items()):

@@ -163,9 +163,7 @@ def controlling_set(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     sets = (
         o
         for o in owners
-        if o.get("controller")
-        and o["kind"] == "StatefulSet"
-        and o["apiVersion"] == "apps/v1"
+        if o.get("controller") and o["kind"] == "StatefulSet" and o["apiVersion"] == "apps/v1"
     )
     return next(sets, {})
 
@@ -175,8 +173,7 @@ def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
     volumes.
     """
     mounted = {
-        (volume.get("configMap") or {}).get("name", "")
-        for volume in pod_spec.get("volumes") or ()
+        (volume.get("configMap") or {}).get("name", "") for volume in pod_spec.get("volumes") or ()
     }
     # Sorted: members are compared from look to look, and a set has no order.
     return tuple(sorted(mounted - {""}))
@@ -215,15 +212,11 @@ def mounted_secrets(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _condition(pod: KubernetesObject, kind: str) -> Mapping[str, Any]:
     conditions = pod.get("status", {}).get("conditions") or ()
-    return next(
-        (condition for condition in conditions if condition["type"] == kind), {}
-    )
+    return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 def _gates(pod: KubernetesObject) -> tuple[str, ...]:
-    return tuple(
-        str(gate["name"]) for gate in pod.get("spec", {}).get("schedulingGates") or ()
-    )
+    return tuple(str(gate["name"]) for gate in pod.get("spec", {}).get("schedulingGates") or ())
 
 
 def _waiting(pod: KubernetesObject) -> str:
@@ -248,9 +241,7 @@ def _waiting(pod: KubernetesObject) -> str:
 
 def _runs(pod: KubernetesObject) -> bool:
     statuses = pod.get("status", {}).get("containerStatuses") or ()
-    return bool(statuses) and all(
-        "running" in status.get("state", {}) for status in statuses
-    )
+    return bool(statuses) and all("running" in status.get("state", {}) for status in statuses)
 
 
 def _started(pod: KubernetesObject) -> bool:
@@ -260,20 +251,13 @@ def _started(pod: KubernetesObject) -> bool:
 
 def _container_statuses(pod: KubernetesObject) -> list[Mapping[str, Any]]:
     status = pod.get("status", {})
-    return [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
 def _unschedulable_since(pod: KubernetesObject) -> datetime | None:
     scheduled = _condition(pod, "PodScheduled")
     since = scheduled.get("lastTransitionTime")
-    if (
-        scheduled.get("status") != "False"
-        or scheduled.get("reason") != UNSCHEDULABLE
-        or not since
-    ):
+    if scheduled.get("status") != "False" or scheduled.get("reason") != UNSCHEDULABLE or not since:
         return None
     return datetime.fromisoformat(since)
 
@@ -284,10 +268,7 @@ def _time(stamp: str | None) -> datetime | None:
 
 def _taken_by(pod: KubernetesObject) -> str:
     # Kubernetes' own condition goes first; the other one is Kueue's.
-    for kind in (
-        "DisruptionTarget",
-        "TerminationTarget",
-    ):
+    for kind in ("DisruptionTarget", "TerminationTarget"):
         taken = _condition(pod, kind)
         if taken.get("status") == "True":
             return str(taken.get("reason") or "")[:LONGEST_REASON]
@@ -313,9 +294,9 @@ def _failure(pod: KubernetesObject, rank: int) -> Failure | None:
         )
     for container in status.get("containerStatuses") or ():
         # One that the kubelet has started again runs now; how it ended is in lastState.
-        ended = container.get("state", {}).get("terminated") or container.get(
-            "lastState", {}
-        ).get("terminated")
+        ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get(
+            "terminated"
+        )
         # A restart of which nobody kept the end is still a restart.
         if ended or container.get("restartCount", 0) > 0:
             return _ended(rank, container["name"], ended or {})

@@ -83,9 +83,7 @@ class Observed:
         """Return the observed objects with the pods on nodes that do not answer told apart."""
         members = tuple(
             # Kept, not left out: a pod on a silent node still holds its GPUs and its name.
-            replace(member, node_answers=False)
-            if member.node in silent_nodes
-            else member
+            replace(member, node_answers=False) if member.node in silent_nodes else member
             for member in self.members
         )
         return replace(self, members=members)

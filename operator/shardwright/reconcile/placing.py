@@ -90,12 +90,8 @@ def plan_that_stands(
     planned = _of_answer(known, subject, answer, stale)
     # Before it is written: a plan of which the quota admits no pod kept all GPUs of a cluster (ADR
     # 13).
-    if planned.record != record and (
-        why := barred(seen, known, subject, planned.record)
-    ):
-        planned = StandingPlan(
-            record=record, report=planned.report, barred=why, stale=stale
-        )
+    if planned.record != record and (why := barred(seen, known, subject, planned.record)):
+        planned = StandingPlan(record=record, report=planned.report, barred=why, stale=stale)
     # A new plan was made on GPUs that are free: only the one that stands can lack them.
     unplaced = not state.has_its_gpus and planned.record == record
     return _let_in(seen, known, subject, replace(planned, unplaced=unplaced))
@@ -121,12 +117,7 @@ def _answered(
     return answer
 
 
-def _let_in(
-    seen: Seen,
-    known: Known,
-    subject: Subject,
-    planned: StandingPlan,
-) -> StandingPlan:
+def _let_in(seen: Seen, known: Known, subject: Subject, planned: StandingPlan) -> StandingPlan:
     """Return the standing plan. If its pods, as they are asked for now, would not be let in, it
     says why.
     """
@@ -147,12 +138,7 @@ def _let_in(
     else:
         why = barred(seen, known, subject, record)
         unplaced = planned.unplaced or why is not None
-    return replace(
-        planned,
-        barred=planned.barred or why,
-        stays=why is not None,
-        unplaced=unplaced,
-    )
+    return replace(planned, barred=planned.barred or why, stays=why is not None, unplaced=unplaced)
 
 
 def _state_of_record(seen: Seen, known: Known, now: datetime) -> RecordState:
@@ -166,12 +152,7 @@ def _state_of_record(seen: Seen, known: Known, now: datetime) -> RecordState:
 
 
 def _choice(
-    seen: Seen,
-    record: PlanRecord | None,
-    subject: Subject,
-    state: RecordState,
-    *,
-    stale: bool,
+    seen: Seen, record: PlanRecord | None, subject: Subject, state: RecordState, *, stale: bool
 ) -> PlanChoice:
     """Choose the fate of the plan of record. For a ``stale`` plan that serves, also describe the
     plan that would be made now.
@@ -203,23 +184,17 @@ def _has_begun(seen: Seen, known: Known) -> bool:
 def _serves(known: Known, record: PlanRecord | None) -> bool:
     """Return whether all groups of a plan serve, with the pods that are wanted of it."""
     serving = [
-        state
-        for state in known.standing
-        if state.ready and state.situation is Situation.READY
+        state for state in known.standing if state.ready and state.situation is Situation.READY
     ]
     # With no group too many either: one that is on its way out still holds GPUs that a better plan
     # would count as free.
-    return record is not None and 0 < len(record.plan.groups) == len(serving) == len(
-        known.standing
-    )
+    return record is not None and 0 < len(record.plan.groups) == len(serving) == len(known.standing)
 
 
 def _is_former(seen: Seen, subject: Subject) -> bool:
     """Return whether it is a revision to restore, with a plan of its own."""
     return (
-        seen.former is not None
-        and seen.former.subject is subject
-        and seen.former.plan is not None
+        seen.former is not None and seen.former.subject is subject and seen.former.plan is not None
     )
 
 
@@ -238,19 +213,13 @@ def _ask(seen: Seen, known: Known, subject: Subject, choice: PlanChoice) -> Ask:
         if not known.record or item.number < subject.intent.partition
     )
     numbers = (
-        known.record.plan.group_numbers
-        if known.record
-        else tuple(item.number for item in held)
+        known.record.plan.group_numbers if known.record else tuple(item.number for item in held)
     )
-    may_drop = choice in {
-        PlanChoice.REPLAN,
-        PlanChoice.COMPARE,
-        PlanChoice.IMPROVE,
-    } or (choice is PlanChoice.RESCALE and subject.intent.replicas < len(numbers))
+    may_drop = choice in {PlanChoice.REPLAN, PlanChoice.COMPARE, PlanChoice.IMPROVE} or (
+        choice is PlanChoice.RESCALE and subject.intent.replicas < len(numbers)
+    )
     roots = group_names(base_name(seen.resource.owner.name), numbers)
-    worst = (
-        worst_first(roots, numbers, known.standing, known.leaving) if may_drop else ()
-    )
+    worst = worst_first(roots, numbers, known.standing, known.leaving) if may_drop else ()
     return Ask(
         on=known.record,
         choice=choice,
@@ -267,11 +236,7 @@ def _restoring(seen: Seen, known: Known, plan: Plan | None) -> Ask:
     """Return the question for an earlier plan: groups count at their present place, not at that for
     which they were meant meanwhile.
     """
-    said = [
-        _places(item)
-        for item in (known.record.plan if known.record else None, plan)
-        if item
-    ]
+    said = [_places(item) for item in (known.record.plan if known.record else None, plan) if item]
     held = tuple(
         # Groups stay where their StatefulSets stand, as far as the plan can run there (ADR 25).
         replace(item, nodes=_in_order(item, said))
@@ -279,19 +244,11 @@ def _restoring(seen: Seen, known: Known, plan: Plan | None) -> Ask:
     )
     numbers = tuple(item.number for item in held)
     worst = worst_first(
-        group_names(base_name(seen.resource.owner.name), numbers),
-        numbers,
-        known.standing,
-        (),
+        group_names(base_name(seen.resource.owner.name), numbers), numbers, known.standing, ()
     )
     lost = known.lost | known.late
     return Ask(
-        on=known.record,
-        choice=PlanChoice.RESTORE,
-        held=held,
-        restored=plan,
-        worst=worst,
-        lost=lost,
+        on=known.record, choice=PlanChoice.RESTORE, held=held, restored=plan, worst=worst, lost=lost
     )
 
 
@@ -299,9 +256,7 @@ def _places(plan: Plan) -> dict[int, tuple[str, ...]]:
     return dict(zip(plan.group_numbers, plan.groups, strict=True))
 
 
-def _in_order(
-    item: Held, said: Iterable[Mapping[int, tuple[str, ...]]]
-) -> tuple[str, ...]:
+def _in_order(item: Held, said: Iterable[Mapping[int, tuple[str, ...]]]) -> tuple[str, ...]:
     """Return the nodes of a group in the order of its ranks, as a plan says it: pods restart for
     another one.
 
@@ -309,8 +264,7 @@ def _in_order(
     """
     places = (nodes for plan in said if (nodes := plan.get(item.number)))
     return next(
-        (nodes for nodes in places if not item.nodes or set(nodes) == set(item.nodes)),
-        item.nodes,
+        (nodes for nodes in places if not item.nodes or set(nodes) == set(item.nodes)), item.nodes
     )
 
 
@@ -325,9 +279,7 @@ def _held(seen: Seen, known: Known) -> Iterator[Held]:
         if kind == STATEFUL_SET and controller_uid(live) == owner.uid
         if (number := group_number(base_name(owner.name), name)) is not None
     }
-    yield from (
-        Held(number=number, nodes=nodes) for number, nodes in sorted(sets.items())
-    )
+    yield from (Held(number=number, nodes=nodes) for number, nodes in sorted(sets.items()))
 
 
 def _of_answer(
@@ -351,12 +303,7 @@ def _of_answer(
             stale=left,
             events=_news(made) if moved else (),
         )
-    if (
-        record
-        and made
-        and record.input_hash == made.input_hash
-        and record.plan == made.plan
-    ):
+    if record and made and record.input_hash == made.input_hash and record.plan == made.plan:
         return StandingPlan(
             record=record,
             report=record.report(),
@@ -394,9 +341,7 @@ def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> s
                 continue
             has_it = asked_by(live) == asked_of(record.plan, deployment, index)
             others |= number in made.plan.group_numbers and not has_it
-            against |= (
-                number not in made.plan.group_numbers and has_it and is_against(state)
-            )
+            against |= number not in made.plan.group_numbers and has_it and is_against(state)
     return subject.deployment.groups.asked if against and others else record.rejected
 
 
@@ -416,9 +361,7 @@ def _fault(known: Known, record: PlanRecord | None) -> Problem | None:
     ]
     planned = {node for group in groups for node in group}
     lasting = (
-        item.problem
-        for item in known.unfit
-        if item.fault not in PASSES and item.node in planned
+        item.problem for item in known.unfit if item.fault not in PASSES and item.node in planned
     )
     return departure_problem(leaving) or next(lasting, None)
 
@@ -460,9 +403,7 @@ def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
     )
 
 
-def _short_node(
-    seen: Seen, plan: Plan, held: frozenset[str] = frozenset()
-) -> str | None:
+def _short_node(seen: Seen, plan: Plan, held: frozenset[str] = frozenset()) -> str | None:
     """Return the first planned node on which others leave fewer GPUs than the plan needs, None if
     there is none.
 

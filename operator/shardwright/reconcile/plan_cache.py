@@ -72,10 +72,7 @@ class PlanCache:
 
 
 def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
-    space, beside_gpus = (
-        subject.request.space,
-        subject.request.workload.kv_offload is not None,
-    )
+    space, beside_gpus = (subject.request.space, subject.request.workload.kv_offload is not None)
     # Memory beside GPUs differs by node, so which of them are free does change the choice.
     host = (
         tuple(
@@ -98,9 +95,7 @@ def _question(subject: Subject) -> tuple[Any, ...]:
     return subject.cut_hash, subject.intent.replicas, subject.request.deploy
 
 
-def _again(
-    subject: Subject, plan: Plan | NoPlan, inventory: Inventory
-) -> Plan | NoPlan | None:
+def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan | NoPlan | None:
     """Return the plan on nodes that are free now, None if it would not do the same there."""
     # It names no node, so there is nothing to choose anew.
     if isinstance(plan, NoPlan) or not plan.groups:
@@ -111,10 +106,7 @@ def _again(
     was, now = plan.performance, found.performance
     pairs = ((was.ttft_seconds, now.ttft_seconds), (was.tpot_seconds, now.tpot_seconds))
     same = all(max(one, other) <= SAME * min(one, other) for one, other in pairs)
-    alike = (plan.tensor_link, plan.pipeline_link) == (
-        found.tensor_link,
-        found.pipeline_link,
-    )
+    alike = (plan.tensor_link, plan.pipeline_link) == (found.tensor_link, found.pipeline_link)
     return replace(plan, groups=found.groups) if same and alike else None
 
 
@@ -130,11 +122,7 @@ def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
         for pool in inventory.pools
     )
     excluded = tuple(
-        sorted(
-            Counter(
-                (item.problem.code, item.product) for item in inventory.excluded
-            ).items()
-        )
+        sorted(Counter((item.problem.code, item.product) for item in inventory.excluded).items())
     )
     return pools, excluded, inventory.known_pods
 
@@ -169,11 +157,7 @@ def _domains(pool: Pool, most: int) -> tuple[tuple[FreeCounts, int], ...]:
         by_name.setdefault(node.domain, []).append(node.free)
     counts = Counter(_counted(free, len(free)) for free in by_name.values())
     surpassed = {
-        room: sum(
-            counts[other]
-            for other in counts
-            if other != room and _surpasses(other, room)
-        )
+        room: sum(counts[other] for other in counts if other != room and _surpasses(other, room))
         for room in counts
     }
     return tuple(
@@ -190,6 +174,5 @@ def _surpasses(domain: FreeCounts, other: FreeCounts) -> bool:
     number of GPUs.
     """
     return all(
-        any(free >= gpus and nodes >= wanted for free, nodes in domain)
-        for gpus, wanted in other
+        any(free >= gpus and nodes >= wanted for free, nodes in domain) for gpus, wanted in other
     )

@@ -15,9 +15,7 @@ class PlanChoice(StrEnum):
     #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
     REHOUSE = "Rehouse"
     REPLAN = "Replan"
-    COMPARE = (
-        "Compare"  #: all stays as it is; what would be better, or be made now, is said
-    )
+    COMPARE = "Compare"  #: all stays as it is; what would be better, or be made now, is said
     #: the plan of an earlier revision takes its place, with the groups that still stand by it
     RESTORE = "Restore"
     IMPROVE = "Improve"  #: a better plan takes its place if it is worth a restart of all groups
@@ -63,11 +61,7 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
         return PlanChoice.REPLAN
     if wanted.replan is Replan.ALWAYS and not wanted.deploy:
         return PlanChoice.REPLAN  # nothing restarts for it
-    same = (
-        PlanChoice.KEEP
-        if record.input_hash == wanted.input_hash
-        else PlanChoice.RESCALE
-    )
+    same = PlanChoice.KEEP if record.input_hash == wanted.input_hash else PlanChoice.RESCALE
     if (
         not state.leaving
         and same is PlanChoice.KEEP

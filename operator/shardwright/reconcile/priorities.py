@@ -28,8 +28,7 @@ class Priorities:
         """Return the priorities after changes by name, None for a class that is gone."""
         whole = {**self.classes, **changes}
         return replace(
-            self,
-            classes={name: found for name, found in whole.items() if found is not None},
+            self, classes={name: found for name, found in whole.items() if found is not None}
         )
 
     def value_of(self, name: str | None) -> int:
@@ -42,16 +41,12 @@ class Priorities:
             # A missing class is a problem of its own (problem_of); the place in line must not
             # depend on it.
             return self.classes[name].value if name in self.classes else 0
-        return min(
-            (item.value for item in self.classes.values() if item.is_default), default=0
-        )
+        return min((item.value for item in self.classes.values() if item.is_default), default=0)
 
     @property
     def default(self) -> str:
         """Return the class of pods that name none, empty if there is no default."""
-        found = (
-            (item.value, name) for name, item in self.classes.items() if item.is_default
-        )
+        found = ((item.value, name) for name, item in self.classes.items() if item.is_default)
         return min(found, default=(0, ""))[1]
 
     def problem_of(self, name: str | None) -> Problem | None:

@@ -278,11 +278,7 @@ def _in_place(seen: Seen, known: Known) -> PlanRecord | None:
 def _distrusted(seen: Seen, now: datetime) -> tuple[Problem, datetime] | None:
     """Return why a plan of record was not believed, as long as it is to be said."""
     found = seen.distrusted
-    return (
-        found
-        if found and now - found[1] < timedelta(seconds=DISTRUST_SECONDS)
-        else None
-    )
+    return found if found and now - found[1] < timedelta(seconds=DISTRUST_SECONDS) else None
 
 
 def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
@@ -300,41 +296,25 @@ def _revisions(seen: Seen, deployed: Deployed, outcome: Outcome) -> dict[str, An
     """
     stand, history = history_of(seen.resource.status), deployed.history
     runs = hash_of(seen.subject) if isinstance(seen.subject, Subject) else ""
-    return revision_entries(
-        history.after(stand, outcome.written) if history else stand, runs
-    )
+    return revision_entries(history.after(stand, outcome.written) if history else stand, runs)
 
 
-def _repaired(
-    seen: Seen, known: Known, outcome: Outcome
-) -> dict[ObjectKey, tuple[str, ...]]:
+def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
     """Return which objects were set right, or would have been if somebody had not changed them at
     the same moment.
 
     In a look in which a plan follows its pods to other nodes, objects are rendered anew: that was
     nobody's doing.
     """
-    outcomes = (
-        outcome,
-        *(done for record, done in seen.recorded if record == known.record),
-    )
-    raced = (
-        item.write
-        for done in outcomes
-        for item in done.refused
-        if item.code == CONFLICT
-    )
+    outcomes = (outcome, *(done for record, done in seen.recorded if record == known.record))
+    raced = (item.write for done in outcomes for item in done.refused if item.code == CONFLICT)
     written = (write for done in outcomes for write in done.written)
     tried = (
-        write
-        for write in (*written, *raced)
-        if isinstance(write, Apply) and write.why is Why.DRIFT
+        write for write in (*written, *raced) if isinstance(write, Apply) and write.why is Why.DRIFT
     )
     # A record that follows its pods to their nodes renders the template anew: not somebody else's
     # edit, so it must not count as contested.
-    follows = any(
-        record.sought and record != seen.record for record, _ in seen.recorded
-    )
+    follows = any(record.sought and record != seen.record for record, _ in seen.recorded)
     return {
         object_key(item.content): item.fields
         for item in tried
@@ -348,8 +328,7 @@ def _rendered_anew(known: Known, content: KubernetesObject) -> bool:
     """
     live = known.observed.objects.get(object_key(content), {"metadata": {}})
     stood, stands = (
-        (item["metadata"].get("annotations") or {}).get(CONTENT_HASH)
-        for item in (live, content)
+        (item["metadata"].get("annotations") or {}).get(CONTENT_HASH) for item in (live, content)
     )
     return None not in (stood, stands) and stood != stands
 
@@ -377,18 +356,12 @@ def _exists(refusal: Refusal) -> ObjectKey | None:
     """
     there = isinstance(refusal.write, Create) and refusal.code == CONFLICT
     return (
-        object_key(refusal.write.content)
-        if there and isinstance(refusal.write, Create)
-        else None
+        object_key(refusal.write.content) if there and isinstance(refusal.write, Create) else None
     )
 
 
 def _found(
-    seen: Seen,
-    known: Known,
-    planned: StandingPlan,
-    deployed: Deployed,
-    outcome: Outcome,
+    seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, outcome: Outcome
 ) -> Findings:
     subject = seen.subject if isinstance(seen.subject, Subject) else None
     queued = subject is not None and subject.intent.scheduler == "Kueue"
@@ -448,9 +421,7 @@ def _kept_engine(subject: Subject) -> KeptEngine | None:
     # After a downgrade the kept version is the newer one, and there is nothing to come.
     if not version or not is_newer(NEWEST_DEFAULT, version):
         return None
-    return KeptEngine(
-        engine=subject.deployment.engine, version=version, newest=NEWEST_DEFAULT
-    )
+    return KeptEngine(engine=subject.deployment.engine, version=version, newest=NEWEST_DEFAULT)
 
 
 def _rollback(seen: Seen) -> tuple[Rollback, Revision | None] | None:
@@ -459,8 +430,7 @@ def _rollback(seen: Seen) -> tuple[Rollback, Revision | None] | None:
     if stands is None:
         return None
     return stands, next(
-        (item for item in revisions_of(seen.resource.status) if item.hash == stands.to),
-        None,
+        (item for item in revisions_of(seen.resource.status) if item.hash == stands.to), None
     )
 
 
@@ -470,15 +440,10 @@ def _history_problem(seen: Seen, outcome: Outcome) -> Problem | None:
     """
     revisions = revisions_of(seen.resource.status)
     refused = (
-        item
-        for item in outcome.refused
-        if isinstance(item.write, KeepRevision | DropRevision)
+        item for item in outcome.refused if isinstance(item.write, KeepRevision | DropRevision)
     )
     return next(
-        (
-            revision_refused(item, revisions[-1].number if revisions else None)
-            for item in refused
-        ),
+        (revision_refused(item, revisions[-1].number if revisions else None) for item in refused),
         None,
     )
 
@@ -493,17 +458,9 @@ def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
 def _pods_refused(seen: Seen, known: Known, outcome: Outcome) -> Problem | None:
     """Return why pods of a StatefulSet are not created, in the words of the API server."""
     said = _kept_out(seen, known, outcome)
-    names = {
-        live["metadata"]["uid"]: name
-        for (_, name), live in known.observed.objects.items()
-    }
+    names = {live["metadata"]["uid"]: name for (_, name), live in known.observed.objects.items()}
     return next(
-        (
-            pods_refused(names[uid], text)
-            for uid, text in sorted(said.items())
-            if uid in names
-        ),
-        None,
+        (pods_refused(names[uid], text) for uid, text in sorted(said.items()) if uid in names), None
     )
 
 
@@ -536,11 +493,7 @@ def _kept_out(seen: Seen, known: Known, outcome: Outcome) -> dict[str, str]:
 
 
 def _status(
-    seen: Seen,
-    planned: StandingPlan,
-    deployed: Deployed,
-    found: Findings,
-    now: datetime,
+    seen: Seen, planned: StandingPlan, deployed: Deployed, found: Findings, now: datetime
 ) -> dict[str, Any]:
     owner, subject = (
         seen.resource.owner,
@@ -555,11 +508,7 @@ def _status(
     domain = seen.cluster.domain if seen.cluster else "cluster.local"
     service = service_status(owner, domain) if stands else {}
     return build_status(
-        seen.resource.status.get("conditions") or (),
-        found,
-        shown,
-        {**engine, **service},
-        now,
+        seen.resource.status.get("conditions") or (), found, shown, {**engine, **service}, now
     )
 
 
@@ -602,16 +551,12 @@ def _recheck_at(seen: Seen, found: Findings, now: datetime) -> datetime | None:
     return now + timedelta(seconds=BARRED_SECONDS) if found.barred else None
 
 
-def _sooner(
-    at: datetime | None, seconds: float | None, now: datetime
-) -> datetime | None:
+def _sooner(at: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
     """Return the earlier one of a moment and of one that comes in some seconds; either may be
     none.
     """
     times = [
-        time
-        for time in (at, None if seconds is None else now + timedelta(seconds=seconds))
-        if time
+        time for time in (at, None if seconds is None else now + timedelta(seconds=seconds)) if time
     ]
     return min(times, default=None)
 
@@ -625,9 +570,7 @@ def _unfinished(found: Findings) -> bool:
     )
 
 
-def _kept(
-    seen: Seen, known: Known, planned: StandingPlan, found: Findings
-) -> Kept | None:
+def _kept(seen: Seen, known: Known, planned: StandingPlan, found: Findings) -> Kept | None:
     """Return the GPUs to keep for the model: none if it is only shown, cannot be run, or its nodes
     do not come.
     """
@@ -640,20 +583,14 @@ def _kept(
         or subject.intent.plan_only
     ):
         return None
-    gave_up = {
-        generation_of(group.name)[0] for group in found.groups if group.holds_nothing
-    }
+    gave_up = {generation_of(group.name)[0] for group in found.groups if group.holds_nothing}
     base = base_name(seen.resource.owner.name)
     return Kept(
         record=record,
         released=frozenset(
             index
             for index, (root, nodes) in enumerate(
-                zip(
-                    group_names(base, record.plan.group_numbers),
-                    record.plan.groups,
-                    strict=True,
-                )
+                zip(group_names(base, record.plan.group_numbers), record.plan.groups, strict=True)
             )
             # A group whose pods are refused for five minutes gives its GPUs back, and nodes that do
             # not come are booked no longer (ADR 7, ADR 14).

@@ -22,14 +22,7 @@ Amounts = Mapping[str, Decimal]
 """By name of a resource."""
 
 _MUST_BE_STATED: Final = frozenset(
-    {
-        "cpu",
-        "memory",
-        "requests.cpu",
-        "requests.memory",
-        "limits.cpu",
-        "limits.memory",
-    }
+    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 )
 """What every container must state where a quota limits it. Source: ``PodEvaluator.Constraints``."""
 
@@ -103,19 +96,13 @@ Pods = tuple[Need, int]
 """So many pods that are alike."""
 
 
-def need_of(
-    spec: Mapping[str, Any], allowance: Allowance, default_class: str = ""
-) -> Need:
+def need_of(spec: Mapping[str, Any], allowance: Allowance, default_class: str = "") -> Need:
     """Return the amounts that a pod of this spec counts for. LimitRanges add the amounts that the
     spec does not state. No container is known of a template that somebody has filled.
     """
-    containers = [
-        _container(item, allowance.ranges) for item in spec.get("containers") or ()
-    ]
+    containers = [_container(item, allowance.ranges) for item in spec.get("containers") or ()]
     # LimitRange defaults first, as in the API server: they are set before quotas are asked.
-    before = [
-        _container(item, allowance.ranges) for item in spec.get("initContainers") or ()
-    ]
+    before = [_container(item, allowance.ranges) for item in spec.get("initContainers") or ()]
     amounts: dict[str, Decimal] = dict.fromkeys(_ONCE, Decimal(1))
     for name in {name for item in (*containers, *before) for name in item}:
         whole = sum((item.get(name, Decimal(0)) for item in containers), Decimal(0))
@@ -136,9 +123,7 @@ def need_of(
             name for name in _MUST_BE_STATED if not all(name in item for item in stated)
         ),
         priority_class=spec.get("priorityClassName") or default_class,
-        best_effort=not any(
-            item.get(name) for item in (*containers, *before) for name in computes
-        ),
+        best_effort=not any(item.get(name) for item in (*containers, *before) for name in computes),
         ends=spec.get("activeDeadlineSeconds") is not None,
     )
 
@@ -146,9 +131,7 @@ def need_of(
 def range_problem(spec: Mapping[str, Any], allowance: Allowance) -> Problem | None:
     """Return which limit of a LimitRange keeps a pod of this spec out, None if none does."""
     containers = [_container(item, allowance.ranges) for item in spec["containers"]]
-    before = [
-        _container(item, allowance.ranges) for item in spec.get("initContainers") or ()
-    ]
+    before = [_container(item, allowance.ranges) for item in spec.get("initContainers") or ()]
     whole = {
         name: sum((item.get(name, Decimal(0)) for item in containers), Decimal(0))
         for item in containers
@@ -172,11 +155,7 @@ def ceilings(allowance: Allowance) -> tuple[Ceiling, ...]:
             ),
             most_bytes=_lowest(item.most.get(name) for item in allowance.ranges),
             most_ratio=min(
-                (
-                    float(item.ratios[name])
-                    for item in allowance.ranges
-                    if name in item.ratios
-                ),
+                (float(item.ratios[name]) for item in allowance.ranges if name in item.ratios),
                 default=None,
             ),
         )
@@ -233,9 +212,7 @@ def quota_problem(
             # As admission does: a quota that is exceeded already bars nobody who asks nothing of
             # it.
             if need.amounts[name] * pods and gone + whole > hard:
-                return _exceeded(
-                    quota, name, gone, whole, runs=any(there for _, there in own)
-                )
+                return _exceeded(quota, name, gone, whole, runs=any(there for _, there in own))
     return None
 
 
@@ -255,11 +232,7 @@ def grows(wanted: Sequence[Pods], before: Sequence[Pods]) -> bool:
 
 def _counts_alike(need: Need, had: Need) -> bool:
     """Return whether a pod is within quotas that another one is within, as far as amounts go."""
-    alike = replace(
-        had,
-        amounts=need.amounts,
-        unstated=need.unstated,
-    )
+    alike = replace(had, amounts=need.amounts, unstated=need.unstated)
     return need == alike and need.unstated <= had.unstated
 
 
@@ -271,9 +244,7 @@ def _amount(name: str, pods: Iterable[Pods]) -> Decimal:
     return whole
 
 
-def _container(
-    content: KubernetesObject, ranges: Iterable[Range]
-) -> dict[str, Decimal]:
+def _container(content: KubernetesObject, ranges: Iterable[Range]) -> dict[str, Decimal]:
     """Return the requests and limits of a container, by the names that quotas have for them."""
     stated = content.get("resources") or {}
     limits, requests = _amounts(stated.get("limits")), _amounts(stated.get("requests"))
@@ -289,11 +260,7 @@ def _container(
 
 def _amounts(quantities: object) -> dict[str, Decimal]:
     found = quantities.items() if isinstance(quantities, Mapping) else ()
-    return {
-        str(name): value
-        for name, quantity in found
-        if (value := amount(quantity)) is not None
-    }
+    return {str(name): value for name, quantity in found if (value := amount(quantity)) is not None}
 
 
 def _beyond(limit: Range, item: Amounts) -> Iterator[Problem]:
@@ -301,34 +268,24 @@ def _beyond(limit: Range, item: Amounts) -> Iterator[Problem]:
     for name, most in sorted(limit.most.items()):
         has = item.get(f"limits.{name}")
         if has is None or has > most:
-            yield _out_of_range(
-                limit, f"allows each {of} {_said(most)} {name}", _stated(has)
-            )
+            yield _out_of_range(limit, f"allows each {of} {_said(most)} {name}", _stated(has))
     for name, least in sorted(limit.least.items()):
         has = item.get(f"requests.{name}")
         # A pod whose containers state nothing is refused, too, by a minimum for pods; a container
         # is given the minimum as its request before that.
         if has is None or has < least:
-            yield _out_of_range(
-                limit, f"wants {_said(least)} {name} of each {of}", _stated(has)
-            )
+            yield _out_of_range(limit, f"wants {_said(least)} {name} of each {of}", _stated(has))
     for name, ratio in sorted(limit.ratios.items()):
         request, has = item.get(f"requests.{name}"), item.get(f"limits.{name}")
-        allows = (
-            f"allows each {of} a limit of {name} of {_said(ratio)} times its request"
-        )
+        allows = f"allows each {of} a limit of {name} of {_said(ratio)} times its request"
         if not request or not has:
             missing = "limit" if request else "request"
             yield _out_of_range(
-                limit,
-                allows,
-                f"the pods of the plan have a {of} that states no {missing} of it",
+                limit, allows, f"the pods of the plan have a {of} that states no {missing} of it"
             )
         elif has > request * ratio:
             yield _out_of_range(
-                limit,
-                allows,
-                f"the pods of the plan have {_said(has)} for {_said(request)}",
+                limit, allows, f"the pods of the plan have {_said(has)} for {_said(request)}"
             )
 
 
@@ -370,9 +327,7 @@ def _sum(quota: Quota, name: str, pods: Iterable[Pods]) -> Decimal:
     return _amount(name, (item for item in pods if _is_about(quota, item[0])))
 
 
-def _exceeded(
-    quota: Quota, name: str, gone: Decimal, whole: Decimal, *, runs: bool
-) -> Problem:
+def _exceeded(quota: Quota, name: str, gone: Decimal, whole: Decimal, *, runs: bool) -> Problem:
     meanwhile = "it holds no GPU"
     if runs:
         meanwhile = "running groups are kept"

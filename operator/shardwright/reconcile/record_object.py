@@ -65,9 +65,7 @@ def record_place(owner: Owner) -> dict[str, Any]:
     }
 
 
-def record_object(
-    owner: Owner, record: PlanRecord, keys: SigningKeys
-) -> dict[str, Any]:
+def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[str, Any]:
     """Return the ConfigMap of a record, signed if there is a key."""
     text = encode(record)
     # Not left out: one that was there before is of another text.
@@ -88,9 +86,7 @@ def read_record(
     data = content.get("data") or {}
     text, signature = data.get(RECORD_KEY, ""), data.get(SIGNATURE_KEY) or None
     signed = (
-        keys.verify(signature, KIND, owner_uid, text)
-        if keys and signature is not None
-        else None
+        keys.verify(signature, KIND, owner_uid, text) if keys and signature is not None else None
     )
     return StoredRecord(text=text, signed=signed)
 

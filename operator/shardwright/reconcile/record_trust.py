@@ -113,15 +113,11 @@ def _strange(stored: StoredRecord, known: RecordEvidence) -> str | None:
 def _signed(said: PlanRecord | Problem, known: RecordEvidence) -> Believed:
     # One above it is newer than the status: a process ended between the two writes (ADR 12).
     if isinstance(said, PlanRecord) and said.serial < known.serial:
-        return _refused(
-            known, f"is number {said.serial}, and the newest is number {known.serial}"
-        )
+        return _refused(known, f"is number {said.serial}, and the newest is number {known.serial}")
     return Believed(record=said)
 
 
-def _unverified(
-    said: PlanRecord | Problem, known: RecordEvidence, strange: str | None
-) -> Believed:
+def _unverified(said: PlanRecord | Problem, known: RecordEvidence, strange: str | None) -> Believed:
     """Judge a record that no key of ours has signed, and that this process has not seen before."""
     if isinstance(said, Problem):
         return _refused(known, strange) if strange else Believed(record=said)
@@ -132,9 +128,7 @@ def _unverified(
     if contradiction is None and (_bears_out(said.plan, known) or not known.signs):
         # Anybody may have written its serial.
         taken = replace(said, serial=known.serial)
-        return Believed(
-            record=taken, refused=_problem(known, strange) if strange else None
-        )
+        return Believed(record=taken, refused=_problem(known, strange) if strange else None)
     if known.signs and not any(_stateful_sets(known)):
         # nothing runs by it, so nothing is lost with it
         return _refused(known, strange) if strange else Believed(record=None)
@@ -178,9 +172,7 @@ def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
     if subject is None or record.input_hash != subject.input_hash:
         return None
     space, plan, layout = subject.request.space, record.plan, record.plan.layout
-    if len(plan.groups) > (
-        space.replicas if subject.intent.fills else subject.intent.replicas
-    ):
+    if len(plan.groups) > (space.replicas if subject.intent.fills else subject.intent.replicas):
         return f"has {len(plan.groups)} groups, more than the spec asks for"
     if layout.gpus > (space.max_gpus or layout.gpus):
         return f"has {layout.gpus} GPUs, more than the spec allows"
@@ -204,9 +196,7 @@ def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
     If a group stands, its StatefulSet says what it has: a node that loses a GPU, or is away, is for
     the plan to leave.
     """
-    standing = {
-        node for live in _stateful_sets(known).values() for node in planned_nodes(live)
-    }
+    standing = {node for live in _stateful_sets(known).values() for node in planned_nodes(live)}
     for name in {node for group in plan.groups for node in group} - standing:
         node = known.nodes.get(name)
         if node is None:
@@ -241,18 +231,14 @@ def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
     for root, live in _stateful_sets(known).items():
         if live["spec"].get("replicas") == 0 or "deletionTimestamp" in live["metadata"]:
             continue
-        sought = (live["spec"]["template"]["metadata"].get("annotations") or {}).get(
-            SOUGHT
-        )
+        sought = (live["spec"]["template"]["metadata"].get("annotations") or {}).get(SOUGHT)
         if seeking.get(root) != sought:
             return f"has StatefulSet {live['metadata']['name']} ask for nodes in another way"
         if planned_nodes(live) != places.get(root) and sought is None:
             return f"has StatefulSet {live['metadata']['name']} on other nodes"
         if (
             version
-            and live["spec"]["template"]["metadata"]["labels"].get(
-                VERSION_LABEL, version
-            )
+            and live["spec"]["template"]["metadata"]["labels"].get(VERSION_LABEL, version)
             != version
         ):
             return f"has another engine version than StatefulSet {live['metadata']['name']}"
@@ -263,25 +249,19 @@ def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
 
 def _beside_generations(record: PlanRecord, known: RecordEvidence) -> str | None:
     """Return a contradiction with a StatefulSet of a later generation that it would end."""
-    stands = (
-        generation_of(live["metadata"]["name"])
-        for live in _stateful_sets(known).values()
-    )
+    stands = (generation_of(live["metadata"]["name"]) for live in _stateful_sets(known).values())
     standing = dict(stands)
     roots = group_names(base_name(known.owner.name), record.plan.group_numbers)
     planned = dict(zip(roots, record.generations, strict=False))
     later = (root for root, number in standing.items() if planned.get(root, 0) > number)
-    return next(
-        (f"has a later generation of {root} than there is" for root in later), None
-    )
+    return next((f"has a later generation of {root} than there is" for root in later), None)
 
 
 def _bears_out(plan: Plan, known: RecordEvidence) -> bool:
     """Return whether a StatefulSet that stands says the same as a plan."""
     places, lives = _places(plan, known.owner), _stateful_sets(known).items()
     return any(
-        planned_nodes(live) == places.get(root) and _has_devices(plan, live)
-        for root, live in lives
+        planned_nodes(live) == places.get(root) and _has_devices(plan, live) for root, live in lives
     )
 
 
@@ -290,25 +270,16 @@ def _places(plan: Plan, owner: Owner) -> dict[str, frozenset[str]]:
     generation.
     """
     roots = group_names(base_name(owner.name), plan.group_numbers)
-    return {
-        root: frozenset(nodes) for root, nodes in zip(roots, plan.groups, strict=True)
-    }
+    return {root: frozenset(nodes) for root, nodes in zip(roots, plan.groups, strict=True)}
 
 
 def _has_devices(plan: Plan, live: KubernetesObject) -> bool:
     """Return whether the pods of a StatefulSet ask for the devices of a plan."""
-    wanted = {
-        **gpu_claims.requested(plan),
-        **{name: str(count) for name, count in plan.rdma},
-    }
-    found = [
-        item.get("resources") or {}
-        for item in live["spec"]["template"]["spec"]["containers"]
-    ]
+    wanted = {**gpu_claims.requested(plan), **{name: str(count) for name, count in plan.rdma}}
+    found = [item.get("resources") or {} for item in live["spec"]["template"]["spec"]["containers"]]
     # Any container: sidecars that a webhook has injected ask for no devices.
     return any(
-        _devices(item) == wanted and _claims(item) == gpu_claims.names_of(plan)
-        for item in found
+        _devices(item) == wanted and _claims(item) == gpu_claims.names_of(plan) for item in found
     )
 
 
@@ -320,11 +291,7 @@ def _devices(resources: Mapping[str, Any]) -> dict[str, Any]:
     """Return the extended resources that a container asks for: they alone have a domain in their
     names.
     """
-    return {
-        name: count
-        for name, count in (resources.get("limits") or {}).items()
-        if "/" in name
-    }
+    return {name: count for name, count in (resources.get("limits") or {}).items() if "/" in name}
 
 
 def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:

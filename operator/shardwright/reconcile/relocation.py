@@ -97,9 +97,7 @@ def departures(plan: Plan, seen: Occupancy, now: datetime) -> tuple[Departure, .
     are, it is the group's first.
     """
     full = _full_nodes(plan, seen.free)
-    faults = {
-        item.node: item for item in seen.unfit if now >= _patience_ends(item, seen)
-    }
+    faults = {item.node: item for item in seen.unfit if now >= _patience_ends(item, seen)}
     return tuple(
         departure
         for index, nodes in enumerate(plan.groups)
@@ -133,10 +131,7 @@ def _reasons(
         if fault := faults.get(node):
             what = f"{fault.says}, and a group waits for a place there"
             yield Departure(
-                group=index,
-                node=node,
-                what=what,
-                back=_BACK.get(fault.fault, "repair the node"),
+                group=index, node=node, what=what, back=_BACK.get(fault.fault, "repair the node")
             )
     # Full nodes alone move nobody: they empty by themselves, and only a group that found no place
     # for long goes elsewhere.
@@ -155,10 +150,7 @@ def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
     """
     # A running group is looked at when it needs a place; nothing needs to wake it before.
     waiting = {
-        node
-        for index in seen.unsettled
-        if index < len(plan.groups)
-        for node in plan.groups[index]
+        node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]
     }
     ends = (_patience_ends(item, seen) for item in seen.unfit if item.node in waiting)
     return min((end for end in ends if end > now), default=None)
@@ -167,15 +159,10 @@ def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
 def late_nodes(plan: Plan, seen: Occupancy, now: datetime) -> frozenset[str]:
     """Return the nodes to come that groups have waited for in vain."""
     waiting = {
-        node
-        for index in seen.unsettled
-        if index < len(plan.groups)
-        for node in plan.groups[index]
+        node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]
     }
     awaited = (
-        item
-        for item in seen.unfit
-        if item.fault is NodeFault.TO_COME and item.node in waiting
+        item for item in seen.unfit if item.fault is NodeFault.TO_COME and item.node in waiting
     )
     return frozenset(item.node for item in awaited if now >= _patience_ends(item, seen))
 
@@ -203,10 +190,7 @@ def departure_problem(leaving: Sequence[Departure]) -> Problem | None:
 
 
 def homeless_groups(
-    roots: Sequence[str],
-    standing: Iterable[GroupState],
-    members: Iterable[Member],
-    now: datetime,
+    roots: Sequence[str], standing: Iterable[GroupState], members: Iterable[Member], now: datetime
 ) -> frozenset[int]:
     """Return which of the planned groups of these names, by index, the scheduler has found no place
     for for long.
@@ -250,9 +234,7 @@ def crowded_out(
     full = _full_nodes(plan, free) - _full_nodes(plan, healthy)
     roots = group_names(base, plan.group_numbers)
     return frozenset(
-        root
-        for root, nodes in zip(roots, plan.groups, strict=True)
-        if not full.isdisjoint(nodes)
+        root for root, nodes in zip(roots, plan.groups, strict=True) if not full.isdisjoint(nodes)
     )
 
 

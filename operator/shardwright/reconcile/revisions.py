@@ -48,14 +48,7 @@ create one may delete one, so it is a webhook or a right of its own that keeps t
 """
 
 # Left out: going back must not scale the model, unpause it, or change how its groups are restarted.
-OF_NOW: Final = (
-    "paused",
-    "mode",
-    "replan",
-    "restart",
-    "rollout",
-    "replicas",
-)
+OF_NOW: Final = ("paused", "mode", "replan", "restart", "rollout", "replicas")
 """Fields of the spec that say how many groups there are and how they live: they are not gone back
 to.
 """
@@ -130,9 +123,7 @@ class Course:
 
     def kept_in(self, record: PlanRecord) -> PlanRecord:
         """Return a plan of record that says so."""
-        return replace(
-            record, rollback=self.rollback, answered=self.answered, unknown=self.unknown
-        )
+        return replace(record, rollback=self.rollback, answered=self.answered, unknown=self.unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,9 +154,7 @@ class History:
         return replace(
             self,
             surplus=tuple(
-                digest
-                for digest in self.surplus
-                if self.drops.get(digest) not in written
+                digest for digest in self.surplus if self.drops.get(digest) not in written
             ),
         )
 
@@ -293,9 +282,7 @@ def renewed(
     ):
         return replace(before, drops=_drops(subject.owner, before.surplus))
     if known and same:
-        return History(
-            revisions=(*others, replace(known, number=number)), surplus=before.surplus
-        )
+        return History(revisions=(*others, replace(known, number=number)), surplus=before.surplus)
     # Kept word for word, as defaults may change; and most looks do not need the text, so it is read
     # only here.
     if told is None:
@@ -305,16 +292,12 @@ def renewed(
     old = others[: max(0, len(others) + 1 - HISTORY_MAX)]
     gone = (*old, *((known,) if known else ()))
     surplus = tuple(
-        item
-        for item in (*before.surplus, *(item.digest for item in gone))
-        if item != made.digest
+        item for item in (*before.surplus, *(item.digest for item in gone)) if item != made.digest
     )
     keeps = KeepRevision(content=_object(subject.owner, text, made.digest, number))
     needs = frozenset({(keeps.content["kind"], keeps.content["metadata"]["name"])})
     drops = _drops(subject.owner, surplus, needs)
-    return History(
-        revisions=(*others[len(old) :], made), surplus=surplus, keeps=keeps, drops=drops
-    )
+    return History(revisions=(*others[len(old) :], made), surplus=surplus, keeps=keeps, drops=drops)
 
 
 def _revision(served: Served, text: str, number: int, now: datetime) -> Revision:
@@ -335,9 +318,7 @@ def _drops(
     """Return by digest the writes that end these revisions."""
     names = {digest: revision_name(base_name(owner.name), digest) for digest in digests}
     return {
-        digest: DropRevision(
-            namespace=owner.namespace, name=name, owner_uid=owner.uid, needs=needs
-        )
+        digest: DropRevision(namespace=owner.namespace, name=name, owner_uid=owner.uid, needs=needs)
         for digest, name in names.items()
     }
 
@@ -369,11 +350,7 @@ def _text(told: AskedSpec, served: Served) -> str:
 
 def _object(owner: Owner, text: str, digest: str, number: int) -> KubernetesObject:
     base = base_name(owner.name)
-    labels = {
-        MANAGED_BY[0]: MANAGED_BY[1],
-        "app.kubernetes.io/component": "revision",
-        MODEL: base,
-    }
+    labels = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "revision", MODEL: base}
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -389,9 +366,7 @@ def read_revision(
 ) -> Saying | Problem:
     """Read a ControllerRevision, or the reason why its content is not the one that was kept."""
     if content is None or controller_uid(content) != owner_uid:
-        return unusable(
-            revision.number, "is gone: its ControllerRevision does not exist"
-        )
+        return unusable(revision.number, "is gone: its ControllerRevision does not exist")
     text = _unpacked((content.get("data") or {}).get(_DATA_KEY))
     if text is None or hashlib.sha256(text.encode()).hexdigest() != revision.digest:
         return unusable(
@@ -453,10 +428,7 @@ def as_now(kept: Saying, live: KubernetesObject) -> str:
 
 
 def _named(live: KubernetesObject) -> dict[str, Any]:
-    return {
-        field: live["metadata"][field]
-        for field in ("name", "namespace", "uid", "generation")
-    }
+    return {field: live["metadata"][field] for field in ("name", "namespace", "uid", "generation")}
 
 
 def as_kept(found: Former, revision: Revision) -> Former:

@@ -11,14 +11,7 @@ from shardwright.planning.report import Plan
 from shardwright.reconcile.group import as_it_stands
 from shardwright.reconcile.known import Known
 from shardwright.reconcile.making import as_made, stateful_sets
-from shardwright.reconcile.quotas import (
-    Need,
-    Pods,
-    grows,
-    need_of,
-    quota_problem,
-    range_problem,
-)
+from shardwright.reconcile.quotas import Need, Pods, grows, need_of, quota_problem, range_problem
 from shardwright.reconcile.seen import Cluster, Seen
 from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.bundle import KubernetesObject
@@ -29,21 +22,11 @@ from shardwright.rendering.place import pod_template
 from shardwright.resolving.subject import Subject
 
 
-def pods_of(
-    seen: Seen,
-    known: Known,
-    subject: Subject,
-    record: PlanRecord,
-) -> Pods | None:
+def pods_of(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> Pods | None:
     """Return the pods of a plan as quotas count them, None if it has none or nothing is limited."""
     plan = record.plan
     cluster = seen.cluster or Cluster()
-    if (
-        not cluster.allowance
-        or not plan.groups
-        or not plan.deployable
-        or subject.intent.plan_only
-    ):
+    if not cluster.allowance or not plan.groups or not plan.deployable or subject.intent.plan_only:
         return None
     deployment = as_made(seen, known, subject, record)
     need = _need(cluster, _spec_of(plan, deployment))
@@ -122,12 +105,7 @@ def _gpus(plan: Plan) -> int:
     return len(plan.groups) * plan.nodes_per_replica * plan.gpus_per_node
 
 
-def barred(
-    seen: Seen,
-    known: Known,
-    subject: Subject,
-    record: PlanRecord | None,
-) -> Problem | None:
+def barred(seen: Seen, known: Known, subject: Subject, record: PlanRecord | None) -> Problem | None:
     """Return why the pods of a plan are not let in that is to be started, None if they are, or are
     there already.
 
@@ -137,9 +115,7 @@ def barred(
     cluster = seen.cluster or Cluster()
     if record is None or not record.plan.deployable or subject.intent.plan_only:
         return None
-    if problem := _too_many_gpus(
-        cluster, record.plan, _most_gpus(seen, known, record.plan)
-    ):
+    if problem := _too_many_gpus(cluster, record.plan, _most_gpus(seen, known, record.plan)):
         return problem
     if not cluster.allowance or not record.plan.groups:
         return None
@@ -182,12 +158,7 @@ def _not_allowed(
     )
 
 
-def outgrown(
-    seen: Seen,
-    known: Known,
-    subject: Subject,
-    record: PlanRecord,
-) -> Problem | None:
+def outgrown(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> Problem | None:
     """Return why the groups of a plan that runs keep the pods that they have: those that are asked
     for now would not be let in. None if they would, or if the first of them have come.
     """
@@ -203,9 +174,7 @@ def outgrown(
 
 
 def _as_asked(
-    lives: Mapping[str, KubernetesObject],
-    plan: Plan,
-    deployment: Deployment,
+    lives: Mapping[str, KubernetesObject], plan: Plan, deployment: Deployment
 ) -> Iterator[str]:
     """Yield the names of the StatefulSets, of each group the latest, whose request is still that of
     the plan.
@@ -224,10 +193,7 @@ def _as_asked(
             yield name
 
 
-def _pods(
-    cluster: Cluster,
-    lives: Iterable[KubernetesObject],
-) -> tuple[Pods, ...]:
+def _pods(cluster: Cluster, lives: Iterable[KubernetesObject]) -> tuple[Pods, ...]:
     """Return the pods that StatefulSets have, or had before they were stopped."""
     found = []
     for live in lives:
@@ -237,11 +203,7 @@ def _pods(
     return tuple(found)
 
 
-def _there(
-    known: Known,
-    cluster: Cluster,
-    lives: Iterable[KubernetesObject],
-) -> tuple[Pods, ...]:
+def _there(known: Known, cluster: Cluster, lives: Iterable[KubernetesObject]) -> tuple[Pods, ...]:
     """Return the pods of StatefulSets that there are now."""
     there = Counter(member.set_uid for member in known.observed.members)
     found = []

@@ -64,9 +64,7 @@ def one_after_another(
 
 def _is_up(group: Group, step: GroupStep, now: datetime) -> bool:
     """Return whether a group serves, and will after this look but for its turn."""
-    return step.planned or (
-        group.available(now) and step.state.situation not in AT_ZERO
-    )
+    return step.planned or (group.available(now) and step.state.situation not in AT_ZERO)
 
 
 def _restrained(
@@ -79,9 +77,7 @@ def _restrained(
     """Yield the steps in order of the groups; of those that are planned, the ones in the way of
     others have the first turns.
     """
-    planned = [
-        group.name for group, step in zip(groups, steps, strict=True) if step.planned
-    ]
+    planned = [group.name for group, step in zip(groups, steps, strict=True) if step.planned]
     # The sort is stable: groups that are in nobody's way keep their order.
     chosen = sorted(planned, key=lambda name: name not in first)[: max(0, turns)]
     for group, step in zip(groups, steps, strict=True):
@@ -96,16 +92,11 @@ def _is_a_cycle(groups: Sequence[Group], steps: Sequence[GroupStep]) -> bool:
     """Return whether there are groups that are down, and none of them can start before one restarts
     that serves.
     """
-    down = [
-        (group, step)
-        for group, step in zip(groups, steps, strict=True)
-        if not group.complete
-    ]
+    down = [(group, step) for group, step in zip(groups, steps, strict=True) if not group.complete]
     held = _held_in_the_way(groups, steps)
     # All of them: as long as one can start by itself, its nodes come free without a further outage.
     return bool(down) and all(
-        step.state.unplaced and not _nodes(group).isdisjoint(held)
-        for group, step in down
+        step.state.unplaced and not _nodes(group).isdisjoint(held) for group, step in down
     )
 
 
@@ -117,14 +108,10 @@ def _in_the_way(groups: Sequence[Group], steps: Sequence[GroupStep]) -> frozense
         if step.state.unplaced
         for node in _nodes(group)
     )
-    return frozenset(
-        group.name for group in groups if not wanted.isdisjoint(_to_be_left(group))
-    )
+    return frozenset(group.name for group in groups if not wanted.isdisjoint(_to_be_left(group)))
 
 
-def _held_in_the_way(
-    groups: Sequence[Group], steps: Sequence[GroupStep]
-) -> frozenset[str]:
+def _held_in_the_way(groups: Sequence[Group], steps: Sequence[GroupStep]) -> frozenset[str]:
     """Return the nodes that groups leave by a planned restart."""
     leaving = (group for group, step in zip(groups, steps, strict=True) if step.planned)
     return frozenset(node for group in leaving for node in _to_be_left(group))
@@ -141,11 +128,7 @@ def _nodes(group: Group) -> frozenset[str]:
 
 def planned_nodes(stateful_set: KubernetesObject) -> frozenset[str]:
     """Return the nodes that the pods of a rendered group are bound to by name."""
-    affinity = (
-        stateful_set["spec"]["template"]["spec"]
-        .get("affinity", {})
-        .get("nodeAffinity", {})
-    )
+    affinity = stateful_set["spec"]["template"]["spec"].get("affinity", {}).get("nodeAffinity", {})
     terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get(
         "nodeSelectorTerms", ()
     )

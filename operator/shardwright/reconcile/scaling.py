@@ -11,9 +11,7 @@ from shardwright.reconcile.relocation import Departure
 from shardwright.reconcile.states import GroupState, Situation
 from shardwright.rendering.names import generation_of
 
-_BROKEN: Final = frozenset(
-    {Situation.BACKING_OFF, Situation.STOPPED, Situation.UNREADY}
-)
+_BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.STOPPED, Situation.UNREADY})
 """Situations of a group that does not serve and was to."""
 
 
@@ -57,7 +55,5 @@ def _worth(states: Sequence[GroupState], *, moves: bool) -> Worth:
     # Any generation: while the next one starts, the former one serves.
     if any(state.ready for state in states):
         return Worth.SERVES
-    broken = moves or any(
-        state.failing or state.situation in _BROKEN for state in states
-    )
+    broken = moves or any(state.failing or state.situation in _BROKEN for state in states)
     return Worth.BROKEN if broken else Worth.NOT_READY

@@ -189,16 +189,13 @@ class Outcome:
     @property
     def refusal(self) -> Refusal | None:
         """Return the first refusal of something that was to be written, None if there is none."""
-        to_write = (
-            item for item in self.refused if not isinstance(item.write, DryRunPod)
-        )
+        to_write = (item for item in self.refused if not isinstance(item.write, DryRunPod))
         return next(to_write, None)
 
     def then(self, later: "Outcome") -> "Outcome":
         """Return the results of both."""
         return Outcome(
-            written=(*self.written, *later.written),
-            refused=(*self.refused, *later.refused),
+            written=(*self.written, *later.written), refused=(*self.refused, *later.refused)
         )
 
 
@@ -262,26 +259,16 @@ class Seen:
         """
         objects = self.observed.objects if isinstance(self.observed, Observed) else {}
         there = sum(kind == STATEFUL_SET for kind, _ in objects)
-        wanted = (
-            self.subject.intent.replicas if isinstance(self.subject, Subject) else 0
-        )
+        wanted = self.subject.intent.replicas if isinstance(self.subject, Subject) else 0
         records = (
             self.record,
-            *(
-                answer.record
-                for answer in self.answers.values()
-                if isinstance(answer, Replanned)
-            ),
+            *(answer.record for answer in self.answers.values() if isinstance(answer, Replanned)),
         )
         # The shell goes by it: a look at more than 16 groups is worked out on a thread (ADR 6).
         return max(
             there,
             wanted,
-            *(
-                len(record.plan.groups)
-                for record in records
-                if isinstance(record, PlanRecord)
-            ),
+            *(len(record.plan.groups) for record in records if isinstance(record, PlanRecord)),
             0,
         )
 

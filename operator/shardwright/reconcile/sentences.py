@@ -117,9 +117,7 @@ def alpha_groups_sentence() -> str:
 
 def waiting_sentence(state: GroupState) -> str:
     """Return the sentence on why a group waits, empty if it does not wait."""
-    of_group = [
-        wait for wait in state.waits if not wait.ranks or wait.what is Awaited.LATE_POD
-    ]
+    of_group = [wait for wait in state.waits if not wait.ranks or wait.what is Awaited.LATE_POD]
     of_ranks = [wait for wait in state.waits if wait not in of_group]
     return "; ".join(_sentence(wait) for wait in (*of_group, *of_ranks[:SHOWN]))
 
@@ -141,8 +139,7 @@ def failure_sentence(state: GroupState) -> str:
     quoted = "".join(f": {line[:LINE_LENGTH]}" for line in said)
     hub = _HUB_REFUSES if _HUB_REFUSAL.search(failure.message) else ""
     return (
-        f"rank {failure.rank}{where}: {failure.reason}{code}, restart "
-        f"{state.restarts}{quoted}{hub}"
+        f"rank {failure.rank}{where}: {failure.reason}{code}, restart {state.restarts}{quoted}{hub}"
     )
 
 
@@ -163,13 +160,9 @@ def rollback_sentence(
     >>> asked = Rollback(to="b6", instead_of="0c", cause=Cause.ASKED)
     >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0")
     'revision 2 (vllm/vllm-openai:v0.32.0) runs in place of the spec, as asked, until the spec changes'
-    >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0", placed=False).partition(
-    ...     ": "
-    ... )[0]
+    >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0", placed=False).partition(": ")[0]
     'revision 2 (vllm/vllm-openai:v0.32.0) is to run in place of the spec, as asked, and has no place'
-    >>> failed = Rollback(
-    ...     to="b6", instead_of="b6", cause=Cause.ENGINE_FAILED, group="llama-0"
-    ... )
+    >>> failed = Rollback(to="b6", instead_of="b6", cause=Cause.ENGINE_FAILED, group="llama-0")
     >>> rollback_sentence(failed, 2, "vllm").partition("; ")[0]
     'revision 2 (vllm) runs with pods of an earlier release in place of those of this one, with which llama-0 failed again and again'
     """  # noqa: E501 - a sentence as it is said
@@ -210,20 +203,11 @@ def better_sentence(found: Better) -> str:
     >>> from shardwright.layouts.layout import Layout
     >>> from shardwright.planning.request import OptimizeFor
     >>> better_sentence(
-    ...     Better(
-    ...         layout=Layout(tensor=8),
-    ...         pool="h200",
-    ...         objective=OptimizeFor.LATENCY,
-    ...         gain=0.07,
-    ...     )
+    ...     Better(layout=Layout(tensor=8), pool="h200", objective=OptimizeFor.LATENCY, gain=0.07)
     ... )
     'tensor 8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
     >>> found = Better(
-    ...     layout=Layout(),
-    ...     pool="a100",
-    ...     objective=OptimizeFor.THROUGHPUT,
-    ...     gain=0.5,
-    ...     relisted=True,
+    ...     layout=Layout(), pool="a100", objective=OptimizeFor.THROUGHPUT, gain=0.5, relisted=True
     ... )
     >>> better_sentence(found).partition("; ")[2]
     'by list prices that the plan was not made with: it stands until the spec changes'
@@ -250,13 +234,7 @@ def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
     >>> from shardwright.planning.request import OptimizeFor
     >>> new = Prospect(layout=Layout(tensor=8), pool="h200")
     >>> anew_sentence(
-    ...     new,
-    ...     Better(
-    ...         layout=new.layout,
-    ...         pool=new.pool,
-    ...         objective=OptimizeFor.LATENCY,
-    ...         gain=0.07,
-    ...     ),
+    ...     new, Better(layout=new.layout, pool=new.pool, objective=OptimizeFor.LATENCY, gain=0.07)
     ... )
     'a new plan would be tensor 8 on h200, and be 7% better by Latency'
     >>> anew_sentence(new, None)
@@ -272,9 +250,7 @@ def fixes_sentence(fixes: Sequence[Fix]) -> str:
     """Return the faults that a restart fixes, as the end of a sentence. It is empty if none is
     known.
 
-    >>> fixes_sentence(
-    ...     [Fix(id="CVE-1", what="it could be ended", source="https://example.com/1")]
-    ... )
+    >>> fixes_sentence([Fix(id="CVE-1", what="it could be ended", source="https://example.com/1")])
     '; that fixes CVE-1 (it could be ended, https://example.com/1)'
     >>> fixes_sentence([])
     ''
@@ -349,18 +325,13 @@ def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
     # passes by itself, so it must not say Stalled.
     if queued and starts and (WEBHOOK in message or POLICY in message):
         return Problem(
-            code="WaitingForQuota",
-            what="the queue does not let the group start yet",
-            limit=message,
+            code="WaitingForQuota", what="the queue does not let the group start yet", limit=message
         )
     remedy = ""
     if FIXED_FIELDS in message and isinstance(write, Apply):
         remedy = f"delete StatefulSet {written_name(write)}, it is made anew"
     return Problem(
-        code="ObjectRefused",
-        what="the API server refuses an object",
-        limit=message,
-        remedy=remedy,
+        code="ObjectRefused", what="the API server refuses an object", limit=message, remedy=remedy
     )
 
 

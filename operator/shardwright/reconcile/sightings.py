@@ -47,10 +47,7 @@ def of_members(members: Iterable[Member]) -> frozenset[Sighting]:
         sighting
         for member in members
         for sighting, holds in (
-            (
-                Sighting(Sight.UNSCHEDULABLE, member.uid),
-                member.unschedulable_since is not None,
-            ),
+            (Sighting(Sight.UNSCHEDULABLE, member.uid), member.unschedulable_since is not None),
             (Sighting(Sight.DELETING, member.uid), member.deleting),
         )
         if holds
@@ -62,9 +59,7 @@ def of_node(item: Unfit) -> Sighting:
     return Sighting(Sight.UNFIT, f"{item.node} {item.fault}")
 
 
-def of_sets(
-    observed: Observed, owner_uid: str, kept_out: Iterable[str]
-) -> frozenset[Sighting]:
+def of_sets(observed: Observed, owner_uid: str, kept_out: Iterable[str]) -> frozenset[Sighting]:
     """Return a sighting for everything about an owner's StatefulSets that may pass. ``kept_out``
     are those whose pods were refused, by uid.
 
@@ -75,9 +70,7 @@ def of_sets(
         for (kind, _), live in observed.objects.items()
         if kind == STATEFUL_SET and controller_uid(live) == owner_uid
     ]
-    wanted = {
-        live["metadata"]["uid"]: live["spec"].get("replicas") or 0 for live in lives
-    }
+    wanted = {live["metadata"]["uid"]: live["spec"].get("replicas") or 0 for live in lives}
     there = Counter(member.set_uid for member in observed.members)
     short = {uid for uid, pods in wanted.items() if there[uid] < pods}
     refused = (Sighting(Sight.KEPT_OUT, uid) for uid in kept_out if uid in short)
@@ -119,22 +112,12 @@ def _has_come_up(live: KubernetesObject) -> bool:
 
 
 def _stands(member: Member, silent_nodes: Collection[str]) -> bool:
-    return (
-        member.node is not None
-        and not member.deleting
-        and member.node not in silent_nodes
-    )
+    return member.node is not None and not member.deleting and member.node not in silent_nodes
 
 
-def since_by_set(
-    since: Mapping[Sighting, datetime], sight: Sight
-) -> dict[str, datetime]:
+def since_by_set(since: Mapping[Sighting, datetime], sight: Sight) -> dict[str, datetime]:
     """Return since when each StatefulSet has been seen so, by uid."""
-    return {
-        sighting.of: began
-        for sighting, began in since.items()
-        if sighting.sight is sight
-    }
+    return {sighting.of: began for sighting, began in since.items() if sighting.sight is sight}
 
 
 def by_own_clock(
@@ -144,9 +127,7 @@ def by_own_clock(
     return tuple(_by_own_clock(member, since, now) for member in members)
 
 
-def _by_own_clock(
-    member: Member, since: Mapping[Sighting, datetime], now: datetime
-) -> Member:
+def _by_own_clock(member: Member, since: Mapping[Sighting, datetime], now: datetime) -> Member:
     if member.unschedulable_since is None and not member.deleting:
         return member
     unschedulable = (
@@ -160,9 +141,7 @@ def _by_own_clock(
         seconds=member.grace_seconds
     )
     return replace(
-        member,
-        unschedulable_since=unschedulable,
-        gone_by=ends if member.deleting else None,
+        member, unschedulable_since=unschedulable, gone_by=ends if member.deleting else None
     )
 
 

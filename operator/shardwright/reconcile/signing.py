@@ -44,8 +44,7 @@ class SigningKeys:
         # compare_digest raises on text beyond ASCII, and anybody may have written the signature.
         given = signature.encode(errors="replace")
         return any(
-            hmac.compare_digest(given, made.encode())
-            for made in _signatures(self, kind, uid, text)
+            hmac.compare_digest(given, made.encode()) for made in _signatures(self, kind, uid, text)
         )
 
 

@@ -41,9 +41,7 @@ class Situation(StrEnum):
     STOPPED = "Stopped"  #: it is at zero until somebody changes something
 
 
-AT_ZERO: Final = frozenset(
-    {Situation.STOPPING, Situation.BACKING_OFF, Situation.STOPPED}
-)
+AT_ZERO: Final = frozenset({Situation.STOPPING, Situation.BACKING_OFF, Situation.STOPPED})
 """Situations of a group whose pods all stop, or have stopped."""
 
 
@@ -65,9 +63,7 @@ class Awaited(StrEnum):
     PARTITION = "Partition"  #: a lower ``spec.rollout.partition``: it keeps the pods that it has
     #: a group with the changed pods does not come up: it keeps those that it has
     STOPPED_ROLLOUT = "StoppedRollout"
-    OVERDUE = (
-        "Overdue"  #: it has its nodes, and has not come up within the time of a start
-    )
+    OVERDUE = "Overdue"  #: it has its nodes, and has not come up within the time of a start
     FORMER = "Former"  #: the former generation serves meanwhile
     FORMER_TOO = "FormerToo"  #: the former generation, which is not ready either
     PODS_CREATED = "PodsCreated"  #: some of its pods do not exist yet

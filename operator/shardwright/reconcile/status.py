@@ -73,10 +73,7 @@ def _at_a_glance(found: Findings) -> dict[str, str]:
         if found.plan_only or found.wanted is None
         else f"{sum(group.ready for group in found.groups)}/{found.wanted}"
     )
-    shown = {
-        "layout": letters(found.plan.layout) if found.plan else None,
-        "ready": ready,
-    }
+    shown = {"layout": letters(found.plan.layout) if found.plan else None, "ready": ready}
     return {name: value for name, value in shown.items() if value is not None}
 
 
@@ -87,11 +84,7 @@ def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
     if found.plan:
         yield f"{on_gpus(found.plan.layout)} of {found.plan.pool}"
     summary = summarise(found)
-    yield (
-        f"{summary.reason}: {summary.message}"
-        if summary.message
-        else str(summary.reason)
-    )
+    yield (f"{summary.reason}: {summary.message}" if summary.message else str(summary.reason))
     if "endpoint" in service:
         yield str(service["endpoint"])
 
@@ -107,9 +100,7 @@ def _bounded(line: str) -> str:
     return whole[: SENTENCE_MAX_LENGTH - 3].decode(errors="ignore") + "…"
 
 
-def hidden_status(
-    before: Mapping[str, Any], found: Findings, now: datetime
-) -> dict[str, Any]:
+def hidden_status(before: Mapping[str, Any], found: Findings, now: datetime) -> dict[str, Any]:
     """Return the status of a model in an unknown state: the conditions say so, and the other fields
     keep their last known values.
     """
@@ -129,9 +120,7 @@ def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
     """
     base = base_name(owner.name)
     host = f"{client_service(base)}.{owner.namespace}.svc.{cluster_domain}"
-    selector = ",".join(
-        f"{key}={value}" for key, value in sorted(leader_selector(base).items())
-    )
+    selector = ",".join(f"{key}={value}" for key, value in sorted(leader_selector(base).items()))
     return {"selector": selector, "endpoint": f"http://{host}:{HTTP_PORT}"}
 
 

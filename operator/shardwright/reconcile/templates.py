@@ -20,9 +20,7 @@ PENDING_MAX: Final = 24
 
 _SOME: Final = ("spec",)  # somebody has taken away what was remembered
 OF_PODS: Final = "spec.template."
-_HASHES: Final = frozenset(
-    f"{OF_PODS}metadata.labels.{name}" for name in (TEMPLATE_HASH, OWN_HASH)
-)
+_HASHES: Final = frozenset(f"{OF_PODS}metadata.labels.{name}" for name in (TEMPLATE_HASH, OWN_HASH))
 
 
 def template_hash(stateful_set: KubernetesObject) -> str:
@@ -50,20 +48,12 @@ def own_hash_in(labels: Mapping[str, Any]) -> str:
 
 
 def _labels_of_pods(stateful_set: KubernetesObject) -> Mapping[str, Any]:
-    return (
-        stateful_set.get("spec", {})
-        .get("template", {})
-        .get("metadata", {})
-        .get("labels")
-        or {}
-    )
+    return stateful_set.get("spec", {}).get("template", {}).get("metadata", {}).get("labels") or {}
 
 
 def asked_by(stateful_set: KubernetesObject) -> str:
     """Return the hash of the request for the pods of a StatefulSet, empty if it does not say."""
-    return str(
-        (stateful_set.get("metadata", {}).get("annotations") or {}).get(ASKED_HASH, "")
-    )
+    return str((stateful_set.get("metadata", {}).get("annotations") or {}).get(ASKED_HASH, ""))
 
 
 def asks_the_same(rendered: KubernetesObject, live: KubernetesObject) -> bool:

@@ -28,15 +28,9 @@ def seeking(
         before: The one that it replaces.
         turnouts: The nodes that there are of each pool.
     """
-    numbers, groups = (
-        (before.plan.group_numbers, before.plan.groups) if before else ((), ())
-    )
+    numbers, groups = (before.plan.group_numbers, before.plan.groups) if before else ((), ())
     earlier = (
-        {
-            numbers[item.group]: item
-            for item in before.sought
-            if item.group < len(numbers)
-        }
+        {numbers[item.group]: item for item in before.sought if item.group < len(numbers)}
         if before
         else {}
     )
@@ -57,11 +51,7 @@ def seeking(
                 if other != index
                 for node in named
             }
-            sought.append(
-                _sought(
-                    index, nodes, others, turnouts, known.number + 1 if known else 1
-                )
-            )
+            sought.append(_sought(index, nodes, others, turnouts, known.number + 1 if known else 1))
     return replace(record, sought=tuple(sought))
 
 
@@ -77,18 +67,12 @@ def _sought(
     Those that exist are named, unless they are of the pools that the others are to come from, or
     Karpenter makes these: it passes over pods that name nodes.
     """
-    pools = [
-        turnout
-        for turnout in turnouts
-        if not set(turnout.pool.names()).isdisjoint(nodes)
-    ]
+    pools = [turnout for turnout in turnouts if not set(turnout.pool.names()).isdisjoint(nodes)]
     there = {name for turnout in pools for name in turnout.there}
     # Karpenter ignores a pod whose required terms have matchFields or name a host (ADR 14).
     bare = any(turnout.pool.is_karpenters for turnout in pools)
     named = (
-        ()
-        if bare
-        else tuple(node for node in nodes if not is_to_come(node) and node not in there)
+        () if bare else tuple(node for node in nodes if not is_to_come(node) and node not in there)
     )
     terms = tuple(turnout.term(nodes, others) for turnout in pools)
     return Sought(group=group, named=named, terms=terms, number=number)

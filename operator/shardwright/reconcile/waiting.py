@@ -81,9 +81,7 @@ class Waiting:
             # A changed spec loses its claim, not its place in line.
             since=before.since,
             # Chosen once, so that it fills up (ADR 10).
-            claim=before.claim
-            if (before.asked, self.deploys) == (self.asked, True)
-            else {},
+            claim=before.claim if (before.asked, self.deploys) == (self.asked, True) else {},
         )
 
     def may_claim(self, now: datetime) -> bool:
@@ -130,9 +128,7 @@ def holds(claim: Claim, rooms: Mapping[str, Room]) -> bool:
     """Return whether a claim is of use: all of its nodes can become free, and not all of them
     are.
     """
-    possible = all(
-        node in rooms and rooms[node].gpus >= gpus for node, gpus in claim.items()
-    )
+    possible = all(node in rooms and rooms[node].gpus >= gpus for node, gpus in claim.items())
     return (
         bool(claim)
         and possible
@@ -142,9 +138,7 @@ def holds(claim: Claim, rooms: Mapping[str, Room]) -> bool:
     )
 
 
-def choose(
-    rooms: Iterable[Room], fit: Callable[[Sequence[Room]], Claim | None]
-) -> Claim:
+def choose(rooms: Iterable[Room], fit: Callable[[Sequence[Room]], Claim | None]) -> Claim:
     """Choose the nodes to claim: those that need the least to become free. The claim is empty if
     all of them together would not do.
 
@@ -161,11 +155,7 @@ def choose(
         return {}
     count = (
         # Asking means planning, which takes long, and more nodes never suffice less.
-        bisect_left(
-            range(1, len(nearest)),
-            True,
-            key=lambda most: fit(nearest[:most]) is not None,
-        )
+        bisect_left(range(1, len(nearest)), True, key=lambda most: fit(nearest[:most]) is not None)
         + 1
     )
     return dict(fit(nearest[:count]) or {})

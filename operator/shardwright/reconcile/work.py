@@ -60,10 +60,7 @@ class Resolve:
     def answer(self) -> Subject | tuple[Problem, ...]:
         """Return the subject, or the problems for the user to correct."""
         return resolve_stored(
-            json.loads(self.text),
-            self.config_text,
-            self.administration,
-            self.kept_version,
+            json.loads(self.text), self.config_text, self.administration, self.kept_version
         )
 
 
@@ -95,9 +92,7 @@ class MakePlan:
             made.append(plan_serving(subject, inventory))
             return made[-1]
 
-        replanned = answering.answer(
-            self.subject, self.ask, self.stock.inventory(), planned
-        )
+        replanned = answering.answer(self.subject, self.ask, self.stock.inventory(), planned)
         return Planned(replanned=replanned, report=made[0] if made else None)
 
 

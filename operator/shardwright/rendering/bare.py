@@ -54,9 +54,7 @@ def pods_from(said: Mapping[str, Any]) -> BarePods | None:
     return BarePods(**said) if said.keys() == known else None
 
 
-def restored(
-    kept: BarePods, then: Plan, plan: Plan, deployment: Deployment
-) -> BarePods | None:
+def restored(kept: BarePods, then: Plan, plan: Plan, deployment: Deployment) -> BarePods | None:
     """Return the pods that a revision has kept, for a plan by now; ``then`` is the plan that they
     were made for.
 

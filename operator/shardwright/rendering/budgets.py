@@ -59,9 +59,7 @@ EXIT_SECONDS: Final = 30
 (engine-measurements.md 4), rounded up.
 """
 
-GRACE_SECONDS: Final = (
-    ENDPOINT_SECONDS + DRAIN_SECONDS + SHUTDOWN_SECONDS + EXIT_SECONDS
-)
+GRACE_SECONDS: Final = ENDPOINT_SECONDS + DRAIN_SECONDS + SHUTDOWN_SECONDS + EXIT_SECONDS
 """``terminationGracePeriodSeconds`` of every rank: followers outlive the leader's drain."""
 
 EXECUTE_SECONDS: Final = 120
@@ -155,9 +153,7 @@ class _Reading:
 
 _READING: Final = {
     Storage.HUB: _Reading(words="downloaded", safety=DOWNLOAD_SAFETY),
-    Storage.OBJECT_STORE: _Reading(
-        words="read from the object store", safety=DOWNLOAD_SAFETY
-    ),
+    Storage.OBJECT_STORE: _Reading(words="read from the object store", safety=DOWNLOAD_SAFETY),
     Storage.CLAIM: _Reading(words="read from its volume", safety=LOAD_SAFETY),
 }
 """What an engine itself reads: what an image or a cache has lies on a volume when it starts."""
@@ -189,12 +185,7 @@ def start_budget(
 
 @lru_cache(maxsize=_REMEMBERED)  # a look asks for it a dozen times, and spells it out
 def _start_budget(
-    size: int,
-    kept: int,
-    storage: Storage,
-    stated_bytes_per_second: float | None,
-    *,
-    several: bool,
+    size: int, kept: int, storage: Storage, stated_bytes_per_second: float | None, *, several: bool
 ) -> StartBudget:
     found, reading = read_speed(storage, stated_bytes_per_second), _READING[storage]
     speed, safety = found.bytes_per_second, reading.safety
@@ -210,9 +201,7 @@ def _start_budget(
         f" {COMPILE_SECONDS} s compilation; at least {LEAST_SECONDS} s"
         f"{f', {fill} s to fill {format_bytes(kept)} of host memory' if kept else ''}"
     )
-    met = (
-        "; from when all ranks have met, for which there is no limit" if several else ""
-    )
+    met = "; from when all ranks have met, for which there is no limit" if several else ""
     return StartBudget(load_seconds=load, basis=f"{basis}{met}")
 
 
@@ -236,10 +225,7 @@ def host_memory_limit_bytes(
     """
     file = min(LARGEST_FILE_BYTES, file_bytes(plan, whole=True, quantizes=quantizes))
     # The budget is a share of the GPU; divided by that share it is all of it.
-    gpu = (
-        max((stage.budget_bytes for stage in plan.stages), default=0)
-        / plan.memory_utilization
-    )
+    gpu = max((stage.budget_bytes for stage in plan.stages), default=0) / plan.memory_utilization
     shared = ceil(gpu) if plan.architecture in COHERENT_HOSTS else 0
     return request_bytes + workers * (HOST_SPARE_BYTES_PER_WORKER + file + shared)
 
@@ -251,8 +237,7 @@ def downloaded_bytes(plan: Plan, *, model: bool, draft: bool, quantizes: bool) -
     if model:  # a draft model is among what is loaded
         return file_bytes(plan, whole=True, quantizes=quantizes)
     return (
-        max((stage.draft_bytes for stage in plan.stages), default=0)
-        * plan.layout.tensor
+        max((stage.draft_bytes for stage in plan.stages), default=0) * plan.layout.tensor
         if draft
         else 0
     )

@@ -24,8 +24,6 @@ class Bundle:
     keys: tuple[KubernetesObject, ...] = ()
 
 
-def of_kind(
-    objects: Iterable[KubernetesObject], kind: str
-) -> tuple[KubernetesObject, ...]:
+def of_kind(objects: Iterable[KubernetesObject], kind: str) -> tuple[KubernetesObject, ...]:
     """Return the objects of one kind, in order."""
     return tuple(item for item in objects if item["kind"] == kind)

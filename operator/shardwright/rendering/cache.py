@@ -24,11 +24,7 @@ def own_dir(deployment: Deployment) -> str:
     """Return the folder of a pod's own files: a claim may be shared, and names of pods are
     stable.
     """
-    return (
-        CACHE_DIR
-        if deployment.weights.cache is None
-        else f"{CACHE_DIR}/pods/$(POD_NAME)"
-    )
+    return CACHE_DIR if deployment.weights.cache is None else f"{CACHE_DIR}/pods/$(POD_NAME)"
 
 
 def volume(deployment: Deployment) -> list[dict[str, Any]]:
@@ -39,10 +35,7 @@ def volume(deployment: Deployment) -> list[dict[str, Any]]:
     if deployment.weights.cache.claim is None:
         return []
     return [
-        {
-            "name": "cache",
-            "persistentVolumeClaim": {"claimName": deployment.weights.cache.claim},
-        }
+        {"name": "cache", "persistentVolumeClaim": {"claimName": deployment.weights.cache.claim}}
     ]
 
 
@@ -84,6 +77,5 @@ def downloads(deployment: Deployment) -> bool:
 def downloads_draft(deployment: Deployment) -> bool:
     """Return whether a draft model is downloaded to the disk of the pod's node."""
     return (
-        isinstance(deployment.drafting.draft_model, HubCommit)
-        and deployment.weights.cache is None
+        isinstance(deployment.drafting.draft_model, HubCommit) and deployment.weights.cache is None
     )

@@ -218,10 +218,7 @@ class Ceiling:
             if self.most_ratio is not None and request_bytes
             else None
         )
-        return min(
-            (most for most in (self.most_bytes, by_ratio) if most is not None),
-            default=None,
-        )
+        return min((most for most in (self.most_bytes, by_ratio) if most is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,7 +392,5 @@ class Deployment:
         return names.group_name(
             self.base,
             number,
-            self.groups.generations[group]
-            if group < len(self.groups.generations)
-            else 0,
+            self.groups.generations[group] if group < len(self.groups.generations) else 0,
         )

@@ -20,10 +20,7 @@ HUB_MODEL: Final = "shardwright.io/hub-model"
 HUB_COMMIT: Final = "shardwright.io/hub-commit"
 """Annotations of a ConfigMap with a config: of which repository it is, at which commit."""
 
-JOB_LABELS: Final = {
-    MANAGED_BY[0]: MANAGED_BY[1],
-    "app.kubernetes.io/component": "fetch",
-}
+JOB_LABELS: Final = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "fetch"}
 """Labels of such a Job and its pod, and of no other object."""
 
 FETCHES: Final = "shardwright.io/fetches-config-of"
@@ -55,11 +52,7 @@ VARIABLES: Final = frozenset(
 )
 """Variables of the engine that say how the hub is reached; no other one of its is the Job's."""
 
-RESOURCES: Final = {
-    "cpu": "250m",
-    "memory": "256Mi",
-    "ephemeral-storage": "64Mi",
-}
+RESOURCES: Final = {"cpu": "250m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
 """Request and limit of each container. Basis: measured, 139 MiB with an index of 32 MiB, the
 largest that is read.
 """
@@ -99,15 +92,10 @@ def config_name(owner_name: str, model: str, revision: str | None) -> str:
     """Return the name of the ConfigMap that keeps the config of a model that was read for a
     resource.
 
-    >>> (
-    ...     config_name("ours", "acme/llama", None),
-    ...     config_name("ours", "acme/llama", "0" * 40),
-    ... )
+    >>> (config_name("ours", "acme/llama", None), config_name("ours", "acme/llama", "0" * 40))
     ('ours-config-e5a710c2', 'ours-config-16fba0c1')
     """
-    return names.config_configmap(
-        names.base_name(owner_name), digest([model, revision])
-    )
+    return names.config_configmap(names.base_name(owner_name), digest([model, revision]))
 
 
 def job_name(owner: Owner, fetch: HubFetch) -> str:
@@ -179,18 +167,12 @@ def config_map(owner: Owner, fetch: HubFetch, found: CheckpointFiles) -> dict[st
         "app.kubernetes.io/component": "config",
         **model_selector(base),
     }
-    annotations = {
-        HUB_MODEL: fetch.model,
-        **({HUB_COMMIT: found.commit} if found.commit else {}),
-    }
+    annotations = {HUB_MODEL: fetch.model, **({HUB_COMMIT: found.commit} if found.commit else {})}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": owned_metadata(
-            config_name(owner.name, fetch.model, fetch.revision),
-            owner,
-            labels,
-            annotations,
+            config_name(owner.name, fetch.model, fetch.revision), owner, labels, annotations
         ),
         "data": {**found.files, **index_of(found.tensor_bytes)},
     }

@@ -38,9 +38,7 @@ class Fix:
 def known_fixes() -> tuple[Fix, ...]:
     """Return all fixes that this release knows of, those of pods first."""
     found = json.loads(
-        resources.files("shardwright.rendering")
-        .joinpath(_FILE)
-        .read_text(encoding="utf-8")
+        resources.files("shardwright.rendering").joinpath(_FILE).read_text(encoding="utf-8")
     )
     of_pods = (Fix(**{**row, "fields": tuple(row["fields"])}) for row in found["pods"])
     return (*of_pods, *(Fix(**row) for row in found["engines"]))
@@ -65,7 +63,5 @@ def fixes_of_engine(engine: str, old: str, new: str) -> tuple[Fix, ...]:
     """
     found = (fix for fix in known_fixes() if fix.engine == engine)
     return tuple(
-        fix
-        for fix in found
-        if is_newer(fix.version, old) and not is_newer(fix.version, new)
+        fix for fix in found if is_newer(fix.version, old) and not is_newer(fix.version, new)
     )

@@ -88,9 +88,7 @@ def _native(group: Stateful, scheduling: Scheduling) -> Objects:
     #139920).
     """
     name = f"{group['metadata']['name']}-{group['spec']['replicas']}"
-    spec: dict[str, Any] = {
-        "schedulingPolicy": {"gang": {"minCount": group["spec"]["replicas"]}}
-    }
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": group["spec"]["replicas"]}}}
     if scheduling.api_version != ALPHA_GROUPS:
         # The pods' own: with another one none of them is scheduled (Kubernetes 1.37, #139920).
         priority = group["spec"]["template"]["spec"].get("priorityClassName")
@@ -106,15 +104,10 @@ def _native(group: Stateful, scheduling: Scheduling) -> Objects:
 
 def _coscheduling(group: Stateful, scheduling: Scheduling) -> Objects:
     name = group["metadata"]["name"]
-    spec = {
-        "minMember": group["spec"]["replicas"],
-        "scheduleTimeoutSeconds": COSCHEDULING_SECONDS,
-    }
+    spec = {"minMember": group["spec"]["replicas"], "scheduleTimeoutSeconds": COSCHEDULING_SECONDS}
     labels = {_COSCHEDULING_GROUP: name}
     pods = _with_pods(
-        group,
-        labels=labels,
-        spec={"schedulerName": scheduling.scheduler_name or COSCHEDULER},
+        group, labels=labels, spec={"schedulerName": scheduling.scheduler_name or COSCHEDULER}
     )
     return _pod_group(group, scheduling, name, spec), pods
 
@@ -189,14 +182,9 @@ def _with_pods(
     }
     changed = {**template, "metadata": metadata, "spec": {**template["spec"], **spec}}
     digest = template_hash(changed)
-    changed["metadata"] = {
-        **metadata,
-        "labels": {**metadata["labels"], TEMPLATE_HASH: digest},
-    }
+    changed["metadata"] = {**metadata, "labels": {**metadata["labels"], TEMPLATE_HASH: digest}}
     kept = {
-        key: value
-        for key, value in group["metadata"]["annotations"].items()
-        if key != CONTENT_HASH
+        key: value for key, value in group["metadata"]["annotations"].items() if key != CONTENT_HASH
     }
     own = {**group["metadata"], "annotations": {**kept, TEMPLATE_HASH: digest}}
     return {**group, "metadata": own, "spec": {**group["spec"], "template": changed}}

@@ -42,6 +42,4 @@ def volumes(plan: Plan) -> list[dict[str, Any]]:
 
 def mounts(plan: Plan) -> list[dict[str, Any]]:
     """Return the mounts of the token in the engine's container."""
-    return (
-        [{"name": VOLUME, "mountPath": FOLDER, "readOnly": True}] if joins(plan) else []
-    )
+    return [{"name": VOLUME, "mountPath": FOLDER, "readOnly": True}] if joins(plan) else []

@@ -26,15 +26,7 @@ operator makes of that.
 """
 
 _SAID_OR_ABSENT: Final = frozenset(
-    {
-        "claimed",
-        "draft_tokens",
-        "gpu_price",
-        "host_cache",
-        "mig_profile",
-        "numbers",
-        "uncounted",
-    }
+    {"claimed", "draft_tokens", "gpu_price", "host_cache", "mig_profile", "numbers", "uncounted"}
 )
 """Fields of a plan and its parts that are left out of hashes where they say nothing. Each field
 that comes new is one of them, or all plans of record would have another hash.
@@ -79,10 +71,7 @@ def content_hash(item: KubernetesObject) -> str:
 def with_content_hash(item: KubernetesObject) -> dict[str, Any]:
     """Return the object with the annotation that holds its content hash."""
     metadata = dict(item["metadata"])
-    metadata["annotations"] = {
-        **metadata.get("annotations", {}),
-        CONTENT_HASH: content_hash(item),
-    }
+    metadata["annotations"] = {**metadata.get("annotations", {}), CONTENT_HASH: content_hash(item)}
     return {**item, "metadata": metadata}
 
 

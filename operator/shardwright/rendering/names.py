@@ -40,9 +40,7 @@ GENERATION_MAX: Final = 9999
 its limit.
 """
 
-_LOOKS_LIKE_OURS: Final = re.compile(
-    rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+(-g[0-9]+)?-peers"
-)
+_LOOKS_LIKE_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+(-g[0-9]+)?-peers")
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,2}")
 """A number of a group: three digits at most."""

@@ -77,9 +77,7 @@ def mounts(deployment: Deployment) -> list[dict[str, Any]]:
 def _of_s3(store: ObjectStore) -> dict[str, str]:
     if store.scheme != "s3":
         return {}
-    found = {
-        "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": "1" if store.virtual_host else "0"
-    }
+    found = {"RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": "1" if store.virtual_host else "0"}
     if store.endpoint is not None:
         found["AWS_ENDPOINT_URL"] = store.endpoint
     if store.region is not None:  # boto3 reads the second alone

@@ -13,12 +13,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering import cache, gpu_claims, names, ray
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import BarePods, Deployment, NetworkRules
-from shardwright.rendering.hashing import (
-    ASKED_HASH,
-    PLAN_HASH,
-    TEMPLATE_HASH,
-    asked_hash,
-)
+from shardwright.rendering.hashing import ASKED_HASH, PLAN_HASH, TEMPLATE_HASH, asked_hash
 from shardwright.rendering.labels import (
     GROUP,
     common_labels,
@@ -56,9 +51,7 @@ class RenderInputs:
     ) -> dict[str, Any]:
         """Return an object's metadata; ``group`` adds the label of the group that it belongs to."""
         labels = common_labels(
-            self.base,
-            ENGINES[self.deployment.engine].label,
-            self.deployment.engine_version,
+            self.base, ENGINES[self.deployment.engine].label, self.deployment.engine_version
         )
         if group is not None:
             labels |= {GROUP: self.deployment.group_name(group)}
@@ -97,9 +90,7 @@ def made_secret(subject: RenderInputs, name: str, kind: str) -> KubernetesObject
 def client_service(subject: RenderInputs) -> KubernetesObject:
     """Return the Service that clients use; only leaders serve HTTP."""
     name = names.client_service(subject.base)
-    return _service(
-        subject.metadata(name), leader_selector(subject.base), {"http": HTTP_PORT}
-    )
+    return _service(subject.metadata(name), leader_selector(subject.base), {"http": HTTP_PORT})
 
 
 def peers_service(subject: RenderInputs, group: int) -> KubernetesObject:
@@ -133,9 +124,7 @@ def _service(
     }
 
 
-def disruption_budgets(
-    subject: RenderInputs, ready_pods: int
-) -> Iterator[KubernetesObject]:
+def disruption_budgets(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObject]:
     """Yield the one budget over all ranks: a drain can always go on, and never takes two groups at
     once.
 
@@ -188,17 +177,13 @@ def compute_domain(subject: RenderInputs, group: int) -> KubernetesObject:
     }
 
 
-def claim_template(
-    subject: RenderInputs, group: int, claimed: ClaimedDevices
-) -> KubernetesObject:
+def claim_template(subject: RenderInputs, group: int, claimed: ClaimedDevices) -> KubernetesObject:
     """Return the template of the claims on which the pods of a group get their GPUs."""
     name, gpus = subject.deployment.group_name(group), subject.plan.gpus_per_node
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": subject.metadata(
-            gpu_claims.template_name(claimed, gpus, name), group=group
-        ),
+        "metadata": subject.metadata(gpu_claims.template_name(claimed, gpus, name), group=group),
         "spec": {"spec": gpu_claims.claim_spec(claimed, gpus)},
     }
 
@@ -212,9 +197,7 @@ def asked_of(plan: Plan, deployment: Deployment, group: int) -> str:
         return ""
     sought = deployment.sought_by(group)
     nodes = ("sought", str(sought.number)) if sought else plan.groups[group]
-    return asked_hash(
-        deployment.groups.asked, plan, (*nodes, deployment.cluster.cluster_domain)
-    )
+    return asked_hash(deployment.groups.asked, plan, (*nodes, deployment.cluster.cluster_domain))
 
 
 def statefulset(subject: RenderInputs, group: int) -> KubernetesObject:

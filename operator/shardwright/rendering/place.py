@@ -92,9 +92,7 @@ def _containers(
     ]
 
 
-def _of_secret(
-    volume: Mapping[str, Any], secrets: Mapping[str, str]
-) -> Mapping[str, Any]:
+def _of_secret(volume: Mapping[str, Any], secrets: Mapping[str, str]) -> Mapping[str, Any]:
     secret = secrets.get(volume["name"])
     if secret is None:
         return volume
@@ -102,11 +100,7 @@ def _of_secret(
 
 
 def _of_leader(variable: Mapping[str, Any], leader: str) -> Mapping[str, Any]:
-    return (
-        {**variable, "value": leader}
-        if variable["name"] == LEADER_VARIABLE
-        else variable
-    )
+    return {**variable, "value": leader} if variable["name"] == LEADER_VARIABLE else variable
 
 
 def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
@@ -114,14 +108,10 @@ def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     node.
     """
     sought = deployment.sought_by(group)
-    asked = (
-        [_pool_term(term, plan.architecture) for term in sought.terms] if sought else []
-    )
+    asked = [_pool_term(term, plan.architecture) for term in sought.terms] if sought else []
     # Each pod gets all nodes of its group: a StatefulSet has one template, which cannot say where
     # one rank goes.
-    named = node_terms(
-        sought.named if sought else plan.groups[group], plan.architecture
-    )
+    named = node_terms(sought.named if sought else plan.groups[group], plan.architecture)
     affinity: dict[str, Any] = {"nodeAffinity": node_affinity([*named, *asked])}
     # The terms let each rank onto each node of the group. Only this keeps two of them apart.
     if plan.nodes_per_replica > 1:
@@ -130,19 +120,13 @@ def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
             "labelSelector": {"matchLabels": selector},
             "topologyKey": "kubernetes.io/hostname",
         }
-        affinity["podAntiAffinity"] = {
-            "requiredDuringSchedulingIgnoredDuringExecution": [apart]
-        }
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
     return affinity
 
 
 def node_affinity(terms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the affinity that keeps pods on nodes that match one of these terms."""
-    return {
-        "requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": list(terms)
-        }
-    }
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
 
 
 def node_terms(nodes: Iterable[str], architecture: str) -> list[dict[str, Any]]:

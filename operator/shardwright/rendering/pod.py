@@ -33,11 +33,7 @@ from shardwright.rendering import (
 )
 from shardwright.rendering.deployment import Deployment, OwnMarks, SecretKey
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest
-from shardwright.rendering.labels import (
-    MODEL_ANNOTATION,
-    POD_INDEX,
-    common_labels,
-)
+from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels
 from shardwright.rendering.literals import HUB_TOKEN_VARIABLE, literal
 from shardwright.rendering.names import LEADER_VARIABLE
 from shardwright.rendering.resources import workers_per_pod
@@ -71,10 +67,7 @@ def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
     # 33).
     kept = plan.host_cache.region_bytes if plan.host_cache else 0
     return (
-        host.shared_memory_bytes(
-            workers_per_pod(plan), over_ray=ray.joins(plan, deployment)
-        )
-        + kept
+        host.shared_memory_bytes(workers_per_pod(plan), over_ray=ray.joins(plan, deployment)) + kept
     )
 
 
@@ -92,20 +85,14 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         shm_bytes=shared_memory_bytes(plan, deployment),
         ssh=SshJoining(
             joins=joined_over_ssh,
-            shared_variables=_shared_variables(plan, deployment)
-            if joined_over_ssh
-            else (),
+            shared_variables=_shared_variables(plan, deployment) if joined_over_ssh else (),
         ),
         ray=RayJoining(joins=ray.joins(plan, deployment)),
-        network=RankNetwork(
-            rdma=bool(plan.rdma),
-            tcp_only=not deployment.pods.network.rdma,
-        ),
+        network=RankNetwork(rdma=bool(plan.rdma), tcp_only=not deployment.pods.network.rdma),
         times=ScriptTimes(
             # The engine gives up within its own budget and says why; the script waits longer, so
             # that this message is not lost.
-            start_seconds=start_budget(plan, deployment).load_seconds
-            + budgets.LAST_WORDS_SECONDS
+            start_seconds=start_budget(plan, deployment).load_seconds + budgets.LAST_WORDS_SECONDS
         ),
         tokens=TokenWatch(
             silence_seconds=deployment.serving.silence_seconds,
@@ -116,10 +103,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
 
 def scripts_of(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
     """Return the scripts that the pods of a resource mount, and the files that its engine reads."""
-    return {
-        **scripts(script_settings(plan, deployment)),
-        **_engine_files(plan, deployment),
-    }
+    return {**scripts(script_settings(plan, deployment)), **_engine_files(plan, deployment)}
 
 
 def scripts_name(plan: Plan, deployment: Deployment) -> str:
@@ -131,9 +115,7 @@ def scripts_name(plan: Plan, deployment: Deployment) -> str:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _scripts_digest(
-    settings: ScriptSettings, files: tuple[tuple[str, str], ...]
-) -> str:
+def _scripts_digest(settings: ScriptSettings, files: tuple[tuple[str, str], ...]) -> str:
     return digest({**scripts(settings), **dict(files)})
 
 
@@ -154,9 +136,7 @@ def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
     return budgets.IMAGE_SECONDS + budget.load_seconds
 
 
-def _budget(
-    plan: Plan, deployment: Deployment, *, downloads: bool
-) -> budgets.StartBudget:
+def _budget(plan: Plan, deployment: Deployment, *, downloads: bool) -> budgets.StartBudget:
     store, storage = deployment.weights.object_store, Storage.CLAIM
     if store is not None:
         storage = Storage.OBJECT_STORE
@@ -217,9 +197,7 @@ def _spec(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     if deployment.pods.priority_class is not None:
         spec["priorityClassName"] = deployment.pods.priority_class
     if deployment.pods.image_pull_secrets:
-        spec["imagePullSecrets"] = [
-            {"name": name} for name in deployment.pods.image_pull_secrets
-        ]
+        spec["imagePullSecrets"] = [{"name": name} for name in deployment.pods.image_pull_secrets]
     return spec
 
 
@@ -245,11 +223,7 @@ def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
     usual = [dict(item) for item in DEFAULT_TOLERATIONS]
     return [
         *usual,
-        *(
-            dict(item)
-            for item in deployment.pods.tolerations
-            if dict(item) not in usual
-        ),
+        *(dict(item) for item in deployment.pods.tolerations if dict(item) not in usual),
     ]
 
 
@@ -261,9 +235,7 @@ def _container(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "command": ["/bin/bash", "/etc/shardwright/launch.sh"],
         "args": [
             literal(word)
-            for word in ENGINES[deployment.engine].arguments(
-                plan, _serving(plan, deployment)
-            )
+            for word in ENGINES[deployment.engine].arguments(plan, _serving(plan, deployment))
         ],
         "env": _environment(plan, deployment),
         "ports": _ports(plan, deployment),
@@ -276,9 +248,7 @@ def _container(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "startupProbe": _probe("startup", period_seconds=5, failures=NO_LIMIT),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
         "livenessProbe": _probe("liveness", period_seconds=10, failures=6),
-        "lifecycle": {
-            "preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}
-        },
+        "lifecycle": {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}},
         "volumeMounts": [
             *_mounts(deployment),
             *group_token.mounts(plan),
@@ -343,13 +313,8 @@ def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
 
 def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
     """Return the variables that the plan and the deployment alone decide."""
-    own, load_seconds = (
-        cache.own_dir(deployment),
-        start_budget(plan, deployment).load_seconds,
-    )
-    start = Start(
-        own_dir=own, load_seconds=load_seconds, execute_seconds=budgets.EXECUTE_SECONDS
-    )
+    own, load_seconds = (cache.own_dir(deployment), start_budget(plan, deployment).load_seconds)
+    start = Start(own_dir=own, load_seconds=load_seconds, execute_seconds=budgets.EXECUTE_SECONDS)
     fixed = {
         "HF_HOME": cache.HUB_DIR,
         **written_folders(own, dict(deployment.serving.environment)),
@@ -367,14 +332,10 @@ def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
         for name, value in _fixed_environment(plan, deployment).items()
         if not value.startswith(folders)
     )
-    return tuple(
-        sorted({*fixed, *(name for name, _ in deployment.serving.environment)})
-    )
+    return tuple(sorted({*fixed, *(name for name, _ in deployment.serving.environment)}))
 
 
-def _users_environment(
-    deployment: Deployment, ours: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
     taken = {variable["name"] for variable in ours}
     return [
         {"name": name, "value": literal(value)}
@@ -388,9 +349,7 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     """Return the container that downloads the files that must be there before the engine starts."""
     fixed = {
         "HF_HOME": cache.HUB_DIR,
-        **written_folders(
-            cache.own_dir(deployment), dict(deployment.serving.environment)
-        ),
+        **written_folders(cache.own_dir(deployment), dict(deployment.serving.environment)),
     }
     ours = [
         *_pod_name(deployment),
@@ -404,22 +363,16 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
         "image": deployment.image,
         "imagePullPolicy": OwnMarks().pull_policy,
         "command": ["python3", "/etc/shardwright/weights.py"],
-        "args": [
-            literal(word) for item in sources.downloads(deployment) for word in item
-        ],
+        "args": [literal(word) for item in sources.downloads(deployment) for word in item],
         "env": [*ours, *_users_environment(deployment, ours)],
         "resources": resources.of_download(plan, deployment),
         "securityContext": _container_security(deployment),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [
-            mount for mount in _mounts(deployment) if mount["name"] in mounted
-        ],
+        "volumeMounts": [mount for mount in _mounts(deployment) if mount["name"] in mounted],
     }
 
 
-def _container_security(
-    deployment: Deployment, added: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def _container_security(deployment: Deployment, added: tuple[str, ...] = ()) -> dict[str, Any]:
     capabilities = {"drop": ["ALL"]} | ({"add": list(added)} if added else {})
     root = {"readOnlyRootFilesystem": True} if deployment.pods.read_only_root else {}
     return {"allowPrivilegeEscalation": False, "capabilities": capabilities, **root}
@@ -429,11 +382,7 @@ def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
     """Return the name of the pod, if folders are named after it: it must stand before its
     references.
     """
-    return (
-        []
-        if deployment.weights.cache is None
-        else [_field("POD_NAME", "metadata.name")]
-    )
+    return [] if deployment.weights.cache is None else [_field("POD_NAME", "metadata.name")]
 
 
 def _group_environment(plan: Plan) -> list[dict[str, Any]]:
@@ -452,12 +401,7 @@ def _secret(name: str, key: SecretKey | None) -> list[dict[str, Any]]:
     return (
         []
         if key is None
-        else [
-            {
-                "name": name,
-                "valueFrom": {"secretKeyRef": {"name": key.name, "key": key.key}},
-            }
-        ]
+        else [{"name": name, "valueFrom": {"secretKeyRef": {"name": key.name, "key": key.key}}}]
     )
 
 
@@ -468,12 +412,9 @@ def _field(name: str, path: str) -> dict[str, Any]:
 def _ports(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     named = {"http": HTTP_PORT}
     if plan.nodes_per_replica > 1:
-        named |= dict([ray.peer_port(plan, deployment)]) | {
-            "rendezvous": RENDEZVOUS_PORT
-        }
+        named |= dict([ray.peer_port(plan, deployment)]) | {"rendezvous": RENDEZVOUS_PORT}
     return [
-        {"name": name, "containerPort": port, "protocol": "TCP"}
-        for name, port in named.items()
+        {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in named.items()
     ]
 
 
@@ -514,8 +455,6 @@ def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
         "shm": "/dev/shm",  # noqa: S108 - a volume of the pod
         "tmp": TMP_DIR,
     }
-    mounts: list[dict[str, Any]] = [
-        {"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}
-    ]
+    mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}]
     mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
     return mounts + sources.mounts(deployment) + object_storage.mounts(deployment)

@@ -35,8 +35,4 @@ def joins(plan: Plan, deployment: Deployment) -> bool:
 
 def peer_port(plan: Plan, deployment: Deployment) -> tuple[str, int]:
     """Return name and number of the port at which the ranks on other nodes are met."""
-    return (
-        ("ray", PORT)
-        if joins(plan, deployment)
-        else ENGINES[deployment.engine].peer_port
-    )
+    return ("ray", PORT) if joins(plan, deployment) else ENGINES[deployment.engine].peer_port

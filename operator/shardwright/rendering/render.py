@@ -27,9 +27,7 @@ from shardwright.rendering.place import node_affinity, node_terms
 _CONTAINERS: Final = ("containers", "initContainers")
 
 
-def render(
-    plan: Plan, deployment: Deployment, *, ready_pods: int | None = None
-) -> Bundle:
+def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None) -> Bundle:
     """Return all objects of one ShardedModel, in the order in which they are created.
 
     Args:
@@ -47,12 +45,9 @@ def render(
     subject = objects.RenderInputs(
         plan=plan, deployment=deployment, pods=pods, plan_hash=plan_hash(plan)
     )
-    ready = (
-        len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
-    )
+    ready = len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
     bundle = Bundle(
-        objects=tuple(map(with_content_hash, _objects(subject, ready))),
-        keys=tuple(_keys(subject)),
+        objects=tuple(map(with_content_hash, _objects(subject, ready))), keys=tuple(_keys(subject))
     )
     # Before marks and pins: an integration hashes the template anew, and that hash must have
     # neither.
@@ -60,9 +55,7 @@ def render(
     return _pinned(_marked(bundle, pods.template), plan, deployment)
 
 
-def _objects(
-    subject: objects.RenderInputs, ready_pods: int
-) -> Iterator[KubernetesObject]:
+def _objects(subject: objects.RenderInputs, ready_pods: int) -> Iterator[KubernetesObject]:
     """Yield the objects in order.
 
     Mounted objects, and the names by which pods find each other, are there before the pods.
@@ -85,14 +78,10 @@ def _objects(
 def _keys(subject: objects.RenderInputs) -> Iterator[KubernetesObject]:
     if group_token.joins(subject.plan):
         yield objects.made_secret(
-            subject,
-            group_token.secret_name(subject.deployment),
-            group_token.SECRET_TYPE,
+            subject, group_token.secret_name(subject.deployment), group_token.SECRET_TYPE
         )
     if ssh.joins(subject.plan, subject.deployment):
-        yield objects.made_secret(
-            subject, ssh.secret_name(subject.deployment), ssh.SECRET_TYPE
-        )
+        yield objects.made_secret(subject, ssh.secret_name(subject.deployment), ssh.SECRET_TYPE)
 
 
 def _marked(bundle: Bundle, bare: Mapping[str, Any]) -> Bundle:
@@ -105,8 +94,7 @@ def _marked(bundle: Bundle, bare: Mapping[str, Any]) -> Bundle:
     return replace(
         bundle,
         objects=tuple(
-            _saying(item, own) if item["kind"] == STATEFUL_SET else item
-            for item in bundle.objects
+            _saying(item, own) if item["kind"] == STATEFUL_SET else item for item in bundle.objects
         ),
     )
 
@@ -117,18 +105,14 @@ def _of_next_start(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """
     return {
         item["name"]: {
-            name: item[name]
-            for name in ("resources", "imagePullPolicy")
-            if name in item
+            name: item[name] for name in ("resources", "imagePullPolicy") if name in item
         }
         for kind in _CONTAINERS
         for item in template["spec"].get(kind, ())
     }
 
 
-def _saying(
-    item: KubernetesObject, own: Mapping[str, Mapping[str, Any]]
-) -> KubernetesObject:
+def _saying(item: KubernetesObject, own: Mapping[str, Mapping[str, Any]]) -> KubernetesObject:
     template = item["spec"]["template"]
     if _of_next_start(template) == own:
         return item
@@ -138,10 +122,7 @@ def _saying(
         if name != TEMPLATE_HASH
     }
     changed = {
-        kind: [
-            {**container, **own[container["name"]]}
-            for container in template["spec"][kind]
-        ]
+        kind: [{**container, **own[container["name"]]} for container in template["spec"][kind]]
         for kind in _CONTAINERS
         if kind in template["spec"]
     }
@@ -170,19 +151,14 @@ def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
         if deployment.sought_by(index) and not any(map(is_to_come, nodes))
     }
     return replace(
-        bundle,
-        objects=tuple(
-            _on_nodes(item, bound, plan.architecture) for item in bundle.objects
-        ),
+        bundle, objects=tuple(_on_nodes(item, bound, plan.architecture) for item in bundle.objects)
     )
 
 
 def _on_nodes(
     item: KubernetesObject, bound: Mapping[str, tuple[str, ...]], architecture: str
 ) -> Mapping[str, Any]:
-    nodes = (
-        bound.get(item["metadata"]["name"]) if item["kind"] == STATEFUL_SET else None
-    )
+    nodes = bound.get(item["metadata"]["name"]) if item["kind"] == STATEFUL_SET else None
     if nodes is None:
         return item
     template = item["spec"]["template"]

@@ -57,29 +57,20 @@ def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _bounds(
-    plan: Plan, deployment: Deployment
-) -> tuple[dict[str, str], dict[str, str]]:
+def _bounds(plan: Plan, deployment: Deployment) -> tuple[dict[str, str], dict[str, str]]:
     """Return the requests of a container for memory and disk, and its limits."""
     kept, files = (
-        (plan.host_cache.pod_bytes, plan.host_cache.region_bytes)
-        if plan.host_cache
-        else (0, 0)
+        (plan.host_cache.pod_bytes, plan.host_cache.region_bytes) if plan.host_cache else (0, 0)
     )
     memory, most = _memory_bytes(plan, deployment)
-    ours = {
-        MEMORY: (memory + kept, most + files),
-        DISK: _disk_bytes(plan, deployment),
-    }
+    ours = {MEMORY: (memory + kept, most + files), DISK: _disk_bytes(plan, deployment)}
     disk, without_limit = (
         deployment.pods.ephemeral_storage,
         deployment.pods.memory is not None and _is_zero(deployment.pods.memory),
     )
     stated = {MEMORY: _more(deployment.pods.memory, kept), DISK: disk}
     bounds = {
-        MEMORY: deployment.pods.memory
-        if without_limit
-        else _more(deployment.pods.memory, files),
+        MEMORY: deployment.pods.memory if without_limit else _more(deployment.pods.memory, files),
         DISK: disk,
     }
     requests = {
@@ -87,12 +78,9 @@ def _bounds(
         for name, (request, _) in ours.items()
     }
     limits = {
-        name: bounds[name] or budgets.quantity(_whole(most))
-        for name, (_, most) in ours.items()
+        name: bounds[name] or budgets.quantity(_whole(most)) for name, (_, most) in ours.items()
     }
-    return requests, {
-        name: limit for name, limit in limits.items() if not _is_zero(limit)
-    }
+    return requests, {name: limit for name, limit in limits.items() if not _is_zero(limit)}
 
 
 def admitted(
@@ -129,10 +117,7 @@ def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
     workers = workers_per_pod(plan)
     memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
     return memory, budgets.host_memory_limit_bytes(
-        plan,
-        workers,
-        request_bytes=memory,
-        quantizes=deployment.weights.quantization is not None,
+        plan, workers, request_bytes=memory, quantizes=deployment.weights.quantization is not None
     )
 
 

@@ -214,9 +214,7 @@ def scripts(settings: ScriptSettings) -> Mapping[str, str]:
         programs += ["serving", f"counters_{settings.engine.label}"]
     programs += ["weights"] if settings.downloads else []
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    rendered = {
-        name: _environment().get_template(name).render(values) for name in files
-    }
+    rendered = {name: _environment().get_template(name).render(values) for name in files}
     return MappingProxyType(
         rendered | {f"{name}.py": _text(f"programs/{name}.py") for name in programs}
     )
@@ -224,11 +222,7 @@ def scripts(settings: ScriptSettings) -> Mapping[str, str]:
 
 @cache
 def _text(path: str) -> str:
-    return (
-        resources.files("shardwright.rendering")
-        .joinpath(path)
-        .read_text(encoding="utf-8")
-    )
+    return resources.files("shardwright.rendering").joinpath(path).read_text(encoding="utf-8")
 
 
 def _load(name: str) -> str:

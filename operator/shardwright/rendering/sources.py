@@ -8,12 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.rendering import cache
-from shardwright.rendering.deployment import (
-    ClaimPath,
-    Deployment,
-    HubCommit,
-    ServedAdapter,
-)
+from shardwright.rendering.deployment import ClaimPath, Deployment, HubCommit, ServedAdapter
 
 MODELS_DIR: Final = "/models"
 ADAPTERS_DIR: Final = "/adapters"
@@ -67,10 +62,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
     if image is None:
         return claims
     policy = {} if image.pull_policy is None else {"pullPolicy": image.pull_policy}
-    return [
-        {"name": _MODELS, "image": {"reference": image.reference, **policy}},
-        *claims,
-    ]
+    return [{"name": _MODELS, "image": {"reference": image.reference, **policy}}, *claims]
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
@@ -79,10 +71,7 @@ def mounts(deployment: Deployment) -> list[dict[str, Any]]:
         *(() if deployment.weights.weights_image is None else (_MODELS,)),
         *_claims(deployment).values(),
     ]
-    return [
-        {"name": name, "mountPath": _mount_path(name), "readOnly": True}
-        for name in names
-    ]
+    return [{"name": name, "mountPath": _mount_path(name), "readOnly": True} for name in names]
 
 
 def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
@@ -111,14 +100,8 @@ def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
 def _claims(deployment: Deployment) -> Mapping[str, str]:
     """Return every claim that is read, once, and the name of its volume."""
     sources = [adapter.source for adapter in deployment.serving.adapters.served]
-    beside = dict.fromkeys(
-        source.claim for source in sources if isinstance(source, ClaimPath)
-    )
-    own = (
-        {}
-        if deployment.weights.claim is None
-        else {deployment.weights.claim.claim: _MODELS}
-    )
+    beside = dict.fromkeys(source.claim for source in sources if isinstance(source, ClaimPath))
+    own = {} if deployment.weights.claim is None else {deployment.weights.claim.claim: _MODELS}
     # Their index is in names and paths: another order would be another template.
     others = (claim for claim in beside if claim not in own)
     found = own | {claim: f"{_ADAPTERS}-{index}" for index, claim in enumerate(others)}

@@ -22,12 +22,7 @@ KEY_DIR: Final = "/etc/shardwright-ssh"
 PRIVATE_KEY: Final = "id_ed25519"
 PUBLIC_KEY: Final = "id_ed25519.pub"
 
-FILES: Final = (
-    "passwd",
-    "remote.sh",
-    "ssh_config",
-    "sshd_config",
-)
+FILES: Final = ("passwd", "remote.sh", "ssh_config", "sshd_config")
 """What is mounted beside the scripts: ssh and sshd want an entry for their user, and their
 settings.
 """
@@ -43,9 +38,7 @@ def joins(plan: Plan, deployment: Deployment) -> bool:
 
 def secret_name(deployment: Deployment) -> str:
     """Return the name of the Secret with the key."""
-    return made_secret(
-        deployment.base, "ssh", deployment.owner.uid, deployment.groups.secret_seed
-    )
+    return made_secret(deployment.base, "ssh", deployment.owner.uid, deployment.groups.secret_seed)
 
 
 def volumes(plan: Plan, deployment: Deployment, scripts: str) -> list[dict[str, Any]]:

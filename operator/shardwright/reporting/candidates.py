@@ -41,17 +41,11 @@ class DrawnCandidate:
     speed: Tradeoff | None
 
 
-def draw_candidates(
-    surveyed: Sequence[Surveyed], report: Report
-) -> tuple[DrawnCandidate, ...]:
+def draw_candidates(surveyed: Sequence[Surveyed], report: Report) -> tuple[DrawnCandidate, ...]:
     """Return the considered candidates in their order. ``chosen`` is the report's plan."""
     plan = report.outcome if isinstance(report.outcome, Plan) else None
     return tuple(
-        _drawn(
-            one,
-            chosen=plan is not None
-            and (one.layout, one.pool) == (plan.layout, plan.pool),
-        )
+        _drawn(one, chosen=plan is not None and (one.layout, one.pool) == (plan.layout, plan.pool))
         for one in surveyed
     )
 
@@ -77,7 +71,6 @@ def tradeoff(one: Surveyed) -> Tradeoff | None:
         ttft_seconds=speed.ttft_seconds,
         tpot_seconds=speed.tpot_seconds,
         output_tokens_per_second=speed.output_tokens_per_second,
-        output_tokens_per_second_per_gpu=speed.output_tokens_per_second
-        / one.layout.gpus,
+        output_tokens_per_second_per_gpu=speed.output_tokens_per_second / one.layout.gpus,
         output_tokens_per_second_per_user=1 / speed.tpot_seconds,
     )

@@ -26,9 +26,7 @@ def how_sure(plan: Plan, request: Request | None) -> tuple[str, ...]:
 
 def _speed(plan: Plan) -> str:
     speed = plan.performance
-    below, above = (
-        edge / speed.output_tokens_per_second - 1 for edge in (speed.low, speed.high)
-    )
+    below, above = (edge / speed.output_tokens_per_second - 1 for edge in (speed.low, speed.high))
     low, high = (format_count(edge, digits=2) for edge in (speed.low, speed.high))
     basis = _BASES.get(speed.basis, speed.basis)
     return (
@@ -57,11 +55,7 @@ def _start(plan: Plan) -> Iterator[str]:
 
 
 def _percentile(request: Request | None) -> Iterator[str]:
-    if (
-        request
-        and request.objective.statistic is Statistic.P95
-        and request.objective.limited
-    ):
+    if request and request.objective.statistic is Statistic.P95 and request.objective.limited:
         yield (
             "Limits: P95 is derived from the predicted means by an assumption about waiting "
             "times; it is not predicted."

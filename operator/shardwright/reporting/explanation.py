@@ -32,19 +32,8 @@ from shardwright.planning.sentences import exclusions_sentence, ways_sentence
 from shardwright.planning.survey import Surveyed
 from shardwright.reporting.candidates import DrawnCandidate, draw_candidates
 from shardwright.reporting.confidence import how_sure
-from shardwright.reporting.figures import (
-    format_count,
-    format_layout,
-    format_output,
-    format_seconds,
-)
-from shardwright.reporting.mesh import (
-    DrawnLink,
-    DrawnRank,
-    draw_links,
-    draw_ranks,
-    expert_link,
-)
+from shardwright.reporting.figures import format_count, format_layout, format_output, format_seconds
+from shardwright.reporting.mesh import DrawnLink, DrawnRank, draw_links, draw_ranks, expert_link
 from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
 from shardwright.reporting.times import TimeSplit, time_split
 from shardwright.units import format_plural
@@ -145,10 +134,7 @@ class Explanation:
 
 
 def explain(
-    report: Report,
-    *,
-    request: Request | None = None,
-    inventory: Inventory | None = None,
+    report: Report, *, request: Request | None = None, inventory: Inventory | None = None
 ) -> Explanation:
     """Explain a report to a person. The request and the inventory add to the explanation."""
     if isinstance(report.outcome, Plan):
@@ -204,10 +190,7 @@ def _explain_plan(
 
 
 def _explain_no_plan(
-    outcome: NoPlan,
-    report: Report,
-    request: Request | None,
-    inventory: Inventory | None,
+    outcome: NoPlan, report: Report, request: Request | None, inventory: Inventory | None
 ) -> Explanation:
     unknown = inventory and UNKNOWN_PODS.get(inventory.known_pods)
     return Explanation(
@@ -289,10 +272,7 @@ def _load(load: Workload) -> Iterator[str]:
 
 def _objective(request: Request) -> str:
     objective = request.objective
-    limits = (
-        ("first token", objective.ttft_seconds),
-        ("each token", objective.tpot_seconds),
-    )
+    limits = (("first token", objective.ttft_seconds), ("each token", objective.tpot_seconds))
     which = "" if objective.statistic is Statistic.MEAN else f" ({objective.statistic})"
     said = [
         f"{name} within {format_seconds(seconds)}{which}"
@@ -302,9 +282,7 @@ def _objective(request: Request) -> str:
     return ", ".join([str(objective.optimize_for.value), *said])
 
 
-def _plan_facts(
-    plan: Plan, request: Request | None, pool: Pool | None
-) -> tuple[Fact, ...]:
+def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple[Fact, ...]:
     speed = plan.performance
     return (
         Fact(
@@ -361,17 +339,14 @@ def _stages(plan: Plan) -> Iterator[Fact]:
     if stages > 1:
         batches = min(stages, speed.running_requests)
         each = -(-speed.running_requests // batches)
-        waits = sum(
-            share.seconds for share in speed.decode_shares if share.name == "Bubble"
-        )
+        waits = sum(share.seconds for share in speed.decode_shares if share.name == "Bubble")
         bubble = waits / speed.tpot_seconds
         what = (
             f"{stages}, {batches} micro-batch{'es' if batches > 1 else ''} "
             f"of {format_plural(each, 'request')} in flight"
         )
         yield Fact(
-            label="Stages",
-            value=f"{what}; {bubble:.0%} of a token's time waits for other stages",
+            label="Stages", value=f"{what}; {bubble:.0%} of a token's time waits for other stages"
         )
 
 
@@ -416,9 +391,7 @@ def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
             ranks = _ranks_of_a_node(plan, position)
             here = [plan.layout.position(rank) for rank in ranks]
             others: tuple[None, ...] = (None,) * before[name]
-            rest: tuple[None, ...] = (None,) * (
-                gpus_of_a_node - before[name] - len(ranks)
-            )
+            rest: tuple[None, ...] = (None,) * (gpus_of_a_node - before[name] - len(ranks))
             drawn.append(
                 DrawnNode(
                     group=index,
@@ -451,9 +424,7 @@ def _expert_ranks_of(plan: Plan, ranks: range) -> tuple[int, int] | None:
 
 
 def _memory_bars(stages: tuple[StageMemory, ...]) -> tuple[MemoryBar, ...]:
-    return tuple(
-        _memory_bar(tuple(alike)) for _, alike in groupby(stages, key=_bytes_of)
-    )
+    return tuple(_memory_bar(tuple(alike)) for _, alike in groupby(stages, key=_bytes_of))
 
 
 def _bytes_of(stage: StageMemory) -> tuple[int, ...]:
@@ -518,9 +489,7 @@ def _unusable(inventory: Inventory | None) -> tuple[str, ...]:
     for excluded in inventory.excluded:
         by_code[excluded.problem.code].append(excluded)
     ordered = sorted(by_code.items(), key=lambda item: (-len(item[1]), item[0]))
-    return tuple(
-        f"{spell(code)}: {_names(nodes)} ({_facts(nodes)})" for code, nodes in ordered
-    )
+    return tuple(f"{spell(code)}: {_names(nodes)} ({_facts(nodes)})" for code, nodes in ordered)
 
 
 def _names(excluded: list[NodeExclusion]) -> str:

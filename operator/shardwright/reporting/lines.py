@@ -13,14 +13,10 @@ from unicodedata import combining, east_asian_width
 
 GAP: Final = "  "  #: between two columns
 NARROWEST_TEXT: Final = 16  #: columns of a paragraph, whatever stands before it
-UNDER: Final = (
-    4  #: columns by which text is moved in under a beginning that leaves it no room
-)
+UNDER: Final = 4  #: columns by which text is moved in under a beginning that leaves it no room
 ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 _WIDE: Final = frozenset({"W", "F"})
-NARROWEST_LAST_COLUMN: Final = (
-    24  #: below this a table is written as records, one cell per line
-)
+NARROWEST_LAST_COLUMN: Final = 24  #: below this a table is written as records, one cell per line
 
 ASCII: Final = str.maketrans(
     {
@@ -99,26 +95,19 @@ def columns(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
-        0 if combining(sign) else 2 if east_asian_width(sign) in _WIDE else 1
-        for sign in text
+        0 if combining(sign) else 2 if east_asian_width(sign) in _WIDE else 1 for sign in text
     )
 
 
 def paragraph(
-    text: str,
-    *,
-    width: int,
-    first: Sequence[Span] = (),
-    role: Role = Role.PLAIN,
+    text: str, *, width: int, first: Sequence[Span] = (), role: Role = Role.PLAIN
 ) -> list[Line]:
     """Return text wrapped behind ``first``, with the following lines under its start; under
     ``first`` if that is long.
 
     >>> [
     ...     one.plain()
-    ...     for one in paragraph(
-    ...         "a line that is too long", width=22, first=[Span("  - ")]
-    ...     )
+    ...     for one in paragraph("a line that is too long", width=22, first=[Span("  - ")])
     ... ]
     ['  - a line that is too', '    long']
     """
@@ -137,11 +126,7 @@ _COMMAND: Final = re.compile(r"(?:^|\s+)(?:and\s+)?`([^`]+ [^`]+)`")
 
 
 def with_commands(
-    text: str,
-    *,
-    width: int,
-    first: Sequence[Span],
-    role: Role = Role.PLAIN,
+    text: str, *, width: int, first: Sequence[Span], role: Role = Role.PLAIN
 ) -> list[Line]:
     """Return a paragraph whose commands (words in backticks) stand whole on lines of their own, so
     that they can be copied; a long one goes on behind a backslash.
@@ -193,21 +178,14 @@ def _wrapped(text: str, width: int) -> list[str]:
     """Return text in rows of so many columns at most; if signs take two, each row has half as
     many.
     """
-    return wrap(
-        text,
-        width if columns(text) == len(text) else width // 2,
-        break_on_hyphens=False,
-    )
+    return wrap(text, width if columns(text) == len(text) else width // 2, break_on_hyphens=False)
 
 
 def clipped(one: Line, width: int) -> Line:
     """Return a line that is no wider than that; a line that is cut ends in an ellipsis. A command
     and a line of a listing stay whole: a terminal wraps them.
 
-    >>> (
-    ...     clipped(line("tensor ", "eight"), 9).plain(),
-    ...     clipped(line("tensor  "), 6).plain(),
-    ... )
+    >>> (clipped(line("tensor ", "eight"), 9).plain(), clipped(line("tensor  "), 6).plain())
     ('tensor e\u2026', 'tensor')
     """
     if one.whole or any(span.role is Role.COMMAND for span in one.spans):
@@ -228,11 +206,7 @@ def clipped(one: Line, width: int) -> Line:
 
 
 def table(
-    header: Sequence[str],
-    rows: Iterable[Sequence[Cell]],
-    *,
-    width: int,
-    indent: str = GAP,
+    header: Sequence[str], rows: Iterable[Sequence[Cell]], *, width: int, indent: str = GAP
 ) -> list[Line]:
     """Return rows under their header, the last column wrapped; records when the width does not do.
 
@@ -243,20 +217,10 @@ def table(
         return _records(header, cells, width=width, indent=indent)
     widths = _widths(header, cells)
     heads: list[tuple[Span, ...]] = [(Span(name, Role.LABEL),) for name in header]
-    return [
-        one
-        for row in (heads, *cells)
-        for one in _row(row, widths, width=width, indent=indent)
-    ]
+    return [one for row in (heads, *cells) for one in _row(row, widths, width=width, indent=indent)]
 
 
-def fits(
-    header: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
-    *,
-    width: int,
-    indent: str,
-) -> bool:
+def fits(header: Sequence[str], rows: Sequence[Sequence[Cell]], *, width: int, indent: str) -> bool:
     """Return whether rows are a table in this width, with the last column wrapped at worst."""
     widths = _widths(header, [[_spans(cell) for cell in row] for row in rows])
     taken = len(indent) + sum(widths[:-1]) + len(GAP) * (len(header) - 1)
@@ -266,27 +230,16 @@ def fits(
 def whole_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[Line]:
     """Return rows under their header, each on one line, however wide that is: for ``-o wide``.
 
-    >>> [
-    ...     one.plain()
-    ...     for one in whole_rows(("ID", "SOURCE"), [("a", "b c"), ("de", "")])
-    ... ]
+    >>> [one.plain() for one in whole_rows(("ID", "SOURCE"), [("a", "b c"), ("de", "")])]
     ['ID  SOURCE', 'a   b c', 'de']
     """
     cells = [[_spans(cell) for cell in row] for row in rows]
     widths = _widths(header, cells)
     head = _padded([(Span(name, Role.LABEL),) for name in header], widths)
-    return [
-        Line(row, whole=True)
-        for row in (head, *(_padded(row, widths) for row in cells))
-    ]
+    return [Line(row, whole=True) for row in (head, *(_padded(row, widths) for row in cells))]
 
 
-def table_width(
-    header: Sequence[str],
-    rows: Iterable[Sequence[Cell]],
-    *,
-    indent: str = GAP,
-) -> int:
+def table_width(header: Sequence[str], rows: Iterable[Sequence[Cell]], *, indent: str = GAP) -> int:
     """Return the columns that a table takes if nothing in it is wrapped.
 
     >>> table_width(("name", "GPUs"), [("llama-405b", "16")])
@@ -296,21 +249,14 @@ def table_width(
     return len(indent) + sum(widths) + len(GAP) * (len(widths) - 1)
 
 
-def _widths(
-    header: Sequence[str], rows: Sequence[Sequence[tuple[Span, ...]]]
-) -> list[int]:
+def _widths(header: Sequence[str], rows: Sequence[Sequence[tuple[Span, ...]]]) -> list[int]:
     return [
-        max(columns(name), *(_length(row[i]) for row in rows), 0)
-        for i, name in enumerate(header)
+        max(columns(name), *(_length(row[i]) for row in rows), 0) for i, name in enumerate(header)
     ]
 
 
 def _row(
-    row: Sequence[tuple[Span, ...]],
-    widths: Sequence[int],
-    *,
-    width: int,
-    indent: str,
+    row: Sequence[tuple[Span, ...]], widths: Sequence[int], *, width: int, indent: str
 ) -> list[Line]:
     *whole, last = row
     front = (Span(indent), *_padded(whole, widths), Span(GAP if whole else ""))
@@ -318,11 +264,7 @@ def _row(
 
 
 def _records(
-    header: Sequence[str],
-    rows: Iterable[Sequence[tuple[Span, ...]]],
-    *,
-    width: int,
-    indent: str,
+    header: Sequence[str], rows: Iterable[Sequence[tuple[Span, ...]]], *, width: int, indent: str
 ) -> list[Line]:
     label_width = max(len(name) for name in header)
     lines: list[Line] = []
@@ -340,16 +282,10 @@ def _behind(front: tuple[Span, ...], cell: tuple[Span, ...], width: int) -> list
     return paragraph(cell[0].text, width=width, first=front, role=cell[0].role)
 
 
-def _padded(
-    cells: Sequence[tuple[Span, ...]], widths: Sequence[int]
-) -> tuple[Span, ...]:
+def _padded(cells: Sequence[tuple[Span, ...]], widths: Sequence[int]) -> tuple[Span, ...]:
     spans: list[Span] = []
     for cell, room in zip(cells, widths, strict=False):
-        spans += [
-            *([Span(GAP)] if spans else []),
-            *cell,
-            Span(" " * (room - _length(cell))),
-        ]
+        spans += [*([Span(GAP)] if spans else []), *cell, Span(" " * (room - _length(cell)))]
     return tuple(spans)
 
 

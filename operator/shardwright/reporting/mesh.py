@@ -67,16 +67,10 @@ class DrawnLink:
 
 def draw_ranks(plan: Plan, model: ModelSpec) -> tuple[DrawnRank, ...]:
     """Return the ranks of one replica."""
-    return tuple(
-        _rank(rank, plan, model) for rank in range(plan.layout.gpus_per_replica)
-    )
+    return tuple(_rank(rank, plan, model) for rank in range(plan.layout.gpus_per_replica))
 
 
-def _rank(
-    rank: int,
-    plan: Plan,
-    model: ModelSpec,
-) -> DrawnRank:
+def _rank(rank: int, plan: Plan, model: ModelSpec) -> DrawnRank:
     layout = plan.layout
     tensor, stage, attention_data = layout.position(rank)
     first, end = plan.stages[stage].layers
@@ -98,34 +92,20 @@ def _rank(
     )
 
 
-def _usual_attention(
-    model: ModelSpec,
-    first: int,
-    end: int,
-) -> Attention | None:
+def _usual_attention(model: ModelSpec, first: int, end: int) -> Attention | None:
     """Return the attention that most layers of a stage have."""
     counted = Counter(
-        layer.attention
-        for layer in model.layers[first:end]
-        if layer.attention is not None
+        layer.attention for layer in model.layers[first:end] if layer.attention is not None
     )
     return counted.most_common(1)[0][0] if counted else None
 
 
-def _experts_of(
-    model: ModelSpec,
-    first: int,
-    end: int,
-) -> int:
+def _experts_of(model: ModelSpec, first: int, end: int) -> int:
     blocks = (layer.feed_forward for layer in model.layers[first:end])
     return max((getattr(block, "experts", 0) for block in blocks), default=0)
 
 
-def _kv_heads(
-    attention: Attention | None,
-    ranks: int,
-    rank: int,
-) -> tuple[int, int] | None:
+def _kv_heads(attention: Attention | None, ranks: int, rank: int) -> tuple[int, int] | None:
     """Return the K/V heads of a tensor rank: fewer heads than ranks are held several times."""
     if not isinstance(attention, GroupedAttention):
         return None
@@ -135,11 +115,7 @@ def _kv_heads(
     return own, own
 
 
-def _dealt(
-    count: int,
-    ranks: int,
-    rank: int,
-) -> tuple[int, int] | None:
+def _dealt(count: int, ranks: int, rank: int) -> tuple[int, int] | None:
     """Return the first and the last item of a rank, if the first ranks take the remainder.
 
     >>> [_dealt(10, 4, rank) for rank in range(4)], _dealt(1, 2, 1)
@@ -157,11 +133,7 @@ def draw_links(plan: Plan, pool: Pool | None) -> tuple[DrawnLink, ...]:
     return tuple(_links(plan, pool, seconds))
 
 
-def _links(
-    plan: Plan,
-    pool: Pool | None,
-    seconds: dict[str, float],
-) -> Iterator[DrawnLink]:
+def _links(plan: Plan, pool: Pool | None, seconds: dict[str, float]) -> Iterator[DrawnLink]:
     for part, kind in KINDS.items():
         if part not in seconds:
             continue
@@ -170,12 +142,7 @@ def _links(
             kind=kind,
             name=name,
             bytes_per_second=next(
-                (
-                    link.bytes_per_second
-                    for link in _links_of(pool)
-                    if link.name == name
-                ),
-                None,
+                (link.bytes_per_second for link in _links_of(pool) if link.name == name), None
             ),
             between_nodes=_between_nodes(kind, plan),
             seconds=seconds[part],
@@ -183,11 +150,7 @@ def _links(
         )
 
 
-def _crossed(
-    kind: str,
-    plan: Plan,
-    pool: Pool | None,
-) -> str:
+def _crossed(kind: str, plan: Plan, pool: Pool | None) -> str:
     """Return the name of the slowest link that a kind of traffic crosses; empty if the pool is not
     known.
     """

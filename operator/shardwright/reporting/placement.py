@@ -9,33 +9,20 @@ from enum import Enum, auto
 from typing import Final
 
 from shardwright.reporting.explanation import DrawnNode
-from shardwright.reporting.lines import (
-    ELLIPSIS,
-    Line,
-    Role,
-    Span,
-    line,
-    paragraph,
-)
+from shardwright.reporting.lines import ELLIPSIS, Line, Role, Span, line, paragraph
 
 MOST_NODES: Final = 20  #: drawn at most; the rest is counted
 _INDENT: Final = 2
 _INDENT_OF_REPLICAS: Final = 14
 _SHORTEST_NAME: Final = 12
 _BEHIND: Final = 18  #: columns behind the signs, for what a node holds
-_STAGE_ROLES: Final = (
-    Role.STAGE_0,
-    Role.STAGE_1,
-    Role.STAGE_2,
-    Role.STAGE_3,
-)
+_STAGE_ROLES: Final = (Role.STAGE_0, Role.STAGE_1, Role.STAGE_2, Role.STAGE_3)
 _SQUARE: Final = "\N{BLACK SQUARE}"
 _CROSS: Final = "\N{MULTIPLICATION SIGN}"
 _DOT: Final = "\N{MIDDLE DOT}"
 _SETTLED_LATER: Final = "which node gets which stage is decided when the pods start"
 _RANKS: Final = (
-    "a number is the attention-data rank (DP) of a GPU; shardwright report draws what "
-    "each holds"
+    "a number is the attention-data rank (DP) of a GPU; shardwright report draws what each holds"
 )
 
 
@@ -99,11 +86,7 @@ def _digits(nodes: Sequence[DrawnNode], told: Told) -> int:
     return max(len(str(number)) for number in numbers if number is not None)
 
 
-def _signs(
-    node: DrawnNode,
-    told: Told,
-    digits: int,
-) -> Iterator[Span]:
+def _signs(node: DrawnNode, told: Told, digits: int) -> Iterator[Span]:
     """Yield the sign of every GPU; those of somebody else come last: which ones they are is not
     known.
     """
@@ -137,11 +120,7 @@ def _span(ends: tuple[int, int]) -> str:
     return str(first) if first == last else f"{first}\N{EN DASH}{last}"
 
 
-def _notes(
-    nodes: Sequence[DrawnNode],
-    told: Told,
-    width: int,
-) -> Iterator[Line]:
+def _notes(nodes: Sequence[DrawnNode], told: Told, width: int) -> Iterator[Line]:
     hidden = len(nodes) - MOST_NODES
     if hidden > 0:
         more = f"  and {hidden:,} more nodes of the same kind"

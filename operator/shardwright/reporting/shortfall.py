@@ -9,12 +9,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from shardwright.costs.limits import requests_per_replica
-from shardwright.planning.limits import (
-    ALL_OF_A_RATE,
-    running_requests,
-    tpot_seconds,
-    ttft_seconds,
-)
+from shardwright.planning.limits import ALL_OF_A_RATE, running_requests, tpot_seconds, ttft_seconds
 from shardwright.planning.phrases import rate_of, rate_offered
 from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
@@ -59,9 +54,7 @@ def behind(plan: Plan, request: Request) -> str:
         return f"serves {_below(plan.performance.requests_per_second, rate)} of {rate_of(rate)}"
     one = replace(plan.layout, replicas=max(plan.layout.replicas, 1))
     offered = requests_per_replica(request.workload, one)
-    running = running_requests(
-        plan.performance, offered, carries_load=plan.carries_load
-    )
+    running = running_requests(plan.performance, offered, carries_load=plan.carries_load)
     return f"requests queue: {running:,} of {offered:,} run at once"
 
 

@@ -45,13 +45,7 @@ PARTS: Final = (
 )
 
 
-def to_lines(
-    explanation: Explanation,
-    *,
-    title: str,
-    width: int,
-    full: bool = False,
-) -> list[Line]:
+def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = False) -> list[Line]:
     """Return the explanation, ready to print; sections that have nothing to say are left out.
 
     ``full`` adds the parts of a token's time and how sure the figures are.
@@ -69,18 +63,10 @@ def to_lines(
         _bullets("Nodes not used", explanation.unusable, width),
     )
     said = [section for section in sections if section]
-    return [
-        one
-        for index, section in enumerate(said)
-        for one in ([Line()] * (index > 0) + section)
-    ]
+    return [one for index, section in enumerate(said) for one in ([Line()] * (index > 0) + section)]
 
 
-def _headline(
-    explanation: Explanation,
-    title: str,
-    width: int,
-) -> list[Line]:
+def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
     role = Role.HEADLINE if explanation.fits else Role.REFUSAL
     if explanation.misses:
         role = Role.WARNING
@@ -100,9 +86,7 @@ def fact_lines(facts: Sequence[Fact], width: int) -> list[Line]:
         one
         for fact in facts
         for one in paragraph(
-            fact.value,
-            width=width,
-            first=[Span(f"  {fact.label:{room}}  ", Role.LABEL)],
+            fact.value, width=width, first=[Span(f"  {fact.label:{room}}  ", Role.LABEL)]
         )
     ]
 
@@ -112,11 +96,7 @@ def _section(name: str) -> Line:
 
 
 def _bullets(
-    name: str,
-    sentences: Sequence[str],
-    width: int,
-    *,
-    role: Role = Role.PLAIN,
+    name: str, sentences: Sequence[str], width: int, *, role: Role = Role.PLAIN
 ) -> list[Line]:
     if not sentences:
         return []
@@ -142,10 +122,7 @@ def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
     wide = (*named, "GiB")
     narrow = (*signed, "of")
     if table_width(wide, _memory_rows(bars, BAR_CELLS, "of ")) <= width:
-        legend, shown = (
-            [],
-            table(wide, _memory_rows(bars, BAR_CELLS, "of "), width=width),
-        )
+        legend, shown = ([], table(wide, _memory_rows(bars, BAR_CELLS, "of "), width=width))
     else:
         spare = width - table_width(narrow, _memory_rows(bars, BAR_CELLS, ""))
         cells = min(max(BAR_CELLS + spare, FEWEST_BAR_CELLS), BAR_CELLS)
@@ -155,9 +132,7 @@ def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
 
 
 def _memory_rows(
-    bars: tuple[MemoryBar, ...],
-    cells: int,
-    before_budget: str,
+    bars: tuple[MemoryBar, ...], cells: int, before_budget: str
 ) -> list[tuple[Cell, ...]]:
     return [
         (
@@ -201,9 +176,7 @@ def _bar(bar: MemoryBar, cells: int) -> tuple[Span, ...]:
     """
     parts = [(role, max(count, 0)) for role, count in _parts(bar)]
     total = sum(count for _, count in parts) or 1
-    signs = {
-        role: max(round(cells * count / total), min(count, 1)) for role, count in parts
-    }
+    signs = {role: max(round(cells * count / total), min(count, 1)) for role, count in parts}
     largest = max(signs, key=lambda role: signs[role])
     signs[largest] += cells - sum(signs.values())
     return tuple(Span(BLOCKS[role] * count, role) for role, count in signs.items())
@@ -225,8 +198,7 @@ def _alternatives(explanation: Explanation, width: int) -> list[Line]:
         "against the plan": [other.loses for other in others],
     }
     header, cells = zip(
-        *((name, column) for name, column in columns.items() if any(column)),
-        strict=True,
+        *((name, column) for name, column in columns.items() if any(column)), strict=True
     )
     return [
         _section("What else would run"),
@@ -256,9 +228,7 @@ def _times(times: TimeSplit | None, width: int) -> list[Line]:
 
 
 def _side_by_side(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    width: int,
+    header: Sequence[str], rows: Sequence[Sequence[str]], width: int
 ) -> Iterator[Sequence[int]]:
     """Yield the columns that have room beside the first one, as many at a time as have."""
     first, *others = (

@@ -40,13 +40,8 @@ def time_split(plan: Plan, report: Report) -> TimeSplit:
             format_layout(plan.layout),
             *(_named(other, plan) for other in report.alternatives),
         ),
-        rows=tuple(
-            TimeRow(part=WORDS[name], seconds=_of(name, speeds))
-            for name in _parts(speeds)
-        ),
-        token=TimeRow(
-            part="a token", seconds=tuple(speed.tpot_seconds for speed in speeds)
-        ),
+        rows=tuple(TimeRow(part=WORDS[name], seconds=_of(name, speeds)) for name in _parts(speeds)),
+        token=TimeRow(part="a token", seconds=tuple(speed.tpot_seconds for speed in speeds)),
         first_token=TimeRow(
             part="first token", seconds=tuple(speed.ttft_seconds for speed in speeds)
         ),
@@ -66,13 +61,9 @@ def _parts(speeds: Sequence[Performance]) -> list[str]:
     the others'.
     """
     largest: dict[str, tuple[float, ...]] = {
-        share.name: _of(share.name, speeds)
-        for speed in speeds
-        for share in speed.decode_shares
+        share.name: _of(share.name, speeds) for speed in speeds for share in speed.decode_shares
     }
-    return sorted(
-        largest, key=lambda name: (*(-seconds for seconds in largest[name]), name)
-    )
+    return sorted(largest, key=lambda name: (*(-seconds for seconds in largest[name]), name))
 
 
 def _of(name: str, speeds: Sequence[Performance]) -> tuple[float, ...]:

@@ -88,9 +88,7 @@ def to_deployment(
         drafting=_drafting(spec),
         serving=_serving(spec, engine_version),
         pods=_pods(spec),
-        cluster=ClusterTerms(
-            scheduling=_scheduling(spec.placement or unsaid(PlacementRules))
-        ),
+        cluster=ClusterTerms(scheduling=_scheduling(spec.placement or unsaid(PlacementRules))),
     )
 
 
@@ -125,9 +123,7 @@ def _serving(spec: Spec, version: str) -> ServingOptions:
         kv_cache_dtype=KV_CACHE_DTYPES[spec.engine.kv_cache_quantization or "Auto"],
         adapters=_adapters(spec.model),
         arguments=_arguments(spec, version),
-        environment=tuple(
-            (variable.name, variable.value) for variable in spec.engine.env
-        ),
+        environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
         api_key=_secret_key(spec.engine.api_key_secret_ref),
         over_ray=spec.engine.executor == "Ray",
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
@@ -136,10 +132,7 @@ def _serving(spec: Spec, version: str) -> ServingOptions:
 
 
 def _pods(spec: Spec) -> PodOptions:
-    placement, pod = (
-        spec.placement or unsaid(PlacementRules),
-        spec.pod or unsaid(Pod),
-    )
+    placement, pod = (spec.placement or unsaid(PlacementRules), spec.pod or unsaid(Pod))
     resources = pod.resources
     return PodOptions(
         node_selector=tuple(sorted(placement.node_selector.items())),
@@ -195,19 +188,11 @@ def _volume(volume: PodVolume) -> OwnVolume:
     elif volume.secret is not None:
         kind, source, read_only = VolumeKind.SECRET, volume.secret.secret_name, True
     elif volume.pvc is not None:
-        kind, source, read_only = (
-            VolumeKind.CLAIM,
-            volume.pvc.claim_name,
-            volume.pvc.read_only,
-        )
+        kind, source, read_only = (VolumeKind.CLAIM, volume.pvc.claim_name, volume.pvc.read_only)
     elif volume.empty_dir is not None:
         source = volume.empty_dir.size_limit
     return OwnVolume(
-        name=volume.name,
-        path=volume.mount_path,
-        kind=kind,
-        source=source,
-        read_only=read_only,
+        name=volume.name, path=volume.mount_path, kind=kind, source=source, read_only=read_only
     )
 
 
@@ -226,23 +211,18 @@ def network_rules_of(policy: NetworkPolicies) -> NetworkRules | None:
         return None
     egress = _as_written(policy.egress.rules) if policy.egress.restricted else None
     return NetworkRules(
-        clients=_as_written(policy.clients),
-        metrics=_as_written(policy.metrics),
-        egress=egress,
+        clients=_as_written(policy.clients), metrics=_as_written(policy.metrics), egress=egress
     )
 
 
 def _as_written(parts: Iterable[Part]) -> tuple[Mapping[str, Any], ...]:
-    return tuple(
-        part.model_dump(by_alias=True, exclude_defaults=True) for part in parts
-    )
+    return tuple(part.model_dump(by_alias=True, exclude_defaults=True) for part in parts)
 
 
 def _tolerations(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
     """Return the tolerations as Kubernetes writes them."""
     return tuple(
-        item.model_dump(by_alias=True, exclude_none=True)
-        for item in placement.tolerations
+        item.model_dump(by_alias=True, exclude_none=True) for item in placement.tolerations
     )
 
 
@@ -282,9 +262,7 @@ def _hub_token(model: Model) -> SecretKey | None:
 
 
 def _secret_key(reference: ApiKeyReference | None) -> SecretKey | None:
-    return (
-        None if reference is None else SecretKey(name=reference.name, key=reference.key)
-    )
+    return None if reference is None else SecretKey(name=reference.name, key=reference.key)
 
 
 def _object_store(model: Model) -> ObjectStore | None:
@@ -300,15 +278,11 @@ def _object_store(model: Model) -> ObjectStore | None:
         endpoint=store.endpoint,
         region=store.region,
         virtual_host=addressing == "VirtualHost",
-        authority=ConfigMapKey(name=authority.name, key=authority.key)
-        if authority
-        else None,
+        authority=ConfigMapKey(name=authority.name, key=authority.key) if authority else None,
         account=store.account,
         concurrency=store.concurrency,
         buffer_bytes=store.buffer_gigabytes * 10**9 if store.buffer_gigabytes else None,
-        bytes_per_second=store.megabytes_per_second * 1e6
-        if store.megabytes_per_second
-        else None,
+        bytes_per_second=store.megabytes_per_second * 1e6 if store.megabytes_per_second else None,
     )
 
 
@@ -318,9 +292,7 @@ def _weights_image(model: Model) -> ImagePath | None:
         return None
     image = weights.image or unsaid(ImageVolume)
     return ImagePath(
-        reference=place_of(weights.uri),
-        path=image.path or "",
-        pull_policy=image.pull_policy,
+        reference=place_of(weights.uri), path=image.path or "", pull_policy=image.pull_policy
     )
 
 
@@ -354,7 +326,5 @@ def _cache(model: Model) -> CacheClaim | None:
     if cache is None:
         return None
     return CacheClaim(
-        claim=cache.claim_name,
-        storage=cache.storage,
-        storage_class=cache.storage_class_name,
+        claim=cache.claim_name, storage=cache.storage, storage_class=cache.storage_class_name
     )

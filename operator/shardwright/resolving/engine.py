@@ -179,9 +179,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
         raise InputError([version])
     own, settings = question.resource.spec.engine.args, question.settings
     # The defaults are the administrator's own word: dangerous options are admitted there.
-    preset = {
-        name: value for name, value in spec.engine.args.items() if name not in own
-    }
+    preset = {name: value for name, value in spec.engine.args.items() if name not in own}
     rules = engine.rules
     trusted = frozenset(rules.policy.admissible)
     problems = (
@@ -219,10 +217,7 @@ def _check_text(spec: Spec) -> Iterator[Problem]:
     arguments = ((name, str(value)) for name, value in spec.engine.args.items())
     pod = spec.pod or unsaid(Pod)
     marks = [*(pod.labels or {}).items(), *(pod.annotations or {}).items()]
-    size = sum(
-        len(f"{name}{value}".encode())
-        for name, value in (*variables, *arguments, *marks)
-    )
+    size = sum(len(f"{name}{value}".encode()) for name, value in (*variables, *arguments, *marks))
     most = engine_text_max_bytes(spec)
     if size > most:
         yield Problem(
@@ -237,9 +232,7 @@ def _check_text(spec: Spec) -> Iterator[Problem]:
         )
 
 
-def _admitted_image(
-    engine: wire.Engine, settings: Settings, kept_version: str | None
-) -> str:
+def _admitted_image(engine: wire.Engine, settings: Settings, kept_version: str | None) -> str:
     """Return the image whose admission decides: of those by default the first that is admitted, if
     any is.
     """
@@ -257,9 +250,7 @@ def _admitted(images: Mapping[str, str], settings: Settings) -> dict[str, str]:
     }
 
 
-def unadmitted_images(
-    engine: wire.Engine, settings: Settings, version: str
-) -> dict[str, Problem]:
+def unadmitted_images(engine: wire.Engine, settings: Settings, version: str) -> dict[str, Problem]:
     """Return why images by default must not be run, by the resource of their GPUs, if others of
     them may be.
 
@@ -325,9 +316,7 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
     )
 
 
-def _runs_on(
-    engine: wire.Engine, version: str, settings: Settings
-) -> tuple[str, ...] | None:
+def _runs_on(engine: wire.Engine, version: str, settings: Settings) -> tuple[str, ...] | None:
     """Return the resources of the GPUs that the image is built for, the one to take first. None if
     its name does not tell.
     """

@@ -86,8 +86,7 @@ def unknown(question: Question, spec: Spec) -> Problem:
     )
     # dataclasses.replace keeps the class, and Unread is a Problem with one field more.
     parts = {
-        name: getattr(problem, name)
-        for name in ("code", "what", "limit", "gap", "remedy", "path")
+        name: getattr(problem, name) for name in ("code", "what", "limit", "gap", "remedy", "path")
     }
     return Unread(**parts, fetch=fetch)
 

@@ -14,34 +14,17 @@ from shardwright.api.pod import Pod
 from shardwright.api.spec import Spec
 from shardwright.modelspec.spec import ModelSpec
 
-NOT_PLANNED_WITH: Final = (
-    "paused",
-    "mode",
-    "replan",
-    "restart",
-    "rollout",
-    "readiness",
-)
+NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
-ONLY_PLANNED_WITH: Final = (
-    "replicas",
-    "objective",
-    "budget",
-    "parallelism",
-)
+ONLY_PLANNED_WITH: Final = ("replicas", "objective", "budget", "parallelism")
 NOT_IN_PODS: Final = (
     *(name for name in NOT_PLANNED_WITH if name != "readiness"),
     *ONLY_PLANNED_WITH,
 )
 """Fields of the spec that change pods of a group through its plan only, or not at all."""
 
-OF_RUNNING_PODS: Final = (
-    "labels",
-    "annotations",
-    "serviceAccountName",
-    "volumes",
-)
+OF_RUNNING_PODS: Final = ("labels", "annotations", "serviceAccountName", "volumes")
 """Fields of ``spec.pod`` that pods have from their creation on, and that no plan asks for: they
 restart, and plan nothing.
 """
@@ -65,15 +48,10 @@ class Hashes:
     pods: str
 
 
-def hashes_of(
-    spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str
-) -> Hashes:
+def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str) -> Hashes:
     """Return the hashes of a spec, of the models that it names and of the version of the engine."""
     named = [one for one in (model, draft) if one is not None]
-    models, files = (
-        [one.config_hash for one in named],
-        [one.config_file_hash for one in named],
-    )
+    models, files = ([one.config_hash for one in named], [one.config_file_hash for one in named])
     plain: dict[str, Any] = spec.model_dump(
         # Without fields that nobody sets: a new field of the spec leaves all stored hashes as they
         # are (ADR 15).
@@ -83,9 +61,7 @@ def hashes_of(
     )
     return Hashes(
         whole=_hash(_planned_with(plain, NOT_PLANNED_WITH), models, version),
-        cut=_hash(
-            _planned_with(plain, (*NOT_PLANNED_WITH, "replicas")), models, version
-        ),
+        cut=_hash(_planned_with(plain, (*NOT_PLANNED_WITH, "replicas")), models, version),
         pods=_hash(
             # How replicas are spread reaches pods by the nodes of the plan alone.
             _without(plain, NOT_IN_PODS, (*OF_NEXT_START, "topologySpread")),
@@ -108,9 +84,7 @@ def _without(
     fields = {name: value for name, value in spec.items() if name not in names}
     pod = fields.get("pod")
     if pod is not None and not pod.keys().isdisjoint(of_pod):
-        fields["pod"] = {
-            name: value for name, value in pod.items() if name not in of_pod
-        }
+        fields["pod"] = {name: value for name, value in pod.items() if name not in of_pod}
         if fields["pod"] == _empty_pod():
             del fields["pod"]
     return fields

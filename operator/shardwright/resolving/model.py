@@ -76,8 +76,7 @@ def held_model(stored: ModelSpec, model: Model, pins: Pins) -> ModelSpec:
         InputError: The weights cannot be quantized so, or not computed in this type.
     """
     computed = computed_in(
-        _quantized(stored, model),
-        None if model.quantization in COMPUTED_AS else pins.dtype,
+        _quantized(stored, model), None if model.quantization in COMPUTED_AS else pins.dtype
     )
     towers = (
         without_towers(computed)
@@ -129,18 +128,14 @@ def _config_of(question: Question, spec: Spec) -> Mapping[str, object]:
     return entry.config
 
 
-def _eagle(
-    head: DraftHead, path: str, question: Question, model: ModelSpec
-) -> ModelSpec:
+def _eagle(head: DraftHead, path: str, question: Question, model: ModelSpec) -> ModelSpec:
     config = question.catalogue.get(head.id) if head.config is None else head.config
     if config is None:
         raise InputError([_head_unknown(head, path)])
     try:
         return read_eagle(config, source=head.id, vocabulary=model.vocabulary)
     except InputError as error:
-        raise InputError(
-            problem.under(f"{path}.config") for problem in error.problems
-        ) from None
+        raise InputError(problem.under(f"{path}.config") for problem in error.problems) from None
 
 
 def _head_unknown(head: DraftHead, path: str) -> Problem:
@@ -218,6 +213,4 @@ def _quantized(stored: ModelSpec, model: Model) -> ModelSpec:
     try:
         return apply_quantization(stored, model.quantization)
     except InputError as error:
-        raise InputError(
-            problem.under("spec.model") for problem in error.problems
-        ) from None
+        raise InputError(problem.under("spec.model") for problem in error.problems) from None

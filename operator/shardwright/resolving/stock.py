@@ -57,10 +57,7 @@ def take_stock(
         own_gpus: Which GPUs of its own count as free.
     """
     # As in the labels of pods.
-    own = (
-        subject.owner.namespace,
-        base_name(subject.owner.name),
-    )
+    own = (subject.owner.namespace, base_name(subject.owner.name))
     # GPUs that its plan keeps and no pod of it has bound yet may be its second place.
     if own_gpus.beside is not None:
         group = group_name(own[1], own_gpus.beside)
@@ -99,19 +96,13 @@ def reservations_of(
     ):
         if group in released:
             continue
-        name = generation_name(
-            root, generations[group] if group < len(generations) else 0
-        )
+        name = generation_name(root, generations[group] if group < len(generations) else 0)
         for node in nodes:
-            yield Reservation(
-                owner=owner, node=node, gpus=plan.gpus_per_node, group=name
-            )
+            yield Reservation(owner=owner, node=node, gpus=plan.gpus_per_node, group=name)
 
 
 def _by_generation(
-    usage: Sequence[GpuUsage],
-    reservations: Sequence[Reservation],
-    own: tuple[str, str] | None,
+    usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: tuple[str, str] | None
 ) -> tuple[list[GpuUsage], list[Reservation]]:
     """Return pods and reservations with the generations of groups told apart. A plan keeps GPUs for
     the latest generation of a group. Earlier ones have their own.
@@ -130,9 +121,7 @@ def _by_generation(
         return generation_name(root, latest[item.owner, root])
 
     pods = [
-        replace(pod, owner=None)
-        if pod.owner == own and pod.group != name_of_latest(pod)
-        else pod
+        replace(pod, owner=None) if pod.owner == own and pod.group != name_of_latest(pod) else pod
         for pod in usage
     ]
     return pods, [replace(item, group=name_of_latest(item)) for item in reservations]

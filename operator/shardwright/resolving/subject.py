@@ -65,9 +65,7 @@ class Subject:
     @property
     def draft(self) -> ModelSpec | None:
         """Return the model that drafts for it, None if none does."""
-        return (
-            self.traits.options.drafter.model if self.traits.options.drafter else None
-        )
+        return self.traits.options.drafter.model if self.traits.options.drafter else None
 
 
 def resolve(question: Question) -> Subject:
@@ -89,9 +87,7 @@ def resolve(question: Question) -> Subject:
     drafter = drafter_for(spec, question, model, alone, pins)
     draft = drafter.model if drafter else None
     hashes = hashes_of(spec, model, draft, version)
-    deployment = _deployment(
-        resource, question.settings, version, stored.quantization, hashes.pods
-    )
+    deployment = _deployment(resource, question.settings, version, stored.quantization, hashes.pods)
     return Subject(
         owner=deployment.owner,
         generation=resource.metadata.generation,
@@ -147,10 +143,7 @@ def _gated(spec: Spec) -> Iterator[str]:
     head = spec.engine.speculation and spec.engine.speculation.head
     draft = commit_of(head.uri) if head else None
     if hub_token(spec.model.weights) is None:
-        downloaded = (
-            spec.model.id if from_hub else "",
-            draft[0] if draft else "",
-        )
+        downloaded = (spec.model.id if from_hub else "", draft[0] if draft else "")
         gated = (model for model in downloaded if gate_of(model).gating is Gating.GATED)
         yield from gated
 

@@ -34,11 +34,7 @@ def keda(
 
 
 def _certificates(folder: Path) -> None:
-    names = (
-        DNSName(harness.METRICS),
-        DNSName("localhost"),
-        IPAddress(ip_address("127.0.0.1")),
-    )
+    names = (DNSName(harness.METRICS), DNSName("localhost"), IPAddress(ip_address("127.0.0.1")))
     certificate, key = self_signed(folder, *names)
     key.rename(folder / "tls.key")
     (folder / "ca.crt").write_bytes(certificate.read_bytes())

@@ -40,9 +40,7 @@ def queue() -> Iterator[Queue]:
 def prometheus(queue: Queue, models: Models) -> Iterator[Prometheus]:
     """A Prometheus that has scraped the queue of the model llama."""
     with Prometheus(queue.job(models.namespace, "llama")) as running:
-        wait_for(
-            lambda: running.ask("vllm:num_requests_waiting"), 30, "the queue's series"
-        )
+        wait_for(lambda: running.ask("vllm:num_requests_waiting"), 30, "the queue's series")
         yield running
 
 
@@ -67,11 +65,7 @@ def wait_for_groups(models: Models, count: int) -> None:
 
 
 def test_keda_starts_a_group_where_requests_wait_and_stops_it_where_none_do(
-    models: Models,
-    fleet: Fleet,
-    queue: Queue,
-    prometheus: Prometheus,
-    control_plane: ControlPlane,
+    models: Models, fleet: Fleet, queue: Queue, prometheus: Prometheus, control_plane: ControlPlane
 ) -> None:
     fleet(H100, 1)
     models.create("llama", replicas=0)
@@ -86,11 +80,7 @@ def test_keda_starts_a_group_where_requests_wait_and_stops_it_where_none_do(
 
 
 def test_the_autoscaler_that_keda_makes_adds_and_removes_groups_by_the_queue(
-    models: Models,
-    fleet: Fleet,
-    queue: Queue,
-    prometheus: Prometheus,
-    control_plane: ControlPlane,
+    models: Models, fleet: Fleet, queue: Queue, prometheus: Prometheus, control_plane: ControlPlane
 ) -> None:
     fleet(H100, 1)
     models.create("llama")
@@ -103,8 +93,6 @@ def test_the_autoscaler_that_keda_makes_adds_and_removes_groups_by_the_queue(
     queue.waiting = 4
     wait_for_groups(models, 1)
 
-    said = control_plane.kubectl(
-        "events", "-n", models.namespace, "--for", "hpa/keda-hpa-llama"
-    )
+    said = control_plane.kubectl("events", "-n", models.namespace, "--for", "hpa/keda-hpa-llama")
     assert "New size: 2; reason: external metric s0-prometheus" in said
     assert "New size: 1; reason: All metrics below target" in said

@@ -27,9 +27,7 @@ def kueue(control_plane: ControlPlane) -> Iterator[harness.Kueue]:
 
 
 @pytest.fixture
-def quotas(
-    kueue: harness.Kueue, control_plane: ControlPlane, namespace: str
-) -> Iterator[Quotas]:
+def quotas(kueue: harness.Kueue, control_plane: ControlPlane, namespace: str) -> Iterator[Quotas]:
     """Queues of the test's namespace; they are gone afterwards."""
     del kueue
     made = Quotas(control_plane, namespace)

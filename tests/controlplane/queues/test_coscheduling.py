@@ -11,11 +11,7 @@ import pytest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
-from tests.support.gangs import (
-    as_another_has_it,
-    gives_way_as_a_whole,
-    waits_for_a_taken_node,
-)
+from tests.support.gangs import as_another_has_it, gives_way_as_a_whole, waits_for_a_taken_node
 from tests.support.models import LARGE, Models
 
 pytestmark = pytest.mark.usefixtures("coscheduling")
@@ -60,9 +56,7 @@ def test_of_two_groups_that_fit_one_at_a_time_none_is_ever_half_placed(
     path = POD_GROUPS.format(models.namespace)
     (group,) = control_plane.api.get(path)["items"]
     renamed = {"first": "second"}
-    control_plane.api.create(
-        path, {**group, **as_another_has_it(group, "second-0", renamed)}
-    )
+    control_plane.api.create(path, {**group, **as_another_has_it(group, "second-0", renamed)})
     running = models.get("StatefulSet", "first-0")
     models.post("StatefulSet", as_another_has_it(running, "second-0", renamed))
     gives_way_as_a_whole(models)

@@ -18,9 +18,7 @@ ONE_GROUP = 16
 """GPUs of a group of two pods."""
 
 
-def serve_in_a_queue(
-    quotas: Quotas, models: Models, fleet: Fleet, nodes: int = 2
-) -> None:
+def serve_in_a_queue(quotas: Quotas, models: Models, fleet: Fleet, nodes: int = 2) -> None:
     """Let a model serve from a queue that has quota for its one group."""
     quotas.queue("serving", gpus=ONE_GROUP)
     fleet(H100, nodes)
@@ -34,9 +32,7 @@ def last(models: Models, name: str) -> None:
     Else they are gone at once, and Kueue 0.17 may keep the workload of pods that it never saw end.
     """
     for rank in (0, 1):
-        models.patch(
-            "Pod", f"{name}-0-{rank}", {"metadata": {"annotations": {STOP_AFTER: "3s"}}}
-        )
+        models.patch("Pod", f"{name}-0-{rank}", {"metadata": {"annotations": {STOP_AFTER: "3s"}}})
 
 
 def placed(models: Models, name: str) -> int:
@@ -96,13 +92,9 @@ def test_a_broken_group_gives_its_quota_back_and_takes_it_again(
 
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
     wait_for(
-        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2,
-        90,
-        "two new pods",
+        lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 90, "two new pods"
     )
-    assert (
-        models.wait_ready("large", timeout=90)["status"]["groups"][0]["restarts"] == 1
-    )
+    assert models.wait_ready("large", timeout=90)["status"]["groups"][0]["restarts"] == 1
     (after,) = quotas.workloads()
     assert after["metadata"]["uid"] != workload["metadata"]["uid"]
 
@@ -110,9 +102,7 @@ def test_a_broken_group_gives_its_quota_back_and_takes_it_again(
 def test_a_model_of_a_higher_class_preempts_a_whole_group_which_comes_back_after_it(
     quotas: Quotas, models: Models, fleet: Fleet
 ) -> None:
-    quotas.queue(
-        "serving", gpus=ONE_GROUP, preemption={"withinClusterQueue": "LowerPriority"}
-    )
+    quotas.queue("serving", gpus=ONE_GROUP, preemption={"withinClusterQueue": "LowerPriority"})
     low, high = quotas.priority("low", 10), quotas.priority("high", 1000)
     fleet(H100, 4)
     models.create("cheap", LARGE, placement=SERVING, pod={"priorityClassName": low})
@@ -145,8 +135,7 @@ def test_requests_that_kueue_fixes_make_the_group_anew(
     models.change("large", pod={"resources": {"cpu": "20"}})
     models.wait_ready("large", timeout=120)
     requests = {
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-        for pod in models.pods()
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for pod in models.pods()
     }
     assert (requests, names(models)) == ({"20"}, {"large-0-g1"})
     wait_for(lambda: len(quotas.workloads()) == 1, 30, "one workload to be left")
@@ -169,19 +158,14 @@ def test_a_group_takes_another_queue_whether_it_serves_or_waits(
     models.change("first", placement={"queue": "other"})
     models.wait_ready("first", timeout=120)
     wait_for(
-        lambda: (
-            (quotas.gpus_used("serving"), quotas.gpus_used("other"))
-            == (0, 2 * ONE_GROUP)
-        ),
+        lambda: (quotas.gpus_used("serving"), quotas.gpus_used("other")) == (0, 2 * ONE_GROUP),
         30,
         "the quota to be that of the other queue",
     )
     assert names(models) == {"first-0-g1", "second-0-g1"}
 
 
-def test_a_group_leaves_kueue_and_comes_to_it(
-    quotas: Quotas, models: Models, fleet: Fleet
-) -> None:
+def test_a_group_leaves_kueue_and_comes_to_it(quotas: Quotas, models: Models, fleet: Fleet) -> None:
     serve_in_a_queue(quotas, models, fleet)
     last(models, "large")
     models.change("large", placement={"scheduler": "None", "queue": None})

@@ -38,13 +38,9 @@ def _replicas_that_queue() -> Explanation:
         tensor_link="PCIe 4 x16",
         stages=(a_reported_stage(0, 0, 79, weights_gib=33),),
         kv_tokens=61_440,
-        performance=a_reported_performance(
-            output=842.7, low=461, high=1240, running=20
-        ),
+        performance=a_reported_performance(output=842.7, low=461, high=1240, running=20),
         carries_load=False,
-        reasons=(
-            "No layout carries 64 requests of 2,048 + 512 tokens; this one queues least.",
-        ),
+        reasons=("No layout carries 64 requests of 2,048 + 512 tokens; this one queues least.",),
         warnings=("no measurement of this GPU: the band is wide",),
     )
     return explain(a_report(plan, excluded=()), request=a_reported_request())
@@ -58,9 +54,7 @@ def _nothing_fits() -> Explanation:
         remedy="kubectl uncordon n4",
     )
     inventory = Inventory(
-        pools=(),
-        excluded=(NodeExclusion(node="n4", problem=cordoned),),
-        known_pods=KnownPods.NONE,
+        pools=(), excluded=(NodeExclusion(node="n4", problem=cordoned),), known_pods=KnownPods.NONE
     )
     excluded = (
         an_exclusion("WeightsExceedMemory", 31, "tensor 8: 2.1 GiB short"),

@@ -19,27 +19,15 @@ from shardwright.layouts.layout import Layout
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
-from tests.support.builders_plan import (
-    a_model,
-    a_pool,
-    a_request,
-    an_inventory,
-    an_nvl72_pool,
-)
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool
 from tests.support.builders_resource import a_sharded_model
 
-BALANCED, LATENCY, THROUGHPUT = (
-    OptimizeFor.BALANCED,
-    OptimizeFor.LATENCY,
-    OptimizeFor.THROUGHPUT,
-)
+BALANCED, LATENCY, THROUGHPUT = (OptimizeFor.BALANCED, OptimizeFor.LATENCY, OptimizeFor.THROUGHPUT)
 TWO_H100_NODES = a_pool(nodes=2)
 L40S_NODE = a_pool("L40S-48GB")
 
 
-def _report(
-    model: str, pool: Pool, request: Request, version: str = "0.33.0"
-) -> Report:
+def _report(model: str, pool: Pool, request: Request, version: str = "0.33.0") -> Report:
     return make_plan(a_model(model), an_inventory(pool), request, vllm.traits(version))
 
 
@@ -53,9 +41,7 @@ def _cut(layout: Layout) -> tuple[int, int]:
 
 
 def _examples(report: Report) -> dict[str, str]:
-    return {
-        item.code: f"{item.example} {item.nearest_miss}" for item in report.excluded
-    }
+    return {item.code: f"{item.example} {item.nearest_miss}" for item in report.excluded}
 
 
 class Test405BOnTwoNodesOfEightH100:
@@ -74,9 +60,7 @@ class Test405BOnTwoNodesOfEightH100:
     def test_balanced_names_what_tensor_16_loses_on_the_network(self) -> None:
         report = _report("llama-405b", TWO_H100_NODES, a_request(BALANCED))
 
-        flat = next(
-            other for other in report.alternatives if _cut(other.layout) == (16, 1)
-        )
+        flat = next(other for other in report.alternatives if _cut(other.layout) == (16, 1))
         assert "less throughput per GPU" in flat.loses
         assert flat.loses.endswith("more per token for tensor communication")
 
@@ -87,9 +71,7 @@ class Test405BOnTwoNodesOfEightH100:
         assert _cut(report.alternatives[0].layout) == (16, 1)
 
     def test_fp8_weights_fit_one_node(self) -> None:
-        plan = _plan(
-            _report("llama-405b-fp8", TWO_H100_NODES, a_request(BALANCED, replicas=2))
-        )
+        plan = _plan(_report("llama-405b-fp8", TWO_H100_NODES, a_request(BALANCED, replicas=2)))
 
         assert (plan.nodes_per_replica, plan.layout.replicas) == (1, 2)
         assert _cut(plan.layout) == (8, 1)
@@ -105,17 +87,14 @@ class Test70BOnEightL40SWithoutNvlink:
         assert plan.layout.tensor < 8
         assert plan.layout.pipeline > 1
         mine, its = (
-            one.performance.output_tokens_per_second / one.layout.gpus
-            for one in (plan, flat)
+            one.performance.output_tokens_per_second / one.layout.gpus for one in (plan, flat)
         )
         assert mine > 1.3 * its
 
     def test_throughput_of_the_whole_node_is_pipelines_or_replicas_too(self) -> None:
         plan = _plan(
             _report(
-                "llama-70b",
-                L40S_NODE,
-                a_request(THROUGHPUT, fill=True, max_gpus=8, replicas=64),
+                "llama-70b", L40S_NODE, a_request(THROUGHPUT, fill=True, max_gpus=8, replicas=64)
             )
         )
 
@@ -135,9 +114,7 @@ class Test40HeadsAnd10KvHeadsOnEightH100:
     def test_tensor_4_and_8_fail_the_k_v_heads_and_5_does_not(self) -> None:
         report = _report("40-heads-110b", a_pool(), a_request())
         refused = {
-            tensor: _report(
-                "40-heads-110b", a_pool(), a_request(tensor=tensor, pipeline=1)
-            ).outcome
+            tensor: _report("40-heads-110b", a_pool(), a_request(tensor=tensor, pipeline=1)).outcome
             for tensor in (4, 5, 8)
         }
 
@@ -162,9 +139,7 @@ class TestQwen7BWith28HeadsOnEightH100:
         """1,024 requests in flight: fewer would leave eight GPUs idle in part, and larger groups
         would be faster.
         """
-        request = a_request(
-            THROUGHPUT, concurrency=1024, fill=True, max_gpus=8, replicas=1000
-        )
+        request = a_request(THROUGHPUT, concurrency=1024, fill=True, max_gpus=8, replicas=1000)
         plan = _plan(_report("qwen2.5-7b", a_pool(), request))
 
         assert (plan.layout.gpus_per_replica, plan.layout.replicas) == (1, 8)
@@ -177,12 +152,8 @@ class TestQwen7BWith28HeadsOnEightH100:
     @pytest.mark.parametrize(
         ("tensor", "code"), [(8, "HeadsNotDivisible"), (7, "VocabularyNotDivisible")]
     )
-    def test_8_fails_the_heads_and_7_the_vocabulary(
-        self, tensor: int, code: str
-    ) -> None:
-        outcome = _report(
-            "qwen2.5-7b", a_pool(), a_request(tensor=tensor, pipeline=1)
-        ).outcome
+    def test_8_fails_the_heads_and_7_the_vocabulary(self, tensor: int, code: str) -> None:
+        outcome = _report("qwen2.5-7b", a_pool(), a_request(tensor=tensor, pipeline=1)).outcome
 
         assert isinstance(outcome, NoPlan)
         assert code in outcome.problem.code or code in _examples(
@@ -191,18 +162,13 @@ class TestQwen7BWith28HeadsOnEightH100:
 
 
 @pytest.mark.parametrize("expert", [1, 8])
-def test_qwen3_235b_in_fp8_starts_at_tensor_8_with_and_without_whole_experts(
-    expert: int,
-) -> None:
+def test_qwen3_235b_in_fp8_starts_at_tensor_8_with_and_without_whole_experts(expert: int) -> None:
     """vLLM 0.32 refines the scales of a slice of 1,536 / 8 = 192 columns; 8 H100, 64 requests in
     flight, Balanced.
     """
     plan = _plan(
         _report(
-            "qwen3-235b-fp8",
-            a_pool(),
-            a_request(tensor=8, pipeline=1, expert=expert),
-            "0.32.0",
+            "qwen3-235b-fp8", a_pool(), a_request(tensor=8, pipeline=1, expert=expert), "0.32.0"
         )
     )
 
@@ -217,9 +183,7 @@ class TestDeepSeekV3InFp8:
     ) -> None:
         """256 requests in flight, Throughput, the whole of 16 GPUs."""
         pool = a_pool("H200-SXM-141GB", 2)
-        whole = a_request(
-            THROUGHPUT, concurrency=256, fill=True, max_gpus=16, replicas=256
-        )
+        whole = a_request(THROUGHPUT, concurrency=256, fill=True, max_gpus=16, replicas=256)
         plan = _plan(_report("deepseek-v3", pool, whole))
         wide = _plan(
             _report(
@@ -236,29 +200,20 @@ class TestDeepSeekV3InFp8:
         )
 
     @pytest.mark.parametrize("goal", [BALANCED, THROUGHPUT])
-    def test_32_gpus_of_a_rack_are_attention_data_beside_experts(
-        self, goal: OptimizeFor
-    ) -> None:
+    def test_32_gpus_of_a_rack_are_attention_data_beside_experts(self, goal: OptimizeFor) -> None:
         """1,024 requests in flight, the whole of 8 trays, NVLink over all of them."""
-        request = a_request(
-            goal, concurrency=1024, fill=True, max_gpus=32, replicas=1024
-        )
+        request = a_request(goal, concurrency=1024, fill=True, max_gpus=32, replicas=1024)
         report = _report("deepseek-v3", an_nvl72_pool(8), request)
 
         layout = _plan(report).layout
         assert layout.attention_data > 1
         assert layout.expert == layout.tensor * layout.attention_data
         assert (
-            max(
-                one.tensor
-                for one in (layout, *(other.layout for other in report.alternatives))
-            )
+            max(one.tensor for one in (layout, *(other.layout for other in report.alternatives)))
             <= 16
         )
 
-    def test_attention_replicas_over_trays_are_deployed_with_a_compute_domain(
-        self,
-    ) -> None:
+    def test_attention_replicas_over_trays_are_deployed_with_a_compute_domain(self) -> None:
         request = a_request(THROUGHPUT, concurrency=1024, tensor=1, attention_data=32)
 
         plan = _plan(_report("deepseek-v3", an_nvl72_pool(8), request))
@@ -268,12 +223,8 @@ class TestDeepSeekV3InFp8:
 class TestLlama8BOnOneL4:
     """BF16, 24 GB: 15 GiB of weights leave little for K/V."""
 
-    def test_llama_8b_on_one_l4_runs_what_fits_and_names_fp8(
-        self,
-    ) -> None:
-        plan = _plan(
-            _report("llama-8b", a_pool("L4-24GB", gpus_per_node=1), a_request())
-        )
+    def test_llama_8b_on_one_l4_runs_what_fits_and_names_fp8(self) -> None:
+        plan = _plan(_report("llama-8b", a_pool("L4-24GB", gpus_per_node=1), a_request()))
 
         assert plan.layout == Layout()
         assert not plan.carries_load
@@ -290,9 +241,7 @@ class TestLlama8BOnOneL4:
         request = a_request(
             concurrency=1, input_tokens=100, output_tokens=100, max_model_len=131_072
         )
-        request = replace(
-            request, workload=replace(request.workload, shortest_model_len=200)
-        )
+        request = replace(request, workload=replace(request.workload, shortest_model_len=200))
 
         plan = _plan(_report("llama-8b", a_pool("L4-24GB", gpus_per_node=1), request))
 
@@ -313,10 +262,7 @@ class TestWhatCannotBe:
             to_request(spec, a_model("llama-8b"))
 
         (problem,) = caught.value.problems
-        assert (problem.code, problem.path) == (
-            "ContextTooLong",
-            "spec.workload.inputTokens",
-        )
+        assert (problem.code, problem.path) == ("ContextTooLong", "spec.workload.inputTokens")
         assert "69,440 too many" in problem.sentence()
 
     def test_an_impossible_latency_names_the_limit_the_closest_layout_and_where_its_time_goes(

@@ -31,38 +31,22 @@ FILLED: dict[str, Any] = {"fill": True, "replicas": 1024}
 
 CASES: dict[str, tuple[str, Pool, Request]] = {
     "405b-on-two-h100-nodes": ("llama-405b", a_pool(nodes=2), a_request()),
-    "405b-on-two-h100-nodes-latency": (
-        "llama-405b",
-        a_pool(nodes=2),
-        a_request(LATENCY),
-    ),
-    "405b-fp8-on-two-h100-nodes": (
-        "llama-405b-fp8",
-        a_pool(nodes=2),
-        a_request(replicas=2),
-    ),
+    "405b-on-two-h100-nodes-latency": ("llama-405b", a_pool(nodes=2), a_request(LATENCY)),
+    "405b-fp8-on-two-h100-nodes": ("llama-405b-fp8", a_pool(nodes=2), a_request(replicas=2)),
     "405b-on-one-node": ("llama-405b", a_pool(), a_request()),
     "70b-on-eight-l40s-throughput": (
         "llama-70b",
         L40S_NODE,
         a_request(THROUGHPUT, max_gpus=8, **FILLED),
     ),
-    "70b-on-eight-l40s-latency": (
-        "llama-70b",
-        L40S_NODE,
-        a_request(LATENCY, concurrency=1),
-    ),
+    "70b-on-eight-l40s-latency": ("llama-70b", L40S_NODE, a_request(LATENCY, concurrency=1)),
     "40-heads-on-eight-h100": ("40-heads-110b", a_pool(), a_request()),
     "qwen-7b-on-eight-h100-throughput": (
         "qwen2.5-7b",
         a_pool(),
         a_request(THROUGHPUT, concurrency=1024, max_gpus=8, **FILLED),
     ),
-    "qwen-7b-on-eight-h100-latency": (
-        "qwen2.5-7b",
-        a_pool(),
-        a_request(LATENCY, concurrency=1),
-    ),
+    "qwen-7b-on-eight-h100-latency": ("qwen2.5-7b", a_pool(), a_request(LATENCY, concurrency=1)),
     "qwen3-235b-fp8-on-eight-h100": ("qwen3-235b-fp8", a_pool(), a_request(tensor=8)),
     "deepseek-on-16-h200": (
         "deepseek-v3",
@@ -75,30 +59,16 @@ CASES: dict[str, tuple[str, Pool, Request]] = {
         a_request(concurrency=1024, max_gpus=32, **FILLED),
     ),
     "8b-on-one-l4": ("llama-8b", a_pool("L4-24GB", gpus_per_node=1), a_request()),
-    "70b-with-an-impossible-latency": (
-        "llama-70b",
-        a_pool(),
-        a_request(tpot_seconds=0.001),
-    ),
-    "70b-with-nothing-free": (
-        "llama-70b",
-        a_pool(nodes=2, free={0: 0, 1: 0}),
-        a_request(),
-    ),
+    "70b-with-an-impossible-latency": ("llama-70b", a_pool(), a_request(tpot_seconds=0.001)),
+    "70b-with-nothing-free": ("llama-70b", a_pool(nodes=2, free={0: 0, 1: 0}), a_request()),
 }
 
 
 def _asked(model: ModelSpec, pool: Pool, request: Request) -> str:
     """Return the question: model and dtype, engine, GPUs and links, objective, load, replicas."""
-    work, space, stored = (
-        request.workload,
-        request.space,
-        model.quantization or model.dtype,
-    )
+    work, space, stored = (request.workload, request.space, model.quantization or model.dtype)
     inside = (
-        pool.gpu.scale_up.name
-        if pool.gpu.scale_up and pool.domain_gpus > 1
-        else pool.gpu.host.name
+        pool.gpu.scale_up.name if pool.gpu.scale_up and pool.domain_gpus > 1 else pool.gpu.host.name
     )
     replicas = (
         f"all of {space.max_gpus} GPUs"
@@ -120,9 +90,7 @@ def _lines(report: Report) -> list[str]:
     if isinstance(outcome, Plan):
         lines = [*outcome.reasons, *(f"Warning: {text}" for text in outcome.warnings)]
         lines += (
-            [f"Not deployed: {outcome.undeployable.sentence()}"]
-            if outcome.undeployable
-            else []
+            [f"Not deployed: {outcome.undeployable.sentence()}"] if outcome.undeployable else []
         )
     else:
         lines = [

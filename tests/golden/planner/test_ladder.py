@@ -25,11 +25,7 @@ from tests.support.builders_plan import (
     with_scale_up,
 )
 
-BALANCED, LATENCY, THROUGHPUT = (
-    OptimizeFor.BALANCED,
-    OptimizeFor.LATENCY,
-    OptimizeFor.THROUGHPUT,
-)
+BALANCED, LATENCY, THROUGHPUT = (OptimizeFor.BALANCED, OptimizeFor.LATENCY, OptimizeFor.THROUGHPUT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,37 +202,28 @@ def test_405b_loses_with_tensor_across_nodes_by_its_price() -> None:
 
 def test_70b_on_pcie_gains_from_not_using_tensor_8() -> None:
     best, flat = (
-        _report(
-            "llama-70b", a_pool("L40S-48GB"), a_request(THROUGHPUT, tensor=tensor)
-        ).outcome
+        _report("llama-70b", a_pool("L40S-48GB"), a_request(THROUGHPUT, tensor=tensor)).outcome
         for tensor in (None, 8)
     )
     assert isinstance(best, Plan)
     assert isinstance(flat, Plan)
 
     per_gpu = [
-        plan.performance.output_tokens_per_second / plan.layout.gpus
-        for plan in (best, flat)
+        plan.performance.output_tokens_per_second / plan.layout.gpus for plan in (best, flat)
     ]
     assert per_gpu[0] > 1.3 * per_gpu[1]
 
 
 def test_seven_ranks_fail_the_vocabulary_and_eight_the_heads() -> None:
     excluded = {
-        item.code: item.example
-        for item in _report("qwen2.5-7b", a_pool(), a_request()).excluded
+        item.code: item.example for item in _report("qwen2.5-7b", a_pool(), a_request()).excluded
     }
 
     assert "tensor 5 on" in excluded["VocabularyNotDivisible"]
-    assert (
-        "28 attention heads must be divisible by 3 ranks"
-        in excluded["HeadsNotDivisible"]
-    )
+    assert "28 attention heads must be divisible by 3 ranks" in excluded["HeadsNotDivisible"]
 
 
-def test_a_network_like_nvlink_moves_405b_from_pipeline_to_tensor_across_nodes() -> (
-    None
-):
+def test_a_network_like_nvlink_moves_405b_from_pipeline_to_tensor_across_nodes() -> None:
     nvlink = load_gpus()["H100-SXM-80GB"].scale_up
     assert nvlink is not None
 
@@ -252,16 +239,11 @@ def test_a_network_like_nvlink_moves_405b_from_pipeline_to_tensor_across_nodes()
 def test_a_slower_rack_link_moves_deepseek_from_tensor_to_pipeline() -> None:
     request = a_request(concurrency=256, context=1, attention_data=1)
     racks = [
-        replace(
-            an_nvl72_pool(),
-            gpu=with_scale_up("GB200-NVL-186GB", bytes_per_second=gb * 1e9),
-        )
+        replace(an_nvl72_pool(), gpu=with_scale_up("GB200-NVL-186GB", bytes_per_second=gb * 1e9))
         for gb in (900, 100, 20)
     ]
 
-    (tensor, stages), slower, slowest = (
-        _degrees("deepseek-v3", rack, request) for rack in racks
-    )
+    (tensor, stages), slower, slowest = (_degrees("deepseek-v3", rack, request) for rack in racks)
 
     assert (tensor, stages) == (8, 1)
     assert tensor > slower[0] > slowest[0] == 1

@@ -14,12 +14,7 @@ from shardwright.cli.cases import Cases
 from shardwright.cli.predict import answer
 
 TABLE = Path(__file__).parents[2] / "data" / "published-formats.csv"
-AWQ: Mapping[str, Any] = {
-    "quant_method": "awq",
-    "bits": 4,
-    "group_size": 128,
-    "zero_point": True,
-}
+AWQ: Mapping[str, Any] = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
 
 
 def _rows() -> list[dict[str, str]]:
@@ -58,9 +53,7 @@ def _speed(row: Mapping[str, str], stored: str) -> Mapping[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    "row", _rows(), ids=lambda row: f"{row['model']} on {row['gpu']}"
-)
+@pytest.mark.parametrize("row", _rows(), ids=lambda row: f"{row['model']} on {row['gpu']}")
 def test_4_bits_are_predicted_within_a_fifth_of_what_was_published_and_called_modelled(
     row: Mapping[str, str],
 ) -> None:

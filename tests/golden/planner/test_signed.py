@@ -29,12 +29,7 @@ SMALL: Mapping[str, Any] = {
     "num_hidden_layers": 28,
     "num_attention_heads": 16,
 }
-AWQ: Mapping[str, Any] = {
-    "quant_method": "awq",
-    "bits": 4,
-    "group_size": 128,
-    "zero_point": True,
-}
+AWQ: Mapping[str, Any] = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
 
 
 def _report(model: str, pool: Pool, request: Request) -> Report:
@@ -49,9 +44,7 @@ def _plan(model: str, pool: Pool, request: Request) -> Plan:
 
 def _at(rate: float, **space: Any) -> Request:
     request = a_request(concurrency=4096, **space)
-    return replace(
-        request, workload=replace(request.workload, requests_per_second=rate)
-    )
+    return replace(request, workload=replace(request.workload, requests_per_second=rate))
 
 
 @pytest.mark.parametrize(
@@ -59,23 +52,17 @@ def _at(rate: float, **space: Any) -> Request:
     [(an_nvl72_pool(), 8), (a_pool("H200-SXM-141GB"), 8)],
     ids=["a rack", "eight H200"],
 )
-def test_one_request_gets_the_ranks_that_work_on_it_and_no_rack(
-    pool: Pool, gpus: int
-) -> None:
+def test_one_request_gets_the_ranks_that_work_on_it_and_no_rack(pool: Pool, gpus: int) -> None:
     plan = _plan("deepseek-v3", pool, a_request(concurrency=1))
 
     assert plan.layout.gpus == gpus
     assert plan.layout.attention_data == 1
-    assert (
-        plan.performance.output_tokens_per_second <= 1 / plan.performance.tpot_seconds
-    )
+    assert plan.performance.output_tokens_per_second <= 1 / plan.performance.tpot_seconds
 
 
 def test_4_bits_take_no_more_gpus_than_16() -> None:
     pool, request = a_pool("A100-SXM4-80GB"), a_request()
-    quantized = read_model(
-        {**CONFIGS["llama-70b"], "quantization_config": AWQ}, source="a test"
-    )
+    quantized = read_model({**CONFIGS["llama-70b"], "quantization_config": AWQ}, source="a test")
 
     plain = _plan("llama-70b", pool, request)
     light = make_plan(quantized, an_inventory(pool), request, vllm_traits()).outcome
@@ -88,21 +75,16 @@ def test_4_bits_take_no_more_gpus_than_16() -> None:
 @pytest.mark.parametrize(
     ("model", "concurrency"), [("llama-8b", 256), ("llama-70b", 64), ("llama-70b", 256)]
 )
-def test_latency_takes_no_second_node_for_what_fits_one(
-    model: str, concurrency: int
-) -> None:
+def test_latency_takes_no_second_node_for_what_fits_one(model: str, concurrency: int) -> None:
     plan = _plan(model, EIGHT_H200, a_request(LATENCY, concurrency=concurrency))
 
     assert plan.nodes_per_replica == 1
     assert any(
-        "on as many GPUs replicas inside nodes would answer" in reason
-        for reason in plan.reasons
+        "on as many GPUs replicas inside nodes would answer" in reason for reason in plan.reasons
     )
 
 
-def test_replicas_that_use_the_same_gpus_better_are_named_with_what_they_bring() -> (
-    None
-):
+def test_replicas_that_use_the_same_gpus_better_are_named_with_what_they_bring() -> None:
     plan = _plan("llama-8b", EIGHT_H200, a_request(LATENCY, concurrency=256))
 
     (advice,) = [
@@ -150,8 +132,7 @@ def test_what_more_queues_for_brings_no_less_than_what_is_listed_beside_it() -> 
 
     best = report.outcome.performance.output_tokens_per_second
     assert all(
-        other.performance.output_tokens_per_second < 1.03 * best
-        for other in report.alternatives
+        other.performance.output_tokens_per_second < 1.03 * best for other in report.alternatives
     )
 
 
@@ -159,9 +140,7 @@ def test_a_rate_is_planned_for_with_headroom() -> None:
     plan = _plan("llama-70b", a_pool(nodes=8), _at(2.0))
 
     (said,) = [
-        reason
-        for reason in plan.reasons
-        if reason.startswith("It carries 2 requests a second")
+        reason for reason in plan.reasons if reason.startswith("It carries 2 requests a second")
     ]
     assert int(said.split(", ")[-1].split("%")[0]) <= 80
 
@@ -183,9 +162,7 @@ def _says_how_many(warning: str) -> bool:
 
 
 def test_filling_a_budget_for_a_rate_takes_replicas() -> None:
-    plan = _plan(
-        "llama-70b", a_pool(nodes=8), _at(40, fill=True, max_gpus=64, replicas=64)
-    )
+    plan = _plan("llama-70b", a_pool(nodes=8), _at(40, fill=True, max_gpus=64, replicas=64))
 
     assert plan.carries_load
     assert plan.layout.replicas > 8
@@ -196,14 +173,8 @@ def test_prompts_of_one_attention_rank_hold_the_others() -> None:
     any.
     """
     pool = a_pool("H200-SXM-141GB", 2)
-    load: dict[str, Any] = {
-        "input_tokens": 65_000,
-        "output_tokens": 512,
-        "concurrency": 16,
-    }
-    wide = _plan(
-        "deepseek-v3", pool, a_request(**load, tensor=1, pipeline=1, attention_data=16)
-    )
+    load: dict[str, Any] = {"input_tokens": 65_000, "output_tokens": 512, "concurrency": 16}
+    wide = _plan("deepseek-v3", pool, a_request(**load, tensor=1, pipeline=1, attention_data=16))
     plan = _plan("deepseek-v3", pool, a_request(**load))
 
     assert wide.performance.tpot_seconds > 0.06
@@ -219,9 +190,7 @@ def test_an_answer_of_one_token_has_its_time_before_it() -> None:
 def test_a_small_model_for_one_request_goes_to_the_small_gpu() -> None:
     pools = (a_pool("L4-24GB", 4), a_pool(nodes=2), an_nvl72_pool())
     small = read_model({**CONFIGS["llama-8b"], **SMALL}, source="a test")
-    plan = make_plan(
-        small, an_inventory(*pools), a_request(concurrency=1), vllm_traits()
-    ).outcome
+    plan = make_plan(small, an_inventory(*pools), a_request(concurrency=1), vllm_traits()).outcome
 
     assert isinstance(plan, Plan)
     assert plan.pool == "l4-24gb"

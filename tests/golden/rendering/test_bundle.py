@@ -25,9 +25,7 @@ GOLDEN = GOLDENS / "llama-405b.yaml"
 TRTLLM = {
     "trtllm-one-pod": a_small_plan(memory_utilization=0.95),
     "trtllm-two-pods": a_plan(memory_utilization=0.95),
-    "trtllm-experts": a_plan_of(
-        Layout(attention_data=8, expert=8), memory_utilization=0.95
-    ),
+    "trtllm-experts": a_plan_of(Layout(attention_data=8, expert=8), memory_utilization=0.95),
 }
 SAME_AS_VLLM = ("rendezvous.py", "probe.sh")
 """Scripts that the golden of vLLM shows."""
@@ -53,8 +51,7 @@ def test_the_bundle_of_a_model_on_two_nodes_is_the_one_that_was_read(
     update_goldens: bool,  # noqa: FBT001  # a fixture
 ) -> None:
     deployment = a_deployment(
-        hub_token=SecretKey(name="hub", key="token"),
-        arguments={"enable-prefix-caching": True},
+        hub_token=SecretKey(name="hub", key="token"), arguments={"enable-prefix-caching": True}
     )
     objects = [dict(item) for item in render(a_plan(), deployment).objects]
     text = yaml.dump_all(objects, Dumper=_Readable, sort_keys=False, width=160)
@@ -69,8 +66,7 @@ def test_the_bundle_for_tensorrt_llm_is_the_one_that_was_read(
     update_goldens: bool,  # noqa: FBT001  # a fixture
 ) -> None:
     deployment = a_trtllm_deployment(
-        hub_token=SecretKey(name="hub", key="token"),
-        environment=(("NCCL_DEBUG", "INFO"),),
+        hub_token=SecretKey(name="hub", key="token"), environment=(("NCCL_DEBUG", "INFO"),)
     )
     text = _readable(TRTLLM[name], deployment)
     golden = GOLDENS / f"{name}.yaml"
@@ -98,8 +94,6 @@ def _readable(plan: Plan, deployment: Deployment) -> str:
         of_kind(bundle.objects, "ConfigMap"),
         of_kind(bundle.objects, "StatefulSet"),
     )
-    own = {
-        name: text for name, text in scripts["data"].items() if name not in SAME_AS_VLLM
-    }
+    own = {name: text for name, text in scripts["data"].items() if name not in SAME_AS_VLLM}
     shown = [own, *(dict(key) for key in bundle.keys), dict(group["spec"])]
     return yaml.dump_all(shown, Dumper=_Readable, sort_keys=False, width=160)

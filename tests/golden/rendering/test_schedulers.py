@@ -27,9 +27,7 @@ def told(name: str, api: str) -> list[dict[str, Any]]:
     template = group["spec"]["template"]
     pods = {
         "metadata": template["metadata"],
-        "spec": {
-            key: template["spec"][key] for key in POD_FIELDS if key in template["spec"]
-        },
+        "spec": {key: template["spec"][key] for key in POD_FIELDS if key in template["spec"]},
     }
     shown = {**group, "spec": {"replicas": group["spec"]["replicas"], "template": pods}}
     return [*(dict(item) for item in of_kind(bundle.objects, "PodGroup")), shown]

@@ -69,9 +69,7 @@ def _names() -> Iterator[str]:
 
 def _written() -> dict[str, Any]:
     samples = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
-    specs = {
-        f"sample {it.stem}": yaml.safe_load(it.read_text())["spec"] for it in samples
-    }
+    specs = {f"sample {it.stem}": yaml.safe_load(it.read_text())["spec"] for it in samples}
     drawn = yaml.safe_load((HERE / "specs.yaml").read_text())
     specs |= {f"drawn {number}": spec for number, spec in enumerate(drawn)}
     return {name: asyncio.run(_life(spec)) for name, spec in specs.items()}

@@ -18,15 +18,11 @@ def register() -> None:
     """
     if multiprocessing.parent_process() is None:
         return
-    loader: Any = importlib.import_module(
-        "vllm.model_executor.model_loader.base_loader"
-    )
+    loader: Any = importlib.import_module("vllm.model_executor.model_loader.base_loader")
     process = loader.process_weights_after_loading
 
     def report_weights(model: Any, *rest: Any) -> Any:
-        held = sum(
-            weight.numel() * weight.element_size() for weight in model.parameters()
-        )
+        held = sum(weight.numel() * weight.element_size() for weight in model.parameters())
         print(f"rank {_rank()} holds {held} bytes of weights", flush=True)  # noqa: T201 - this is the report
         _watch_blocks()
         return process(model, *rest)

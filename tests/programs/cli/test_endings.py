@@ -77,15 +77,7 @@ def test_no_color_is_respected_and_a_pipe_gets_the_same_text_but_for_the_page_of
 
 @pytest.mark.usefixtures("files")
 def test_a_stream_that_knows_only_ascii_gets_ascii() -> None:
-    words = (
-        "-m",
-        "shardwright.cli.main",
-        "plan",
-        "-f",
-        "model.yaml",
-        "--nodes",
-        "nodes.yaml",
-    )
+    words = ("-m", "shardwright.cli.main", "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
     process = _python(*words, PYTHONIOENCODING="ascii")
 
     out, err = process.communicate(timeout=60)
@@ -95,12 +87,7 @@ def test_a_stream_that_knows_only_ascii_gets_ascii() -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        "models -o json",
-        "crd -o json",
-        "plan Qwen/Qwen2.5-7B-Instrct --gpus 8xH100 -o json",
-    ],
+    "words", ["models -o json", "crd -o json", "plan Qwen/Qwen2.5-7B-Instrct --gpus 8xH100 -o json"]
 )
 def test_a_reader_that_goes_away_is_no_fault(words: str) -> None:
     process = _python("-m", "shardwright.cli.main", *words.split())
@@ -115,9 +102,7 @@ def test_a_reader_that_goes_away_is_no_fault(words: str) -> None:
     assert b"Exception ignored" not in err
 
 
-def test_an_interrupt_ends_quietly(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_an_interrupt_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     def interrupted(_: Namespace) -> int:
         raise KeyboardInterrupt
 
@@ -237,9 +222,7 @@ def test_without_an_extra_everything_works_from_files(command: str) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_without_the_client_a_cluster_is_not_read_and_one_line_says_what_to_install() -> (
-    None
-):
+def test_without_the_client_a_cluster_is_not_read_and_one_line_says_what_to_install() -> None:
     program = "from shardwright.cli.main import main; sys.exit(main(['plan', '-f', 'model.yaml']))"
     process = _python("-c", _WITHOUT + program)
     _, err = process.communicate(timeout=60)
@@ -255,22 +238,17 @@ def test_without_the_client_a_cluster_is_not_read_and_one_line_says_what_to_inst
 
 def test_without_its_libraries_the_operator_says_in_one_line_what_to_install() -> None:
     process = _python(
-        "-c",
-        _WITHOUT + "from shardwright.controller.__main__ import main; sys.exit(main())",
+        "-c", _WITHOUT + "from shardwright.controller.__main__ import main; sys.exit(main())"
     )
     _, err = process.communicate(timeout=60)
 
     assert process.returncode == 2
     assert err.decode().startswith("error: the operator needs ")
-    assert err.decode().endswith(
-        ", which is not installed: pip install 'shardwright[operator]'\n"
-    )
+    assert err.decode().endswith(", which is not installed: pip install 'shardwright[operator]'\n")
     assert err.decode().count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "words", [["version"], ["models"], ["gpus", "-o", "json"]], ids=" ".join
-)
+@pytest.mark.parametrize("words", [["version"], ["models"], ["gpus", "-o", "json"]], ids=" ".join)
 def test_lists_and_the_version_load_no_planner(words: list[str]) -> None:
     program = (
         f"import sys; from shardwright.cli.main import main; main({words!r}); "

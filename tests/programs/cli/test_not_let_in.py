@@ -143,11 +143,7 @@ def _run(folder: Path, kubeconfig: str, *words: str) -> tuple[str, list[str]]:
         check=False,
         text=True,
         cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(SOURCES),
-            "KUBECONFIG": kubeconfig,
-        },
+        env={**os.environ, "PYTHONPATH": str(SOURCES), "KUBECONFIG": kubeconfig},
     )
     return ended.stderr, ended.stdout.splitlines()[-1].split()
 
@@ -174,10 +170,7 @@ ASKING = (
     ids=["401", "TLS", "closed port"],
 )
 def test_who_does_not_get_in_is_told_before_the_planner_is_loaded(
-    words: list[str],
-    cluster: Callable[[Path], Iterator[str]],
-    said: str,
-    tmp_path: Path,
+    words: list[str], cluster: Callable[[Path], Iterator[str]], said: str, tmp_path: Path
 ) -> None:
     Files(tmp_path).manifests(a_manifest("llama"))
     with cluster(tmp_path) as url:  # type: ignore[attr-defined]  # a context manager
@@ -190,9 +183,7 @@ def test_who_does_not_get_in_is_told_before_the_planner_is_loaded(
     assert "shardwright.api.resource" not in loaded
 
 
-def test_who_may_not_list_nodes_is_told_before_the_planner_is_loaded(
-    tmp_path: Path,
-) -> None:
+def test_who_may_not_list_nodes_is_told_before_the_planner_is_loaded(tmp_path: Path) -> None:
     Files(tmp_path).manifests(a_manifest("llama"))
     with _forbidding(tmp_path) as url:
         err, (code, *loaded) = _run(tmp_path, _kubeconfig(tmp_path, url), *ASKING[0])
@@ -231,9 +222,7 @@ def test_a_plan_that_stands_is_shown_to_who_may_not_list_nodes_nor_what_is_serve
     assert (err, code) == ("", "0")
 
 
-def test_who_may_not_see_what_is_served_sees_models_all_the_same(
-    tmp_path: Path,
-) -> None:
+def test_who_may_not_see_what_is_served_sees_models_all_the_same(tmp_path: Path) -> None:
     models = f"/apis/{API_VERSION}/namespaces/{OWNER.namespace}/shardedmodels"
     served = {models: {"kind": "ShardedModelList", "metadata": {}, "items": []}}
     with _showing(tmp_path, served) as url:
@@ -258,9 +247,7 @@ def test_who_has_no_kubeconfig_is_told_before_anything_is_loaded(
     assert (code, loaded) == ("3", [])
 
 
-def test_a_context_that_is_not_there_is_said_with_those_that_are(
-    tmp_path: Path,
-) -> None:
+def test_a_context_that_is_not_there_is_said_with_those_that_are(tmp_path: Path) -> None:
     kubeconfig = _kubeconfig(tmp_path, "http://127.0.0.1:1")
     err, (code, *_) = _run(tmp_path, kubeconfig, "status", "--context", "foo")
 
@@ -272,12 +259,7 @@ def test_a_context_that_is_not_there_is_said_with_those_that_are(
 
 
 def test_what_is_typed_wrong_is_said_before_a_cluster_is_asked(tmp_path: Path) -> None:
-    for words in (
-        ["plan", "-o", "json"],
-        ["status", "llama", "-A"],
-        ["diff"],
-        ["import"],
-    ):
+    for words in (["plan", "-o", "json"], ["status", "llama", "-A"], ["diff"], ["import"]):
         err, (code, *loaded) = _run(tmp_path, str(tmp_path / "none"), *words)
         assert err.startswith(("error[NotTogether]", "error[NoShardedModel]")), err
         assert (code, loaded) == ("2", [])
@@ -296,10 +278,7 @@ NO_FILE = (
         ("plan --server -f missing.yaml", NO_FILE.format("missing.yaml")),
         ("plan llama --settings missing.yaml", NO_FILE.format("missing.yaml")),
         ("plan us/ours --config missing", NO_FILE.format("missing")),
-        (
-            "diff -f model.yaml -f a -f b",
-            NO_FILE.format("a") + NO_FILE.format("b"),
-        ),
+        ("diff -f model.yaml -f a -f b", NO_FILE.format("a") + NO_FILE.format("b")),
         (
             "import pod/x lws/y workspace",
             "".join(
@@ -331,12 +310,8 @@ def test_what_is_no_number_is_said_before_a_cluster_is_asked(tmp_path: Path) -> 
     assert "kubernetes" not in loaded
 
 
-def test_what_a_field_does_not_take_is_said_after_a_cluster_is_asked(
-    tmp_path: Path,
-) -> None:
-    err, (code, *_) = _run(
-        tmp_path, str(tmp_path / "none"), "plan", "us/ours", "--rps", "0"
-    )
+def test_what_a_field_does_not_take_is_said_after_a_cluster_is_asked(tmp_path: Path) -> None:
+    err, (code, *_) = _run(tmp_path, str(tmp_path / "none"), "plan", "us/ours", "--rps", "0")
 
     assert err.startswith("error[NoKubeconfig]")
     assert code == "3"

@@ -63,9 +63,7 @@ LISTINGS: Final = (
 )
 
 
-def in_terminal(
-    width: int, *words: str, variables: dict[str, str] | None = None
-) -> str:
+def in_terminal(width: int, *words: str, variables: dict[str, str] | None = None) -> str:
     """Return what the program writes to a terminal of so many columns."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
@@ -81,11 +79,7 @@ def in_terminal(
         **(variables or {}),
     }
     with subprocess.Popen(
-        [sys.executable, *words],
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        env=environment,
+        [sys.executable, *words], stdin=follower, stdout=follower, stderr=follower, env=environment
     ) as process:
         os.close(follower)
         written = b""
@@ -108,17 +102,14 @@ def shown(text: str) -> list[str]:
     over is gone.
     """
     lines = [
-        line.rpartition("\r")[2]
-        for line in ESCAPE.sub("", text.replace("\r\n", "\n")).split("\n")
+        line.rpartition("\r")[2] for line in ESCAPE.sub("", text.replace("\r\n", "\n")).split("\n")
     ]
     return [re.sub(r"\x1b\[\?25[lh]|\x1b\[[0-9]*[AKG]", "", line) for line in lines]
 
 
 def without_commands(lines: list[str]) -> list[str]:
     """Return lines without the commands, whose parts stay whole to be copied."""
-    return [
-        line for line in lines if not line.lstrip().startswith(("kubectl ", "-p '"))
-    ]
+    return [line for line in lines if not line.lstrip().startswith(("kubectl ", "-p '"))]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -139,9 +130,7 @@ LISTS: Final = (
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_list_is_a_table_at_every_width_and_says_which_columns_had_no_room(
-    width: int,
-) -> None:
+def test_a_list_is_a_table_at_every_width_and_says_which_columns_had_no_room(width: int) -> None:
     screens = "\n".join(screen for screen, _, _ in LISTS)
     printed = "\n".join(shown(in_terminal(width, "-c", PROGRAM, screens)))
 
@@ -166,15 +155,11 @@ def test_behind_a_pager_the_text_is_as_wide_as_the_terminal_and_in_a_file_as_eve
     in_terminal(64, "-c", f"import subprocess; subprocess.run({in_file!r}, shell=True)")
 
     assert 50 < max(map(cell_len, without_commands(paged))) <= 64
-    assert (
-        90 < max(map(cell_len, without_commands(file.read_text().splitlines()))) <= 110
-    )
+    assert 90 < max(map(cell_len, without_commands(file.read_text().splitlines()))) <= 110
 
 
 @pytest.mark.parametrize("width", [60, 80, 140, 200])
-def test_a_wide_listing_has_a_line_for_each_however_narrow_the_terminal_is(
-    width: int,
-) -> None:
+def test_a_wide_listing_has_a_line_for_each_however_narrow_the_terminal_is(width: int) -> None:
     """As kubectl's: to be searched and cut by columns, the same in a terminal, a pipe and a file."""
     in_a_pipe = subprocess.run(
         [sys.executable, "-c", PROGRAM, "\n".join(LISTINGS)],
@@ -183,10 +168,7 @@ def test_a_wide_listing_has_a_line_for_each_however_narrow_the_terminal_is(
         text=True,
         check=True,
     ).stdout.splitlines()
-    notes = {
-        "",
-        *(line for line in in_a_pipe if line.startswith(("TFLOP", "PRICE:", "*:"))),
-    }
+    notes = {"", *(line for line in in_a_pipe if line.startswith(("TFLOP", "PRICE:", "*:")))}
 
     lines = shown(in_terminal(width, "-c", PROGRAM, "\n".join(LISTINGS)))
 
@@ -208,15 +190,9 @@ def test_colours_in_a_pipe_are_a_matter_of_two_variables(
     variables: dict[str, str], *, coloured: bool
 ) -> None:
     environment = {
-        key: value
-        for key, value in os.environ.items()
-        if key not in {"NO_COLOR", "FORCE_COLOR"}
+        key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}
     }
-    environment |= {
-        "PYTHONPATH": str(ROOT / "operator"),
-        "PYTHONUTF8": "1",
-        **variables,
-    }
+    environment |= {"PYTHONPATH": str(ROOT / "operator"), "PYTHONUTF8": "1", **variables}
     command = [sys.executable, "-m", "shardwright.cli.main", "gpus", "--search", "h100"]
 
     written = subprocess.run(
@@ -238,10 +214,7 @@ def test_a_plan_in_a_terminal_ends_with_the_page_that_explains_its_words() -> No
 
     *_, blank, last = [*shown(in_terminal(80, *words))][:-1]
 
-    assert (blank, last) == (
-        "",
-        "docs/reference/output.md explains each part and word",
-    )
+    assert (blank, last) == ("", "docs/reference/output.md explains each part and word")
     assert (ROOT / last.split()[0]).is_file()
 
 
@@ -263,9 +236,7 @@ def test_who_waits_for_a_silent_server_is_told_so(tmp_path: Path) -> None:
     assert written[1].startswith(f"error[NoAnswer]: {server} does not answer")
 
 
-def test_a_page_for_a_browser_is_refused_in_a_terminal_before_anything_is_loaded() -> (
-    None
-):
+def test_a_page_for_a_browser_is_refused_in_a_terminal_before_anything_is_loaded() -> None:
     program = (
         "import sys\n"
         "from shardwright.cli.main import main\n"
@@ -279,17 +250,13 @@ def test_a_page_for_a_browser_is_refused_in_a_terminal_before_anything_is_loaded
     assert ended == "2 []"
 
 
-def test_who_reads_a_long_file_sees_how_far_it_is_and_how_it_is_read_sooner(
-    tmp_path: Path,
-) -> None:
+def test_who_reads_a_long_file_sees_how_far_it_is_and_how_it_is_read_sooner(tmp_path: Path) -> None:
     nodes = tmp_path / "nodes.yaml"
     pod = "- {kind: Pod, apiVersion: v1, metadata: {name: p, labels: {a: b, c: d}}}\n"
     nodes.write_text(f"kind: List\napiVersion: v1\nitems:\n{pod * 30_000}")
     options = ("--nodes", str(nodes))
 
-    written = in_terminal(
-        120, "-m", "shardwright.cli.main", "plan", "Qwen/Qwen3-8B", *options
-    )
+    written = in_terminal(120, "-m", "shardwright.cli.main", "plan", "Qwen/Qwen3-8B", *options)
     in_a_pipe = subprocess.run(
         [sys.executable, "-m", "shardwright.cli.main", "plan", "a/b", *options],
         env=os.environ | {"PYTHONPATH": str(ROOT / "operator")},

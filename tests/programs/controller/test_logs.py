@@ -35,9 +35,7 @@ def written(*words: str) -> tuple[int, list[dict[str, Any]]]:
         check=False,
         timeout=120,
     )
-    return done.returncode, [
-        json.loads(line) for line in done.stdout.decode().splitlines()
-    ]
+    return done.returncode, [json.loads(line) for line in done.stdout.decode().splitlines()]
 
 
 @pytest.fixture
@@ -51,9 +49,7 @@ def kubeconfig(tmp_path: Path) -> Path:
     context = {"name": "x", "context": {"cluster": "x", "user": "x"}}
     content = {"apiVersion": "v1", "kind": "Config", "current-context": "x"}
     path.write_text(
-        json.dumps(
-            {**content, "users": [user], "clusters": [cluster], "contexts": [context]}
-        )
+        json.dumps({**content, "users": [user], "clusters": [cluster], "contexts": [context]})
     )
     return path
 
@@ -73,9 +69,7 @@ def test_each_line_of_the_operator_is_a_json_object_whatever_goes_wrong_in_it(
     ]
     assert all(text.isprintable() for text in texts)
     assert all(
-        line["exception"].replace("\n", "").isprintable()
-        for line in lines
-        if "exception" in line
+        line["exception"].replace("\n", "").isprintable() for line in lines if "exception" in line
     )
     said = "\n".join(
         f"{line['logger']}: {line['message']} {line.get('exception', '').replace(chr(10), ' ')}"
@@ -98,13 +92,9 @@ def test_each_line_of_the_operator_is_a_json_object_whatever_goes_wrong_in_it(
     ):
         assert words in said, words
     assert set(map(in_log, HOSTILE.values())) <= {line["message"] for line in lines}
-    assert any(
-        line["message"] == "a bad number" and line["seconds"] == "nan" for line in lines
-    )
+    assert any(line["message"] == "a bad number" and line["seconds"] == "nan" for line in lines)
     assert [
-        line["message"]
-        for line in lines
-        if line["logger"] == "shardwright.controller.operator"
+        line["message"] for line in lines if line["logger"] == "shardwright.controller.operator"
     ][-1] == "stopped"
 
 
@@ -122,16 +112,11 @@ def test_each_problem_of_the_settings_is_a_line_of_its_own(
     settings = tmp_path / "settings.yaml"
     settings.write_text("unknownOne: 1\nunknownTwo: 2\n")
     code, lines = written(
-        "shardwright.controller",
-        "--kubeconfig",
-        str(kubeconfig),
-        "--settings-file",
-        str(settings),
+        "shardwright.controller", "--kubeconfig", str(kubeconfig), "--settings-file", str(settings)
     )
     assert code == 2
     assert [
-        (line["level"], line["message"].partition(" is not a setting")[0])
-        for line in lines
+        (line["level"], line["message"].partition(" is not a setting")[0]) for line in lines
     ] == [
         ("critical", "the settings cannot be used: unknownOne:"),
         ("critical", "the settings cannot be used: unknownTwo:"),
@@ -157,20 +142,11 @@ def test_a_message_that_holds_a_line_of_the_log_is_still_one_message() -> None:
 def test_a_line_is_shorter_than_what_container_runtimes_split(sign: str) -> None:
     long = sign * 20_000
     error = ValueError(long)
-    record = logging.LogRecord(
-        long, logging.CRITICAL, "", 0, long, (), (ValueError, error, None)
-    )
+    record = logging.LogRecord(long, logging.CRITICAL, "", 0, long, (), (ValueError, error, None))
     vars(record).update(dict.fromkeys(FIELDS, long) | {"fields": [sign * 20] * 1000})
     line = JsonLines().format(record)
     assert len(line.encode()) < 1 << 14
-    assert json.loads(line).keys() == {
-        "time",
-        "level",
-        "logger",
-        "message",
-        "exception",
-        *FIELDS,
-    }
+    assert json.loads(line).keys() == {"time", "level", "logger", "message", "exception", *FIELDS}
 
 
 def test_a_list_of_the_log_that_is_cut_says_so() -> None:
@@ -178,10 +154,7 @@ def test_a_list_of_the_log_that_is_cut_says_so() -> None:
     record.fields = ["spec.replicas"] * 3
     assert json.loads(JsonLines().format(record))["fields"] == ["spec.replicas"] * 3
     record.fields = ["spec.replicas"] * 1000
-    assert json.loads(JsonLines().format(record))["fields"] == [
-        *["spec.replicas"] * 30,
-        "…",
-    ]
+    assert json.loads(JsonLines().format(record))["fields"] == [*["spec.replicas"] * 30, "…"]
 
 
 def test_a_disk_that_is_full_costs_the_log_and_nothing_else() -> None:
@@ -195,12 +168,7 @@ def test_a_disk_that_is_full_costs_the_log_and_nothing_else() -> None:
         command = [sys.executable, "-c", f"{say}; import sys; sys.exit(7)"]
         assert (
             subprocess.run(
-                command,
-                env=environment,
-                stdout=full,
-                stderr=full,
-                check=False,
-                timeout=120,
+                command, env=environment, stdout=full, stderr=full, check=False, timeout=120
             ).returncode
             == 7
         )

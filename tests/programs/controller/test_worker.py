@@ -63,9 +63,7 @@ def test_answers_come_from_another_process_that_stays() -> None:
     run(scenario)
 
 
-def test_a_question_that_spends_its_cpu_time_has_no_answer_and_the_next_one_has() -> (
-    None
-):
+def test_a_question_that_spends_its_cpu_time_has_no_answer_and_the_next_one_has() -> None:
     async def scenario(worker: Worker) -> None:
         assert await ask(worker, Spin()) == refused(QuestionFault.CPU)
         assert await ask(worker, Pid()) == worker.pid
@@ -130,29 +128,20 @@ def test_a_fault_of_ours_is_told_to_who_asked_and_ends_nothing() -> None:
     run(scenario)
 
 
-def test_what_comes_of_a_question_is_noted_although_who_asked_has_given_up(
-    tmp_path: Path,
-) -> None:
+def test_what_comes_of_a_question_is_noted_although_who_asked_has_given_up(tmp_path: Path) -> None:
     async def scenario(worker: Worker) -> None:
         noted: list[int | Failed] = []
         memo: Memo[int | Failed] = Memo(
             recall=lambda: noted[0] if noted else None, keep=noted.append
         )
         begun = tmp_path / "begun"
-        asking = asyncio.create_task(
-            worker.ask(KEY, Priority.NEW, Spin(begun=begun), memo)
-        )
-        await asyncio.to_thread(
-            wait_for, begun.exists, 60, "the question to be worked on"
-        )
+        asking = asyncio.create_task(worker.ask(KEY, Priority.NEW, Spin(begun=begun), memo))
+        await asyncio.to_thread(wait_for, begun.exists, 60, "the question to be worked on")
         asking.cancel()
         again = await worker.ask(
             KEY, Priority.NEW, Pid(), memo
         )  # a question that is known by then is not worked on again
-        assert (again, noted) == (
-            refused(QuestionFault.CPU),
-            [refused(QuestionFault.CPU)],
-        )
+        assert (again, noted) == (refused(QuestionFault.CPU), [refused(QuestionFault.CPU)])
         assert await ask(worker, Pid()) == worker.pid
 
     run(scenario)
@@ -165,10 +154,7 @@ def test_what_the_worker_prints_is_logged_and_harms_no_answer(
         assert await ask(worker, Say()) == 1
         said = {"worker: to standard output", "worker: to standard error"}
         await asyncio.to_thread(
-            wait_for,
-            lambda: said <= set(caplog.messages),
-            30,
-            "both lines to be logged",
+            wait_for, lambda: said <= set(caplog.messages), 30, "both lines to be logged"
         )
 
     with caplog.at_level(logging.WARNING):
@@ -193,15 +179,9 @@ asyncio.run(main())
 
 
 def test_a_worker_ends_with_the_operator_however_that_ends() -> None:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "operator"), str(ROOT)]),
-    }
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "operator"), str(ROOT)])}
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=environment
     ) as parent:
         assert parent.stdout
         child = int(parent.stdout.readline())
@@ -213,8 +193,6 @@ def test_a_worker_ends_with_the_operator_however_that_ends() -> None:
 def is_running(pid: int) -> bool:
     """Return whether a process runs: one that has ended may wait for its new parent to notice."""
     try:
-        return (
-            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        )
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False

@@ -17,22 +17,12 @@ import pytest
 from shardwright.errors import Problem
 from shardwright.modelspec.checkpoint_files import CheckpointFiles, read_handover
 from tests.support.builders_model import a_config
-from tests.support.loopback_hub import (
-    COMMIT,
-    OLDER,
-    LoopbackHub,
-    Repository,
-    a_hub,
-    giving,
-)
+from tests.support.loopback_hub import COMMIT, OLDER, LoopbackHub, Repository, a_hub, giving
 
 OPERATOR = Path(__file__).parents[3] / "operator"
 CONFIG = json.dumps(a_config()).encode()
 INDEX = json.dumps(
-    {
-        "metadata": {"total_size": 8_030_261_248},
-        "weight_map": {"lm_head.weight": "a.safetensors"},
-    }
+    {"metadata": {"total_size": 8_030_261_248}, "weight_map": {"lm_head.weight": "a.safetensors"}}
 ).encode()
 RESOLVED = "/us/ours/resolve/main/config.json"
 
@@ -67,12 +57,8 @@ def run(hub: LoopbackHub, folder: Path, *words: str, **variables: str) -> Ended:
         **variables,
     }
     command = [sys.executable, "-m", "shardwright.hub", *words]
-    ended = subprocess.run(
-        command, env=env, capture_output=True, text=True, check=False
-    )
-    return Ended(
-        ended.returncode, message.read_text() if message.exists() else "", ended.stderr
-    )
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return Ended(ended.returncode, message.read_text() if message.exists() else "", ended.stderr)
 
 
 def said(hub: LoopbackHub, folder: Path, *words: str, **variables: str) -> str:
@@ -95,10 +81,7 @@ def test_the_small_files_are_handed_over_by_two_containers_where_one_message_is_
         "model.safetensors.index.json": INDEX,
     }
     gated = Repository(
-        files=files,
-        gated=True,
-        readers=frozenset({"hf_reader"}),
-        on_content_host=frozenset(files),
+        files=files, gated=True, readers=frozenset({"hf_reader"}), on_content_host=frozenset(files)
     )
     hub.repositories["us/ours"] = gated
 
@@ -125,9 +108,7 @@ def test_a_commit_that_is_named_is_read(hub: LoopbackHub, tmp_path: Path) -> Non
     assert (found.commit, json.loads(found.files["config.json"])) == (OLDER, older)
 
 
-GATED = Repository(
-    files={"config.json": CONFIG}, gated=True, readers=frozenset({"hf_reader"})
-)
+GATED = Repository(files={"config.json": CONFIG}, gated=True, readers=frozenset({"hf_reader"}))
 REFUSED = {
     "401 of nobody": (GATED, {}, "HubAccessDenied: 'us/ours' is gated on HUB"),
     "403 of a token": (
@@ -153,9 +134,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("repository", "variables", "sentence"), REFUSED.values(), ids=REFUSED
-)
+@pytest.mark.parametrize(("repository", "variables", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_what_the_hub_refuses_is_left_as_a_problem_and_the_pod_fails(
     hub: LoopbackHub,
     tmp_path: Path,
@@ -175,9 +154,7 @@ ODD = {
     ),
     "503": (giving(b"<html>", 503), "HubUnavailable: HUB answers 503"),
     "a huge answer": (
-        lambda request: request.reply(
-            200, b"{", Content_Length=str(10**12), X_Repo_Commit=COMMIT
-        ),
+        lambda request: request.reply(200, b"{", Content_Length=str(10**12), X_Repo_Commit=COMMIT),
         "HubAnswerInvalid: config.json of HUB is larger than the limit of 1048576 bytes",
     ),
     "a redirect to itself": (

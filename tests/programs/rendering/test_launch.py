@@ -13,12 +13,7 @@ from shardwright.layouts.layout import Layout
 from shardwright.rendering.deployment import PodNetwork
 from shardwright.rendering.place import pod_template
 from tests.harness.waiting import wait_for
-from tests.support.builders_deployment import (
-    a_deployment,
-    a_plan,
-    a_plan_of,
-    a_small_plan,
-)
+from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan
 from tests.support.ranks import SHELL_NAMES, TOKEN, Rank, expanded, ranks_of, start
 
 THREE_NODES = a_plan_of(Layout(tensor=8, pipeline=3), nodes=3)
@@ -44,11 +39,7 @@ def says(rank: Rank, text: str) -> None:
 
 
 def environment_of(engine: Any) -> dict[str, str]:
-    return {
-        name: value
-        for name, value in engine["environment"].items()
-        if name not in SHELL_NAMES
-    }
+    return {name: value for name, value in engine["environment"].items() if name not in SHELL_NAMES}
 
 
 def test_a_single_pod_starts_the_engine_with_the_rendered_arguments_and_environment(
@@ -89,9 +80,9 @@ def test_all_ranks_start_with_the_same_arguments_but_for_rank_and_role(
         ]
         shared = [
             expanded(word)
-            for word in pod_template(THREE_NODES, a_deployment(), 0)["spec"][
-                "containers"
-            ][0]["args"]
+            for word in pod_template(THREE_NODES, a_deployment(), 0)["spec"]["containers"][0][
+                "args"
+            ]
         ]
         assert [rank.engine()["argv"] for rank in ranks] == [
             ["serve", *shared, *role] for role in roles
@@ -131,15 +122,10 @@ def test_pods_with_attention_replicas_are_worlds_of_their_own_and_the_leader_ans
             ["--data-parallel-start-rank", "2", *address, "--headless"],
             ["--data-parallel-start-rank", "4", *address, "--headless"],
         ]
-        assert [
-            rank.engine()["argv"][1 + len(rank.arguments) :] for rank in ranks
-        ] == roles
+        assert [rank.engine()["argv"][1 + len(rank.arguments) :] for rank in ranks] == roles
 
 
-IPV4, IPV6 = (
-    "0000:0000:0000:0000:0000:ffff:0a00:0001",
-    "fe80:0000:0000:0000:0000:0000:0000:0001",
-)
+IPV4, IPV6 = ("0000:0000:0000:0000:0000:ffff:0a00:0001", "fe80:0000:0000:0000:0000:0000:0000:0001")
 ROCE = {
     0: ("IB/RoCE v1", IPV6),
     1: ("RoCE v2", IPV6),
@@ -182,9 +168,7 @@ def test_ranks_with_rdma_devices_tell_the_active_ones_and_their_usual_gid(
         for rank in ranks:
             environment = environment_of(rank.engine())
             assert {
-                key: value
-                for key, value in environment.items()
-                if key.startswith("NCCL_IB")
+                key: value for key, value in environment.items() if key.startswith("NCCL_IB")
             } == told
             assert ("no RDMA device is active" in rank.log) is not bool(told)
 
@@ -198,21 +182,15 @@ def test_what_the_user_says_of_the_fabric_is_kept(tmp_path: Path, dns: Names) ->
     ) as ranks:
         start(*ranks)
         assert [
-            environment_of(rank.engine()).items() >= dict(chosen).items()
-            for rank in ranks
+            environment_of(rank.engine()).items() >= dict(chosen).items() for rank in ranks
         ] == [True, True]
 
 
 def test_ranks_that_shall_use_tcp_are_told_to(tmp_path: Path, dns: Names) -> None:
     dns(LEADER)
-    with ranks_of(
-        a_plan(), a_deployment(network=PodNetwork(rdma=False)), tmp_path
-    ) as ranks:
+    with ranks_of(a_plan(), a_deployment(network=PodNetwork(rdma=False)), tmp_path) as ranks:
         start(*ranks)
-        assert [environment_of(rank.engine())["NCCL_IB_DISABLE"] for rank in ranks] == [
-            "1",
-            "1",
-        ]
+        assert [environment_of(rank.engine())["NCCL_IB_DISABLE"] for rank in ranks] == ["1", "1"]
 
 
 def test_interfaces_that_the_user_names_are_kept(tmp_path: Path, dns: Names) -> None:
@@ -235,9 +213,7 @@ def test_no_engine_starts_before_all_ranks_have_met(tmp_path: Path, dns: Names) 
         says(first, "waiting: not all ranks have come")
         assert not any(rank.started() for rank in (leader, first, second))
         second.start()
-        assert [rank.engine()["argv"][0] for rank in (leader, first, second)] == [
-            "serve"
-        ] * 3
+        assert [rank.engine()["argv"][0] for rank in (leader, first, second)] == ["serve"] * 3
 
 
 def test_ranks_that_wait_say_for_whom_in_their_logs_and_probes_until_they_have_met(
@@ -259,13 +235,9 @@ def test_ranks_that_wait_say_for_whom_in_their_logs_and_probes_until_they_have_m
             == "rank 1: startup: waiting: not all ranks have come\n"
         )
         second.start()
-        assert [rank.engine()["argv"][0] for rank in (leader, first, second)] == [
-            "serve"
-        ] * 3
+        assert [rank.engine()["argv"][0] for rank in (leader, first, second)] == ["serve"] * 3
         assert not [
-            rank.root
-            for rank in (leader, first, second)
-            if (rank.root / "run/waits").exists()
+            rank.root for rank in (leader, first, second) if (rank.root / "run/waits").exists()
         ]
 
 
@@ -273,10 +245,7 @@ def test_waiting_for_the_others_takes_nothing_of_the_start_up_budget(
     tmp_path: Path, dns: Names
 ) -> None:
     dns(LEADER)
-    with ranks_of(a_plan(), a_deployment(), tmp_path, start_seconds=0.1) as (
-        leader,
-        follower,
-    ):
+    with ranks_of(a_plan(), a_deployment(), tmp_path, start_seconds=0.1) as (leader, follower):
         leader.tell("health", "503")
         leader.start()
         says(leader, "waiting: these ranks have not come: 1")  # after two seconds
@@ -291,31 +260,21 @@ def test_waiting_for_the_others_takes_nothing_of_the_start_up_budget(
 
 def test_ranks_that_cannot_meet_fail(tmp_path: Path, dns: Names) -> None:
     dns(LEADER)
-    with (
-        ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, _),
-        socket.socket() as taken,
-    ):
+    with ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, _), socket.socket() as taken:
         taken.bind(("", leader.settings.network.rendezvous_port))
         taken.listen()
         leader.start()
         assert leader.wait() == 76
         assert "Address already in use" in leader.last_words
-        assert leader.last_words.endswith(
-            "shardwright: rank 0: the ranks could not meet\n"
-        )
+        assert leader.last_words.endswith("shardwright: rank 0: the ranks could not meet\n")
 
 
-def test_an_engine_that_does_not_serve_within_its_budget_is_a_failure(
-    tmp_path: Path,
-) -> None:
+def test_an_engine_that_does_not_serve_within_its_budget_is_a_failure(tmp_path: Path) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path, start_seconds=2) as (rank,):
         rank.tell("health", "503")
         rank.start()
         assert rank.engine()["argv"][0] == "serve"
-        assert (
-            rank.run("probe.sh", "startup").stdout
-            == "rank 0: startup: /health is not 200\n"
-        )
+        assert rank.run("probe.sh", "startup").stdout == "rank 0: startup: /health is not 200\n"
         assert rank.wait() == 79
         assert rank.last_words.endswith(
             "shardwright: rank 0: the engine does not serve 2 s after its start\n"
@@ -325,10 +284,7 @@ def test_an_engine_that_does_not_serve_within_its_budget_is_a_failure(
 def start_serving(rank: Rank) -> None:
     rank.start()
     assert rank.engine()["argv"][0] == "serve"
-    wait_for(
-        lambda: rank.run("probe.sh", "startup").returncode == 0,
-        what="the engine's answer",
-    )
+    wait_for(lambda: rank.run("probe.sh", "startup").returncode == 0, what="the engine's answer")
 
 
 def test_a_start_in_place_is_held_to_the_budget_anew(tmp_path: Path) -> None:
@@ -340,29 +296,20 @@ def test_a_start_in_place_is_held_to_the_budget_anew(tmp_path: Path) -> None:
         assert rank.wait() == 79
 
 
-def test_an_engine_that_serves_and_was_not_probed_meanwhile_goes_on(
-    tmp_path: Path,
-) -> None:
+def test_an_engine_that_serves_and_was_not_probed_meanwhile_goes_on(tmp_path: Path) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path, start_seconds=2) as (rank,):
         rank.start()
-        wait_for(
-            (rank.root / "run/served").exists, what="the launch script's own question"
-        )
+        wait_for((rank.root / "run/served").exists, what="the launch script's own question")
         rank.terminate()
         assert rank.wait() == 0
 
 
-def test_an_engine_that_has_served_is_not_held_to_its_start_up_budget(
-    tmp_path: Path,
-) -> None:
+def test_an_engine_that_has_served_is_not_held_to_its_start_up_budget(tmp_path: Path) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path, start_seconds=3) as (rank,):
         start_serving(rank)
         rank.tell("health", "503")
         wait_for(lambda: not rank.pids_with("sleep"), what="the end of the budget")
-        assert (
-            rank.run("probe.sh", "readiness").stdout
-            == "rank 0: readiness: /health is not 200\n"
-        )
+        assert rank.run("probe.sh", "readiness").stdout == "rank 0: readiness: /health is not 200\n"
         rank.terminate()
         assert rank.wait() == 0
 
@@ -373,10 +320,7 @@ def test_ranks_of_different_generations_do_not_meet(tmp_path: Path, dns: Names) 
         follower.environment["SHARDWRIGHT_GENERATION"] = "older"
         leader.start()
         follower.start()
-        says(
-            follower,
-            f"waiting: the leader {LEADER} is of another generation than this pod",
-        )
+        says(follower, f"waiting: the leader {LEADER} is of another generation than this pod")
         assert not leader.started()
         assert not follower.started()
 
@@ -402,15 +346,10 @@ def test_a_rank_whose_secret_holds_no_token_says_so(tmp_path: Path) -> None:
         (leader.root / "token").write_text("short")
         leader.start()
         assert leader.wait() == 76
-        assert (
-            f"{leader.root / 'token'} holds no token: delete its Secret"
-            in leader.last_words
-        )
+        assert f"{leader.root / 'token'} holds no token: delete its Secret" in leader.last_words
 
 
-def test_the_token_is_in_no_argument_variable_or_log_of_a_rank(
-    tmp_path: Path, dns: Names
-) -> None:
+def test_the_token_is_in_no_argument_variable_or_log_of_a_rank(tmp_path: Path, dns: Names) -> None:
     dns(LEADER)
     with ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, follower):
         start(leader, follower)
@@ -422,22 +361,13 @@ def test_a_follower_that_starts_anew_waits_for_the_next_start_of_the_leader(
     tmp_path: Path, dns: Names
 ) -> None:
     dns(LEADER)
-    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=20) as (
-        leader,
-        follower,
-    ):
+    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=20) as (leader, follower):
         leader.start()
         follower.start()
-        assert (leader.engine()["argv"][0], follower.engine()["argv"][0]) == (
-            "serve",
-            "serve",
-        )
+        assert (leader.engine()["argv"][0], follower.engine()["argv"][0]) == ("serve", "serve")
         follower.vanish()
         follower.start()
-        says(
-            follower,
-            "waiting: the group runs without this rank and has not started anew",
-        )
+        says(follower, "waiting: the group runs without this rank and has not started anew")
         assert not follower.started()
         leader.vanish()
         leader.start()
@@ -453,14 +383,9 @@ def test_a_follower_that_starts_anew_waits_for_the_next_start_of_the_leader(
         assert leader.engine()["argv"][0] == "serve"
 
 
-def test_a_follower_ends_when_its_leader_starts_anew(
-    tmp_path: Path, dns: Names
-) -> None:
+def test_a_follower_ends_when_its_leader_starts_anew(tmp_path: Path, dns: Names) -> None:
     dns(LEADER)
-    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=20) as (
-        leader,
-        follower,
-    ):
+    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=20) as (leader, follower):
         leader.start()
         follower.start()
         assert follower.engine()["argv"][0] == "serve"
@@ -508,14 +433,10 @@ def test_an_engine_that_fails_passes_its_code_on(tmp_path: Path) -> None:
         rank.tell("exit", "3")
         rank.start()
         assert rank.wait() == 3
-        assert rank.last_words.endswith(
-            "shardwright: rank 0: the engine failed with code 3\n"
-        )
+        assert rank.last_words.endswith("shardwright: rank 0: the engine failed with code 3\n")
 
 
-def test_an_engine_that_fails_with_less_shared_memory_than_planned_says_so(
-    tmp_path: Path,
-) -> None:
+def test_an_engine_that_fails_with_less_shared_memory_than_planned_says_so(tmp_path: Path) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path, shm_bytes=2**60) as (rank,):
         rank.tell("exit", "3")
         rank.start()
@@ -527,9 +448,7 @@ def test_an_engine_that_fails_with_less_shared_memory_than_planned_says_so(
         assert last.endswith(f" MiB, {2**40} MiB were planned")
 
 
-def test_a_stop_that_was_asked_for_reaches_the_engine_and_ends_well(
-    tmp_path: Path,
-) -> None:
+def test_a_stop_that_was_asked_for_reaches_the_engine_and_ends_well(tmp_path: Path) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
         rank.start()
         assert rank.engine()["argv"][0] == "serve"
@@ -585,24 +504,13 @@ def test_what_a_killed_engine_left_in_shared_memory_is_removed(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "'; rm -rf /; '",
-        '"$(id)"',
-        "`id`",
-        "a\nb",
-        "{{ 7 * 7 }}",
-        "$(HF_TOKEN)",
-        "$$HOME",
-        "*",
-    ],
+    ["'; rm -rf /; '", '"$(id)"', "`id`", "a\nb", "{{ 7 * 7 }}", "$(HF_TOKEN)", "$$HOME", "*"],
 )
 def test_a_hostile_string_arrives_at_the_engine_as_it_was_written(
     tmp_path: Path, text: str
 ) -> None:
     deployment = a_deployment(
-        model=text,
-        environment=(("NCCL_DEBUG", text),),
-        arguments={"response-role": text},
+        model=text, environment=(("NCCL_DEBUG", text),), arguments={"response-role": text}
     )
     with ranks_of(a_small_plan(), deployment, tmp_path) as (rank,):
         rank.start()

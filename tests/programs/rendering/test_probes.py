@@ -66,19 +66,15 @@ def test_a_single_pod_is_what_its_health_endpoint_says(
         ]
 
 
-def test_an_engine_that_has_served_is_alive_for_as_long_as_it_is_healthy(
-    tmp_path: Path,
-) -> None:
+def test_an_engine_that_has_served_is_alive_for_as_long_as_it_is_healthy(tmp_path: Path) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
         started(rank)
         wait_for(
-            lambda: rank.run("probe.sh", "readiness").returncode == 0,
-            what="the engine's answer",
+            lambda: rank.run("probe.sh", "readiness").returncode == 0, what="the engine's answer"
         )
         rank.tell("health", "503")
         unwell = [
-            (1, f"rank 0: {probe}: /health is not 200\n")
-            for probe in ("readiness", "liveness")
+            (1, f"rank 0: {probe}: /health is not 200\n") for probe in ("readiness", "liveness")
         ]
         assert verdicts(rank) == [
             (0, ""),
@@ -86,9 +82,7 @@ def test_an_engine_that_has_served_is_alive_for_as_long_as_it_is_healthy(
         ]  # a kubelet that was started anew asks whether it has started
 
 
-def test_a_leader_answers_for_itself_and_a_follower_without_a_port_passes(
-    tmp_path: Path,
-) -> None:
+def test_a_leader_answers_for_itself_and_a_follower_without_a_port_passes(tmp_path: Path) -> None:
     with ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, follower):
         leader.tell("health", "503")
         started(leader, follower)
@@ -97,10 +91,7 @@ def test_a_leader_answers_for_itself_and_a_follower_without_a_port_passes(
 
 
 def test_a_follower_without_its_leader_is_alive_but_not_ready(tmp_path: Path) -> None:
-    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=20) as (
-        leader,
-        follower,
-    ):
+    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=20) as (leader, follower):
         started(leader, follower)
         leader.vanish()
         assert verdicts(follower) == [
@@ -110,23 +101,18 @@ def test_a_follower_without_its_leader_is_alive_but_not_ready(tmp_path: Path) ->
         ]
 
 
-def test_a_rank_whose_engine_has_died_is_neither_ready_nor_alive(
-    tmp_path: Path,
-) -> None:
+def test_a_rank_whose_engine_has_died_is_neither_ready_nor_alive(tmp_path: Path) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
         started(rank)
         wait_for(
-            lambda: rank.run("probe.sh", "startup").returncode == 0,
-            what="the engine's answer",
+            lambda: rank.run("probe.sh", "startup").returncode == 0, what="the engine's answer"
         )
         rank.vanish()
         assert [code for code, _ in verdicts(rank)] == [0, 1, 1]
 
 
 def test_a_leader_drains_until_nothing_runs_or_waits(tmp_path: Path) -> None:
-    with ranks_of(a_small_plan(), a_deployment(), tmp_path, drain_seconds=300) as (
-        rank,
-    ):
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path, drain_seconds=300) as (rank,):
         rank.tell("metrics", BUSY)
         started(rank)
         drain = rank.begin("drain.sh")
@@ -156,13 +142,8 @@ def test_a_drain_ends_when_the_engine_dies(tmp_path: Path) -> None:
         assert [drain.wait(timeout=20) for drain in drains] == [0, 0]
 
 
-def test_a_follower_is_held_until_the_leader_has_stopped_serving(
-    tmp_path: Path,
-) -> None:
-    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=20) as (
-        leader,
-        follower,
-    ):
+def test_a_follower_is_held_until_the_leader_has_stopped_serving(tmp_path: Path) -> None:
+    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=20) as (leader, follower):
         started(leader, follower)
         drain = follower.begin("drain.sh")
         with pytest.raises(subprocess.TimeoutExpired):

@@ -21,10 +21,7 @@ from tests.harness.controlplane import free_port
 FOLDER = Path(programs.__file__).parent
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
 EVERYTHING = ScriptSettings(
-    engine=ENGINES["vLLM"],
-    ranks=2,
-    tokens=TokenWatch(silence_seconds=60),
-    downloads=True,
+    engine=ENGINES["vLLM"], ranks=2, tokens=TokenWatch(silence_seconds=60), downloads=True
 )
 OF_THE_IMAGE = {"weights.py": {"huggingface_hub"}}
 """What the image has beside Python, by the program that uses it."""
@@ -46,9 +43,7 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_program_imports_the_standard_library_and_nothing_of_ours(path: Path) -> None:
-    assert imported(path) - sys.stdlib_module_names == OF_THE_IMAGE.get(
-        path.name, set()
-    )
+    assert imported(path) - sys.stdlib_module_names == OF_THE_IMAGE.get(path.name, set())
 
 
 def test_pods_mount_the_programs_as_they_stand_and_each_is_mounted_somewhere() -> None:
@@ -72,28 +67,15 @@ def test_the_watcher_has_the_counters_and_the_key_of_its_engine(
     name: str, counters: str, key: str
 ) -> None:
     engine = ENGINES[name]
-    found = scripts(
-        ScriptSettings(ranks=1, engine=engine, tokens=TokenWatch(silence_seconds=60))
-    )
-    assert sorted(name for name in found if name.endswith(".py")) == [
-        counters,
-        "serving.py",
-    ]
+    found = scripts(ScriptSettings(ranks=1, engine=engine, tokens=TokenWatch(silence_seconds=60)))
+    assert sorted(name for name in found if name.endswith(".py")) == [counters, "serving.py"]
     assert f"set -- {counters.removesuffix('.py')} {key} " in found["launch.sh"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_program_is_read_where_there_is_nothing_but_python(path: Path) -> None:
-    alone = [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        f"import runpy; runpy.run_path({str(path)!r})",
-    ]
-    assert (
-        subprocess.run(alone, capture_output=True, text=True, check=False).stderr == ""
-    )
+    alone = [sys.executable, "-I", "-S", "-c", f"import runpy; runpy.run_path({str(path)!r})"]
+    assert subprocess.run(alone, capture_output=True, text=True, check=False).stderr == ""
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
@@ -123,9 +105,7 @@ def test_the_watcher_finds_its_counters_in_a_volume_as_the_kubelet_lays_it_out(
         stale,
     )
     command = [sys.executable, str(tmp_path / "serving.py"), *arguments]
-    ended = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=30
-    )
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert (ended.returncode, ended.stderr) == (-signal.SIGALRM, "")
 
 
@@ -154,11 +134,6 @@ def test_tensorrt_llm_tells_every_iteration_once_so_the_last_one_is_kept() -> No
     assert counters.read('["{\\"iter\\": 9}"]', 0) == (9, 0.0)
 
 
-def test_an_empty_answer_of_tensorrt_llm_is_progress_as_others_read_its_iterations_too() -> (
-    None
-):
+def test_an_empty_answer_of_tensorrt_llm_is_progress_as_others_read_its_iterations_too() -> None:
     counters = TRTLLM()
-    assert [counters.read('[{"iter": 4}]', 0), counters.read("[]", 1)] == [
-        (4, 0.0),
-        (5, 0.0),
-    ]
+    assert [counters.read('[{"iter": 4}]', 0), counters.read("[]", 1)] == [(4, 0.0), (5, 0.0)]

@@ -38,8 +38,7 @@ def with_ray(rank: Rank, does: str) -> None:
 def head_of(leader: Rank) -> Mapping[str, Any]:
     """Return how the head of the cluster was started, once it is."""
     (file,) = wait_for(
-        lambda: list((leader.root / "state").glob("head-*")),
-        what="the head of the cluster",
+        lambda: list((leader.root / "state").glob("head-*")), what="the head of the cluster"
     )
     found: Mapping[str, Any] = json.loads(file.read_text())
     return found
@@ -80,9 +79,7 @@ def test_the_leader_starts_the_engine_when_the_cluster_has_the_gpus_of_all_ranks
         assert leader.engine()["environment"]["RAY_ADDRESS"] == f"127.0.0.1:{port}"
 
 
-def test_every_part_of_the_cluster_has_the_environment_of_its_pod(
-    tmp_path: Path,
-) -> None:
+def test_every_part_of_the_cluster_has_the_environment_of_its_pod(tmp_path: Path) -> None:
     with joined(tmp_path) as ranks:
         start(*ranks)
         told = {
@@ -96,9 +93,7 @@ def test_every_part_of_the_cluster_has_the_environment_of_its_pod(
             assert part["environment"].items() >= (rank.environment | told).items()
 
 
-def test_a_cluster_that_stays_too_small_is_given_up_with_what_it_has(
-    tmp_path: Path,
-) -> None:
+def test_a_cluster_that_stays_too_small_is_given_up_with_what_it_has(tmp_path: Path) -> None:
     with joined(tmp_path, join_seconds=4) as (leader, first, second):
         with_ray(second, "exec sleep 60")
         start(leader, first, second)
@@ -142,9 +137,7 @@ def test_a_follower_whose_leader_goes_before_the_cluster_stands_ends_because_of_
 
 def test_an_image_without_ray_is_named_before_anybody_waits(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, _, _):
-        leader.environment["PATH"] = (
-            f"{leader.root / 'bin'}:/usr/bin:/bin"  # no stand-ins
-        )
+        leader.environment["PATH"] = f"{leader.root / 'bin'}:/usr/bin:/bin"  # no stand-ins
         leader.start()
         assert leader.wait() == 127
         assert leader.last_words == (
@@ -175,10 +168,7 @@ def test_a_leader_that_is_asked_to_stop_ends_its_engine_and_the_head_with_it(
         leader.terminate()
         assert leader.wait() == 0
         assert leader.last_words.endswith("the engine stopped with code 0, as asked\n")
-        wait_for(
-            lambda: not lives(engine) and not lives(head),
-            what="the end of engine and head",
-        )
+        wait_for(lambda: not lives(engine) and not lives(head), what="the end of engine and head")
 
 
 def test_ranks_can_be_stopped_while_the_cluster_is_incomplete(tmp_path: Path) -> None:
@@ -189,23 +179,17 @@ def test_ranks_can_be_stopped_while_the_cluster_is_incomplete(tmp_path: Path) ->
         for rank in (leader, first, second):
             rank.terminate()
         assert (leader.wait(), first.wait()) == (0, 0)
-        wait_for(
-            lambda: not lives(head) and not lives(node), what="the end of the cluster"
-        )
+        wait_for(lambda: not lives(head) and not lives(node), what="the end of the cluster")
 
 
 def test_a_cluster_that_does_not_answer_holds_up_no_stop(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, first, second):
         with_ray(leader, "touch $STUB_STATE/$1; exec sleep 600")
         start(leader, first, second)
-        wait_for(
-            (leader.root / "state/status").exists, what="the question to the cluster"
-        )
+        wait_for((leader.root / "state/status").exists, what="the question to the cluster")
         leader.terminate()
         assert leader.wait() == 0
-        assert leader.last_words.endswith(
-            "asked to stop before the engine had started\n"
-        )
+        assert leader.last_words.endswith("asked to stop before the engine had started\n")
 
 
 def test_what_an_earlier_start_left_of_ray_is_removed(tmp_path: Path) -> None:

@@ -44,27 +44,18 @@ def test_shellcheck_finds_nothing(
         if name.endswith(".sh"):
             (tmp_path / name).write_text(text)
             found = subprocess.run(
-                [SHELLCHECK, str(tmp_path / name)],
-                capture_output=True,
-                text=True,
-                check=False,
+                [SHELLCHECK, str(tmp_path / name)], capture_output=True, text=True, check=False
             )
             assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_shellcheck_finds_nothing_in_the_scripts_of_a_group_that_ray_joins(
-    tmp_path: Path,
-) -> None:
+def test_shellcheck_finds_nothing_in_the_scripts_of_a_group_that_ray_joins(tmp_path: Path) -> None:
     assert SHELLCHECK is not None
     launch = tmp_path / "launch.sh"
     launch.write_text(
-        scripts(ScriptSettings(engine=VLLM, ranks=2, ray=RayJoining(joins=True)))[
-            "launch.sh"
-        ]
+        scripts(ScriptSettings(engine=VLLM, ranks=2, ray=RayJoining(joins=True)))["launch.sh"]
     )
-    found = subprocess.run(
-        [SHELLCHECK, str(launch)], capture_output=True, text=True, check=False
-    )
+    found = subprocess.run([SHELLCHECK, str(launch)], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout) == (0, "")
 
 
@@ -72,15 +63,12 @@ def test_a_group_of_one_pod_knows_no_rendezvous() -> None:
     alone = scripts(ScriptSettings(engine=VLLM, ranks=1))
     assert sorted(alone) == ["drain.sh", "launch.sh", "probe.sh"]
     assert not any(
-        re.search(r"rendezvous|SHARDWRIGHT|headless|python", text)
-        for text in alone.values()
+        re.search(r"rendezvous|SHARDWRIGHT|headless|python", text) for text in alone.values()
     )
 
 
 def test_only_a_group_over_ssh_has_what_ssh_needs() -> None:
-    found = scripts(
-        ScriptSettings(ranks=2, engine=TENSORRT_LLM, ssh=SshJoining(joins=True))
-    )
+    found = scripts(ScriptSettings(ranks=2, engine=TENSORRT_LLM, ssh=SshJoining(joins=True)))
     assert sorted(found) == [
         *(
             "drain.sh",
@@ -91,7 +79,7 @@ def test_only_a_group_over_ssh_has_what_ssh_needs() -> None:
             "rendezvous.py",
             "ssh_config",
             "sshd_config",
-        ),
+        )
     ]
     assert "shardwright:x:10001:10001:" in found["passwd"]
 
@@ -105,9 +93,7 @@ def test_nothing_is_left_of_the_template_language_and_folders_are_quoted() -> No
 
 
 def test_all_scripts_fit_a_configmap_many_times_over() -> None:
-    assert (
-        sum(map(len, scripts(ScriptSettings(engine=VLLM, ranks=2)).values())) < 32 * KIB
-    )
+    assert sum(map(len, scripts(ScriptSettings(engine=VLLM, ranks=2)).values())) < 32 * KIB
 
 
 def test_scripts_are_those_of_their_settings_whatever_was_rendered_before() -> None:
@@ -117,6 +103,4 @@ def test_scripts_are_those_of_their_settings_whatever_was_rendered_before() -> N
     )
     assert "4242" not in scripts(one)["launch.sh"]
     assert "4242" in scripts(other)["launch.sh"]
-    assert (
-        scripts(one) == scripts(ScriptSettings(engine=VLLM, ranks=1)) != scripts(other)
-    )
+    assert scripts(one) == scripts(ScriptSettings(engine=VLLM, ranks=1)) != scripts(other)

@@ -28,20 +28,14 @@ def watch() -> Watch:
     return watch
 
 
-def test_before_the_first_token_an_engine_does_not_serve_is_asked_and_never_given_up() -> (
-    None
-):
+def test_before_the_first_token_an_engine_does_not_serve_is_asked_and_never_given_up() -> None:
     watch = Watch(SILENCE, IDLE)
     watch.look(0, 0, 0)
     assert (watch.verdict(0), watch.ask_now(0)) == ("", True)
 
     watch.asked_in_vain(0)
     watch.look(0, 0, 1000)
-    assert (watch.verdict(1000), watch.ask_now(1000), watch.over(1000)) == (
-        "",
-        True,
-        False,
-    )
+    assert (watch.verdict(1000), watch.ask_now(1000), watch.over(1000)) == ("", True, False)
 
     watch.look(1, 0, 1001)
     assert watch.verdict(1001) == "serving"
@@ -66,16 +60,10 @@ def test_a_token_that_was_asked_for_in_vain_is_due_since_then(watch: Watch) -> N
 def test_a_token_that_comes_late_makes_everything_well(watch: Watch) -> None:
     watch.asked_in_vain(30)
     watch.look(11, 0, 100)
-    assert (watch.verdict(100), watch.ask_now(100), watch.over(1000)) == (
-        "serving",
-        False,
-        False,
-    )
+    assert (watch.verdict(100), watch.ask_now(100), watch.over(1000)) == ("serving", False, False)
 
 
-def test_requests_that_wait_make_a_token_due_from_the_moment_they_came(
-    watch: Watch,
-) -> None:
+def test_requests_that_wait_make_a_token_due_from_the_moment_they_came(watch: Watch) -> None:
     watch.look(10, 3, 1000)
     assert watch.verdict(1059) == "serving"
     watch.look(10, 3, 1060)
@@ -115,9 +103,7 @@ def test_a_pod_is_ready_when_its_first_token_has_come(tmp_path: Path) -> None:
     with serves(tmp_path, silence_seconds=30) as (rank,):
         rank.tell("completion", "hang")
         rank.start()
-        wait_for(
-            lambda: readiness(rank) == (1, "rank 0: readiness: no token has come yet\n")
-        )
+        wait_for(lambda: readiness(rank) == (1, "rank 0: readiness: no token has come yet\n"))
 
         rank.tell("completion", "200")
         wait_for(lambda: readiness(rank) == (0, ""))
@@ -131,8 +117,7 @@ def test_an_engine_that_never_brings_a_token_has_not_started_within_its_budget(
         rank.start()
         wait_for(
             lambda: (
-                rank.run("probe.sh", "startup").stdout
-                == "rank 0: startup: no token has come yet\n"
+                rank.run("probe.sh", "startup").stdout == "rank 0: startup: no token has come yet\n"
             )
         )
         assert rank.wait() == 79
@@ -146,13 +131,9 @@ def test_a_healthy_engine_that_brings_no_tokens_any_more_is_not_ready_and_then_e
         wait_for(lambda: readiness(rank) == (0, ""))
 
         rank.tell("completion", "hang")
-        wait_for(
-            lambda: readiness(rank) == (1, "rank 0: readiness: no token for 1 s\n")
-        )
+        wait_for(lambda: readiness(rank) == (1, "rank 0: readiness: no token for 1 s\n"))
         assert rank.wait() == 78
-        assert rank.last_words.endswith(
-            "shardwright: rank 0: the engine brings no tokens\n"
-        )
+        assert rank.last_words.endswith("shardwright: rank 0: the engine brings no tokens\n")
 
 
 @pytest.mark.parametrize("status", ["404", "501"])
@@ -175,9 +156,7 @@ def last_look(rank: Rank) -> int:
     return int((rank.root / "run/tokens").read_text().split()[0])
 
 
-def test_a_watcher_that_is_killed_starts_again_and_sees_what_comes(
-    tmp_path: Path,
-) -> None:
+def test_a_watcher_that_is_killed_starts_again_and_sees_what_comes(tmp_path: Path) -> None:
     with serves(tmp_path, pause_seconds=0.1) as (rank,):
         rank.start()
         wait_for(lambda: readiness(rank) == (0, ""))
@@ -195,40 +174,26 @@ def test_a_watcher_that_is_killed_starts_again_and_sees_what_comes(
         assert rank.wait() == 78
 
 
-@pytest.mark.parametrize(
-    ("program", "code"), [("raise RuntimeError('broken')\n", 1), ("", 0)]
-)
+@pytest.mark.parametrize(("program", "code"), [("raise RuntimeError('broken')\n", 1), ("", 0)])
 def test_an_engine_whose_tokens_nobody_can_watch_never_counts_as_serving(
     program: str, code: int, tmp_path: Path
 ) -> None:
     with serves(tmp_path, pause_seconds=0.1) as (rank,):
         (rank.root / "scripts/serving.py").write_text(program)
         rank.start()
-        wait_for(
-            lambda: (
-                rank.log.count(f"the watcher of the tokens ended with code {code} ") > 1
-            )
-        )
-        wait_for(
-            lambda: readiness(rank) == (1, "rank 0: readiness: no token has come yet\n")
-        )
+        wait_for(lambda: rank.log.count(f"the watcher of the tokens ended with code {code} ") > 1)
+        wait_for(lambda: readiness(rank) == (1, "rank 0: readiness: no token has come yet\n"))
 
 
-def test_a_watcher_that_hangs_is_not_believed_and_another_one_takes_over(
-    tmp_path: Path,
-) -> None:
-    with serves(tmp_path, silence_seconds=2, look_seconds=1, pause_seconds=0.1) as (
-        rank,
-    ):
+def test_a_watcher_that_hangs_is_not_believed_and_another_one_takes_over(tmp_path: Path) -> None:
+    with serves(tmp_path, silence_seconds=2, look_seconds=1, pause_seconds=0.1) as (rank,):
         rank.start()
         wait_for(lambda: readiness(rank) == (0, ""))
 
         hung = rank.pid_of("serving.py")
         os.kill(hung, signal.SIGSTOP)
         said = wait_for(lambda: readiness(rank)[1])
-        assert re.fullmatch(
-            r"rank 0: readiness: nobody has watched the tokens for \d+ s\n", said
-        )
+        assert re.fullmatch(r"rank 0: readiness: nobody has watched the tokens for \d+ s\n", said)
 
         os.kill(hung, signal.SIGCONT)  # its alarm has come meanwhile
         wait_for(lambda: "the watcher of the tokens ended with code 142" in rank.log)

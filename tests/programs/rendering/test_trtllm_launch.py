@@ -71,47 +71,31 @@ def test_an_engine_is_ready_once_it_has_answered_and_stands_by_its_iterations(
     tmp_path: Path, commands: Path
 ) -> None:
     with ranks_of(
-        a_small_plan(),
-        a_trtllm_deployment(),
-        tmp_path,
-        silence_seconds=30,
-        idle_seconds=30,
+        a_small_plan(), a_trtllm_deployment(), tmp_path, silence_seconds=30, idle_seconds=30
     ) as (rank,):
         rank.tell("completion", "503")
         with_commands(rank, commands).start()
         assert rank.engine()["pid"]
         assert rank.run("probe.sh", "readiness").returncode == 1
         rank.tell("completion", "200")
-        wait_for(
-            lambda: rank.run("probe.sh", "readiness").returncode == 0, what="readiness"
-        )
+        wait_for(lambda: rank.run("probe.sh", "readiness").returncode == 0, what="readiness")
 
 
 def test_an_engine_that_iterates_is_never_asked_and_one_that_hangs_ends(
     tmp_path: Path, commands: Path
 ) -> None:
     with ranks_of(
-        a_small_plan(),
-        a_trtllm_deployment(),
-        tmp_path,
-        silence_seconds=0.5,
-        idle_seconds=0.2,
+        a_small_plan(), a_trtllm_deployment(), tmp_path, silence_seconds=0.5, idle_seconds=0.2
     ) as (rank,):
         rank.tell("metrics", json.dumps([{"iter": 7, "numActiveRequests": 3}]))
         rank.tell("completion", "hang")
         with_commands(rank, commands).start()
         assert rank.wait() == 78
-        assert rank.last_words.endswith(
-            "shardwright: rank 0: the engine brings no tokens\n"
-        )
+        assert rank.last_words.endswith("shardwright: rank 0: the engine brings no tokens\n")
 
 
-def test_a_drain_lasts_as_long_as_a_client_is_connected(
-    tmp_path: Path, commands: Path
-) -> None:
-    with ranks_of(
-        a_small_plan(), a_trtllm_deployment(), tmp_path, drain_seconds=300
-    ) as (rank,):
+def test_a_drain_lasts_as_long_as_a_client_is_connected(tmp_path: Path, commands: Path) -> None:
+    with ranks_of(a_small_plan(), a_trtllm_deployment(), tmp_path, drain_seconds=300) as (rank,):
         with_commands(rank, commands).start()
         assert rank.engine()["pid"]
         with socket.create_connection(("127.0.0.1", rank.settings.network.http_port)):

@@ -16,9 +16,7 @@ from pathlib import Path
 def start() -> None:
     """Join the cluster and stay."""
     cluster = Path(os.environ["STUB_HOSTS"]).parent / "cluster"
-    options = dict(
-        word.split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word
-    )
+    options = dict(word.split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word)
     head = "--head" in sys.argv
     if head:
         listener = socket.socket()
@@ -32,9 +30,7 @@ def start() -> None:
     state = Path(os.environ["STUB_STATE"])
     partial = state / f"partial-{os.getpid()}"
     partial.write_text(
-        json.dumps(
-            {"argv": sys.argv[1:], "environment": dict(os.environ), "pid": os.getpid()}
-        )
+        json.dumps({"argv": sys.argv[1:], "environment": dict(os.environ), "pid": os.getpid()})
     )
     partial.rename(state / f"{'head' if head else 'started'}-{os.getpid()}.json")
     signal.sigwait({signal.SIGTERM})

@@ -8,11 +8,7 @@ from typing import Any
 
 def _look_up(name: str, port: object, *_: Any, **__: Any) -> list[Any]:
     file = Path(os.environ["STUB_HOSTS"])
-    known = (
-        dict(line.split() for line in file.read_text().splitlines())
-        if file.exists()
-        else {}
-    )
+    known = dict(line.split() for line in file.read_text().splitlines()) if file.exists() else {}
     address = known.get(name, name if name[:1].isdigit() else "")
     if not address:
         raise socket.gaierror(socket.EAI_NONAME, f"{name} is not in the stub's hosts")

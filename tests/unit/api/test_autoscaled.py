@@ -19,10 +19,7 @@ SPOT: dict[str, Any] = {
     "name": "spot",
     "maxNodes": 12,
     "selector": {"example.com/pool": "spot"},
-    "labels": {
-        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
-        "nvidia.com/gpu.memory": "81559",
-    },
+    "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"},
     "allocatable": {"nvidia.com/gpu": 8},
     "taints": [{"key": "team", "value": "serving", "effect": "NoSchedule"}],
 }
@@ -34,21 +31,15 @@ def problems(*described: object) -> list[tuple[str, str]]:
     return [(problem.code, problem.path) for problem in refused.value.problems]
 
 
-def test_a_node_to_come_is_what_the_node_will_be_under_a_name_that_no_node_has() -> (
-    None
-):
+def test_a_node_to_come_is_what_the_node_will_be_under_a_name_that_no_node_has() -> None:
     (pool,) = read_pools([SPOT], NONE)
-    made = a_node(
-        "n", network_gbps=None, labels=SPOT["selector"], taints=SPOT["taints"]
-    )
+    made = a_node("n", network_gbps=None, labels=SPOT["selector"], taints=SPOT["taints"])
     there = read_node(made)
     assert isinstance(there, NodeFacts)
 
     nodes = list(pool.nodes())
 
-    assert [node.name for node in nodes] == [
-        f"~spot-{number:02}" for number in range(12)
-    ]
+    assert [node.name for node in nodes] == [f"~spot-{number:02}" for number in range(12)]
     assert {node.domain.name for node in nodes} == {node.name for node in nodes}
     first = nodes[0]
     assert (first.gpu, first.gpus, first.product, first.taints) == (
@@ -62,10 +53,10 @@ def test_a_node_to_come_is_what_the_node_will_be_under_a_name_that_no_node_has()
         there.network,
         there.resource,
     )
-    assert (
-        pool.has(there),
-        pool.has(replace(there, labels={"example.com/pool": "other"})),
-    ) == (True, False)
+    assert (pool.has(there), pool.has(replace(there, labels={"example.com/pool": "other"}))) == (
+        True,
+        False,
+    )
 
 
 def test_the_settings_hold_pools_whose_gpus_they_state_themselves() -> None:
@@ -103,10 +94,7 @@ autoscaledPools:
             ("WrongType", "autoscaledPools[0].labels.nvidia.com/gpu.memory"),
         ),
         ({"labels": {}}, ("GpuUnknown", "autoscaledPools[0].labels")),
-        (
-            {"allocatable": {"cpu": 8}},
-            ("MissingField", "autoscaledPools[0].allocatable"),
-        ),
+        ({"allocatable": {"cpu": 8}}, ("MissingField", "autoscaledPools[0].allocatable")),
         ({"max": 3}, ("UnknownField", "autoscaledPools[0].max")),
     ],
 )
@@ -123,9 +111,7 @@ def test_a_rack_to_come_is_refused_as_long_as_it_names_its_nvlink_domain() -> No
         "nvidia.com/gpu.clique": "6a130f54-faaa-4b8f-847f-be44ab70f917.1",
     }
     trays = SPOT | {"allocatable": {"nvidia.com/gpu": 4}}
-    assert problems(trays | {"labels": rack}) == [
-        ("UnknownField", "autoscaledPools[0].labels")
-    ]
+    assert problems(trays | {"labels": rack}) == [("UnknownField", "autoscaledPools[0].labels")]
 
     del rack["nvidia.com/gpu.clique"]
     (pool,) = read_pools([trays | {"labels": rack}], NONE)

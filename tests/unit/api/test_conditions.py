@@ -41,15 +41,9 @@ def test_a_new_condition_has_all_fields_of_the_conventions() -> None:
 def test_the_time_stays_while_the_status_stays() -> None:
     before = set_condition((), ready(), now=NOON)
 
-    (after,) = set_condition(
-        before, ready(message="other words", generation=2), now=LATER
-    )
+    (after,) = set_condition(before, ready(message="other words", generation=2), now=LATER)
 
-    assert (
-        after["lastTransitionTime"],
-        after["message"],
-        after["observedGeneration"],
-    ) == (
+    assert (after["lastTransitionTime"], after["message"], after["observedGeneration"]) == (
         "2026-01-02T12:00:00Z",
         "other words",
         2,
@@ -80,15 +74,9 @@ def test_conditions_stand_in_their_order_and_foreign_ones_stay_at_the_end() -> N
     foreign = {"type": "AutoscalerHappy", "status": "True"}
     stalled = Condition(type=ConditionType.STALLED, status=False, reason=Reason.IDLE)
 
-    conditions = set_condition(
-        set_condition((foreign,), stalled, now=NOON), ready(), now=NOON
-    )
+    conditions = set_condition(set_condition((foreign,), stalled, now=NOON), ready(), now=NOON)
 
-    assert [item["type"] for item in conditions] == [
-        "Ready",
-        "Stalled",
-        "AutoscalerHappy",
-    ]
+    assert [item["type"] for item in conditions] == ["Ready", "Stalled", "AutoscalerHappy"]
     assert conditions[-1] == foreign
 
 
@@ -99,6 +87,4 @@ def test_a_long_message_is_cut_to_what_the_schema_takes() -> None:
 
 
 def test_every_reason_is_one_word() -> None:
-    assert [
-        reason for reason in Reason if not (reason.isalpha() and reason[0].isupper())
-    ] == []
+    assert [reason for reason in Reason if not (reason.isalpha() and reason[0].isupper())] == []

@@ -11,13 +11,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_model import a_config
-from tests.support.builders_resource import (
-    A_COMMIT,
-    A_CONFIG,
-    A_DRAFT,
-    Manifest,
-    a_sharded_model,
-)
+from tests.support.builders_resource import A_COMMIT, A_CONFIG, A_DRAFT, Manifest, a_sharded_model
 
 
 def question(draft: Manifest, **spec: Any) -> Question:
@@ -39,9 +33,7 @@ def refused(draft: Manifest, **spec: Any) -> list[Problem]:
 
 
 def config(**changes: object) -> Manifest:
-    return {
-        "config": a_config(vocab_size=128256, max_position_embeddings=131072, **changes)
-    }
+    return {"config": a_config(vocab_size=128256, max_position_embeddings=131072, **changes)}
 
 
 def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
@@ -50,16 +42,10 @@ def test_the_planner_gets_the_draft_model_and_how_often_it_is_right() -> None:
 
     drafter, load = subject.traits.options.drafter, subject.request.workload
     assert drafter is not None
-    assert (drafter.model.source, load.draft_tokens) == (
-        "meta-llama/Llama-3.2-1B-Instruct",
-        4,
-    )
+    assert (drafter.model.source, load.draft_tokens) == ("meta-llama/Llama-3.2-1B-Instruct", 4)
     assert (load.draft_tokens, load.draft_acceptance) == (4, 0.8)
     assert (
-        resolve(
-            Question(resource=parse_manifest(a_sharded_model()))
-        ).traits.options.drafter
-        is None
+        resolve(Question(resource=parse_manifest(a_sharded_model()))).traits.options.drafter is None
     )
 
 
@@ -73,20 +59,16 @@ def test_the_config_of_a_draft_model_may_be_given_instead_of_the_catalogues() ->
 
 
 def test_a_draft_model_is_computed_in_the_type_of_its_target() -> None:
-    drafter = a_drafting_subject(
-        {}, model={"quantization": "FP16"}
-    ).traits.options.drafter
+    drafter = a_drafting_subject({}, model={"quantization": "FP16"}).traits.options.drafter
 
     assert drafter is not None
-    assert (
-        drafter.model.dtype,
-        {weight.storage.name for weight in drafter.model.weights},
-    ) == ("fp16", {"fp16"})
+    assert (drafter.model.dtype, {weight.storage.name for weight in drafter.model.weights}) == (
+        "fp16",
+        {"fp16"},
+    )
 
 
-def test_a_draft_model_keeps_its_stored_type_where_its_target_is_quantized_while_loading() -> (
-    None
-):
+def test_a_draft_model_keeps_its_stored_type_where_its_target_is_quantized_while_loading() -> None:
     subject = a_drafting_subject({}, model={"quantization": "FP8"})
 
     assert subject.traits.options.drafter is not None
@@ -100,14 +82,10 @@ def test_another_config_asks_for_another_plan() -> None:
         a_drafting_subject({"id": "acme/own"} | config(num_hidden_layers=layers))
         for layers in (2, 3)
     )
-    catalogues = (
-        {"acme/own": A_CONFIG | {"num_hidden_layers": layers}} for layers in (2, 3)
-    )
+    catalogues = ({"acme/own": A_CONFIG | {"num_hidden_layers": layers}} for layers in (2, 3))
     known = [
         resolve(
-            Question(
-                resource=question({"id": "acme/own"}).resource, catalogue=catalogue
-            )
+            Question(resource=question({"id": "acme/own"}).resource, catalogue=catalogue)
         ).input_hash
         for catalogue in catalogues
     ]
@@ -119,13 +97,8 @@ def test_another_config_asks_for_another_plan() -> None:
 def test_an_id_that_no_catalogue_has_needs_its_config() -> None:
     (problem,) = refused({"id": "acme/own"})
 
-    assert (problem.code, problem.path) == (
-        "ModelUnknown",
-        "spec.engine.speculation.head.id",
-    )
-    assert (
-        problem.remedy == "set spec.engine.speculation.head.config to its config.json"
-    )
+    assert (problem.code, problem.path) == ("ModelUnknown", "spec.engine.speculation.head.id")
+    assert problem.remedy == "set spec.engine.speculation.head.config to its config.json"
 
 
 def test_a_config_that_cannot_be_read_is_refused_where_it_stands() -> None:
@@ -135,9 +108,7 @@ def test_a_config_that_cannot_be_read_is_refused_where_it_stands() -> None:
 
 
 def test_another_vocabulary_is_refused() -> None:
-    (problem,) = refused(
-        {"id": "Qwen/Qwen2.5-0.5B"}, model={"id": "Qwen/Qwen2.5-72B-Instruct"}
-    )
+    (problem,) = refused({"id": "Qwen/Qwen2.5-0.5B"}, model={"id": "Qwen/Qwen2.5-72B-Instruct"})
 
     assert problem.path == "spec.engine.speculation.head.id"
     assert problem.sentence() == (
@@ -178,26 +149,17 @@ def test_a_name_by_which_the_engine_takes_another_method_is_refused(word: str) -
     assert {(problem.code, problem.path) for problem in (of_hub, of_claim)} == {
         ("DraftOfOtherMethod", "spec.engine.speculation.head.uri")
     }
-    a_drafting_subject(
-        {"id": f"acme/{word}", "uri": f"pvc://{word.lower()}/a"} | config()
-    )
+    a_drafting_subject({"id": f"acme/{word}", "uri": f"pvc://{word.lower()}/a"} | config())
 
 
-WINDOWS = {
-    "architectures": ["MistralForCausalLM"],
-    "model_type": "mistral",
-    "sliding_window": 4096,
-}
+WINDOWS = {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 4096}
 
 
 def test_layers_that_keep_something_else_are_refused_of_both_models() -> None:
     (of_draft,) = refused(config(**WINDOWS))
     recurrent = refused({}, model={"id": "Qwen/Qwen3.5-27B"})
 
-    assert (of_draft.code, of_draft.path) == (
-        "DraftCacheUnknown",
-        "spec.engine.speculation.head",
-    )
+    assert (of_draft.code, of_draft.path) == ("DraftCacheUnknown", "spec.engine.speculation.head")
     assert [problem.code for problem in recurrent] == [
         "DraftVocabularyDiffers",
         "DraftCacheUnknown",

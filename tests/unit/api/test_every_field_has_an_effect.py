@@ -77,9 +77,7 @@ def _cache(before: Manifest, after: Manifest) -> Pair:
 
 
 def _image(before: Manifest, after: Manifest) -> Pair:
-    return _weights(
-        {"image": before}, {"image": after}, uri="oci://registry.internal/llama"
-    )
+    return _weights({"image": before}, {"image": after}, uri="oci://registry.internal/llama")
 
 
 def _store(before: Manifest, after: Manifest, uri: str = "s3://models/llama") -> Pair:
@@ -100,18 +98,13 @@ def _variable(before: Manifest, after: Manifest) -> Pair:
 
 def _speculation(before: Manifest, after: Manifest) -> Pair:
     usual = {"method": "PromptLookup", "tokens": 3, "acceptancePercent": 60}
-    return _under(
-        "engine", {"speculation": usual | before}, {"speculation": usual | after}
-    )
+    return _under("engine", {"speculation": usual | before}, {"speculation": usual | after})
 
 
 def _head(before: Manifest, after: Manifest) -> Pair:
     head = A_DRAFT["head"]
     return _speculation(
-        *(
-            {"method": "DraftModel", "head": head | changed}
-            for changed in (before, after)
-        )
+        *({"method": "DraftModel", "head": head | changed} for changed in (before, after))
     )
 
 
@@ -148,8 +141,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
         {"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "b"}}
     ),
     "model.configMapRef.key": _model(
-        {"configMapRef": {"name": "a"}},
-        {"configMapRef": {"name": "a", "key": "other.json"}},
+        {"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "a", "key": "other.json"}}
     ),
     "model.revision": _model({}, {"revision": "f" * 40}),
     "model.weights.uri": _weights({"uri": "pvc://a"}, {"uri": "pvc://b"}),
@@ -173,9 +165,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     ),
     "model.weights.objectStore.concurrency": _store({}, {"concurrency": 16}),
     "model.weights.objectStore.bufferGigabytes": _store({}, {"bufferGigabytes": 20}),
-    "model.weights.objectStore.megabytesPerSecond": _store(
-        {}, {"megabytesPerSecond": 250}
-    ),
+    "model.weights.objectStore.megabytesPerSecond": _store({}, {"megabytesPerSecond": 250}),
     "model.weights.image.pullPolicy": _image({}, {"pullPolicy": "Always"}),
     "model.weights.image.path": _image({}, {"path": "llama"}),
     "model.adapters[0].name": _adapter({}, {"name": "b"}),
@@ -184,12 +174,8 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
         {"adapters": AN_ADAPTER}, {"adapters": AN_ADAPTER, "maxAdapterRank": 32}
     ),
     "model.quantization": _model({}, {"quantization": "FP8"}),
-    "engine.name": _under(
-        "engine", IN_ONE_IMAGE, IN_ONE_IMAGE | {"name": "TensorRTLLM"}
-    ),
-    "engine.image": _under(
-        "engine", {}, {"image": "registry.internal/vllm-openai:v0.33.0"}
-    ),
+    "engine.name": _under("engine", IN_ONE_IMAGE, IN_ONE_IMAGE | {"name": "TensorRTLLM"}),
+    "engine.image": _under("engine", {}, {"image": "registry.internal/vllm-openai:v0.33.0"}),
     "engine.version": _under("engine", {}, {"version": "0.32.0"}),
     "engine.args.seed": _under("engine", {}, {"args": {"seed": 7}}),
     "engine.executor": _under("engine", {}, {"executor": "Ray"}),
@@ -201,12 +187,10 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
         "engine", *({"apiKeySecretRef": {"name": name}} for name in ("a", "b"))
     ),
     "engine.apiKeySecretRef.key": _under(
-        "engine",
-        *({"apiKeySecretRef": {"name": "a"} | key} for key in ({}, {"key": "b"})),
+        "engine", *({"apiKeySecretRef": {"name": "a"} | key} for key in ({}, {"key": "b"}))
     ),
     "engine.env[0].name": _variable(
-        {"name": "NCCL_DEBUG", "value": "INFO"},
-        {"name": "NCCL_DEBUG_FILE", "value": "INFO"},
+        {"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG_FILE", "value": "INFO"}
     ),
     "engine.env[0].value": _variable(
         {"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG", "value": "WARN"}
@@ -215,12 +199,8 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "workload.outputTokens": _under("workload", {}, {"outputTokens": 256}),
     "workload.concurrency": _under("workload", {}, {"concurrency": 65}),
     "workload.requestsPerSecond": _under("workload", {}, {"requestsPerSecond": 2.5}),
-    "workload.prefixCacheHitPercent": _under(
-        "workload", {}, {"prefixCacheHitPercent": 50}
-    ),
-    "workload.expertImbalancePercent": _under(
-        "workload", {}, {"expertImbalancePercent": 200}
-    ),
+    "workload.prefixCacheHitPercent": _under("workload", {}, {"prefixCacheHitPercent": 50}),
+    "workload.expertImbalancePercent": _under("workload", {}, {"expertImbalancePercent": 200}),
     "engine.speculation.method": (
         {"engine": {"speculation": {"method": "PromptLookup", "tokens": 3}}},
         {
@@ -231,9 +211,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "engine.speculation.tokens": _speculation({}, {"tokens": 4}),
     "engine.speculation.acceptancePercent": _speculation({}, {"acceptancePercent": 80}),
     "engine.speculation.head.id": _head({}, {"id": "meta-llama/Llama-3.2-3B-Instruct"}),
-    "engine.speculation.head.config": _head(
-        {}, {"config": A_CONFIG | {"num_hidden_layers": 16}}
-    ),
+    "engine.speculation.head.config": _head({}, {"config": A_CONFIG | {"num_hidden_layers": 16}}),
     "engine.speculation.head.uri": _head({}, {"uri": "pvc://a/b"}),
     "engine.maxModelLen": _under("engine", {}, {"maxModelLen": 8192}),
     "engine.kvOffload.hostMemory": _under(
@@ -251,9 +229,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "parallelism.tensor": _under("parallelism", {}, {"tensor": 2}),
     "parallelism.pipeline": _under("parallelism", {}, {"pipeline": 2}),
     "parallelism.expert": _under("parallelism", {}, {"expert": 1}),
-    "parallelism.dataParallelAttention": _under(
-        "parallelism", {}, {"dataParallelAttention": 1}
-    ),
+    "parallelism.dataParallelAttention": _under("parallelism", {}, {"dataParallelAttention": 1}),
     "parallelism.context": _under("parallelism", {}, {"context": 1}),
     "parallelism.partition[0]": _under(
         "parallelism", {"partition": [16, 16]}, {"partition": [17, 15]}
@@ -262,15 +238,11 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
         "placement", {}, {"nodeSelector": {"example.com/pool": "blue"}}
     ),
     "placement.migProfile": _under("placement", {}, {"migProfile": "1g.10gb"}),
-    "placement.tolerations[0].key": _toleration(
-        TOLERATION, TOLERATION | {"key": "other"}
-    ),
+    "placement.tolerations[0].key": _toleration(TOLERATION, TOLERATION | {"key": "other"}),
     "placement.tolerations[0].operator": _toleration(
         {"key": "a"}, {"key": "a", "operator": "Exists"}
     ),
-    "placement.tolerations[0].value": _toleration(
-        TOLERATION, TOLERATION | {"value": "other"}
-    ),
+    "placement.tolerations[0].value": _toleration(TOLERATION, TOLERATION | {"value": "other"}),
     "placement.tolerations[0].effect": _toleration(
         {"operator": "Exists"}, {"operator": "Exists", "effect": "NoSchedule"}
     ),
@@ -279,9 +251,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     ),
     "placement.scheduler": _under("placement", {}, {"scheduler": "Native"}),
     "placement.queue": _under(
-        "placement",
-        {"scheduler": "Kueue", "queue": "a"},
-        {"scheduler": "Kueue", "queue": "b"},
+        "placement", {"scheduler": "Kueue", "queue": "a"}, {"scheduler": "Kueue", "queue": "b"}
     ),
     "placement.schedulerName": _under(
         "placement",
@@ -296,12 +266,8 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "pod.readOnlyRootFilesystem": _under("pod", {}, {"readOnlyRootFilesystem": False}),
     "pod.runtimeClassName": _under("pod", {}, {"runtimeClassName": "nvidia"}),
     "pod.priorityClassName": _under("pod", {}, {"priorityClassName": "serving"}),
-    "pod.imagePullSecrets[0].name": _under(
-        "pod", {}, {"imagePullSecrets": [{"name": "registry"}]}
-    ),
-    "pod.labels.team": _under(
-        "pod", {"labels": {"team": "a"}}, {"labels": {"team": "b"}}
-    ),
+    "pod.imagePullSecrets[0].name": _under("pod", {}, {"imagePullSecrets": [{"name": "registry"}]}),
+    "pod.labels.team": _under("pod", {"labels": {"team": "a"}}, {"labels": {"team": "b"}}),
     "pod.annotations.example.com/cost-centre": _under(
         "pod", *({"annotations": {"example.com/cost-centre": it}} for it in "12")
     ),
@@ -311,8 +277,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
         {"configMap": {"name": "a"}}, {"configMap": {"name": "a"}, "name": "other"}
     ),
     "pod.volumes[0].mountPath": _volume(
-        {"configMap": {"name": "a"}},
-        {"configMap": {"name": "a"}, "mountPath": "/srv/a"},
+        {"configMap": {"name": "a"}}, {"configMap": {"name": "a"}, "mountPath": "/srv/a"}
     ),
     "pod.volumes[0].configMap.name": _volume(
         {"configMap": {"name": "a"}}, {"configMap": {"name": "b"}}
@@ -334,12 +299,8 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     ),
     "pod.network.rdma": _network({}, {"rdma": "None"}),
     "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),
-    "pod.network.resources[0].count": _explicit(
-        {"name": "rdma/a"}, {"name": "rdma/a", "count": 2}
-    ),
-    "pod.network.attachments[0]": _network(
-        {"attachments": ["a"]}, {"attachments": ["b"]}
-    ),
+    "pod.network.resources[0].count": _explicit({"name": "rdma/a"}, {"name": "rdma/a", "count": 2}),
+    "pod.network.attachments[0]": _network({"attachments": ["a"]}, {"attachments": ["b"]}),
     "pod.network.computeDomain": _network({}, {"computeDomain": "None"}),
     "pod.network.lockMemory": _network({}, {"lockMemory": True}),
     "restart.delaySeconds": _under("restart", {}, {"delaySeconds": 31}),
@@ -354,9 +315,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "rollout.maxUnavailable": _under("rollout", {}, {"maxUnavailable": 2}),
     "rollout.minReadySeconds": _under("rollout", {}, {"minReadySeconds": 60}),
     "rollout.partition": _under("rollout", {}, {"partition": 1}),
-    "rollout.progressDeadlineSeconds": _under(
-        "rollout", {}, {"progressDeadlineSeconds": 1200}
-    ),
+    "rollout.progressDeadlineSeconds": _under("rollout", {}, {"progressDeadlineSeconds": 1200}),
     "rollout.onUpgrade": _under("rollout", {}, {"onUpgrade": "Roll"}),
     "rollout.onFailure": _under("rollout", {}, {"onFailure": "RollBack"}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
@@ -375,18 +334,10 @@ def test_the_table_has_every_field() -> None:
 
 
 @pytest.mark.parametrize("path", BEFORE_AND_AFTER)
-def test_changing_a_field_changes_something_that_one_can_see(
-    path: str, the_plan: Plan
-) -> None:
-    before, after = (
-        parse_manifest(a_sharded_model(**spec)) for spec in BEFORE_AND_AFTER[path]
-    )
+def test_changing_a_field_changes_something_that_one_can_see(path: str, the_plan: Plan) -> None:
+    before, after = (parse_manifest(a_sharded_model(**spec)) for spec in BEFORE_AND_AFTER[path])
 
-    plan = (
-        ON_TWO_NODES
-        if path.startswith(("pod.network", "engine.executor"))
-        else the_plan
-    )
+    plan = ON_TWO_NODES if path.startswith(("pod.network", "engine.executor")) else the_plan
     assert what_one_sees(before, plan) != what_one_sees(after, plan)
 
 
@@ -414,9 +365,7 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
     reference = resource.spec.model.config_map_ref
     text = CONFIG_MAPS.get((reference.name, reference.key)) if reference else None
     try:
-        subject = resolve(
-            Question(resource=resource, config_text=text, settings=ADMITTING)
-        )
+        subject = resolve(Question(resource=resource, config_text=text, settings=ADMITTING))
     except InputError as error:
         return (str(error),)
     bundle = bundle_for(subject, plan)
@@ -442,10 +391,7 @@ def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> PlanChoice:
         replicas=intent.replicas,
     )
     record = PlanRecord(
-        input_hash=subject.input_hash,
-        cut_hash=subject.cut_hash,
-        generation=1,
-        plan=plan,
+        input_hash=subject.input_hash, cut_hash=subject.cut_hash, generation=1, plan=plan
     )
     return choose(record, wanted, RecordState(leaving=False))
 

@@ -79,12 +79,12 @@ def test_what_is_left_out_is_the_least() -> None:
         ]
     )
 
-    assert (
-        gpu.scale_up,
-        gpu.scale_up_gpus,
-        gpu.host.bytes_per_second,
-        gpu.host.basis,
-    ) == (None, 1, 16e9, "assumed")
+    assert (gpu.scale_up, gpu.scale_up_gpus, gpu.host.bytes_per_second, gpu.host.basis) == (
+        None,
+        1,
+        16e9,
+        "assumed",
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,8 @@ def test_what_is_left_out_is_the_least() -> None:
         ({"product": "-"}, [("BadFormat", "gpus[0].product")]),
         ({"memoryMiB": 12}, [("OutOfRange", "gpus[0].memoryMiB")]),
         ({"memoryMiB": "294912"}, [("WrongType", "gpus[0].memoryMiB")]),
-        (
-            {"memoryGigabytesPerSecond": 0},
-            [("OutOfRange", "gpus[0].memoryGigabytesPerSecond")],
-        ),
-        (
-            {"memoryGigabytesPerSecond": "8000"},
-            [("WrongType", "gpus[0].memoryGigabytesPerSecond")],
-        ),
+        ({"memoryGigabytesPerSecond": 0}, [("OutOfRange", "gpus[0].memoryGigabytesPerSecond")]),
+        ({"memoryGigabytesPerSecond": "8000"}, [("WrongType", "gpus[0].memoryGigabytesPerSecond")]),
         ({"teraflops": {}}, [("MissingField", "gpus[0].teraflops")]),
         ({"teraflops": {"fp32": 100}}, [("UnknownField", "gpus[0].teraflops.fp32")]),
         (
@@ -126,24 +120,18 @@ def test_each_mistake_gets_one_message_with_its_path(
 
 
 def test_a_product_stands_there_once_and_the_setting_is_a_list_of_objects() -> None:
-    assert problems(R200, R200 | {"product": "nvidia r200"}) == [
-        ("Duplicate", "gpus[1].product")
-    ]
+    assert problems(R200, R200 | {"product": "nvidia r200"}) == [("Duplicate", "gpus[1].product")]
     assert problems("NVIDIA-R200") == [("WrongType", "gpus[0]")]
 
 
 @pytest.mark.parametrize("name", ["NVIDIA-Graphics-Device", "NVIDIA Graphics Device"])
-def test_what_a_driver_calls_every_gpu_that_it_cannot_name_is_no_product(
-    name: str,
-) -> None:
+def test_what_a_driver_calls_every_gpu_that_it_cannot_name_is_no_product(name: str) -> None:
     assert problems(R200 | {"product": name}) == [("GpuUnknown", "gpus[0].product")]
 
 
 def test_a_node_with_it_is_planned_on_what_is_stated() -> None:
     own = Stated(gpus=by_product(read_gpus([R200])))
-    node = a_node(
-        "r1", product="NVIDIA-R200", labels={"nvidia.com/gpu.memory": "294000"}
-    )
+    node = a_node("r1", product="NVIDIA-R200", labels={"nvidia.com/gpu.memory": "294000"})
 
     found, without = read_node(node, own), read_node(node)
 

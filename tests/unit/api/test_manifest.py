@@ -79,8 +79,7 @@ NESTED = {
     "JSON": '{"a":' * 100_000,
     "closed JSON": '{"a":' * 900 + "1" + "}" * 900,
     "JSON lists": '{"a":' + "[" * 128 + "]" * 128 + "}",
-    "aliases": "a0: &a0 [1]\n"
-    + "\n".join(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 200)),
+    "aliases": "a0: &a0 [1]\n" + "\n".join(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 200)),
 }
 
 
@@ -88,9 +87,7 @@ NESTED = {
 def test_what_is_nested_beyond_reason_is_refused_before_anything_recurses_into_it(
     text: str,
 ) -> None:
-    with pytest.raises(
-        InputError, match="lists and objects are nested more than 128 levels deep"
-    ):
+    with pytest.raises(InputError, match="lists and objects are nested more than 128 levels deep"):
         read_manifests(text)
 
 
@@ -104,18 +101,10 @@ def test_what_is_nested_as_far_as_it_may_be_is_read(text: str) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    [
-        "0x" + "f" * 2_000_000,
-        "9" * 5000,
-        "-" + "9" * 400,
-        "0" + "7" * 500,
-        "0b" + "1" * 500,
-    ],
+    ["0x" + "f" * 2_000_000, "9" * 5000, "-" + "9" * 400, "0" + "7" * 500, "0b" + "1" * 500],
 )
 def test_a_number_that_nobody_could_read_is_refused(number: str) -> None:
-    with pytest.raises(
-        InputError, match=r"line 2: a number of [0-9,]+ digits; correct it"
-    ):
+    with pytest.raises(InputError, match=r"line 2: a number of [0-9,]+ digits; correct it"):
         read_manifests(f"kind: X\na: {number}")
 
 
@@ -131,19 +120,13 @@ def test_an_anchor_may_be_used_and_merged() -> None:
 
 
 def test_every_document_is_an_object_and_empty_ones_are_none() -> None:
-    assert read_manifests("---\na: 1\n---\n# nothing\n---\nb: 2\n") == [
-        {"a": 1},
-        {"b": 2},
-    ]
+    assert read_manifests("---\na: 1\n---\n# nothing\n---\nb: 2\n") == [{"a": 1}, {"b": 2}]
 
 
 def test_a_list_gives_its_items() -> None:
     assert read_manifests(
         "kind: List\nitems: [{kind: Node}, {kind: PodList, items: [{kind: Pod}]}]"
-    ) == [
-        {"kind": "Node"},
-        {"kind": "Pod"},
-    ]
+    ) == [{"kind": "Node"}, {"kind": "Pod"}]
 
 
 def test_json_is_read_as_json() -> None:

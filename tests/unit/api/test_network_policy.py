@@ -14,9 +14,7 @@ from shardwright.resolving.deployment import network_rules_of
 
 GATEWAY = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "gateway"}}}
 NOT_TESTS = {
-    "podSelector": {
-        "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["test"]}]
-    }
+    "podSelector": {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["test"]}]}
 }
 OFFICE = {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.9.0.0/16"]}}
 STORE = {
@@ -26,9 +24,7 @@ STORE = {
 
 
 def rules(**setting: Any) -> NetworkRules | None:
-    return network_rules_of(
-        read_settings(json.dumps({"networkPolicy": setting})).network_policy
-    )
+    return network_rules_of(read_settings(json.dumps({"networkPolicy": setting})).network_policy)
 
 
 def paths(**setting: Any) -> list[tuple[str, str]]:
@@ -49,9 +45,7 @@ def test_what_is_said_of_peers_reaches_rendering_as_it_was_written() -> None:
 def test_egress_is_open_until_it_is_restricted() -> None:
     assert rules() == NetworkRules()
     assert rules(egress={"restricted": True}) == NetworkRules(egress=())
-    assert rules(egress={"restricted": True, "rules": [STORE]}) == NetworkRules(
-        egress=(STORE,)
-    )
+    assert rules(egress={"restricted": True, "rules": [STORE]}) == NetworkRules(egress=(STORE,))
 
 
 def test_policies_are_there_unless_they_are_turned_off() -> None:
@@ -90,9 +84,7 @@ def test_policies_are_there_unless_they_are_turned_off() -> None:
         (
             {
                 "namespaceSelector": {
-                    "matchExpressions": [
-                        {"key": "a", "operator": "Exists", "values": ["b"]}
-                    ]
+                    "matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]
                 }
             },
             ("BadFormat", "clients[0].namespaceSelector.matchExpressions[0].values"),

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from shardwright.api.plan_status import plan_status
-from shardwright.api.record import (
-    RECORD_VERSION,
-    Cause,
-    PlanRecord,
-    Rollback,
-    decode,
-    encode,
-)
+from shardwright.api.record import RECORD_VERSION, Cause, PlanRecord, Rollback, decode, encode
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Loss, LossKind
@@ -30,8 +23,7 @@ RECORD = PlanRecord(
     cut_hash="b" * 64,
     generation=3,
     plan=a_reported_plan(
-        undeployable=Problem(code="NotYetDeployable", what="not yet"),
-        warnings=("mind the gap…",),
+        undeployable=Problem(code="NotYetDeployable", what="not yet"), warnings=("mind the gap…",)
     ),
     alternatives=REPORT.alternatives,
     excluded=(an_exclusion("OutOfMemory", 3),),
@@ -95,9 +87,7 @@ def test_a_record_edited_by_hand_is_a_problem_that_names_the_field() -> None:
     assert problem.limit.startswith("plan.layout.tensor: ")
 
 
-def test_fields_of_a_later_release_change_nothing_and_are_written_again_where_they_stood() -> (
-    None
-):
+def test_fields_of_a_later_release_change_nothing_and_are_written_again_where_they_stood() -> None:
     plain = json.loads(encode(RECORD)) | {"reviewed": {"by": "somebody"}, "beyond": 7}
     plain["plan"] |= {"colour": "green"}
     plain["plan"]["layout"]["shape"] = [1, 2]
@@ -110,9 +100,7 @@ def test_fields_of_a_later_release_change_nothing_and_are_written_again_where_th
     assert json.loads(encode(read.moved(0, ("x", "y"), 1)))["plan"]["colour"] == "green"
 
 
-def test_losses_of_kinds_that_a_later_release_knows_are_dropped_and_the_record_is_read() -> (
-    None
-):
+def test_losses_of_kinds_that_a_later_release_knows_are_dropped_and_the_record_is_read() -> None:
     tight = {"kind": "Tight", "amount": 0.0, "part": ""}
     plain = json.loads(encode(RECORD))
     plain["alternatives"][0]["losses"] = [{**tight, "kind": "SlowerStart"}, tight]
@@ -131,20 +119,13 @@ def test_a_kind_of_loss_that_is_no_word_makes_a_record_unreadable(kind: Any) -> 
     assert isinstance(decode(json.dumps(plain)), Problem)
 
 
-def test_unknown_fields_of_a_later_release_are_dropped_with_the_object_they_stood_in() -> (
-    None
-):
+def test_unknown_fields_of_a_later_release_are_dropped_with_the_object_they_stood_in() -> None:
     plain = json.loads(encode(RECORD))
     plain["plan"]["undeployable"]["since"] = "yesterday"
     read = decode(json.dumps(plain))
     assert isinstance(read, PlanRecord)
 
-    assert (
-        json.loads(encode(replace(read, plan=a_reported_plan())))["plan"][
-            "undeployable"
-        ]
-        is None
-    )
+    assert json.loads(encode(replace(read, plan=a_reported_plan())))["plan"]["undeployable"] is None
 
 
 def stored(name: str) -> str:
@@ -152,9 +133,7 @@ def stored(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in RECORDS.glob("*.json")))
-def test_a_record_of_version_1_is_read_to_the_last_bit_and_written_as_it_was(
-    name: str,
-) -> None:
+def test_a_record_of_version_1_is_read_to_the_last_bit_and_written_as_it_was(name: str) -> None:
     read = decode(stored(name))
 
     assert isinstance(read, PlanRecord), read
@@ -163,27 +142,19 @@ def test_a_record_of_version_1_is_read_to_the_last_bit_and_written_as_it_was(
 
 def test_what_a_model_has_gone_back_to_is_read_as_it_was_written() -> None:
     back = Rollback(
-        to="b6",
-        instead_of="0c",
-        cause=Cause.ENGINE_FAILED,
-        group="llama-1",
-        said="CUDA error",
+        to="b6", instead_of="0c", cause=Cause.ENGINE_FAILED, group="llama-1", said="CUDA error"
     )
     record = replace(RECORD, rollback=back, answered="spec@now", unknown=True)
     assert decode(encode(record)) == record
 
 
 @pytest.mark.parametrize(
-    "numbers",
-    [(0,), (1, 0), (1, 1), (-1, 0)],
-    ids=["too few", "not in order", "twice", "negative"],
+    "numbers", [(0,), (1, 0), (1, 1), (-1, 0)], ids=["too few", "not in order", "twice", "negative"]
 )
 def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(
     numbers: tuple[int, ...],
 ) -> None:
-    record = replace(
-        RECORD, plan=a_reported_plan(groups=(("a",), ("b",)), numbers=numbers)
-    )
+    record = replace(RECORD, plan=a_reported_plan(groups=(("a",), ("b",)), numbers=numbers))
     found = decode(encode(record))
     assert isinstance(found, Problem)
     assert (
@@ -199,12 +170,7 @@ def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(
     [
         ("one_gpu", Layout(), (("l4-0",),), ()),
         ("two_nodes", Layout(tensor=8, pipeline=2), (("h100-0", "h100-1"),), ()),
-        (
-            "experts",
-            Layout(expert=16, attention_data=16),
-            (("h100-00", "h100-01"),),
-            (),
-        ),
+        ("experts", Layout(expert=16, attention_data=16), (("h100-00", "h100-01"),), ()),
         (
             "not_deployable",
             Layout(tensor=8, attention_data=2, expert=16),
@@ -220,19 +186,12 @@ def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(
     ],
 )
 def test_a_plan_of_a_stored_record_is_the_plan_it_was(
-    name: str,
-    layout: Layout,
-    groups: tuple[tuple[str, ...], ...],
-    generations: tuple[int, ...],
+    name: str, layout: Layout, groups: tuple[tuple[str, ...], ...], generations: tuple[int, ...]
 ) -> None:
     read = decode(stored(name))
 
     assert isinstance(read, PlanRecord)
-    assert (read.plan.layout, read.plan.groups, read.generations) == (
-        layout,
-        groups,
-        generations,
-    )
+    assert (read.plan.layout, read.plan.groups, read.generations) == (layout, groups, generations)
     assert read.plan.deployable is (name != "not_deployable")
     assert read.plan.deployable or (
         read.plan.undeployable and read.plan.undeployable.code == "NotYetDeployable"

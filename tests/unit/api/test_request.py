@@ -40,17 +40,9 @@ def test_the_smallest_manifest_asks_for_the_documented_load() -> None:
 
 def test_every_field_reaches_the_planner() -> None:
     request = request_of(
-        workload={
-            "inputTokens": 1000,
-            "outputTokens": 100,
-            "concurrency": 8,
-        },
+        workload={"inputTokens": 1000, "outputTokens": 100, "concurrency": 8},
         engine={"maxModelLen": 5000, "kvCacheQuantization": "FP8"},
-        objective={
-            "optimizeFor": "Throughput",
-            "ttftMilliseconds": 1500,
-            "tpotMilliseconds": 25,
-        },
+        objective={"optimizeFor": "Throughput", "ttftMilliseconds": 1500, "tpotMilliseconds": 25},
         replicas=2,
         mode="PlanOnly",
         parallelism={"tensor": 4, "pipeline": 2, "expert": 1},
@@ -68,9 +60,7 @@ def test_every_field_reaches_the_planner() -> None:
         objective=Objective(
             optimize_for=OptimizeFor.THROUGHPUT, ttft_seconds=1.5, tpot_seconds=0.025
         ),
-        space=SearchSpace(
-            replicas=2, tensor=4, pipeline=2, expert=1, max_gpus=16, max_nodes=3
-        ),
+        space=SearchSpace(replicas=2, tensor=4, pipeline=2, expert=1, max_gpus=16, max_nodes=3),
         storage=Storage.HUB,
         deploy=False,
     )
@@ -83,9 +73,7 @@ def test_every_field_reaches_the_planner() -> None:
 def test_the_longest_request_is_rounded_up_but_never_above_the_model(
     input_tokens: int, output_tokens: int, longest: int
 ) -> None:
-    request = request_of(
-        workload={"inputTokens": input_tokens, "outputTokens": output_tokens}
-    )
+    request = request_of(workload={"inputTokens": input_tokens, "outputTokens": output_tokens})
 
     assert request.workload.max_model_len == longest
 
@@ -115,9 +103,7 @@ def test_no_replicas_ask_for_the_plan_of_one() -> None:
 
 @pytest.mark.parametrize("word", list(OptimizeFor))
 def test_every_objective_of_the_planner_can_be_asked_for(word: OptimizeFor) -> None:
-    assert (
-        request_of(objective={"optimizeFor": word.value}).objective.optimize_for is word
-    )
+    assert request_of(objective={"optimizeFor": word.value}).objective.optimize_for is word
 
 
 def test_arrivals_cache_experts_and_drafts_reach_the_planner_as_shares() -> None:
@@ -127,20 +113,14 @@ def test_arrivals_cache_experts_and_drafts_reach_the_planner_as_shares() -> None
             "prefixCacheHitPercent": 30,
             "expertImbalancePercent": 150,
         },
-        engine={
-            "speculation": {
-                "method": "PromptLookup",
-                "tokens": 3,
-                "acceptancePercent": 60,
-            }
-        },
+        engine={"speculation": {"method": "PromptLookup", "tokens": 3, "acceptancePercent": 60}},
     ).workload
 
-    assert (
-        load.requests_per_second,
-        load.prefix_cache_hit_rate,
-        load.expert_imbalance,
-    ) == (2.5, 0.3, 1.5)
+    assert (load.requests_per_second, load.prefix_cache_hit_rate, load.expert_imbalance) == (
+        2.5,
+        0.3,
+        1.5,
+    )
     assert (load.draft_tokens, load.draft_acceptance) == (3, 0.6)
 
 
@@ -173,16 +153,10 @@ def test_limits_may_speak_of_the_95th_percentile() -> None:
 
 
 def test_weights_on_a_claim_are_read_from_there() -> None:
-    assert (
-        request_of(model={"id": "a/b", "weights": {"uri": "pvc://c"}}).storage
-        is Storage.CLAIM
-    )
+    assert request_of(model={"id": "a/b", "weights": {"uri": "pvc://c"}}).storage is Storage.CLAIM
     kept = {"cache": {"claimName": "c"}}
     assert request_of(model={"id": "a/b", "weights": kept}).storage is Storage.KEPT
-    assert (
-        request_of(model={"id": "a/b", "weights": {"uri": "oci://c"}}).storage
-        is Storage.IMAGE
-    )
+    assert request_of(model={"id": "a/b", "weights": {"uri": "oci://c"}}).storage is Storage.IMAGE
 
 
 @pytest.mark.parametrize(
@@ -193,6 +167,4 @@ def test_the_size_of_a_pods_own_cache_is_known_to_the_plan(
 ) -> None:
     cache = {"storage": storage} if storage else {"claimName": "hub"}
 
-    assert (
-        request_of(model={"id": "a/b", "weights": {"cache": cache}}).cache_bytes == size
-    )
+    assert request_of(model={"id": "a/b", "weights": {"cache": cache}}).cache_bytes == size

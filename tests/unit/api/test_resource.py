@@ -56,9 +56,7 @@ def test_a_value_out_of_range_is_told_the_range_and_the_gap() -> None:
 
 
 def test_a_quoted_number_is_told_to_lose_its_quotes() -> None:
-    assert sentences(replicas="2") == [
-        'spec.replicas: "2" must be an integer; remove the quotes'
-    ]
+    assert sentences(replicas="2") == ['spec.replicas: "2" must be an integer; remove the quotes']
 
 
 def test_a_word_in_place_of_a_number_has_no_quotes_to_lose() -> None:
@@ -105,20 +103,10 @@ def test_an_image_is_named_as_container_runtimes_name_it(image: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "image",
-    [
-        "https://registry.internal/vllm",
-        "vllm:",
-        "a//b",
-        "a/b:c/d",
-        "-a",
-        "a/b@sha256:0",
-    ],
+    "image", ["https://registry.internal/vllm", "vllm:", "a//b", "a/b:c/d", "-a", "a/b@sha256:0"]
 )
 def test_an_image_that_no_runtime_can_pull_is_refused(image: str) -> None:
-    (problem,) = problems_of(
-        a_sharded_model(engine={"image": image, "version": "0.33.0"})
-    )
+    (problem,) = problems_of(a_sharded_model(engine={"image": image, "version": "0.33.0"}))
 
     assert (problem.code, problem.path) == ("BadFormat", "spec.engine.image")
 
@@ -127,22 +115,13 @@ def test_a_missing_field_is_told_what_it_means() -> None:
     (problem,) = problems_of(a_sharded_model(model={"configMapRef": {}}) | {})[:1]
 
     assert problem.path == "spec.model.configMapRef.name"
-    assert (
-        problem.remedy
-        == "set it: Name of the ConfigMap, in the namespace of this resource"
-    )
+    assert problem.remedy == "set it: Name of the ConfigMap, in the namespace of this resource"
 
 
 def test_all_problems_are_said_at_once_in_the_order_of_their_paths() -> None:
-    found = problems_of(
-        a_sharded_model(replicas=-1, engine={"name": "TGI"}, mode="Dry")
-    )
+    found = problems_of(a_sharded_model(replicas=-1, engine={"name": "TGI"}, mode="Dry"))
 
-    assert [problem.path for problem in found] == [
-        "spec.engine.name",
-        "spec.mode",
-        "spec.replicas",
-    ]
+    assert [problem.path for problem in found] == ["spec.engine.name", "spec.mode", "spec.replicas"]
 
 
 def test_rules_between_fields_name_the_field_to_change() -> None:
@@ -180,18 +159,13 @@ def test_every_entry_that_is_there_twice_is_named() -> None:
         ("Duplicate", "spec.engine.env[1]", 'name "NCCL_DEBUG" is there twice'),
         ("Duplicate", "spec.engine.env[2]", 'name "NCCL_DEBUG" is there twice'),
         ("Duplicate", "spec.pod.imagePullSecrets[2]", 'name "registry" is there twice'),
-        (
-            "Duplicate",
-            "spec.pod.network.resources[1]",
-            'name "rdma/hca" is there twice',
-        ),
+        ("Duplicate", "spec.pod.network.resources[1]", 'name "rdma/hca" is there twice'),
     ]
 
 
 def test_another_kind_is_refused_by_name() -> None:
     assert [
-        problem.path
-        for problem in problems_of(a_sharded_model() | {"kind": "Deployment"})
+        problem.path for problem in problems_of(a_sharded_model() | {"kind": "Deployment"})
     ] == ["kind"]
 
 
@@ -216,16 +190,12 @@ def test_metadata_of_any_object_is_taken_and_a_misspelt_field_of_it_is_not() -> 
     ) == parse_manifest(manifest)
     assert [
         problem.path
-        for problem in problems_of(
-            manifest | {"metadata": {**manifest["metadata"], "label": {}}}
-        )
+        for problem in problems_of(manifest | {"metadata": {**manifest["metadata"], "label": {}}})
     ] == ["metadata.label"]
 
 
 def test_a_field_of_a_newer_version_is_dropped_from_a_stored_object() -> None:
-    stored = a_sharded_model(fleet={"size": 3}) | {
-        "status": {"plan": {"weather": "fine"}}
-    }
+    stored = a_sharded_model(fleet={"size": 3}) | {"status": {"plan": {"weather": "fine"}}}
 
     assert read_stored(stored).spec == parse_manifest(a_sharded_model()).spec
 
@@ -243,9 +213,7 @@ def test_a_config_that_is_too_large_is_refused_with_the_way_out() -> None:
     problems = problems_of(a_sharded_model(model=model, engine=engine))
 
     paths = ["spec.model.config", "spec.engine.speculation.head.config"]
-    assert [
-        problem.path for problem in problems if problem.code == "ConfigTooLarge"
-    ] == paths
+    assert [problem.path for problem in problems if problem.code == "ConfigTooLarge"] == paths
     assert (
         problems[1]
         .sentence()
@@ -258,9 +226,7 @@ def test_a_config_that_is_too_large_is_refused_with_the_way_out() -> None:
 def test_nulls_inside_a_config_stay() -> None:
     model = {"id": "a/b", "config": {"head_dim": None}, "revision": None}
 
-    assert parse_manifest(a_sharded_model(model=model)).spec.model.config == {
-        "head_dim": None
-    }
+    assert parse_manifest(a_sharded_model(model=model)).spec.model.config == {"head_dim": None}
 
 
 def test_a_bare_number_is_a_quantity() -> None:

@@ -74,16 +74,13 @@ def test_a_constant_becomes_an_enum_of_one() -> None:
 
 def test_fields_inside_list_items_get_their_format_too() -> None:
     assert (
-        structural(Whole)["properties"]["parts"]["items"]["properties"]["depth"][
-            "format"
-        ]
+        structural(Whole)["properties"]["parts"]["items"]["properties"]["depth"]["format"]
         == "int32"
     )
 
 
 @pytest.mark.parametrize(
-    "word",
-    ["$ref", "$defs", "title", "const", "exclusiveMinimum", "prefixItems", "allOf"],
+    "word", ["$ref", "$defs", "title", "const", "exclusiveMinimum", "prefixItems", "allOf"]
 )
 def test_nothing_is_left_that_a_structural_schema_may_not_have(word: str) -> None:
     assert [path for path, schema in everything() if word in schema] == []
@@ -93,9 +90,7 @@ def test_every_field_has_a_description() -> None:
     items = {path for path, _ in everything() if path.endswith(("[]", "{}"))}
 
     assert [
-        path
-        for path, schema in everything()
-        if not schema.get("description") and path not in items
+        path for path, schema in everything() if not schema.get("description") and path not in items
     ] == []
 
 
@@ -106,11 +101,7 @@ def test_every_field_has_a_bound() -> None:
 def test_every_list_says_how_it_is_merged() -> None:
     lists = [schema for _, schema in everything() if schema.get("type") == "array"]
 
-    assert {schema.get("x-kubernetes-list-type") for schema in lists} == {
-        "map",
-        "set",
-        "atomic",
-    }
+    assert {schema.get("x-kubernetes-list-type") for schema in lists} == {"map", "set", "atomic"}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
@@ -134,15 +125,8 @@ def test_the_wide_table_alone_shows_model_and_product() -> None:
     (version,) = crd()["spec"]["versions"]
 
     assert [
-        column["name"]
-        for column in version["additionalPrinterColumns"]
-        if column["priority"]
-    ] == [
-        "Model",
-        "Pool",
-        "Tok/s",
-        "Endpoint",
-    ]
+        column["name"] for column in version["additionalPrinterColumns"] if column["priority"]
+    ] == ["Model", "Pool", "Tok/s", "Endpoint"]
 
 
 def everything() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -12,11 +12,7 @@ from shardwright.api.admission import NamespaceLimits
 from shardwright.api.engine import ApiKeyReference
 from shardwright.api.pod import Pod, Resources, TopologySpread
 from shardwright.api.resource import parse_manifest
-from shardwright.api.settings import (
-    Settings,
-    read_settings,
-    with_defaults,
-)
+from shardwright.api.settings import Settings, read_settings, with_defaults
 from shardwright.api.spec import Spec
 from shardwright.errors import InputError
 from shardwright.hardware.stated import Stated
@@ -30,10 +26,7 @@ DEFAULTS: dict[str, Any] = {
         "args": {"seed": 3, "enable-prefix-caching": False},
         "executor": "Ray",
         "apiKeySecretRef": {"name": "clients"},
-        "env": [
-            {"name": "NCCL_DEBUG", "value": "INFO"},
-            {"name": "NCCL_IB_HCA", "value": "mlx5"},
-        ],
+        "env": [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_IB_HCA", "value": "mlx5"}],
     },
     "pod": {
         "runtimeClassName": "nvidia",
@@ -46,16 +39,8 @@ DEFAULTS: dict[str, Any] = {
         "serviceAccountName": "models",
         "imagePullPolicy": "Always",
         "volumes": [
-            {
-                "name": "ca",
-                "mountPath": "/etc/ssl/certs/own",
-                "configMap": {"name": "ca"},
-            },
-            {
-                "name": "pki",
-                "mountPath": "/etc/pki/ca-trust/own",
-                "configMap": {"name": "pki"},
-            },
+            {"name": "ca", "mountPath": "/etc/ssl/certs/own", "configMap": {"name": "ca"}},
+            {"name": "pki", "mountPath": "/etc/pki/ca-trust/own", "configMap": {"name": "pki"}},
             {"name": "data", "mountPath": "/mnt/data", "configMap": {"name": "data"}},
         ],
         "topologySpread": {"topologyKey": "topology.kubernetes.io/zone"},
@@ -78,13 +63,7 @@ def problems(content: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        "engineDefaults: {}\npolicy: {admittedArguments: []}\n",
-        "engineDefaults:\n",
-    ],
+    "text", ["", "{}", "engineDefaults: {}\npolicy: {admittedArguments: []}\n", "engineDefaults:\n"]
 )
 def test_nothing_is_said_where_nothing_is_written(text: str) -> None:
     assert read_settings(text) == Settings()
@@ -168,38 +147,24 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
     )  # not the version of another image
     assert merged.engine.args == {"enable_prefix_caching": True, "seed": 3}
     assert merged.engine.executor == "Native"
-    assert merged.engine.api_key_secret_ref == ApiKeyReference(
-        name="own", key="api-key"
-    )
+    assert merged.engine.api_key_secret_ref == ApiKeyReference(name="own", key="api-key")
     assert [(item.name, item.value) for item in merged.engine.env] == [
         ("NCCL_DEBUG", "WARN"),
         ("NCCL_IB_HCA", "mlx5"),
     ]
     assert merged.pod
     assert merged.pod.resources
-    assert (merged.pod.runtime_class_name, merged.pod.priority_class_name) == (
-        "kata",
-        "batch",
-    )
-    assert merged.pod.resources == Resources(
-        cpu="2", memory="64Gi", ephemeral_storage="500Gi"
-    )
+    assert (merged.pod.runtime_class_name, merged.pod.priority_class_name) == ("kata", "batch")
+    assert merged.pod.resources == Resources(cpu="2", memory="64Gi", ephemeral_storage="500Gi")
     assert merged.pod.read_only_root_filesystem
     assert (merged.pod.labels, merged.pod.annotations) == (
         {"team": "search", "tier": "gpu"},
         {"example.com/owner": "search"},
     )
-    assert (merged.pod.service_account_name, merged.pod.image_pull_policy) == (
-        "own",
-        "Never",
-    )
-    assert merged.pod.topology_spread == TopologySpread(
-        topology_key="kubernetes.io/hostname"
-    )
+    assert (merged.pod.service_account_name, merged.pod.image_pull_policy) == ("own", "Never")
+    assert merged.pod.topology_spread == TopologySpread(topology_key="kubernetes.io/hostname")
     # neither a second volume of a name, nor one at a folder that is taken
-    assert [
-        (volume.name, volume.mount_path) for volume in merged.pod.volumes or ()
-    ] == [
+    assert [(volume.name, volume.mount_path) for volume in merged.pod.volumes or ()] == [
         ("ca", "/mnt/ca"),
         ("own", "/mnt/data"),
         ("pki", "/etc/pki/ca-trust/own"),
@@ -224,15 +189,10 @@ def test_a_volume_of_the_defaults_gives_way_to_one_that_is_inside_it_or_around_i
         "mountPath": "/mnt/data/own" if path == "/mnt/data" else "/mnt/data",
         "configMap": {"name": "a"},
     }
-    own = spec(
-        pod={
-            "volumes": [{"name": "own", "mountPath": path, "configMap": {"name": "a"}}]
-        }
-    )
+    own = spec(pod={"volumes": [{"name": "own", "mountPath": path, "configMap": {"name": "a"}}]})
 
     merged, _ = with_defaults(
-        own,
-        read_settings(json.dumps({"engineDefaults": {"pod": {"volumes": [given]}}})),
+        own, read_settings(json.dumps({"engineDefaults": {"pod": {"volumes": [given]}}}))
     )
 
     assert merged.pod
@@ -264,10 +224,7 @@ def test_without_defaults_a_spec_is_left_alone() -> None:
             {"engineDefaults": {"engine": {"imag": "a"}}},
             [("UnknownField", "engineDefaults.engine.imag")],
         ),
-        (
-            {"engineDefaults": {"replicas": 2}},
-            [("UnknownField", "engineDefaults.replicas")],
-        ),
+        ({"engineDefaults": {"replicas": 2}}, [("UnknownField", "engineDefaults.replicas")]),
         ({"engineDefaults": []}, []),
         ({"engineDefaults": ["engine"]}, [("WrongType", "engineDefaults")]),
         ({"defaults": {}}, [("UnknownField", "defaults")]),
@@ -280,9 +237,7 @@ def test_without_defaults_a_spec_is_left_alone() -> None:
         ("a: [", [("ManifestUnreadable", "")]),
     ],
 )
-def test_each_setting_gets_its_verdict(
-    content: Any, expected: list[tuple[str, str]]
-) -> None:
+def test_each_setting_gets_its_verdict(content: Any, expected: list[tuple[str, str]]) -> None:
     if expected:
         assert problems(content) == expected
     else:
@@ -326,8 +281,7 @@ def test_two_documents_are_not_settings() -> None:
 
 def test_limits_of_a_namespace_are_its_own_or_those_of_all_others() -> None:
     found = read_settings(
-        '{"policy": {"namespaceLimits": '
-        '{"team": {"gpus": 8}, "*": {"models": 3, "waiting": 0}}}}'
+        '{"policy": {"namespaceLimits": {"team": {"gpus": 8}, "*": {"models": 3, "waiting": 0}}}}'
     )
 
     assert found.limits_of("team") == NamespaceLimits(gpus=8)
@@ -346,9 +300,7 @@ def test_limits_of_a_namespace_are_its_own_or_those_of_all_others() -> None:
         ({"*": {"models": "3"}}, "namespaceLimits.*.models"),
     ],
 )
-def test_limits_that_are_none_are_refused_with_their_path(
-    limits: object, path: str
-) -> None:
+def test_limits_that_are_none_are_refused_with_their_path(limits: object, path: str) -> None:
     with pytest.raises(InputError) as raised:
         read_settings(json.dumps({"policy": {"namespaceLimits": limits}}))
 
@@ -357,11 +309,7 @@ def test_limits_that_are_none_are_refused_with_their_path(
 
 def test_what_is_stated_of_nodes_is_read() -> None:
     prefix = "node-restriction.kubernetes.io/"
-    said = {
-        "trustedLabelPrefix": prefix,
-        "gpuHourPrices": {"H100-SXM-80GB": 2},
-        "nodeSet": "team",
-    }
+    said = {"trustedLabelPrefix": prefix, "gpuHourPrices": {"H100-SXM-80GB": 2}, "nodeSet": "team"}
 
     assert read_settings(json.dumps(said)).stated == Stated(
         prices={"H100-SXM-80GB": 2.0}, label_prefix=prefix, node_set="team"
@@ -374,19 +322,11 @@ def test_what_is_stated_of_nodes_is_read() -> None:
         ({"trustedLabelPrefix": "a.example"}, ("BadFormat", "trustedLabelPrefix")),
         ({"nodeSet": "a.b"}, ("BadFormat", "nodeSet")),
         ({"gpuHourPrices": {"H100": 2}}, ("GpuUnknown", "gpuHourPrices.H100")),
-        (
-            {"gpuHourPrices": {"H100-SXM-80GB": -1}},
-            ("OutOfRange", "gpuHourPrices.H100-SXM-80GB"),
-        ),
-        (
-            {"gpuHourPrices": {"H100-SXM-80GB": "2"}},
-            ("WrongType", "gpuHourPrices.H100-SXM-80GB"),
-        ),
+        ({"gpuHourPrices": {"H100-SXM-80GB": -1}}, ("OutOfRange", "gpuHourPrices.H100-SXM-80GB")),
+        ({"gpuHourPrices": {"H100-SXM-80GB": "2"}}, ("WrongType", "gpuHourPrices.H100-SXM-80GB")),
     ],
 )
-def test_what_cannot_be_stated_of_nodes_is_refused(
-    content: Any, expected: tuple[str, str]
-) -> None:
+def test_what_cannot_be_stated_of_nodes_is_refused(content: Any, expected: tuple[str, str]) -> None:
     assert problems(content) == [expected]
 
 

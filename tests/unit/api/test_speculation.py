@@ -71,9 +71,7 @@ def test_mtp_layers_are_quantized_while_loading_as_their_target_is() -> None:
         model={"id": "Qwen/Qwen3.5-27B", "quantization": "FP8"},
         engine={"speculation": {"method": "MTP"}},
     )
-    drafter = resolve(
-        Question(resource=parse_manifest(manifest))
-    ).traits.options.drafter
+    drafter = resolve(Question(resource=parse_manifest(manifest))).traits.options.drafter
 
     assert drafter is not None
     assert "fp8" in {weight.storage.name for weight in drafter.model.weights}
@@ -92,21 +90,14 @@ def two_mtp_layers(tokens: int) -> Subject:
     entry = find_model("deepseek-ai/DeepSeek-V3")
     assert entry is not None
     manifest = a_sharded_model(
-        model={
-            "id": "acme/two",
-            "config": {**entry.config, "num_nextn_predict_layers": 2},
-        },
+        model={"id": "acme/two", "config": {**entry.config, "num_nextn_predict_layers": 2}},
         engine={"speculation": {"method": "MTP", "tokens": tokens}},
     )
     return resolve(Question(resource=parse_manifest(manifest)))
 
 
 def test_two_mtp_layers_draft_one_token_or_whole_rounds() -> None:
-    assert [two_mtp_layers(n).request.workload.draft_tokens for n in (1, 2, 4)] == [
-        1,
-        2,
-        4,
-    ]
+    assert [two_mtp_layers(n).request.workload.draft_tokens for n in (1, 2, 4)] == [1, 2, 4]
 
     with pytest.raises(InputError) as caught:
         two_mtp_layers(5)
@@ -119,9 +110,7 @@ def test_two_mtp_layers_draft_one_token_or_whole_rounds() -> None:
 
 
 def test_a_head_is_held_beside_its_target() -> None:
-    drafter = speculating(
-        LLAMA_8B, method="EAGLE3", head=a_head()
-    ).traits.options.drafter
+    drafter = speculating(LLAMA_8B, method="EAGLE3", head=a_head()).traits.options.drafter
 
     assert drafter is not None
     assert (drafter.method, drafter.model.source) == (DraftMethod.EAGLE3, "acme/head")
@@ -129,9 +118,7 @@ def test_a_head_is_held_beside_its_target() -> None:
 
 def test_the_positions_of_a_head_are_its_targets() -> None:
     """Its config says 2,048, which is the length that it was trained with."""
-    subject = a_speculating_subject(
-        LLAMA_8B, {"inputTokens": 8000}, method="EAGLE3", head=a_head()
-    )
+    subject = a_speculating_subject(LLAMA_8B, {"inputTokens": 8000}, method="EAGLE3", head=a_head())
 
     assert subject.request.workload.max_model_len > 2048
 
@@ -139,12 +126,7 @@ def test_the_positions_of_a_head_are_its_targets() -> None:
 @pytest.mark.parametrize(
     ("model", "head", "code", "path"),
     [
-        (
-            LLAMA_8B,
-            {"config": None},
-            "ModelUnknown",
-            "head.id",
-        ),
+        (LLAMA_8B, {"config": None}, "ModelUnknown", "head.id"),
         (
             LLAMA_8B,
             {"config": A_HEAD | {"vocab_size": 32000}},

@@ -75,14 +75,8 @@ def test_a_range_of_an_unknown_figure_is_refused(tmp_path: Path) -> None:
         figures.ranges("short", file)
 
 
-def test_suggested_ranges_are_half_more_than_measured_for_the_figures_that_have_one() -> (
-    None
-):
-    measured = {
-        "rest.writes": 0.0,
-        "bring_up.ready_seconds": 31.3,
-        "apply.seconds": 1.0,
-    }
+def test_suggested_ranges_are_half_more_than_measured_for_the_figures_that_have_one() -> None:
+    measured = {"rest.writes": 0.0, "bring_up.ready_seconds": 31.3, "apply.seconds": 1.0}
 
     assert suggested(measured, {"rest.writes": 4, "bring_up.ready_seconds": 9}) == {
         "rest.writes": 0,
@@ -114,17 +108,10 @@ def test_what_nobody_of_ours_has_taken_others_have() -> None:
     before = Reading(10.0, {"first": 1.0, "etcd": 5.0}, 100.0)
     after = Reading(12.0, {"first": 2.5, "etcd": 5.5, "second": 9.0}, 104.0)
 
-    assert before.until(after) == {
-        "first": 1.5,
-        "etcd": 0.5,
-        "others": 2.0,
-        "seconds": 2.0,
-    }
+    assert before.until(after) == {"first": 1.5, "etcd": 0.5, "others": 2.0, "seconds": 2.0}
 
 
-def test_requests_are_counted_by_verb_and_resource_without_leases_watches_and_reviews() -> (
-    None
-):
+def test_requests_are_counted_by_verb_and_resource_without_leases_watches_and_reviews() -> None:
     counted = requests.count(
         [
             an_event("create", "statefulsets"),
@@ -182,9 +169,11 @@ def test_models_are_a_third_each_of_one_gpu_of_one_node_and_of_two_nodes() -> No
     names = [model["spec"]["model"]["id"] for model in made]
 
     assert len({model["metadata"]["name"] for model in made}) == 99
-    assert [
-        sum(name in shape for name in names) for shape in (single, one_node, two_nodes)
-    ] == [33, 33, 33]
+    assert [sum(name in shape for name in names) for shape in (single, one_node, two_nodes)] == [
+        33,
+        33,
+        33,
+    ]
     assert single | one_node | two_nodes == set(names)
 
 
@@ -193,13 +182,9 @@ def test_models_are_a_third_each_of_one_gpu_of_one_node_and_of_two_nodes() -> No
     [size for size in SIZES.values() if size.name != "large"],
     ids=lambda size: str(size.name),
 )
-def test_foreign_pods_take_no_more_than_a_node_has_and_leave_room_for_all_models(
-    size: Any,
-) -> None:
+def test_foreign_pods_take_no_more_than_a_node_has_and_leave_room_for_all_models(size: Any) -> None:
     nodes = population.nodes(size.nodes)
-    held = Counter(
-        pod["spec"]["nodeName"] for pod in population.foreign_pods(size.pods, nodes)
-    )
+    held = Counter(pod["spec"]["nodeName"] for pod in population.foreign_pods(size.pods, nodes))
     free = [node for node in nodes if not held[node["metadata"]["name"]]]
     two_node_models = sum(
         model["spec"]["model"]["id"].endswith("405B-Instruct")
@@ -208,13 +193,8 @@ def test_foreign_pods_take_no_more_than_a_node_has_and_leave_room_for_all_models
 
     assert len({node["metadata"]["name"] for node in nodes}) == size.nodes
     assert held.total() == size.pods
-    assert [
-        node for node in nodes if held[node["metadata"]["name"]] > _gpus(node)
-    ] == []
-    assert (
-        sum(node["metadata"]["name"].startswith("h100-") for node in free)
-        >= 2 * two_node_models
-    )
+    assert [node for node in nodes if held[node["metadata"]["name"]] > _gpus(node)] == []
+    assert sum(node["metadata"]["name"].startswith("h100-") for node in free) >= 2 * two_node_models
 
 
 def test_the_page_shows_measured_limit_and_unit_of_each_figure() -> None:
@@ -222,12 +202,7 @@ def test_the_page_shows_measured_limit_and_unit_of_each_figure() -> None:
         "size": {"name": "short", "models": 100, "nodes": 500, "pods": 2000},
         "version": "1.0.0",
         "when": "2026-01-01T00:00:00+00:00",
-        "machine": {
-            "cores": 2,
-            "gibibytes": 24,
-            "python": "3.11.7",
-            "pace_milliseconds": 150,
-        },
+        "machine": {"cores": 2, "gibibytes": 24, "python": "3.11.7", "pace_milliseconds": 150},
         "figures": {"bring_up.statefulsets_seconds": 34.56},
         "requests_per_model": {"create services": 2.0},
         "memory_mebibytes": {"main": 211.3},
@@ -245,9 +220,7 @@ def test_the_page_shows_measured_limit_and_unit_of_each_figure() -> None:
     }
 
     lines = report.page(
-        found,
-        {"bring_up.statefulsets_seconds": 60.0},
-        {"bring_up.statefulsets_seconds": 198.0},
+        found, {"bring_up.statefulsets_seconds": 60.0}, {"bring_up.statefulsets_seconds": 198.0}
     ).splitlines()
 
     assert "| what | before | measured | limit | unit | figure |" in lines

@@ -48,8 +48,7 @@ def load(concurrency: float | None, arrival: str = "ClosedLoop") -> dict[str, An
 def test_a_dense_case_is_asked_with_the_batch_of_one_stage() -> None:
     assert question(a_case(weights="fp8")) == Question(
         id="row-1",
-        config=DENSE
-        | {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}},
+        config=DENSE | {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}},
         arguments={
             "database_mode": "HYBRID",
             "system_name": "h200_sxm",
@@ -66,9 +65,7 @@ def test_a_dense_case_is_asked_with_the_batch_of_one_stage() -> None:
     )
 
 
-def test_a_mixture_is_asked_with_the_batch_of_one_attention_rank_and_its_experts_apart() -> (
-    None
-):
+def test_a_mixture_is_asked_with_the_batch_of_one_attention_rank_and_its_experts_apart() -> None:
     asked = question(
         a_case(
             model={"name": "DeepSeek-R1", "config": MIXTURE},
@@ -103,13 +100,10 @@ def test_a_format_that_the_config_does_not_have_replaces_its_own() -> None:
     model = {"name": "DeepSeek-R1", "config": MIXTURE}
     plain = {name: MIXTURE[name] for name in ("architectures", "n_routed_experts")}
 
-    configs = [
-        question(a_case(model=model, weights=weights)) for weights in ("nvfp4", "bf16")
-    ]
+    configs = [question(a_case(model=model, weights=weights)) for weights in ("nvfp4", "bf16")]
 
     assert [asked.config for asked in configs if isinstance(asked, Question)] == [
-        plain
-        | {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}},
+        plain | {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}},
         plain,
     ]
 
@@ -119,17 +113,12 @@ def test_a_format_that_the_config_does_not_have_replaces_its_own() -> None:
     [
         ({"workload": load(None, "Saturated")}, Unmapped.SATURATED),
         ({"workload": load(64, "StaticBatch")}, Unmapped.STATIC_BATCH),
-        (
-            {"hardware": {"gpuProduct": "NVIDIA-A100-SXM4-40GB"}},
-            Unmapped.GPU,
-        ),
+        ({"hardware": {"gpuProduct": "NVIDIA-A100-SXM4-40GB"}}, Unmapped.GPU),
         ({"workload": load(7)}, Unmapped.SHARES),
         ({"weights": "int4"}, Unmapped.WEIGHTS),
     ],
 )
-def test_what_cannot_be_asked_has_a_reason(
-    fields: dict[str, Any], reason: Unmapped
-) -> None:
+def test_what_cannot_be_asked_has_a_reason(fields: dict[str, Any], reason: Unmapped) -> None:
     assert question(a_case(**fields)) is reason
 
 
@@ -137,9 +126,7 @@ def test_every_reason_why_a_case_is_unmapped_has_its_words() -> None:
     assert set(REASONS) == set(Unmapped)
 
 
-def predicted(
-    throughput: float, ttft: float | None = None, *, fits: bool = True
-) -> dict[str, Any]:
+def predicted(throughput: float, ttft: float | None = None, *, fits: bool = True) -> dict[str, Any]:
     figures = {"outputTokensPerSecond": throughput, "ttftSeconds": ttft}
     return {"fits": fits, "performance": figures}
 
@@ -151,10 +138,7 @@ def near(*errors: float) -> Any:
 def test_errors_are_of_the_rows_that_both_answer() -> None:
     rows = [
         Published(
-            id=name,
-            engine="vllm",
-            model="A",
-            figures={"outputTokensPerSecond": 100.0} | more,
+            id=name, engine="vllm", model="A", figures={"outputTokensPerSecond": 100.0} | more
         )
         for name, more in {
             "first": {"ttftSeconds": 2.0},
@@ -184,10 +168,7 @@ def test_errors_are_of_the_rows_that_both_answer() -> None:
         ours=3,
         theirs=3,
         both=2,
-        errors={
-            "outputTokensPerSecond": near(0.2, 0.15),
-            "ttftSeconds": near(0.5, 1.0),
-        },
+        errors={"outputTokensPerSecond": near(0.2, 0.15), "ttftSeconds": near(0.5, 1.0)},
     )
     assert (engine.group, model.group) == ("vllm", "vllm, A")
     assert every.errors == engine.errors == model.errors

@@ -17,22 +17,9 @@ from tests.support.builders_nodes import bare_node
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "plan",
-        "explain",
-        "render",
-        "predict",
-        "fetch",
-        "models",
-        "gpus",
-        "crd",
-        "version",
-    ],
+    "command", ["plan", "explain", "render", "predict", "fetch", "models", "gpus", "crd", "version"]
 )
-def test_every_command_explains_itself(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
 
@@ -66,10 +53,7 @@ def test_the_help_of_a_command_is_one_screen_and_leads_to_all_of_it(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
-    shown, whole = (
-        _help(capsys, command, "--help"),
-        _help(capsys, command, "--help-all"),
-    )
+    shown, whole = (_help(capsys, command, "--help"), _help(capsys, command, "--help-all"))
 
     assert len(shown) <= 50
     assert "\N{HORIZONTAL ELLIPSIS}" not in "".join(shown)
@@ -123,9 +107,7 @@ def test_the_words_about_options_begin_in_one_column(
     shown = _help(capsys, command, "--help")
 
     if shown[-1].startswith("all options"):
-        rows = [
-            re.match(r"  -\S.*?  +(?=\S)", line) for line in shown if line[:3] == "  -"
-        ]
+        rows = [re.match(r"  -\S.*?  +(?=\S)", line) for line in shown if line[:3] == "  -"]
         assert len({row.end() for row in rows if row}) == 1
 
 
@@ -178,9 +160,7 @@ def test_version_names_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"shardwright {__version__}\n"
 
 
-def test_crd_prints_what_the_operator_installs(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_crd_prints_what_the_operator_installs(capsys: pytest.CaptureFixture[str]) -> None:
     from shardwright.api.schema import crd_yaml  # noqa: PLC0415 - where it is used
 
     assert main(["crd"]) == 0
@@ -192,9 +172,7 @@ def test_models_are_searched_in_any_case(capsys: pytest.CaptureFixture[str]) -> 
 
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.split() == ["ID", "ARCHITECTURE", "RELEASED"]
-    assert ["deepseek-ai/DeepSeek-V3", "DeepseekV3ForCausalLM"] in [
-        row.split() for row in rows
-    ]
+    assert ["deepseek-ai/DeepSeek-V3", "DeepseekV3ForCausalLM"] in [row.split() for row in rows]
     assert "nvidia/DeepSeek-V3.1-NVFP4 DeepseekV3ForCausalLM" in [
         " ".join(row.split()) for row in rows
     ]
@@ -251,16 +229,7 @@ def test_gpus_are_listed_by_the_id_that_a_node_may_state(
 
     header, *rows, blank, about = capsys.readouterr().out.splitlines()
     assert (blank, about.split(": ")[0]) == ("", "TFLOP/S")
-    assert header.split() == [
-        "ID",
-        "GIB",
-        "GB/S",
-        "TFLOP/S",
-        "PRICE",
-        "FORMATS",
-        "JOINED",
-        "BY",
-    ]
+    assert header.split() == ["ID", "GIB", "GB/S", "TFLOP/S", "PRICE", "FORMATS", "JOINED", "BY"]
     assert rows == [
         (
             "H100-SXM-80GB  80   3,350  989      1      bf16, fp16, fp8, int8  NVLink4 "
@@ -279,9 +248,7 @@ def test_every_listed_gpu_is_understood_on_a_node_and_no_other_is_listed(
         resource = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}[gpu["vendor"]]
         facts = read_node(
             bare_node(
-                "n",
-                labels={"shardwright.io/gpu-model": gpu["id"]},
-                allocatable={resource: "1"},
+                "n", labels={"shardwright.io/gpu-model": gpu["id"]}, allocatable={resource: "1"}
             )
         )
         assert isinstance(facts, NodeFacts)
@@ -291,32 +258,21 @@ def test_every_listed_gpu_is_understood_on_a_node_and_no_other_is_listed(
     }
 
 
-def test_without_a_command_the_commands_are_shown(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_without_a_command_the_commands_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert "    plan      show how a model would be cut" in capsys.readouterr().out
 
 
-def test_nodes_come_from_files_or_from_a_context(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_nodes_come_from_files_or_from_a_context(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--context", "prod"])
 
     assert ended.value.code == 2
-    assert (
-        "argument --context: not allowed with argument --nodes"
-        in capsys.readouterr().err
-    )
+    assert "argument --context: not allowed with argument --nodes" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "version", [__version__, f"v{__version__}"], ids=["plain", "v"]
-)
-def test_diff_answers_for_its_own_release(
-    version: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("version", [__version__, f"v{__version__}"], ids=["plain", "v"])
+def test_diff_answers_for_its_own_release(version: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["diff", "-f", "none.yaml", "--operator-version", version]
 
     assert main(words) == 2

@@ -89,12 +89,7 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it(capsys: Capture) -> 
     ],
 )
 def test_each_file_is_named_once_and_with_the_way_out(
-    file: str,
-    text: str,
-    words: tuple[str, ...],
-    told: str,
-    files: Files,
-    capsys: Capture,
+    file: str, text: str, words: tuple[str, ...], told: str, files: Files, capsys: Capture
 ) -> None:
     files.raw(file, text.encode())
 
@@ -124,10 +119,7 @@ LONG = "a" * 300
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(
     "words",
-    [
-        ("-f", LONG, "--nodes", "nodes.yaml"),
-        ("us/ours", "--config", LONG, "--gpus", "8xH100"),
-    ],
+    [("-f", LONG, "--nodes", "nodes.yaml"), ("us/ours", "--config", LONG, "--gpus", "8xH100")],
 )
 def test_a_file_whose_name_is_too_long_is_an_error_that_names_it(
     capsys: Capture, words: tuple[str, ...]
@@ -144,10 +136,7 @@ def test_a_program_gets_problems_as_a_document(capsys: Capture) -> None:
     assert main(["plan", "-f", "none.yaml", "--nodes", "none.yaml", "-o", "json"]) == 2
 
     out, err = capsys.readouterr()
-    what, remedy = (
-        "No such file or directory",
-        "give a file that exists and that you may read",
-    )
+    what, remedy = ("No such file or directory", "give a file that exists and that you may read")
     assert json.loads(out) == {
         "apiVersion": "shardwright.io/v1alpha1",
         "kind": "ProblemList",
@@ -164,9 +153,7 @@ def test_a_program_gets_problems_as_a_document(capsys: Capture) -> None:
     assert err == f"error[FileUnreadable]: none.yaml: {what}; {remedy}\n"
 
 
-def test_a_file_that_is_not_utf_8_is_refused_with_the_byte(
-    files: Files, capsys: Capture
-) -> None:
+def test_a_file_that_is_not_utf_8_is_refused_with_the_byte(files: Files, capsys: Capture) -> None:
     files.raw("model.yaml", b"kind: \xff")
 
     assert _of_plan(capsys) == [
@@ -174,9 +161,7 @@ def test_a_file_that_is_not_utf_8_is_refused_with_the_byte(
     ]
 
 
-def test_every_problem_of_every_model_is_named_with_its_path(
-    files: Files, capsys: Capture
-) -> None:
+def test_every_problem_of_every_model_is_named_with_its_path(files: Files, capsys: Capture) -> None:
     files.manifests(
         a_manifest("a", replicas=-1, workload={"inputTokens": 0}),
         a_manifest("b", objective={"optimizeFor": "Cheap"}),
@@ -287,9 +272,7 @@ def test_a_word_that_yaml_reads_as_a_truth_value_is_said_to_need_quotes(
     )
 
 
-def test_a_number_without_quotes_among_our_labels(
-    files: Files, capsys: Capture
-) -> None:
+def test_a_number_without_quotes_among_our_labels(files: Files, capsys: Capture) -> None:
     node = a_listed_node("n1")
     node["metadata"]["labels"]["shardwright.io/network-gbps-per-gpu"] = 400
     files.manifests(a_manifest())
@@ -362,9 +345,7 @@ def test_what_is_wrong_in_the_config_file_is_said_of_that_file(
     files: Files, capsys: Capture
 ) -> None:
     files.manifests(a_manifest("a", "us/ours"))
-    files.raw(
-        "config.json", b'{"architectures": ["LlamaForCausalLM"], "hidden_size": -1}'
-    )
+    files.raw("config.json", b'{"architectures": ["LlamaForCausalLM"], "hidden_size": -1}')
 
     errors = _of_plan(capsys, "--config", "config.json")
 
@@ -393,8 +374,7 @@ scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_
 anything = st.recursive(
     scalars,
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=12), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3)
     ),
     max_leaves=12,
 )
@@ -428,9 +408,7 @@ FIELDS = (
 def test_any_spec_gets_an_answer(spec: dict[str, Any], files: Files) -> None:
     files.raw(
         "model.yaml",
-        yaml.safe_dump(
-            a_manifest() | {"spec": {"model": {"id": "Qwen/Qwen3-8B"}} | spec}
-        ).encode(),
+        yaml.safe_dump(a_manifest() | {"spec": {"model": {"id": "Qwen/Qwen3-8B"}} | spec}).encode(),
     )
 
     assert main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml"]) in {0, 1, 2}
@@ -470,14 +448,10 @@ def test_any_node_gets_an_answer(
         "data": allocatable,
     }
     files.raw(
-        "strange.json",
-        json.dumps([node, strange, pod, config_map]).replace("NaN", "0").encode(),
+        "strange.json", json.dumps([node, strange, pod, config_map]).replace("NaN", "0").encode()
     )
     text = json.dumps(
-        {
-            "kind": "List",
-            "items": json.loads((files.folder / "strange.json").read_text()),
-        }
+        {"kind": "List", "items": json.loads((files.folder / "strange.json").read_text())}
     )
     files.raw("strange.json", text.replace("Infinity", "0").encode())
     files.manifests(a_manifest())
@@ -485,9 +459,7 @@ def test_any_node_gets_an_answer(
     assert main(["plan", "-f", "model.yaml", "--nodes", "strange.json"]) in {0, 1, 2}
 
 
-def test_a_namespace_beside_another_one_is_refused(
-    files: Files, capsys: Capture
-) -> None:
+def test_a_namespace_beside_another_one_is_refused(files: Files, capsys: Capture) -> None:
     manifest = a_manifest()
     manifest["metadata"]["namespace"] = "theirs"
     words = [
@@ -518,20 +490,13 @@ def test_a_url_is_what_server_takes_beside_nothing(capsys: Capture) -> None:
 
 
 def test_the_operator_plans_manifests_alone(capsys: Capture) -> None:
-    assert (
-        main(
-            ["plan", "meta-llama/Llama-3.1-8B-Instruct", "--gpus", "8xH100", "--server"]
-        )
-        == 2
-    )
+    assert main(["plan", "meta-llama/Llama-3.1-8B-Instruct", "--gpus", "8xH100", "--server"]) == 2
 
     codes = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
     assert codes == ["error[NotTogether]"] * 3
 
 
-def test_a_name_without_quotes_must_be_a_string_in_quotes(
-    files: Files, capsys: Capture
-) -> None:
+def test_a_name_without_quotes_must_be_a_string_in_quotes(files: Files, capsys: Capture) -> None:
     manifest = a_manifest()
     manifest["metadata"]["name"] = 5
     files.manifests(manifest)
@@ -559,9 +524,7 @@ def test_a_word_that_is_allowed_and_read_as_a_truth_value_needs_quotes(
 
     [error] = _of_plan(capsys, "--settings", "settings.yaml")
 
-    assert error.endswith(
-        'YAML reads this word as a truth value: put it in quotes, "Off"'
-    )
+    assert error.endswith('YAML reads this word as a truth value: put it in quotes, "Off"')
 
 
 @pytest.mark.parametrize("option", ["--replicas", "--concurrency"])
@@ -574,9 +537,7 @@ def test_a_number_below_zero_is_out_of_range(option: str, capsys: Capture) -> No
 
 
 def test_fewer_gpus_than_none_are_out_of_range(capsys: Capture) -> None:
-    [error] = _errors(
-        capsys, "plan", "meta-llama/Llama-3.1-8B-Instruct", "--gpus=-4xH100"
-    )
+    [error] = _errors(capsys, "plan", "meta-llama/Llama-3.1-8B-Instruct", "--gpus=-4xH100")
 
     assert error.startswith("error[OutOfRange]: --gpus: -4 GPUs")
 

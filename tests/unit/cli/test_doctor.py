@@ -18,12 +18,7 @@ from shardwright.cli.doctor import lines_of
 from shardwright.cli.findings import Enforcement, Result
 from shardwright.cli.main import main
 from shardwright.cli.output import print_lines
-from shardwright.cli.taking_stock import (
-    InstalledOperator,
-    Rights,
-    TakenStock,
-    read_operator,
-)
+from shardwright.cli.taking_stock import InstalledOperator, Rights, TakenStock, read_operator
 from shardwright.cli.trial import PROBE, Measured
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -94,8 +89,7 @@ def a_stock(**changed: Any) -> TakenStock:
 def sets_of(**names: list[str]) -> dict[str, Any]:
     """Return nodes by their sets."""
     return {
-        node_set: [read(a_listed_node(name)) for name in nodes]
-        for node_set, nodes in names.items()
+        node_set: [read(a_listed_node(name)) for name in nodes] for node_set, nodes in names.items()
     }
 
 
@@ -134,15 +128,13 @@ def found(stock: TakenStock, check: str) -> Examined:
 
 def said(stock: TakenStock, check: str) -> list[tuple[str, str]]:
     """Return the sentence and the command of each finding."""
-    return [
-        (finding.message, finding.command) for finding in found(stock, check).findings
-    ]
+    return [(finding.message, finding.command) for finding in found(stock, check).findings]
 
 
 def test_where_nothing_is_wrong_every_check_is_fine() -> None:
-    assert [
-        (one.check.name, one.result, one.findings) for one in examine(a_stock())
-    ] == [(check.name, Result.FINE, ()) for check in CHECKS]
+    assert [(one.check.name, one.result, one.findings) for one in examine(a_stock())] == [
+        (check.name, Result.FINE, ()) for check in CHECKS
+    ]
 
 
 def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
@@ -170,12 +162,9 @@ def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
 
 
 def test_a_cluster_that_is_older_than_the_chart_takes_is_wrong() -> None:
-    assert (
-        found(a_stock(version={"major": "1", "minor": "34"}), "Kubernetes").result
-        is Result.FINE
-    )
+    assert found(a_stock(version={"major": "1", "minor": "34"}), "Kubernetes").result is Result.FINE
     assert said(a_stock(version={"major": "1", "minor": "33+"}), "Kubernetes") == [
-        ("Kubernetes 1.33 must be at least 1.34", "kubectl version"),
+        ("Kubernetes 1.33 must be at least 1.34", "kubectl version")
     ]
 
 
@@ -212,9 +201,7 @@ def test_an_operator_that_does_not_run_or_lead_is_wrong_and_one_of_another_relea
         for some in ((), (down,), (one_of_two,), (older,))
     ]
 
-    assert [
-        (one.result, [finding.reason for finding in one.findings]) for one in results
-    ] == [
+    assert [(one.result, [finding.reason for finding in one.findings]) for one in results] == [
         (Result.WRONG, ["NotInstalled"]),
         (Result.WRONG, ["NotReady", "NobodyLeads"]),
         (Result.NOTED, ["NotReady"]),
@@ -249,9 +236,7 @@ def test_rights_that_are_missing_are_named_with_the_account() -> None:
     ]
 
 
-def test_a_watched_namespace_without_its_role_is_named_once_and_what_it_costs_with_it() -> (
-    None
-):
+def test_a_watched_namespace_without_its_role_is_named_once_and_what_it_costs_with_it() -> None:
     stocks = [
         a_stock(rights={ACCOUNT: Rights(closed=("team-b",), sees_pods=sees)})
         for sees in (True, False)
@@ -265,33 +250,22 @@ def test_a_watched_namespace_without_its_role_is_named_once_and_what_it_costs_wi
                 command_of_both,
             )
         ],
-        [
-            (UNSEEN, command_of_both),
-        ],
+        [(UNSEEN, command_of_both)],
     ]
 
 
 def test_an_installation_whose_claim_names_another_is_wrong() -> None:
     others = a_stock(claims=CLAIMS | {"shardwright-nodes": "else/where"})
 
-    assert said(others, "Installations") == [
-        (
-            OTHERS,
-            CLAIMS_COMMAND,
-        )
-    ]
+    assert said(others, "Installations") == [(OTHERS, CLAIMS_COMMAND)]
     assert found(others, "Installations").result is Result.WRONG
 
 
 def test_each_namespace_whose_claim_names_another_installation_is_wrong() -> None:
     watches = ("team-a", "team-b")
-    claims = CLAIMS | {
-        f"shardwright-namespace-{name}": "else/where" for name in watches
-    }
+    claims = CLAIMS | {f"shardwright-namespace-{name}": "else/where" for name in watches}
     of_some = a_stock(operators=(replace(OPERATOR, watches=watches),), claims=claims)
-    assert [
-        finding.message for finding in found(of_some, "Installations").findings
-    ] == [
+    assert [finding.message for finding in found(of_some, "Installations").findings] == [
         f"shardwright-system/shardwright: namespace {name} is not for {OPERATOR.installation}: "
         "ClusterRole "
         f"shardwright-namespace-{name} says else/where; have each installation watch its own "
@@ -304,9 +278,7 @@ def test_each_namespace_whose_claim_names_another_installation_is_wrong() -> Non
 def test_an_installation_of_which_it_is_not_known_what_it_is_for_is_not_compared_with_claims(
     unknown: dict[str, Any],
 ) -> None:
-    stock = a_stock(
-        operators=(replace(OPERATOR, **unknown),), claims={}, nodes=sets_of(x=["n1"])
-    )
+    stock = a_stock(operators=(replace(OPERATOR, **unknown),), claims={}, nodes=sets_of(x=["n1"]))
 
     assert "ClaimNotHeld" not in {
         finding.reason for finding in found(stock, "Installations").findings
@@ -325,17 +297,12 @@ def test_nodes_of_a_set_that_no_installation_has_are_wrong_and_a_set_without_nod
         watches=("team-b",),
     )
     first = replace(OPERATOR, watches=("team-a",))
-    claims = {
-        "shardwright-nodes": first.installation,
-        "shardwright-nodes-b": "b-system/b",
-    }
+    claims = {"shardwright-nodes": first.installation, "shardwright-nodes-b": "b-system/b"}
     fine, two_sets = {"": ["n1"], "b": ["n2"]}, {"": ["n1"], "B": ["n2", "n3"]}
 
     stocks = [
         a_stock(
-            operators=(first, other),
-            claims=claims,
-            nodes=None if sets is None else sets_of(**sets),
+            operators=(first, other), claims=claims, nodes=None if sets is None else sets_of(**sets)
         )
         for sets in (fine, two_sets, {"b": ["n2"]}, {}, None)
     ]
@@ -368,9 +335,7 @@ def a_fetch_job(name: str, *conditions: str, created: str = JUST_NOW) -> dict[st
             "annotations": {"shardwright.io/hub-model": "acme/llama"},
             "ownerReferences": [{"kind": "ShardedModel", "name": "ours"}],
         },
-        "status": {
-            "conditions": [{"type": kind, "status": "True"} for kind in conditions]
-        },
+        "status": {"conditions": [{"type": kind, "status": "True"} for kind in conditions]},
     }
 
 
@@ -388,10 +353,7 @@ def test_jobs_that_read_no_config_are_named_with_the_command_that_shows_why() ->
     subject = "which reads the config of acme/llama for models/ours,"
 
     assert said(stock, "ConfigFetches") == [
-        (
-            f"Job models/failed, {subject} has failed",
-            "kubectl -n models describe job failed",
-        ),
+        (f"Job models/failed, {subject} has failed", "kubectl -n models describe job failed"),
         (
             f"Job models/held, {subject} is suspended: a queue or a webhook has to admit it",
             "kubectl -n models describe job held",
@@ -428,8 +390,7 @@ def test_nodes_are_named_together_where_the_same_is_to_be_said_of_them() -> None
     gone["status"]["allocatable"]["nvidia.com/gpu"] = "0"
 
     unknown, none = said(
-        a_stock(nodes={"": [*map(read, [*nodes, gone, a_listed_node("good")])]}),
-        "Nodes",
+        a_stock(nodes={"": [*map(read, [*nodes, gone, a_listed_node("good")])]}), "Nodes"
     )
 
     assert unknown[0].startswith(
@@ -443,18 +404,14 @@ def test_nodes_are_named_together_where_the_same_is_to_be_said_of_them() -> None
     assert none[1] == "kubectl get pods -A -o wide --field-selector spec.nodeName=gone"
 
 
-def test_a_node_that_somebody_has_cut_up_on_purpose_and_a_cluster_without_gpus_are_noted() -> (
-    None
-):
+def test_a_node_that_somebody_has_cut_up_on_purpose_and_a_cluster_without_gpus_are_noted() -> None:
     cut = a_listed_node("cut")
     cut["metadata"]["labels"] |= {
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
         "nvidia.com/gpu.memory": "9984",
     }
 
-    sliced, none = (
-        found(a_stock(nodes={"": nodes}), "Nodes") for nodes in ((read(cut),), ())
-    )
+    sliced, none = (found(a_stock(nodes={"": nodes}), "Nodes") for nodes in ((read(cut),), ()))
 
     assert [(finding.reason, finding.wrong) for finding in sliced.findings] == [
         ("NodeLeftOut", False)
@@ -465,9 +422,7 @@ def test_a_node_that_somebody_has_cut_up_on_purpose_and_a_cluster_without_gpus_a
 
 def test_claims_for_which_there_is_no_storage_class_are_named() -> None:
     named, default = (
-        a_diagnosed_model(
-            "m", ready="True", cache={"storage": "1Ti", "storageClassName": name}
-        )
+        a_diagnosed_model("m", ready="True", cache={"storage": "1Ti", "storageClassName": name})
         for name in ("slow", "")
     )
 
@@ -475,12 +430,10 @@ def test_claims_for_which_there_is_no_storage_class_are_named() -> None:
         (
             "the StorageClass slow does not exist; claims of models/m wait for it",
             "kubectl get storageclass",
-        ),
+        )
     ]
     assert found(a_stock(models=(default,)), "Storage").result is Result.FINE
-    (none,) = found(
-        a_stock(models=(default,), classes=(a_class("fast"),)), "Storage"
-    ).findings
+    (none,) = found(a_stock(models=(default,), classes=(a_class("fast"),)), "Storage").findings
     assert (none.reason, none.objects) == ("NoDefaultStorageClass", ("models/m",))
 
 
@@ -488,9 +441,7 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
     None
 ):
     models = (
-        a_diagnosed_model(
-            "stalled", since=JUST_NOW, reason="InvalidSpec", Stalled="True"
-        ),
+        a_diagnosed_model("stalled", since=JUST_NOW, reason="InvalidSpec", Stalled="True"),
         a_diagnosed_model("stuck", Reconciling="True"),
         a_diagnosed_model("failed", Degraded="True", reason="GroupsNotReady"),
         a_diagnosed_model("young", since=JUST_NOW, Reconciling="True"),
@@ -514,16 +465,10 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
     ]
 
 
-def test_policies_that_are_not_enforced_are_wrong_and_so_is_a_trial_that_says_nothing() -> (
-    None
-):
-    ignored = found(
-        a_stock(measured=Measured(enforcement=Enforcement.IGNORED)), "NetworkPolicies"
-    )
+def test_policies_that_are_not_enforced_are_wrong_and_so_is_a_trial_that_says_nothing() -> None:
+    ignored = found(a_stock(measured=Measured(enforcement=Enforcement.IGNORED)), "NetworkPolicies")
     unclear = a_stock(
-        measured=Measured(
-            enforcement=Enforcement.UNCLEAR, trouble="pod p is Pending for too long"
-        )
+        measured=Measured(enforcement=Enforcement.UNCLEAR, trouble="pod p is Pending for too long")
     )
 
     assert (ignored.result, ignored.findings[0].reason) == (
@@ -551,10 +496,7 @@ def test_sentences_are_wrapped_and_what_is_to_be_copied_stays_whole(
 ) -> None:
     examined = [
         found(
-            a_stock(
-                models=(a_diagnosed_model("stuck", Reconciling="True"),), measured=None
-            ),
-            check,
+            a_stock(models=(a_diagnosed_model("stuck", Reconciling="True"),), measured=None), check
         )
         for check in ("Models", "NetworkPolicies")
     ]
@@ -597,10 +539,7 @@ def test_whatever_a_model_and_a_deployment_hold_is_read(odd: Any) -> None:
     }
     for part in parts:
         read_operator({part: odd}, "", {"data": odd})
-    for objects in (
-        [{part: odd} for part in parts],
-        [dict.fromkeys(parts, owned)],
-    ):
+    for objects in ([{part: odd} for part in parts], [dict.fromkeys(parts, owned)]):
         examine(
             a_stock(
                 models=objects,
@@ -620,15 +559,8 @@ def test_the_probe_says_whether_the_api_server_answers_the_pod() -> None:
 
 
 def _asks(port: int) -> int:
-    where = {
-        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-        "KUBERNETES_SERVICE_PORT": str(port),
-    }
+    where = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
     done = subprocess.run(
-        [sys.executable, "-c", PROBE],
-        env=where,
-        check=False,
-        timeout=60,
-        capture_output=True,
+        [sys.executable, "-c", PROBE], env=where, check=False, timeout=60, capture_output=True
     )
     return done.returncode

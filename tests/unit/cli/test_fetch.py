@@ -11,14 +11,7 @@ import yaml
 from shardwright.cli.main import main
 from tests.support.builders_cli import Files, a_foreign_pod, a_listed_node, a_manifest
 from tests.support.builders_model import a_config
-from tests.support.loopback_hub import (
-    COMMIT,
-    OLDER,
-    LoopbackHub,
-    Repository,
-    a_hub,
-    giving,
-)
+from tests.support.loopback_hub import COMMIT, OLDER, LoopbackHub, Repository, a_hub, giving
 
 Capture = pytest.CaptureFixture[str]
 CONFIG = json.dumps(a_config(hidden_size=4096, vocab_size=128256)).encode()
@@ -42,9 +35,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
 def hub(files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
     assert files.folder.is_dir()
     with a_hub(
-        us__ours=Repository(
-            files={"config.json": CONFIG, "model.safetensors.index.json": INDEX}
-        )
+        us__ours=Repository(files={"config.json": CONFIG, "model.safetensors.index.json": INDEX})
     ) as served:
         monkeypatch.setenv("HF_ENDPOINT", served.url)
         yield served
@@ -54,22 +45,15 @@ def _planned(
     files: Files, *manifests: dict[str, Any], words: tuple[str, ...] = ("--fetch",)
 ) -> int:
     files.manifests(*manifests)
-    return main(
-        ["plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "-o", "json", *words]
-    )
+    return main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "-o", "json", *words])
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_model_that_is_not_built_in_is_planned_by_its_id(
-    files: Files, capsys: Capture
-) -> None:
+def test_a_model_that_is_not_built_in_is_planned_by_its_id(files: Files, capsys: Capture) -> None:
     assert _planned(files, a_manifest(model="us/ours")) == 0
 
     out, err = capsys.readouterr()
-    assert json.loads(out)["items"][0]["model"] == {
-        "id": "us/ours",
-        "parameters": 1_554_059_264,
-    }
+    assert json.loads(out)["items"][0]["model"] == {"id": "us/ours", "parameters": 1_554_059_264}
     assert err == (
         f"note: us/ours: config.json of commit {COMMIT}, the newest: spec.model.revision pins it; "
         "its tensors have 2.0 GiB by "
@@ -80,28 +64,14 @@ def test_a_model_that_is_not_built_in_is_planned_by_its_id(
 @pytest.mark.usefixtures("hub")
 def test_gpus_are_counted_for_a_model_of_the_hub(capsys: Capture) -> None:
     assert (
-        main(
-            [
-                "size",
-                "us/ours",
-                "--gpus",
-                "H100",
-                "--concurrency",
-                "1",
-                "--fetch",
-                "-o",
-                "json",
-            ]
-        )
+        main(["size", "us/ours", "--gpus", "H100", "--concurrency", "1", "--fetch", "-o", "json"])
         == 0
     )
 
     assert json.loads(capsys.readouterr().out)["sizes"][0]["gpus"] == 1
 
 
-def test_the_quantization_file_counts(
-    hub: LoopbackHub, files: Files, capsys: Capture
-) -> None:
+def test_the_quantization_file_counts(hub: LoopbackHub, files: Files, capsys: Capture) -> None:
     hub.repositories["us/ours"] = Repository(
         files={"config.json": CONFIG, "hf_quant_config.json": QUANTIZATION}
     )
@@ -117,9 +87,7 @@ def test_the_quantization_file_counts(
 def test_a_model_is_fetched_once_at_each_commit_that_is_named(
     hub: LoopbackHub, files: Files, capsys: Capture
 ) -> None:
-    older = json.dumps(
-        a_config(hidden_size=4096, vocab_size=128256, num_hidden_layers=4)
-    ).encode()
+    older = json.dumps(a_config(hidden_size=4096, vocab_size=128256, num_hidden_layers=4)).encode()
     hub.repositories["us/ours"] = Repository(
         files={"config.json": CONFIG}, older={"config.json": older}
     )
@@ -127,31 +95,19 @@ def test_a_model_is_fetched_once_at_each_commit_that_is_named(
     pinned["spec"]["model"]["revision"] = OLDER
 
     assert (
-        _planned(
-            files,
-            a_manifest("a", model="us/ours"),
-            a_manifest("b", model="us/ours"),
-            pinned,
-        )
+        _planned(files, a_manifest("a", model="us/ours"), a_manifest("b", model="us/ours"), pinned)
         == 0
     )
 
     out, err = capsys.readouterr()
-    assert [
-        document["model"]["parameters"] for document in json.loads(out)["items"]
-    ] == [
+    assert [document["model"]["parameters"] for document in json.loads(out)["items"]] == [
         1_554_059_264,
         1_554_059_264,
         1_302_368_256,
     ]
     assert [
-        path
-        for path, _ in hub.seen
-        if path.endswith("/config.json") and "/resolve/" in path
-    ] == [
-        "/us/ours/resolve/main/config.json",
-        f"/us/ours/resolve/{OLDER}/config.json",
-    ]
+        path for path, _ in hub.seen if path.endswith("/config.json") and "/resolve/" in path
+    ] == ["/us/ours/resolve/main/config.json", f"/us/ours/resolve/{OLDER}/config.json"]
     assert err.splitlines()[1] == f"note: us/ours: config.json of commit {OLDER}"
 
 
@@ -177,18 +133,14 @@ def test_without_the_option_nothing_is_asked_and_the_message_names_it(
     assert hub.seen == []
 
 
-def test_a_draft_model_is_fetched_too(
-    hub: LoopbackHub, files: Files, capsys: Capture
-) -> None:
+def test_a_draft_model_is_fetched_too(hub: LoopbackHub, files: Files, capsys: Capture) -> None:
     hub.repositories["us/draft"] = Repository(
         files={"config.json": json.dumps(a_config(vocab_size=128256)).encode()}
     )
     head = {"id": "us/draft", "uri": f"hf://us/draft@{COMMIT}"}
     drafts = {"speculation": {"method": "DraftModel", "head": head}}
 
-    assert _planned(files, a_manifest(model="us/ours", engine=drafts)) == 0, (
-        capsys.readouterr().err
-    )
+    assert _planned(files, a_manifest(model="us/ours", engine=drafts)) == 0, capsys.readouterr().err
     assert "note: us/draft: config.json of commit" in capsys.readouterr().err
 
 
@@ -201,9 +153,7 @@ def test_every_model_that_the_hub_does_not_give_is_named_with_its_field(
 
     assert (
         _planned(
-            files,
-            a_manifest("a", model="us/none"),
-            a_manifest("b", model="us/ours", engine=drafts),
+            files, a_manifest("a", model="us/none"), a_manifest("b", model="us/ours", engine=drafts)
         )
         == 2
     )
@@ -214,9 +164,7 @@ def test_every_model_that_the_hub_does_not_give_is_named_with_its_field(
         "model.yaml: spec.engine.speculation.head.id",
     ]
     assert [
-        line.partition(" is not on")[0]
-        for line in err.splitlines()
-        if line.startswith("error")
+        line.partition(" is not on")[0] for line in err.splitlines() if line.startswith("error")
     ] == [
         "error[HubModelMissing]: model.yaml: spec.model.id: 'us/none'",
         "error[HubModelMissing]: model.yaml: spec.engine.speculation.head.id: 'us/draft'",
@@ -299,23 +247,18 @@ def test_offline_the_cache_of_the_hub_is_read_alone(
     assert hub.seen == []
 
 
-def test_config_takes_a_models_folder_of_the_cache(
-    files: Files, capsys: Capture
-) -> None:
+def test_config_takes_a_models_folder_of_the_cache(files: Files, capsys: Capture) -> None:
     folder = _in_cache(files.folder / "cache")
 
-    assert (
-        _planned(files, a_manifest(model="us/ours"), words=("--config", str(folder)))
-        == 0
-    ), capsys.readouterr().err
+    assert _planned(files, a_manifest(model="us/ours"), words=("--config", str(folder))) == 0, (
+        capsys.readouterr().err
+    )
 
 
 def test_config_takes_no_folder_without_a_config(files: Files, capsys: Capture) -> None:
     (files.folder / "empty").mkdir()
 
-    assert (
-        _planned(files, a_manifest(model="us/ours"), words=("--config", "empty")) == 2
-    )
+    assert _planned(files, a_manifest(model="us/ours"), words=("--config", "empty")) == 2
     assert capsys.readouterr().err == (
         "error[FileUnreadable]: empty: no config.json is in it; give the folder of a checkpoint, "
         "or models--ORG--NAME of the "
@@ -341,6 +284,4 @@ def test_a_model_that_is_typed_is_fetched_and_its_problems_are_of_what_was_typed
 
     assert main(["plan", "us/ours", "--gpus", "1xH100", "--fetch"]) == 2
     assert planned["model"]["parameters"] == 1_554_059_264
-    assert capsys.readouterr().err.startswith(
-        "error[HubModelMissing]: MODEL: 'us/ours' is not on "
-    )
+    assert capsys.readouterr().err.startswith("error[HubModelMissing]: MODEL: 'us/ours' is not on ")

@@ -67,9 +67,7 @@ def hostile_cluster(files: Files) -> None:
             a_listed_node(text),
             a_listed_node(f"l{number}"),
         )
-        tainted["spec"] = {
-            "taints": [{"key": text, "value": text, "effect": "NoSchedule"}]
-        }
+        tainted["spec"] = {"taints": [{"key": text, "value": text, "effect": "NoSchedule"}]}
         for key in labelled["metadata"]["labels"]:
             labelled["metadata"]["labels"][key] = text
         labelled["metadata"]["labels"][text] = text
@@ -83,14 +81,7 @@ def test_taints_names_and_labels_of_nodes_do_nothing_to_who_reads_of_them(
 ) -> None:
     hostile_cluster(files)
     code, out, err = run(
-        files.folder,
-        "explain",
-        "-f",
-        "model.yaml",
-        "--nodes",
-        "nodes.json",
-        "-o",
-        output,
+        files.folder, "explain", "-f", "model.yaml", "--nodes", "nodes.json", "-o", output
     )
     assert (code, err) == (1, "")
     assert is_harmless(out)
@@ -98,9 +89,7 @@ def test_taints_names_and_labels_of_nodes_do_nothing_to_who_reads_of_them(
     assert output != "json" or json.loads(out)
 
 
-def test_neither_do_they_in_colours(
-    files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_do_they_in_colours(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     hostile_cluster(files)
     words = ("explain", "-f", "model.yaml", "--nodes", "nodes.json")
@@ -108,8 +97,7 @@ def test_neither_do_they_in_colours(
     assert code == 1
     assert "\x1b[1;31m" in out
     styles = "".join(
-        part.partition("m")[2] if index else part
-        for index, part in enumerate(out.split("\x1b["))
+        part.partition("m")[2] if index else part for index, part in enumerate(out.split("\x1b["))
     )
     assert is_harmless(styles)
 
@@ -121,17 +109,13 @@ def test_a_kind_is_printed_on_one_line_that_ends(files: Files) -> None:
             {"kind": "List", "items": [{"kind": text} for text in HOSTILE.values()]}
         ).encode(),
     )
-    code, out, err = run(
-        files.folder, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml"
-    )
+    code, out, err = run(files.folder, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert is_harmless(err)
     assert len(err) < 5000
 
 
-@pytest.mark.parametrize(
-    "field", ["name", "model", "apiVersion", "key", "engine", "argument"]
-)
+@pytest.mark.parametrize("field", ["name", "model", "apiVersion", "key", "engine", "argument"])
 def test_words_of_a_manifest_are_printed_harmless_where_they_are_refused(
     files: Files, field: str
 ) -> None:
@@ -154,23 +138,14 @@ def test_words_of_a_manifest_are_printed_harmless_where_they_are_refused(
                 spec["engine"] = {"arguments": {text: text}}
         manifests.append(manifest)
     files.raw("model.yaml", json.dumps({"kind": "List", "items": manifests}).encode())
-    code, out, err = run(
-        files.folder, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml"
-    )
+    code, out, err = run(files.folder, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
     assert (code, out) == (2, "")
     assert is_harmless(err)
     assert all(line.startswith("error[") for line in err.splitlines())
 
 
-def test_names_of_files_and_words_of_the_command_line_are_printed_harmless(
-    files: Files,
-) -> None:
-    for text in (
-        "\x1b[31m.yaml",
-        "\u202eb.yaml",
-        os.fsdecode(b"\xff\x1b.yaml"),
-        "a\nb.yaml",
-    ):
+def test_names_of_files_and_words_of_the_command_line_are_printed_harmless(files: Files) -> None:
+    for text in ("\x1b[31m.yaml", "\u202eb.yaml", os.fsdecode(b"\xff\x1b.yaml"), "a\nb.yaml"):
         for words in (
             ("plan", "-f", text),
             (text,),
@@ -179,18 +154,14 @@ def test_names_of_files_and_words_of_the_command_line_are_printed_harmless(
             ("gpus", text),
         ):
             _, out, err = run(
-                files.folder,
-                *words,
-                "--nodes=nodes.yaml" if words[0] == "plan" else "-o=json",
+                files.folder, *words, "--nodes=nodes.yaml" if words[0] == "plan" else "-o=json"
             )
             assert is_harmless(out), words
             assert is_harmless(err), words
 
 
 @pytest.mark.parametrize("output", ["yaml", "json"])
-def test_a_rendered_document_means_what_the_manifest_says(
-    files: Files, output: str
-) -> None:
+def test_a_rendered_document_means_what_the_manifest_says(files: Files, output: str) -> None:
     env = [
         {"name": name, "value": text}
         for name, text in zip(sorted(VARIABLES), WRITABLE.values(), strict=False)
@@ -199,29 +170,18 @@ def test_a_rendered_document_means_what_the_manifest_says(
     manifest = a_manifest(engine={"env": env})
     files.raw("model.yaml", json.dumps(manifest).encode())
     code, out, err = run(
-        files.folder,
-        "render",
-        "-f",
-        "model.yaml",
-        "--nodes",
-        "nodes.yaml",
-        "-o",
-        output,
+        files.folder, "render", "-f", "model.yaml", "--nodes", "nodes.yaml", "-o", output
     )
     assert (code, err) == (0, "")
     assert is_harmless(out)
-    objects = (
-        json.loads(out)["items"] if output == "json" else list(yaml.safe_load_all(out))
-    )
+    objects = json.loads(out)["items"] if output == "json" else list(yaml.safe_load_all(out))
     (group,) = (item for item in objects if item["kind"] == "StatefulSet")
     rendered = {
         item["name"]: item.get("value")
         for item in group["spec"]["template"]["spec"]["containers"][0]["env"]
     }
     expected = {item["name"]: item["value"].replace("$(", "$$(") for item in env}
-    assert {
-        name: value for name, value in rendered.items() if name in expected
-    } == expected
+    assert {name: value for name, value in rendered.items() if name in expected} == expected
 
 
 def test_what_is_nested_beyond_reason_ends_in_one_sentence(files: Files) -> None:

@@ -17,9 +17,7 @@ DATA = Path(__file__).parents[2] / "data" / "imports"
 Capture = pytest.CaptureFixture[str]
 
 
-def _imported(
-    capsys: Capture, name: str, *words: str
-) -> tuple[dict[str, Any], dict[str, str]]:
+def _imported(capsys: Capture, name: str, *words: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the manifest that a file becomes, and by path what was left out."""
     assert main(["import", "-f", str(DATA / name), "-o", "json", *words]) == 0
     (item,) = json.loads(capsys.readouterr().out)["items"]
@@ -67,10 +65,7 @@ def test_an_llm_inference_service_becomes_a_sharded_model(capsys: Capture) -> No
     manifest, left_out = _imported(capsys, "llmisvc.yaml")
 
     assert manifest["spec"] == {
-        "model": {
-            "id": "deepseek-ai/DeepSeek-R1-0528",
-            "weights": {"uri": "pvc://weights/r1"},
-        },
+        "model": {"id": "deepseek-ai/DeepSeek-R1-0528", "weights": {"uri": "pvc://weights/r1"}},
         "engine": {
             "env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}],
             "args": {"gpu-memory-utilization": 0.95, "enforce-eager": True},
@@ -94,15 +89,12 @@ def test_a_workspace_with_its_config_map(capsys: Capture) -> None:
             "id": "meta-llama/Llama-3.3-70B-Instruct",
             "weights": {"secretRef": {"name": "hub", "key": "HF_TOKEN"}},
         },
-        "engine": {
-            "args": {"gpu-memory-utilization": 0.95},
-            "maxModelLen": 16384,
-        },
+        "engine": {"args": {"gpu-memory-utilization": 0.95}, "maxModelLen": 16384},
         "placement": {
             "nodeSelector": {
                 "apps": "llama",
                 "node.kubernetes.io/instance-type": "Standard_NC48ads_A100_v4",
-            },
+            }
         },
     }
     assert left_out.keys() == {
@@ -149,9 +141,7 @@ def test_a_deployment_whose_weights_lie_on_a_claim(capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(DATA.glob("*.yaml"))])
-def test_what_is_imported_can_be_planned(
-    name: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_what_is_imported_can_be_planned(name: str, tmp_path: Path, capsys: Capture) -> None:
     assert main(["import", "-f", str(DATA / name)]) == 0
     file = tmp_path / "model.yaml"
     file.write_text(capsys.readouterr().out)
@@ -161,15 +151,11 @@ def test_what_is_imported_can_be_planned(
     ) in {0, 1}
 
 
-def test_import_prints_manifests_on_stdout_and_left_out_fields_on_stderr(
-    capsys: Capture,
-) -> None:
+def test_import_prints_manifests_on_stdout_and_left_out_fields_on_stderr(capsys: Capture) -> None:
     assert main(["import", "-f", str(DATA / "kaito.yaml")]) == 0
 
     said = capsys.readouterr()
-    assert said.out.startswith(
-        "apiVersion: shardwright.io/v1alpha1\nkind: ShardedModel\n"
-    )
+    assert said.out.startswith("apiVersion: shardwright.io/v1alpha1\nkind: ShardedModel\n")
     assert (
         "note: Workspace llama-70b: resource.count was left out: 2: how many nodes there are "
         "follows from the plan\n"
@@ -200,9 +186,9 @@ def test_a_folder_alone_names_no_model() -> None:
 
     with pytest.raises(InputError, match="name it with --model ORG/NAME"):
         import_object(server)
-    assert import_object(server, options=ImportOptions(model="us/ours")).manifest[
-        "spec"
-    ]["model"] == {"id": "us/ours"}
+    assert import_object(server, options=ImportOptions(model="us/ours")).manifest["spec"][
+        "model"
+    ] == {"id": "us/ours"}
 
 
 @pytest.mark.parametrize(
@@ -210,10 +196,7 @@ def test_a_folder_alone_names_no_model() -> None:
     [
         (["vllm", "serve", "org/m"], "org/m"),
         (["/opt/venv/bin/vllm", "serve", "--model", "org/m"], "org/m"),
-        (
-            ["python3", "-m", "vllm.entrypoints.openai.api_server", "--model=org/m"],
-            "org/m",
-        ),
+        (["python3", "-m", "vllm.entrypoints.openai.api_server", "--model=org/m"], "org/m"),
         (["--model", "org/m"], "org/m"),
         (["bash", "-ec", "export A=1 && exec vllm serve $(MODEL) -tp 8"], "org/m"),
         (["sh", "-c", "vllm serve ${MODEL} | tee log"], "org/m"),
@@ -254,19 +237,10 @@ def _server(*args: str) -> dict[str, Any]:
             ],
             {"method": "MTP", "tokens": 3},
         ),
+        (['--speculative_config={"method": "ngram"}'], {"method": "PromptLookup"}),
         (
-            ['--speculative_config={"method": "ngram"}'],
-            {"method": "PromptLookup"},
-        ),
-        (
-            [
-                "--speculative-config",
-                json.dumps({"model": "o/d", "revision": "a" * 40}),
-            ],
-            {
-                "method": "DraftModel",
-                "head": {"id": "o/d", "uri": f"hf://o/d@{'a' * 40}"},
-            },
+            ["--speculative-config", json.dumps({"model": "o/d", "revision": "a" * 40})],
+            {"method": "DraftModel", "head": {"id": "o/d", "uri": f"hf://o/d@{'a' * 40}"}},
         ),
     ],
 )
@@ -285,22 +259,14 @@ def test_drafting_is_carried_over(args: list[str], speculation: dict[str, Any]) 
         ("[1]", "it is no JSON object"),
         ('{"method": ["mtp"], "model": "o/d"}', "drafts by ['mtp'] are not planned"),
         ('{"method": "dflash", "model": "o/d"}', "drafts by dflash are not planned"),
-        (
-            '{"method": "eagle3", "model": "o/d"}',
-            "write spec.engine.speculation with",
-        ),
+        ('{"method": "eagle3", "model": "o/d"}', "write spec.engine.speculation with"),
         ('{"method": "eagle3"}', "it names no head or draft model of the hub"),
-        (
-            '{"model": "o/m-eagle3"}',
-            "write spec.engine.speculation with method EAGLE3",
-        ),
+        ('{"model": "o/m-eagle3"}', "write spec.engine.speculation with method EAGLE3"),
         ('{"method": null, "model": "o/EAGLE-m"}', "drafts by eagle are not planned"),
         ('{"method": "draft_model", "model": "o/dflash"}', "drafts by dflash"),
     ],
 )
-def test_drafting_that_no_field_says_is_left_out_with_its_reason(
-    config: str, why: str
-) -> None:
+def test_drafting_that_no_field_says_is_left_out_with_its_reason(config: str, why: str) -> None:
     found = import_object(_server("--speculative-config", config))
 
     assert "engine" not in found.manifest["spec"]
@@ -309,9 +275,7 @@ def test_drafting_that_no_field_says_is_left_out_with_its_reason(
     assert left.why.startswith(why)
 
 
-def test_of_drafting_what_no_field_says_is_named_and_nothing_else_takes_its_place() -> (
-    None
-):
+def test_of_drafting_what_no_field_says_is_named_and_nothing_else_takes_its_place() -> None:
     config = {
         "method": "mtp",
         "model": "org/other-layers",
@@ -322,9 +286,7 @@ def test_of_drafting_what_no_field_says_is_named_and_nothing_else_takes_its_plac
 
     assert found.manifest["spec"]["engine"] == {"speculation": {"method": "MTP"}}
     (left,) = found.left_out
-    assert left.why == (
-        "model: no field says it; num_speculative_tokens: tokens takes 1 to 16"
-    )
+    assert left.why == ("model: no field says it; num_speculative_tokens: tokens takes 1 to 16")
 
 
 def test_what_drafts_from_the_prompt_may_stand_in_the_place_of_a_model() -> None:
@@ -338,11 +300,7 @@ def test_what_drafts_from_the_prompt_may_stand_in_the_place_of_a_model() -> None
 
 def test_keys_of_an_option_take_the_place_of_the_whole_wherever_it_stands() -> None:
     found = import_object(
-        _server(
-            "--speculative-config.method=medusa",
-            "--speculative-config",
-            '{"method": "mtp"}',
-        )
+        _server("--speculative-config.method=medusa", "--speculative-config", '{"method": "mtp"}')
     )
 
     assert "engine" not in found.manifest["spec"]
@@ -373,9 +331,7 @@ def test_keys_of_keys_are_nested_and_lists_are_added_to() -> None:
 
 
 @pytest.mark.parametrize("words", [[f"--a{'.b' * 9_000}", "1"], ["--a.b", "[" * 9_000]])
-def test_an_option_with_thousands_of_keys_or_brackets_is_left_out(
-    words: list[str],
-) -> None:
+def test_an_option_with_thousands_of_keys_or_brackets_is_left_out(words: list[str]) -> None:
     found = import_object(_server(*words))
 
     assert len(found.left_out) == 1
@@ -389,11 +345,7 @@ def test_what_a_cluster_does_not_have_keeps_nothing_else_back(capsys: Capture) -
     deployment = yaml.safe_load((DATA / "deployment.yaml").read_text())
     api = ScriptedApi(
         NO_SUCH_PATH,
-        by_path={
-            **LET_IN,
-            "deployments/web": Answer(body=deployment),
-            "/gone": Answer(404),
-        },
+        by_path={**LET_IN, "deployments/web": Answer(body=deployment), "/gone": Answer(404)},
     )
     there = ["--server", api.access().configuration.host, "-n", "models"]
     names = ["llmisvc/deepseek", "deployment/web", "deployment/gone"]
@@ -446,8 +398,7 @@ def test_where_nothing_may_be_read_all_is_said_and_the_code_is_that_of_other_com
     capsys: Capture,
 ) -> None:
     api = ScriptedApi(
-        NO_SUCH_PATH,
-        by_path={**LET_IN, "deployments/no": Answer(403, {"message": "forbidden"})},
+        NO_SUCH_PATH, by_path={**LET_IN, "deployments/no": Answer(403, {"message": "forbidden"})}
     )
     there = ["--server", api.access().configuration.host, "-n", "models"]
     try:

@@ -25,9 +25,7 @@ PROGRAM = "kubectl shardwright"
 FULL, LIGHT = "\N{FULL BLOCK}", "\N{LIGHT SHADE}"
 
 
-def _after(
-    seconds: float, spec: Mapping[str, Any] = TWO_NODES, nodes: int = 3
-) -> Operator:
+def _after(seconds: float, spec: Mapping[str, Any] = TWO_NODES, nodes: int = 3) -> Operator:
     cluster = SmallCluster()
     cluster.add_nodes(nodes)
     operator = Operator(cluster, dict(spec))
@@ -36,16 +34,11 @@ def _after(
 
 
 def _standing(
-    operator: Operator,
-    *,
-    pods: Iterable[Mapping[str, Any]] | None = None,
-    may_see: bool = True,
+    operator: Operator, *, pods: Iterable[Mapping[str, Any]] | None = None, may_see: bool = True
 ) -> ModelState:
     model = a_live_model(operator)
     seen = list(model.pods or ()) if pods is None else list(pods)
-    return standing_of(
-        model.content, read_pods(seen if may_see else ()), operator.cluster.now
-    )
+    return standing_of(model.content, read_pods(seen if may_see else ()), operator.cluster.now)
 
 
 def _pods(operator: Operator, **engines: str | None) -> list[dict[str, Any]]:
@@ -67,19 +60,13 @@ def _pods(operator: Operator, **engines: str | None) -> list[dict[str, Any]]:
             "restartCount": 0,
             "started": False,
         }
-        phase = {
-            "phase": "Running" if started else "Pending",
-            "containerStatuses": [status],
-        }
+        phase = {"phase": "Running" if started else "Pending", "containerStatuses": [status]}
         changed.append({**pod, "status": {**pod["status"], **phase}})
     return changed
 
 
 def _lines(standing: ModelState, operator: Operator, width: int = 110) -> list[str]:
-    return [
-        one.plain()
-        for one in detail_lines(standing, operator.cluster.now, width, PROGRAM)
-    ]
+    return [one.plain() for one in detail_lines(standing, operator.cluster.now, width, PROGRAM)]
 
 
 def test_the_state_of_a_serving_model_is_its_plan_its_address_and_its_groups() -> None:
@@ -94,9 +81,7 @@ def test_the_state_of_a_serving_model_is_its_plan_its_address_and_its_groups() -
     ]
     table = [
         one.plain()
-        for one in table_lines(
-            [_standing(operator)], operator.cluster.now, 110, namespaces=False
-        )
+        for one in table_lines([_standing(operator)], operator.cluster.now, 110, namespaces=False)
     ]
     assert table == [
         "NAME   READY  GROUPS  SINCE  LAYOUT  GPUS  REASON",
@@ -105,11 +90,7 @@ def test_the_state_of_a_serving_model_is_its_plan_its_address_and_its_groups() -
     wide = [
         one.plain()
         for one in table_lines(
-            [_standing(operator)],
-            operator.cluster.now,
-            60,
-            namespaces=True,
-            wide=True,
+            [_standing(operator)], operator.cluster.now, 60, namespaces=True, wide=True
         )
     ]
     assert wide[1].endswith("  http://llama.models.svc.cluster.local:8000")
@@ -150,9 +131,7 @@ def test_a_plan_of_one_gpu_that_is_only_shown() -> None:
         (
             "meta-lama/Llama-3.1-8B-Instrct",
             Reason.CONFIG_FETCHING,
-            (
-                "  Model  not built in; did you mean meta-llama/Llama-3.1-8B-Instruct or "
-            ),
+            ("  Model  not built in; did you mean meta-llama/Llama-3.1-8B-Instruct or "),
         ),
         ("acme/own-model-of-ours", Reason.CONFIG_FETCHING, ""),
         ("meta-lama/Llama-3.1-8B-Instrct", Reason.QUOTA_EXCEEDED, ""),
@@ -178,9 +157,7 @@ def test_a_model_that_is_looked_for_may_be_a_misspelt_one(
 def test_the_pod_that_holds_the_others_up_is_the_first_to_look_at() -> None:
     operator = _after(20)
     started = NOON.isoformat().replace("+00:00", "Z")
-    lines = _lines(
-        _standing(operator, pods=_pods(operator, rank0=started, rank1=None)), operator
-    )
+    lines = _lines(_standing(operator, pods=_pods(operator, rank0=started, rank1=None)), operator)
 
     assert lines[4:] == [
         "  llama-0  not ready",
@@ -221,9 +198,7 @@ def test_a_bar_shows_how_much_of_a_start_is_over() -> None:
     most = operator.status["engine"]["startBudget"]["loadSeconds"]
     last = operator.cluster.now - timedelta(seconds=most / 4)
     pods = _pods(
-        operator,
-        rank0=(last - timedelta(seconds=600)).isoformat(),
-        rank1=last.isoformat(),
+        operator, rank0=(last - timedelta(seconds=600)).isoformat(), rank1=last.isoformat()
     )
     standing = _standing(operator, pods=pods)
 
@@ -309,9 +284,7 @@ def test_a_command_to_copy_is_never_cut_off(capsys: pytest.CaptureFixture[str]) 
 
 def test_the_state_of_a_model_as_data_has_what_the_text_says() -> None:
     operator = _after(20)
-    item = document(
-        _standing(operator, pods=_pods(operator, rank0=NOON.isoformat())), PROGRAM
-    )
+    item = document(_standing(operator, pods=_pods(operator, rank0=NOON.isoformat())), PROGRAM)
 
     assert item["metadata"] == {"name": "llama", "namespace": "models"}
     assert (item["ready"], item["current"], item["plan"]["gpus"]) == ("False", True, 16)

@@ -31,9 +31,7 @@ def _explained(*, knows: bool = True, unseen: str = "") -> Explanation:
     assert isinstance(subject, Subject)
     assert live.record
     copy = PlannedCopy(
-        live=live,
-        subject=subject if knows else None,
-        surroundings=unseen or around(operator),
+        live=live, subject=subject if knows else None, surroundings=unseen or around(operator)
     )
     return explanation_of_copy(copy, live.record)
 
@@ -65,9 +63,7 @@ def test_a_plan_of_the_operator_that_cannot_be_read_counts_as_planned() -> None:
 
     counted, *_ = plans_at_a_glance([row, row], 80)
     assert row.outcome is None
-    assert (
-        counted.plain() == "2 models: 0 planned on 0 GPUs, 2 whose plan cannot be read"
-    )
+    assert counted.plain() == "2 models: 0 planned on 0 GPUs, 2 whose plan cannot be read"
 
 
 def _facts(explanation: Explanation) -> dict[str, str]:
@@ -87,28 +83,19 @@ def test_a_plan_of_the_operator_says_what_plan_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("why", "said"),
-    [
-        (FORBIDDEN, "you may not list them"),
-        (UNREADABLE, "they could not be read"),
-    ],
+    ("why", "said"), [(FORBIDDEN, "you may not list them"), (UNREADABLE, "they could not be read")]
 )
-def test_who_cannot_see_nodes_is_told_why_and_what_is_not_shown(
-    why: str, said: str
-) -> None:
+def test_who_cannot_see_nodes_is_told_why_and_what_is_not_shown(why: str, said: str) -> None:
     seen, unseen = _explained(), _explained(unseen=why)
 
     assert unseen.facts[:3] == seen.facts[:3]
     assert unseen.facts[-1] == Fact(
-        label="Nodes",
-        value=f"{said}: GPUs of others, and nodes that are not used, are not shown",
+        label="Nodes", value=f"{said}: GPUs of others, and nodes that are not used, are not shown"
     )
     assert unseen.warnings == seen.warnings
 
 
-def test_of_a_model_whose_config_is_unknown_here_the_load_is_said_not_to_be_shown() -> (
-    None
-):
+def test_of_a_model_whose_config_is_unknown_here_the_load_is_said_not_to_be_shown() -> None:
     facts = _facts(_explained(knows=False))
 
     assert facts["Load"] == (

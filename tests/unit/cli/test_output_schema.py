@@ -51,16 +51,11 @@ def test_how_models_stand() -> None:
     operator = Operator(cluster, TWO_NODES)
     operator.run(20)
     model = a_live_model(operator)
-    standing = standing_of(
-        model.content, read_pods(model.pods or ()), operator.cluster.now
-    )
+    standing = standing_of(model.content, read_pods(model.pods or ()), operator.cluster.now)
     hidden = standing_of(model.content, {}, NOON)
 
     check(
-        as_list(
-            "ModelStanding",
-            *(document(item, "shardwright") for item in (standing, hidden)),
-        ),
+        as_list("ModelStanding", *(document(item, "shardwright") for item in (standing, hidden))),
         "ModelStandingList",
     )
     check(as_list("PlanReport", plan_document(model)), "PlanReportList")
@@ -75,18 +70,14 @@ def test_differences() -> None:
     )
     check(
         as_list(
-            "ModelDiff",
-            difference_document(a_difference(operator, parallelism={"pipeline": 4})),
+            "ModelDiff", difference_document(a_difference(operator, parallelism={"pipeline": 4}))
         ),
         "ModelDiffList",
     )
 
 
 def test_imports(capsys: Capture) -> None:
-    assert (
-        main(["import", "-f", str(ROOT / "tests" / "data" / "imports"), "-o", "json"])
-        == 0
-    )
+    assert main(["import", "-f", str(ROOT / "tests" / "data" / "imports"), "-o", "json"]) == 0
     printed = json.loads(capsys.readouterr().out)
 
     check(printed, "ImportList")
@@ -128,24 +119,14 @@ def test_a_diagnosis() -> None:
         operators=(),
     )
 
-    printed = {
-        "apiVersion": API_VERSION,
-        "kind": "Diagnosis",
-        **diagnosis(examine(stock)),
-    }
+    printed = {"apiVersion": API_VERSION, "kind": "Diagnosis", **diagnosis(examine(stock))}
 
     check(printed, "Diagnosis")
-    assert [one["result"] for one in printed["checks"]][:4] == [
-        "Wrong",
-        "Wrong",
-        "Wrong",
-        "Unread",
-    ]
+    assert [one["result"] for one in printed["checks"]][:4] == ["Wrong", "Wrong", "Wrong", "Unread"]
 
 
 @pytest.mark.parametrize(
-    ("command", "kind", "least"),
-    [("models", "ModelList", 200), ("gpus", "GpuList", 40)],
+    ("command", "kind", "least"), [("models", "ModelList", 200), ("gpus", "GpuList", 40)]
 )
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_what_is_known_is_a_list_however_much_is_in_it(
@@ -183,9 +164,7 @@ def test_plans_and_problems(tmp_path: Path, capsys: Capture) -> None:
     check(json.loads(capsys.readouterr().out), "PlanReportList")
     assert main(["explain", *words[1:], files.cluster([a_listed_node("n1")])]) == 0
     check(json.loads(capsys.readouterr().out), "PlanExplanationList")
-    assert (
-        main(["size", "Qwen/Qwen2.5-7B-Instruct", "--gpus", "L40S", "-o", "json"]) == 0
-    )
+    assert main(["size", "Qwen/Qwen2.5-7B-Instruct", "--gpus", "L40S", "-o", "json"]) == 0
     check(json.loads(capsys.readouterr().out), "GpuSizes")
 
     assert main([*words, "none.yaml"]) == 2

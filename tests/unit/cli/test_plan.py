@@ -12,13 +12,7 @@ from shardwright.api.published import Status
 from shardwright.cli.main import main
 from shardwright.rendering.fetch_job import config_name
 from shardwright.rendering.hashing import CONTENT_HASH, content_hash
-from tests.support.builders_cli import (
-    DUMPS,
-    Files,
-    a_foreign_pod,
-    a_listed_node,
-    a_manifest,
-)
+from tests.support.builders_cli import DUMPS, Files, a_foreign_pod, a_listed_node, a_manifest
 
 Capture = pytest.CaptureFixture[str]
 
@@ -33,9 +27,7 @@ def _run_json(capsys: Capture, *words: str) -> Any:
     """Return what is printed: of a list of one thing that thing."""
     main([*words, "-o", "json"])
     printed = json.loads(capsys.readouterr().out)
-    items = (
-        printed["items"] if str(printed.get("kind")).startswith("Plan") else [printed]
-    )
+    items = printed["items"] if str(printed.get("kind")).startswith("Plan") else [printed]
     return items[0] if len(items) == 1 else items
 
 
@@ -54,9 +46,7 @@ def test_a_plan_ends_with_zero_and_says_why(files: Files, capsys: Capture) -> No
     assert err == ""
 
 
-def test_nothing_fits_ends_with_one_and_names_the_closest(
-    files: Files, capsys: Capture
-) -> None:
+def test_nothing_fits_ends_with_one_and_names_the_closest(files: Files, capsys: Capture) -> None:
     model = files.manifests(a_manifest("llama", "meta-llama/Llama-3.1-405B-Instruct"))
     nodes = files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
 
@@ -77,9 +67,7 @@ def test_a_model_that_names_no_namespace_is_rendered_for_the_one_of_the_command_
         files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
 
-    rendered = _run_json(
-        capsys, "render", "-f", model, "--nodes", nodes, "-n", "models"
-    )
+    rendered = _run_json(capsys, "render", "-f", model, "--nodes", nodes, "-n", "models")
 
     assert {item["metadata"]["namespace"] for item in rendered["items"]} == {"models"}
 
@@ -98,25 +86,16 @@ def test_pods_hold_their_gpus(files: Files, capsys: Capture) -> None:
     )
 
 
-def test_without_pods_it_says_that_everything_counts_as_free(
-    files: Files, capsys: Capture
-) -> None:
+def test_without_pods_it_says_that_everything_counts_as_free(files: Files, capsys: Capture) -> None:
     model, nodes = files.manifests(a_manifest()), files.cluster([a_listed_node("n1")])
 
     assert main(["plan", "-f", model, "--nodes", nodes]) == 0
-    assert (
-        "no pods are known: every allocatable GPU counts as free"
-        in capsys.readouterr().out
-    )
+    assert "no pods are known: every allocatable GPU counts as free" in capsys.readouterr().out
 
 
-def test_what_one_model_keeps_is_not_there_for_the_next(
-    files: Files, capsys: Capture
-) -> None:
+def test_what_one_model_keeps_is_not_there_for_the_next(files: Files, capsys: Capture) -> None:
     pinned: dict[str, Any] = {"parallelism": {"tensor": 8}}
-    model = files.manifests(
-        a_manifest("first", **pinned), a_manifest("second", **pinned)
-    )
+    model = files.manifests(a_manifest("first", **pinned), a_manifest("second", **pinned))
     nodes = files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
 
     documents = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
@@ -142,17 +121,13 @@ def test_a_plan_that_is_only_shown_keeps_nothing(files: Files, capsys: Capture) 
 def test_stdin_may_hold_the_model_and_the_nodes(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = yaml.safe_dump_all(
-        [a_manifest("llama"), a_listed_node("n1"), a_foreign_pod("n1", 0)]
-    )
+    both = yaml.safe_dump_all([a_manifest("llama"), a_listed_node("n1"), a_foreign_pod("n1", 0)])
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(both.encode())))
 
     assert _run_json(capsys, "plan", "-f", "-", "--nodes", "-")["reason"] == "Planned"
 
 
-def test_scripts_are_rendered_as_lines_and_mean_the_same(
-    files: Files, capsys: Capture
-) -> None:
+def test_scripts_are_rendered_as_lines_and_mean_the_same(files: Files, capsys: Capture) -> None:
     model, nodes = (
         files.manifests(a_manifest("llama")),
         files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
@@ -185,16 +160,10 @@ def test_json_and_yaml_say_the_same(files: Files, capsys: Capture) -> None:
     assert yaml.safe_load(capsys.readouterr().out) == as_json
 
 
-def test_the_document_holds_the_question_and_status_plan(
-    files: Files, capsys: Capture
-) -> None:
+def test_the_document_holds_the_question_and_status_plan(files: Files, capsys: Capture) -> None:
     model = files.manifests(
         a_manifest(
-            workload={
-                "inputTokens": 1000,
-                "outputTokens": 200,
-                "concurrency": 8,
-            },
+            workload={"inputTokens": 1000, "outputTokens": 200, "concurrency": 8},
             engine={"kvCacheQuantization": "FP8"},
             objective={"optimizeFor": "Throughput", "tpotMilliseconds": 80},
             budget={"gpus": 4},
@@ -213,11 +182,7 @@ def test_the_document_holds_the_question_and_status_plan(
             "prefixCacheHitPercent": 0,
         },
         "engine": {"maxModelLen": 2048, "kvCacheQuantization": "FP8"},
-        "objective": {
-            "optimizeFor": "Throughput",
-            "tpotMilliseconds": 80,
-            "statistic": "Mean",
-        },
+        "objective": {"optimizeFor": "Throughput", "tpotMilliseconds": 80, "statistic": "Mean"},
         "replicas": 1,
         "parallelism": {"tensor": 2},
         "budget": {"gpus": 4},
@@ -245,9 +210,7 @@ def test_nodes_may_be_json_and_several_files(files: Files, capsys: Capture) -> N
         files.cluster([a_listed_node("n2")]),
     )
 
-    document = _run_json(
-        capsys, "plan", "-f", model, "--nodes", first, "--nodes", second
-    )
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", first, "--nodes", second)
 
     assert document["plan"]["placement"]["nodes"] == ["n1", "n2"]
 
@@ -339,18 +302,14 @@ def test_a_config_that_the_operator_read_from_the_hub_is_found_by_the_name_of_it
     assert document["model"] == {"id": "us/ours", "parameters": 8_030_261_248}
 
 
-def test_a_config_file_serves_a_model_that_is_not_built_in(
-    files: Files, capsys: Capture
-) -> None:
+def test_a_config_file_serves_a_model_that_is_not_built_in(files: Files, capsys: Capture) -> None:
     model, nodes = (
         files.manifests(a_manifest(model="us/ours")),
         files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)]),
     )
     config = files.raw("config.json", json.dumps(_config()).encode())
 
-    document = _run_json(
-        capsys, "plan", "-f", model, "--nodes", nodes, "--config", config
-    )
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes, "--config", config)
 
     assert document["model"]["parameters"] == 8_030_261_248
 
@@ -380,18 +339,13 @@ def test_the_folder_of_a_model_may_stand_for_its_config_with_the_file_beside_it(
 def test_the_operators_settings_are_merged_as_the_operator_does(
     files: Files, capsys: Capture
 ) -> None:
-    model, nodes = (
-        files.manifests(a_manifest("llama")),
-        files.cluster([a_listed_node("n1")]),
-    )
+    model, nodes = (files.manifests(a_manifest("llama")), files.cluster([a_listed_node("n1")]))
     settings = files.raw(
         "settings.yaml",
         b"engineDefaults: {engine: {image: 'mirror.example/vllm-openai:v0.32.0'}}\n",
     )
 
-    document = _run_json(
-        capsys, "plan", "-f", model, "--nodes", nodes, "--settings", settings
-    )
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes, "--settings", settings)
 
     assert document["engine"] == {
         "name": "vLLM",
@@ -439,19 +393,13 @@ def test_a_gpu_of_the_settings_is_planned_and_the_plan_says_that_nobody_measured
 def test_settings_that_cannot_be_used_are_named_with_their_file(
     files: Files, capsys: Capture
 ) -> None:
-    model, nodes = (
-        files.manifests(a_manifest("llama")),
-        files.cluster([a_listed_node("n1")]),
-    )
+    model, nodes = (files.manifests(a_manifest("llama")), files.cluster([a_listed_node("n1")]))
     settings = files.raw("settings.yaml", b"policy: {admittedArguments: [config]}\n")
 
     assert main(["plan", "-f", model, "--nodes", nodes, "--settings", settings]) == 2
 
     said = capsys.readouterr().err
-    assert (
-        "settings.yaml: policy.admittedArguments.config: --config cannot be admitted"
-        in said
-    )
+    assert "settings.yaml: policy.admittedArguments.config: --config cannot be admitted" in said
 
 
 def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
@@ -481,22 +429,14 @@ def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
         "metadata": {"name": "other", "namespace": "models", "uid": "u"},
     }
     nodes = files.cluster(
-        [
-            a_listed_node("n1"),
-            a_listed_node("n2"),
-            a_foreign_pod("n1", 0),
-            config_map,
-            only_planned,
-        ]
+        [a_listed_node("n1"), a_listed_node("n2"), a_foreign_pod("n1", 0), config_map, only_planned]
     )
-    assert _run_json(capsys, "plan", "-f", model, "--nodes", nodes)["plan"][
-        "placement"
-    ]["nodes"] == ["n1"]
+    assert _run_json(capsys, "plan", "-f", model, "--nodes", nodes)["plan"]["placement"][
+        "nodes"
+    ] == ["n1"]
 
 
-def test_rendered_objects_can_be_applied_without_their_owner(
-    files: Files, capsys: Capture
-) -> None:
+def test_rendered_objects_can_be_applied_without_their_owner(files: Files, capsys: Capture) -> None:
     """An owner reference without uid would be refused by the API server."""
     model, nodes = (
         files.manifests(a_manifest("llama")),
@@ -514,17 +454,12 @@ def test_rendered_objects_can_be_applied_without_their_owner(
     }
     assert all("ownerReferences" not in item["metadata"] for item in objects)
     assert all(
-        item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item)
-        for item in objects
+        item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item) for item in objects
     )
 
 
-def test_a_secret_that_pods_need_is_named_and_never_printed(
-    files: Files, capsys: Capture
-) -> None:
-    model = files.manifests(
-        a_manifest("llama", parallelism={"tensor": 8, "pipeline": 2})
-    )
+def test_a_secret_that_pods_need_is_named_and_never_printed(files: Files, capsys: Capture) -> None:
+    model = files.manifests(a_manifest("llama", parallelism={"tensor": 8, "pipeline": 2}))
     assert (
         main(
             [
@@ -552,21 +487,15 @@ def test_a_secret_that_pods_need_is_named_and_never_printed(
     )
 
 
-def test_rendered_objects_keep_an_owner_that_exists(
-    files: Files, capsys: Capture
-) -> None:
+def test_rendered_objects_keep_an_owner_that_exists(files: Files, capsys: Capture) -> None:
     manifest = a_manifest("llama")
     manifest["metadata"]["uid"] = "4f8a1c9e-0000-4000-8000-000000000001"
     nodes = files.cluster([a_listed_node("n1"), a_foreign_pod("n1", 0)])
 
-    rendered = _run_json(
-        capsys, "render", "-f", files.manifests(manifest), "--nodes", nodes
-    )
+    rendered = _run_json(capsys, "render", "-f", files.manifests(manifest), "--nodes", nodes)
 
     assert rendered["kind"] == "List"
-    owners = {
-        item["metadata"]["ownerReferences"][0]["uid"] for item in rendered["items"]
-    }
+    owners = {item["metadata"]["ownerReferences"][0]["uid"] for item in rendered["items"]}
     assert owners == {"4f8a1c9e-0000-4000-8000-000000000001"}
 
 
@@ -584,13 +513,8 @@ def test_render_prints_nothing_but_the_reason_when_nothing_fits(
 
 
 @pytest.mark.parametrize("dump", sorted(path.stem for path in DUMPS.glob("*.yaml")))
-def test_every_recorded_node_gets_an_answer(
-    dump: str, files: Files, capsys: Capture
-) -> None:
-    model, nodes = (
-        files.manifests(a_manifest()),
-        files.cluster([a_listed_node("n1", dump)]),
-    )
+def test_every_recorded_node_gets_an_answer(dump: str, files: Files, capsys: Capture) -> None:
+    model, nodes = (files.manifests(a_manifest()), files.cluster([a_listed_node("n1", dump)]))
 
     assert main(["plan", "-f", model, "--nodes", nodes]) in {0, 1}
 
@@ -599,9 +523,7 @@ def test_every_recorded_node_gets_an_answer(
     assert err == "" or err.startswith(f"note: no node of {nodes} has allocatable GPUs")
 
 
-def test_explain_says_more_than_plan_in_the_same_order(
-    files: Files, capsys: Capture
-) -> None:
+def test_explain_says_more_than_plan_in_the_same_order(files: Files, capsys: Capture) -> None:
     arguments = [
         "-f",
         files.manifests(a_manifest()),
@@ -616,9 +538,9 @@ def test_explain_says_more_than_plan_in_the_same_order(
 
     assert codes == [0, 0]
     assert [line for line in short.splitlines() if line not in full.splitlines()] == []
-    assert {"Where the time of a token goes", "How sure"} <= set(
-        full.splitlines()
-    ) - set(short.splitlines())
+    assert {"Where the time of a token goes", "How sure"} <= set(full.splitlines()) - set(
+        short.splitlines()
+    )
 
 
 def test_explain_as_json_adds_the_explanation_to_the_document(
@@ -670,9 +592,7 @@ def test_the_text_of_several_models_ends_with_a_line_for_each(
 ) -> None:
     large = a_manifest("large", "deepseek-ai/DeepSeek-V3")
     manifests = files.manifests(
-        a_manifest("one"),
-        a_manifest("busy", workload={"requestsPerSecond": 100_000}),
-        large,
+        a_manifest("one"), a_manifest("busy", workload={"requestsPerSecond": 100_000}), large
     )
     nodes = files.cluster([a_listed_node("n1")])
 
@@ -685,15 +605,10 @@ def test_the_text_of_several_models_ends_with_a_line_for_each(
     assert [row.split()[0] for row in rows[:3]] == ["one", "busy", "large"]
     assert rows[0].split()[1:5] == ["1", "x", "NVIDIA-H100-80GB-HBM3", "TP1"]
     assert rows[2].split()[1:] == ["-", "-", "-"]
-    assert rows[3:] == [
-        "  busy: does not carry the load",
-        "  large: InsufficientCapacity",
-    ]
+    assert rows[3:] == ["  busy: does not carry the load", "  large: InsufficientCapacity"]
 
 
-def test_the_text_of_one_model_has_no_table_of_models(
-    files: Files, capsys: Capture
-) -> None:
+def test_the_text_of_one_model_has_no_table_of_models(files: Files, capsys: Capture) -> None:
     nodes = files.cluster([a_listed_node("n1")])
 
     main(["plan", "-f", files.manifests(a_manifest("one")), "--nodes", nodes])
@@ -740,12 +655,8 @@ def test_what_is_wrong_is_a_document_only_where_one_was_asked_for(
     )
 
 
-def test_a_selector_keeps_no_gpus_out_that_are_named(
-    files: Files, capsys: Capture
-) -> None:
-    model = files.manifests(
-        a_manifest("m", placement={"nodeSelector": {"pool": "h100"}})
-    )
+def test_a_selector_keeps_no_gpus_out_that_are_named(files: Files, capsys: Capture) -> None:
+    model = files.manifests(a_manifest("m", placement={"nodeSelector": {"pool": "h100"}}))
 
     assert main(["plan", "-f", model, "--gpus", "8xH100"]) == 0
 

@@ -22,13 +22,7 @@ CASE: dict[str, Any] = {
         "nodes": 1,
         "nvlinkDomainGpus": None,
     },
-    "parallelism": {
-        "tensor": 2,
-        "pipeline": 1,
-        "expert": 1,
-        "attentionData": 1,
-        "replicas": 1,
-    },
+    "parallelism": {"tensor": 2, "pipeline": 1, "expert": 1, "attentionData": 1, "replicas": 1},
     "workload": {
         "inputTokens": 1024,
         "outputTokens": 256,
@@ -52,8 +46,7 @@ def _case(**changes: Any) -> dict[str, Any]:
 def _predict(tmp_path: Path, *lines: object, code: int = 0) -> list[dict[str, Any]]:
     cases, answers = tmp_path / "cases.jsonl", tmp_path / "answers.jsonl"
     cases.write_text(
-        "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-        + "\n"
+        "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n"
     )
     assert main(["predict", "--input", str(cases), "--output", str(answers)]) == code
     return [json.loads(line) for line in answers.read_text().splitlines()]
@@ -79,9 +72,7 @@ def test_an_answer_has_what_the_ground_truth_asks_for(tmp_path: Path) -> None:
     assert speed["basis"] == "fitted"
 
 
-def test_a_bad_line_gets_an_error_under_its_id_and_stops_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_bad_line_gets_an_error_under_its_id_and_stops_nothing(tmp_path: Path) -> None:
     lines = (
         "{",
         "[]",
@@ -93,9 +84,7 @@ def test_a_bad_line_gets_an_error_under_its_id_and_stops_nothing(
     answers = _predict(tmp_path, *lines, code=2)
 
     assert [answer["id"] for answer in answers] == [None, None, 7, "x", "last"]
-    assert [
-        [reason["code"] for reason in answer.get("error", [])] for answer in answers
-    ] == [
+    assert [[reason["code"] for reason in answer.get("error", [])] for answer in answers] == [
         ["CaseInvalid"],
         ["CaseInvalid"],
         ["CaseInvalid"],
@@ -132,13 +121,7 @@ def test_every_field_that_a_case_may_have_is_read(tmp_path: Path) -> None:
         weights="fp8",
         kvCache="fp8",
         hardware__nvlinkDomainGpus=None,
-        parallelism={
-            "tensor": 1,
-            "pipeline": 1,
-            "expert": 1,
-            "attentionData": 1,
-            "replicas": 1,
-        },
+        parallelism={"tensor": 1, "pipeline": 1, "expert": 1, "attentionData": 1, "replicas": 1},
         workload__arrival="Saturated",
         workload__concurrency=None,
         maxModelLen=None,
@@ -154,14 +137,8 @@ def test_every_field_that_a_case_may_have_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            "nothing",
-            "line 2: must be a JSON object, and is not valid JSON at character 1",
-        ),
-        (
-            '{"id": }',
-            "line 2: must be a JSON object, and is not valid JSON at character 8",
-        ),
+        ("nothing", "line 2: must be a JSON object, and is not valid JSON at character 1"),
+        ('{"id": }', "line 2: must be a JSON object, and is not valid JSON at character 8"),
         ("[]", "line 2: must be a JSON object"),
     ],
 )
@@ -196,15 +173,11 @@ def test_a_line_that_is_no_json_is_named_once_in_our_words(
         ("memoryUtilization", "all"),
     ],
 )
-def test_every_field_is_held_to_its_bounds(
-    tmp_path: Path, path: str, value: object
-) -> None:
+def test_every_field_is_held_to_its_bounds(tmp_path: Path, path: str, value: object) -> None:
     (answer,) = _predict(tmp_path, _case(**{path: value}), code=2)
 
     assert answer["error"][0]["code"] == "CaseInvalid"
-    assert answer["error"][0]["message"].startswith(
-        f"line 1: {path.replace('__', '.')}: "
-    )
+    assert answer["error"][0]["message"].startswith(f"line 1: {path.replace('__', '.')}: ")
 
 
 def test_what_does_not_fit_says_why_and_is_no_error(tmp_path: Path) -> None:
@@ -221,15 +194,7 @@ def test_the_file_of_the_cases_is_not_overwritten_while_it_is_read(
     cases.write_text(json.dumps(CASE) + "\n")
 
     assert (
-        main(
-            [
-                "predict",
-                "--input",
-                str(cases),
-                "--output",
-                str(tmp_path / "." / "cases.jsonl"),
-            ]
-        )
+        main(["predict", "--input", str(cases), "--output", str(tmp_path / "." / "cases.jsonl")])
         == 2
     )
 
@@ -246,9 +211,11 @@ def test_a_line_that_is_no_text_stops_no_other_and_a_mark_of_the_encoding_is_no_
 
     assert main(["predict", "--input", str(cases), "--output", str(answers)]) == 2
 
-    assert [
-        "error" in json.loads(line) for line in answers.read_text().splitlines()
-    ] == [False, True, False]
+    assert ["error" in json.loads(line) for line in answers.read_text().splitlines()] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_stdin_and_stdout_are_the_default(
@@ -277,9 +244,7 @@ def test_who_types_cases_is_told_that_they_are_waited_for(
     )
 
 
-def test_a_file_that_is_not_there_is_bad_input(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_file_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", "--input", "no.jsonl"]) == 2
     assert capsys.readouterr().err == (
         "error[FileUnreadable]: no.jsonl: No such file or directory; name a file that you may "
@@ -288,9 +253,7 @@ def test_a_file_that_is_not_there_is_bad_input(
 
 
 @pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "sglang"])
-def test_neither_name_nor_version_string_changes_a_prediction(
-    tmp_path: Path, engine: str
-) -> None:
+def test_neither_name_nor_version_string_changes_a_prediction(tmp_path: Path, engine: str) -> None:
     """A renamed model and an unknown version of the same month are predicted alike: nothing is
     keyed by either.
     """
@@ -317,14 +280,10 @@ def test_neither_name_nor_version_string_changes_a_prediction(
     assert one == two
 
 
-def test_the_attention_data_degree_lives_inside_the_tensor_degree(
-    tmp_path: Path,
-) -> None:
+def test_the_attention_data_degree_lives_inside_the_tensor_degree(tmp_path: Path) -> None:
     """Eight GPUs with attention data 8 hold eight batches; as eight tensor ranks they share one."""
     case = _case(
-        model__config=CONFIGS["deepseek-v3"],
-        weights="fp8",
-        hardware__gpuProduct="NVIDIA-H200",
+        model__config=CONFIGS["deepseek-v3"], weights="fp8", hardware__gpuProduct="NVIDIA-H200"
     )
     case["parallelism"] |= {"tensor": 8, "expert": 8}
     case["workload"] |= {"concurrency": 512}
@@ -335,18 +294,13 @@ def test_the_attention_data_degree_lives_inside_the_tensor_degree(
 
     assert own["fits"]
     assert (
-        own["performance"]["outputTokensPerSecond"]
-        > shared["performance"]["outputTokensPerSecond"]
+        own["performance"]["outputTokensPerSecond"] > shared["performance"]["outputTokensPerSecond"]
     )
 
 
-def test_a_static_batch_gains_nothing_from_overlap_in_a_pipeline(
-    tmp_path: Path,
-) -> None:
+def test_a_static_batch_gains_nothing_from_overlap_in_a_pipeline(tmp_path: Path) -> None:
     """All requests travel together, so no two stages work at once."""
-    flat = _case(
-        workload__arrival="StaticBatch", workload__concurrency=4, parallelism__tensor=1
-    )
+    flat = _case(workload__arrival="StaticBatch", workload__concurrency=4, parallelism__tensor=1)
     deep = _case(
         workload__arrival="StaticBatch",
         workload__concurrency=4,
@@ -357,8 +311,7 @@ def test_a_static_batch_gains_nothing_from_overlap_in_a_pipeline(
     one, four = _predict(tmp_path, flat, deep)
 
     assert (
-        four["performance"]["outputTokensPerSecond"]
-        <= one["performance"]["outputTokensPerSecond"]
+        four["performance"]["outputTokensPerSecond"] <= one["performance"]["outputTokensPerSecond"]
     )
 
 

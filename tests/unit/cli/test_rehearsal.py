@@ -56,9 +56,7 @@ def _rehearsed(operator: Operator, **edit: Any) -> Rehearsed:
 def _of(operator: Operator, model: LiveModel, there: Surroundings) -> Rehearsed:
     subject = operator.subject
     assert isinstance(subject, Subject)
-    return _outcome(
-        rehearse(model, subject, there, operator.generation, operator.cluster.now)
-    )
+    return _outcome(rehearse(model, subject, there, operator.generation, operator.cluster.now))
 
 
 def _outcome(found: Rehearsal) -> Rehearsed:
@@ -79,9 +77,7 @@ def test_nothing_changes_where_nothing_is_edited() -> None:
 
 def test_an_edit_of_the_pods_restarts_all_groups_though_one_after_another() -> None:
     operator = serving(TWO_GROUPS)
-    found = _rehearsed(
-        operator, engine={"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
-    )
+    found = _rehearsed(operator, engine={"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]})
 
     assert _fates(found) == {"llama-0": Fate.RESTARTS, "llama-1": Fate.RESTARTS}
     assert [group.fields for group in found.groups] == [
@@ -104,9 +100,7 @@ def test_what_an_edit_takes_from_the_pods_is_named() -> None:
 
 
 @pytest.mark.parametrize("code", [403, 422])
-def test_without_a_dry_run_it_is_said_that_what_would_be_removed_is_not_shown(
-    code: int,
-) -> None:
+def test_without_a_dry_run_it_is_said_that_what_would_be_removed_is_not_shown(code: int) -> None:
     engine = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
     operator = serving({**ONE_NODE, "engine": engine})
     model, there = a_live_model(operator), around(operator)
@@ -159,14 +153,10 @@ def test_the_operator_does_what_was_said() -> None:
     operator = serving(TWO_GROUPS)
     edit = {"engine": {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}}
     said = _rehearsed(operator, **edit)
-    before = {
-        name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()
-    }
+    before = {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
     operator.edit(**edit)
     operator.run(1200)
-    after = {
-        name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()
-    }
+    after = {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
 
     assert {f"{name}-0" for name in said.restarts} == {
         name for name in after if after[name] != before.get(name)
@@ -189,16 +179,12 @@ def test_an_edit_restarts_groups_for_what_pods_have_and_for_nothing_else(
     pod: dict[str, Any], fate: Fate
 ) -> None:
     operator = serving(TWO_GROUPS)
-    before = {
-        name: item["metadata"]["uid"] for name, item in operator.cluster.pods.items()
-    }
+    before = {name: item["metadata"]["uid"] for name, item in operator.cluster.pods.items()}
 
     said = _rehearsed(operator, pod=pod)
     operator.edit(pod=pod)
     operator.run(1200)
-    after = {
-        name: item["metadata"]["uid"] for name, item in operator.cluster.pods.items()
-    }
+    after = {name: item["metadata"]["uid"] for name, item in operator.cluster.pods.items()}
 
     assert set(_fates(said).values()) == {fate}
     assert {name for name in after if after[name] == before.get(name)} == (
@@ -214,10 +200,7 @@ def test_more_replicas_start_and_fewer_end() -> None:
         "llama-1": Fate.STAYS,
         "llama-2": Fate.STARTS,
     }
-    assert _fates(_rehearsed(operator, replicas=1)) == {
-        "llama-0": Fate.STAYS,
-        "llama-1": Fate.ENDS,
-    }
+    assert _fates(_rehearsed(operator, replicas=1)) == {"llama-0": Fate.STAYS, "llama-1": Fate.ENDS}
 
 
 def test_groups_below_the_partition_keep_their_pods() -> None:
@@ -242,9 +225,7 @@ def test_a_secret_that_only_the_operator_can_name_is_no_difference() -> None:
     live = operator.cluster.objects["StatefulSet", name]
     assert "llama-token-" in str(live)
 
-    model = a_live_model(
-        operator, rename=("llama-token-", "0123456789abcdef0123456789abcdef")
-    )
+    model = a_live_model(operator, rename=("llama-token-", "0123456789abcdef0123456789abcdef"))
     found = _of(operator, model, around(operator))
 
     assert _fates(found) == {name: Fate.STAYS}
@@ -257,15 +238,10 @@ def test_nothing_changes_of_a_model_of_which_no_revision_was_kept_yet() -> None:
     }
     found = _rehearsed(operator)
 
-    assert (_fates(found), found.objects) == (
-        {"llama-0": Fate.STAYS, "llama-1": Fate.STAYS},
-        (),
-    )
+    assert (_fates(found), found.objects) == ({"llama-0": Fate.STAYS, "llama-1": Fate.STAYS}, ())
 
 
-def test_a_model_that_has_gone_back_stays_as_it_is_and_is_rehearsed_with_its_revision() -> (
-    None
-):
+def test_a_model_that_has_gone_back_stays_as_it_is_and_is_rehearsed_with_its_revision() -> None:
     operator = serving(TWO_GROUPS)
     ran = operator.subject
     operator.edit(engine={"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]})
@@ -275,22 +251,15 @@ def test_a_model_that_has_gone_back_stays_as_it_is_and_is_rehearsed_with_its_rev
     model = a_live_model(operator)
 
     former = Former(
-        hash=revision.hash,
-        subject=ran,
-        plan=operator.kept.record.plan if operator.kept else None,
+        hash=revision.hash, subject=ran, plan=operator.kept.record.plan if operator.kept else None
     )
     knowing = replace(model, formers={revision.hash: former})
     found = _of(operator, knowing, around(operator))
-    assert (_fates(found), found.objects) == (
-        {"llama-0": Fate.STAYS, "llama-1": Fate.STAYS},
-        (),
-    )
+    assert (_fates(found), found.objects) == ({"llama-0": Fate.STAYS, "llama-1": Fate.STAYS}, ())
     assert found.published.found.rollback
 
     unread = _of(operator, model, around(operator))
-    assert [problem.code for problem in unread.published.found.problems] == [
-        "RevisionUnusable"
-    ]
+    assert [problem.code for problem in unread.published.found.problems] == ["RevisionUnusable"]
 
 
 def test_what_fits_nowhere_ends_nothing() -> None:
@@ -317,9 +286,7 @@ def a_difference(operator: Operator, **edit: Any) -> ModelDifference:
 
 def test_a_difference_in_words() -> None:
     operator = serving(TWO_GROUPS)
-    lines = [
-        one.plain() for one in difference_lines(a_difference(operator, replicas=1), 100)
-    ]
+    lines = [one.plain() for one in difference_lines(a_difference(operator, replicas=1), 100)]
 
     assert lines == [
         "llama: 1 group ends",
@@ -360,7 +327,4 @@ def test_no_difference_is_said_in_one_line() -> None:
     difference = a_difference(serving(TWO_GROUPS))
 
     assert not difference.differs
-    assert (
-        next(iter(difference_lines(difference, 100))).plain()
-        == "llama: nothing changes"
-    )
+    assert next(iter(difference_lines(difference, 100))).plain() == "llama: nothing changes"

@@ -12,10 +12,7 @@ OURS: dict[str, Any] = {
     "f:metadata": {"f:labels": {"f:ours": {}}},
     "f:spec": {
         "f:dnsPolicy": {},
-        "f:env": {
-            ".": {},
-            'k:{"name":"OURS"}': {".": {}, "f:name": {}, "f:value": {}},
-        },
+        "f:env": {".": {}, 'k:{"name":"OURS"}': {".": {}, "f:name": {}, "f:value": {}}},
         "f:tolerations": {},
     },
 }
@@ -89,17 +86,12 @@ def owned(
 
 def test_what_somebody_else_owns_too_stays() -> None:
     label: dict[str, Any] = {"f:metadata": {"f:labels": {"f:team": {}}}}
-    affinity: dict[str, Any] = {
-        "f:nodeAffinity": {"f:required": {}},
-        "f:podAffinity": {"f:a": {}},
-    }
+    affinity: dict[str, Any] = {"f:nodeAffinity": {"f:required": {}}, "f:podAffinity": {"f:a": {}}}
     content = owned(
         {**label, "f:spec": {"f:affinity": affinity}},
         {**label, "f:spec": {"f:affinity": {"f:nodeAffinity": {}}}},
         metadata={"labels": {"team": "a"}},
-        spec={
-            "affinity": {"nodeAffinity": {"required": [1]}, "podAffinity": {"a": [1]}}
-        },
+        spec={"affinity": {"nodeAffinity": {"required": [1]}, "podAffinity": {"a": [1]}}},
     )
 
     assert removed_fields({}, content) == ("spec.affinity.podAffinity",)
@@ -116,6 +108,4 @@ def test_of_a_port_only_what_we_have_written_is_ours() -> None:
         spec={"ports": [{**port, "name": "http", "appProtocol": "http"}]},
     )
 
-    assert removed_fields({"spec": {"ports": [port]}}, content) == (
-        "spec.ports[80].name",
-    )
+    assert removed_fields({"spec": {"ports": [port]}}, content) == ("spec.ports[80].name",)

@@ -59,9 +59,7 @@ def _asked(operator: Operator, *words: str) -> tuple[int, list[Any]]:
 
 def test_a_model_that_serves_its_spec_has_nothing_to_retry(capsys: Capture) -> None:
     assert _asked(_serving(), "retry") == (0, [])
-    assert capsys.readouterr().out == (
-        "models/llama: nothing to retry: it serves its spec\n"
-    )
+    assert capsys.readouterr().out == ("models/llama: nothing to retry: it serves its spec\n")
 
 
 def test_a_model_that_runs_a_revision_in_place_of_its_spec_has_it_tried_again() -> None:
@@ -98,9 +96,7 @@ def test_where_there_is_one_revision_there_is_none_to_go_back_to(
     words: list[str], said: str, capsys: Capture
 ) -> None:
     assert _asked(_serving(), "undo", *words) == (2, [])
-    assert capsys.readouterr().err == (
-        f"error[RevisionUnknown]: --to-revision: {said}\n"
-    )
+    assert capsys.readouterr().err == (f"error[RevisionUnknown]: --to-revision: {said}\n")
 
 
 def test_the_revision_that_runs_is_not_asked_for_again(capsys: Capture) -> None:
@@ -124,9 +120,7 @@ def _request(operator: Operator, *words: str) -> str:
 
 
 @pytest.mark.parametrize("words", [["--to-revision", "2"], []])
-def test_the_revision_that_an_edit_is_about_to_replace_is_gone_back_to(
-    words: list[str],
-) -> None:
+def test_the_revision_that_an_edit_is_about_to_replace_is_gone_back_to(words: list[str]) -> None:
     operator = _of_two_revisions()
     operator.generation += 1
 
@@ -212,9 +206,7 @@ def test_the_layout_of_a_revision_that_was_only_scaled_has_not_changed() -> None
     assert second.changed == ()
 
 
-def test_a_revision_that_may_not_be_read_is_shown_without_what_it_says(
-    capsys: Capture,
-) -> None:
+def test_a_revision_that_may_not_be_read_is_shown_without_what_it_says(capsys: Capture) -> None:
     with _cluster(_serving()) as (_, named):
         assert main(["rollout", "history", *named]) == 0
 
@@ -231,9 +223,5 @@ def test_the_help_of_rollout_lists_every_form_of_the_command(
         main(["rollout", "--help"])
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == (
-        "usage: shardwright rollout {history,undo,retry} NAME [OPTIONS]"
-    )
-    assert next(line for line in lines if "revisions" in line).startswith(
-        "  {history,undo,retry}"
-    )
+    assert lines[0] == ("usage: shardwright rollout {history,undo,retry} NAME [OPTIONS]")
+    assert next(line for line in lines if "revisions" in line).startswith("  {history,undo,retry}")

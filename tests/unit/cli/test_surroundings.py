@@ -26,10 +26,7 @@ def given(*contents: dict[str, Any]) -> list[Given]:
 
 def a_claim(pod: str, gpus: int) -> dict[str, Any]:
     """A claim that holds GPUs of the node dra for a pod."""
-    results = [
-        {"driver": DRIVER, "pool": "dra", "device": f"gpu-{minor}"}
-        for minor in range(gpus)
-    ]
+    results = [{"driver": DRIVER, "pool": "dra", "device": f"gpu-{minor}"} for minor in range(gpus)]
     return {
         "kind": "ResourceClaim",
         "metadata": {"name": f"{pod}-claim", "namespace": "models"},
@@ -54,10 +51,7 @@ def test_nodes_of_slices_stand_beside_those_of_labels() -> None:
 def test_what_pods_claim_is_held_once_and_by_the_model_of_the_pod() -> None:
     """A request holds nothing on a node of slices: the scheduler makes a claim for it."""
     of_model = a_pod("llama-0-0", model="llama", set_name="llama-0", node="dra")
-    pods = (
-        {"kind": "Pod", **of_model},
-        {"kind": "Pod", **a_pod("a", node="dra", gpus=2)},
-    )
+    pods = ({"kind": "Pod", **of_model}, {"kind": "Pod", **a_pod("a", node="dra", gpus=2)})
     claims = (a_claim("llama-0-0", 3), a_claim("a", 2), a_claim("of-nobody", 1))
     published = (a_device_class(RESOURCE), a_slice("dra"))
     found = read_surroundings(given(*published, bare_node("dra"), *pods, *claims))

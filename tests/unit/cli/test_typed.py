@@ -31,12 +31,8 @@ LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 def _facts(
     *texts: str, gpus_per_node: int | None = None, network: float | None = None
 ) -> list[NodeFacts]:
-    named = read_named_gpus(
-        texts, gpus_per_node=gpus_per_node, network_gbps_per_gpu=network
-    )
-    return [
-        facts for facts in read_nodes(nodes_of(named)) if isinstance(facts, NodeFacts)
-    ]
+    named = read_named_gpus(texts, gpus_per_node=gpus_per_node, network_gbps_per_gpu=network)
+    return [facts for facts in read_nodes(nodes_of(named)) if isinstance(facts, NodeFacts)]
 
 
 def _errors(capsys: Capture) -> list[str]:
@@ -79,18 +75,12 @@ def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(
     assert json.loads(capsys.readouterr().out)["items"] == [typed]
     assert yaml.safe_load(manifest.read_text())["spec"] == {
         "model": {"id": LLAMA},
-        "workload": {
-            "inputTokens": 1000,
-            "outputTokens": 100,
-            "requestsPerSecond": 2.0,
-        },
+        "workload": {"inputTokens": 1000, "outputTokens": 100, "requestsPerSecond": 2.0},
         "objective": {"ttftMilliseconds": 2000},
     }
 
 
-def test_slices_that_are_named_are_planned_on_and_stand_in_the_manifest(
-    capsys: Capture,
-) -> None:
+def test_slices_that_are_named_are_planned_on_and_stand_in_the_manifest(capsys: Capture) -> None:
     words = [LLAMA, "--gpus", "16xH100-MIG-3g.40gb"]
 
     assert main(["plan", *words]) == 0
@@ -182,11 +172,7 @@ def test_some_gpus_of_a_board_are_joined_as_the_whole_board_is(
 ) -> None:
     (node,) = _facts(named)
 
-    assert (node.domain.kind, node.domain.gpus, node.domain.warning) == (
-        kind,
-        joined,
-        "",
-    )
+    assert (node.domain.kind, node.domain.gpus, node.domain.warning) == (kind, joined, "")
 
 
 def test_a_rack_is_one_nvlink_domain_and_a_second_one_is_another() -> None:
@@ -211,10 +197,7 @@ def test_the_network_is_what_was_typed() -> None:
             "8xA100",
             "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example 8xA100-SXM4-80GB",
         ),
-        (
-            "8xH1O0",
-            "'H1O0' is not a GPU that can be planned; did you mean H100-SXM-80GB?",
-        ),
+        ("8xH1O0", "'H1O0' is not a GPU that can be planned; did you mean H100-SXM-80GB?"),
         (
             "8xGH200-96GB",
             "GH200-96GB stands in nodes of no known size; say how many a node has with --nodes-of",
@@ -245,26 +228,13 @@ def test_gpus_that_are_not_named_well_are_refused_with_the_way_out(
     with pytest.raises(InputError) as error:
         read_named_gpus([text])
 
-    assert [problem.sentence() for problem in error.value.problems] == [
-        f"--gpus: {sentence}"
-    ]
+    assert [problem.sentence() for problem in error.value.problems] == [f"--gpus: {sentence}"]
 
 
 def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> None:
     assert (
         main(
-            [
-                "plan",
-                LLAMA,
-                "--gpus",
-                "8xH100",
-                "--rps",
-                "0",
-                "--ttft",
-                "2",
-                "--concurrency",
-                "2k",
-            ]
+            ["plan", LLAMA, "--gpus", "8xH100", "--rps", "0", "--ttft", "2", "--concurrency", "2k"]
         )
         == 2
     )
@@ -332,14 +302,10 @@ def test_a_sentence_about_options_names_options_and_numbers(
         ("??", "'??' must be a GPU; write for example H100"),
     ],
 )
-def test_size_advises_a_product_without_a_number(
-    capsys: Capture, text: str, sentence: str
-) -> None:
+def test_size_advises_a_product_without_a_number(capsys: Capture, text: str, sentence: str) -> None:
     assert main(["size", LLAMA, "--gpus", text]) == 2
 
-    assert [line.partition(" ")[2] for line in _errors(capsys)] == [
-        f"--gpus: {sentence}"
-    ]
+    assert [line.partition(" ")[2] for line in _errors(capsys)] == [f"--gpus: {sentence}"]
 
 
 @cache
@@ -351,9 +317,7 @@ def _too_slow() -> str:
     return out.getvalue()
 
 
-def test_size_does_not_take_replicas_and_its_advice_does_not_ask_for_more(
-    capsys: Capture,
-) -> None:
+def test_size_does_not_take_replicas_and_its_advice_does_not_ask_for_more(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["size", LLAMA, "--replicas", "2"])
     assert "unrecognized arguments: --replicas" in capsys.readouterr().err
@@ -393,12 +357,9 @@ def test_the_value_behind_an_option_that_is_not_known_is_not_called_unknown(
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["NVIDIA-H200", "nvidia h200", "H200-SXM-141GB", "h200sxm", "H200-MIG-1g.18gb"],
+    "name", ["NVIDIA-H200", "nvidia h200", "H200-SXM-141GB", "h200sxm", "H200-MIG-1g.18gb"]
 )
-def test_gpus_are_listed_by_every_name_that_gpus_of_a_plan_take(
-    capsys: Capture, name: str
-) -> None:
+def test_gpus_are_listed_by_every_name_that_gpus_of_a_plan_take(capsys: Capture, name: str) -> None:
     main(["gpus", name, "-o", "name"])
 
     assert "H200-SXM-141GB" in capsys.readouterr().out.splitlines()
@@ -412,10 +373,7 @@ def test_every_product_that_can_be_named_is_found_by_its_name() -> None:
     }
 
     assert [
-        name
-        for name in names
-        for gpu_id in catalogue_ids(name)
-        if gpu_id not in search_ids(name)
+        name for name in names for gpu_id in catalogue_ids(name) if gpu_id not in search_ids(name)
     ] == []
 
 
@@ -451,15 +409,9 @@ def test_a_gpu_that_is_not_listed_has_those_written_like_it(capsys: Capture) -> 
             ["plan", LLAMA, "--nodes-of", "8"],
             "error[NotTogether]: --nodes-of: describes GPUs that are not named",
         ),
-        (
-            ["paln", LLAMA],
-            "error[NotAllowed]: 'paln' is not a command; did you mean plan?",
-        ),
+        (["paln", LLAMA], "error[NotAllowed]: 'paln' is not a command; did you mean plan?"),
         (["plan", "", "--gpus", "8xH100"], "error["),
-        (
-            ["plan", "x" * 300, "--gpus", "8xH100"],
-            "error[TooLong]: MODEL: 300 characters",
-        ),
+        (["plan", "x" * 300, "--gpus", "8xH100"], "error[TooLong]: MODEL: 300 characters"),
         (
             ["rollout", "retry", "llama", "--to-revision", "2"],
             "error[NotTogether]: --to-revision: retry takes no revision",
@@ -474,11 +426,7 @@ def test_a_gpu_that_is_not_listed_has_those_written_like_it(capsys: Capture) -> 
     ],
 )
 def test_words_that_do_not_go_together_are_refused_in_one_line(
-    words: list[str],
-    start: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
+    words: list[str], start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Files(tmp_path).manifests(a_manifest("llama"))
@@ -500,9 +448,7 @@ def test_an_option_is_written_out(capsys: Capture) -> None:
     )
 
 
-def test_what_a_command_does_not_take_is_one_line_and_names_its_help(
-    capsys: Capture,
-) -> None:
+def test_what_a_command_does_not_take_is_one_line_and_names_its_help(capsys: Capture) -> None:
     for words in (
         ["rollout", "history"],
         ["models", "-o", "tablet"],
@@ -582,9 +528,7 @@ def test_slices_are_called_slices_and_cost_as_whole_gpus(capsys: Capture) -> Non
     assert [size["relativePrice"]["h100Hours"] for size in sizes.values()] == [4, 5]
 
 
-def test_names_of_sizes_are_what_plan_takes_and_wide_has_a_line_for_each(
-    capsys: Capture,
-) -> None:
+def test_names_of_sizes_are_what_plan_takes_and_wide_has_a_line_for_each(capsys: Capture) -> None:
     gpus = ("--gpus", "H100", "--gpus", "L40S")
     main(["size", LLAMA, *LOAD, *gpus, "-o", "name"])
     names = capsys.readouterr().out.splitlines()
@@ -631,9 +575,7 @@ def _stating(folder: Path, prices: dict[str, float]) -> tuple[str, ...]:
     return "--settings", str(file)
 
 
-def _cheapest_first(
-    capsys: Capture, *words: str
-) -> list[tuple[str, float | None, Any]]:
+def _cheapest_first(capsys: Capture, *words: str) -> list[tuple[str, float | None, Any]]:
     return [
         (size["gpu"], size["hourPrice"], size["relativePrice"])
         for size in _sizes(capsys, *LOAD, *TWO, *words)
@@ -651,50 +593,32 @@ def test_the_cheapest_product_comes_first_by_prices_where_all_are_stated_else_be
     found = {size["gpu"]: size["gpus"] for size in three}
     l40s, h100 = found["L40S-48GB"], found["H100-SXM-80GB"]
     hours = {gpu: relative["h100Hours"] for gpu, relative in by_default.items()}
-    assert (hours["L40S-48GB"], hours["H100-SXM-80GB"]) == (
-        pytest.approx(0.35 * l40s),
-        h100,
-    )
+    assert (hours["L40S-48GB"], hours["H100-SXM-80GB"]) == (pytest.approx(0.35 * l40s), h100)
     assert list(hours.values()) == sorted(hours.values())
     assert {gpu: relative["basis"] for gpu, relative in by_default.items()} == BASES
-    assert [gpu for gpu, *_ in by_some] == [
-        gpu for gpu in by_default if gpu != "H20-96GB"
-    ]
+    assert [gpu for gpu, *_ in by_some] == [gpu for gpu in by_default if gpu != "H20-96GB"]
     everything = _stating(tmp_path, {"L40S-48GB": 1.0, "H100-SXM-80GB": 0.1})
     assert _cheapest_first(capsys, *everything)[0][:2] == ("H100-SXM-80GB", 0.1 * h100)
 
 
-def test_a_table_of_sizes_says_what_its_prices_are(
-    capsys: Capture, tmp_path: Path
-) -> None:
+def test_a_table_of_sizes_says_what_its_prices_are(capsys: Capture, tmp_path: Path) -> None:
     words = ("size", LLAMA, *LOAD, "--gpus", "H100")
 
     main([*words])
-    assert (
-        "PRICE" not in capsys.readouterr().out
-    )  # one product is compared with nothing
+    assert "PRICE" not in capsys.readouterr().out  # one product is compared with nothing
     main([*words, "--gpus", "L40S"])
     relative = capsys.readouterr().out
     assert relative.splitlines()[0].endswith("carry it, cheapest by relative prices")
     assert "PRICE" in relative
     assert "in hours of one H100, by public price lists" in " ".join(relative.split())
-    main(
-        [
-            *words,
-            "--gpus",
-            "L40S",
-            *_stating(tmp_path, {"H100-SXM-80GB": 40, "L40S-48GB": 1}),
-        ]
-    )
+    main([*words, "--gpus", "L40S", *_stating(tmp_path, {"H100-SXM-80GB": 40, "L40S-48GB": 1})])
     stated = capsys.readouterr().out
     assert stated.splitlines()[0].endswith("x L40S-48GB carry it, cheapest")
     assert "PER HOUR" in stated
     assert "PRICE" not in stated
 
 
-def test_a_load_that_no_number_of_gpus_carries_ends_with_one_and_says_why(
-    capsys: Capture,
-) -> None:
+def test_a_load_that_no_number_of_gpus_carries_ends_with_one_and_says_why(capsys: Capture) -> None:
     assert main(["size", LLAMA, "--tpot", "1ms", "--gpus", "T4"]) == 1
 
     assert "1,024 GPUs are not enough." in capsys.readouterr().out
@@ -795,9 +719,7 @@ def test_a_model_that_is_only_shown_says_so_and_its_gpus_are_not_counted(
     assert re.search(r"2 models: 1 planned on [12] GPUs?, 1 only shown", out)
 
 
-def test_a_column_of_the_list_of_models_that_says_nothing_is_left_out(
-    capsys: Capture,
-) -> None:
+def test_a_column_of_the_list_of_models_that_says_nothing_is_left_out(capsys: Capture) -> None:
     main(["models", "llama-3.1-8b"])
     header, *rows = capsys.readouterr().out.splitlines()
 

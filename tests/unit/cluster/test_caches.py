@@ -16,21 +16,8 @@ from tests.support.builders_nodes import a_node
 from tests.support.builders_store import a_pod, a_set
 from tests.support.watch_api import Reply, WatchApi, a_list, a_refused_reply, line
 
-CLUSTER = (
-    "nodes",
-    "pods",
-    "configmaps",
-    "priorityclasses",
-    "resourcequotas",
-    "limitranges",
-)
-REQUIRED = (
-    *CLUSTER,
-    "statefulsets",
-    "services",
-    "poddisruptionbudgets",
-    "networkpolicies",
-)
+CLUSTER = ("nodes", "pods", "configmaps", "priorityclasses", "resourcequotas", "limitranges")
+REQUIRED = (*CLUSTER, "statefulsets", "services", "poddisruptionbudgets", "networkpolicies")
 QUICK = Timing(proof=0, first_pause=0.001, longest_pause=0.1)
 
 
@@ -48,9 +35,7 @@ class Cluster(WatchApi):
         plural = path.rpartition("/")[2]
         if "watch" in query:
             return self.events.pop(plural, Reply(ending="hold"))
-        return self.lists.get(
-            plural, Reply(status=404, parts=[b"404 page not found\n"])
-        )
+        return self.lists.get(plural, Reply(status=404, parts=[b"404 page not found\n"]))
 
 
 def read(
@@ -71,11 +56,7 @@ def read(
             news.set()
 
         caches = Caches(
-            cluster.client,
-            Store(ledger or Ledger()),
-            concern,
-            scope=scope,
-            timing=QUICK,
+            cluster.client, Store(ledger or Ledger()), concern, scope=scope, timing=QUICK
         )
         assert not caches.synced
         caches.start()
@@ -93,18 +74,10 @@ def read(
     return caches
 
 
-MAY_BE_MISSING = (
-    "ComputeDomain",
-    "PodGroup",
-    "ResourceClaim",
-    "ResourceSlice",
-    "DeviceClass",
-)
+MAY_BE_MISSING = ("ComputeDomain", "PodGroup", "ResourceClaim", "ResourceSlice", "DeviceClass")
 
 
-def test_caches_are_filled_once_every_existing_kind_is_read_and_then_report_changes() -> (
-    None
-):
+def test_caches_are_filled_once_every_existing_kind_is_read_and_then_report_changes() -> None:
     cluster = Cluster(**{plural: a_list(version=7) for plural in REQUIRED})
     cluster.lists["nodes"] = a_list(a_node("a"), version=7)
     cluster.lists["statefulsets"] = a_list(a_set("llama-0"), version=7)
@@ -121,9 +94,7 @@ def test_caches_are_filled_once_every_existing_kind_is_read_and_then_report_chan
     )
     assert caches.filled.is_set()
     assert ledger.taken() == {"a": 8}
-    assert {
-        kind for kind, health in caches.health.items() if health.synced
-    } == caches.health.keys()
+    assert {kind for kind, health in caches.health.items() if health.synced} == caches.health.keys()
     assert caches.absent_kinds == {
         kind for kind in caches.health if kind.startswith(MAY_BE_MISSING)
     }
@@ -157,31 +128,22 @@ def test_of_some_namespaces_each_is_read_by_itself_and_one_that_is_not_ours_hold
     cluster.lists["statefulsets"] = a_list(a_set("llama-0"), version=7)
 
     caches = read(
-        cluster,
-        lambda _: True,
-        scope=Scope(namespaces=("gone", "models"), pods=KnownPods.WATCHED),
+        cluster, lambda _: True, scope=Scope(namespaces=("gone", "models"), pods=KnownPods.WATCHED)
     )
 
     paths = {request["path"] for request in cluster.requests}
     everywhere = {path for path in paths if "/namespaces/" not in path}
     devices = {
-        f"/apis/resource.k8s.io/v1/{plural}"
-        for plural in ("resourceslices", "deviceclasses")
+        f"/apis/resource.k8s.io/v1/{plural}" for plural in ("resourceslices", "deviceclasses")
     }
-    assert everywhere == {
-        "/api/v1/nodes",
-        "/apis/scheduling.k8s.io/v1/priorityclasses",
-        *devices,
-    }
+    assert everywhere == {"/api/v1/nodes", "/apis/scheduling.k8s.io/v1/priorityclasses", *devices}
     assert {"/api/v1/namespaces/models/pods", "/api/v1/namespaces/gone/pods"} <= paths
     assert caches.store.child("StatefulSet", "models", "llama-0") is not None
     assert caches.health["ConfigMap of gone"].trouble is Trouble.FORBIDDEN
     assert caches.health["ConfigMap of models"].trouble is None
     assert (set(caches.unread), set(caches.refused)) == ({"gone"}, {"gone"})
     assert caches.absent_kinds == {
-        kind.partition(" ")[0]
-        for kind in caches.health
-        if kind.startswith(MAY_BE_MISSING)
+        kind.partition(" ")[0] for kind in caches.health if kind.startswith(MAY_BE_MISSING)
     }
 
 
@@ -200,19 +162,14 @@ def test_a_namespace_whose_role_comes_later_is_read_and_its_gpus_are_booked() ->
         return not caches.unread and bool(ledger.taken())
 
     caches = read(
-        cluster,
-        complete,
-        ledger=ledger,
-        scope=Scope(namespaces=("gone",), pods=KnownPods.WATCHED),
+        cluster, complete, ledger=ledger, scope=Scope(namespaces=("gone",), pods=KnownPods.WATCHED)
     )
 
     assert (before, ledger.taken()) == ({"gone"}, {"n": 8})
     assert caches.refused == set()
 
 
-def test_what_was_known_of_a_namespace_stands_when_it_is_not_ours_to_see_any_more() -> (
-    None
-):
+def test_what_was_known_of_a_namespace_stands_when_it_is_not_ours_to_see_any_more() -> None:
     cluster = Cluster(**{plural: a_list(version=7) for plural in REQUIRED})
     cluster.lists["statefulsets"] = a_list(a_set("llama-0"), version=7)
     refused = "StatefulSet of models"
@@ -220,9 +177,7 @@ def test_what_was_known_of_a_namespace_stands_when_it_is_not_ours_to_see_any_mor
     class Later(Cluster):
         def reply(self, path: str, query: dict[str, str], accept: str) -> Reply:
             watched = path.endswith("/statefulsets") and "watch" in query
-            return (
-                a_refused_reply(403) if watched else cluster.reply(path, query, accept)
-            )
+            return a_refused_reply(403) if watched else cluster.reply(path, query, accept)
 
     caches = read(
         Later(),

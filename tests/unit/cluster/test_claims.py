@@ -11,9 +11,7 @@ from shardwright.cluster.claims import Installation, read_complaint
 from tests.support.scripted_api import Answer, serving
 
 ALL = Installation(name="system/ours")
-SOME = Installation(
-    name="system/ours", namespaces=("models", "others"), node_set="team"
-)
+SOME = Installation(name="system/ours", namespaces=("models", "others"), node_set="team")
 THEIRS = "other/theirs"
 MINE = {"shardwright-nodes": ALL.name, "shardwright-namespaces": ALL.name}
 
@@ -40,9 +38,7 @@ MINE = {"shardwright-nodes": ALL.name, "shardwright-namespaces": ALL.name}
         ),  # it had all until just now
     ],
 )
-def test_who_has_its_claims_goes_on(
-    installation: Installation, owners: dict[str, str]
-) -> None:
+def test_who_has_its_claims_goes_on(installation: Installation, owners: dict[str, str]) -> None:
     assert list(installation.complaints(owners)) == []
 
 
@@ -118,20 +114,13 @@ def test_what_another_has_claimed_is_said_with_its_name(
 
 def test_claims_are_read_by_their_names_with_the_right_to_list_these_alone() -> None:
     roles = [
-        {
-            "metadata": {
-                "name": name,
-                "annotations": {"shardwright.io/installation": owner},
-            }
-        }
+        {"metadata": {"name": name, "annotations": {"shardwright.io/installation": owner}}}
         for name, owner in (MINE | {"shardwright-namespaces": THEIRS}).items()
     ]
-    answers = (
-        Answer(body={"metadata": {}, "items": [role]}) for role in (roles[0], roles[1])
-    )
+    answers = (Answer(body={"metadata": {}, "items": [role]}) for role in (roles[0], roles[1]))
     with serving(*answers) as (api, client):
         said = asyncio.run(read_complaint(client, ALL))
     assert said.startswith("the namespaces are not for system/ours: ClusterRole ")
-    assert [
-        parse_qs(urlsplit(path).query)["fieldSelector"] for _, path, _ in api.requests
-    ] == [[f"metadata.name={name}"] for name in ALL.claims]
+    assert [parse_qs(urlsplit(path).query)["fieldSelector"] for _, path, _ in api.requests] == [
+        [f"metadata.name={name}"] for name in ALL.claims
+    ]

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import MERGE_PATCH, ApiError, Meters
-from shardwright.cluster.resources import (
-    COMPUTE_DOMAINS,
-    CONFIG_MAPS,
-    NODES,
-    SHARDED_MODELS,
-)
+from shardwright.cluster.resources import COMPUTE_DOMAINS, CONFIG_MAPS, NODES, SHARDED_MODELS
 from shardwright.cluster.status import write_status
 from tests.support.scripted_api import Answer, serving
 
@@ -26,9 +21,7 @@ NESTED = b"[" * 100_000 + b"]" * 100_000
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "shardwright.cluster.client.RETRY_DELAYS_SECONDS", (0.001, 0.001, 0.001)
-    )
+    monkeypatch.setattr("shardwright.cluster.client.RETRY_DELAYS_SECONDS", (0.001, 0.001, 0.001))
 
 
 def run(call: Callable[[], Awaitable[Any]]) -> Any:
@@ -38,14 +31,10 @@ def run(call: Callable[[], Awaitable[Any]]) -> Any:
     return asyncio.run(once())
 
 
-@pytest.mark.parametrize(
-    "fault", [BUSY, BROKEN, LOST], ids=["busy", "broken", "reply lost"]
-)
+@pytest.mark.parametrize("fault", [BUSY, BROKEN, LOST], ids=["busy", "broken", "reply lost"])
 def test_a_passing_fault_is_tried_again(fault: Answer) -> None:
     with serving(fault, fault, Answer(body={"kind": "ConfigMap"})) as (api, client):
-        assert run(lambda: client.get(CONFIG_MAPS, "models", "a")) == {
-            "kind": "ConfigMap"
-        }
+        assert run(lambda: client.get(CONFIG_MAPS, "models", "a")) == {"kind": "ConfigMap"}
         assert len(api.requests) == 3
 
 
@@ -55,9 +44,7 @@ def test_a_kind_that_the_server_does_not_have_is_an_error_and_asked_for_once() -
             lambda: client.get(COMPUTE_DOMAINS, "models", "a"),
             lambda: client.list(COMPUTE_DOMAINS, "models"),
         ):
-            with pytest.raises(
-                ApiError, match="does not serve computedomains"
-            ) as error:
+            with pytest.raises(ApiError, match="does not serve computedomains") as error:
                 run(call)
             assert (error.value.code, error.value.reason, error.value.passes) == (
                 404,
@@ -83,11 +70,7 @@ def test_an_answer_that_is_not_the_api_servers_is_no_evidence_that_an_object_is_
     with serving(answer) as (_, client):
         with pytest.raises(ApiError) as error:
             run(lambda: client.get(SHARDED_MODELS, "models", "a"))
-        assert (error.value.code, error.value.reason, error.value.passes) == (
-            0,
-            "NotAStatus",
-            True,
-        )
+        assert (error.value.code, error.value.reason, error.value.passes) == (0, "NotAStatus", True)
         with pytest.raises(ApiError):
             run(lambda: client.delete(CONFIG_MAPS, "models", "a", uid="u"))
 
@@ -98,27 +81,18 @@ def test_a_foreign_refusal_says_what_it_was() -> None:
         run(lambda: client.get(CONFIG_MAPS, "models", "a"))
     path = "/api/v1/namespaces/models/configmaps/a"
     excerpt = ("<html> <h1>Forbidden by " + "x" * 500)[:120]
-    assert (
-        str(error.value)
-        == f"GET {path}: HTTP 403 that is not the API server's: {excerpt}"
-    )
+    assert str(error.value) == f"GET {path}: HTTP 403 that is not the API server's: {excerpt}"
 
 
 def test_a_fault_that_stays_is_an_error_after_the_last_retry() -> None:
     with serving(BROKEN) as (api, client):
         with pytest.raises(ApiError, match="etcd is away") as error:
             run(lambda: client.get(CONFIG_MAPS, "models", "a"))
-        assert (error.value.code, error.value.passes, len(api.requests)) == (
-            500,
-            True,
-            4,
-        )
+        assert (error.value.code, error.value.passes, len(api.requests)) == (500, True, 4)
 
 
 def test_a_refusal_is_not_tried_again() -> None:
-    refusal = Answer(
-        422, {"reason": "Invalid", "message": "spec.replicas: must be positive"}
-    )
+    refusal = Answer(422, {"reason": "Invalid", "message": "spec.replicas: must be positive"})
     with serving(refusal) as (api, client):
         with pytest.raises(ApiError, match=r"spec\.replicas"):
             run(lambda: client.create(CONFIG_MAPS, "models", {}))
@@ -140,15 +114,12 @@ def test_what_is_no_list_is_an_error_and_never_an_empty_list(body: bytes) -> Non
         run(lambda: client.list(NODES))
 
 
-def test_a_too_deeply_nested_answer_is_read_without_its_depths_at_the_first_try() -> (
-    None
-):
-    with serving(
-        Answer(body=b'{"metadata": {"uid": "u", "managedFields": %b}}' % NESTED)
-    ) as (api, client):
-        stored = run(
-            lambda: client.patch_status(SHARDED_MODELS, "models", "a", {"status": {}})
-        )
+def test_a_too_deeply_nested_answer_is_read_without_its_depths_at_the_first_try() -> None:
+    with serving(Answer(body=b'{"metadata": {"uid": "u", "managedFields": %b}}' % NESTED)) as (
+        api,
+        client,
+    ):
+        stored = run(lambda: client.patch_status(SHARDED_MODELS, "models", "a", {"status": {}}))
         assert stored["metadata"]["uid"] == "u"
         assert len(api.requests) == 1
 
@@ -166,10 +137,7 @@ def test_a_long_list_is_read_page_by_page() -> None:
     first = Answer(body={"metadata": {"continue": "next"}, "items": [{"a": 1}]})
     second = Answer(body={"metadata": {}, "items": [{"a": 2}]})
     with serving(first, second) as (api, client):
-        assert run(lambda: client.list(NODES, labelSelector="x=y")) == [
-            {"a": 1},
-            {"a": 2},
-        ]
+        assert run(lambda: client.list(NODES, labelSelector="x=y")) == [{"a": 1}, {"a": 2}]
         assert [path for _, path, _ in api.requests] == [
             "/api/v1/nodes?limit=500&labelSelector=x%3Dy",
             "/api/v1/nodes?limit=500&labelSelector=x%3Dy&continue=next",
@@ -179,10 +147,7 @@ def test_a_long_list_is_read_page_by_page() -> None:
 def test_a_list_whose_second_page_has_expired_is_an_error() -> None:
     first = Answer(body={"metadata": {"continue": "next"}, "items": [{"a": 1}]})
     with (
-        serving(first, Answer(410, {"reason": "Expired", "message": "too old"})) as (
-            _,
-            client,
-        ),
+        serving(first, Answer(410, {"reason": "Expired", "message": "too old"})) as (_, client),
         pytest.raises(ApiError),
     ):
         run(lambda: client.list(NODES))
@@ -197,9 +162,10 @@ def test_nothing_is_written_by_who_may_not() -> None:
 
 def test_every_request_is_counted_with_its_code() -> None:
     counted: list[tuple[str, str, int, float]] = []
-    with serving(
-        BROKEN, GONE, meters=Meters(call=lambda *call: counted.append(call))
-    ) as (_, client):
+    with serving(BROKEN, GONE, meters=Meters(call=lambda *call: counted.append(call))) as (
+        _,
+        client,
+    ):
         run(lambda: client.get(CONFIG_MAPS, "models", "a"))
     assert [call[:3] for call in counted] == [
         ("get", "configmaps", 500),
@@ -226,10 +192,7 @@ def test_status_is_written_on_change_only() -> None:
         "status": status,
     }
     with serving(STORED) as (api, client):
-        assert (
-            run(lambda: write_status(client, live, {"replicas": 1, "old": True}))
-            is None
-        )
+        assert run(lambda: write_status(client, live, {"replicas": 1, "old": True})) is None
         stored = {
             "metadata": {"uid": "u", "resourceVersion": "8"},
             "spec": {"mode": "PlanOnly"},
@@ -248,24 +211,16 @@ def test_the_status_of_a_resource_that_is_gone_is_not_missed() -> None:
 
 
 def changed(**live: Any) -> Answer:
-    return Answer(
-        body={"metadata": {"namespace": "models", "name": "a", "uid": "u"}, **live}
-    )
+    return Answer(body={"metadata": {"namespace": "models", "name": "a", "uid": "u"}, **live})
 
 
 def test_a_status_write_that_conflicts_is_made_again_on_what_is_there_now() -> None:
-    live = {
-        "metadata": {"namespace": "models", "name": "a", "uid": "u"},
-        "status": {"replicas": 1},
-    }
+    live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}, "status": {"replicas": 1}}
     now = changed(status={"replicas": 1, "conditions": []})
     with serving(Answer(409), now, STORED) as (api, client):
         stored = run(lambda: write_status(client, live, {"replicas": 2}))
         assert stored is not None
-        assert (stored["metadata"]["resourceVersion"], stored["status"]) == (
-            "8",
-            {"replicas": 2},
-        )
+        assert (stored["metadata"]["resourceVersion"], stored["status"]) == ("8", {"replicas": 2})
         assert [method for method, _, _ in api.requests] == ["PATCH", "GET", "PATCH"]
         assert api.requests[2][2] == {
             "metadata": {"uid": "u"},
@@ -275,10 +230,7 @@ def test_a_status_write_that_conflicts_is_made_again_on_what_is_there_now() -> N
 
 def test_a_status_that_meets_a_change_every_time_is_an_error() -> None:
     live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}}
-    with (
-        serving(*(Answer(409), changed()) * 5) as (api, client),
-        pytest.raises(ApiError),
-    ):
+    with serving(*(Answer(409), changed()) * 5) as (api, client), pytest.raises(ApiError):
         run(lambda: write_status(client, live, {"replicas": 2}))
     assert [method for method, _, _ in api.requests] == ["PATCH", "GET"] * 4 + ["PATCH"]
 
@@ -313,9 +265,7 @@ def test_of_a_list_with_a_projection_each_item_is_taken_alone() -> None:
         return {"name": item["metadata"]["name"]}
 
     items = [{"metadata": {"name": name}, "spec": {}} for name in ("a", "b")]
-    first = Answer(
-        body={"metadata": {"resourceVersion": "9", "continue": "x"}, "items": items}
-    )
+    first = Answer(body={"metadata": {"resourceVersion": "9", "continue": "x"}, "items": items})
     with serving(
         first, Answer(body={"metadata": {"resourceVersion": "9"}, "items": items[:1]})
     ) as (api, client):
@@ -335,10 +285,7 @@ def test_of_a_list_with_a_projection_each_item_is_taken_alone() -> None:
 )
 def test_what_is_no_list_is_not_taken_for_an_empty_one(text: bytes) -> None:
     async def pages(client: Any) -> list[Any]:
-        return [
-            page
-            async for page in client.pages(SHARDED_MODELS, project=lambda item: item)
-        ]
+        return [page async for page in client.pages(SHARDED_MODELS, project=lambda item: item)]
 
     with serving(*[Answer(200, text)] * 4) as (_, client), pytest.raises(ApiError):
         run(lambda: pages(client))

@@ -50,9 +50,7 @@ def get(client: Client, namespace: str = "models") -> Any:
     [Answer(hang=True), Answer(trickle=True), BROKEN, BUSY],
     ids=["hangs", "trickles", "fails", "busy"],
 )
-def test_what_is_not_done_by_the_deadline_is_an_error_that_says_so(
-    fault: Answer,
-) -> None:
+def test_what_is_not_done_by_the_deadline_is_an_error_that_says_so(fault: Answer) -> None:
     with serving(fault) as (api, client):
         with pytest.raises(ApiError) as error:
             run(
@@ -101,11 +99,7 @@ def test_who_stops_leading_while_a_write_waits_to_be_sent_sends_nothing() -> Non
     with serving(Answer(), may_write=leads) as (api, client):
         with pytest.raises(ApiError) as error:
             run(lambda: client.create(CONFIG_MAPS, "models", {}))
-        assert (error.value.reason, error.value.passes, api.requests) == (
-            "NotLeading",
-            False,
-            [],
-        )
+        assert (error.value.reason, error.value.passes, api.requests) == ("NotLeading", False, [])
     assert [name.startswith("api") for name in asked] == [False, True]
 
 
@@ -136,12 +130,11 @@ def wait_until(condition: Callable[[], bool]) -> bool:
 
 
 def test_who_does_not_lead_may_ask_what_it_may_do() -> None:
-    with serving(
-        Answer(body={"status": {"allowed": True}}), may_write=lambda: False
-    ) as (_, client):
-        assert run(lambda: client.create(ACCESS_REVIEWS, None, {})) == {
-            "status": {"allowed": True}
-        }
+    with serving(Answer(body={"status": {"allowed": True}}), may_write=lambda: False) as (
+        _,
+        client,
+    ):
+        assert run(lambda: client.create(ACCESS_REVIEWS, None, {})) == {"status": {"allowed": True}}
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["length known", "chunked"])
@@ -155,11 +148,7 @@ def test_an_object_that_is_too_large_is_an_error_and_asked_for_once(
             ApiError, match=r"configmaps/a: the answer has more than 3 MiB"
         ) as error:
             get(client)
-        assert (error.value.reason, error.value.passes, len(api.requests)) == (
-            "TooLarge",
-            False,
-            1,
-        )
+        assert (error.value.reason, error.value.passes, len(api.requests)) == ("TooLarge", False, 1)
 
 
 def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(
@@ -168,9 +157,10 @@ def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(
     monkeypatch.setattr("shardwright.cluster.transport.MOST_PAGE_BYTES", 1 << 20)
     huge = Answer(body={"metadata": {}, "items": [{"x": "y" * (2 << 20)}]})
     first = Answer(body={"metadata": {"continue": "next"}, "items": [{"a": 1}]})
-    with serving(
-        first, huge, huge, Answer(body={"metadata": {}, "items": [{"a": 2}]})
-    ) as (api, client):
+    with serving(first, huge, huge, Answer(body={"metadata": {}, "items": [{"a": 2}]})) as (
+        api,
+        client,
+    ):
         assert run(lambda: client.list(NODES)) == [{"a": 1}, {"a": 2}]
         assert [path.partition("?")[2] for _, path, _ in api.requests] == [
             "limit=500",
@@ -184,10 +174,7 @@ def test_one_object_that_is_too_large_for_a_page_ends_a_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shardwright.cluster.transport.MOST_PAGE_BYTES", 1 << 20)
-    with serving(Answer(body={"metadata": {}, "items": ["x" * (2 << 20)]})) as (
-        api,
-        client,
-    ):
+    with serving(Answer(body={"metadata": {}, "items": ["x" * (2 << 20)]})) as (api, client):
         with pytest.raises(ApiError, match="more than 1 MiB"):
             run(lambda: client.list(NODES))
         assert len(api.requests) == 9
@@ -198,9 +185,10 @@ def test_a_body_that_is_cut_off_is_an_error(
     monkeypatch: pytest.MonkeyPatch, *, chunked: bool
 ) -> None:
     monkeypatch.setattr("shardwright.cluster.client.RETRY_DELAYS_SECONDS", ())
-    with serving(
-        Answer(body={"items": [], "metadata": {}}, cut=True, chunked=chunked)
-    ) as (_, client):
+    with serving(Answer(body={"items": [], "metadata": {}}, cut=True, chunked=chunked)) as (
+        _,
+        client,
+    ):
         with pytest.raises(ApiError) as error:
             run(lambda: client.list(NODES))
         assert (error.value.code, error.value.reason) == (0, "Unreachable")
@@ -267,18 +255,13 @@ def test_a_namespace_whose_requests_hang_does_not_stop_another() -> None:
             for number in range(40)
         ]
         await asyncio.to_thread(wait_until, lambda: bool(api.requests))
-        found = [
-            await client.get(CONFIG_MAPS, "models", str(number)) for number in range(20)
-        ]
+        found = [await client.get(CONFIG_MAPS, "models", str(number)) for number in range(20)]
         for task in slow:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
         return found
 
-    with serving(Answer(body={"kind": "ConfigMap"}), by_path=hung, threads=8) as (
-        api,
-        client,
-    ):
+    with serving(Answer(body={"kind": "ConfigMap"}), by_path=hung, threads=8) as (api, client):
         assert asyncio.run(scenario(client, api)) == [{"kind": "ConfigMap"}] * 20
         assert sum("/slow/" in path for _, path, _ in api.requests) == 1
 
@@ -290,9 +273,7 @@ def test_a_namespace_keeps_its_share_when_callers_give_up() -> None:
     async def scenario(client: Client, api: ScriptedApi) -> None:
         for number in range(5):
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(
-                    client.get(CONFIG_MAPS, "slow", str(number)), 0.05
-                )
+                await asyncio.wait_for(client.get(CONFIG_MAPS, "slow", str(number)), 0.05)
         assert len(api.requests) == 1
         assert await client.get(CONFIG_MAPS, "models", "a") == {}
 

@@ -33,9 +33,7 @@ def devices(stock: DeviceStock) -> Any:
 
 
 def device_class(stock: DeviceStock) -> Any:
-    return stock.take_classes(
-        of(DRIVER, read_device_class(a_device_class("nvidia.com/gpu")))
-    )
+    return stock.take_classes(of(DRIVER, read_device_class(a_device_class("nvidia.com/gpu"))))
 
 
 def known(*steps: Step) -> NodeEntry | None:
@@ -50,12 +48,7 @@ def known(*steps: Step) -> NodeEntry | None:
 def test_a_node_has_its_devices_whatever_came_first(steps: tuple[Step, ...]) -> None:
     found = known(*steps)
     assert isinstance(found, NodeFacts)
-    assert (found.name, found.product, found.gpus, found.claimed) == (
-        "a",
-        H100,
-        8,
-        None,
-    )
+    assert (found.name, found.product, found.gpus, found.claimed) == ("a", H100, 8, None)
 
 
 def test_a_slice_that_changes_or_goes_changes_its_node() -> None:
@@ -73,9 +66,7 @@ def test_a_slice_that_changes_or_goes_changes_its_node() -> None:
 
 
 def test_a_class_that_goes_leaves_pods_nothing_to_ask_by() -> None:
-    found = known(
-        node, devices, device_class, lambda stock: stock.take_classes(of(DRIVER, None))
-    )
+    found = known(node, devices, device_class, lambda stock: stock.take_classes(of(DRIVER, None)))
     assert isinstance(found, NodeExclusion)
     assert found.problem.code == "NoDeviceClass"
 

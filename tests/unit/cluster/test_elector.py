@@ -9,10 +9,7 @@ from typing import Any, Self
 import pytest
 
 from shardwright.cluster.client import ApiError, Client, Urgency
-from shardwright.cluster.elector import (
-    Elector,
-    LeaseIdentity,
-)
+from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.leases import LeaseTimings, unique_holder
 from shardwright.cluster.resources import CONFIG_MAPS
 from tests.support.clocks import Clock
@@ -52,10 +49,7 @@ class LeaseServer(Client):
         self.before_replace()
         self._answer()
         assert self.lease
-        if (
-            body["metadata"]["resourceVersion"]
-            != self.lease["metadata"]["resourceVersion"]
-        ):
+        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", "it has changed")
         return self._store(body, int(self.lease["metadata"]["resourceVersion"]) + 1)
 
@@ -99,9 +93,7 @@ def edited(server: LeaseServer, **spec: Any) -> None:
 
 def candidate(server: LeaseServer, clock: Clock, name: str) -> Elector:
     return Elector(
-        server,
-        LeaseIdentity(namespace="system", name="shardwright", holder=name),
-        clock,
+        server, LeaseIdentity(namespace="system", name="shardwright", holder=name), clock
     )
 
 
@@ -109,9 +101,7 @@ def run(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
 
 
-def test_the_first_gets_the_lease_and_the_second_waits(
-    server: LeaseServer, clock: Clock
-) -> None:
+def test_the_first_gets_the_lease_and_the_second_waits(server: LeaseServer, clock: Clock) -> None:
     first, second = candidate(server, clock, "a"), candidate(server, clock, "b")
     assert run(first.tick())
     assert not run(second.tick())
@@ -133,9 +123,7 @@ def test_the_second_takes_over_only_after_the_lease_stood_still_long_enough(
     assert server.lease["spec"]["leaseTransitions"] == 2
 
 
-def test_a_lease_that_is_renewed_never_expires(
-    server: LeaseServer, clock: Clock
-) -> None:
+def test_a_lease_that_is_renewed_never_expires(server: LeaseServer, clock: Clock) -> None:
     first, second = candidate(server, clock, "a"), candidate(server, clock, "b")
     for _ in range(20):
         assert run(first.tick())
@@ -174,9 +162,7 @@ def test_a_released_lease_is_free_at_once(server: LeaseServer, clock: Clock) -> 
     assert run(second.tick())
 
 
-def test_of_two_that_reach_for_a_free_lease_one_gets_it(
-    server: LeaseServer, clock: Clock
-) -> None:
+def test_of_two_that_reach_for_a_free_lease_one_gets_it(server: LeaseServer, clock: Clock) -> None:
     first, second = candidate(server, clock, "a"), candidate(server, clock, "b")
     run(first.tick())
     run(first.release())
@@ -280,10 +266,7 @@ def test_a_holder_with_other_flags_is_waited_for_as_long_as_it_asks(
 ) -> None:
     identity = LeaseIdentity(namespace="system", name="shardwright", holder="slow")
     slow = Elector(
-        server,
-        identity,
-        clock,
-        LeaseTimings(duration_seconds=60, renew_deadline_seconds=40),
+        server, identity, clock, LeaseTimings(duration_seconds=60, renew_deadline_seconds=40)
     )
     second = candidate(server, clock, "b")
     run(slow.tick())
@@ -431,14 +414,9 @@ def test_a_leader_that_was_stopped_between_its_decision_and_its_request_sends_no
 def test_a_lease_request_that_hangs_leaves_time_for_another(clock: Clock) -> None:
     api = ScriptedApi(Answer(hang=True))
     client = Client(api.access(), threads=2).at(Urgency.LEASE)
-    timings = LeaseTimings(
-        duration_seconds=2, renew_deadline_seconds=0.6, retry_seconds=0.3
-    )
+    timings = LeaseTimings(duration_seconds=2, renew_deadline_seconds=0.6, retry_seconds=0.3)
     hung = Elector(
-        client,
-        LeaseIdentity(namespace="system", name="shardwright", holder="a"),
-        clock,
-        timings,
+        client, LeaseIdentity(namespace="system", name="shardwright", holder="a"), clock, timings
     )
     try:
         assert not run(hung.tick())

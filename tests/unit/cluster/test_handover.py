@@ -30,9 +30,7 @@ def change(value: int | None) -> Change[int]:
     return Change(value, 0)
 
 
-def test_what_arrives_while_the_loop_is_busy_comes_together_and_the_last_of_a_key_alone() -> (
-    None
-):
+def test_what_arrives_while_the_loop_is_busy_comes_together_and_the_last_of_a_key_alone() -> None:
     async def scenario() -> None:
         taken = Taken()
         handover = Handover(asyncio.get_running_loop(), taken)
@@ -40,22 +38,16 @@ def test_what_arrives_while_the_loop_is_busy_comes_together_and_the_last_of_a_ke
         handover.put({("a", "1"): change(2)}, False)
         handover.put({("a", "2"): change(None)}, True)
         await taken.complete.wait()
-        assert taken.batches == [
-            ({("a", "1"): change(2), ("a", "2"): change(None)}, True)
-        ]
+        assert taken.batches == [({("a", "1"): change(2), ("a", "2"): change(None)}, True)]
 
     run(scenario())
 
 
-def test_a_list_of_everything_is_taken_over_in_slices_and_is_complete_with_the_last() -> (
-    None
-):
+def test_a_list_of_everything_is_taken_over_in_slices_and_is_complete_with_the_last() -> None:
     async def scenario() -> None:
         taken = Taken()
         handover = Handover(asyncio.get_running_loop(), taken)
-        everything = {
-            ("a", str(number)): change(number) for number in range(2 * SLICE + 1)
-        }
+        everything = {("a", str(number)): change(number) for number in range(2 * SLICE + 1)}
         await asyncio.to_thread(handover.put, everything, True)
         await taken.complete.wait()
         assert [(len(changes), listed) for changes, listed in taken.batches] == [
@@ -74,9 +66,7 @@ def test_something_else_has_its_turn_between_two_slices() -> None:
     async def scenario() -> None:
         taken = Taken()
         handover = Handover(asyncio.get_running_loop(), taken)
-        handover.put(
-            {("a", str(number)): change(number) for number in range(3 * SLICE)}, True
-        )
+        handover.put({("a", str(number)): change(number) for number in range(3 * SLICE)}, True)
         turns = 0
         while not taken.complete.is_set():
             turns += 1

@@ -41,9 +41,7 @@ SHALLOW = (
     b'{"metadata":{"name":"deep","namespace":"models"},"spec":{"text":"a \\" { [ b '
     b'\\\\","none":{},"few":[[]]}}'
 )
-DEEP = (
-    SHALLOW[:-1] + b',"value":' + b'{"a":' * 5000 + b'"\\"}]\\\\"' + b"}" * 5000 + b"}"
-)
+DEEP = SHALLOW[:-1] + b',"value":' + b'{"a":' * 5000 + b'"\\"}]\\\\"' + b"}" * 5000 + b"}"
 
 
 def pieces(text: bytes, size: int) -> Iterator[bytes]:
@@ -86,17 +84,12 @@ def test_a_list_that_ends_anywhere_in_its_midst_is_an_error() -> None:
 def depth_of(value: Any) -> int:
     depth = 0
     while isinstance(value, dict | list) and value:
-        depth, value = (
-            depth + 1,
-            (list(value.values()) if isinstance(value, dict) else value)[-1],
-        )
+        depth, value = (depth + 1, (list(value.values()) if isinstance(value, dict) else value)[-1])
     return depth
 
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_an_item_that_is_nested_too_deeply_is_read_without_its_depths(
-    size: int,
-) -> None:
+def test_an_item_that_is_nested_too_deeply_is_read_without_its_depths(size: int) -> None:
     text = b'{"items":[{"a":1},' + DEEP + b',{"b":2}],"metadata":{}}'
     before, deep, after = ListDocument(pieces(text, size)).items()
     assert (before, after) == ({"a": 1}, {"b": 2})
@@ -144,10 +137,7 @@ def test_a_text_that_is_too_long_for_any_object_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
-    endless = (
-        b'{"items":[{"text":"' if not number else b"x" * 10_000
-        for number in range(1000)
-    )
+    endless = (b'{"items":[{"text":"' if not number else b"x" * 10_000 for number in range(1000))
     with pytest.raises(BrokenError, match="a text is longer than 200000 characters"):
         list(ListDocument(endless).items())
 
@@ -179,9 +169,7 @@ def lines(text: bytes, size: int) -> list[Any]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 10_000])
 def test_lines_are_the_same_wherever_they_are_cut(size: int) -> None:
-    text = b"".join(
-        json.dumps(item, ensure_ascii=False).encode() + b"\n\n" for item in ITEMS
-    )
+    text = b"".join(json.dumps(item, ensure_ascii=False).encode() + b"\n\n" for item in ITEMS)
     assert lines(text, size) == ITEMS
 
 
@@ -202,9 +190,7 @@ def test_a_line_that_is_too_long_is_dropped_and_named(
     )
     before, dropped, after = lines(b'{"a":1}\n' + long + b'\n{"b":2}\n', size)
     assert (before, after) == ({"a": 1}, {"b": 2})
-    assert dropped == Unreadable(
-        why="is longer than 1000 bytes", namespace="models", name="long"
-    )
+    assert dropped == Unreadable(why="is longer than 1000 bytes", namespace="models", name="long")
 
 
 def test_a_line_that_is_too_long_is_not_kept_while_it_arrives(
@@ -238,8 +224,6 @@ def test_a_node_has_a_name_and_no_namespace() -> None:
     assert (node.namespace, node.name) == ("", "n")
 
 
-@pytest.mark.parametrize(
-    "content", [None, 7, [], {}, {"metadata": None}, {"metadata": []}]
-)
+@pytest.mark.parametrize("content", [None, 7, [], {}, {"metadata": None}, {"metadata": []}])
 def test_what_is_no_object_has_no_metadata(content: object) -> None:
     assert metadata_of(content) == {}

@@ -5,13 +5,7 @@ from __future__ import annotations
 from shardwright.cluster.kept_model import ANNOTATION_MAX_LENGTH, project_model
 from tests.support.builders_resource import A_CONFIG
 
-METADATA = {
-    "namespace": "models",
-    "name": "a",
-    "uid": "u",
-    "resourceVersion": "7",
-    "generation": 2,
-}
+METADATA = {"namespace": "models", "name": "a", "uid": "u", "resourceVersion": "7", "generation": 2}
 
 
 def test_of_a_model_neither_inline_configs_are_kept_nor_what_its_user_may_write_without_end() -> (
@@ -32,11 +26,7 @@ def test_of_a_model_neither_inline_configs_are_kept_nor_what_its_user_may_write_
     kept = project_model(
         {
             "metadata": METADATA | much,
-            "spec": {
-                "model": model,
-                "engine": {"speculation": {"head": draft}},
-                "replicas": 2,
-            },
+            "spec": {"model": model, "engine": {"speculation": {"head": draft}}, "replicas": 2},
             "status": status,
         }
     )
@@ -59,10 +49,7 @@ def test_the_one_annotation_that_is_read_is_kept_as_long_as_it_counts() -> None:
     asked = {"shardwright.io/restart": "x" * 200_000, "shardwright.io/other": "y"}
 
     kept = project_model(
-        {
-            "metadata": METADATA | {"annotations": asked},
-            "spec": {"model": {"id": "us/ours"}},
-        }
+        {"metadata": METADATA | {"annotations": asked}, "spec": {"model": {"id": "us/ours"}}}
     )
 
     assert kept["metadata"]["annotations"] == {

@@ -15,25 +15,14 @@ class Closed(Client):
         self.asked: list[dict[str, str]] = []
 
     async def create(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        body: Any,
-        *,
-        dry_run: bool = False,
+        self, resource: Resource, namespace: str | None, body: Any, *, dry_run: bool = False
     ) -> dict[str, Any]:
-        assert (resource.plural, namespace, dry_run) == (
-            "selfsubjectaccessreviews",
-            None,
-            False,
-        )
+        assert (resource.plural, namespace, dry_run) == ("selfsubjectaccessreviews", None, False)
         self.asked.append(body["spec"]["resourceAttributes"])
         return {"status": {"allowed": False}}
 
 
-def test_jobs_are_needed_in_each_namespace_where_configs_are_read_from_the_hub() -> (
-    None
-):
+def test_jobs_are_needed_in_each_namespace_where_configs_are_read_from_the_hub() -> None:
     duties = Duties(namespaces=("a", "b"), fetches=True)
     without = set(map(str, needed(Duties(namespaces=("a", "b")))))
     jobs = {"get jobs in a", "create jobs in a", "get jobs in b", "create jobs in b"}

@@ -38,11 +38,7 @@ def value_of(content: dict[str, Any]) -> Any:
 
 @contextmanager
 def reading(
-    api: WatchApi,
-    timing: Timing = QUICK,
-    *,
-    optional: bool = False,
-    metadata_only: bool = False,
+    api: WatchApi, timing: Timing = QUICK, *, optional: bool = False, metadata_only: bool = False
 ) -> Iterator[tuple[Reader[Any], Delivered]]:
     delivered = Delivered()
     source = Source(
@@ -61,9 +57,7 @@ def reading(
     assert not reader.is_alive()
 
 
-def test_the_reader_lists_page_by_page_and_watches_from_the_version_of_the_first_page() -> (
-    None
-):
+def test_the_reader_lists_page_by_page_and_watches_from_the_version_of_the_first_page() -> None:
     pages = [
         a_list(an_object("a", 5, 1), version=7, cursor="more"),
         a_list(an_object("b", 6, 2), version=7),
@@ -77,9 +71,7 @@ def test_the_reader_lists_page_by_page_and_watches_from_the_version_of_the_first
     assert reader.health == ReaderHealth(synced=True)
 
 
-def test_a_reader_of_metadata_asks_for_its_labels_in_pages_and_for_metadata_alone() -> (
-    None
-):
+def test_a_reader_of_metadata_asks_for_its_labels_in_pages_and_for_metadata_alone() -> None:
     api = WatchApi([a_list(version=7, cursor="more"), a_list(version=7)])
     with reading(api, metadata_only=True) as (_, delivered):
         delivered.wait_for(lambda: len(api.requests) == 3)
@@ -102,18 +94,10 @@ def test_a_reader_of_metadata_asks_for_its_labels_in_pages_and_for_metadata_alon
 
 
 def test_pages_and_watches_that_end_properly_share_a_connection() -> None:
-    pages = [
-        a_list(version=7, cursor="more"),
-        a_list(version=7, cursor="more"),
-        a_list(version=7),
-    ]
+    pages = [a_list(version=7, cursor="more"), a_list(version=7, cursor="more"), a_list(version=7)]
     api = WatchApi(
         pages,
-        [
-            a_watch(ending="end"),
-            a_watch(ending="end"),
-            a_watch(("ADDED", an_object("a", 8, 1))),
-        ],
+        [a_watch(ending="end"), a_watch(ending="end"), a_watch(("ADDED", an_object("a", 8, 1)))],
     )
     with reading(api) as (_, delivered):
         delivered.wait_for(lambda: delivered.state == {A: 1})
@@ -124,8 +108,7 @@ def test_answers_that_a_proxy_has_unchunked_are_read_as_they_come() -> None:
     go = threading.Event()
     whole = replace(a_list(an_object("a", 5, 1), version=7), chunked=False)
     watch = replace(
-        a_watch(("ADDED", an_object("b", 8, 2)), go, ("ADDED", an_object("c", 9, 3))),
-        chunked=False,
+        a_watch(("ADDED", an_object("b", 8, 2)), go, ("ADDED", an_object("c", 9, 3))), chunked=False
     )
     with reading(WatchApi([whole], [watch])) as (_, delivered):
         delivered.wait_for(lambda: delivered.state == {A: 1, B: 2})
@@ -154,8 +137,7 @@ def test_events_of_one_chunk_are_handed_over_together() -> None:
 
 def test_what_is_of_no_interest_any_more_is_gone() -> None:
     api = WatchApi(
-        [a_list(an_object("a", 5, "x"), version=7)],
-        [a_watch(("MODIFIED", an_object("a", 8, "")))],
+        [a_list(an_object("a", 5, "x"), version=7)], [a_watch(("MODIFIED", an_object("a", 8, "")))]
     )
     with reading(api) as (_, delivered):
         delivered.wait_for(lambda: len(delivered.batches) == 2)
@@ -197,13 +179,9 @@ def test_a_list_whose_later_page_has_expired_begins_again() -> None:
     assert delivered.batches == [({B: 2}, True)]
 
 
-def test_after_any_other_error_in_a_watch_it_goes_on_and_lists_when_that_happens_again() -> (
-    None
-):
+def test_after_any_other_error_in_a_watch_it_goes_on_and_lists_when_that_happens_again() -> None:
     failing = a_watch(("ERROR", {"code": 500, "message": "etcd"}))
-    api = WatchApi(
-        [a_list(version=7), a_list(an_object("a", 5, 1), version=9)], [failing, failing]
-    )
+    api = WatchApi([a_list(version=7), a_list(an_object("a", 5, 1), version=9)], [failing, failing])
     with reading(api) as (_, delivered):
         delivered.wait_for(lambda: delivered.state == {A: 1})
     assert [request.get("resourceVersion") for request in api.requests][:4] == [
@@ -222,20 +200,13 @@ def test_a_watch_that_ends_properly_is_followed_by_one_from_the_last_bookmark() 
     )
     with reading(api) as (reader, delivered):
         delivered.wait_for(lambda: delivered.state == {A: 1})
-    assert [request.get("resourceVersion") for request in api.requests][:3] == [
-        None,
-        "7",
-        "30",
-    ]
+    assert [request.get("resourceVersion") for request in api.requests][:3] == [None, "7", "30"]
     assert (reader.counts.lists, reader.counts.failures) == (1, 0)
 
 
-def test_a_watch_that_stands_too_long_after_the_last_list_is_followed_by_a_list() -> (
-    None
-):
+def test_a_watch_that_stands_too_long_after_the_last_list_is_followed_by_a_list() -> None:
     api = WatchApi(
-        [a_list(an_object("a", 5, 1), version=7), a_list(version=9)],
-        [a_watch(ending="end")],
+        [a_list(an_object("a", 5, 1), version=7), a_list(version=9)], [a_watch(ending="end")]
     )
     with reading(api, Timing(proof=0, relist=0)) as (_, delivered):
         delivered.wait_for(lambda: len(delivered.batches) == 2)
@@ -248,11 +219,7 @@ def test_an_event_that_is_cut_off_is_read_again() -> None:
     api = WatchApi([a_list(version=7)], [cut, a_watch(("ADDED", an_object("a", 9, 1)))])
     with reading(api) as (_, delivered):
         delivered.wait_for(lambda: delivered.state == {A: 1, B: 1})
-    assert [request.get("resourceVersion") for request in api.requests][:3] == [
-        None,
-        "7",
-        "8",
-    ]
+    assert [request.get("resourceVersion") for request in api.requests][:3] == [None, "7", "8"]
 
 
 def test_a_list_that_is_cut_off_changes_nothing() -> None:
@@ -275,17 +242,12 @@ def test_a_list_that_is_cut_off_changes_nothing() -> None:
     assert delivered.batches == [({A: 1}, True), ({A: None, C: 1}, True)]
 
 
-def test_a_connection_that_says_nothing_is_dead_and_one_after_the_other_ends_in_a_list() -> (
-    None
-):
+def test_a_connection_that_says_nothing_is_dead_and_one_after_the_other_ends_in_a_list() -> None:
     api = WatchApi(
         [a_list(version=7), a_list(an_object("b", 9, 1), version=9)],
         [a_watch(), a_watch(("ADDED", an_object("a", 8, 1))), a_watch(), a_watch()],
     )
-    with reading(api, Timing(silence=0.5, proof=0, first_pause=0.001)) as (
-        _,
-        delivered,
-    ):
+    with reading(api, Timing(silence=0.5, proof=0, first_pause=0.001)) as (_, delivered):
         delivered.wait_for(lambda: delivered.state == {B: 1})
     versions = [request.get("resourceVersion") for request in api.requests]
     assert versions[:5] == [None, "7", "7", "8", None]
@@ -297,10 +259,7 @@ def test_silence_after_silence_shows_until_something_comes() -> None:
     with reading(
         WatchApi([a_list(version=7)] * 9, [a_watch()] * 3 + [late]),
         Timing(silence=0.5, proof=0, first_pause=0.001),
-    ) as (
-        reader,
-        delivered,
-    ):
+    ) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.failures >= 2)
         assert reader.health.trouble is Trouble.SILENT
         go.set()
@@ -309,10 +268,7 @@ def test_silence_after_silence_shows_until_something_comes() -> None:
 
 
 def test_what_cuts_every_quiet_watch_after_a_while_is_no_trouble() -> None:
-    with reading(WatchApi([a_list(version=7)], [a_watch(ending="cut")] * 5)) as (
-        reader,
-        delivered,
-    ):
+    with reading(WatchApi([a_list(version=7)], [a_watch(ending="cut")] * 5)) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.failures == 5)
         assert reader._failures == 1
         assert reader.health == ReaderHealth(synced=True)
@@ -323,12 +279,8 @@ def test_a_watch_that_stands_is_trusted_although_nothing_happens() -> None:
     expired = a_watch(("ERROR", {"code": 410}))
     lists = [a_list(version=7)] * 4
     with reading(
-        WatchApi(lists, [expired] * 3),
-        Timing(proof=0.05, first_pause=0.001, longest_pause=0.002),
-    ) as (
-        reader,
-        delivered,
-    ):
+        WatchApi(lists, [expired] * 3), Timing(proof=0.05, first_pause=0.001, longest_pause=0.002)
+    ) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.watches == 4)
         assert reader._health.trouble is Trouble.EXPIRED
         delivered.wait_for(lambda: reader.health == ReaderHealth(synced=True))
@@ -367,8 +319,7 @@ def test_what_is_no_list_changes_nothing_and_is_asked_for_again(strange: Reply) 
         a_list(an_object("b", 5, 1), version=9),
     )
     with reading(
-        WatchApi([before, strange, strange, after], [a_refused_reply(410)]),
-        optional=True,
+        WatchApi([before, strange, strange, after], [a_refused_reply(410)]), optional=True
     ) as (_, delivered):
         delivered.wait_for(lambda: len(delivered.batches) == 2)
     assert delivered.batches == [({A: 1}, True), ({A: None, B: 1}, True)]
@@ -397,25 +348,16 @@ def test_what_is_no_event_ends_the_watch_and_not_the_reader(strange: bytes) -> N
 def test_events_out_of_order_end_in_a_list() -> None:
     api = WatchApi(
         [a_list(version=7), a_list(an_object("a", 9, "new"), version=9)],
-        [
-            a_watch(
-                ("ADDED", an_object("a", 9, "new")),
-                ("MODIFIED", an_object("a", 8, "old")),
-            )
-        ],
+        [a_watch(("ADDED", an_object("a", 9, "new")), ("MODIFIED", an_object("a", 8, "old")))],
     )
     with reading(api) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.lists == 2)
     assert [batch for batch, _ in delivered.batches] == [{}, {A: "new"}, {}]
 
 
-def test_what_was_written_and_is_gone_before_it_is_heard_of_is_handed_over_as_gone() -> (
-    None
-):
+def test_what_was_written_and_is_gone_before_it_is_heard_of_is_handed_over_as_gone() -> None:
     go = threading.Event()
-    api = WatchApi(
-        [a_list(version=7), a_list(version=12)], [a_watch(go, ("ERROR", {"code": 410}))]
-    )
+    api = WatchApi([a_list(version=7), a_list(version=12)], [a_watch(go, ("ERROR", {"code": 410}))])
     with reading(api) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.watches == 1)
         reader.expect(A, 9)
@@ -425,9 +367,7 @@ def test_what_was_written_and_is_gone_before_it_is_heard_of_is_handed_over_as_go
     assert delivered.batches[-1] == ({A: None}, True), "the LIST is older than B"
 
 
-def test_what_had_come_and_gone_before_its_writer_had_the_answer_is_handed_over_as_gone() -> (
-    None
-):
+def test_what_had_come_and_gone_before_its_writer_had_the_answer_is_handed_over_as_gone() -> None:
     """The watch is sooner than the answer to a creation, and the garbage collector, too."""
     told, go = threading.Event(), threading.Event()
     gone = [("ADDED", an_object("a", 9, 1)), ("DELETED", an_object("a", 10, 1))]
@@ -440,9 +380,7 @@ def test_what_had_come_and_gone_before_its_writer_had_the_answer_is_handed_over_
         go.set()
         delivered.wait_for(lambda: B in delivered.state)
         told.set()
-    assert delivered.batches[-1] == ({B: 2, A: None}, False), (
-        "C has not been heard of yet"
-    )
+    assert delivered.batches[-1] == ({B: 2, A: None}, False), "C has not been heard of yet"
     assert reader._written == {C: 12}
 
 
@@ -450,10 +388,7 @@ def test_what_was_written_is_there_for_as_long_as_its_events_say_so() -> None:
     go = threading.Event()
     events = [("ADDED", an_object("a", 9, 1)), ("MODIFIED", an_object("b", 8, 2))]
     api = WatchApi(
-        [
-            a_list(an_object("b", 5, 1), version=7),
-            a_list(an_object("a", 9, 1), version=12),
-        ],
+        [a_list(an_object("b", 5, 1), version=7), a_list(an_object("a", 9, 1), version=12)],
         [a_watch(go, *events[::-1], ("ERROR", {"code": 410}))],
     )
     with reading(api) as (reader, delivered):
@@ -473,10 +408,7 @@ def test_a_refusal_is_said_once_wakes_nobody_and_shows_until_it_is_over(
     go = threading.Event()
     refused = Reply(
         status=403,
-        parts=[
-            go,
-            json.dumps({"kind": "Status", "message": "no watch for you"}).encode(),
-        ],
+        parts=[go, json.dumps({"kind": "Status", "message": "no watch for you"}).encode()],
     )
     api = WatchApi(
         [a_list(an_object("a", 5, 1), version=7)],
@@ -497,29 +429,19 @@ def test_a_refusal_is_said_once_wakes_nobody_and_shows_until_it_is_over(
     )
     assert len(delivered.batches) == 1
     said = [record.getMessage() for record in caplog.records]
-    assert (
-        said[0]
-        == "cannot read pods (Forbidden), trying again and again: 403 no watch for you"
-    )
+    assert said[0] == "cannot read pods (Forbidden), trying again and again: 403 no watch for you"
     assert said[1].startswith("pods can be read again, after ")
     assert len(said) == 2
 
 
 def test_the_pauses_between_attempts_grow() -> None:
     api = WatchApi([])
-    with reading(api, Timing(first_pause=0.01, longest_pause=1000)) as (
-        reader,
-        delivered,
-    ):
+    with reading(api, Timing(first_pause=0.01, longest_pause=1000)) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.failures >= 4)
-        assert reader._pause() == pytest.approx(
-            0.01 * 2 ** (reader.counts.failures - 1), rel=0.2
-        )
+        assert reader._pause() == pytest.approx(0.01 * 2 ** (reader.counts.failures - 1), rel=0.2)
 
 
-def test_a_server_that_closes_every_watch_at_once_is_not_asked_without_a_pause() -> (
-    None
-):
+def test_a_server_that_closes_every_watch_at_once_is_not_asked_without_a_pause() -> None:
     api = WatchApi([a_list(version=7)] * 3, [a_watch(ending="end")] * 3)
     with reading(api, Timing(proof=10, first_pause=0.001)) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.failures >= 3)
@@ -530,10 +452,7 @@ def test_a_kind_that_the_cluster_does_not_have_has_no_objects_until_it_comes() -
     missing = Reply(status=404, parts=[b"404 page not found\n"])
     go = threading.Event()
     comes = Reply(parts=[go, *a_list(an_object("a", 5, 1), version=7).parts])
-    with reading(WatchApi([missing, missing, comes]), optional=True) as (
-        reader,
-        delivered,
-    ):
+    with reading(WatchApi([missing, missing, comes]), optional=True) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.failures == 2)
         assert reader.health == ReaderHealth(synced=True, served=False)
         go.set()
@@ -543,26 +462,23 @@ def test_a_kind_that_the_cluster_does_not_have_has_no_objects_until_it_comes() -
 
 def test_a_kind_that_goes_takes_its_objects_along() -> None:
     missing = Reply(status=404, parts=[b"404 page not found\n"])
-    with reading(
-        WatchApi([a_list(an_object("a", 5, 1), version=7)], [missing]), optional=True
-    ) as (reader, delivered):
+    with reading(WatchApi([a_list(an_object("a", 5, 1), version=7)], [missing]), optional=True) as (
+        reader,
+        delivered,
+    ):
         delivered.wait_for(lambda: not reader.health.served)
     assert delivered.batches == [({A: 1}, True), ({A: None}, True)]
 
 
 def test_what_is_not_ours_to_see_any_more_may_still_be_there() -> None:
-    api = WatchApi(
-        [a_list(an_object("a", 5, 1), version=7)], [a_refused_reply(403)] * 3
-    )
+    api = WatchApi([a_list(an_object("a", 5, 1), version=7)], [a_refused_reply(403)] * 3)
     with reading(api, optional=True) as (reader, delivered):
         delivered.wait_for(lambda: reader.counts.failures == 3)
     assert delivered.state == {A: 1}
 
 
 def test_a_kind_that_need_not_be_there_is_read_only_where_it_is_ours_to_see() -> None:
-    api = WatchApi(
-        [a_list(an_object("a", 5, 1), version=7)], rights=[False, False, True]
-    )
+    api = WatchApi([a_list(an_object("a", 5, 1), version=7)], rights=[False, False, True])
     with reading(api, optional=True) as (reader, delivered):
         delivered.wait_for(lambda: delivered.state == {A: 1})
         assert reader.health == ReaderHealth(synced=True)
@@ -605,10 +521,7 @@ def test_an_object_whose_projection_fails_concerns_that_object_alone(
         [a_list(odd, an_object("a", 5, 1), version=7)],
         [
             a_watch(
-                (
-                    "MODIFIED",
-                    {**odd, "metadata": {**odd["metadata"], "resourceVersion": "9"}},
-                ),
+                ("MODIFIED", {**odd, "metadata": {**odd["metadata"], "resourceVersion": "9"}}),
                 ("ADDED", an_object("b", 10, 2)),
             )
         ],
@@ -626,22 +539,16 @@ def test_an_object_whose_projection_begins_to_fail_is_absent() -> None:
     odd = an_object("a", 8)
     del odd["value"]
     with reading(
-        WatchApi(
-            [a_list(an_object("a", 5, 1), version=7)], [a_watch(("MODIFIED", odd))]
-        )
+        WatchApi([a_list(an_object("a", 5, 1), version=7)], [a_watch(("MODIFIED", odd))])
     ) as (_, delivered):
-        delivered.wait_for(
-            lambda: delivered.state == {} and len(delivered.batches) == 2
-        )
+        delivered.wait_for(lambda: delivered.state == {} and len(delivered.batches) == 2)
 
 
 def test_something_may_stand_in_for_an_object_whose_projection_fails() -> None:
     odd = an_object("odd", 8)
     del odd["value"]
     delivered = Delivered()
-    source = Source(
-        resource=PODS, project=value_of, stand_in=lambda key: f"instead of {key[1]}"
-    )
+    source = Source(resource=PODS, project=value_of, stand_in=lambda key: f"instead of {key[1]}")
     with WatchApi([a_list(odd, version=7)]) as api:
         reader = Reader(api.client, source, delivered, QUICK)
         reader.start()
@@ -660,23 +567,10 @@ def test_an_object_that_cannot_be_decoded_concerns_that_object_alone(
         + b"}"
     )
     a, b = (json.dumps(an_object(name, 5, 1)).encode() for name in "ab")
-    whole = (
-        b'{"metadata":{"resourceVersion":"7"},"items":['
-        + a
-        + b","
-        + odd
-        + b","
-        + b
-        + b"]}"
-    )
+    whole = b'{"metadata":{"resourceVersion":"7"},"items":[' + a + b"," + odd + b"," + b + b"]}"
     api = WatchApi(
         [Reply(parts=[whole])],
-        [
-            a_watch(
-                b'{"type":"ADDED","object":' + odd + b"}\n",
-                ("ADDED", an_object("c", 9, 1)),
-            )
-        ],
+        [a_watch(b'{"type":"ADDED","object":' + odd + b"}\n", ("ADDED", an_object("c", 9, 1)))],
     )
     with reading(api) as (reader, delivered):
         delivered.wait_for(lambda: C in delivered.state)
@@ -688,20 +582,11 @@ def test_an_object_that_cannot_be_decoded_concerns_that_object_alone(
 
 def test_an_object_that_is_nested_too_deeply_is_kept_like_any_other() -> None:
     managed = b'{"f:a":' * 5000 + b"{}" + b"}" * 5000
-    deep = (
-        json.dumps(an_object("a", 8, 1)).encode()[:-1]
-        + b',"managedFields":'
-        + managed
-        + b"}"
-    )
-    listed = Reply(
-        parts=[b'{"metadata":{"resourceVersion":"7"},"items":[' + deep + b"]}"]
-    )
+    deep = json.dumps(an_object("a", 8, 1)).encode()[:-1] + b',"managedFields":' + managed + b"}"
+    listed = Reply(parts=[b'{"metadata":{"resourceVersion":"7"},"items":[' + deep + b"]}"])
     changed = deep.replace(b'"value": 1', b'"value": 2')
     with reading(
-        WatchApi(
-            [listed], [a_watch(b'{"type":"MODIFIED","object":' + changed + b"}\n")]
-        )
+        WatchApi([listed], [a_watch(b'{"type":"MODIFIED","object":' + changed + b"}\n")])
     ) as (reader, delivered):
         delivered.wait_for(lambda: delivered.state == {A: 2})
     assert (delivered.batches[0], reader.counts.unreadable) == (({A: 1}, True), 0)
@@ -720,9 +605,7 @@ def test_a_fault_of_ours_ends_in_a_new_list() -> None:
         Faulty(),
     )
     with api:
-        reader = Reader(
-            api.client, Source(resource=PODS, project=value_of), delivered, QUICK
-        )
+        reader = Reader(api.client, Source(resource=PODS, project=value_of), delivered, QUICK)
         reader.start()
         delivered.wait_for(lambda: delivered.state == {A: 1})
         reader.stop()

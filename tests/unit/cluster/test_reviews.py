@@ -11,23 +11,15 @@ from shardwright.cluster.client import ApiError
 from shardwright.cluster.reviews import AUDIENCE, may_read
 from tests.support.scripted_api import Answer, serving
 
-WHO = {
-    "username": "prometheus",
-    "uid": "u",
-    "groups": ["monitoring"],
-    "extra": {"pod": ["p"]},
-}
-KNOWN = Answer(
-    201, {"status": {"authenticated": True, "audiences": [AUDIENCE], "user": WHO}}
-)
+WHO = {"username": "prometheus", "uid": "u", "groups": ["monitoring"], "extra": {"pod": ["p"]}}
+KNOWN = Answer(201, {"status": {"authenticated": True, "audiences": [AUDIENCE], "user": WHO}})
 
 
-def test_whose_token_it_is_is_asked_first_and_then_whether_he_may_by_all_that_he_is() -> (
-    None
-):
-    with serving(
-        KNOWN, Answer(201, {"status": {"allowed": True}}), may_write=lambda: False
-    ) as (api, client):
+def test_whose_token_it_is_is_asked_first_and_then_whether_he_may_by_all_that_he_is() -> None:
+    with serving(KNOWN, Answer(201, {"status": {"allowed": True}}), may_write=lambda: False) as (
+        api,
+        client,
+    ):
         assert may_read(client, "t", "/metrics", 10) is HTTPStatus.OK
 
     assert api.requests == [
@@ -64,15 +56,8 @@ def test_whose_token_it_is_is_asked_first_and_then_whether_he_may_by_all_that_he
         {},
         {"authenticated": False},
         {"authenticated": "true", "audiences": [AUDIENCE]},
-        {
-            "authenticated": True,
-            "user": WHO,
-        },  # an authenticator that does not know audiences
-        {
-            "authenticated": True,
-            "audiences": ["https://kubernetes.default.svc"],
-            "user": WHO,
-        },
+        {"authenticated": True, "user": WHO},  # an authenticator that does not know audiences
+        {"authenticated": True, "audiences": ["https://kubernetes.default.svc"], "user": WHO},
     ],
 )
 def test_who_is_not_known_by_a_token_for_the_metrics_is_not_asked_about_further(
@@ -84,8 +69,7 @@ def test_who_is_not_known_by_a_token_for_the_metrics_is_not_asked_about_further(
 
 
 @pytest.mark.parametrize(
-    "status",
-    [{}, {"allowed": False}, {"allowed": "true"}, {"allowed": False, "denied": True}],
+    "status", [{}, {"allowed": False}, {"allowed": "true"}, {"allowed": False, "denied": True}]
 )
 def test_only_a_plain_yes_admits(status: dict[str, Any]) -> None:
     with serving(KNOWN, Answer(201, {"status": status})) as (_, client):
@@ -93,8 +77,7 @@ def test_only_a_plain_yes_admits(status: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "answers",
-    [(Answer(403),), (Answer(500),), (KNOWN, Answer(403)), (Answer(drop=True),)],
+    "answers", [(Answer(403),), (Answer(500),), (KNOWN, Answer(403)), (Answer(drop=True),)]
 )
 def test_no_answer_is_no_verdict(answers: tuple[Answer, ...]) -> None:
     with serving(*answers) as (_, client), pytest.raises(ApiError):

@@ -25,30 +25,18 @@ class Discovery(Client):
         self.asked.append(call.path)
         await asyncio.sleep(0)
         if call.path == "/apis":
-            return {
-                "groups": [{"versions": [{"groupVersion": api}]} for api in self.served]
-            }
+            return {"groups": [{"versions": [{"groupVersion": api}]} for api in self.served]}
         return {"resources": [{"name": self.served[call.path.removeprefix("/apis/")]}]}
 
     async def create(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        body: Any,
-        *,
-        dry_run: bool = False,
+        self, resource: Resource, namespace: str | None, body: Any, *, dry_run: bool = False
     ) -> dict[str, Any]:
-        assert (resource.plural, namespace, dry_run) == (
-            "selfsubjectaccessreviews",
-            None,
-            False,
-        )
+        assert (resource.plural, namespace, dry_run) == ("selfsubjectaccessreviews", None, False)
         attributes = body["spec"]["resourceAttributes"]
         allowed = f"{attributes['verb']} {attributes['group']}" not in self.forbidden
         return {
             "status": {
-                "allowed": allowed
-                and (not self.closed or attributes["namespace"] != self.closed)
+                "allowed": allowed and (not self.closed or attributes["namespace"] != self.closed)
             }
         }
 
@@ -67,10 +55,7 @@ def reason(api: Discovery, name: str) -> str:
 
 
 def test_the_best_version_that_has_the_resource_is_used() -> None:
-    both = {
-        "scheduling.k8s.io/v1alpha2": "podgroups",
-        "scheduling.k8s.io/v1beta1": "podgroups",
-    }
+    both = {"scheduling.k8s.io/v1alpha2": "podgroups", "scheduling.k8s.io/v1beta1": "podgroups"}
     assert found(Discovery(both)) == {"Native": "scheduling.k8s.io/v1beta1"}
     other = both | {"scheduling.k8s.io/v1beta1": "priorityclasses"}
     assert found(Discovery(other)) == {"Native": "scheduling.k8s.io/v1alpha2"}
@@ -78,18 +63,13 @@ def test_the_best_version_that_has_the_resource_is_used() -> None:
 
 def test_kueue_needs_no_rights() -> None:
     api = Discovery(
-        {
-            "kueue.x-k8s.io/v1beta1": "localqueues",
-            "scheduling.x-k8s.io/v1alpha1": "podgroups",
-        }
+        {"kueue.x-k8s.io/v1beta1": "localqueues", "scheduling.x-k8s.io/v1alpha1": "podgroups"}
     )
     api.forbidden = {"create scheduling.x-k8s.io", "create kueue.x-k8s.io"}
     assert found(api) == {"Kueue": "kueue.x-k8s.io/v1beta1"}
 
 
-def test_a_right_that_is_missing_is_named_with_the_value_of_the_chart_that_gives_it() -> (
-    None
-):
+def test_a_right_that_is_missing_is_named_with_the_value_of_the_chart_that_gives_it() -> None:
     api = Discovery({"scheduling.x-k8s.io/v1alpha1": "podgroups"})
     api.forbidden = {"patch scheduling.x-k8s.io"}
     assert reason(api, "Coscheduling") == (
@@ -138,9 +118,7 @@ def test_an_api_that_is_missing_is_named_with_what_brings_it() -> None:
     )
 
 
-def test_what_is_installed_later_is_found_after_a_while_and_not_asked_for_all_the_time() -> (
-    None
-):
+def test_what_is_installed_later_is_found_after_a_while_and_not_asked_for_all_the_time() -> None:
     async def scenario() -> None:
         now = 0.0
         api = Discovery({})

@@ -43,19 +43,14 @@ def test_of_a_node_the_facts_are_kept_and_equal_texts_once() -> None:
     assert not isinstance(second, NodeExclusion)
     assert all(
         mine is yours
-        for mine, yours in zip(
-            first.labels.values(), second.labels.values(), strict=True
-        )
+        for mine, yours in zip(first.labels.values(), second.labels.values(), strict=True)
     )
     assert first.name is second.name
 
 
 def test_of_a_node_without_gpus_enough_is_kept_to_read_its_slices_with() -> None:
     found = project_node(
-        {
-            "metadata": {"name": "cpu", "labels": {"a": "b"}},
-            "status": {"images": ["large"]},
-        }
+        {"metadata": {"name": "cpu", "labels": {"a": "b"}}, "status": {"images": ["large"]}}
     )
     assert isinstance(found, BareNode)
     assert (found.entry, found.raw.labels, found.raw.status) == (
@@ -92,11 +87,7 @@ def test_of_a_foreign_pod_that_holds_none_nothing_is_kept(pod: dict[str, Any]) -
 def test_a_member_is_what_a_stateful_set_controls_by_its_uid() -> None:
     pod = a_pod("llama-0-1", model="llama", set_name="llama-0", node="a", gpus=8)
     usage = GpuUsage(
-        node="a",
-        resource="nvidia.com/gpu",
-        gpus=8,
-        owner=("models", "llama"),
-        group="llama-0",
+        node="a", resource="nvidia.com/gpu", gpus=8, owner=("models", "llama"), group="llama-0"
     )
     assert project_pod(pod) == PodFacts(
         usage=(usage,), model="llama", set_uid="uid-of-llama-0", member=read_member(pod)
@@ -138,9 +129,7 @@ def test_an_owner_that_does_not_control_makes_no_member() -> None:
     assert project_pod(pod) == PodFacts(model="large")
 
 
-@pytest.mark.parametrize(
-    "changed", [{"kind": "ReplicaSet"}, {"apiVersion": "apps.example.com/v1"}]
-)
+@pytest.mark.parametrize("changed", [{"kind": "ReplicaSet"}, {"apiVersion": "apps.example.com/v1"}])
 def test_a_controller_of_another_kind_makes_no_member(changed: dict[str, str]) -> None:
     pod = a_pod("large-0-7", model="large", set_name="large-0")
     pod["metadata"]["ownerReferences"][0] |= changed
@@ -149,43 +138,23 @@ def test_a_controller_of_another_kind_makes_no_member(changed: dict[str, str]) -
 
 def test_a_member_is_read_by_its_controller_whoever_else_owns_it() -> None:
     pod = a_pod("large-0-7", model="large", set_name="large-0")
-    other = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "name": "large-0-7",
-        "uid": "forged",
-    }
+    other = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "large-0-7", "uid": "forged"}
     pod["metadata"]["ownerReferences"].insert(0, other)
     kept = project_pod(pod)
     assert kept is not None
     assert kept.member is not None
-    assert (kept.member.group, kept.member.rank, kept.set_uid) == (
-        "large-0",
-        7,
-        "uid-of-large-0",
-    )
+    assert (kept.member.group, kept.member.rank, kept.set_uid) == ("large-0", 7, "uid-of-large-0")
 
 
 def test_of_a_child_everything_is_kept_but_what_others_report() -> None:
     live = a_set("llama-0", version=7)
-    live["metadata"] |= {
-        "managedFields": [{"manager": "x"}],
-        "labels": {"a": "b"},
-        "generation": 3,
-    }
+    live["metadata"] |= {"managedFields": [{"manager": "x"}], "labels": {"a": "b"}, "generation": 3}
     child = project_child(
         STATEFUL_SETS,
-        {
-            key: value
-            for key, value in live.items()
-            if key not in {"apiVersion", "kind"}
-        },
+        {key: value for key, value in live.items() if key not in {"apiVersion", "kind"}},
     )
     content = child.content()
-    assert (
-        content["metadata"].pop("ownerReferences")
-        == live["metadata"]["ownerReferences"]
-    )
+    assert content["metadata"].pop("ownerReferences") == live["metadata"]["ownerReferences"]
     assert content == {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -215,9 +184,7 @@ def test_a_status_that_changes_is_no_change_of_a_child_and_anything_else_is() ->
     )
     reported["status"] = {"readyReplicas": 1}
     reported["metadata"]["managedFields"] = [{"manager": "kube-controller-manager"}]
-    assert project_child(STATEFUL_SETS, reported) == project_child(
-        STATEFUL_SETS, before
-    )
+    assert project_child(STATEFUL_SETS, reported) == project_child(STATEFUL_SETS, before)
     assert project_child(STATEFUL_SETS, scaled) != project_child(STATEFUL_SETS, before)
 
 
@@ -230,10 +197,7 @@ def test_an_object_that_no_sharded_model_of_ours_controls_has_no_owner() -> None
 
 def test_of_an_object_that_is_not_ours_no_more_is_kept_than_that_it_is_there() -> None:
     found = a_set("llama-0", version=7)
-    found["metadata"]["labels"] = {
-        "app.kubernetes.io/managed-by": "shardwright",
-        "odd": "x",
-    }
+    found["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "shardwright", "odd": "x"}
     found["metadata"]["annotations"] = {"theirs": "x" * CHILD_MAX_BYTES}
     found["metadata"]["ownerReferences"] = []
 
@@ -251,12 +215,7 @@ def test_of_an_object_that_is_not_ours_no_more_is_kept_than_that_it_is_there() -
         },
         "spec": {},
     }
-    assert (child.name, child.owner, child.owner_uid, child.version) == (
-        "llama-0",
-        "",
-        "",
-        7,
-    )
+    assert (child.name, child.owner, child.owner_uid, child.version) == ("llama-0", "", "", 7)
 
 
 @pytest.mark.parametrize("field", ["annotations", "labels"])
@@ -266,9 +225,7 @@ def test_an_object_of_ours_that_others_have_filled_stays_ours_without_what_they_
     found = a_set("llama-0", version=7)
     whole = project_child(STATEFUL_SETS, found).content()
     found["metadata"].setdefault(field, {})
-    theirs = {
-        f"others.example/{number}": "x" * 50 for number in range(CHILD_MAX_BYTES // 50)
-    }
+    theirs = {f"others.example/{number}": "x" * 50 for number in range(CHILD_MAX_BYTES // 50)}
     found["metadata"][field] = {"shardwright.io/size": "2", **theirs}
     whole["metadata"][field] = {"shardwright.io/size": "2"}
 
@@ -284,15 +241,8 @@ def test_of_one_whose_template_is_filled_what_nobody_can_change_is_kept_and_the_
 ):
     found = a_set("llama-0", version=7)
     labels = {"shardwright.io/template-hash": "abc"}
-    fixed = {
-        "replicas": 2,
-        "serviceName": "llama-0-hosts",
-        "podManagementPolicy": "Parallel",
-    }
-    env = [
-        {"name": f"N{number}", "value": "x" * 50}
-        for number in range(CHILD_MAX_BYTES // 50)
-    ]
+    fixed = {"replicas": 2, "serviceName": "llama-0-hosts", "podManagementPolicy": "Parallel"}
+    env = [{"name": f"N{number}", "value": "x" * 50} for number in range(CHILD_MAX_BYTES // 50)]
     template = {
         "metadata": {"labels": {**labels, "theirs": "x"}},
         "spec": {"containers": [{"name": "engine", "env": env}]},
@@ -334,17 +284,12 @@ def test_an_object_whose_texts_have_many_commas_is_kept_as_it_is() -> None:
     assert (child.content()["spec"], child.excess) == (found["spec"], "")
 
 
-def test_of_a_foreign_object_in_the_way_it_is_kept_whether_anybody_controls_it() -> (
-    None
-):
+def test_of_a_foreign_object_in_the_way_it_is_kept_whether_anybody_controls_it() -> None:
     theirs = a_service("llama")
     theirs["metadata"]["ownerReferences"][0]["kind"] = "Website"
     found = {
         name: controller_uid(project_child(SERVICES, content).content())
-        for name, content in (
-            ("theirs", theirs),
-            ("nobodys", a_service("llama", owner="")),
-        )
+        for name, content in (("theirs", theirs), ("nobodys", a_service("llama", owner="")))
     }
     assert found == {"theirs": "", "nobodys": None}
 
@@ -353,7 +298,5 @@ def test_of_a_config_map_its_identity_version_and_owner_are_kept() -> None:
     assert project_config_map(a_config_map("c", version=9)) == ConfigMapFacts(
         uid="uid-of-c", version="9"
     )
-    owned = ConfigMapFacts(
-        uid="uid-of-c", version="9", owner="llama", owner_uid="uid-of-llama"
-    )
+    owned = ConfigMapFacts(uid="uid-of-c", version="9", owner="llama", owner_uid="uid-of-llama")
     assert project_config_map(a_config_map("c", "llama", version=9)) == owned

@@ -12,9 +12,7 @@ from shardwright.cluster.ssh_key import key_pair
 def test_the_public_line_is_that_of_the_private_key() -> None:
     private, public = key_pair()
     read = load_ssh_private_key(private.encode(), password=None)
-    line = (
-        read.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-    )
+    line = read.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     assert public == f"{line} shardwright\n"
     assert line.startswith("ssh-ed25519 ")
 

@@ -13,9 +13,7 @@ objects = st.recursive(
         st.integers(0, 2) | st.lists(st.integers(0, 2), max_size=2),
         max_size=3,
     ),
-    lambda inner: st.dictionaries(
-        st.sampled_from("abc"), inner | st.integers(0, 2), max_size=3
-    ),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner | st.integers(0, 2), max_size=3),
     max_leaves=6,
 )
 

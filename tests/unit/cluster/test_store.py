@@ -59,18 +59,14 @@ def store(ledger: Ledger) -> Store:
 def test_nodes_are_there_by_name_with_or_without_what_can_be_planned() -> None:
     store = Store(Ledger())
     shared = a_node("shared", labels={"nvidia.com/gpu.replicas": "4"})
-    concern = store.take_nodes(
-        nodes(a_node("a"), shared, {"metadata": {"name": "cpu"}})
-    )
+    concern = store.take_nodes(nodes(a_node("a"), shared, {"metadata": {"name": "cpu"}}))
     assert store.nodes.keys() == {"a", "shared"}
     assert store.nodes["a"] == read_node(a_node("a"))
     assert isinstance(store.nodes["shared"], NodeExclusion)
     assert concern == Concern(nodes=frozenset({"a", "shared"}), freed=frozenset({"a"}))
 
 
-def test_a_node_that_changes_or_goes_concerns_whoever_stands_on_it(
-    store: Store,
-) -> None:
+def test_a_node_that_changes_or_goes_concerns_whoever_stands_on_it(store: Store) -> None:
     assert store.take_nodes(nodes(a_node("a"))) == Concern()
     assert store.take_nodes(nodes(a_node("a", cordoned=True))) == Concern(
         nodes=frozenset("a"), freed=frozenset("a")
@@ -89,18 +85,12 @@ def test_a_node_whose_kubelet_is_silent_is_known_and_not_ready(store: Store) -> 
 def test_a_node_that_slices_give_gpus_to_concerns_who_waits_for_some() -> None:
     store = Store(Ledger())
     assert store.take_nodes(nodes(bare_node("dra"))) == Concern()
-    classes = {
-        ("", DRIVER): Change(read_device_class(a_device_class("nvidia.com/gpu")), 1)
-    }
+    classes = {("", DRIVER): Change(read_device_class(a_device_class("nvidia.com/gpu")), 1)}
     assert store.take_device_classes(classes) == Concern()
     slices = {("", "s"): Change(read_slice(a_slice("dra")), 1)}
-    assert store.take_slices(slices) == Concern(
-        nodes=frozenset({"dra"}), freed=frozenset({"dra"})
-    )
+    assert store.take_slices(slices) == Concern(nodes=frozenset({"dra"}), freed=frozenset({"dra"}))
     assert isinstance(store.nodes["dra"], NodeFacts)
-    assert store.take_slices({("", "s"): Change(None, 2)}) == Concern(
-        nodes=frozenset({"dra"})
-    )
+    assert store.take_slices({("", "s"): Change(None, 2)}) == Concern(nodes=frozenset({"dra"}))
     assert store.nodes == {}
 
 
@@ -115,9 +105,7 @@ class TestClaims:
     def test_gpus_that_nobodys_claim_holds_are_taken_until_it_goes(
         self, store: Store, ledger: Ledger
     ) -> None:
-        assert (
-            store.take_claims(claims(theirs=DeviceUsage(node="b", gpus=8))) == Concern()
-        )
+        assert store.take_claims(claims(theirs=DeviceUsage(node="b", gpus=8))) == Concern()
         assert ledger.taken() == {"a": 16, "b": 8}
         assert store.take_claims(claims(theirs=None)) == Concern(freed=frozenset({"b"}))
         assert ledger.taken() == {"a": 16}
@@ -129,9 +117,7 @@ class TestClaims:
         assert ledger.taken() == {"a": 16, "b": 2}
         assert ledger.taken(LLAMA) == Counter()
 
-    def test_a_claim_that_is_heard_of_before_its_pod_and_its_set_is_booked_anew(
-        self,
-    ) -> None:
+    def test_a_claim_that_is_heard_of_before_its_pod_and_its_set_is_booked_anew(self) -> None:
         ledger = Ledger()
         store = Store(ledger)
         store.take_claims(claims(gpus=OF_MEMBER))
@@ -184,9 +170,7 @@ def test_a_request_of_what_its_node_does_not_offer_takes_nothing_of_it(
     assert ledger.taken() == {"a": 16, "amd": 3}
 
 
-def test_members_are_there_by_the_uid_of_their_stateful_set_in_rank_order(
-    store: Store,
-) -> None:
+def test_members_are_there_by_the_uid_of_their_stateful_set_in_rank_order(store: Store) -> None:
     assert [member.name for member in store.members(("models", "uid-of-llama-0"))] == [
         "llama-0-0",
         "llama-0-1",
@@ -204,43 +188,28 @@ def test_a_pod_that_only_says_that_it_is_of_a_model_is_a_stranger(store: Store) 
     store.take_pods(pods(labelled, of_no_set, forged, of_no_rank))
     names = ("labelled", "llama-1-0", "llama-0-7", "llama-0-999999")
     assert store.strangers(LLAMA) == tuple(("models", name) for name in names)
-    assert [member.rank for member in store.members(("models", "uid-of-llama-0"))] == [
-        0,
-        1,
-    ]
+    assert [member.rank for member in store.members(("models", "uid-of-llama-0"))] == [0, 1]
 
 
 def test_what_another_namespace_writes_of_owners_is_nobodys_here(
     store: Store, ledger: Ledger
 ) -> None:
     """A reference has a name and a uid: whoever knows them may write them anywhere."""
-    evil = a_pod(
-        "llama-0-2",
-        model="llama",
-        set_name="llama-0",
-        node="b",
-        namespace="evil",
-        gpus=8,
-    )
+    evil = a_pod("llama-0-2", model="llama", set_name="llama-0", node="b", namespace="evil", gpus=8)
     forged = a_set("llama-0", uid="forged", namespace="evil")
     record = a_config_map("llama-plan", "llama", namespace="evil")
     before = store.children(("models", "uid-of-llama"))
     store.take_pods(pods(evil))
     store.take_children(SET, children(forged))
     store.take_config_maps(config_maps(record))
-    assert [member.rank for member in store.members(("models", "uid-of-llama-0"))] == [
-        0,
-        1,
-    ]
+    assert [member.rank for member in store.members(("models", "uid-of-llama-0"))] == [0, 1]
     assert store.children(("models", "uid-of-llama")) == before
     assert store.config_maps(("models", "uid-of-llama")) == {}
     assert ledger.taken(LLAMA) == {"b": 8}
     assert store.strangers(("evil", "llama")) == (("evil", "llama-0-2"),)
 
 
-def test_pods_of_a_stateful_set_that_nobody_of_ours_controls_are_strangers(
-    store: Store,
-) -> None:
+def test_pods_of_a_stateful_set_that_nobody_of_ours_controls_are_strangers(store: Store) -> None:
     store.take_children(SET, children(a_set("theirs", owner="")))
     store.take_pods(pods(a_pod("theirs-0", model="llama", set_name="theirs")))
     assert store.strangers(LLAMA) == (("models", "theirs-0"),)
@@ -262,9 +231,7 @@ def test_only_what_a_live_stateful_set_of_a_model_controls_counts_as_that_models
     """
     ledger.keep(LLAMA, (Reservation(owner=LLAMA, node="a", gpus=16, group="llama-0"),))
     labels = {"shardwright.io/model": "llama", "shardwright.io/group": "llama-0-g7"}
-    store.take_pods(
-        pods(a_pod("liar", model="llama", set_name="llama-0-g7", node="a", gpus=1))
-    )
+    store.take_pods(pods(a_pod("liar", model="llama", set_name="llama-0-g7", node="a", gpus=1)))
     store.take_pods(pods(member("llama-0-0", labels=labels)))
     assert ledger.taken() == {"a": 17}
     assert ledger.taken(LLAMA) == {"a": 1}
@@ -274,9 +241,7 @@ def test_a_pod_that_comes_before_its_stateful_set_counts_as_its_models_once_that
     ledger: Ledger, store: Store
 ) -> None:
     ledger.keep(LLAMA, (Reservation(owner=LLAMA, node="b", gpus=8, group="llama-1"),))
-    store.take_pods(
-        pods(a_pod("llama-1-0", model="llama", set_name="llama-1", node="b", gpus=8))
-    )
+    store.take_pods(pods(a_pod("llama-1-0", model="llama", set_name="llama-1", node="b", gpus=8)))
     assert ledger.taken() == {"a": 16, "b": 16}
     assert store.take_children(SET, children(a_set("llama-1"))) == Concern(
         models=frozenset({LLAMA}), freed=frozenset("b")
@@ -294,18 +259,12 @@ def test_pods_whose_stateful_set_goes_before_them_are_their_models_to_the_end(
     assert ledger.taken() == {}
 
 
-def test_a_pod_that_ends_frees_its_node_and_one_that_starts_frees_nothing(
-    store: Store,
-) -> None:
+def test_a_pod_that_ends_frees_its_node_and_one_that_starts_frees_nothing(store: Store) -> None:
     assert store.take_pods(pods(a_pod("foreign", node="b", gpus=3))) == Concern()
-    assert store.take_pods(pods(gone=(("models", "foreign"),))) == Concern(
-        freed=frozenset("b")
-    )
+    assert store.take_pods(pods(gone=(("models", "foreign"),))) == Concern(freed=frozenset("b"))
 
 
-def test_the_nodes_have_a_new_version_when_one_has_changed_and_only_then(
-    store: Store,
-) -> None:
+def test_the_nodes_have_a_new_version_when_one_has_changed_and_only_then(store: Store) -> None:
     seen = [store.node_version]
 
     def news() -> bool:
@@ -333,19 +292,13 @@ def test_a_model_has_a_new_version_when_something_of_it_has_changed_and_only_the
         return seen[-1] > seen[-2]
 
     store.take_pods(
-        pods(
-            member("llama-0-0"),
-            a_pod("foreign", node="b", gpus=3),
-            a_pod("q", model="qwen"),
-        )
+        pods(member("llama-0-0"), a_pod("foreign", node="b", gpus=3), a_pod("q", model="qwen"))
     )
     store.take_nodes(nodes(a_node("a", cordoned=True)))
     store.take_config_maps(config_maps(a_config_map("theirs")))
     same = store.child("Service", "models", "llama")
     assert same
-    store.take_children(
-        "Service", {("models", "llama"): Change(same, same.version + 1)}
-    )
+    store.take_children("Service", {("models", "llama"): Change(same, same.version + 1)})
     assert not news()
     store.take_pods(pods(member("llama-0-0", ready=False)))
     assert news()
@@ -357,10 +310,7 @@ def test_a_model_has_a_new_version_when_something_of_it_has_changed_and_only_the
 
 def test_members_of_a_model_are_there_by_its_label_too(store: Store) -> None:
     store.take_pods(
-        pods(
-            a_pod("llama-7-0", model="llama", set_name="llama-7"),
-            a_pod("alone", model="llama"),
-        )
+        pods(a_pod("llama-7-0", model="llama", set_name="llama-7"), a_pod("alone", model="llama"))
     )
     assert {member.name for member in store.members_of(LLAMA)} == {
         "llama-0-0",
@@ -369,43 +319,25 @@ def test_members_of_a_model_are_there_by_its_label_too(store: Store) -> None:
     }
 
 
-def test_a_change_of_a_member_concerns_its_model_and_what_is_worse_hurts_it(
-    store: Store,
-) -> None:
+def test_a_change_of_a_member_concerns_its_model_and_what_is_worse_hurts_it(store: Store) -> None:
     assert store.take_pods(pods(member("llama-0-0"))) == Concern()
     assert store.take_pods(pods(member("llama-0-0", ready=False))) == Concern(
         models=frozenset({LLAMA}), hurt=frozenset({LLAMA})
     )
-    assert store.take_pods(pods(member("llama-0-0"))) == Concern(
-        models=frozenset({LLAMA})
-    )
+    assert store.take_pods(pods(member("llama-0-0"))) == Concern(models=frozenset({LLAMA}))
     gone = store.take_pods(pods(gone=(("models", "llama-0-0"),)))
-    assert gone == Concern(
-        models=frozenset({LLAMA}), hurt=frozenset({LLAMA}), freed=frozenset("a")
-    )
+    assert gone == Concern(models=frozenset({LLAMA}), hurt=frozenset({LLAMA}), freed=frozenset("a"))
 
 
 @pytest.mark.parametrize(
     ("status", "worse"),
     [
-        (
-            {
-                "containerStatuses": [
-                    {"name": "e", "restartCount": 1, "state": {"running": {}}}
-                ]
-            },
-            True,
-        ),
+        ({"containerStatuses": [{"name": "e", "restartCount": 1, "state": {"running": {}}}]}, True),
         ({"phase": "Failed", "reason": "Evicted"}, True),
         (
             {
                 "containerStatuses": [
-                    {
-                        "name": "e",
-                        "restartCount": 0,
-                        "state": {"running": {}},
-                        "started": True,
-                    }
+                    {"name": "e", "restartCount": 0, "state": {"running": {}}, "started": True}
                 ]
             },
             False,
@@ -420,9 +352,7 @@ def test_a_member_that_fails_is_worse(
 ) -> None:
     pod = member("llama-0-0")
     pod["status"] |= status
-    assert store.take_pods(pods(pod)).hurt == (
-        frozenset({LLAMA}) if worse else frozenset()
-    )
+    assert store.take_pods(pods(pod)).hurt == (frozenset({LLAMA}) if worse else frozenset())
 
 
 def test_a_member_that_fails_once_more_in_the_same_way_is_worse(store: Store) -> None:
@@ -445,9 +375,7 @@ def test_a_member_that_is_deleted_or_replaced_is_worse(store: Store) -> None:
     assert store.take_pods(pods(member("llama-0-1", uid="new"))).hurt == {LLAMA}
 
 
-def test_a_pod_concerns_the_model_that_controls_it_and_the_one_that_it_names(
-    store: Store,
-) -> None:
+def test_a_pod_concerns_the_model_that_controls_it_and_the_one_that_it_names(store: Store) -> None:
     liar = a_pod("llama-0-2", model="qwen", set_name="llama-0", node="a", gpus=8)
     assert store.take_pods(pods(liar)).models == {LLAMA, QWEN}
 
@@ -470,17 +398,11 @@ def test_children_are_there_by_name_and_by_the_uid_of_their_model(store: Store) 
     assert store.child(SET, "models", "never") is None
 
 
-def test_a_child_that_changes_its_owner_goes_by_the_new_one_and_concerns_both(
-    store: Store,
-) -> None:
+def test_a_child_that_changes_its_owner_goes_by_the_new_one_and_concerns_both(store: Store) -> None:
     concern = store.take_children(SET, children(a_set("llama-0", owner="qwen")))
     assert concern.models == {LLAMA, QWEN}
-    assert {child.name for child in store.children(("models", "uid-of-llama"))} == {
-        "llama"
-    }
-    assert {child.name for child in store.children(("models", "uid-of-qwen"))} == {
-        "llama-0"
-    }
+    assert {child.name for child in store.children(("models", "uid-of-llama"))} == {"llama"}
+    assert {child.name for child in store.children(("models", "uid-of-qwen"))} == {"llama-0"}
 
 
 def test_a_child_that_is_gone_is_nowhere(store: Store) -> None:
@@ -488,23 +410,17 @@ def test_a_child_that_is_gone_is_nowhere(store: Store) -> None:
     assert concern.models == {LLAMA}
     assert store.child(SET, "models", "llama-0") is None
     assert store.strangers(LLAMA) == (("models", "llama-0-1"), ("models", "llama-0-0"))
-    assert (
-        store.take_children(SET, {("models", "llama-0"): Change(None, 12)}) == Concern()
-    )
+    assert store.take_children(SET, {("models", "llama-0"): Change(None, 12)}) == Concern()
 
 
-def test_a_kind_that_goes_takes_its_objects_along_whatever_their_version(
-    store: Store,
-) -> None:
+def test_a_kind_that_goes_takes_its_objects_along_whatever_their_version(store: Store) -> None:
     store.take_children(SET, {("models", "llama-0"): Change(None, 0)})
     assert store.child(SET, "models", "llama-0") is None
 
 
 def test_a_stateful_set_that_was_made_anew_has_the_new_uid(store: Store) -> None:
     store.take_children(SET, children(a_set("llama-0", uid="new")))
-    store.take_pods(
-        pods(a_pod("llama-0-0", model="llama", set_name="llama-0", set_uid="new"))
-    )
+    store.take_pods(pods(a_pod("llama-0-0", model="llama", set_name="llama-0", set_uid="new")))
     assert store.strangers(LLAMA) == (("models", "llama-0-1"),)
 
 
@@ -528,38 +444,23 @@ def test_who_reads_a_kind_is_told_of_what_we_wrote(store: Store) -> None:
 def test_an_event_from_before_what_we_wrote_undoes_nothing(store: Store) -> None:
     written = a_set("llama-0", replicas=0, version=20)
     store.wrote(written)
-    assert (
-        store.take_children(SET, children(a_set("llama-0", replicas=5, version=19)))
-        == Concern()
-    )
-    assert (
-        store.take_children(SET, {("models", "llama-0"): Change(None, 19)}) == Concern()
-    )
+    assert store.take_children(SET, children(a_set("llama-0", replicas=5, version=19))) == Concern()
+    assert store.take_children(SET, {("models", "llama-0"): Change(None, 19)}) == Concern()
     assert store.child(SET, "models", "llama-0") is not None
-    assert store.take_children(
-        SET, children(a_set("llama-0", replicas=5, version=21))
-    ).models == {LLAMA}
+    assert store.take_children(SET, children(a_set("llama-0", replicas=5, version=21))).models == {
+        LLAMA
+    }
 
 
-def test_config_maps_are_there_by_name_and_by_the_uid_of_their_model(
-    store: Store,
-) -> None:
+def test_config_maps_are_there_by_name_and_by_the_uid_of_their_model(store: Store) -> None:
     concern = store.take_config_maps(
-        config_maps(
-            a_config_map("record", "llama", version=5),
-            a_config_map("theirs", version=5),
-        )
+        config_maps(a_config_map("record", "llama", version=5), a_config_map("theirs", version=5))
     )
     both = frozenset({("models", "record"), ("models", "theirs")})
     assert concern == Concern(models=frozenset({LLAMA}), config_maps=both)
-    assert store.config_maps(("models", "uid-of-llama")).keys() == {
-        ("models", "record")
-    }
+    assert store.config_maps(("models", "uid-of-llama")).keys() == {("models", "record")}
     assert store.config_map(("models", "theirs")) is not None
-    assert (
-        store.take_config_maps(config_maps(a_config_map("theirs", version=5)))
-        == Concern()
-    )
+    assert store.take_config_maps(config_maps(a_config_map("theirs", version=5))) == Concern()
     changed = store.take_config_maps(config_maps(a_config_map("theirs", version=6)))
     assert changed == Concern(config_maps=frozenset({("models", "theirs")}))
 
@@ -581,12 +482,7 @@ def test_a_record_that_we_wrote_is_seen_at_once_and_no_event_from_before_undoes_
 
 _pods = st.builds(
     lambda name, model, node, gpus, ready, owner: a_pod(
-        f"{owner or 'x'}-{name}",
-        model=model,
-        node=node,
-        gpus=gpus,
-        ready=ready,
-        set_name=owner,
+        f"{owner or 'x'}-{name}", model=model, node=node, gpus=gpus, ready=ready, set_name=owner
     ),
     name=st.integers(0, 3),
     model=st.sampled_from(["", "llama", "qwen"]),
@@ -632,8 +528,6 @@ def test_what_is_counted_as_changes_come_is_what_counting_anew_would_say(
             } == controlled
         for model in (LLAMA, QWEN):
             named = {
-                key
-                for key, facts in there.items()
-                if facts.model == model[1] and not facts.member
+                key for key, facts in there.items() if facts.model == model[1] and not facts.member
             }
             assert set(store.strangers(model)) == named

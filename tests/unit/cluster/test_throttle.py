@@ -7,12 +7,7 @@ from time import monotonic
 import pytest
 
 from shardwright.cluster.calls import Call, Urgency
-from shardwright.cluster.resources import (
-    EVENTS,
-    SHARDED_MODELS,
-    STATEFUL_SETS,
-    Resource,
-)
+from shardwright.cluster.resources import EVENTS, SHARDED_MODELS, STATEFUL_SETS, Resource
 from shardwright.cluster.throttle import Gate, RequestLimits
 from tests.support.clocks import Clock
 
@@ -81,10 +76,7 @@ def test_requests_that_wait_for_tokens_pass_in_order_as_tokens_come_back() -> No
     async def scenario(passed: list[str]) -> None:
         gate = Gate(RequestLimits(qps=200, burst=1), 100)
         await asyncio.gather(
-            *(
-                entering(gate, passed, Urgency.OBJECTS, "a", str(number))
-                for number in range(5)
-            )
+            *(entering(gate, passed, Urgency.OBJECTS, "a", str(number)) for number in range(5))
         )
 
     assert passing(scenario) == ["0", "1", "2", "3", "4"]
@@ -97,12 +89,7 @@ def test_a_repair_passes_before_a_flood_of_everything_else() -> None:
         gate = Gate(RequestLimits(qps=1, burst=1), 100, clock)
         entering(gate, passed, Urgency.OBJECTS, "first")
         await settle()
-        for urgency in (
-            Urgency.EVENTS,
-            Urgency.STATUS,
-            Urgency.OBJECTS,
-            Urgency.REPAIR,
-        ):
+        for urgency in (Urgency.EVENTS, Urgency.STATUS, Urgency.OBJECTS, Urgency.REPAIR):
             entering(gate, passed, urgency, urgency.name)
         await settle()
         for _ in range(4):
@@ -224,10 +211,7 @@ def test_requests_that_give_up_together_hold_no_other_up() -> None:
     async def scenario(passed: list[str]) -> None:
         gate = Gate(MANY, 1)
         await gate.enter(Urgency.OBJECTS, "first")
-        waiting = [
-            entering(gate, passed, Urgency.OBJECTS, "first", name)
-            for name in ("a", "b")
-        ]
+        waiting = [entering(gate, passed, Urgency.OBJECTS, "first", name) for name in ("a", "b")]
         last = entering(gate, passed, Urgency.OBJECTS, "second")
         await settle()
         for task in waiting:

@@ -34,34 +34,20 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {"name": "bob", "user": {"token": "of-bob"}},
     ]
     contexts = [
-        {
-            "name": "prod",
-            "context": {"cluster": "a", "user": "ada", "namespace": "team"},
-        },
+        {"name": "prod", "context": {"cluster": "a", "user": "ada", "namespace": "team"}},
         {"name": "test", "context": {"cluster": "b", "user": "bob"}},
     ]
     first = _write(tmp_path, "first", clusters=clusters)
     second = _write(
-        tmp_path,
-        "second",
-        users=users,
-        contexts=contexts,
-        **{"current-context": "prod"},
+        tmp_path, "second", users=users, contexts=contexts, **{"current-context": "prod"}
     )
-    monkeypatch.setenv(
-        "KUBECONFIG", os.pathsep.join((first, str(tmp_path / "missing"), second))
-    )
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join((first, str(tmp_path / "missing"), second)))
     return tmp_path
 
 
 def _opened(**flags: Any) -> tuple[str, str | None, str, str]:
     found = open_connection(Connection(**flags))
-    return (
-        found.server,
-        found.access.credentials().authorization,
-        found.context,
-        found.namespace,
-    )
+    return (found.server, found.access.credentials().authorization, found.context, found.namespace)
 
 
 @pytest.mark.usefixtures("files")
@@ -81,14 +67,9 @@ def test_a_list_of_kubeconfigs_is_one() -> None:
     ids=str,
 )
 def test_the_first_context_that_a_list_of_kubeconfigs_names_is_current(
-    order: tuple[str, ...],
-    opened: str,
-    files: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    order: tuple[str, ...], opened: str, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    naming = [
-        _write(files, f"naming-{name}", **{"current-context": name}) for name in order
-    ]
+    naming = [_write(files, f"naming-{name}", **{"current-context": name}) for name in order]
     rest = (str(files / "first"), str(files / "second"))
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join((*naming, *rest)))
 
@@ -100,33 +81,20 @@ def test_the_first_context_that_a_list_of_kubeconfigs_names_is_current(
 @pytest.mark.parametrize(
     ("flags", "opened"),
     [
-        (
-            {"context": "test"},
-            ("http://127.0.0.1:2", "Bearer of-bob", "test", "default"),
-        ),
+        ({"context": "test"}, ("http://127.0.0.1:2", "Bearer of-bob", "test", "default")),
         ({"cluster": "b"}, ("http://127.0.0.1:2", "Bearer of-ada", "prod", "team")),
         ({"user": "bob"}, ("http://127.0.0.1:1", "Bearer of-bob", "prod", "team")),
-        (
-            {"server": "http://127.0.0.1:3"},
-            ("http://127.0.0.1:3", "Bearer of-ada", "prod", "team"),
-        ),
+        ({"server": "http://127.0.0.1:3"}, ("http://127.0.0.1:3", "Bearer of-ada", "prod", "team")),
         ({"token": "typed"}, ("http://127.0.0.1:1", "Bearer typed", "prod", "team")),
-        (
-            {"namespace": "other"},
-            ("http://127.0.0.1:1", "Bearer of-ada", "prod", "other"),
-        ),
+        ({"namespace": "other"}, ("http://127.0.0.1:1", "Bearer of-ada", "prod", "other")),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_flags_override_the_context(
-    flags: dict[str, Any], opened: tuple[str, ...]
-) -> None:
+def test_flags_override_the_context(flags: dict[str, Any], opened: tuple[str, ...]) -> None:
     assert _opened(**flags) == opened
 
 
-def test_a_server_needs_no_kubeconfig(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_needs_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
 
     assert _opened(server="https://127.0.0.1:6443/", token="t") == (
@@ -241,11 +209,7 @@ def _logging_in(folder: Path, **login: Any) -> str:
     ids=["missing", "fails", "talks"],
 )
 def test_a_program_that_gives_no_credentials_is_named(
-    login: dict[str, Any],
-    said: str,
-    hint: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    login: dict[str, Any], said: str, hint: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(LoginError) as found:
         open_connection(Connection(kubeconfig=_logging_in(tmp_path, **login)))
@@ -268,11 +232,7 @@ def test_every_group_of_an_impersonated_user_has_a_header_of_its_own() -> None:
         Call(verb="list", resource=NODES, path="/api/v1/nodes", method="GET")
     )
 
-    sent = [
-        (name, value)
-        for name, value in headers.items()
-        if name.startswith("Impersonate")
-    ]
+    sent = [(name, value) for name, value in headers.items() if name.startswith("Impersonate")]
     assert sent == [
         ("Impersonate-User", "eve"),
         ("Impersonate-Group", "ops"),

@@ -35,9 +35,7 @@ from tests.support.scripted_api import Answer, serving
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "shardwright.cluster.client.RETRY_DELAYS_SECONDS", (0.001, 0.001, 0.001)
-    )
+    monkeypatch.setattr("shardwright.cluster.client.RETRY_DELAYS_SECONDS", (0.001, 0.001, 0.001))
 
 
 def carry_out(client: Client, *writes: Write) -> Outcome:
@@ -91,8 +89,7 @@ def test_a_group_whose_template_is_new_is_tried_before_it_is_stopped_for_it() ->
 
 
 FORBIDDEN = (
-    'pods "llama-0-x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != '
-    "true"
+    'pods "llama-0-x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
 )
 
 
@@ -112,18 +109,11 @@ def test_a_group_whose_pods_the_namespace_keeps_out_is_not_created() -> None:
     )
 
 
-def test_whatever_else_speaks_against_a_pod_now_does_not_keep_its_group_from_being_made() -> (
-    None
-):
+def test_whatever_else_speaks_against_a_pod_now_does_not_keep_its_group_from_being_made() -> None:
     full = Answer(403, {"reason": "Forbidden", "message": "exceeded quota: pods"})
-    with serving(Answer(201, stateful_set()), full, Answer(201, stateful_set())) as (
-        api,
-        client,
-    ):
+    with serving(Answer(201, stateful_set()), full, Answer(201, stateful_set())) as (api, client):
         assert carry_out(client, Create(content=stateful_set())).refused == ()
-        assert [
-            path.partition("?")[0].rpartition("/")[2] for _, path, _ in api.requests
-        ] == [
+        assert [path.partition("?")[0].rpartition("/")[2] for _, path, _ in api.requests] == [
             "statefulsets",
             "pods",
             "statefulsets",
@@ -139,19 +129,11 @@ def test_a_group_whose_template_is_known_is_written_at_once() -> None:
 
 def test_a_webhook_that_cannot_be_tried_does_not_keep_a_group_from_starting() -> None:
     untried = Answer(
-        400,
-        {
-            "reason": "BadRequest",
-            "message": 'admission webhook "x.y" does not support dry run',
-        },
+        400, {"reason": "BadRequest", "message": 'admission webhook "x.y" does not support dry run'}
     )
     with serving(untried, untried, Answer(201, stateful_set())) as (api, client):
         assert carry_out(client, Create(content=stateful_set())).refused == ()
-        assert ["dryRun=All" in path for _, path, _ in api.requests] == [
-            True,
-            True,
-            False,
-        ]
+        assert ["dryRun=All" in path for _, path, _ in api.requests] == [True, True, False]
 
 
 def test_a_creation_is_a_post() -> None:
@@ -163,26 +145,18 @@ def test_a_creation_is_a_post() -> None:
         ]
 
 
-def test_the_first_apply_takes_over_the_fields_of_our_post_and_carries_the_uid() -> (
-    None
-):
+def test_the_first_apply_takes_over_the_fields_of_our_post_and_carries_the_uid() -> None:
     managers = [
         {"manager": "kubectl", "operation": "Update"},
         {"manager": "shardwright", "operation": "Update"},
     ]
-    live = Answer(
-        body={"metadata": {"resourceVersion": "7", "managedFields": managers}}
-    )
+    live = Answer(body={"metadata": {"resourceVersion": "7", "managedFields": managers}})
     with serving(live, Answer(body=STORED)) as (api, client):
         carry_out(client, Apply(content=service(), uid="u"))
     (_, took_over, applied) = api.requests
     assert took_over[2] == [
         {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
-        {
-            "op": "replace",
-            "path": "/metadata/managedFields/1/operation",
-            "value": "Apply",
-        },
+        {"op": "replace", "path": "/metadata/managedFields/1/operation", "value": "Apply"},
     ]
     assert applied[:2] == (
         "PATCH",
@@ -199,18 +173,10 @@ def test_an_object_that_changes_between_our_read_and_our_apply_is_read_again_and
         Answer(body={"metadata": {"resourceVersion": v, "managedFields": managers}})
         for v in ("7", "8")
     )
-    changed = Answer(
-        409, {"reason": "Conflict", "message": "the object has been modified"}
-    )
+    changed = Answer(409, {"reason": "Conflict", "message": "the object has been modified"})
     with serving(old, changed, new, Answer(body=STORED)) as (api, client):
         assert carry_out(client, Apply(content=service(), uid="u")).refused == ()
-    assert [method for method, _, _ in api.requests] == [
-        "GET",
-        "PATCH",
-        "GET",
-        "PATCH",
-        "PATCH",
-    ]
+    assert [method for method, _, _ in api.requests] == ["GET", "PATCH", "GET", "PATCH", "PATCH"]
     assert api.requests[3][2][0] == {
         "op": "replace",
         "path": "/metadata/resourceVersion",
@@ -220,12 +186,8 @@ def test_an_object_that_changes_between_our_read_and_our_apply_is_read_again_and
 
 def test_fields_that_are_not_taken_over_are_not_applied() -> None:
     managers = [{"manager": "shardwright", "operation": "Update"}]
-    live = Answer(
-        body={"metadata": {"resourceVersion": "7", "managedFields": managers}}
-    )
-    changed = Answer(
-        409, {"reason": "Conflict", "message": "the object has been modified"}
-    )
+    live = Answer(body={"metadata": {"resourceVersion": "7", "managedFields": managers}})
+    changed = Answer(409, {"reason": "Conflict", "message": "the object has been modified"})
     with serving(*(live, changed) * 6) as (api, client):
         write = Apply(content=service(), uid="u")
         assert refused(client, write) == Refusal(
@@ -257,33 +219,19 @@ def test_a_patch_changes_exactly_this_stateful_set_and_nothing_else_of_it(
     stored: list[Mapping[str, Any]] = []
     with serving(Answer(body={"metadata": {"name": "llama-0"}})) as (api, client):
         asyncio.run(Writer(client, stored.append).carry_out([write]))
-        body = {
-            "metadata": {"uid": "u", "annotations": {"a": "1", "gone": None}},
-            **spec,
-        }
+        body = {"metadata": {"uid": "u", "annotations": {"a": "1", "gone": None}}, **spec}
         assert api.requests == [
-            (
-                "PATCH",
-                f"{STATEFUL_SETS.path('models', 'llama-0')}?fieldManager=shardwright",
-                body,
-            )
+            ("PATCH", f"{STATEFUL_SETS.path('models', 'llama-0')}?fieldManager=shardwright", body)
         ]
     assert stored == [
-        {
-            "apiVersion": "apps/v1",
-            "kind": "StatefulSet",
-            "metadata": {"name": "llama-0"},
-        }
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "llama-0"}}
     ]
 
 
 def test_a_pod_that_is_only_asked_for_is_not_created_and_why_not_is_told() -> None:
     full = 'pods "llama-0-x" is forbidden: exceeded quota: gpus'
     write = DryRunPod(content=pod_of(stateful_set()), set_uid="s")
-    with serving(Answer(403, {"reason": "Forbidden", "message": full})) as (
-        api,
-        client,
-    ):
+    with serving(Answer(403, {"reason": "Forbidden", "message": full})) as (api, client):
         assert refused(client, write) == Refusal(
             write=write, code=403, reason="Forbidden", message=full, passes=False
         )
@@ -296,16 +244,14 @@ def test_a_pod_that_is_only_asked_for_is_not_created_and_why_not_is_told() -> No
         assert carry_out(client, write) == Outcome(written=(write,))
 
 
-def test_a_key_is_made_when_its_secret_is_created_and_is_another_one_every_time() -> (
-    None
-):
+def test_a_key_is_made_when_its_secret_is_created_and_is_another_one_every_time() -> None:
     secret = rendered("Secret", "llama-ssh", type="shardwright.io/ssh-key")
     with serving(Answer(201)) as (api, client):
         for _ in range(2):
             carry_out(client, CreateKey(content=secret))
-        assert [
-            (method, path.partition("?")[0]) for method, path, _ in api.requests
-        ] == [("POST", "/api/v1/namespaces/models/secrets")] * 2
+        assert [(method, path.partition("?")[0]) for method, path, _ in api.requests] == [
+            ("POST", "/api/v1/namespaces/models/secrets")
+        ] * 2
         first, second = (body["data"] for _, _, body in api.requests)
     assert set(first) == {"id_ed25519", "id_ed25519.pub"}
     assert first != second
@@ -313,12 +259,11 @@ def test_a_key_is_made_when_its_secret_is_created_and_is_another_one_every_time(
 
 
 def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
-    write = CreateKey(
-        content=rendered("Secret", "llama-token", type="shardwright.io/group-token")
-    )
-    with serving(
-        Answer(409, {"reason": "AlreadyExists", "message": "there is one"})
-    ) as (api, client):
+    write = CreateKey(content=rendered("Secret", "llama-token", type="shardwright.io/group-token"))
+    with serving(Answer(409, {"reason": "AlreadyExists", "message": "there is one"})) as (
+        api,
+        client,
+    ):
         assert carry_out(client, write) == Outcome(written=(write,))
         assert [method for method, _, _ in api.requests] == ["POST"]
     with serving(Answer(403, {"reason": "Forbidden", "message": "no"})) as (_, client):
@@ -326,12 +271,11 @@ def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
 
 
 def test_a_revision_that_exists_is_kept_and_any_other_refusal_is_one() -> None:
-    write = KeepRevision(
-        content=rendered("ControllerRevision", "llama-revision-0123456789")
-    )
-    with serving(
-        Answer(409, {"reason": "AlreadyExists", "message": "there is one"})
-    ) as (api, client):
+    write = KeepRevision(content=rendered("ControllerRevision", "llama-revision-0123456789"))
+    with serving(Answer(409, {"reason": "AlreadyExists", "message": "there is one"})) as (
+        api,
+        client,
+    ):
         assert carry_out(client, write) == Outcome(written=(write,))
         assert [path.partition("?")[0] for _, path, _ in api.requests] == [
             "/apis/apps/v1/namespaces/models/controllerrevisions"
@@ -343,34 +287,19 @@ def test_a_revision_that_exists_is_kept_and_any_other_refusal_is_one() -> None:
 @pytest.mark.parametrize("owner", [OWNER_UID, "another"])
 def test_a_revision_is_deleted_where_it_is_the_models_own(owner: str) -> None:
     api = MemoryApi()
-    api.put(
-        CONTROLLER_REVISIONS,
-        rendered("ControllerRevision", "llama-revision-0123456789"),
-    )
-    write = DropRevision(
-        namespace="models", name="llama-revision-0123456789", owner_uid=owner
-    )
+    api.put(CONTROLLER_REVISIONS, rendered("ControllerRevision", "llama-revision-0123456789"))
+    write = DropRevision(namespace="models", name="llama-revision-0123456789", owner_uid=owner)
     for _ in range(2):
         assert carry_out(api, write) == Outcome(written=(write,))
-    assert (api.find(CONTROLLER_REVISIONS, "models", write.name) is None) is (
-        owner == OWNER_UID
-    )
+    assert (api.find(CONTROLLER_REVISIONS, "models", write.name) is None) is (owner == OWNER_UID)
 
 
-def test_a_conflict_over_a_quota_says_nothing_of_a_secret_which_is_tried_again() -> (
-    None
-):
-    write = CreateKey(
-        content=rendered("Secret", "llama-token", type="shardwright.io/group-token")
-    )
+def test_a_conflict_over_a_quota_says_nothing_of_a_secret_which_is_tried_again() -> None:
+    write = CreateKey(content=rendered("Secret", "llama-token", type="shardwright.io/group-token"))
     contended = (
-        'Operation cannot be fulfilled on resourcequotas "objects": the object has been '
-        "modified"
+        'Operation cannot be fulfilled on resourcequotas "objects": the object has been modified'
     )
-    with serving(Answer(409, {"reason": "Conflict", "message": contended})) as (
-        _,
-        client,
-    ):
+    with serving(Answer(409, {"reason": "Conflict", "message": contended})) as (_, client):
         assert refused(client, write) == Refusal(
             write=write, code=409, reason="Conflict", message=contended, passes=True
         )
@@ -423,12 +352,7 @@ def test_what_is_refused_holds_up_what_needs_it_and_nothing_else() -> None:
         Create(content=stateful_set("llama-0"), needs=needs),
         Apply(content=stateful_set("llama-9"), uid="u", needs=needs),
         Create(content=budget),
-        Delete(
-            kind="StatefulSet",
-            namespace="models",
-            name="llama-9",
-            uid=gone["metadata"]["uid"],
-        ),
+        Delete(kind="StatefulSet", namespace="models", name="llama-9", uid=gone["metadata"]["uid"]),
         Delete(
             kind="StatefulSet",
             namespace="models",
@@ -444,25 +368,16 @@ def test_what_is_refused_holds_up_what_needs_it_and_nothing_else() -> None:
 
 def test_what_is_stored_is_told_with_its_kind_and_what_is_refused_is_not() -> None:
     api, stored = Refusing("configmaps"), list[Mapping[str, Any]]()
-    writes = [
-        Create(content=rendered("ConfigMap", "scripts")),
-        Create(content=service()),
-    ]
+    writes = [Create(content=rendered("ConfigMap", "scripts")), Create(content=service())]
     asyncio.run(Writer(api, stored.append).carry_out(writes))
-    assert [(item["kind"], item["metadata"]["name"]) for item in stored] == [
-        ("Service", "llama")
-    ]
+    assert [(item["kind"], item["metadata"]["name"]) for item in stored] == [("Service", "llama")]
     assert stored[0]["metadata"]["resourceVersion"]
 
 
 def test_nothing_more_is_sent_when_another_operator_leads() -> None:
     api = Refusing("services", error=NotLeadingError())
     with pytest.raises(NotLeadingError):
-        carry_out(
-            api,
-            Create(content=service()),
-            Create(content=rendered("ConfigMap", "scripts")),
-        )
+        carry_out(api, Create(content=service()), Create(content=rendered("ConfigMap", "scripts")))
     assert api.requests == ["create services/llama"]
 
 
@@ -525,9 +440,7 @@ def _with_host_network(item: dict[str, Any]) -> None:
 
 
 def _with_host_path(item: dict[str, Any]) -> None:
-    item["spec"]["template"]["spec"]["volumes"] = [
-        {"name": "a", "hostPath": {"path": "/"}}
-    ]
+    item["spec"]["template"]["spec"]["volumes"] = [{"name": "a", "hostPath": {"path": "/"}}]
 
 
 def _with_field(item: dict[str, Any]) -> None:
@@ -536,18 +449,9 @@ def _with_field(item: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        _in_namespace,
-        _as_root,
-        _with_capability,
-        _with_host_network,
-        _with_host_path,
-        _with_field,
-    ],
+    [_in_namespace, _as_root, _with_capability, _with_host_network, _with_host_path, _with_field],
 )
-def test_what_the_api_server_may_treat_otherwise_is_tried_by_itself(
-    change: Any,
-) -> None:
+def test_what_the_api_server_may_treat_otherwise_is_tried_by_itself(change: Any) -> None:
     tries = Tries()
     tries.first(stateful_set("llama-0"))
     item = stateful_set("llama-0")
@@ -556,9 +460,7 @@ def test_what_the_api_server_may_treat_otherwise_is_tried_by_itself(
     assert not tries.first(item)
 
 
-def test_the_same_field_with_another_value_that_pod_security_looks_at_is_tried_by_itself() -> (
-    None
-):
+def test_the_same_field_with_another_value_that_pod_security_looks_at_is_tried_by_itself() -> None:
     tries = Tries()
     for user in (0, 1000):
         assert tries.first(_with_user(user))
@@ -578,9 +480,7 @@ def test_what_was_refused_is_tried_again() -> None:
     assert tries.first(stateful_set())
 
 
-def test_a_bounded_number_of_shapes_is_remembered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_bounded_number_of_shapes_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shardwright.cluster.writer.WELL_MAX", 2)
     tries = Tries()
     for user in range(3):

@@ -38,8 +38,7 @@ from tests.support.inline import Inline
 Answer = TypeVar("Answer")
 P = ParamSpec("P")
 SPENT = Failed(
-    fault=QuestionFault.CPU,
-    budget=QuestionBudget(cpu_seconds=10, memory_bytes=192 << 20),
+    fault=QuestionFault.CPU, budget=QuestionBudget(cpu_seconds=10, memory_bytes=192 << 20)
 )
 KEY = ("models", "llama")
 NEW = Ask(on=None, choice=PlanChoice.REPLAN)
@@ -59,9 +58,7 @@ def a_planner(worker: Inline, clock: Clock) -> Planner:
     return Planner(view, worker, clock=clock)
 
 
-def resolved(
-    planner: Planner, live: dict[str, Any], config_text: str | None = None
-) -> Subject:
+def resolved(planner: Planner, live: dict[str, Any], config_text: str | None = None) -> Subject:
     return asyncio.run(planner.resolve(live, config_text))
 
 
@@ -117,8 +114,7 @@ def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_fe
         worker = OneAtATime()
         planner = a_planner(worker, Clock())
         flood = [
-            asyncio.create_task(plan(planner, "flood", f"model-{number}"))
-            for number in range(200)
+            asyncio.create_task(plan(planner, "flood", f"model-{number}")) for number in range(200)
         ]
         await asyncio.sleep(0)
         await plan(planner, "other", "model")
@@ -130,9 +126,7 @@ def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_fe
     assert asyncio.run(scenario()) <= 8
 
 
-def test_a_resource_that_costs_too_much_is_not_read_again_before_it_or_its_config_changes() -> (
-    None
-):
+def test_a_resource_that_costs_too_much_is_not_read_again_before_it_or_its_config_changes() -> None:
     worker = Inline(Resolve=SPENT)
     planner = a_planner(worker, Clock())
     for live, text in (
@@ -213,9 +207,7 @@ def test_a_plan_that_comes_after_the_deadline_of_the_look_that_asked_is_found_by
     assert worker.asked.count("MakePlan") == 1
 
 
-def test_what_another_leader_found_too_costly_to_read_is_read_after_everything_else() -> (
-    None
-):
+def test_what_another_leader_found_too_costly_to_read_is_read_after_everything_else() -> None:
     def says(generation: int) -> dict[str, Any]:
         return {
             "observedGeneration": generation,
@@ -268,9 +260,7 @@ def test_a_config_that_is_too_large_is_named_without_the_worker_and_measured_onc
     assert worker.asked == []
 
 
-def test_a_model_that_cannot_be_read_or_planned_says_so_and_others_are_planned() -> (
-    None
-):
+def test_a_model_that_cannot_be_read_or_planned_says_so_and_others_are_planned() -> None:
     async def scenario() -> None:
         parts = await synced()
         parts.worker.failing["Resolve"] = SPENT
@@ -313,9 +303,7 @@ def test_what_runs_is_kept_alive_and_keeps_its_gpus_while_its_new_spec_costs_too
     run(scenario())
 
 
-def test_subjects_of_the_largest_models_are_forgotten_where_there_are_too_many() -> (
-    None
-):
+def test_subjects_of_the_largest_models_are_forgotten_where_there_are_too_many() -> None:
     small, large = a_subject(), a_subject(**LARGE)
     subjects = Subjects(weights_max=len(small.model.weights) + len(large.model.weights))
     for number in range(3):
@@ -326,9 +314,6 @@ def test_subjects_of_the_largest_models_are_forgotten_where_there_are_too_many()
 
     another = a_subject(model={"id": "us/ours", "config": A_CONFIG})
     subjects.keep(("c", "another"), (), another)
-    assert (subjects.of(("b", "large"), ()), subjects.of(("b", "same"), ())) == (
-        None,
-        None,
-    )
+    assert (subjects.of(("b", "large"), ()), subjects.of(("b", "same"), ())) == (None, None)
     assert subjects.of(("c", "another"), ()) is another
     assert len(subjects) == 4

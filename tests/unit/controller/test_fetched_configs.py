@@ -34,21 +34,13 @@ Edit = Callable[[Manifest], None]
 
 
 def owner_of(parts: Parts, key: Key) -> Owner:
-    return Owner(
-        name=key[1], namespace=NAMESPACE, uid=parts.model(key)["metadata"]["uid"]
-    )
+    return Owner(name=key[1], namespace=NAMESPACE, uid=parts.model(key)["metadata"]["uid"])
 
 
-def kept(
-    parts: Parts, key: Key, keys: SigningKeys = KEYS, model: str = FETCH.model
-) -> Manifest:
+def kept(parts: Parts, key: Key, keys: SigningKeys = KEYS, model: str = FETCH.model) -> Manifest:
     """Return the ConfigMap of a config as the operator has written it."""
-    found = CheckpointFiles(
-        files={"config.json": TEXT}, commit="1" * 40, tensor_bytes=None
-    )
-    return fetched_config(
-        owner_of(parts, key), replace(FETCH, model=model), found, keys
-    )
+    found = CheckpointFiles(files={"config.json": TEXT}, commit="1" * 40, tensor_bytes=None)
+    return fetched_config(owner_of(parts, key), replace(FETCH, model=model), found, keys)
 
 
 async def believed(parts: Parts, key: Key) -> str | None:
@@ -75,18 +67,10 @@ def another_controls_it(content: Manifest) -> None:
     content["metadata"]["ownerReferences"][0]["uid"] = "another"
 
 
-FORGED = (
-    no_signature,
-    another_config,
-    a_file_beside,
-    nobody_controls_it,
-    another_controls_it,
-)
+FORGED = (no_signature, another_config, a_file_beside, nobody_controls_it, another_controls_it)
 
 
-def test_what_the_operator_has_signed_is_the_config_even_where_a_catalogue_has_the_id() -> (
-    None
-):
+def test_what_the_operator_has_signed_is_the_config_even_where_a_catalogue_has_the_id() -> None:
     async def scenario() -> None:
         parts = await synced()
         for name, model in (("ours", FETCH.model), ("known", BUILT_IN)):
@@ -111,24 +95,18 @@ def test_what_somebody_else_has_written_is_no_config(forge: Edit) -> None:
     run(scenario())
 
 
-def test_a_config_that_was_signed_for_another_resource_or_name_is_none_of_this_one() -> (
-    None
-):
+def test_a_config_that_was_signed_for_another_resource_or_name_is_none_of_this_one() -> None:
     async def scenario() -> None:
         parts = await synced()
         key, other = (
-            parts.add_model(name, model={"id": FETCH.model})
-            for name in ("ours", "theirs")
+            parts.add_model(name, model={"id": FETCH.model}) for name in ("ours", "theirs")
         )
         mine, theirs = kept(parts, key), kept(parts, other)
         of_another_id = kept(parts, key, model="acme/other")
         for signed in (theirs, of_another_id):
             content = {
                 **signed,
-                "metadata": {
-                    **mine["metadata"],
-                    "annotations": signed["metadata"]["annotations"],
-                },
+                "metadata": {**mine["metadata"], "annotations": signed["metadata"]["annotations"]},
             }
             parts.api.put(CONFIG_MAPS, content)
             assert await believed(parts, key) is None
@@ -146,10 +124,7 @@ def test_without_keys_its_owner_counts_and_the_catalogue_goes_before_it() -> Non
         )
         for key, model in ((ours, FETCH.model), (known, BUILT_IN)):
             parts.api.put(CONFIG_MAPS, kept(parts, key, NO_KEYS, model))
-        assert (await believed(parts, ours), await believed(parts, known)) == (
-            TEXT,
-            None,
-        )
+        assert (await believed(parts, ours), await believed(parts, known)) == (TEXT, None)
 
         stranger = kept(parts, ours, NO_KEYS)
         another_controls_it(stranger)
@@ -162,15 +137,10 @@ def test_without_keys_its_owner_counts_and_the_catalogue_goes_before_it() -> Non
 def test_a_config_map_that_the_spec_names_is_input_whoever_wrote_it() -> None:
     async def scenario() -> None:
         parts = await synced()
-        key = parts.add_model(
-            "ours", model={"id": FETCH.model, "configMapRef": {"name": "mine"}}
-        )
+        key = parts.add_model("ours", model={"id": FETCH.model, "configMapRef": {"name": "mine"}})
         parts.api.put(
             CONFIG_MAPS,
-            {
-                "metadata": {"namespace": NAMESPACE, "name": "mine"},
-                "data": {"config.json": TEXT},
-            },
+            {"metadata": {"namespace": NAMESPACE, "name": "mine"}, "data": {"config.json": TEXT}},
         )
 
         assert await believed(parts, key) == TEXT
@@ -207,9 +177,7 @@ async def that_reads(folder: Path) -> Parts:
     return parts
 
 
-def test_a_config_map_that_is_no_config_of_ours_is_said_and_no_hub_is_asked(
-    tmp_path: Path,
-) -> None:
+def test_a_config_map_that_is_no_config_of_ours_is_said_and_no_hub_is_asked(tmp_path: Path) -> None:
     async def scenario() -> None:
         parts = await that_reads(tmp_path)
         key = parts.add_model("ours", model={"id": FETCH.model})
@@ -253,9 +221,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("verb", "plural", "code", "reason"), REFUSED.values(), ids=REFUSED
-)
+@pytest.mark.parametrize(("verb", "plural", "code", "reason"), REFUSED.values(), ids=REFUSED)
 def test_a_job_that_cannot_be_looked_at_costs_no_look(
     verb: str, plural: str, code: int, reason: str, tmp_path: Path
 ) -> None:
@@ -305,17 +271,13 @@ def test_a_config_of_an_earlier_spec_goes_once_the_spec_as_it_is_has_a_plan() ->
 
         parts.api.put(CONFIG_MAPS, kept(parts, key, model="acme/other"))
         await settled(parts, key)
-        assert configs(parts) == [
-            kept(parts, key, model="acme/other")["metadata"]["name"]
-        ]
+        assert configs(parts) == [kept(parts, key, model="acme/other")["metadata"]["name"]]
 
     run(scenario())
 
 
 def configs(parts: Parts) -> list[str]:
-    names = (
-        name for plural, _, name in parts.api.objects if plural == CONFIG_MAPS.plural
-    )
+    names = (name for plural, _, name in parts.api.objects if plural == CONFIG_MAPS.plural)
     return [name for name in names if "-config-" in name]
 
 

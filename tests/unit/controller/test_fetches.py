@@ -33,10 +33,7 @@ def a_fetching_pod(first: str, rest: str | None, job: str = JOB) -> dict[str, An
 
 
 def test_the_messages_of_both_containers_are_one_text() -> None:
-    assert (
-        left_by([a_fetching_pod("shardwright/1 con", "fig x")], JOB)
-        == "shardwright/1 config x"
-    )
+    assert left_by([a_fetching_pod("shardwright/1 con", "fig x")], JOB) == "shardwright/1 config x"
 
 
 def test_a_first_container_that_has_failed_has_said_all() -> None:
@@ -49,9 +46,7 @@ def test_a_first_container_that_has_failed_has_said_all() -> None:
 def test_a_pod_that_somebody_else_has_labelled_so_says_nothing() -> None:
     assert left_by([a_fetching_pod("forged", "", job="other")], JOB) == ""
     assert (
-        left_by(
-            [a_fetching_pod("forged", "", job="other"), a_fetching_pod("ours", "")], JOB
-        )
+        left_by([a_fetching_pod("forged", "", job="other"), a_fetching_pod("ours", "")], JOB)
         == "ours"
     )
     assert left_by([{"metadata": {"name": "p"}}], JOB) == ""

@@ -15,9 +15,7 @@ from tests.support.builders_reconcile import pod
 from tests.support.memory_api import MemoryApi
 
 
-def test_sets_that_pods_name_are_read_one_at_a_time_and_no_more_than_a_look_takes() -> (
-    None
-):
+def test_sets_that_pods_name_are_read_one_at_a_time_and_no_more_than_a_look_takes() -> None:
     """Whoever makes a StatefulSet of 1.4 MB has it read whole, which is 30 MB as Python values."""
 
     async def scenario() -> None:
@@ -44,9 +42,7 @@ def test_sets_that_pods_name_are_read_one_at_a_time_and_no_more_than_a_look_take
     run(scenario())
 
 
-def test_the_time_for_a_read_begins_with_its_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_time_for_a_read_begins_with_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waited for slow reads of other namespaces would have none left."""
 
     async def scenario() -> None:
@@ -68,9 +64,7 @@ def test_the_time_for_a_read_begins_with_its_turn(
     run(scenario())
 
 
-def test_of_pods_that_carry_the_label_of_a_job_the_messages_of_its_own_are_kept() -> (
-    None
-):
+def test_of_pods_that_carry_the_label_of_a_job_the_messages_of_its_own_are_kept() -> None:
     api = MemoryApi()
     for name, uid in (("forged", "other"), ("own", "job")):
         made = pod(f"{name}-0", set_uid=uid, containerStatuses=[_ended(name)])

@@ -51,9 +51,7 @@ def server(health: Health) -> Iterator[HttpServer]:
 
 def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(
-            f"http://{host}:{port}{path}", timeout=10
-        ) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -112,17 +110,13 @@ def test_prometheus_gets_open_metrics_compressed_and_others_the_text_as_it_is(
     )
     assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
     assert gzip.decompress(packed).endswith(b"\n# EOF\n")
-    with urllib.request.urlopen(
-        f"http://127.0.0.1:{server.port}/metrics", timeout=10
-    ) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
         headers, text = answer.headers, answer.read().decode()
     assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert "Content-Encoding" not in headers
-    assert {
-        "process_resident_memory_bytes",
-        "python_info",
-        "python_gc_collections_total",
-    } <= {line.split("{")[0].split(" ")[0] for line in text.splitlines()}
+    assert {"process_resident_memory_bytes", "python_info", "python_gc_collections_total"} <= {
+        line.split("{")[0].split(" ")[0] for line in text.splitlines()
+    }
 
 
 def test_a_hung_loop_is_said(server: HttpServer, health: Health) -> None:
@@ -146,9 +140,7 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.parametrize("refusal", ["no dual stack", "no IPv6 address"])
-def test_without_ipv6_it_listens_on_ipv4(
-    monkeypatch: pytest.MonkeyPatch, refusal: str
-) -> None:
+def test_without_ipv6_it_listens_on_ipv4(monkeypatch: pytest.MonkeyPatch, refusal: str) -> None:
     create = socket.create_server
 
     def refuse(address: tuple[str, int], **options: object) -> socket.socket:
@@ -190,13 +182,8 @@ def test_who_opens_connection_after_connection_ends_his_own(
 ) -> None:
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
     address = ("127.0.0.1", server.port)
-    with socket.create_connection(
-        address, timeout=10, source_address=("127.0.0.2", 0)
-    ) as probe:
-        flood = [
-            socket.create_connection(address, timeout=10)
-            for _ in range(2 * MOST_CONNECTIONS)
-        ]
+    with socket.create_connection(address, timeout=10, source_address=("127.0.0.2", 0)) as probe:
+        flood = [socket.create_connection(address, timeout=10) for _ in range(2 * MOST_CONNECTIONS)]
         try:
             assert flood[0].recv(1) == b""
             probe.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -259,10 +246,7 @@ def test_the_text_of_the_metrics_is_shared_by_all_who_take_it(
         return in_slices(text, {})
 
     server = HttpServer([web.get("/metrics", answer)], 0, "test")
-    clients = [
-        socket.create_connection(("127.0.0.1", server.port), timeout=60)
-        for _ in range(8)
-    ]
+    clients = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(8)]
     tracemalloc.start()
     try:
         for client in clients:
@@ -344,9 +328,7 @@ def test_probes_are_answered_while_the_metrics_are_flooded(health: Health) -> No
     try:
         for number in range(200):
             client = socket.create_connection(("127.0.0.1", scrapes.port), timeout=10)
-            client.sendall(
-                b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + b"\r\n" * (number % 2)
-            )
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + b"\r\n" * (number % 2))
             clients.append(client)
             if number % 10 == 0:
                 assert get(probes.port, "/healthz") == (200, "ok")

@@ -17,14 +17,7 @@ from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.budget import Failed
 from shardwright.reconcile.publish import BARRED_SECONDS
 from shardwright.reconcile.work import Work
-from tests.support.builders_operator import (
-    LARGE,
-    NAMESPACE,
-    Parts,
-    run,
-    serving,
-    synced,
-)
+from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.inline import Inline
 
 Answer = TypeVar("Answer")
@@ -39,11 +32,7 @@ def allow(parts: Parts, gpus: int, used: int = 0, **spec: Any) -> None:
     spec = {"hard": {GPU: str(gpus)}, **spec}
     parts.api.put(
         RESOURCE_QUOTAS,
-        {
-            "metadata": {"namespace": NAMESPACE, "name": "team"},
-            "spec": spec,
-            "status": status,
-        },
+        {"metadata": {"namespace": NAMESPACE, "name": "team"}, "spec": spec, "status": status},
     )
 
 
@@ -66,9 +55,7 @@ def test_a_model_whose_pods_are_never_let_in_holds_no_gpu_writes_nothing_and_nam
 
         assert gpus_kept(parts) == 0
         assert not [
-            place
-            for place in parts.api.objects
-            if place[0] in {"statefulsets", "configmaps"}
+            place for place in parts.api.objects if place[0] in {"statefulsets", "configmaps"}
         ]
         condition = parts.condition(key)
         assert (condition["reason"], parts.condition(key, "Stalled")["status"]) == (
@@ -83,9 +70,7 @@ def test_a_model_whose_pods_are_never_let_in_holds_no_gpu_writes_nothing_and_nam
     run(scenario())
 
 
-def test_the_more_models_a_quota_keeps_out_the_later_each_is_looked_at_to_be_sure() -> (
-    None
-):
+def test_the_more_models_a_quota_keeps_out_the_later_each_is_looked_at_to_be_sure() -> None:
     async def scenario() -> None:
         parts = await synced()
         allow(parts, 0)
@@ -96,9 +81,7 @@ def test_the_more_models_a_quota_keeps_out_the_later_each_is_looked_at_to_be_sur
     run(scenario())
 
 
-def test_a_quota_that_is_raised_wakes_those_whom_it_kept_out_and_lets_them_run() -> (
-    None
-):
+def test_a_quota_that_is_raised_wakes_those_whom_it_kept_out_and_lets_them_run() -> None:
     async def scenario() -> None:
         parts = await synced()
         allow(parts, 8)
@@ -120,9 +103,7 @@ def test_what_is_promised_to_one_model_no_other_of_the_namespace_gets() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=4)
         allow(parts, 24)
-        first, second = (
-            parts.add_model(name, model=LARGE) for name in ("first", "second")
-        )
+        first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
         await parts.look(first)
         await parts.look(second)
         assert (told(parts, second), gpus_kept(parts)) == ("QuotaExceeded", 16)
@@ -160,9 +141,7 @@ def test_a_model_that_wants_more_replicas_than_the_quota_allows_goes_on_with_tho
     run(scenario())
 
 
-def test_a_quota_that_is_lowered_below_what_runs_ends_nothing_and_lets_a_group_move() -> (
-    None
-):
+def test_a_quota_that_is_lowered_below_what_runs_ends_nothing_and_lets_a_group_move() -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         allow(parts, 0, used=16)
@@ -182,9 +161,7 @@ def test_a_quota_of_a_namespace_holds_up_nobody_elsewhere() -> None:
     async def scenario() -> None:
         parts = await synced()
         metadata = {"namespace": "elsewhere", "name": "none"}
-        parts.api.put(
-            RESOURCE_QUOTAS, {"metadata": metadata, "spec": {"hard": {GPU: "0"}}}
-        )
+        parts.api.put(RESOURCE_QUOTAS, {"metadata": metadata, "spec": {"hard": {GPU: "0"}}})
         key = parts.add_model("large", model=LARGE)
         await parts.look(key)
 
@@ -213,14 +190,10 @@ async def with_limits(
     return parts
 
 
-def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(
-    tmp_path: Path,
-) -> None:
+def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         parts = await with_limits(tmp_path, gpus=24)
-        first, second = (
-            parts.add_model(name, model=LARGE) for name in ("first", "second")
-        )
+        first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
         await parts.look(first)
         await parts.look(second)
 
@@ -273,10 +246,7 @@ def test_of_two_models_that_are_looked_at_together_one_finds_the_limit_of_gpus_u
 
         await asyncio.gather(*map(parts.look, keys))
 
-        assert sorted(len(parts.groups(name)) for _, name in keys) == [
-            running,
-            running + 1,
-        ]
+        assert sorted(len(parts.groups(name)) for _, name in keys) == [running, running + 1]
         assert gpus_kept(parts) == limit
         assert "QuotaExceeded" in [told(parts, key) for key in keys]
 
@@ -319,15 +289,11 @@ def test_no_more_plans_of_a_namespace_wait_for_gpus_than_the_operator_allows(
     run(scenario())
 
 
-def test_pods_of_unwatched_namespaces_are_said_to_be_unknown_and_own_plans_count() -> (
-    None
-):
+def test_pods_of_unwatched_namespaces_are_said_to_be_unknown_and_own_plans_count() -> None:
     async def scenario() -> None:
         parts = await synced()
         parts.view.known_pods = KnownPods.WATCHED
-        first, second = (
-            parts.add_model(name, model=LARGE) for name in ("first", "second")
-        )
+        first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
         await parts.look(first)
         await parts.look(second)
 

@@ -16,9 +16,7 @@ async def _given(*asked: kopf.ConnectionInfo) -> list[bool]:
     return [made is not None for made in sessions]
 
 
-def test_credentials_are_not_given_again_once_they_were_refused_and_renewed_ones_are() -> (
-    None
-):
+def test_credentials_are_not_given_again_once_they_were_refused_and_renewed_ones_are() -> None:
     refused = kopf.ConnectionInfo(server="https://127.0.0.1:1", token="first")
     renewed = kopf.ConnectionInfo(server="https://127.0.0.1:1", token="second")
 

@@ -53,11 +53,7 @@ def leading(server: LeaseServer, pulse: Pulse) -> Iterator[Process]:
     process = Process()
     identity = LeaseIdentity(namespace="system", name="shardwright", holder="us")
     thread = Leadership(
-        Elector(server, identity, timings=FAST),
-        Metrics(),
-        process.on_lead,
-        pulse,
-        process.end,
+        Elector(server, identity, timings=FAST), Metrics(), process.on_lead, pulse, process.end
     )
     thread.start()
     yield process
@@ -70,9 +66,7 @@ def alive() -> Pulse:
     return Pulse(lambda: next(beats))
 
 
-def test_the_lease_is_renewed_while_the_thread_that_works_does_nothing_but_wait() -> (
-    None
-):
+def test_the_lease_is_renewed_while_the_thread_that_works_does_nothing_but_wait() -> None:
     server = CountingServer(renewals=5)
     with leading(server, alive()) as process:
         assert server.renewed.wait(20)
@@ -96,15 +90,7 @@ def test_a_loop_that_hangs_for_good_ends_the_process() -> None:
 def test_a_loop_hangs_when_so_many_looks_in_a_row_have_seen_the_same_beat() -> None:
     beats = iter([1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0])
     pulse = Pulse(lambda: next(beats), hung_looks=3)
-    assert [pulse.hangs() for _ in range(7)] == [
-        False,
-        False,
-        False,
-        False,
-        False,
-        False,
-        True,
-    ]
+    assert [pulse.hangs() for _ in range(7)] == [False, False, False, False, False, False, True]
 
 
 def test_a_fault_of_the_thread_ends_the_process() -> None:

@@ -17,16 +17,7 @@ WAITS_EVERY = 5 * EACH
 
 def roots(parts: Parts) -> dict[str, Any]:
     """Return all that outlives a look."""
-    names = (
-        "view",
-        "queue",
-        "metrics",
-        "planner",
-        "intake",
-        "reading",
-        "resync",
-        "reconciler",
-    )
+    names = ("view", "queue", "metrics", "planner", "intake", "reading", "resync", "reconciler")
     return {name: getattr(parts, name) for name in names}
 
 
@@ -101,9 +92,7 @@ def test_of_models_that_came_and_went_nothing_is_left() -> None:
     asyncio.run(scenario())
 
 
-def test_a_model_that_is_missed_while_it_is_looked_at_is_forgotten_all_the_same() -> (
-    None
-):
+def test_a_model_that_is_missed_while_it_is_looked_at_is_forgotten_all_the_same() -> None:
     async def scenario() -> None:
         parts = await synced()
         key = parts.add_model("mortal")

@@ -106,15 +106,11 @@ def test_a_model_that_is_only_shown_waits_and_claims_nothing(desk: Desk) -> None
     assert desk.view.line[shown].claim == {}
 
 
-def test_only_those_are_woken_whose_pods_may_use_a_node_that_came_free(
-    desk: Desk,
-) -> None:
+def test_only_those_are_woken_whose_pods_may_use_a_node_that_came_free(desk: Desk) -> None:
     desk.hold(desk.names[0], 8, "first")
     desk.hold(desk.names[1], 8, "second")
     anywhere = desk.add("anywhere", **SMALL)
-    elsewhere = desk.add(
-        "elsewhere", placement={"nodeSelector": {"pool": "blue"}}, **SMALL
-    )
+    elsewhere = desk.add("elsewhere", placement={"nodeSelector": {"pool": "blue"}}, **SMALL)
     assert desk.ask(anywhere).short
     assert desk.ask(elsewhere).short
 
@@ -184,9 +180,7 @@ def ways_of(answer: Replanned) -> WaysOut:
     return answer.short.ways_out
 
 
-def test_what_would_make_room_is_told_and_only_models_of_the_namespace_by_name(
-    desk: Desk,
-) -> None:
+def test_what_would_make_room_is_told_and_only_models_of_the_namespace_by_name(desk: Desk) -> None:
     holding, large = desk.add("holding", **SMALL), desk.add("large", **LARGE)
     theirs = desk.add("theirs", "other", **LARGE)
     desk.ask(holding)
@@ -214,11 +208,7 @@ def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_e
     work_out = answering.with_ways_out
 
     def counted(
-        subject: Subject,
-        ask: Ask,
-        inventory: Inventory,
-        made: Replanned,
-        holders: Sequence[Holder],
+        subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]
     ) -> Replanned:
         worked_out.append(inventory)
         return work_out(subject, ask, inventory, made, holders)

@@ -51,9 +51,7 @@ async def restarted(parts: Parts, key: Key) -> None:
     await parts.look_again(key)
 
 
-def test_a_secret_that_somebody_made_under_a_name_that_he_worked_out_is_not_used() -> (
-    None
-):
+def test_a_secret_that_somebody_made_under_a_name_that_he_worked_out_is_not_used() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=2)
         key = parts.add_model("large", model=LARGE)
@@ -68,10 +66,7 @@ def test_a_secret_that_somebody_made_under_a_name_that_he_worked_out_is_not_used
         (name,) = mounted(parts)
         assert name != theirs["metadata"]["name"]
         (owner,) = secrets(parts)[name]["metadata"]["ownerReferences"]
-        assert (owner["uid"], owner["controller"]) == (
-            parts.model(key)["metadata"]["uid"],
-            True,
-        )
+        assert (owner["uid"], owner["controller"]) == (parts.model(key)["metadata"]["uid"], True)
         assert secrets(parts)[name]["data"] != theirs["data"]
 
     run(scenario())
@@ -102,11 +97,7 @@ def test_nobody_hears_the_name_of_a_secret_that_could_not_be_made() -> None:
                 1 if code == 403 else 2
             )
             told = json.dumps(
-                [
-                    item
-                    for (plural, *_), item in parts.api.objects.items()
-                    if plural != "nodes"
-                ]
+                [item for (plural, *_), item in parts.api.objects.items() if plural != "nodes"]
             )
             assert tried
             assert not [name for name in tried if name in told]
@@ -114,9 +105,7 @@ def test_nobody_hears_the_name_of_a_secret_that_could_not_be_made() -> None:
     run(scenario())
 
 
-def test_a_new_signing_key_leaves_a_group_its_secret_until_the_old_key_is_gone() -> (
-    None
-):
+def test_a_new_signing_key_leaves_a_group_its_secret_until_the_old_key_is_gone() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=2)
         key = parts.add_model("large", model=LARGE)
@@ -137,9 +126,7 @@ def test_a_new_signing_key_leaves_a_group_its_secret_until_the_old_key_is_gone()
     run(scenario())
 
 
-def test_a_group_keeps_the_secret_of_an_earlier_release_until_its_next_restart() -> (
-    None
-):
+def test_a_group_keeps_the_secret_of_an_earlier_release_until_its_next_restart() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=2)
         keys, parts.keys = parts.keys, SigningKeys()
@@ -147,11 +134,7 @@ def test_a_group_keeps_the_secret_of_an_earlier_release_until_its_next_restart()
         await parts.look(key)
         parts.run_pods("large")
         before = mounted(parts)
-        pods = [
-            item
-            for (plural, *_), item in parts.api.objects.items()
-            if plural == PODS.plural
-        ]
+        pods = [item for (plural, *_), item in parts.api.objects.items() if plural == PODS.plural]
         assert before == {foreseen(parts, key)}
 
         parts.keys = keys
@@ -160,9 +143,7 @@ def test_a_group_keeps_the_secret_of_an_earlier_release_until_its_next_restart()
         assert mounted(parts).isdisjoint(before)
         assert set(secrets(parts)) == before | mounted(parts)
         assert [
-            item
-            for (plural, *_), item in parts.api.objects.items()
-            if plural == PODS.plural
+            item for (plural, *_), item in parts.api.objects.items() if plural == PODS.plural
         ] == pods
 
     run(scenario())

@@ -43,9 +43,7 @@ Series = dict[tuple[str, ...], float]
 
 
 def report(*excluded: Exclusion) -> Report:
-    return Report(
-        outcome=a_plan(layout=LAYOUT), alternatives=(), excluded=excluded, considered=1
-    )
+    return Report(outcome=a_plan(layout=LAYOUT), alternatives=(), excluded=excluded, considered=1)
 
 
 def exclusion(code: str, count: int) -> Exclusion:
@@ -64,9 +62,7 @@ def series(metrics: Metrics, *prefixes: str) -> Series:
             if sample.name.startswith(prefixes):
                 labels = dict(sample.labels)
                 assert (labels.pop("namespace"), labels.pop("name")) == KEY
-                found[sample.name, *(labels[label] for label in sorted(labels))] = (
-                    sample.value
-                )
+                found[sample.name, *(labels[label] for label in sorted(labels))] = sample.value
     return found
 
 
@@ -81,9 +77,7 @@ def conditions(metrics: Metrics) -> set[tuple[str, ...]]:
 def test_a_plan_is_shown_per_stage_and_component_and_goes_as_a_whole() -> None:
     metrics = Metrics()
     metrics.show(
-        KEY,
-        FOUND,
-        report(exclusion("HeadsNotDivisible", 2), exclusion("HeadsNotDivisible", 3)),
+        KEY, FOUND, report(exclusion("HeadsNotDivisible", 2), exclusion("HeadsNotDivisible", 3))
     )
     shown = series(metrics, "shardwright_plan_")
     assert shown["shardwright_plan_gpus",] == 16
@@ -101,9 +95,7 @@ def test_where_the_time_of_a_token_goes_is_shown_part_by_part() -> None:
     )
     predicted = replace(plan.performance, decode_shares=parts)
     metrics = Metrics()
-    metrics.show(
-        KEY, FOUND, replace(report(), outcome=replace(plan, performance=predicted))
-    )
+    metrics.show(KEY, FOUND, replace(report(), outcome=replace(plan, performance=predicted)))
 
     name = "shardwright_plan_tpot_part_seconds"
     assert series(metrics, name) == {(name, "Weights"): 0.004, (name, "KvCache"): 0.75}
@@ -135,9 +127,7 @@ def test_the_groups_are_shown_as_in_status() -> None:
     metrics.show(KEY, living(replace(SERVES, pending=("spec",)), WAITS), None)
     shown = series(metrics, *LIVES)
     assert {
-        name: value
-        for name, value in shown.items()
-        if name[0] != "shardwright_model_condition"
+        name: value for name, value in shown.items() if name[0] != "shardwright_model_condition"
     } == {
         ("shardwright_model_groups_wanted",): 2,
         ("shardwright_model_groups_ready",): 1,
@@ -158,9 +148,7 @@ def test_the_groups_are_shown_as_in_status() -> None:
     }
 
 
-def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_gone() -> (
-    None
-):
+def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_gone() -> None:
     metrics = Metrics()
     metrics.show(KEY, living(SERVES, WAITS), None)
     assert conditions(metrics) == {
@@ -201,9 +189,7 @@ def test_a_group_that_is_gone_and_a_spec_that_cannot_be_read_leave_no_series() -
     metrics.show(KEY, living(SERVES, WAITS), report())
     metrics.show(
         KEY,
-        replace(
-            FOUND, problems=(Problem(code="InvalidSpec", what="spec.replicas is -1"),)
-        ),
+        replace(FOUND, problems=(Problem(code="InvalidSpec", what="spec.replicas is -1"),)),
         None,
     )
     assert ("Stalled", "True", "InvalidSpec") in conditions(metrics)
@@ -247,9 +233,7 @@ def test_series_of_models_are_bounded_and_who_lacks_some_gets_them_when_there_is
 
     assert shown(metrics) == {"a": each, "b": each, "c": 1}
     assert "shardwright_models_without_series 1.0" in metrics.text().decode()
-    assert [
-        (record.getMessage(), vars(record)["key"]) for record in caplog.records
-    ] == [
+    assert [(record.getMessage(), vars(record)["key"]) for record in caplog.records] == [
         (
             f"models have {2 * each} series, and may have {2 * each + 1}: this one lacks some",
             "other/c",
@@ -262,18 +246,14 @@ def test_series_of_models_are_bounded_and_who_lacks_some_gets_them_when_there_is
     assert "shardwright_models_without_series 0.0" in metrics.text().decode()
 
 
-def test_a_model_that_grows_beyond_what_there_is_keeps_what_it_has_with_new_values() -> (
-    None
-):
+def test_a_model_that_grows_beyond_what_there_is_keeps_what_it_has_with_new_values() -> None:
     standing = living(SERVES)
     room = len(list(Metrics()._series(KEY, standing, report())))
     metrics = Metrics(most_series=room)
     metrics.show(KEY, standing, report())
     before = series(metrics, "shardwright_plan_", *LIVES)
     metrics.show(
-        KEY,
-        living(replace(SERVES, restarts=3)),
-        report(exclusion("HeadsNotDivisible", 2)),
+        KEY, living(replace(SERVES, restarts=3)), report(exclusion("HeadsNotDivisible", 2))
     )
     assert series(metrics, "shardwright_plan_", *LIVES) == before | {
         ("shardwright_group_restarts", "llama-0"): 3
@@ -281,23 +261,15 @@ def test_a_model_that_grows_beyond_what_there_is_keeps_what_it_has_with_new_valu
     assert "shardwright_models_without_series 1.0" in metrics.text().decode()
 
 
-def test_a_model_that_fails_where_there_is_no_room_shows_the_conditions_of_its_failure() -> (
-    None
-):
+def test_a_model_that_fails_where_there_is_no_room_shows_the_conditions_of_its_failure() -> None:
     failing = living(
         replace(
-            SERVES,
-            ready=False,
-            situation=Situation.BACKING_OFF,
-            failing=True,
-            budget_spent=True,
+            SERVES, ready=False, situation=Situation.BACKING_OFF, failing=True, budget_spent=True
         )
     )
     without_bound, metrics = (
         Metrics(),
-        Metrics(
-            most_series=len(list(Metrics()._series(KEY, living(SERVES), report())))
-        ),
+        Metrics(most_series=len(list(Metrics()._series(KEY, living(SERVES), report())))),
     )
     metrics.show(KEY, living(SERVES), report())
     for each in (without_bound, metrics):
@@ -316,10 +288,7 @@ def test_a_model_that_comes_where_there_is_little_room_has_its_conditions() -> N
 
 
 def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
-    fresh, begun_again = (
-        replace(SERVES, outage_seconds=None),
-        replace(WAITS, outage_seconds=95),
-    )
+    fresh, begun_again = (replace(SERVES, outage_seconds=None), replace(WAITS, outage_seconds=95))
     plan = a_plan(layout=LAYOUT)
     counts = [
         len(

@@ -36,9 +36,7 @@ def test_a_group_whose_node_died_moves_although_more_groups_wait_for_room() -> N
     run(scenario())
 
 
-def test_a_group_stays_on_a_cordoned_node_until_a_pod_is_evicted_and_then_goes_elsewhere() -> (
-    None
-):
+def test_a_group_stays_on_a_cordoned_node_until_a_pod_is_evicted_and_then_goes_elsewhere() -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=3)
         parts.change_node("h100-1", unschedulable=True)
@@ -101,15 +99,10 @@ def test_times_that_others_have_written_count_for_nothing() -> None:
         parts, key = await serving(nodes=3)
         parts.silence("h100-1")
         with parts.api.changing(NODES, None, "h100-1") as node:
-            node["status"]["conditions"][0]["lastTransitionTime"] = (
-                "2026-01-02T12:00:00Z"
-            )
+            node["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-02T12:00:00Z"
         parts.unbind("large-0-1")
         await parts.look(key)
-        assert (parts.reserved_nodes(), parts.replicas("large")) == (
-            {"h100-0", "h100-1"},
-            [2],
-        )
+        assert (parts.reserved_nodes(), parts.replicas("large")) == ({"h100-0", "h100-1"}, [2])
 
     run(scenario())
 
@@ -131,9 +124,7 @@ def test_nodes_are_read_afresh_before_a_group_leaves_them() -> None:
     run(scenario())
 
 
-def test_a_group_is_ended_only_when_the_api_server_itself_says_that_it_is_broken() -> (
-    None
-):
+def test_a_group_is_ended_only_when_the_api_server_itself_says_that_it_is_broken() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         with parts.api.changing(PODS, NAMESPACE, "large-0-1") as pod:
@@ -145,12 +136,7 @@ def test_a_group_is_ended_only_when_the_api_server_itself_says_that_it_is_broken
         parts.watching = True
         await parts.look(key)
         assert parts.replicas("large") == [2]
-        asked = [
-            "shardedmodels/large",
-            "statefulsets/large-0",
-            "pods/large-0-0",
-            "pods/large-0-1",
-        ]
+        asked = ["shardedmodels/large", "statefulsets/large-0", "pods/large-0-0", "pods/large-0-1"]
         assert [line for line in parts.api.requests if line.startswith("get ")] == [
             f"get {name}" for name in asked
         ]
@@ -158,9 +144,7 @@ def test_a_group_is_ended_only_when_the_api_server_itself_says_that_it_is_broken
     run(scenario())
 
 
-def test_a_group_goes_on_whose_missing_pod_is_there_although_no_cache_shows_it() -> (
-    None
-):
+def test_a_group_goes_on_whose_missing_pod_is_there_although_no_cache_shows_it() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         there = dict(parts.api.objects[PODS.plural, NAMESPACE, "large-0-1"])

@@ -35,20 +35,13 @@ class PoolDesk(Desk):
 
     def arrive(self, *names: str) -> None:
         """Let nodes of the pool register."""
-        nodes = [
-            a_node(name, network_gbps=None, labels={"pool": "spot"}) for name in names
-        ]
+        nodes = [a_node(name, network_gbps=None, labels={"pool": "spot"}) for name in names]
         self.view.store.take_nodes(
-            {
-                ("", node["metadata"]["name"]): Change(project_node(node), 0)
-                for node in nodes
-            }
+            {("", node["metadata"]["name"]): Change(project_node(node), 0) for node in nodes}
         )
 
     def leave(self, name: str) -> frozenset[str]:
-        return self.view.openings(
-            self.view.store.take_nodes({("", name): Change(None, 0)}).nodes
-        )
+        return self.view.openings(self.view.store.take_nodes({("", name): Change(None, 0)}).nodes)
 
 
 @pytest.fixture
@@ -118,10 +111,7 @@ def test_who_has_waited_in_vain_is_not_planned_on_the_same_pool(desk: PoolDesk) 
     subject = desk.subject(key)
 
     ask = Ask(
-        on=record,
-        choice=PlanChoice.REHOUSE,
-        leaving=frozenset({0}),
-        lost=frozenset({"~spot-0"}),
+        on=record, choice=PlanChoice.REHOUSE, leaving=frozenset({0}), lost=frozenset({"~spot-0"})
     )
     answer = desk.answer(key, subject, ask, NOON)
 

@@ -17,9 +17,7 @@ from shardwright.reconcile.signing import SigningKeys
 from tests.harness.waiting import wait_for
 from tests.support.scripted_api import Answer, ScriptedApi
 
-MODEL = {
-    "metadata": {"namespace": "models", "name": "llama", "uid": "u", "generation": 1}
-}
+MODEL = {"metadata": {"namespace": "models", "name": "llama", "uid": "u", "generation": 1}}
 
 
 @pytest.fixture
@@ -49,9 +47,7 @@ def test_who_does_not_lead_queues_nothing(api: ScriptedApi) -> None:
     assert sum(standby._queue.load().depth.values()) == 0
 
 
-def test_serving_plans_requires_token_review(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_serving_plans_requires_token_review(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(SystemExit), caplog.at_level(logging.CRITICAL):
         parse_options(["--plans"])
     assert "it needs --metrics-authentication=TokenReview" in caplog.text
@@ -82,9 +78,7 @@ def test_a_part_that_fails_ends_the_process_and_says_why(
     assert "KeyError: 'metadata'" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "content", [None, "", "too short\n"], ids=["away", "empty", "too short"]
-)
+@pytest.mark.parametrize("content", [None, "", "too short\n"], ids=["away", "empty", "too short"])
 def test_the_operator_does_not_start_with_unusable_signing_keys(
     api: ScriptedApi, tmp_path: Path, content: str | None
 ) -> None:
@@ -94,9 +88,7 @@ def test_the_operator_does_not_start_with_unusable_signing_keys(
     with pytest.raises(InputError) as raised:
         operator(api, f"--signing-keys-file={file}")
 
-    assert [problem.code for problem in raised.value.problems] == [
-        "SigningKeysUnusable"
-    ]
+    assert [problem.code for problem in raised.value.problems] == ["SigningKeysUnusable"]
 
 
 def test_who_scrapes_is_asked_about_where_the_administrator_wants_it_and_nowhere_else(
@@ -129,10 +121,7 @@ def test_keys_that_are_written_anew_are_used_and_broken_ones_change_nothing(
     file.write_text(f"{'a' * 32}\n")
     running = operator(api, f"--signing-keys-file={file}")
     file.write_text("")
-    assert (running._keys.reload(), running._keys.content) == (
-        False,
-        SigningKeys((b"a" * 32,)),
-    )
+    assert (running._keys.reload(), running._keys.content) == (False, SigningKeys((b"a" * 32,)))
     file.write_text(f"{'b' * 32}\n{'a' * 32}\n")
     assert (running._keys.reload(), running._keys.content) == (
         True,
@@ -144,10 +133,7 @@ def test_keys_that_are_changed_in_the_documented_order_verify_at_every_replica_a
     api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    old, new = (
-        "the present key, a token as it is ",
-        "the new key, of openssl rand -hex ",
-    )
+    old, new = ("the present key, a token as it is ", "the new key, of openssl rand -hex ")
     files = [tmp_path / "keys-of-one", tmp_path / "keys-of-another"]
     for file in files:
         file.write_text(old)  # a token has no end of line
@@ -160,10 +146,7 @@ def test_keys_that_are_changed_in_the_documented_order_verify_at_every_replica_a
             assert "the file of signing keys was read anew" in caplog.text
             for writer in replicas:
                 signature = writer.content.sign("K", "u", "t") or ""
-                assert all(
-                    reader.content.verify(signature, "K", "u", "t")
-                    for reader in replicas
-                )
+                assert all(reader.content.verify(signature, "K", "u", "t") for reader in replicas)
 
     assert replicas[0].content == SigningKeys((new.strip().encode(),))
 
@@ -260,11 +243,7 @@ def test_when_a_namespace_can_be_read_that_could_not_before_all_models_are_liste
         return seen
 
     assert asyncio.run(scenario()) == [
-        (
-            False,
-            frozenset(),
-            0.0,
-        ),  # nothing is told of a namespace before the first of all LISTs
+        (False, frozenset(), 0.0),  # nothing is told of a namespace before the first of all LISTs
         (True, frozenset({"b"}), 0.0),
         (True, frozenset(), 1.0),
         (False, frozenset(), 1.0),  # what was read once stands

@@ -16,18 +16,16 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_the_options_come_from_flags_and_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_options_come_from_flags_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "operator-1")
     monkeypatch.setenv("POD_NAMESPACE", "system")
     options = parse_options(["--port=0", "--no-leader-elect"])
-    assert (
-        options.identity,
-        options.lease_namespace,
-        options.leader_elect,
-        options.port,
-    ) == ("operator-1", "system", False, 0)
+    assert (options.identity, options.lease_namespace, options.leader_elect, options.port) == (
+        "operator-1",
+        "system",
+        False,
+        0,
+    )
     assert options.kubeconfig is None
 
 
@@ -40,9 +38,7 @@ def test_two_processes_of_one_host_have_two_names() -> None:
 @pytest.mark.parametrize(
     ("flags", "watched"), [([], ()), (["--watch-namespaces=b,a,,b"], ("a", "b"))]
 )
-def test_namespaces_are_named_once_and_in_order(
-    flags: list[str], watched: tuple[str, ...]
-) -> None:
+def test_namespaces_are_named_once_and_in_order(flags: list[str], watched: tuple[str, ...]) -> None:
     assert parse_options(flags).watch_namespaces == watched
 
 
@@ -68,17 +64,11 @@ def test_limits_and_timings_are_what_the_flags_say() -> None:
     ("flag", "message"),
     [
         ("--lease-duration-seconds=10", "a leader must stop before others may start"),
-        (
-            "--lease-retry-seconds=8",
-            "a leader must be able to try twice before its deadline",
-        ),
+        ("--lease-retry-seconds=8", "a leader must be able to try twice before its deadline"),
         ("--kube-api-qps=0", "argument --kube-api-qps: must be more than 0, not 0"),
         ("--kube-api-qps=nan", "argument --kube-api-qps: must be more than 0, not nan"),
         ("--kube-api-burst=0", "argument --kube-api-burst: must be at least 1, not 0"),
-        (
-            "--max-moving-groups=0",
-            "argument --max-moving-groups: must be at least 1, not 0",
-        ),
+        ("--max-moving-groups=0", "argument --max-moving-groups: must be at least 1, not 0"),
         ("--lease-duration-seconds=15.5", "argument --lease-duration-seconds: invalid"),
     ],
 )
@@ -103,10 +93,7 @@ def test_help_and_a_wrong_option_load_none_of_the_running_parts() -> None:
     )
     for words, code in ((["--help"], 0), (["--port=x"], 2)):
         done = subprocess.run(
-            [sys.executable, "-c", program, *words],
-            capture_output=True,
-            text=True,
-            check=False,
+            [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
         )
         assert done.returncode == code, done.stderr
         assert done.stdout.endswith("loaded []\n")

@@ -40,17 +40,10 @@ def test_a_catalogue_is_read_when_it_changes_and_only_then(tmp_path: Path) -> No
     assert [planner.reload(), planner.reload()] == [True, False]
 
 
-def test_a_catalogue_that_cannot_be_read_changes_nothing_and_ends_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_catalogue_that_cannot_be_read_changes_nothing_and_ends_nothing(tmp_path: Path) -> None:
     file = tmp_path / "models.json"
     planner = Planner(View(), Inline(), AdministratorFiles(catalogue=file))
-    for content in (
-        b"\xff\xfe no text",
-        b"{",
-        b"[]",
-        json.dumps({"us/ours": A_CONFIG}).encode(),
-    ):
+    for content in (b"\xff\xfe no text", b"{", b"[]", json.dumps({"us/ours": A_CONFIG}).encode()):
         file.write_bytes(content)
         assert not planner.reload()
     file.unlink()
@@ -96,8 +89,7 @@ def test_a_resource_may_say_what_is_admitted_as_long_as_it_is(tmp_path: Path) ->
     assert planner.reload()
 
     with pytest.raises(
-        InputError,
-        match=r"spec\.engine\.env\[0\]\.name: NCCL_NET_PLUGIN is not allowed",
+        InputError, match=r"spec\.engine\.env\[0\]\.name: NCCL_NET_PLUGIN is not allowed"
     ):
         resolved(planner, live, None)
 
@@ -145,9 +137,7 @@ def a_model_named(name: str = "llama", **spec: Any) -> dict[str, Any]:
     }
 
 
-def resolved(
-    planner: Planner, live: dict[str, Any], config_text: str | None
-) -> Subject:
+def resolved(planner: Planner, live: dict[str, Any], config_text: str | None) -> Subject:
     return asyncio.run(planner.resolve(live, config_text))
 
 
@@ -183,17 +173,13 @@ def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_pla
     planner = Planner(view, Inline())
     keys = [("models", name) for name in ("first", "second", "third")]
     subjects = [
-        resolved(planner, a_model_named(name, mode="Deploy", replicas=1), None)
-        for _, name in keys
+        resolved(planner, a_model_named(name, mode="Deploy", replicas=1), None) for _, name in keys
     ]
 
     async def plan_all() -> list[Replanned | Problem]:
         return list(
             await asyncio.gather(
-                *(
-                    planner.answer(k, s, NEW, NOON)
-                    for k, s in zip(keys, subjects, strict=True)
-                )
+                *(planner.answer(k, s, NEW, NOON) for k, s in zip(keys, subjects, strict=True))
             )
         )
 
@@ -207,16 +193,12 @@ def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_pla
 
 def test_a_plan_that_is_only_shown_keeps_nothing(view: View) -> None:
     planner = Planner(view, Inline())
-    shown = resolved(
-        planner, a_model_named(model=LARGE, mode="PlanOnly", replicas=1), None
-    )
+    shown = resolved(planner, a_model_named(model=LARGE, mode="PlanOnly", replicas=1), None)
     assert answered(planner, ("models", "llama"), shown, NEW).record
     assert view.ledger.taken() == {}
 
 
-def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(
-    view: View,
-) -> None:
+def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(view: View) -> None:
     planner = Planner(view, Inline())
     subject = resolved(planner, a_model_named(mode="Deploy", replicas=1), None)
     key = ("models", "llama")
@@ -224,11 +206,7 @@ def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(
     assert record
     ((first, *_),) = record.plan.groups
     bound = a_pod(
-        "llama-0-0",
-        model="llama",
-        set_name="llama-0",
-        node=first,
-        gpus=record.plan.gpus_per_node,
+        "llama-0-0", model="llama", set_name="llama-0", node=first, gpus=record.plan.gpus_per_node
     )
     view.store.take_pods(pods(bound, a_pod("foreign", node="h100-01", gpus=8)))
     beside = Ask(on=record, beside=(0, 1))
@@ -239,9 +217,7 @@ def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(
     assert found.plan.groups == ((first,),)  # 8 GPUs hold it twice
     assert view.ledger.taken() == {"h100-01": 8, first: 2 * record.plan.gpus_per_node}
 
-    view.store.take_pods(
-        pods(a_pod("another", node=first, gpus=8 - record.plan.gpus_per_node))
-    )
+    view.store.take_pods(pods(a_pod("another", node=first, gpus=8 - record.plan.gpus_per_node)))
     view.keep(key, Kept(record=record))
     assert answered(planner, key, subject, beside).record is None
 
@@ -259,37 +235,23 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_if_o
     view = View()
     planner = Planner(view, Inline())
     before, after = (
-        resolved(
-            planner,
-            a_model_named(name, model=LARGE, workload={"concurrency": load}),
-            None,
-        )
+        resolved(planner, a_model_named(name, model=LARGE, workload={"concurrency": load}), None)
         for load, name in LOADS
     )
     view.store.take_nodes(nodes(*h100_nodes(count)))
     serving = (
-        a_pod(
-            f"llama-0-{rank}",
-            model="llama",
-            set_name="llama-0",
-            node=f"h100-0{rank}",
-            gpus=8,
-        )
+        a_pod(f"llama-0-{rank}", model="llama", set_name="llama-0", node=f"h100-0{rank}", gpus=8)
         for rank in range(2)
     )
     view.store.take_children(STATEFUL_SET, children(a_set("llama-0")))
     view.store.take_pods(pods(*serving))
     key = ("models", "llama")
     record = a_record(
-        cut_hash=before.cut_hash,
-        plan=a_plan(groups=(("h100-02", "h100-03"),)),
-        generations=(1,),
+        cut_hash=before.cut_hash, plan=a_plan(groups=(("h100-02", "h100-03"),)), generations=(1,)
     )
     view.keep(key, Kept(record=record))
 
-    answer = answered(
-        planner, key, after, Ask(on=record, choice=choice, restored=record.plan)
-    )
+    answer = answered(planner, key, after, Ask(on=record, choice=choice, restored=record.plan))
 
     assert answer.record is not None
     assert (answer.record.plan.groups, answer.record.generations) == ((place,), (1,))
@@ -304,16 +266,8 @@ def test_what_the_cluster_has_broken_is_asked_first_and_going_back_waits_its_tur
     record = answered(planner, key, subject, NEW).record
     assert record
     worker.urgency.clear()
+    answered(planner, key, subject, Ask(on=record, choice=PlanChoice.RESTORE, restored=record.plan))
     answered(
-        planner,
-        key,
-        subject,
-        Ask(on=record, choice=PlanChoice.RESTORE, restored=record.plan),
-    )
-    answered(
-        planner,
-        key,
-        subject,
-        Ask(on=record, choice=PlanChoice.REHOUSE, leaving=frozenset({0})),
+        planner, key, subject, Ask(on=record, choice=PlanChoice.REHOUSE, leaving=frozenset({0}))
     )
     assert worker.urgency == [Priority.NEW, Priority.BROKEN]

@@ -26,11 +26,7 @@ from shardwright.resolving.subject import Subject
 from tests.support.scripted_api import Answer, ScriptedApi, serving
 
 WHO = {
-    "status": {
-        "authenticated": True,
-        "audiences": [PLANS_AUDIENCE],
-        "user": {"username": "mara"},
-    }
+    "status": {"authenticated": True, "audiences": [PLANS_AUDIENCE], "user": {"username": "mara"}}
 }
 MAY = Answer(201, {"status": {"allowed": True}})
 NOT = Answer(201, {"status": {"allowed": False}})
@@ -86,10 +82,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 def asked_with(
     loop: asyncio.AbstractEventLoop, *answers: Answer, path: str = "/plans"
 ) -> tuple[Reply, ScriptedApi]:
-    with serving(Answer(201, WHO), *answers, may_write=lambda: False) as (
-        api,
-        client,
-    ):
+    with serving(Answer(201, WHO), *answers, may_write=lambda: False) as (api, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
         reply = ask(pages, path)
         pages.stop()
@@ -107,12 +100,7 @@ def test_the_list_has_the_namespaces_that_may_be_seen_and_escapes_what_they_say(
     assert b"m/<b>" not in reply.body
     reviews = [body["spec"].get("resourceAttributes") for _, _, body in api.requests]
     assert reviews[1:] == [
-        {
-            "group": "shardwright.io",
-            "resource": "shardedmodels",
-            "verb": "list",
-            "namespace": where,
-        }
+        {"group": "shardwright.io", "resource": "shardedmodels", "verb": "list", "namespace": where}
         for where in ("", "a", "b")
     ]
 
@@ -166,9 +154,9 @@ def test_a_request_without_a_token_is_unauthorized_without_asking_the_api_server
 ) -> None:
     with serving(MAY) as (api, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
-        assert [
-            ask(pages, header=header).status for header in ("", "Basic x", "Bearer ")
-        ] == [HTTPStatus.UNAUTHORIZED] * 3
+        assert [ask(pages, header=header).status for header in ("", "Basic x", "Bearer ")] == [
+            HTTPStatus.UNAUTHORIZED
+        ] * 3
         pages.stop()
     assert api.requests == []
 
@@ -196,9 +184,7 @@ def test_a_flood_waits_for_nothing(
     with serving(MAY) as (_, client), ThreadPoolExecutor(4) as people:
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
         server = HttpServer(pages.routes(), 0, "plans")
-        asking = [
-            people.submit(fetched, server.port, "/plans", "Bearer t") for _ in range(4)
-        ]
+        asking = [people.submit(fetched, server.port, "/plans", "Bearer t") for _ in range(4)]
         for reply in as_completed(asking):
             statuses.append(reply.result().status)
             if len(statuses) == 2:
@@ -228,10 +214,6 @@ def test_a_row_is_made_of_what_the_status_says() -> None:
     }
 
     assert listed(content) == Listed(
-        namespace="a",
-        name="b",
-        model="m",
-        ready="Progressing",
-        plan="8 x NVIDIA-H100-80GB-HBM3",
+        namespace="a", name="b", model="m", ready="Progressing", plan="8 x NVIDIA-H100-80GB-HBM3"
     )
     assert listed({"metadata": {"namespace": "a", "name": "b"}}).plan == ""

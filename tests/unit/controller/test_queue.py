@@ -58,9 +58,7 @@ def test_a_key_that_is_added_twice_is_worked_on_once(queue: Queue) -> None:
     assert [taken(queue), taken(queue), taken(queue)] == [A, B, None]
 
 
-def test_a_key_that_is_added_while_it_is_worked_on_comes_again_afterwards(
-    queue: Queue,
-) -> None:
+def test_a_key_that_is_added_while_it_is_worked_on_comes_again_afterwards(queue: Queue) -> None:
     queue.add(A, NEW)
     assert taken(queue) == A
     queue.add(A, NEW)
@@ -79,9 +77,7 @@ def test_what_is_asked_for_again_more_urgently_moves_up_and_never_down(
     assert queue.take() == Turn(key=B, priority=NEW)
 
 
-def test_what_becomes_more_urgent_while_it_is_worked_on_comes_again_as_urgent(
-    queue: Queue,
-) -> None:
+def test_what_becomes_more_urgent_while_it_is_worked_on_comes_again_as_urgent(queue: Queue) -> None:
     queue.add(A, RESYNC)
     queue.take()
     queue.add(A, NEW)
@@ -121,9 +117,7 @@ def test_the_event_that_a_failed_look_has_caused_itself_waits_for_the_pause(
     assert queue.take() == Turn(key=A, priority=BROKEN)
 
 
-def test_an_appointment_in_a_pause_is_kept_at_its_end(
-    queue: Queue, clock: Clock
-) -> None:
+def test_an_appointment_in_a_pause_is_kept_at_its_end(queue: Queue, clock: Clock) -> None:
     for _ in range(DOUBLINGS):
         queue.add(A, NEW)
         clock.now += 2 * LONGEST_RETRY_SECONDS
@@ -135,18 +129,14 @@ def test_an_appointment_in_a_pause_is_kept_at_its_end(
     assert queue.take() == Turn(key=A, priority=BROKEN)
 
 
-def test_a_change_by_the_user_ends_a_pause_and_the_failures_before_it(
-    queue: Queue,
-) -> None:
+def test_a_change_by_the_user_ends_a_pause_and_the_failures_before_it(queue: Queue) -> None:
     queue.add(A, NEW)
     fail(queue, A)
     queue.add(A, NEW, fresh=True)
     assert fail(queue, A) == pytest.approx(FIRST_RETRY_SECONDS, rel=0.2)
 
 
-def test_a_change_by_the_user_during_a_look_that_fails_is_looked_at_at_once(
-    queue: Queue,
-) -> None:
+def test_a_change_by_the_user_during_a_look_that_fails_is_looked_at_at_once(queue: Queue) -> None:
     queue.add(A, NEW)
     queue.take()
     queue.add(A, NEW, fresh=True)
@@ -210,9 +200,7 @@ def test_a_model_whose_change_waits_is_looked_at_before_only_if_broken_and_then_
     assert looked_at(queue) == []
 
 
-def test_a_change_that_waits_ends_the_pause_after_a_failure(
-    queue: Queue, clock: Clock
-) -> None:
+def test_a_change_that_waits_ends_the_pause_after_a_failure(queue: Queue, clock: Clock) -> None:
     queue.add(A, NEW)
     fail(queue, A)
     clock.now += FIRST_RETRY_SECONDS * 2
@@ -250,10 +238,10 @@ def test_what_is_broken_is_tried_again_after_its_pause_though_a_change_waits_for
     pause = queue.retry(A)
     queue.done(A)
 
-    assert (
-        FIRST_RETRY_SECONDS * 0.5 <= pause <= FIRST_RETRY_SECONDS * 1.5,
-        taken(queue),
-    ) == (True, None)
+    assert (FIRST_RETRY_SECONDS * 0.5 <= pause <= FIRST_RETRY_SECONDS * 1.5, taken(queue)) == (
+        True,
+        None,
+    )
     clock.now += pause
     assert looked_at(queue)[:1] == [A]
 
@@ -278,9 +266,7 @@ def test_of_two_appointments_the_earlier_stands_with_the_greater_urgency(
     assert queue.take() == Turn(key=B, priority=RESYNC)
 
 
-def test_a_look_makes_the_appointment_before_it_void(
-    queue: Queue, clock: Clock
-) -> None:
+def test_a_look_makes_the_appointment_before_it_void(queue: Queue, clock: Clock) -> None:
     queue.add_after(A, Again(seconds=10))
     queue.add(A, NEW)
     assert taken(queue) == A
@@ -298,9 +284,7 @@ def test_void_appointments_do_not_pile_up(queue: Queue) -> None:
     assert len(queue._calendar) < 100
 
 
-def test_each_namespace_gets_half_of_the_remaining_workers_that_mend_nothing(
-    queue: Queue,
-) -> None:
+def test_each_namespace_gets_half_of_the_remaining_workers_that_mend_nothing(queue: Queue) -> None:
     for namespace in ("a", "b", "c"):
         for number in range(20):
             queue.add((namespace, str(number)), NEW)
@@ -373,10 +357,7 @@ def test_a_worker_wakes_when_a_share_of_its_namespace_comes_free() -> None:
 def test_the_news_for_a_worker_that_is_cancelled_goes_to_the_next() -> None:
     async def scenario() -> None:
         queue = Queue(4)
-        first, second = (
-            asyncio.create_task(queue.get()),
-            asyncio.create_task(queue.get()),
-        )
+        first, second = (asyncio.create_task(queue.get()), asyncio.create_task(queue.get()))
         await asyncio.sleep(0)
         queue.add(A, NEW)
         first.cancel()
@@ -388,10 +369,7 @@ def test_the_news_for_a_worker_that_is_cancelled_goes_to_the_next() -> None:
 def test_a_worker_that_was_cancelled_before_gets_no_news() -> None:
     async def scenario() -> None:
         queue = Queue(4)
-        first, second = (
-            asyncio.create_task(queue.get()),
-            asyncio.create_task(queue.get()),
-        )
+        first, second = (asyncio.create_task(queue.get()), asyncio.create_task(queue.get()))
         await asyncio.sleep(0)
         first.cancel()
         queue.add(A, NEW)

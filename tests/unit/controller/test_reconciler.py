@@ -24,14 +24,7 @@ from shardwright.controller.view import Interests
 from shardwright.controller.worker import WorkError
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.life_rules import ROLLBACK_TO
-from tests.support.builders_operator import (
-    LARGE,
-    NAMESPACE,
-    deployed,
-    run,
-    serving,
-    synced,
-)
+from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
 from tests.support.memory_api import nothing
 
 FAILED = {
@@ -46,9 +39,7 @@ def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
         parts, _ = await deployed()
         assert parts.api.written[0] == "create configmaps/large-plan"
         assert parts.api.written[-1].startswith("create events/")
-        assert [group["metadata"]["name"] for group in parts.groups("large")] == [
-            "large-0"
-        ]
+        assert [group["metadata"]["name"] for group in parts.groups("large")] == ["large-0"]
         assert parts.reserved_nodes() == {"h100-0", "h100-1"}
 
     run(scenario())
@@ -101,9 +92,7 @@ def test_of_a_fault_in_the_worker_the_class_is_told_that_was_raised_there() -> N
     run(scenario())
 
 
-def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_goes_on() -> (
-    None
-):
+def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_goes_on() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         before = len([line for line in parts.api.written if "statefulsets" in line])
@@ -116,17 +105,12 @@ def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_go
         assert parts.status(key)["groups"][0]["ready"]
         assert parts.condition(key)["reason"] == "SchedulerUnavailable"
         assert "choose another scheduler" in parts.condition(key, "Stalled")["message"]
-        assert (
-            len([line for line in parts.api.written if "statefulsets" in line])
-            == before
-        )
+        assert len([line for line in parts.api.written if "statefulsets" in line]) == before
 
     run(scenario())
 
 
-def test_a_change_of_the_spec_that_is_seen_before_the_answer_to_a_status_is_not_lost() -> (
-    None
-):
+def test_a_change_of_the_spec_that_is_seen_before_the_answer_to_a_status_is_not_lost() -> None:
     async def scenario() -> None:
         parts = await synced()
         key = parts.add_model("large", model=LARGE)
@@ -171,9 +155,7 @@ def test_status_says_which_engine_runs_and_how_long_it_may_take_to_start() -> No
             "startBudget": {"loadSeconds": 16715, "basis": basis},
         }
         (group,) = parts.groups("large")
-        assert (
-            group["metadata"]["annotations"]["shardwright.io/start-up-budget"] == basis
-        )
+        assert group["metadata"]["annotations"]["shardwright.io/start-up-budget"] == basis
 
     run(scenario())
 
@@ -189,9 +171,7 @@ def test_a_plan_that_is_only_shown_has_no_start_up_budget() -> None:
     run(scenario())
 
 
-def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of_it() -> (
-    None
-):
+def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of_it() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         before = parts.status(key)
@@ -200,9 +180,7 @@ def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of
         await parts.look(key)
 
         assert parts.condition(key)["reason"] == "NothingFits"
-        assert {
-            field: parts.status(key)[field] for field in ("selector", "endpoint")
-        } == {
+        assert {field: parts.status(key)[field] for field in ("selector", "endpoint")} == {
             "selector": before["selector"],
             "endpoint": before["endpoint"],
         }
@@ -217,10 +195,7 @@ def test_a_model_that_serves_keeps_its_address_when_its_spec_becomes_wrong() -> 
         parts.change(key, model={"id": "nobody/nothing"})
         await parts.look(key)
         assert parts.condition(key)["reason"] == "ModelUnknown"
-        assert (
-            parts.status(key)["endpoint"]
-            == "http://large.models.svc.cluster.local:8000"
-        )
+        assert parts.status(key)["endpoint"] == "http://large.models.svc.cluster.local:8000"
 
     run(scenario())
 
@@ -241,9 +216,7 @@ def test_a_group_is_looked_after_while_there_is_no_room_for_another() -> None:
     run(scenario())
 
 
-def test_what_is_read_right_before_a_group_ends_waits_for_no_other_request_than_a_repair() -> (
-    None
-):
+def test_what_is_read_right_before_a_group_ends_waits_for_no_other_request_than_a_repair() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         parts.run_pods("large", containerStatuses=[FAILED])
@@ -327,9 +300,7 @@ def test_a_node_that_comes_when_the_planner_has_answered_is_not_missed(
     run(scenario())
 
 
-def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing() -> (
-    None
-):
+def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing() -> None:
     async def refuse(verb: str, plural: str) -> None:
         if (verb, plural) == ("create", "configmaps"):
             raise ApiError(403, "Forbidden", "exceeded quota: count/configmaps")
@@ -347,9 +318,7 @@ def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing(
     run(scenario())
 
 
-def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods_alone() -> (
-    None
-):
+def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods_alone() -> None:
     """What pods mount is created before the StatefulSet is tried, under another name."""
 
     async def refuse(verb: str, plural: str) -> None:
@@ -396,10 +365,7 @@ def test_a_foreign_object_in_the_place_of_the_record_lets_nothing_be_reserved() 
         parts = await synced()
         parts.api.put(
             CONFIG_MAPS,
-            {
-                "metadata": {"name": "large-plan", "namespace": NAMESPACE},
-                "data": {"mine": "yes"},
-            },
+            {"metadata": {"name": "large-plan", "namespace": NAMESPACE}, "data": {"mine": "yes"}},
         )
         key = parts.add_model("large", model=LARGE)
         await parts.look(key)
@@ -409,9 +375,7 @@ def test_a_foreign_object_in_the_place_of_the_record_lets_nothing_be_reserved() 
     run(scenario())
 
 
-def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobody() -> (
-    None
-):
+def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobody() -> None:
     async def scenario() -> None:
         parts, key = await deployed()
         former = parts.model(key)["metadata"]["uid"]
@@ -422,9 +386,10 @@ def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobo
         ready = parts.condition(key)
         assert (ready["status"], ready["reason"]) == ("False", "Progressing")
         assert "of an earlier ShardedModel of this name" in ready["message"]
-        assert [
-            parts.condition(key, kind)["status"] for kind in ("Stalled", "Reconciling")
-        ] == ["False", "True"]
+        assert [parts.condition(key, kind)["status"] for kind in ("Stalled", "Reconciling")] == [
+            "False",
+            "True",
+        ]
 
         parts.api.collect(former)
         await parts.look(key)
@@ -444,11 +409,7 @@ def test_a_model_that_is_gone_is_forgotten_with_everything_about_it() -> None:
         assert await parts.look(key) is None
 
         assert parts.view.interests(key) == Interests()
-        assert (parts.view.models, parts.view.resources, parts.reserved_nodes()) == (
-            {},
-            {},
-            set(),
-        )
+        assert (parts.view.models, parts.view.resources, parts.reserved_nodes()) == ({}, {}, set())
         assert parts.view.freed == {"h100-0", "h100-1"}
         assert parts.reconciler._notes.of(key) == Note()
         assert len(parts.planner._subjects) == 0
@@ -457,14 +418,10 @@ def test_a_model_that_is_gone_is_forgotten_with_everything_about_it() -> None:
     run(scenario())
 
 
-def test_a_model_that_is_being_deleted_keeps_nothing_and_nothing_is_written_for_it() -> (
-    None
-):
+def test_a_model_that_is_being_deleted_keeps_nothing_and_nothing_is_written_for_it() -> None:
     async def scenario() -> None:
         parts, key = await deployed()
-        with parts.api.changing(
-            SHARDED_MODELS, *key
-        ) as model:  # somebody's finalizer holds it
+        with parts.api.changing(SHARDED_MODELS, *key) as model:  # somebody's finalizer holds it
             model["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
         parts.api.requests.clear()
         assert await parts.look(key) is None
@@ -474,9 +431,7 @@ def test_a_model_that_is_being_deleted_keeps_nothing_and_nothing_is_written_for_
 
 
 @pytest.mark.parametrize(
-    ("groups", "aside"),
-    [(GROUPS_AT_ONCE, False), (GROUPS_AT_ONCE + 1, True)],
-    ids=["some", "many"],
+    ("groups", "aside"), [(GROUPS_AT_ONCE, False), (GROUPS_AT_ONCE + 1, True)], ids=["some", "many"]
 )
 def test_what_is_worked_out_for_many_groups_holds_up_no_look_at_another_model(
     monkeypatch: pytest.MonkeyPatch, groups: int, *, aside: bool
@@ -502,9 +457,7 @@ def test_what_is_worked_out_for_many_groups_holds_up_no_look_at_another_model(
     assert threads == {aside}
 
 
-@pytest.mark.parametrize(
-    "kind", [STATEFUL_SETS, SERVICES], ids=["a group", "its Service"]
-)
+@pytest.mark.parametrize("kind", [STATEFUL_SETS, SERVICES], ids=["a group", "its Service"])
 def test_an_object_that_has_lost_our_label_is_taken_back(kind: Resource) -> None:
     """No watch shows it any more, and its pods run on: whatever makes it anew is told that there is
     one.
@@ -521,27 +474,16 @@ def test_an_object_that_has_lost_our_label_is_taken_back(kind: Resource) -> None
             await parts.look_again(key)
         child = parts.view.store.child(kind.kind, NAMESPACE, name)
         assert child
-        assert (child.uid, child.owner_uid) == (
-            uid,
-            parts.model(key)["metadata"]["uid"],
-        )
-        assert (parts.condition(key)["reason"], parts.replicas("large")) == (
-            "Serving",
-            [2],
-        )
+        assert (child.uid, child.owner_uid) == (uid, parts.model(key)["metadata"]["uid"])
+        assert (parts.condition(key)["reason"], parts.replicas("large")) == ("Serving", [2])
 
     run(scenario())
 
 
-def test_an_object_of_somebody_else_in_our_place_is_said_for_as_long_as_it_is_there() -> (
-    None
-):
+def test_an_object_of_somebody_else_in_our_place_is_said_for_as_long_as_it_is_there() -> None:
     async def scenario() -> None:
         parts = await synced()
-        parts.api.put(
-            SERVICES,
-            {"metadata": {"namespace": NAMESPACE, "name": "small"}, "spec": {}},
-        )
+        parts.api.put(SERVICES, {"metadata": {"namespace": NAMESPACE, "name": "small"}, "spec": {}})
         key = parts.add_model("small")
         await parts.look_again(key)  # is told that there is one
         reasons = []
@@ -556,18 +498,14 @@ def test_an_object_of_somebody_else_in_our_place_is_said_for_as_long_as_it_is_th
     run(scenario())
 
 
-def test_what_a_revision_resolves_to_is_read_once_and_kept_as_long_as_it_is_run() -> (
-    None
-):
+def test_what_a_revision_resolves_to_is_read_once_and_kept_as_long_as_it_is_run() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         parts.change(key, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
         requests = parts.api.requests
         for request in ("1", None):
             with parts.api.changing(SHARDED_MODELS, *key) as model:
-                model["metadata"]["annotations"] = (
-                    {ROLLBACK_TO: request} if request else {}
-                )
+                model["metadata"]["annotations"] = {ROLLBACK_TO: request} if request else {}
             for _ in range(3):
                 await parts.look(key)
             kept = parts.reconciler._recalling._subjects

@@ -13,13 +13,7 @@ import pytest
 
 from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.handover import Change
-from shardwright.cluster.resources import (
-    CONFIG_MAPS,
-    NODES,
-    PODS,
-    SHARDED_MODELS,
-    STATEFUL_SETS,
-)
+from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.controller.queue import Key
 from shardwright.reconcile.record_object import SIGNATURE_KEY
 from shardwright.reconcile.signing import SigningKeys
@@ -77,12 +71,8 @@ def drop_signature(data: Manifest) -> None:
 
 EDITS: dict[str, Edit] = {
     "other nodes": edited(lambda plan: plan.update(groups=[["h100-2", "h100-3"]])),
-    "more groups": edited(
-        lambda plan: plan.update(groups=[*plan["groups"], ["h100-2", "h100-3"]])
-    ),
-    "2,147,483,647 pods a group": edited(
-        lambda plan: plan.update(nodes_per_replica=2**31 - 1)
-    ),
+    "more groups": edited(lambda plan: plan.update(groups=[*plan["groups"], ["h100-2", "h100-3"]])),
+    "2,147,483,647 pods a group": edited(lambda plan: plan.update(nodes_per_replica=2**31 - 1)),
     "a device beside the GPUs": edited(
         lambda plan: plan.update(rdma=[["vendor.example/anything", 8]])
     ),
@@ -93,9 +83,7 @@ EDITS: dict[str, Edit] = {
     "arguments of the engine": edited(lambda plan: plan.update(max_sequences=1)),
     "10,000,000 ranks": edited(lambda plan: plan["layout"].update(tensor=10**7)),
     "a later generation": edited_around(lambda record: record.update(generations=[5])),
-    "nodes that were sought": edited_around(
-        lambda record: record.update(sought=[SOUGHT])
-    ),
+    "nodes that were sought": edited_around(lambda record: record.update(sought=[SOUGHT])),
     "no signature": drop_signature,
     "no text": lambda data: data.clear(),
     "no JSON": lambda data: data.update({RECORD_KEY: "[" * 100_000}),
@@ -146,9 +134,7 @@ def tamper(parts: Parts, edit: Edit, name: str = "large") -> None:
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_an_edited_record_is_set_right_at_once_and_nothing_else_is_written(
-    edit: Edit,
-) -> None:
+def test_an_edited_record_is_set_right_at_once_and_nothing_else_is_written(edit: Edit) -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         before, groups = stored(parts), parts.groups("large")
@@ -158,10 +144,7 @@ def test_an_edited_record_is_set_right_at_once_and_nothing_else_is_written(
 
         assert (stored(parts), parts.groups("large")) == (before, groups)
         condition = parts.condition(key, "RecordRefused")
-        assert (condition["status"], condition["reason"]) == (
-            "True",
-            "PlanRecordRefused",
-        )
+        assert (condition["status"], condition["reason"]) == ("True", "PlanRecordRefused")
         assert condition["message"].startswith("ConfigMap large-plan ")
         assert parts.condition(key)["reason"] == "Serving"
         parts.wait(601)
@@ -179,9 +162,7 @@ CONTENT = {
 
 
 @pytest.mark.parametrize("edit", CONTENT.values(), ids=CONTENT)
-def test_an_operator_that_starts_plans_an_edited_record_anew_around_what_runs(
-    edit: Edit,
-) -> None:
+def test_an_operator_that_starts_plans_an_edited_record_anew_around_what_runs(edit: Edit) -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         before, groups = stored(parts), parts.groups("large")
@@ -191,10 +172,7 @@ def test_an_operator_that_starts_plans_an_edited_record_anew_around_what_runs(
         await after.sync()
         assert set(await settled(after, key)) == {PLAN}
 
-        assert (text_of(stored(after)), after.groups("large")) == (
-            text_of(before),
-            groups,
-        )
+        assert (text_of(stored(after)), after.groups("large")) == (text_of(before), groups)
         assert json.loads(stored(after)[RECORD_KEY])["serial"] == 2
         assert after.reserved_nodes() == {"h100-0", "h100-1"}
 
@@ -250,9 +228,7 @@ async def lost_key(parts: Parts) -> Parts:
     return after
 
 
-def test_with_a_key_that_is_lost_what_runs_stays_as_it_is_and_its_record_is_signed_anew() -> (
-    None
-):
+def test_with_a_key_that_is_lost_what_runs_stays_as_it_is_and_its_record_is_signed_anew() -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         before, pods = stored(parts), running(parts)
@@ -264,10 +240,7 @@ def test_with_a_key_that_is_lost_what_runs_stays_as_it_is_and_its_record_is_sign
         assert (stored(after)[RECORD_KEY], running(after)) == (before[RECORD_KEY], pods)
         assert stored(after)[SIGNATURE_KEY] != before[SIGNATURE_KEY]
         condition = after.condition(key, "RecordRefused")
-        assert (condition["status"], condition["reason"]) == (
-            "True",
-            "PlanRecordRefused",
-        )
+        assert (condition["status"], condition["reason"]) == ("True", "PlanRecordRefused")
         assert "has a signature that is not the operator's" in condition["message"]
         assert after.condition(key)["reason"] == "Serving"
 
@@ -306,9 +279,7 @@ def lose_a_gpu(parts: Parts, node: str) -> None:
         item["status"]["allocatable"]["nvidia.com/gpu"] = "7"
 
 
-def test_a_plan_of_record_that_the_caches_show_late_is_read_afresh_before_it_is_refused() -> (
-    None
-):
+def test_a_plan_of_record_that_the_caches_show_late_is_read_afresh_before_it_is_refused() -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         after = Parts(api=parts.api)
@@ -334,9 +305,7 @@ def test_a_plan_of_record_missing_from_the_caches_is_read_by_name_before_it_coun
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         after = Parts(api=parts.api)
-        after.view.store.take_config_maps(
-            {(NAMESPACE, "large-plan"): Change(None, 10**9)}
-        )
+        after.view.store.take_config_maps({(NAMESPACE, "large-plan"): Change(None, 10**9)})
         await after.sync()
 
         assert after.reserved_nodes() == {"h100-0", "h100-1"}
@@ -345,17 +314,13 @@ def test_a_plan_of_record_missing_from_the_caches_is_read_by_name_before_it_coun
     run(scenario())
 
 
-def test_a_record_that_is_newer_than_the_status_is_believed_and_the_status_follows() -> (
-    None
-):
+def test_a_record_that_is_newer_than_the_status_is_believed_and_the_status_follows() -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         parts.change(key, replicas=2)
         await settled(parts, key)
         with parts.api.changing(SHARDED_MODELS, *key) as model:
-            model["status"]["recordSerial"] = (
-                1  # the process ended before it wrote the status
-            )
+            model["status"]["recordSerial"] = 1  # the process ended before it wrote the status
 
         after = Parts(api=parts.api)
         await after.sync()
@@ -366,9 +331,7 @@ def test_a_record_that_is_newer_than_the_status_is_believed_and_the_status_follo
     run(scenario())
 
 
-def test_what_another_leader_has_written_counts_more_than_what_this_process_remembers() -> (
-    None
-):
+def test_what_another_leader_has_written_counts_more_than_what_this_process_remembers() -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=3)
         other = Parts(api=parts.api)
@@ -403,15 +366,10 @@ def test_a_record_that_was_there_before_its_resource_is_planned_over() -> None:
         }
         metadata = {"name": "late-plan", "namespace": NAMESPACE}
         owners = [{**owner, "uid": parts.model(key)["metadata"]["uid"]}]
-        text = (
-            Path(__file__).parents[2] / "data" / "records" / "v1" / "one_gpu.json"
-        ).read_text()
+        text = (Path(__file__).parents[2] / "data" / "records" / "v1" / "one_gpu.json").read_text()
         parts.api.put(
             CONFIG_MAPS,
-            {
-                "metadata": {**metadata, "ownerReferences": owners},
-                "data": {RECORD_KEY: text},
-            },
+            {"metadata": {**metadata, "ownerReferences": owners}, "data": {RECORD_KEY: text}},
         )
 
         await settled(parts, key)
@@ -426,10 +384,7 @@ def test_a_new_key_signs_all_records_anew_and_restarts_nothing() -> None:
         parts, key = await serving()
         before, groups = stored(parts), parts.groups("large")
         parts.keys = SigningKeys((b"the new key", *parts.keys.secrets))
-        assert (set(await settled(parts, key)), parts.groups("large")) == (
-            {PLAN},
-            groups,
-        )
+        assert (set(await settled(parts, key)), parts.groups("large")) == ({PLAN}, groups)
 
         pods, parts.keys = running(parts), SigningKeys((b"the new key",))
         assert plain(await settled(parts, key)) == ANOTHER_SECRET
@@ -475,9 +430,7 @@ async def of_an_earlier_release(
     return after, key, before
 
 
-def test_a_record_without_a_signature_is_taken_over_once_where_it_agrees_with_all_else() -> (
-    None
-):
+def test_a_record_without_a_signature_is_taken_over_once_where_it_agrees_with_all_else() -> None:
     async def scenario() -> None:
         parts, key, before = await of_an_earlier_release()
         groups = parts.groups("large")
@@ -523,9 +476,7 @@ def test_a_record_of_an_earlier_release_that_would_end_what_runs_is_held_up() ->
     run(scenario())
 
 
-def test_a_new_leader_leaves_a_group_where_it_serves_although_its_node_has_lost_a_gpu() -> (
-    None
-):
+def test_a_new_leader_leaves_a_group_where_it_serves_although_its_node_has_lost_a_gpu() -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         before, groups = stored(parts), parts.groups("large")
@@ -567,16 +518,11 @@ def test_a_group_that_is_on_its_way_to_other_nodes_says_nothing_against_an_unsig
         elsewhere = edited(
             lambda plan: plan.update(groups=[plan["groups"][0], ["h100-4", "h100-5"]])
         )
-        parts, key, _ = await of_an_earlier_release(
-            elsewhere, at_zero, nodes=6, replicas=2
-        )
+        parts, key, _ = await of_an_earlier_release(elsewhere, at_zero, nodes=6, replicas=2)
         first = parts.groups("large")[0]
         await settled(parts, key)
 
-        assert text_of(stored(parts))["groups"] == [
-            ["h100-0", "h100-1"],
-            ["h100-4", "h100-5"],
-        ]
+        assert text_of(stored(parts))["groups"] == [["h100-0", "h100-1"], ["h100-4", "h100-5"]]
         assert parts.groups("large")[0] == first
         assert parts.condition(key, "RecordRefused")["status"] == "False"
 
@@ -619,10 +565,7 @@ def test_an_unsigned_record_that_contradicts_the_cluster_is_planned_anew_around_
         groups = parts.groups("large")
         await settled(parts, key)
 
-        assert (text_of(stored(parts)), parts.groups("large")) == (
-            text_of(before),
-            groups,
-        )
+        assert (text_of(stored(parts)), parts.groups("large")) == (text_of(before), groups)
         assert parts.condition(key, "RecordRefused")["status"] == "True"
 
     run(scenario())

@@ -15,14 +15,7 @@ from shardwright.controller.reading import Reading
 from shardwright.controller.view import NOTHING, Interests
 from shardwright.controller.workers import NotAllTakenError
 from shardwright.reconcile.life_rules import RESTART
-from tests.support.builders_operator import (
-    LARGE,
-    NAMESPACE,
-    Parts,
-    run,
-    serving,
-    synced,
-)
+from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.memory_api import nothing
 
 STATUS = "patch shardedmodels/large/status"
@@ -52,9 +45,7 @@ def test_a_look_where_nothing_has_changed_does_not_even_read_the_caches(
     run(scenario())
 
 
-def test_what_changes_around_a_model_and_does_not_concern_it_costs_no_request_either() -> (
-    None
-):
+def test_what_changes_around_a_model_and_does_not_concern_it_costs_no_request_either() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         parts.add_nodes(1, first=7)
@@ -128,21 +119,15 @@ def test_what_comes_free_wakes_those_that_wait_the_oldest_first_and_once() -> No
         for name in ("c", "b", "a"):
             parts.intake.looked_at(keys[name])
 
-        assert parts.queue.added == [
-            (keys[name], Priority.WAITING) for name in ("c", "b", "a")
-        ]
+        assert parts.queue.added == [(keys[name], Priority.WAITING) for name in ("c", "b", "a")]
 
     run(scenario())
 
 
-def test_each_free_turn_to_restart_wakes_one_model_and_the_next_if_it_is_not_taken() -> (
-    None
-):
+def test_each_free_turn_to_restart_wakes_one_model_and_the_next_if_it_is_not_taken() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=1)
-        rolls, *waiting = [
-            parts.add_model(name) for name in ("rolls", "a", "b", "c", "d")
-        ]
+        rolls, *waiting = [parts.add_model(name) for name in ("rolls", "a", "b", "c", "d")]
         parts.view.note(rolls, Interests(moving=2))
         for key in waiting:
             parts.view.note(key, Interests(waits_for_turn=True))
@@ -236,9 +221,7 @@ def test_a_write_that_the_api_server_cannot_answer_is_in_the_status_and_is_tried
 ) -> None:
     async def away(verb: str, plural: str) -> None:
         if (verb, plural) == refused:
-            raise ApiError(
-                500, "InternalError", "failed calling webhook: connection refused"
-            )
+            raise ApiError(500, "InternalError", "failed calling webhook: connection refused")
 
     async def scenario() -> None:
         parts = await synced()
@@ -254,9 +237,7 @@ def test_a_write_that_the_api_server_cannot_answer_is_in_the_status_and_is_tried
 
         parts.api.before = nothing
         await parts.look(key)
-        assert [group["metadata"]["name"] for group in parts.groups("large")] == [
-            "large-0"
-        ]
+        assert [group["metadata"]["name"] for group in parts.groups("large")] == ["large-0"]
 
     run(scenario())
 
@@ -284,9 +265,7 @@ def test_what_is_refused_for_good_is_tried_again_later_than_what_passes(
     run(scenario())
 
 
-def test_a_refusal_whose_words_vary_is_one_status_and_no_event_of_ours_comes_of_it() -> (
-    None
-):
+def test_a_refusal_whose_words_vary_is_one_status_and_no_event_of_ours_comes_of_it() -> None:
     async def scenario() -> None:
         parts = await synced()
         key = parts.add_model("large", model=LARGE)
@@ -294,9 +273,7 @@ def test_a_refusal_whose_words_vary_is_one_status_and_no_event_of_ours_comes_of_
         async def refuse(verb: str, plural: str) -> None:
             if (verb, plural) == ("create", "statefulsets"):
                 raise ApiError(
-                    403,
-                    "Forbidden",
-                    f"request {len(parts.api.requests)} is denied by policy",
+                    403, "Forbidden", f"request {len(parts.api.requests)} is denied by policy"
                 )
 
         parts.api.before = refuse
@@ -313,9 +290,7 @@ def test_a_refusal_whose_words_vary_is_one_status_and_no_event_of_ours_comes_of_
     run(scenario())
 
 
-def test_no_more_groups_of_all_models_restart_at_once_than_the_operator_allows() -> (
-    None
-):
+def test_no_more_groups_of_all_models_restart_at_once_than_the_operator_allows() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=2, most_moving=1)
         keys = [parts.add_model(name) for name in ("first", "second")]
@@ -367,25 +342,22 @@ def pods_of(parts: Parts) -> set[str]:
     }
 
 
-def test_a_group_that_others_have_filled_stays_ours_is_said_and_is_repaired_on() -> (
-    None
-):
+def test_a_group_that_others_have_filled_stays_ours_is_said_and_is_repaired_on() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         before = pods_of(parts)
         with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
-            live["metadata"]["annotations"] |= {
-                "others.example/notes": "x" * CHILD_MAX_BYTES
-            }
+            live["metadata"]["annotations"] |= {"others.example/notes": "x" * CHILD_MAX_BYTES}
         await parts.look(key)
         said = parts.condition(key, "FieldConflict")
         assert (said["status"], said["reason"]) == ("True", "ObjectOverfull")
         assert said["message"].startswith(
             "StatefulSet large-0 is larger than anything that the operator writes: 262,"
         )
-        assert [
-            parts.condition(key, kind)["status"] for kind in ("Ready", "ForeignPods")
-        ] == ["True", "False"]
+        assert [parts.condition(key, kind)["status"] for kind in ("Ready", "ForeignPods")] == [
+            "True",
+            "False",
+        ]
 
         with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
             engine = live["spec"]["template"]["spec"]["containers"][0]

@@ -13,14 +13,7 @@ from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, PODS, SHARDED_MODELS, Resource
 from shardwright.reconcile.record_object import KIND, SIGNATURE_KEY
 from shardwright.reconcile.signing import SigningKeys
-from tests.support.builders_operator import (
-    LARGE,
-    NAMESPACE,
-    Parts,
-    deployed,
-    run,
-    synced,
-)
+from tests.support.builders_operator import LARGE, NAMESPACE, Parts, deployed, run, synced
 from tests.support.builders_resource import a_sharded_model
 from tests.support.memory_api import MemoryApi, nothing
 
@@ -32,11 +25,7 @@ def test_a_model_that_plans_while_everything_is_listed_keeps_its_gpus() -> None:
 
         async def create_a_model(verb: str, plural: str) -> None:
             if (verb, plural) == ("list", "shardedmodels"):
-                looks.append(
-                    asyncio.create_task(
-                        parts.look(parts.add_model("large", model=LARGE))
-                    )
-                )
+                looks.append(asyncio.create_task(parts.look(parts.add_model("large", model=LARGE))))
                 await looks[0]
 
         parts.api.before = create_a_model
@@ -103,9 +92,7 @@ def test_plans_that_are_not_signed_are_judged_one_in_a_turn_of_the_event_loop() 
     async def scenario() -> None:
         parts = await synced(nodes=8)
         keys = [
-            parts.add_model(
-                f"m{number}", model={"id": "meta-llama/Llama-3.1-8B-Instruct"}
-            )
+            parts.add_model(f"m{number}", model={"id": "meta-llama/Llama-3.1-8B-Instruct"})
             for number in range(8)
         ]
         for key in keys:
@@ -139,27 +126,18 @@ def test_a_list_that_fails_takes_nothing_away() -> None:
         parts.api.before = fail
         with pytest.raises(ApiError):
             await parts.resync.run()
-        assert (set(parts.view.resources), parts.reserved_nodes()) == (
-            {key},
-            {"h100-0", "h100-1"},
-        )
+        assert (set(parts.view.resources), parts.reserved_nodes()) == ({key}, {"h100-0", "h100-1"})
 
     run(scenario())
 
 
-def test_a_model_whose_end_no_event_has_told_gives_its_gpus_back_with_the_next_list() -> (
-    None
-):
+def test_a_model_whose_end_no_event_has_told_gives_its_gpus_back_with_the_next_list() -> None:
     async def scenario() -> None:
         parts, key = await deployed()
         parts.watching = False
         parts.api.remove(SHARDED_MODELS, *key)
         await parts.resync.run()
-        assert (parts.view.resources, parts.view.models, parts.asked[-1]) == (
-            {},
-            {},
-            key,
-        )
+        assert (parts.view.resources, parts.view.models, parts.asked[-1]) == ({}, {}, key)
         await parts.look(key)
         assert parts.reserved_nodes() == set()
         assert parts.view.freed == {"h100-0", "h100-1"}
@@ -175,9 +153,7 @@ def test_models_that_somebody_keeps_from_their_end_are_counted() -> None:
 
         async def counted() -> float | None:
             await parts.resync.run()
-            return parts.metrics.registry.get_sample_value(
-                "shardwright_models_being_deleted"
-            )
+            return parts.metrics.registry.get_sample_value("shardwright_models_being_deleted")
 
         assert await counted() == 0
         with parts.api.changing(SHARDED_MODELS, *key) as model:
@@ -196,9 +172,7 @@ def test_models_that_somebody_keeps_from_their_end_are_counted() -> None:
 def test_a_model_that_is_not_deployed_any_more_books_nothing() -> None:
     async def scenario() -> None:
         parts = await synced()
-        first, second, third = (
-            parts.add_model(name) for name in ("first", "second", "third")
-        )
+        first, second, third = (parts.add_model(name) for name in ("first", "second", "third"))
         for key in (first, second, third):
             await parts.look(key)
         parts.change(first, mode="PlanOnly")
@@ -215,14 +189,8 @@ def test_what_the_plans_of_record_keep_is_booked_anew_after_a_restart() -> None:
         before.run_pods("large")
         after = Parts(api=before.api)
         await after.sync()
-        assert set(after.view.ledger.reservations()) == set(
-            before.view.ledger.reservations()
-        )
-        assert (
-            after.view.ledger.taken()
-            == before.view.ledger.taken()
-            == {"h100-0": 8, "h100-1": 8}
-        )
+        assert set(after.view.ledger.reservations()) == set(before.view.ledger.reservations())
+        assert after.view.ledger.taken() == before.view.ledger.taken() == {"h100-0": 8, "h100-1": 8}
 
     run(scenario())
 
@@ -298,18 +266,13 @@ def test_a_standby_that_has_other_keys_now_judges_each_plan_anew() -> None:
 
 def plans_of(parts: Parts, key: tuple[str, str]) -> list[tuple[str, str]]:
     """Return the ConfigMaps with the plan of record of a model."""
-    owned = parts.view.store.config_maps(
-        (NAMESPACE, parts.model(key)["metadata"]["uid"])
-    )
+    owned = parts.view.store.config_maps((NAMESPACE, parts.model(key)["metadata"]["uid"]))
     return [item for item in owned if item[1] == f"{key[1]}-plan"]
 
 
 @pytest.mark.parametrize(
     ("runs", "keeps", "nodes"),
-    [
-        (False, "old", {"h100-1": 8, "h100-2": 8}),
-        (True, "young", {"h100-0": 8, "h100-1": 8}),
-    ],
+    [(False, "old", {"h100-1": 8, "h100-2": 8}), (True, "young", {"h100-0": 8, "h100-1": 8})],
     ids=["none", "the younger one"],
 )
 def test_of_two_plans_for_one_node_the_older_models_counts_unless_only_the_younger_runs(
@@ -331,14 +294,8 @@ def test_of_two_plans_for_one_node_the_older_models_counts_unless_only_the_young
         assert record
         uid = parts.model(old)["metadata"]["uid"]
         owner = {**record["metadata"]["ownerReferences"][0], "name": "old", "uid": uid}
-        metadata = {
-            "name": "old-plan",
-            "namespace": NAMESPACE,
-            "ownerReferences": [owner],
-        }
-        text = record["data"][RECORD_KEY].replace(
-            '["h100-0","h100-1"]', '["h100-1","h100-2"]'
-        )
+        metadata = {"name": "old-plan", "namespace": NAMESPACE, "ownerReferences": [owner]}
+        text = record["data"][RECORD_KEY].replace('["h100-0","h100-1"]', '["h100-1","h100-2"]')
         data = {RECORD_KEY: text, SIGNATURE_KEY: parts.keys.sign(KIND, uid, text)}
         parts.api.put(CONFIG_MAPS, {"metadata": metadata, "data": data})
 
@@ -351,9 +308,7 @@ def test_of_two_plans_for_one_node_the_older_models_counts_unless_only_the_young
     run(scenario())
 
 
-def test_a_plan_of_record_that_cannot_be_read_ends_the_booking_and_is_no_evidence() -> (
-    None
-):
+def test_a_plan_of_record_that_cannot_be_read_ends_the_booking_and_is_no_evidence() -> None:
     async def fail(verb: str, plural: str) -> None:
         if (verb, plural) == ("get", "configmaps"):
             raise ApiError(503, "", "away")
@@ -399,10 +354,7 @@ def test_of_some_namespaces_one_that_is_not_ours_to_see_keeps_its_models_and_hol
 
     async def scenario() -> None:
         parts = Parts(api=Closed())
-        key, listed = (
-            parts.add_model("large", model=LARGE),
-            a_sharded_model("listed", "closed"),
-        )
+        key, listed = (parts.add_model("large", model=LARGE), a_sharded_model("listed", "closed"))
         parts.api.put(SHARDED_MODELS, a_sharded_model("unwatched", "elsewhere"))
         parts.view.resources.clear()
         parts.view.take_resource(listed)

@@ -47,9 +47,7 @@ def test_a_look_that_can_wait_holds_nobody_up(priority: Priority) -> None:
     run(scenario())
 
 
-def test_who_has_paused_has_as_long_to_itself_although_something_is_always_broken() -> (
-    None
-):
+def test_who_has_paused_has_as_long_to_itself_although_something_is_always_broken() -> None:
     async def scenario() -> None:
         now = 0.0
         way = RightOfWay(longest_seconds=5, clock=lambda: now)
@@ -81,9 +79,7 @@ def test_nobody_pauses_for_longer_than_the_longest_pause() -> None:
     run(scenario())
 
 
-def test_other_looks_go_on_while_the_look_at_a_broken_model_waits_for_something_else() -> (
-    None
-):
+def test_other_looks_go_on_while_the_look_at_a_broken_model_waits_for_something_else() -> None:
     async def scenario() -> None:
         way = RightOfWay(longest_seconds=5)
         with way.looking(Priority.BROKEN):

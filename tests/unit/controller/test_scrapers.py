@@ -90,10 +90,7 @@ def test_what_the_api_server_says_of_a_token_is_what_its_bearer_gets(
 def test_an_api_server_that_does_not_answer_is_named_in_the_log_once_in_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert (
-        judged(ApiServer(), *["Bearer away"] * 3)
-        == [HTTPStatus.SERVICE_UNAVAILABLE] * 3
-    )
+    assert judged(ApiServer(), *["Bearer away"] * 3) == [HTTPStatus.SERVICE_UNAVAILABLE] * 3
     assert [record.getMessage() for record in caplog.records] == [
         "who asks for metrics cannot be found out: it does not answer"
     ]
@@ -134,9 +131,7 @@ def test_a_right_that_is_taken_away_ends_with_what_is_remembered() -> None:
     scrapers.stop()
 
 
-async def flooded(
-    scrapers: Scrapers, *addresses: str
-) -> list[asyncio.Task[HTTPStatus | None]]:
+async def flooded(scrapers: Scrapers, *addresses: str) -> list[asyncio.Task[HTTPStatus | None]]:
     """Return what asks from each of these addresses with a token of its own, when each of them has
     begun to.
     """
@@ -177,9 +172,7 @@ def test_strangers_keep_neither_the_api_server_busy_nor_those_who_were_admitted(
     assert len(server.asked) == 2 + asked
 
 
-def test_a_renewed_token_gets_in_beside_a_flood_from_an_address_that_may_ask_again_later() -> (
-    None
-):
+def test_a_renewed_token_gets_in_beside_a_flood_from_an_address_that_may_ask_again_later() -> None:
     server = ApiServer()
     scrapers = Scrapers(server, Clock())
 
@@ -216,21 +209,15 @@ def test_a_server_with_a_guard_answers_only_whom_it_admits() -> None:
 
     def get(*headers: str) -> bytes:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
-            client.sendall(
-                "\r\n".join(["GET /metrics HTTP/1.1", *headers, "", ""]).encode()
-            )
+            client.sendall("\r\n".join(["GET /metrics HTTP/1.1", *headers, "", ""]).encode())
             return b"".join(iter(lambda: client.recv(65536), b""))
 
     try:
-        assert get("Host: x", "AUTHORIZATION:Bearer good").endswith(
-            b"\r\n\r\nnames of models"
-        )
+        assert get("Host: x", "AUTHORIZATION:Bearer good").endswith(b"\r\n\r\nnames of models")
         refused = get("Host: x")
         assert refused.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
         assert b"\r\nWWW-Authenticate: Bearer\r\n" in refused
-        assert get("Host: x", "X-Authorization: Bearer good").startswith(
-            b"HTTP/1.1 401"
-        )
+        assert get("Host: x", "X-Authorization: Bearer good").startswith(b"HTTP/1.1 401")
         assert get("Host: x", "Authorization: Bearer poor").startswith(
             b"HTTP/1.1 403 Forbidden\r\n"
         )

@@ -37,14 +37,7 @@ def test_a_thousand_of_one_namespace_hold_another_up_by_one_turn() -> None:
     flood = [(("flood", f"model-{number}"), Priority.NEW) for number in range(1000)]
     turns = Turns(clock=count().__next__)  # each turn is as long as the others
     order = asyncio.run(
-        taken(
-            turns,
-            [
-                *flood,
-                (("other", "one"), Priority.NEW),
-                (("other", "two"), Priority.NEW),
-            ],
-        )
+        taken(turns, [*flood, (("other", "one"), Priority.NEW), (("other", "two"), Priority.NEW)])
     )
 
     assert order[:4] == [
@@ -69,29 +62,17 @@ def test_namespaces_share_the_time_and_not_the_number_of_turns() -> None:
         await turns.take(("somebody", "else"), Priority.NEW)
         asked = [*(["long"] * 3), *(["short"] * 5)]
         tasks = [
-            asyncio.create_task(take(turns, name, 3 if name == "long" else 1))
-            for name in asked
+            asyncio.create_task(take(turns, name, 3 if name == "long" else 1)) for name in asked
         ]
         await asyncio.sleep(0)
         turns.give_back()
         await asyncio.gather(*tasks)
 
     asyncio.run(scenario())
-    assert order == [
-        "long",
-        "short",
-        "short",
-        "short",
-        "long",
-        "short",
-        "short",
-        "long",
-    ]
+    assert order == ["long", "short", "short", "short", "long", "short", "short", "long"]
 
 
-def test_who_asks_now_and_then_waits_for_the_turn_that_somebody_has_and_no_more() -> (
-    None
-):
+def test_who_asks_now_and_then_waits_for_the_turn_that_somebody_has_and_no_more() -> None:
     clock, order = Hand(0.0), list[str]()
 
     async def take(turns: Turns, namespace: str) -> None:
@@ -104,10 +85,7 @@ def test_who_asks_now_and_then_waits_for_the_turn_that_somebody_has_and_no_more(
         for _ in range(10):
             await take(turns, "busy")
         await turns.take(("busy", "model"), Priority.NEW)
-        tasks = [
-            asyncio.create_task(take(turns, name))
-            for name in ["busy"] * 3 + ["seldom"] * 3
-        ]
+        tasks = [asyncio.create_task(take(turns, name)) for name in ["busy"] * 3 + ["seldom"] * 3]
         await asyncio.sleep(0)
         order.clear()
         turns.give_back()
@@ -122,27 +100,18 @@ def test_what_was_had_long_ago_counts_for_nothing() -> None:
 
     async def scenario() -> list[Key]:
         turns = Turns(clock=clock)
-        for namespace, seconds, pause in (
-            ("long-ago", 100, 60 * LATELY_SECONDS),
-            ("lately", 1, 0),
-        ):
+        for namespace, seconds, pause in (("long-ago", 100, 60 * LATELY_SECONDS), ("lately", 1, 0)):
             async with turns.turn((namespace, "model"), Priority.NEW):
                 clock.seconds += seconds
             clock.seconds += pause
         return await taken(
-            turns,
-            [
-                (("lately", "model"), Priority.NEW),
-                (("long-ago", "model"), Priority.NEW),
-            ],
+            turns, [(("lately", "model"), Priority.NEW), (("long-ago", "model"), Priority.NEW)]
         )
 
     assert asyncio.run(scenario()) == [("long-ago", "model"), ("lately", "model")]
 
 
-def test_what_others_wait_for_goes_before_all_else_of_its_namespace_and_not_of_others() -> (
-    None
-):
+def test_what_others_wait_for_goes_before_all_else_of_its_namespace_and_not_of_others() -> None:
     async def scenario() -> list[str]:
         turns, order = Turns(clock=count().__next__), list[str]()
 
@@ -172,16 +141,10 @@ def test_what_is_more_urgent_has_its_turn_first() -> None:
         (("b", "waiting"), Priority.WAITING),
     ]
 
-    assert asyncio.run(taken(Turns(), asked)) == [
-        ("a", "broken"),
-        ("a", "new"),
-        ("b", "waiting"),
-    ]
+    assert asyncio.run(taken(Turns(), asked)) == [("a", "broken"), ("a", "new"), ("b", "waiting")]
 
 
-def test_who_gives_up_while_waiting_or_in_the_moment_of_its_turn_holds_nobody_up() -> (
-    None
-):
+def test_who_gives_up_while_waiting_or_in_the_moment_of_its_turn_holds_nobody_up() -> None:
     async def scenario() -> list[str]:
         turns, order = Turns(), list[str]()
         await turns.take(("models", "first"), Priority.NEW)
@@ -201,9 +164,7 @@ def test_who_gives_up_while_waiting_or_in_the_moment_of_its_turn_holds_nobody_up
     assert asyncio.run(scenario()) == ["fourth", "last"]
 
 
-def test_who_gives_up_in_the_very_moment_in_which_the_turn_before_ends_holds_nobody_up() -> (
-    None
-):
+def test_who_gives_up_in_the_very_moment_in_which_the_turn_before_ends_holds_nobody_up() -> None:
     async def scenario() -> list[str]:
         turns, order = Turns(), list[str]()
         await turns.take(("models", "first"), Priority.NEW)

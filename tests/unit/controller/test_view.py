@@ -29,11 +29,7 @@ from tests.support.builders_store import (
     pods,
 )
 
-WAITING, PLANNED, OTHER = (
-    ("models", "waiting"),
-    ("models", "planned"),
-    ("models", "other"),
-)
+WAITING, PLANNED, OTHER = (("models", "waiting"), ("models", "planned"), ("models", "other"))
 NODE = fleet.make("h100-8x-dell-xe9680", 1, "node")[0]
 
 
@@ -73,9 +69,7 @@ def a_watched_model(name: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
-def test_a_new_node_concerns_who_is_planned_on_it_and_who_waits(
-    listener: Listener,
-) -> None:
+def test_a_new_node_concerns_who_is_planned_on_it_and_who_waits(listener: Listener) -> None:
     asked = listener.hears(listener.view.store.take_nodes(nodes(NODE)))
     assert asked == [(PLANNED, Priority.ROLL), (WAITING, Priority.WAITING)]
 
@@ -88,11 +82,7 @@ def test_a_heartbeat_concerns_nobody(listener: Listener) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [
-        {},
-        {"nvidia.com/gpu.product": "unheard-of"},
-        {"nvidia.com/mig.config.state": "pending"},
-    ],
+    [{}, {"nvidia.com/gpu.product": "unheard-of"}, {"nvidia.com/mig.config.state": "pending"}],
     ids=["nothing else", "labels", "MIG"],
 )
 def test_a_dead_node_is_not_ready_whatever_else_is_wrong_with_it(
@@ -112,9 +102,7 @@ def test_a_gpu_pod_that_ends_concerns_who_waits_and_one_that_starts_nobody(
     listener: Listener,
 ) -> None:
     store = listener.view.store
-    assert (
-        listener.hears(store.take_pods(pods(a_pod("p", node="node-0", gpus=4)))) == []
-    )
+    assert listener.hears(store.take_pods(pods(a_pod("p", node="node-0", gpus=4)))) == []
     assert listener.view.ledger.taken() == {"node-0": 4}
     assert listener.hears(store.take_pods(pods(gone=(("models", "p"),)))) == [
         (WAITING, Priority.WAITING)
@@ -122,9 +110,7 @@ def test_a_gpu_pod_that_ends_concerns_who_waits_and_one_that_starts_nobody(
     assert listener.view.ledger.taken() == {}
 
 
-def test_a_pod_of_a_model_concerns_that_model_whatever_its_name(
-    listener: Listener,
-) -> None:
+def test_a_pod_of_a_model_concerns_that_model_whatever_its_name(listener: Listener) -> None:
     listener.intake.on_model(a_watched_model("qwen2.5"), False)
     assert listener.queue.added == [(("models", "qwen2.5"), Priority.NEW)]
     pod = a_pod("x", model=base_name("qwen2.5"))
@@ -133,16 +119,12 @@ def test_a_pod_of_a_model_concerns_that_model_whatever_its_name(
     ]
 
 
-def test_a_member_that_is_not_ready_any_more_comes_before_all_others(
-    listener: Listener,
-) -> None:
+def test_a_member_that_is_not_ready_any_more_comes_before_all_others(listener: Listener) -> None:
     listener.intake.on_model(a_watched_model("llama"), False)
     store, key = listener.view.store, ("models", "llama")
     store.take_children("StatefulSet", children(a_set("llama-0")))
     ready, broken = (
-        a_pod(
-            "llama-0-0", model="llama", set_name="llama-0", node="node-0", ready=ready
-        )
+        a_pod("llama-0-0", model="llama", set_name="llama-0", node="node-0", ready=ready)
         for ready in (True, False)
     )
     assert listener.hears(store.take_pods(pods(ready))) == [(key, Priority.ROLL)]
@@ -157,31 +139,23 @@ def test_what_goes_on_of_a_first_start_is_no_more_urgent_than_a_new_model(
     store.take_children("StatefulSet", children(a_set("llama-0")))
     listener.view.note(key, Interests(starting=True))
     first, broken = (
-        a_pod(
-            "llama-0-0", model="llama", set_name="llama-0", node="node-0", ready=ready
-        )
+        a_pod("llama-0-0", model="llama", set_name="llama-0", node="node-0", ready=ready)
         for ready in (True, False)
     )
     assert listener.hears(store.take_pods(pods(first))) == [(key, Priority.NEW)]
     assert listener.hears(store.take_pods(pods(broken))) == [(key, Priority.BROKEN)]
 
 
-def test_what_happens_to_a_model_that_is_broken_is_as_urgent_as_that(
-    listener: Listener,
-) -> None:
+def test_what_happens_to_a_model_that_is_broken_is_as_urgent_as_that(listener: Listener) -> None:
     listener.intake.on_model(a_watched_model("llama"), False)
     store, key = listener.view.store, ("models", "llama")
     store.take_children("StatefulSet", children(a_set("llama-0")))
     listener.view.note(key, Interests(broken=True))
-    made = a_pod(
-        "llama-0-0", model="llama", set_name="llama-0", node="node-0", ready=False
-    )
+    made = a_pod("llama-0-0", model="llama", set_name="llama-0", node="node-0", ready=False)
     assert listener.hears(store.take_pods(pods(made))) == [(key, Priority.BROKEN)]
 
 
-def test_an_object_that_lost_its_owner_concerns_who_it_was_of(
-    listener: Listener,
-) -> None:
+def test_an_object_that_lost_its_owner_concerns_who_it_was_of(listener: Listener) -> None:
     listener.intake.on_model(a_watched_model("llama"), False)
     store = listener.view.store
     store.take_children("Service", children(a_service("llama")))
@@ -191,13 +165,10 @@ def test_an_object_that_lost_its_owner_concerns_who_it_was_of(
 
 def test_a_config_map_concerns_who_reads_it(listener: Listener) -> None:
     store = listener.view.store
-    assert listener.hears(
-        store.take_config_maps(config_maps(a_config_map("config")))
-    ) == [(OTHER, Priority.NEW)]
-    assert (
-        listener.hears(store.take_config_maps(config_maps(a_config_map("another"))))
-        == []
-    )
+    assert listener.hears(store.take_config_maps(config_maps(a_config_map("config")))) == [
+        (OTHER, Priority.NEW)
+    ]
+    assert listener.hears(store.take_config_maps(config_maps(a_config_map("another")))) == []
 
 
 def test_a_status_is_no_news_and_a_deletion_an_annotation_or_another_generation_is(
@@ -206,11 +177,7 @@ def test_a_status_is_no_news_and_a_deletion_an_annotation_or_another_generation_
     def asks(**changes: Any) -> bool:
         listener.queue.added.clear()
         listener.intake.on_model(
-            {
-                **a_watched_model("llama", **changes),
-                "status": {"replicas": len(changes)},
-            },
-            False,
+            {**a_watched_model("llama", **changes), "status": {"replicas": len(changes)}}, False
         )
         return bool(listener.queue.added)
 
@@ -219,14 +186,10 @@ def test_a_status_is_no_news_and_a_deletion_an_annotation_or_another_generation_
     assert not asks(resourceVersion="8", labels={"a": "b"})
     assert asks(annotations={"a": "b"})
     assert asks(annotations={"a": "b"}, generation=2)
-    assert asks(
-        annotations={"a": "b"}, generation=2, deletionTimestamp="2026-01-02T12:00:00Z"
-    )
+    assert asks(annotations={"a": "b"}, generation=2, deletionTimestamp="2026-01-02T12:00:00Z")
 
 
-def test_the_late_end_of_an_earlier_resource_of_the_name_ends_nothing(
-    listener: Listener,
-) -> None:
+def test_the_late_end_of_an_earlier_resource_of_the_name_ends_nothing(listener: Listener) -> None:
     listener.intake.on_model(a_watched_model("llama", uid="new"), False)
     listener.queue.added.clear()
     listener.intake.on_model(a_watched_model("llama", uid="old"), True)
@@ -257,16 +220,12 @@ def test_gpus_that_are_given_up_wake_who_waits(listener: Listener) -> None:
     assert listener.hears(Concern()) == [(WAITING, Priority.WAITING)]
 
 
-def test_the_gpus_of_a_group_that_gave_them_back_are_not_kept(
-    listener: Listener,
-) -> None:
+def test_the_gpus_of_a_group_that_gave_them_back_are_not_kept(listener: Listener) -> None:
     listener.view.keep(PLANNED, Kept(record=a_record(), released=frozenset({0})))
     assert list(listener.view.ledger.reservations()) == []
 
 
-def test_a_plan_that_was_made_for_gpus_that_others_have_is_not_kept(
-    listener: Listener,
-) -> None:
+def test_a_plan_that_was_made_for_gpus_that_others_have_is_not_kept(listener: Listener) -> None:
     view = listener.view
     view.store.take_nodes(nodes(NODE))
     record = a_record(plan=a_plan(groups=(("node-0",),)))
@@ -281,16 +240,12 @@ def test_a_plan_that_was_made_for_gpus_that_others_have_is_not_kept(
     )
 
 
-def test_what_is_free_is_unknown_where_pods_may_not_be_listed(
-    listener: Listener,
-) -> None:
+def test_what_is_free_is_unknown_where_pods_may_not_be_listed(listener: Listener) -> None:
     listener.view.known_pods = KnownPods.NONE
     assert listener.view.free(PLANNED, ["node-0"]) is None
 
 
-def test_groups_that_are_down_on_purpose_are_counted_over_all_models(
-    listener: Listener,
-) -> None:
+def test_groups_that_are_down_on_purpose_are_counted_over_all_models(listener: Listener) -> None:
     view = listener.view
     view.note(PLANNED, Interests(moving=2))
     view.note(OTHER, Interests(moving=1))

@@ -24,11 +24,7 @@ from tests.support.scripted_api import Answer, ScriptedApi
 
 API = "shardwright.io/v1alpha1"
 MODELS = f"/apis/{API}/shardedmodels"
-LISTS = {
-    "kind": "ShardedModelList",
-    "apiVersion": API,
-    "metadata": {"resourceVersion": "7"},
-}
+LISTS = {"kind": "ShardedModelList", "apiVersion": API, "metadata": {"resourceVersion": "7"}}
 VERBS = ["get", "list", "watch", "patch"]
 SERVED = {
     "name": "shardedmodels",
@@ -47,9 +43,7 @@ NAMESPACES = {
 
 
 def json_of(body: Any) -> Answer:
-    return Answer(
-        body=json.dumps(body).encode(), headers=(("Content-Type", "application/json"),)
-    )
+    return Answer(body=json.dumps(body).encode(), headers=(("Content-Type", "application/json"),))
 
 
 def a_listed_model(name: str) -> dict[str, Any]:
@@ -66,15 +60,7 @@ ANSWERS = {
     MODELS: json_of({**LISTS, "items": [a_listed_model("large")]}),
     f"/apis/{API}": json_of({"resources": [SERVED]}),
     "/apis": json_of(
-        {
-            "groups": [
-                {
-                    "name": "shardwright.io",
-                    "versions": [VERSION],
-                    "preferredVersion": VERSION,
-                }
-            ]
-        }
+        {"groups": [{"name": "shardwright.io", "versions": [VERSION], "preferredVersion": VERSION}]}
     ),
     "/api/v1": json_of({"resources": [NAMESPACES]}),
     "/api": json_of({"versions": ["v1"]}),
@@ -140,10 +126,7 @@ STREAM = ("WATCH", MODELS)
 ENDS: dict[str, tuple[tuple[str, str], Callable[[When], Fault]]] = {
     "a group that is not served yet": (GROUP, lambda when: when.answer(404)),
     "an ERROR in the watch": (STREAM, lambda when: when.watch_error(500)),
-    "a watch that is no kind of the API server's any more": (
-        STREAM,
-        lambda when: when.answer(404),
-    ),
+    "a watch that is no kind of the API server's any more": (STREAM, lambda when: when.answer(404)),
     "a page instead of a list": (LIST, lambda when: when.html(200)),
     "a list that breaks off": (LIST, lambda when: when.truncate(30)),
     "a list of a kind that is not served": (LIST, lambda when: when.answer(404)),
@@ -168,28 +151,17 @@ def test_why_it_has_ended_is_said(
     proxy: FaultProxy, access: Access, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy.when(*STREAM, times=1).watch_error(500)
-    with (
-        caplog.at_level(logging.ERROR, "shardwright"),
-        watching(proxy, access) as (_, heard),
-    ):
+    with caplog.at_level(logging.ERROR, "shardwright"), watching(proxy, access) as (_, heard):
         heard.wait(2)
     (said,) = [
-        record.getMessage()
-        for record in caplog.records
-        if record.name.startswith("shardwright")
+        record.getMessage() for record in caplog.records if record.name.startswith("shardwright")
     ]
-    assert said.startswith(
-        "the watch of ShardedModels has ended and begins anew: WatchingError: "
-    )
+    assert said.startswith("the watch of ShardedModels has ended and begins anew: WatchingError: ")
 
 
-def test_the_watch_hides_nothing_that_a_thread_needs_to_be_waited_for(
-    access: Access,
-) -> None:
+def test_the_watch_hides_nothing_that_a_thread_needs_to_be_waited_for(access: Access) -> None:
     client = Client(access, threads=1)
-    own = (
-        vars(Watches(client, access, Heard())).keys() - vars(threading.Thread()).keys()
-    )
+    own = vars(Watches(client, access, Heard())).keys() - vars(threading.Thread()).keys()
     client.close()
 
     assert own.isdisjoint(dir(threading.Thread))
@@ -197,30 +169,23 @@ def test_the_watch_hides_nothing_that_a_thread_needs_to_be_waited_for(
 
 A_LARGE_MODEL = {
     **a_listed_model("large"),
-    "spec": {
-        "model": {"id": "us/ours", "config": {"k": [{}] * 100_000}},
-        "mode": "PlanOnly",
-    },
+    "spec": {"model": {"id": "us/ours", "config": {"k": [{}] * 100_000}}, "mode": "PlanOnly"},
 }
 A_LARGE_MODEL["metadata"] |= {"resourceVersion": "8", "managedFields": [{"f:k": {}}]}
 
 
 def stream_of(*events: tuple[str, Any]) -> Answer:
     body = b"".join(
-        json.dumps({"type": kind, "object": content}).encode() + b"\n"
-        for kind, content in events
+        json.dumps({"type": kind, "object": content}).encode() + b"\n" for kind, content in events
     )
-    return Answer(
-        body=body, headers=(("Content-Type", "application/json"),), chunked=True
-    )
+    return Answer(body=body, headers=(("Content-Type", "application/json"),), chunked=True)
 
 
 @contextmanager
 def told_by(listed: Any, *events: tuple[str, Any]) -> Iterator[Heard]:
     """What is told by an API server with this LIST and these events of a watch."""
     api = ScriptedApi(
-        json_of({}),
-        by_path={**ANSWERS, "watch=": stream_of(*events), MODELS: json_of(listed)},
+        json_of({}), by_path={**ANSWERS, "watch=": stream_of(*events), MODELS: json_of(listed)}
     )
     with (
         FaultProxy(api.access().configuration.host) as proxy,
@@ -232,9 +197,7 @@ def told_by(listed: Any, *events: tuple[str, Any]) -> Iterator[Heard]:
 
 def test_of_lists_and_events_nothing_is_handed_over_that_is_not_kept() -> None:
     with told_by(
-        {**LISTS, "items": [A_LARGE_MODEL]},
-        ("MODIFIED", A_LARGE_MODEL),
-        ("DELETED", A_LARGE_MODEL),
+        {**LISTS, "items": [A_LARGE_MODEL]}, ("MODIFIED", A_LARGE_MODEL), ("DELETED", A_LARGE_MODEL)
     ) as heard:
         heard.wait(3)
     assert heard.models[:3] == [project_model(A_LARGE_MODEL)] * 3
@@ -250,8 +213,7 @@ def test_an_event_that_nothing_can_be_made_of_hides_none_of_the_others() -> None
     finally:
         sys.set_int_max_str_digits(with_digits)
     api = ScriptedApi(
-        json_of({}),
-        by_path={**ANSWERS, "watch=": events, MODELS: json_of({**LISTS, "items": []})},
+        json_of({}), by_path={**ANSWERS, "watch=": events, MODELS: json_of({**LISTS, "items": []})}
     )
     with (
         FaultProxy(api.access().configuration.host) as proxy,
@@ -264,8 +226,6 @@ def test_an_event_that_nothing_can_be_made_of_hides_none_of_the_others() -> None
 
 @pytest.mark.parametrize("items", [[], None], ids=["an empty array", "no array"])
 def test_a_list_of_no_models_is_an_empty_one(items: list[Any] | None) -> None:
-    with told_by(
-        {**LISTS, "items": items}, ("ADDED", a_listed_model("first"))
-    ) as heard:
+    with told_by({**LISTS, "items": items}, ("ADDED", a_listed_model("first"))) as heard:
         heard.wait(1)
     assert heard.names[0] == "first"

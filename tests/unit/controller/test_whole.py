@@ -58,9 +58,7 @@ def test_an_inline_config_is_read_once_and_the_cache_does_without_it() -> None:
     run(scenario())
 
 
-def test_a_config_that_is_too_large_is_named_without_the_worker_and_not_read_again() -> (
-    None
-):
+def test_a_config_that_is_too_large_is_named_without_the_worker_and_not_read_again() -> None:
     async def scenario() -> None:
         parts = await looked_at(TOO_LARGE)
         assert parts.condition((NAMESPACE, "large"))["reason"] == "InvalidSpec"
@@ -89,16 +87,12 @@ def test_whole_models_are_held_in_memory_one_at_a_time() -> None:
             there -= 1
 
         kept = [
-            api.put(
-                SHARDED_MODELS, a_sharded_model(f"m-{number}", "models", model=INLINE)
-            )
+            api.put(SHARDED_MODELS, a_sharded_model(f"m-{number}", "models", model=INLINE))
             for number in range(3)
         ]
         api.before, whole = take_time, WholeModels(api)
         found = await asyncio.gather(*(whole.of(project_model(item)) for item in kept))
-        assert [asked(text)["spec"] for text in found] == [
-            item["spec"] for item in kept
-        ]
+        assert [asked(text)["spec"] for text in found] == [item["spec"] for item in kept]
 
     run(scenario())
 
@@ -142,8 +136,7 @@ def test_configs_that_wait_for_the_worker_wait_as_text() -> None:
             for number in range(looks)
         ]
         looking = [
-            asyncio.create_task(planner.resolve(live, None, None, whole.of))
-            for live in lives
+            asyncio.create_task(planner.resolve(live, None, None, whole.of)) for live in lives
         ]
         await worker.asked_by_all.wait()
         held, _ = tracemalloc.get_traced_memory()
@@ -152,20 +145,14 @@ def test_configs_that_wait_for_the_worker_wait_as_text() -> None:
             task.cancel()
         return held
 
-    assert (
-        asyncio.run(scenario()) < looks * 100_000 + 2_000_000
-    )  # and one that has just been read
+    assert asyncio.run(scenario()) < looks * 100_000 + 2_000_000  # and one that has just been read
 
 
 @pytest.mark.parametrize("change", ["changed", "gone"])
-def test_a_model_that_has_changed_meanwhile_is_looked_at_again_instead(
-    change: str,
-) -> None:
+def test_a_model_that_has_changed_meanwhile_is_looked_at_again_instead(change: str) -> None:
     async def scenario() -> None:
         api = MemoryApi()
-        live = project_model(
-            api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE))
-        )
+        live = project_model(api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE)))
         if change == "gone":
             api.remove(SHARDED_MODELS, "models", "m")
         else:
@@ -180,9 +167,7 @@ def test_a_model_that_has_changed_meanwhile_is_looked_at_again_instead(
 def test_a_read_that_fails_holds_up_no_other() -> None:
     async def scenario() -> None:
         api = MemoryApi()
-        live = project_model(
-            api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE))
-        )
+        live = project_model(api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE)))
         whole = WholeModels(api)
 
         async def fail(_verb: str, _plural: str) -> None:
@@ -209,9 +194,7 @@ def nested(path: str, levels: int) -> bytes:
         inner = inner.setdefault(step, {})
     inner[field] = "DEEP"
     text = json.dumps({"metadata": metadata, "spec": spec})
-    return text.replace(
-        '"DEEP"', '{"a":' * (levels - 1) + "{}" + "}" * (levels - 1)
-    ).encode()
+    return text.replace('"DEEP"', '{"a":' * (levels - 1) + "{}" + "}" * (levels - 1)).encode()
 
 
 @pytest.mark.parametrize("path", FREE_FORM)
@@ -224,9 +207,7 @@ def test_a_config_that_is_nested_too_deeply_is_named_however_deep_it_is_and_aske
             live = project_model(json.loads(nested(path, 1)))
             with pytest.raises(InputError) as error:
                 await WholeModels(client).of(live)
-            assert [(item.code, item.path) for item in error.value.problems] == [
-                ("TooDeep", path)
-            ]
+            assert [(item.code, item.path) for item in error.value.problems] == [("TooDeep", path)]
             assert len(api.requests) == 1
 
     run(scenario())
@@ -236,9 +217,7 @@ def test_a_config_that_is_nested_too_deeply_is_named_however_deep_it_is_and_aske
 def test_a_config_of_the_deepest_nesting_allowed_is_read_whole_beside_deeper_fields(
     path: str,
 ) -> None:
-    levels = DEPTH_MAX - path.count(
-        "."
-    )  # a spec may have so many, with those above its config
+    levels = DEPTH_MAX - path.count(".")  # a spec may have so many, with those above its config
 
     async def scenario() -> None:
         whole = nested(path, levels)
@@ -246,9 +225,7 @@ def test_a_config_of_the_deepest_nesting_allowed_is_read_whole_beside_deeper_fie
         with serving(
             Answer(body=whole.replace(b'"generation": 1', b'"generation": 1,' + fields))
         ) as (_, client):
-            found = await WholeModels(client).of(
-                project_model(json.loads(nested(path, 1)))
-            )
+            found = await WholeModels(client).of(project_model(json.loads(nested(path, 1))))
         assert asked(found)["spec"] == json.loads(whole)["spec"]
 
     run(scenario())

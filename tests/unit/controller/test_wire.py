@@ -22,17 +22,13 @@ WHOLE = build_inventory(h100_facts(4), ())
 
 
 def ends(room_bytes: int = 4 << 20) -> tuple[SharedValues, SharedValues]:
-    return SharedValues(decides=True, room_bytes=room_bytes), SharedValues(
-        decides=False
-    )
+    return SharedValues(decides=True, room_bytes=room_bytes), SharedValues(decides=False)
 
 
 def test_a_question_and_its_answer_arrive_as_they_were() -> None:
     here, there = ends()
     work = MakePlan(
-        subject=a_subject(**LARGE),
-        ask=ASK,
-        stock=Stock(whole=WHOLE, taken={"h100-00": 8}),
+        subject=a_subject(**LARGE), ask=ASK, stock=Stock(whole=WHOLE, taken={"h100-00": 8})
     )
 
     arrived: MakePlan = there.loads(here.dumps(work))
@@ -74,18 +70,12 @@ def test_models_traits_and_nodes_cross_once_in_either_direction() -> None:
     assert sizes[0][1] < 10_000  # of the four nodes; the model is known already
 
 
-def test_what_there_is_no_room_for_is_forgotten_at_both_ends_and_crosses_again() -> (
-    None
-):
+def test_what_there_is_no_room_for_is_forgotten_at_both_ends_and_crosses_again() -> None:
     here, there = ends(room_bytes=1)
     for _ in range(2):
         for subject in (a_subject(), a_subject(**LARGE)):
             arrived: MakePlan = there.loads(
-                here.dumps(
-                    MakePlan(
-                        subject=subject, ask=ASK, stock=Stock(whole=WHOLE, taken={})
-                    )
-                )
+                here.dumps(MakePlan(subject=subject, ask=ASK, stock=Stock(whole=WHOLE, taken={})))
             )
             assert arrived.subject == subject
             assert set(here._values) == set(there._values)

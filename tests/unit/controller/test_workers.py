@@ -32,9 +32,7 @@ async def work(
 ) -> Metrics:
     """Have workers look until the event is set."""
     metrics = Metrics()
-    workers = asyncio.create_task(
-        Workers(queue, look, tell, metrics, deadline_seconds).run()
-    )
+    workers = asyncio.create_task(Workers(queue, look, tell, metrics, deadline_seconds).run())
     await until.wait()
     workers.cancel()
     await asyncio.wait([workers])

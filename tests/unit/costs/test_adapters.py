@@ -19,9 +19,7 @@ from tests.support.builders_plan import a_model, vllm_traits
 from tests.support.held_memory import replica_memory
 
 H100 = load_gpus()["H100-SXM-80GB"]
-LOAD = Workload(
-    input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072
-)
+LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
 
 
 def traits_with(count: int, rank: int) -> EngineTraits:
@@ -77,37 +75,26 @@ def test_slots_grow_with_their_number_and_their_rank() -> None:
     assert stage_adapter_bytes(a_model(), Layout(pipeline=2), vllm_traits()) == (0, 0)
 
 
-def memory_of(
-    model: ModelSpec, traits: EngineTraits, load: Workload = LOAD
-) -> ReplicaMemory:
+def memory_of(model: ModelSpec, traits: EngineTraits, load: Workload = LOAD) -> ReplicaMemory:
     device = Device(gpu=H100, joined_gpus=8)
     return replica_memory(model, Layout(), device, load, traits)
 
 
 def test_adapters_are_held_beside_the_weights_and_leave_less_for_requests() -> None:
-    bare, adapted = (
-        memory_of(a_model(), vllm_traits()),
-        memory_of(a_model(), traits_with(8, 64)),
-    )
+    bare, adapted = (memory_of(a_model(), vllm_traits()), memory_of(a_model(), traits_with(8, 64)))
 
     (before,), (after,) = bare.stages, adapted.stages
     assert (before.adapter_bytes, after.adapter_bytes) == (0, 4 * 738_852_864)
     assert after.weights_bytes - before.weights_bytes == after.adapter_bytes
     parts = (
-        after.weights_bytes
-        + after.activations_bytes
-        + after.overhead_bytes
-        + after.kv_cache_bytes
+        after.weights_bytes + after.activations_bytes + after.overhead_bytes + after.kv_cache_bytes
     )
     assert parts == after.budget_bytes == before.budget_bytes
 
 
 def test_graphs_are_captured_with_adapters_and_without() -> None:
     limits = next(limits_to_try(LOAD, vllm_traits(), H100, 64))
-    device, loaded = (
-        Device(gpu=H100, joined_gpus=8),
-        LoadedStage(layers=32, weights_bytes=0),
-    )
+    device, loaded = (Device(gpu=H100, joined_gpus=8), LoadedStage(layers=32, weights_bytes=0))
     bare, adapted = (
         overhead_bytes(Layout(), device, traits, limits, loaded)
         for traits in (vllm_traits(), traits_with(1, 8))
@@ -132,6 +119,6 @@ def test_a_batch_holds_the_drafts_of_all_sequences() -> None:
 
 
 def test_nothing_of_the_weights_own_changes() -> None:
-    assert load_bytes_per_node(
-        a_model(), Layout(), traits_with(8, 64), 8
-    ) == load_bytes_per_node(a_model(), Layout(), vllm_traits(), 8)
+    assert load_bytes_per_node(a_model(), Layout(), traits_with(8, 64), 8) == load_bytes_per_node(
+        a_model(), Layout(), vllm_traits(), 8
+    )

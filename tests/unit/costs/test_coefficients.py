@@ -19,9 +19,7 @@ def test_no_engine_has_more_than_twelve_fitted_coefficients() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_at_most_three_generations_and_each_month_has_one(engine: str) -> None:
-    months = [
-        f"{year}-{month:02}" for year in range(2022, 2031) for month in range(1, 13)
-    ]
+    months = [f"{year}-{month:02}" for year in range(2022, 2031) for month in range(1, 13)]
 
     assert len({coefficients_of(engine, month) for month in months}) <= 3
 
@@ -57,11 +55,7 @@ def test_the_band_is_that_of_a_model_where_nothing_was_measured_and_wider_for_un
         band_of("vLLM", "", ("bf16",), known=True),
     )
 
-    assert (measured.basis, unsure.basis, modelled.basis) == (
-        "fitted",
-        "fitted",
-        "modelled",
-    )
+    assert (measured.basis, unsure.basis, modelled.basis) == ("fitted", "fitted", "modelled")
     assert unsure.low < measured.low < 1 < measured.high < unsure.high
     assert band_of("vLLM", "", ("bf16",), known=False).high > modelled.high
     assert modelled.low <= 0.6
@@ -70,11 +64,7 @@ def test_the_band_is_that_of_a_model_where_nothing_was_measured_and_wider_for_un
 
 @pytest.mark.parametrize(
     ("formats", "basis"),
-    [
-        (("bf16", "mxfp4 widened"), "fitted"),
-        (("int4 widened",), "modelled"),
-        ((), "fitted"),
-    ],
+    [(("bf16", "mxfp4 widened"), "fitted"), (("int4 widened",), "modelled"), ((), "fitted")],
 )
 def test_a_way_to_store_weights_that_hardly_a_row_has_is_modelled(
     formats: tuple[str, ...], basis: str

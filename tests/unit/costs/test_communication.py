@@ -6,12 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shardwright.costs.communication import (
-    Fabric,
-    all_reduce_seconds,
-    send_seconds,
-    tensor_fabric,
-)
+from shardwright.costs.communication import Fabric, all_reduce_seconds, send_seconds, tensor_fabric
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
@@ -23,9 +18,7 @@ MEGABYTE = 10**6
 
 
 def _fabric(pool: Pool, layout: Layout) -> Fabric:
-    return tensor_fabric(
-        Candidate(layout=layout, pool=pool, placement=place(pool, layout))
-    )
+    return tensor_fabric(Candidate(layout=layout, pool=pool, placement=place(pool, layout)))
 
 
 def test_a_group_of_one_pays_nothing() -> None:
@@ -45,17 +38,13 @@ def test_a_group_of_one_pays_nothing() -> None:
         pytest.param(
             a_pool("L40S-48GB"),
             Layout(tensor=4),
-            Fabric(
-                inner_ranks=4, inner=load_gpus()["L40S-48GB"].host, shared_host=True
-            ),
+            Fabric(inner_ranks=4, inner=load_gpus()["L40S-48GB"].host, shared_host=True),
             id="pcie",
         ),
         pytest.param(
             a_pool(nodes=2),
             Layout(tensor=16),
-            Fabric(
-                inner_ranks=8, inner=H100.scale_up, outer_ranks=2, outer=a_network()
-            ),
+            Fabric(inner_ranks=8, inner=H100.scale_up, outer_ranks=2, outer=a_network()),
             id="two-nodes",
         ),
         pytest.param(
@@ -74,12 +63,7 @@ def test_the_fabric_is_what_the_placement_crosses(
 
 @pytest.mark.parametrize(
     ("ranks", "size_bytes", "measured_microseconds"),
-    [
-        (2, 67_108_864, 245),
-        (4, 67_108_864, 318),
-        (8, 67_108_864, 322),
-        (8, 16_777_216, 115),
-    ],
+    [(2, 67_108_864, 245), (4, 67_108_864, 318), (8, 67_108_864, 322), (8, 16_777_216, 115)],
 )
 def test_large_messages_over_nvlink_take_what_was_measured(
     ranks: int, size_bytes: int, measured_microseconds: float
@@ -109,14 +93,11 @@ def test_across_nodes_the_network_and_its_latency_are_added() -> None:
 def test_an_infinitely_fast_network_without_latency_costs_only_its_start_up() -> None:
     free = replace(a_network(), bytes_per_second=float("inf"), latency_seconds=0.0)
     costs = [
-        all_reduce_seconds(
-            size, _fabric(a_pool(nodes=2, network=free), Layout(tensor=16))
-        )
+        all_reduce_seconds(size, _fabric(a_pool(nodes=2, network=free), Layout(tensor=16)))
         for size in (0, 10**9)
     ]
     inside = [
-        all_reduce_seconds(size, Fabric(inner_ranks=8, inner=H100.scale_up))
-        for size in (0, 10**9)
+        all_reduce_seconds(size, Fabric(inner_ranks=8, inner=H100.scale_up)) for size in (0, 10**9)
     ]
 
     assert costs[1] - costs[0] == pytest.approx(inside[1] - inside[0])

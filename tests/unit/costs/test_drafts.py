@@ -7,11 +7,7 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.activations import activation_bytes
-from shardwright.costs.drafts import (
-    draft_activation_bytes,
-    draft_load_bytes,
-    draft_weight_bytes,
-)
+from shardwright.costs.drafts import draft_activation_bytes, draft_load_bytes, draft_weight_bytes
 from shardwright.costs.estimates import Estimate
 from shardwright.costs.estimator import Estimator, estimate
 from shardwright.costs.kvcache import kv_cache
@@ -95,12 +91,12 @@ def test_without_a_draft_model_nothing_is_held_or_read() -> None:
 def test_a_node_reads_a_draft_model_once_and_whole() -> None:
     whole = draft_weight_bytes(Layout(), drafting())
 
-    assert [
-        draft_load_bytes(Layout(tensor=tensor), drafting(), 8) for tensor in (1, 8)
-    ] == [whole, whole]
+    assert [draft_load_bytes(Layout(tensor=tensor), drafting(), 8) for tensor in (1, 8)] == [
+        whole,
+        whole,
+    ]
     assert (
-        estimated(drafting()).load_bytes_per_node
-        - estimated(vllm_traits()).load_bytes_per_node
+        estimated(drafting()).load_bytes_per_node - estimated(vllm_traits()).load_bytes_per_node
         == whole
     )
 
@@ -130,16 +126,14 @@ def test_the_weights_of_a_draft_model_are_told_apart_and_all_parts_add_up() -> N
 def test_a_block_of_k_v_holds_the_layers_of_both_models() -> None:
     model, layout = a_model("llama-70b"), Layout(tensor=2)
     bare, drafted = (
-        kv_cache(model, layout, 0, "auto", traits)
-        for traits in (vllm_traits(), drafting())
+        kv_cache(model, layout, 0, "auto", traits) for traits in (vllm_traits(), drafting())
     )
 
     of_a_token = 2 * (16 + 16) * 2  # two layers, one K/V head a rank, two bytes
     assert drafted.bytes_per_token - bare.bytes_per_token == of_a_token
     assert drafted.bytes_per_block - bare.bytes_per_block == 16 * of_a_token
     assert (
-        kv_cache(model, layout, 0, "fp8", drafting()).bytes_per_token
-        == drafted.bytes_per_token / 2
+        kv_cache(model, layout, 0, "fp8", drafting()).bytes_per_token == drafted.bytes_per_token / 2
     )
     assert drafted.blocks_for_request(4096) == bare.blocks_for_request(4096)
 
@@ -166,16 +160,12 @@ def test_a_draft_model_is_read_once_for_every_token_that_it_drafts() -> None:
     """
     load = replace(LOAD, concurrency=1)
     free, paid = (
-        estimated(traits, load).performance
-        for traits in (vllm_traits(), drafting(a_model()))
+        estimated(traits, load).performance for traits in (vllm_traits(), drafting(a_model()))
     )
 
     least = 3 * (8.03e9 - 128256 * 4096) * 2 / 4 / 3.35e12 / load.tokens_per_step
     read = {share.name: share.seconds for share in paid.decode_shares}["Weights"]
-    assert (
-        read - {share.name: share.seconds for share in free.decode_shares}["Weights"]
-        > least
-    )
+    assert read - {share.name: share.seconds for share in free.decode_shares}["Weights"] > least
     assert least < paid.tpot_seconds - free.tpot_seconds < 3.5 * least
     assert paid.ttft_seconds > free.ttft_seconds
     assert paid.basis == "modelled"
@@ -206,6 +196,6 @@ def test_an_estimator_under_another_load_has_the_same_draft_model() -> None:
     first = Estimator(model, LOAD, drafting())
 
     other = replace(LOAD, concurrency=4)
-    assert first.under(other).estimate(candidate) == Estimator(
-        model, other, drafting()
-    ).estimate(candidate)
+    assert first.under(other).estimate(candidate) == Estimator(model, other, drafting()).estimate(
+        candidate
+    )

@@ -29,9 +29,7 @@ def test_k_v_that_the_checkpoint_wants_in_fp8_is_read_as_fast_as_k_v_that_the_lo
         a_request(input_tokens=16384, max_model_len=32768).workload,
     )
     candidate = Candidate(
-        layout=Layout(tensor=4),
-        pool=a_pool(),
-        placement=place(a_pool(), Layout(tensor=4)),
+        layout=Layout(tensor=4), pool=a_pool(), placement=place(a_pool(), Layout(tensor=4))
     )
 
     asked, own = (
@@ -45,8 +43,7 @@ def test_k_v_that_the_checkpoint_wants_in_fp8_is_read_as_fast_as_k_v_that_the_lo
 def test_attention_replicas_over_many_nodes_read_the_model_once_a_node() -> None:
     """48 ranks on twelve trays: each node reads the whole model and not twelve of it."""
     request = replace(
-        a_request(concurrency=4096, tensor=1, pipeline=1, attention_data=48),
-        storage=Storage.HUB,
+        a_request(concurrency=4096, tensor=1, pipeline=1, attention_data=48), storage=Storage.HUB
     )
     plan = make_plan(
         a_model("deepseek-v3"), an_inventory(an_nvl72_pool()), request, vllm_traits()
@@ -62,10 +59,7 @@ def test_which_of_its_nodes_holds_which_stage_is_no_part_of_a_pipelines_price() 
     """Any pod of a group may take any node of it, so every hop is priced as the slowest link
     between two of them.
     """
-    one_leaf, two_leaves = (
-        a_pool(nodes=4),
-        a_pool(nodes=8, free={0: 0, 2: 0, 4: 0, 6: 0}),
-    )
+    one_leaf, two_leaves = (a_pool(nodes=4), a_pool(nodes=8, free={0: 0, 2: 0, 4: 0, 6: 0}))
     layout, model, load = (
         Layout(tensor=8, pipeline=4),
         a_model("llama-405b"),
@@ -76,9 +70,7 @@ def test_which_of_its_nodes_holds_which_stage_is_no_part_of_a_pipelines_price() 
         Candidate(layout=layout, pool=pool, placement=place(pool, layout))
         for pool in (one_leaf, two_leaves)
     ]
-    prices = [
-        estimate(model, candidate, load, vllm_traits()) for candidate in candidates
-    ]
+    prices = [estimate(model, candidate, load, vllm_traits()) for candidate in candidates]
 
     assert prices[0] == prices[1]
 
@@ -98,11 +90,7 @@ def test_ranks_of_two_cliques_meet_over_the_network_in_whatever_order_their_node
     load = a_request().workload
     one_clique = a_pool("GB200-NVL-186GB", 8, gpus_per_node=4, domain_nodes=4)
     halves = a_pool(
-        "GB200-NVL-186GB",
-        8,
-        gpus_per_node=4,
-        domain_nodes=4,
-        free={0: 0, 1: 0, 4: 0, 5: 0},
+        "GB200-NVL-186GB", 8, gpus_per_node=4, domain_nodes=4, free={0: 0, 1: 0, 4: 0, 5: 0}
     )
     estimator = Estimator(a_model("deepseek-v3"), load, vllm_traits())
 

@@ -10,21 +10,14 @@ import pytest
 from shardwright.costs.kvcache import NULL_BLOCKS, kv_bytes_per_token, kv_cache
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import Remainder
-from tests.support.builders_model import (
-    a_config,
-    a_small_model,
-    catalogued,
-    oracle_traits,
-)
+from tests.support.builders_model import a_config, a_small_model, catalogued, oracle_traits
 from tests.support.oracle import CacheCase, OracleCase, cache_cases, oracle_cases
 
 ACCEPTED = [case for case in oracle_cases() if case.accepted]
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case.name)
-def test_every_stage_needs_the_bytes_per_token_that_vllm_needs(
-    case: OracleCase,
-) -> None:
+def test_every_stage_needs_the_bytes_per_token_that_vllm_needs(case: OracleCase) -> None:
     for stage, (_, theirs) in enumerate(case.stages):
         ours = kv_bytes_per_token(
             case.model, case.layout, stage, case.kv_cache_dtype, oracle_traits()
@@ -46,9 +39,7 @@ def test_as_many_requests_fit_as_vllm_fits(case: CacheCase) -> None:
 
 
 def test_tokens_fill_all_blocks_but_the_one_that_is_held_back() -> None:
-    cache = kv_cache(
-        catalogued("meta-llama/Llama-3.1-8B"), Layout(), 0, "auto", oracle_traits()
-    )
+    cache = kv_cache(catalogued("meta-llama/Llama-3.1-8B"), Layout(), 0, "auto", oracle_traits())
     blocks = 1000
     assert cache.bytes_per_block == 131_072 * 16
     assert cache.tokens(blocks * cache.bytes_per_block, 1600) == 999 * 16
@@ -63,9 +54,7 @@ def test_a_request_takes_whole_blocks() -> None:
 
 def test_sliding_layers_keep_their_window_and_what_is_in_flight() -> None:
     model = catalogued("openai/gpt-oss-120b")
-    cache = kv_cache(
-        model, Layout(tensor=8), 0, "auto", oracle_traits(max_batched_tokens=2048)
-    )
+    cache = kv_cache(model, Layout(tensor=8), 0, "auto", oracle_traits(max_batched_tokens=2048))
     full = math.ceil(100_000 / 16)
     sliding = math.ceil((128 - 1 + 2 * 2048) / 16) + 1
     assert cache.windows == (128, None)
@@ -80,9 +69,7 @@ def test_a_window_reaches_back_one_token_less_than_it_is_wide() -> None:
 
 
 def test_a_short_request_takes_no_more_than_its_length_of_a_window() -> None:
-    cache = kv_cache(
-        catalogued("openai/gpt-oss-20b"), Layout(), 0, "auto", oracle_traits()
-    )
+    cache = kv_cache(catalogued("openai/gpt-oss-20b"), Layout(), 0, "auto", oracle_traits())
     assert cache.blocks_for_request(160) == 10 + 11
 
 
@@ -101,25 +88,22 @@ def test_a_rare_kind_of_layer_sets_the_size_of_the_groups() -> None:
 
 
 def test_a_mistral_whose_layers_all_slide_has_one_group() -> None:
-    cache = kv_cache(
-        catalogued("mistralai/Mistral-7B-v0.1"), Layout(), 0, "auto", oracle_traits()
-    )
+    cache = kv_cache(catalogued("mistralai/Mistral-7B-v0.1"), Layout(), 0, "auto", oracle_traits())
     assert cache.windows == (4096,)
 
 
 def test_fp8_halves_the_bytes() -> None:
     model, traits = a_small_model(), oracle_traits()
-    assert kv_bytes_per_token(
-        model, Layout(), 0, "fp8", traits
-    ) * 2 == kv_bytes_per_token(model, Layout(), 0, "auto", traits)
+    assert kv_bytes_per_token(model, Layout(), 0, "fp8", traits) * 2 == kv_bytes_per_token(
+        model, Layout(), 0, "auto", traits
+    )
 
 
 def test_latent_attention_is_repeated_on_every_tensor_rank() -> None:
     model, traits = catalogued("deepseek-ai/DeepSeek-V3-0324"), oracle_traits()
-    assert [
-        kv_bytes_per_token(model, Layout(tensor=t), 0, "auto", traits)
-        for t in (1, 8, 16)
-    ] == [70_272] * 3
+    assert [kv_bytes_per_token(model, Layout(tensor=t), 0, "auto", traits) for t in (1, 8, 16)] == [
+        70_272
+    ] * 3
 
 
 def test_a_stage_pays_for_its_own_layers_only() -> None:

@@ -11,9 +11,7 @@ from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.traits import EngineOverrides
 from tests.support.builders_plan import vllm_traits
 
-LOAD = Workload(
-    input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072
-)
+LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
 
 
 @pytest.mark.parametrize(
@@ -34,9 +32,7 @@ def test_a_gpu_starts_with_the_batch_that_vllm_0_32_takes_on_it(
     assert default_batch(vllm_traits(), load_gpus()[gpu]) == (tokens, sequences)
 
 
-def test_sequences_stay_enough_for_the_load_until_the_tokens_are_at_their_fewest() -> (
-    None
-):
+def test_sequences_stay_enough_for_the_load_until_the_tokens_are_at_their_fewest() -> None:
     tried = list(limits_to_try(LOAD, vllm_traits(), load_gpus()["H100-SXM-80GB"], 64))
 
     assert [(limits.batched_tokens, limits.sequences) for limits in tried] == [
@@ -62,9 +58,7 @@ def test_sequences_that_the_load_needs_are_given_up_last() -> None:
     ]
 
 
-def test_more_requests_than_the_default_raise_the_sequences_and_the_tokens_with_them() -> (
-    None
-):
+def test_more_requests_than_the_default_raise_the_sequences_and_the_tokens_with_them() -> None:
     first = next(limits_to_try(LOAD, vllm_traits(), load_gpus()["L4-24GB"], 3000))
 
     assert first == Limits(batched_tokens=4096, sequences=4096, model_len=3072)
@@ -74,9 +68,7 @@ def test_an_engine_that_does_not_chunk_prompts_takes_the_longest_whole() -> None
     old, gpu = traits("0.6.3"), load_gpus()["L4-24GB"]
     short, long = (replace(LOAD, max_model_len=length) for length in (20000, 65536))
 
-    assert {limits.batched_tokens for limits in limits_to_try(short, old, gpu, 1)} == {
-        20000
-    }
+    assert {limits.batched_tokens for limits in limits_to_try(short, old, gpu, 1)} == {20000}
     assert next(limits_to_try(long, old, gpu, 1)).batched_tokens == 2048
 
 

@@ -2,19 +2,11 @@
 
 import pytest
 
-from shardwright.costs.loading import (
-    SPEEDS,
-    UNKNOWN_STORAGE,
-    LoadingTime,
-    Storage,
-    loading_time,
-)
+from shardwright.costs.loading import SPEEDS, UNKNOWN_STORAGE, LoadingTime, Storage, loading_time
 
 
 @pytest.mark.parametrize("storage", Storage)
-def test_every_storage_has_a_speed_that_says_it_is_assumed_and_why(
-    storage: Storage,
-) -> None:
+def test_every_storage_has_a_speed_that_says_it_is_assumed_and_why(storage: Storage) -> None:
     assert SPEEDS[storage].basis == "assumed"
     assert SPEEDS[storage].source
 

@@ -11,12 +11,7 @@ from shardwright.costs.activations import activation_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES
 from shardwright.costs.limits import Limits, requests_per_replica
-from shardwright.costs.memory import (
-    Frame,
-    ReplicaMemory,
-    memory_at,
-    stage_holds,
-)
+from shardwright.costs.memory import Frame, ReplicaMemory, memory_at, stage_holds
 from shardwright.costs.overheads import LOADING_RESIDUE, Device
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
@@ -28,9 +23,7 @@ from tests.support.builders_plan import CONFIGS, a_model, vllm_traits
 from tests.support.held_memory import replica_memory
 
 DEFAULTS = Limits(batched_tokens=8192, sequences=1024, model_len=4096)
-LOAD = Workload(
-    input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072
-)
+LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
 
 
 def _memory(
@@ -55,15 +48,11 @@ def _memory(
     [(128256, 1.9), (151936, 2.2), (262144, 3.9), (49155, 0.85)],
     ids=["llama", "qwen", "gemma-3", "granite"],
 )
-def test_sampling_peaks_where_engines_print_it(
-    vocabulary: int, published_gib: float
-) -> None:
+def test_sampling_peaks_where_engines_print_it(vocabulary: int, published_gib: float) -> None:
     """vLLM 0.19, 1,024 sequences; source: llm-d-planner accuracy report. Granite's peak is its
     forward pass.
     """
-    model: ModelSpec = replace(
-        a_model(), vocabulary=vocabulary, config_hash=str(vocabulary)
-    )
+    model: ModelSpec = replace(a_model(), vocabulary=vocabulary, config_hash=str(vocabulary))
 
     predicted = activation_bytes(model, Layout(), DEFAULTS, 4.0, last=True)
 
@@ -93,8 +82,7 @@ def test_every_residual_stream_takes_rows_of_its_own() -> None:
 def test_the_widest_result_of_a_layer_is_divided_by_the_tensor_ranks() -> None:
     """Llama-8B: gate and up of 14,336 values each, and half of them again after gating."""
     one, two = (
-        activation_bytes(a_model(), Layout(tensor=n), DEFAULTS, 4.0, last=False)
-        for n in (1, 2)
+        activation_bytes(a_model(), Layout(tensor=n), DEFAULTS, 4.0, last=False) for n in (1, 2)
     )
 
     assert one - two == 8192 * 2 * 1.5 * 2 * 14_336 / 2
@@ -106,41 +94,24 @@ def test_windows_keep_the_tokens_of_every_batch_in_flight(stages: int) -> None:
     one more.
     """
     mistral = read_model(
-        {
-            **CONFIGS["llama-8b"],
-            "architectures": ["MistralForCausalLM"],
-            "sliding_window": 512,
-        },
+        {**CONFIGS["llama-8b"], "architectures": ["MistralForCausalLM"], "sliding_window": 512},
         source="a test",
     )
     layout, row = Layout(pipeline=stages), load_gpus()["H100-SXM-80GB"]
     load = replace(
-        LOAD,
-        input_tokens=100_000,
-        output_tokens=4_000,
-        concurrency=1,
-        max_model_len=110_000,
+        LOAD, input_tokens=100_000, output_tokens=4_000, concurrency=1, max_model_len=110_000
     )
-    held = replica_memory(
-        mistral, layout, Device(gpu=row, joined_gpus=8), load, vllm_traits()
-    )
+    held = replica_memory(mistral, layout, Device(gpu=row, joined_gpus=8), load, vllm_traits())
 
-    kept = (
-        math.ceil((511 + held.limits.batched_tokens * (stages + EXTRA_BATCHES)) / 16)
-        + 1
-    ) * 16
-    assert {
-        stage.request_bytes // stage.kv_bytes_per_token for stage in held.stages
-    } == {kept}
+    kept = (math.ceil((511 + held.limits.batched_tokens * (stages + EXTRA_BATCHES)) / 16) + 1) * 16
+    assert {stage.request_bytes // stage.kv_bytes_per_token for stage in held.stages} == {kept}
 
 
 def test_buffers_of_experts_stay_beside_sampling() -> None:
     """vLLM 0.19, Qwen3-30B-A3B: 2.7 GiB beside 2.2 of dense models of this vocabulary
     (llm-d-planner accuracy report).
     """
-    predicted = activation_bytes(
-        a_model("qwen3-30b-a3b"), Layout(), DEFAULTS, 4.0, last=True
-    )
+    predicted = activation_bytes(a_model("qwen3-30b-a3b"), Layout(), DEFAULTS, 4.0, last=True)
 
     assert predicted / GIB == pytest.approx(2.7, rel=0.10)
 
@@ -169,31 +140,21 @@ def test_the_worst_stage_sets_the_tokens_of_the_replica() -> None:
 
 def _buffers(gpu: str) -> int:
     """Return the overhead that a second tensor rank brings, what loading leaves behind apart."""
-    alone, pair = (
-        _memory("llama-8b", Layout(tensor=ranks), gpu).stages[0] for ranks in (1, 2)
-    )
-    residue = [
-        math.ceil(LOADING_RESIDUE * stage.weights_bytes) for stage in (alone, pair)
-    ]
+    alone, pair = (_memory("llama-8b", Layout(tensor=ranks), gpu).stages[0] for ranks in (1, 2))
+    residue = [math.ceil(LOADING_RESIDUE * stage.weights_bytes) for stage in (alone, pair)]
     return pair.overhead_bytes - residue[1] - alone.overhead_bytes + residue[0]
 
 
 def test_buffers_for_tensor_ranks_are_counted_only_where_there_are_some() -> None:
-    assert (
-        _buffers("H100-SXM-80GB") == vllm_traits().memory.communication_overhead_bytes
-    )
+    assert _buffers("H100-SXM-80GB") == vllm_traits().memory.communication_overhead_bytes
 
 
 def test_ranks_joined_by_pcie_need_smaller_buffers_than_ranks_on_a_switch() -> None:
-    assert (
-        _buffers("L40S-48GB") == vllm_traits().memory.host_communication_overhead_bytes
-    )
+    assert _buffers("L40S-48GB") == vllm_traits().memory.host_communication_overhead_bytes
 
 
 def test_batches_shrink_until_the_load_is_carried() -> None:
-    load = Workload(
-        input_tokens=4096, output_tokens=1024, concurrency=7, max_model_len=5120
-    )
+    load = Workload(input_tokens=4096, output_tokens=1024, concurrency=7, max_model_len=5120)
     memory = _memory("llama-8b", Layout(), "L4-24GB", load)
 
     assert memory.limits == Limits(batched_tokens=1024, sequences=64, model_len=5120)
@@ -230,9 +191,7 @@ def test_a_request_that_fits_by_less_than_the_band_is_tight() -> None:
 
 
 def test_a_length_that_was_asked_for_is_never_lowered() -> None:
-    load = Workload(
-        input_tokens=2048, output_tokens=512, concurrency=1, max_model_len=131072
-    )
+    load = Workload(input_tokens=2048, output_tokens=512, concurrency=1, max_model_len=131072)
     memory = _memory("llama-8b", Layout(), "L4-24GB", load)
 
     assert not memory.starts
@@ -247,13 +206,9 @@ def test_what_never_starts_is_shown_at_its_smallest() -> None:
 
 
 def test_more_requests_than_the_engine_s_default_raise_the_limit() -> None:
-    load = replace(
-        LOAD, input_tokens=64, output_tokens=64, concurrency=3000, max_model_len=1024
-    )
+    load = replace(LOAD, input_tokens=64, output_tokens=64, concurrency=3000, max_model_len=1024)
 
-    assert (
-        _memory("llama-8b", Layout(), "H200-SXM-141GB", load).limits.sequences == 4096
-    )
+    assert _memory("llama-8b", Layout(), "H200-SXM-141GB", load).limits.sequences == 4096
 
 
 def test_replicas_share_the_requests() -> None:
@@ -261,30 +216,20 @@ def test_replicas_share_the_requests() -> None:
 
 
 def test_a_requested_k_v_cache_is_what_every_rank_keeps_without_a_band() -> None:
-    memory = _memory(
-        "llama-8b", Layout(pipeline=2), "H100-SXM-80GB", kv_cache_bytes=8 * GIB
-    )
+    memory = _memory("llama-8b", Layout(pipeline=2), "H100-SXM-80GB", kv_cache_bytes=8 * GIB)
 
     assert [(stage.kv_cache_bytes, stage.band_bytes) for stage in memory.stages] == [
         (8 * GIB, 0)
     ] * 2
     for stage in memory.stages:
         assert (
-            stage.weights_bytes
-            + stage.activations_bytes
-            + stage.overhead_bytes
-            + 8 * GIB
+            stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes + 8 * GIB
             == stage.budget_bytes
         )
-    assert (
-        memory.kv_tokens
-        == (8 * GIB // (16 * memory.stages[0].kv_bytes_per_token) - 1) * 16
-    )
+    assert memory.kv_tokens == (8 * GIB // (16 * memory.stages[0].kv_bytes_per_token) - 1) * 16
 
 
-def test_a_k_v_cache_that_may_not_fit_beside_the_rest_is_missing_what_its_band_could_take() -> (
-    None
-):
+def test_a_k_v_cache_that_may_not_fit_beside_the_rest_is_missing_what_its_band_could_take() -> None:
     device, layout = Device(gpu=load_gpus()["H100-SXM-80GB"], joined_gpus=8), Layout()
 
     def stage(kv_cache_bytes: int | None) -> StageMemory:

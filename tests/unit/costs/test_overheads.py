@@ -33,9 +33,7 @@ def a_device(gpu: str) -> Device:
         ("MI300X-192GB", 191.98),
     ],
 )
-def test_programs_see_what_engines_print_as_the_total(
-    gpu: str, printed_gib: float
-) -> None:
+def test_programs_see_what_engines_print_as_the_total(gpu: str, printed_gib: float) -> None:
     assert a_device(gpu).usable_bytes / GIB == pytest.approx(printed_gib, abs=0.06)
 
 
@@ -57,9 +55,7 @@ def test_batch_sizes_are_captured_as_vllm_0_32_lists_them(
     assert captured_batches(limits, a_device(gpu), vllm_traits()) == batches
 
 
-def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_behind() -> (
-    None
-):
+def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_behind() -> None:
     traits, device = vllm_traits(), a_device("H100-SXM-80GB")
     limits = Limits(batched_tokens=8192, sequences=1024, model_len=1024)
     left_behind = round(LOADING_RESIDUE * 10**10)
@@ -84,10 +80,7 @@ def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_b
             EngineOverrides(captured=(1, 2, 4, 4, 1024)),
             3,
         ),  # each once, none above the tokens of a batch
-        (
-            EngineOverrides(largest_captured=16),
-            5,
-        ),  # 1, 2, 4, 8, 16, whatever the sequences
+        (EngineOverrides(largest_captured=16), 5),  # 1, 2, 4, 8, 16, whatever the sequences
         (
             EngineOverrides(largest_captured=4096),
             51,
@@ -99,13 +92,8 @@ def test_what_the_engine_is_told_to_capture_is_what_is_captured(
 ) -> None:
     limits = Limits(batched_tokens=512, sequences=8, model_len=1024)
 
-    assert (
-        captured_batches(limits, a_device("H100-SXM-80GB"), vllm_traits(told=told))
-        == batches
-    )
+    assert captured_batches(limits, a_device("H100-SXM-80GB"), vllm_traits(told=told)) == batches
 
 
 def test_the_band_is_twice_as_wide_beside_what_nobody_counts() -> None:
-    assert band_bytes(10**10, 10**9, 10**9, uncounted=True) == 2 * band_bytes(
-        10**10, 10**9, 10**9
-    )
+    assert band_bytes(10**10, 10**9, 10**9, uncounted=True) == 2 * band_bytes(10**10, 10**9, 10**9)

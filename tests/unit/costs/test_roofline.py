@@ -8,14 +8,7 @@ import pytest
 
 from shardwright.costs.coefficients import coefficients_of
 from shardwright.costs.communication import Fabric
-from shardwright.costs.roofline import (
-    AttentionFloor,
-    Batch,
-    Links,
-    StageFloor,
-    StepTime,
-    step_time,
-)
+from shardwright.costs.roofline import AttentionFloor, Batch, Links, StageFloor, StepTime, step_time
 from shardwright.hardware.gpus import load_gpus
 
 FITTED = coefficients_of("vLLM", "")
@@ -56,11 +49,7 @@ SLIDING = AttentionFloor(
     state_seconds=0.0,
 )
 RECURRENT = AttentionFloor(
-    window_tokens=1.0,
-    kv_seconds=0.0,
-    decode_seconds=0.0,
-    prefill_seconds=0.0,
-    state_seconds=1e-6,
+    window_tokens=1.0, kv_seconds=0.0, decode_seconds=0.0, prefill_seconds=0.0, state_seconds=1e-6
 )
 
 
@@ -80,9 +69,7 @@ def test_of_the_experts_those_are_read_that_a_batch_is_expected_to_touch(
 
 
 def test_the_tokens_of_all_attention_replicas_meet_in_the_experts() -> None:
-    computing = replace(
-        NOTHING, expert_token_seconds=1e-6, expert_weights_seconds=1e-12
-    )
+    computing = replace(NOTHING, expert_token_seconds=1e-6, expert_weights_seconds=1e-12)
     alone, together = (
         _step(computing, sequences=80),
         _step(computing, replace(ALONE, peers=8), sequences=10),
@@ -92,13 +79,8 @@ def test_the_tokens_of_all_attention_replicas_meet_in_the_experts() -> None:
 
 
 def test_an_expert_that_is_touched_computes_some_rows_more_than_it_has() -> None:
-    computing = replace(
-        NOTHING, expert_token_seconds=1e-6, expert_weights_seconds=1e-12
-    )
-    rows = (
-        10_000 * HOT_SHARE * 128
-        + 128 * FITTED.saturation_tokens * FITTED.expert_padding
-    )
+    computing = replace(NOTHING, expert_token_seconds=1e-6, expert_weights_seconds=1e-12)
+    rows = 10_000 * HOT_SHARE * 128 + 128 * FITTED.saturation_tokens * FITTED.expert_padding
 
     assert _step(computing, sequences=10_000).compute_seconds == pytest.approx(
         rows * 1e-6 / FITTED.compute_efficiency
@@ -108,13 +90,9 @@ def test_an_expert_that_is_touched_computes_some_rows_more_than_it_has() -> None
 def test_a_window_bounds_what_is_read_and_what_is_computed_of_the_context() -> None:
     sliding = replace(NOTHING, attention=(SLIDING,))
 
-    short, long = (
-        _step(sliding, sequences=8, context_tokens=tokens) for tokens in (1024, 100_000)
-    )
+    short, long = (_step(sliding, sequences=8, context_tokens=tokens) for tokens in (1024, 100_000))
     assert short == long
-    assert short.kv_cache_seconds == pytest.approx(
-        8 * 1024e-9 / FITTED.kv_efficiency, rel=0.01
-    )
+    assert short.kv_cache_seconds == pytest.approx(8 * 1024e-9 / FITTED.kv_efficiency, rel=0.01)
     prompts = [
         _step(sliding, prompt_tokens=512, prompt_context_tokens=tokens).compute_seconds
         for tokens in (1024, 100_000)
@@ -125,23 +103,18 @@ def test_a_window_bounds_what_is_read_and_what_is_computed_of_the_context() -> N
 def test_a_recurrent_state_is_read_once_per_sequence_whatever_its_context() -> None:
     recurrent = replace(NOTHING, attention=(RECURRENT,))
 
-    assert _step(
-        recurrent, sequences=8, context_tokens=9e4
-    ).kv_cache_seconds == pytest.approx(8e-6 / FITTED.kv_efficiency)
+    assert _step(recurrent, sequences=8, context_tokens=9e4).kv_cache_seconds == pytest.approx(
+        8e-6 / FITTED.kv_efficiency
+    )
 
 
-def test_every_token_goes_to_every_rank_whether_it_has_an_expert_for_it_or_not() -> (
-    None
-):
+def test_every_token_goes_to_every_rank_whether_it_has_an_expert_for_it_or_not() -> None:
     """8 experts per token on 16 ranks: what is gathered are the tokens of all of them, whole
     experts or slices.
     """
     spread = replace(NOTHING, experts=8)
     wide = replace(
-        ALONE,
-        experts=Fabric(inner_ranks=16, inner=NVLINK),
-        peers=16,
-        hidden_bytes=2**20,
+        ALONE, experts=Fabric(inner_ranks=16, inner=NVLINK), peers=16, hidden_bytes=2**20
     )
     whole, sliced = (
         _step(
@@ -154,18 +127,14 @@ def test_every_token_goes_to_every_rank_whether_it_has_an_expert_for_it_or_not()
     twice = replace(wide, experts=Fabric(inner_ranks=32, inner=NVLINK), peers=32)
     assert _step(
         spread, twice, sequences=10_000
-    ).expert_communication_seconds / whole == pytest.approx(
-        2 * (31 / 32) / (15 / 16), rel=0.01
-    )
+    ).expert_communication_seconds / whole == pytest.approx(2 * (31 / 32) / (15 / 16), rel=0.01)
 
 
 def test_ranks_that_share_k_v_pay_for_it_in_every_layer() -> None:
     shared = replace(ALONE, context=Fabric(inner_ranks=4, inner=NVLINK))
 
     one, two = (
-        _step(
-            replace(NOTHING, layers=n), shared, sequences=64
-        ).context_communication_seconds
+        _step(replace(NOTHING, layers=n), shared, sequences=64).context_communication_seconds
         for n in (1, 2)
     )
     assert _step(NOTHING, sequences=64).context_communication_seconds == 0

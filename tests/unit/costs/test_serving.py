@@ -15,22 +15,12 @@ from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
-from tests.support.builders_plan import (
-    a_model,
-    a_network,
-    a_pool,
-    an_nvl72_pool,
-    vllm_traits,
-)
+from tests.support.builders_plan import a_model, a_network, a_pool, an_nvl72_pool, vllm_traits
 
-LOAD = Workload(
-    input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072
-)
+LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
 
 
-def _estimate(
-    model: str, layout: Layout, pool: Pool, load: Workload = LOAD
-) -> Estimate:
+def _estimate(model: str, layout: Layout, pool: Pool, load: Workload = LOAD) -> Estimate:
     return estimate(
         a_model(model),
         Candidate(layout=layout, pool=pool, placement=place(pool, layout)),
@@ -39,9 +29,7 @@ def _estimate(
     )
 
 
-def _speed(
-    model: str, layout: Layout, pool: Pool, load: Workload = LOAD
-) -> Performance:
+def _speed(model: str, layout: Layout, pool: Pool, load: Workload = LOAD) -> Performance:
     return _estimate(model, layout, pool, load).performance
 
 
@@ -65,9 +53,7 @@ def test_a_batch_shares_the_weights() -> None:
 
 def test_one_request_in_a_pipeline_gains_nothing_from_overlap() -> None:
     load = replace(LOAD, concurrency=1)
-    flat, deep = (
-        _speed("llama-8b", Layout(pipeline=p), a_pool(), load) for p in (1, 4)
-    )
+    flat, deep = (_speed("llama-8b", Layout(pipeline=p), a_pool(), load) for p in (1, 4))
 
     assert deep.tpot_seconds >= flat.tpot_seconds
     assert "Bubble" not in {share.name for share in deep.decode_shares}
@@ -88,10 +74,7 @@ def test_one_loop_prepares_the_steps_of_all_micro_batches() -> None:
 
     Every further one of them makes all of them wait a little.
     """
-    layout, fitted = (
-        Layout(pipeline=4),
-        replace(coefficients_of("vLLM", ""), step_seconds=0.1),
-    )
+    layout, fitted = (Layout(pipeline=4), replace(coefficients_of("vLLM", ""), step_seconds=0.1))
     pool = a_pool()
     candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))
     task = Estimator(a_model("llama-8b"), LOAD, vllm_traits()).task(candidate)
@@ -114,9 +97,7 @@ def test_the_slowest_stage_sets_the_pace() -> None:
 def test_uneven_stages_wait_for_the_longest() -> None:
     """28 layers over 8 stages: four stages of four layers set the pace for four of three."""
     speed = _speed("qwen2.5-7b", Layout(pipeline=8), a_pool())
-    waiting = sum(
-        share.seconds for share in speed.decode_shares if share.name == "Bubble"
-    )
+    waiting = sum(share.seconds for share in speed.decode_shares if share.name == "Bubble")
 
     assert waiting > 0.05 * speed.tpot_seconds
 
@@ -127,9 +108,7 @@ def test_a_network_as_fast_as_the_node_s_link_makes_two_nodes_equal_one() -> Non
     fast = replace(
         pool,
         network=replace(
-            a_network(),
-            bytes_per_second=1e18,
-            latency_seconds=pool.gpu.scale_up.latency_seconds,
+            a_network(), bytes_per_second=1e18, latency_seconds=pool.gpu.scale_up.latency_seconds
         ),
     )
 
@@ -149,34 +128,23 @@ def test_every_tensor_rank_hands_its_slice_to_each_following_stage(
     nodes = tensor * stages // 8
     slow = replace(a_network(), bytes_per_second=1e6, latency_seconds=0.0)
     pool = replace(
-        a_pool(nodes=stages, gpus_per_node=tensor)
-        if tensor < 8
-        else a_pool(nodes=nodes),
+        a_pool(nodes=stages, gpus_per_node=tensor) if tensor < 8 else a_pool(nodes=nodes),
         network=slow,
     )
     load = replace(LOAD, input_tokens=1, output_tokens=512, concurrency=stages)
     speed = _speed("llama-70b", Layout(tensor=tensor, pipeline=stages), pool, load)
 
     sent = sum(
-        share.seconds
-        for share in speed.decode_shares
-        if share.name == "PipelineCommunication"
+        share.seconds for share in speed.decode_shares if share.name == "PipelineCommunication"
     )
-    one = (
-        2 * 8192 * 2 / tensor / (1e6 * NETWORK_EFFICIENCY)
-    )  # a micro-batch has one token
+    one = 2 * 8192 * 2 / tensor / (1e6 * NETWORK_EFFICIENCY)  # a micro-batch has one token
     assert sent == pytest.approx((stages - 1) * one, rel=0.1)
 
 
-def test_a_static_batch_of_two_rounds_waits_half_a_round_for_its_first_token_on_the_mean() -> (
-    None
-):
+def test_a_static_batch_of_two_rounds_waits_half_a_round_for_its_first_token_on_the_mean() -> None:
     load = replace(LOAD, arrival=Arrival.STATIC_BATCH, concurrency=1)
     held = _estimate(
-        "llama-8b",
-        Layout(),
-        a_pool("L4-24GB", gpus_per_node=1),
-        replace(load, concurrency=4096),
+        "llama-8b", Layout(), a_pool("L4-24GB", gpus_per_node=1), replace(load, concurrency=4096)
     )
     one = _speed(
         "llama-8b",
@@ -187,9 +155,7 @@ def test_a_static_batch_of_two_rounds_waits_half_a_round_for_its_first_token_on_
     rounds = 4096 / held.performance.running_requests
 
     stay = one.ttft_seconds + 512 * one.tpot_seconds
-    assert held.performance.ttft_seconds == pytest.approx(
-        (rounds - 1) / 2 * stay, rel=0.1
-    )
+    assert held.performance.ttft_seconds == pytest.approx((rounds - 1) / 2 * stay, rel=0.1)
 
 
 def test_requests_that_do_not_fit_wait_and_are_counted() -> None:
@@ -236,21 +202,15 @@ def test_a_single_output_token_takes_time_too() -> None:
 
 def test_replicas_multiply_throughput_at_the_same_load_each() -> None:
     one = _speed("llama-8b", Layout(), a_pool(), replace(LOAD, concurrency=16))
-    four = _speed(
-        "llama-8b", Layout(replicas=4), a_pool(), replace(LOAD, concurrency=64)
-    )
+    four = _speed("llama-8b", Layout(replicas=4), a_pool(), replace(LOAD, concurrency=64))
 
-    assert four.output_tokens_per_second == pytest.approx(
-        4 * one.output_tokens_per_second
-    )
+    assert four.output_tokens_per_second == pytest.approx(4 * one.output_tokens_per_second)
     assert four.tpot_seconds == one.tpot_seconds
 
 
 def test_more_replicas_than_requests_add_no_throughput() -> None:
     load = replace(LOAD, concurrency=2)
-    two, eight = (
-        _speed("llama-8b", Layout(replicas=n), a_pool(), load) for n in (2, 8)
-    )
+    two, eight = (_speed("llama-8b", Layout(replicas=n), a_pool(), load) for n in (2, 8))
 
     assert eight.output_tokens_per_second == two.output_tokens_per_second
 
@@ -259,20 +219,13 @@ def test_a_small_batch_touches_few_experts() -> None:
     """8 of 128 experts per token: one request reads far less than the weights it holds."""
     load = replace(LOAD, concurrency=1)
     speed = _speed("qwen3-30b-a3b", Layout(), a_pool(), load)
-    reading = next(
-        share.seconds for share in speed.decode_shares if share.name == "Weights"
-    )
+    reading = next(share.seconds for share in speed.decode_shares if share.name == "Weights")
 
     assert reading < 0.25 * 61e9 / 3.35e12 / 0.7
 
 
 def test_the_parts_of_a_token_s_time_add_up() -> None:
-    for layout in (
-        Layout(),
-        Layout(tensor=2),
-        Layout(pipeline=2),
-        Layout(tensor=2, pipeline=3),
-    ):
+    for layout in (Layout(), Layout(tensor=2), Layout(pipeline=2), Layout(tensor=2, pipeline=3)):
         speed = _speed("llama-8b", layout, a_pool())
         assert sum(share.seconds for share in speed.decode_shares) == pytest.approx(
             speed.tpot_seconds, rel=0.03
@@ -308,14 +261,9 @@ def test_predictions_are_near_what_was_published(
     output tokens/s.
     """
     load = Workload(
-        input_tokens=input_tokens,
-        output_tokens=922,
-        concurrency=concurrency,
-        max_model_len=9216,
+        input_tokens=input_tokens, output_tokens=922, concurrency=concurrency, max_model_len=9216
     )
 
-    speed = _speed(
-        "llama-70b-fp8", Layout(tensor=tensor), a_pool("H200-SXM-141GB"), load
-    )
+    speed = _speed("llama-70b-fp8", Layout(tensor=tensor), a_pool("H200-SXM-141GB"), load)
 
     assert speed.output_tokens_per_second == pytest.approx(published, rel=0.25)

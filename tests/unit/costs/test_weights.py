@@ -2,10 +2,7 @@
 
 import pytest
 
-from shardwright.costs.weights import (
-    load_bytes_per_node,
-    stage_weight_parts,
-)
+from shardwright.costs.weights import load_bytes_per_node, stage_weight_parts
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.spec import PipelineRole
@@ -14,9 +11,7 @@ from tests.support.held_memory import stage_weight_bytes
 from tests.support.oracle import STRICTER_THAN_VLLM, OracleCase, oracle_cases
 
 ACCEPTED = [
-    case
-    for case in oracle_cases()
-    if case.accepted and case.name not in STRICTER_THAN_VLLM
+    case for case in oracle_cases() if case.accepted and case.name not in STRICTER_THAN_VLLM
 ]
 
 
@@ -28,9 +23,7 @@ def _uncounted(case: OracleCase) -> float:
     not at all where the config states none (Llama 4: vLLM builds the default one).
     """
     model = case.model
-    if model.warnings or any(
-        weight.part is PipelineRole.TOWER for weight in model.weights
-    ):
+    if model.warnings or any(weight.part is PipelineRole.TOWER for weight in model.weights):
         return 0.015 if model.warnings else 0.006
     if model.quantization in (None, "mxfp4"):
         return 0.0
@@ -77,11 +70,7 @@ def test_tied_embeddings_stand_on_both_ends_of_a_pipeline() -> None:
     tied = stage_weight_parts(
         a_small_model(tie_word_embeddings=True), Layout(pipeline=3), oracle_traits()
     )
-    assert [stage.embedding_bytes for stage in tied] == [
-        4096 * 512 * 2,
-        0,
-        4096 * 512 * 2,
-    ]
+    assert [stage.embedding_bytes for stage in tied] == [4096 * 512 * 2, 0, 4096 * 512 * 2]
 
 
 def test_tied_embeddings_stand_once_on_one_stage() -> None:
@@ -92,17 +81,13 @@ def test_tied_embeddings_stand_once_on_one_stage() -> None:
 
 
 def test_the_vocabulary_is_padded_before_it_is_cut() -> None:
-    odd = stage_weight_parts(
-        a_small_model(vocab_size=4097), Layout(tensor=4), oracle_traits()
-    )
+    odd = stage_weight_parts(a_small_model(vocab_size=4097), Layout(tensor=4), oracle_traits())
     assert odd[0].embedding_bytes == 4160 // 4 * 512 * 2
 
 
 def test_kv_projections_are_repeated_where_there_are_more_ranks_than_kv_heads() -> None:
     at_4, at_8 = (
-        stage_weight_parts(a_small_model(), Layout(tensor=t), oracle_traits())[
-            0
-        ].attention_bytes
+        stage_weight_parts(a_small_model(), Layout(tensor=t), oracle_traits())[0].attention_bytes
         for t in (4, 8)
     )
     one_head_of_keys_and_values = 8 * 2 * (2 * 64 * 512)
@@ -119,14 +104,10 @@ def test_the_fullest_rank_has_one_expert_more_where_they_do_not_divide() -> None
     assert stage.expert_bytes == 3 * one_expert
 
 
-def test_experts_in_sliced_sets_hold_as_much_as_experts_sliced_or_dealt_over_all_ranks() -> (
-    None
-):
+def test_experts_in_sliced_sets_hold_as_much_as_experts_sliced_or_dealt_over_all_ranks() -> None:
     model = a_moe()
     held = [
-        stage_weight_parts(model, Layout(tensor=8, expert=expert), oracle_traits())[
-            0
-        ].expert_bytes
+        stage_weight_parts(model, Layout(tensor=8, expert=expert), oracle_traits())[0].expert_bytes
         for expert in (1, 2, 4, 8)
     ]
     assert len(set(held)) == 1
@@ -143,9 +124,7 @@ def test_attention_data_repeats_attention_and_slices_experts() -> None:
 def test_fp8_at_load_time_halves_linear_layers_and_leaves_the_ends() -> None:
     model = a_small_model()
     stored = stage_weight_parts(model, Layout(), oracle_traits())[0]
-    loaded = stage_weight_parts(
-        apply_quantization(model, "FP8"), Layout(), oracle_traits()
-    )[0]
+    loaded = stage_weight_parts(apply_quantization(model, "FP8"), Layout(), oracle_traits())[0]
     scales = 8 * 3 * 4
     assert loaded.feed_forward_bytes == 8 * (3 * 512 * 1024 + 512 * 2) + scales
     assert loaded.embedding_bytes == stored.embedding_bytes
@@ -158,12 +137,8 @@ def test_a_node_reads_each_stage_that_it_holds_once_and_whole() -> None:
     stages = stage_weight_bytes(model, Layout(pipeline=2), traits)
     assert load_bytes_per_node(model, Layout(tensor=4), traits, 4) == whole
     assert load_bytes_per_node(model, Layout(tensor=4), traits, 2) == whole
-    assert load_bytes_per_node(model, Layout(tensor=4, pipeline=2), traits, 4) == max(
-        stages
-    )
-    assert load_bytes_per_node(model, Layout(tensor=2, pipeline=2), traits, 4) == sum(
-        stages
-    )
+    assert load_bytes_per_node(model, Layout(tensor=4, pipeline=2), traits, 4) == max(stages)
+    assert load_bytes_per_node(model, Layout(tensor=2, pipeline=2), traits, 4) == sum(stages)
     assert load_bytes_per_node(
         model, Layout(tensor=2, pipeline=2, attention_data=2), traits, 4
     ) == sum(stages)

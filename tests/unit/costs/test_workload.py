@@ -9,23 +9,17 @@ from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
 from tests.support.builders_plan import a_model, a_pool, vllm_traits
 
-LOAD = Workload(
-    input_tokens=4096, output_tokens=512, concurrency=64, max_model_len=8192
-)
+LOAD = Workload(input_tokens=4096, output_tokens=512, concurrency=64, max_model_len=8192)
 
 
-def _speed(
-    load: Workload, model: str = "llama-70b", layout: Layout | None = None
-) -> Performance:
+def _speed(load: Workload, model: str = "llama-70b", layout: Layout | None = None) -> Performance:
     pool, layout = a_pool(), layout or Layout(tensor=8)
     candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))
     return estimate(a_model(model), candidate, load, vllm_traits()).performance
 
 
 def test_cached_prefixes_are_not_computed_again() -> None:
-    cold, warm = (
-        _speed(replace(LOAD, prefix_cache_hit_rate=rate)) for rate in (0.0, 0.9)
-    )
+    cold, warm = (_speed(replace(LOAD, prefix_cache_hit_rate=rate)) for rate in (0.0, 0.9))
 
     assert warm.ttft_seconds < 0.5 * cold.ttft_seconds
     assert warm.output_tokens_per_second > cold.output_tokens_per_second
@@ -34,10 +28,7 @@ def test_cached_prefixes_are_not_computed_again() -> None:
 
 def test_uneven_experts_slow_the_busiest_rank_and_sliced_ones_not_at_all() -> None:
     load = replace(LOAD, input_tokens=1024)
-    for layout, slows in (
-        (Layout(tensor=4, expert=4), True),
-        (Layout(tensor=4), False),
-    ):
+    for layout, slows in ((Layout(tensor=4, expert=4), True), (Layout(tensor=4), False)):
         even, uneven = (
             _speed(replace(load, expert_imbalance=factor), "qwen3-30b-a3b", layout)
             for factor in (1.0, 3.0)
@@ -62,16 +53,13 @@ def test_a_saturated_engine_runs_what_fits() -> None:
 
     assert LOAD.concurrency < speed.running_requests < 2048
     assert "Queue" not in {
-        share.name
-        for share in speed.prefill_shares
-        if share.seconds > speed.ttft_seconds
+        share.name for share in speed.prefill_shares if share.seconds > speed.ttft_seconds
     }
 
 
 def test_a_static_batch_that_does_not_fit_goes_in_rounds() -> None:
     small, large = (
-        _speed(replace(LOAD, concurrency=n, arrival=Arrival.STATIC_BATCH))
-        for n in (16, 2048)
+        _speed(replace(LOAD, concurrency=n, arrival=Arrival.STATIC_BATCH)) for n in (16, 2048)
     )
 
     assert large.running_requests < 2048

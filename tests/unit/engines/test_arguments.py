@@ -14,16 +14,12 @@ from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan
 from tests.support.command_lines import read_arguments
 from tests.support.option_values import check_value
 
-ADAPTER_RANKS = spec_schema()["properties"]["model"]["properties"]["maxAdapterRank"][
-    "enum"
-]
+ADAPTER_RANKS = spec_schema()["properties"]["model"]["properties"]["maxAdapterRank"]["enum"]
 
 
 def serving(**changes: Any) -> Serving:
     values = {"model": "org/model", "served_name": "org/model", "version": "0.33.0"}
-    return Serving(
-        **(values | {"rendezvous_seconds": 900, "drain_seconds": 10} | changes)
-    )
+    return Serving(**(values | {"rendezvous_seconds": 900, "drain_seconds": 10} | changes))
 
 
 def test_a_group_of_two_nodes_is_said_in_native_multi_node_flags() -> None:
@@ -45,16 +41,12 @@ def test_over_ray_a_group_is_not_told_of_nodes() -> None:
     assert over_ray["distributed-executor-backend"] == "ray"
     assert native.keys() - over_ray.keys() == {"nnodes", "master-port", "device-ids"}
     same = over_ray.keys() - {"distributed-executor-backend"}
-    assert {name: over_ray[name] for name in same} == {
-        name: native[name] for name in same
-    }
+    assert {name: over_ray[name] for name in same} == {name: native[name] for name in same}
 
 
 @pytest.mark.parametrize("over_ray", [False, True])
 def test_a_single_pod_has_no_multi_node_flags(over_ray: bool) -> None:  # noqa: FBT001  # a case
-    _, options = read_arguments(
-        serve_arguments(a_small_plan(), serving(over_ray=over_ray))
-    )
+    _, options = read_arguments(serve_arguments(a_small_plan(), serving(over_ray=over_ray)))
     assert {
         "nnodes",
         "master-port",
@@ -68,21 +60,12 @@ def test_experts_quantization_cache_and_user_arguments_are_said() -> None:
     _, options = read_arguments(
         serve_arguments(
             plan,
-            serving(
-                quantization="fp8",
-                kv_cache_dtype="fp8",
-                arguments={"enforce-eager": True},
-            ),
+            serving(quantization="fp8", kv_cache_dtype="fp8", arguments={"enforce-eager": True}),
         )
     )
     found = {
         name: options[name]
-        for name in (
-            "enable-expert-parallel",
-            "quantization",
-            "kv-cache-dtype",
-            "enforce-eager",
-        )
+        for name in ("enable-expert-parallel", "quantization", "kv-cache-dtype", "enforce-eager")
     }
     assert found == {
         "enable-expert-parallel": True,
@@ -95,8 +78,7 @@ def test_experts_quantization_cache_and_user_arguments_are_said() -> None:
 def test_adapters_are_named_after_a_slot_for_each() -> None:
     adapters = (("support", "/adapters/0/support"), ("team/sql:v2", "/adapters/1"))
     words = serve_arguments(
-        a_small_plan(),
-        serving(adapters=adapters, adapter_rank=64, arguments={"seed": 3}),
+        a_small_plan(), serving(adapters=adapters, adapter_rank=64, arguments={"seed": 3})
     )
 
     told = words[words.index("--enable-lora") :]
@@ -105,12 +87,10 @@ def test_adapters_are_named_after_a_slot_for_each() -> None:
         "--lora-modules", "support=/adapters/0/support", "team/sql:v2=/adapters/1",
         "--seed=3",
     )  # fmt: skip
-    _, options = read_arguments(
-        serve_arguments(a_small_plan(), serving(adapters=adapters[:1]))
+    _, options = read_arguments(serve_arguments(a_small_plan(), serving(adapters=adapters[:1])))
+    assert [check_value(name, value, "0.33.0") for name, value in options.items()] == [None] * len(
+        options
     )
-    assert [check_value(name, value, "0.33.0") for name, value in options.items()] == [
-        None
-    ] * len(options)
 
 
 @pytest.mark.parametrize("version", RULES.tables.versions)
@@ -123,11 +103,7 @@ def test_every_rank_that_a_resource_may_say_is_one_of_the_parsers_choices(
 
 USERS: list[dict[str, object]] = [
     {},
-    {
-        "enable-prefix-caching": False,
-        "seed": 3,
-        "override-generation-config": {"top_k": 5},
-    },
+    {"enable-prefix-caching": False, "seed": 3, "override-generation-config": {"top_k": 5}},
 ]
 
 
@@ -136,12 +112,8 @@ def test_every_name_type_and_value_that_is_rendered_is_one_that_the_parser_takes
     version: str,
 ) -> None:
     seen = 0
-    for tensor, pipeline, experts, users in product(
-        (1, 2, 8), (1, 2, 4), (False, True), USERS
-    ):
-        layout = Layout(
-            tensor=tensor, pipeline=pipeline, expert=tensor if experts else 1
-        )
+    for tensor, pipeline, experts, users in product((1, 2, 8), (1, 2, 4), (False, True), USERS):
+        layout = Layout(tensor=tensor, pipeline=pipeline, expert=tensor if experts else 1)
         plan = a_plan_of(layout, nodes=pipeline)
         said = serving(
             version=version,

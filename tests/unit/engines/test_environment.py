@@ -21,15 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "NCCL_DEBUG",
-        "NCCL_IB_HCA",
-        "VLLM_LOGGING_LEVEL",
-        "UCX_TLS",
-        "OMP_NUM_THREADS",
-        "TZ",
-    ],
+    "name", ["NCCL_DEBUG", "NCCL_IB_HCA", "VLLM_LOGGING_LEVEL", "UCX_TLS", "OMP_NUM_THREADS", "TZ"]
 )
 def test_listed_settings_of_engine_and_libraries_may_be_set(name: str) -> None:
     assert check_environment([name], VLLM) == ()
@@ -38,8 +30,7 @@ def test_listed_settings_of_engine_and_libraries_may_be_set(name: str) -> None:
 def test_an_engine_has_settings_of_its_own() -> None:
     assert check_environment(["TLLM_LOG_LEVEL"], TENSORRT_LLM) == ()
     assert [
-        problem.path
-        for problem in check_environment(["TLLM_LOG_LEVEL", "NCCL_DEBUG"], VLLM)
+        problem.path for problem in check_environment(["TLLM_LOG_LEVEL", "NCCL_DEBUG"], VLLM)
     ] == ["TLLM_LOG_LEVEL"]
 
 
@@ -83,9 +74,7 @@ def test_an_engine_has_settings_of_its_own() -> None:
         ),
     ],
 )
-def test_what_starts_programs_holds_secrets_or_is_ours_nobody_can_admit(
-    name: str,
-) -> None:
+def test_what_starts_programs_holds_secrets_or_is_ours_nobody_can_admit(name: str) -> None:
     (problem,) = check_environment([name], VLLM, {name})
     assert (problem.code, problem.path, problem.remedy) == (
         "EnvironmentForbidden",
@@ -122,15 +111,9 @@ def test_what_starts_programs_holds_secrets_or_is_ours_nobody_can_admit(
         ("HF_ENDPOINT", "sends data to, or takes it from, another host"),
         ("HTTPS_PROXY", "sends data to, or takes it from, another host"),
         ("https_proxy", "sends data to, or takes it from, another host"),
-        (
-            "FLASHINFER_CUBINS_REPOSITORY",
-            "sends data to, or takes it from, another host",
-        ),
+        ("FLASHINFER_CUBINS_REPOSITORY", "sends data to, or takes it from, another host"),
         ("VLLM_USAGE_STATS_SERVER", "sends data to, or takes it from, another host"),
-        (
-            "VLLM_NIXL_SIDE_CHANNEL_HOST",
-            "sends data to, or takes it from, another host",
-        ),
+        ("VLLM_NIXL_SIDE_CHANNEL_HOST", "sends data to, or takes it from, another host"),
         ("NCCL_COMM_ID", "sends data to, or takes it from, another host"),
         ("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "lets requests fetch from other hosts"),
         ("VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS", "gives requests tools that run code"),
@@ -154,9 +137,7 @@ def test_what_is_on_no_list_is_refused_with_what_it_could_do_unless_it_is_admitt
 def test_no_list_holds_what_loads_code_takes_a_path_or_names_a_host() -> None:
     listed = VLLM | TENSORRT_LLM
     assert {
-        problem.path
-        for problem in check_environment(listed, ())
-        if UNLISTED not in problem.gap
+        problem.path for problem in check_environment(listed, ()) if UNLISTED not in problem.gap
     } == {
         "VLLM_DISABLE_COMPILE_CACHE"  # a switch
     }
@@ -165,20 +146,14 @@ def test_no_list_holds_what_loads_code_takes_a_path_or_names_a_host() -> None:
     assert COMMON < VLLM
 
 
-def test_every_setting_of_the_libraries_that_pages_and_examples_tell_to_set_may_be_set() -> (
-    None
-):
+def test_every_setting_of_the_libraries_that_pages_and_examples_tell_to_set_may_be_set() -> None:
     pages = [
         path.read_text()
         for folder in ("docs", "examples")
         for path in (ROOT / folder).rglob("*.[my]*")
         if path.is_file()
     ]
-    told = {
-        name
-        for page in pages
-        for name in re.findall(r"\{name: ([A-Z0-9_]+), value", page)
-    }
+    told = {name for page in pages for name in re.findall(r"\{name: ([A-Z0-9_]+), value", page)}
     assert "NCCL_IB_HCA" in told
     assert check_environment(told, VLLM) == ()
 

@@ -44,17 +44,9 @@ def test_a_version_that_nobody_has_seen_is_budgeted_like_its_neighbours() -> Non
         known.memory.memory_utilization,
         known.memory.logit_copies,
         known.memory.counts_graphs,
-    ) == (
-        0.92,
-        4.0,
-        True,
-    )
+    ) == (0.92, 4.0, True)
     assert (
         unseen.memory.memory_utilization,
         unseen.memory.logit_copies,
         unseen.memory.counts_graphs,
-    ) == (
-        0.92,
-        4.0,
-        True,
-    )
+    ) == (0.92, 4.0, True)

@@ -18,10 +18,7 @@ def test_an_engine_has_all_its_parts(engine: EngineDefinition) -> None:
     folder, scripts = f"engines/{engine.label}", f"rendering/templates/{engine.label}"
     parts = (
         *(f"{folder}/{module}.py" for module in MODULES),
-        *(
-            f"{folder}/data/options-{version}.json"
-            for version in engine.rules.tables.versions
-        ),
+        *(f"{folder}/data/options-{version}.json" for version in engine.rules.tables.versions),
         f"{scripts}/start.sh.j2",
         f"{scripts}/unfinished.sh.j2",
         f"rendering/programs/counters_{engine.label}.py",

@@ -3,12 +3,7 @@
 import pytest
 
 from shardwright.engines.options import check_arguments
-from shardwright.engines.vllm.families import (
-    FAMILIES,
-    ParserFamily,
-    family_arguments,
-    family_of,
-)
+from shardwright.engines.vllm.families import FAMILIES, ParserFamily, family_arguments, family_of
 from shardwright.engines.vllm.policy import RULES
 
 FOUND = {
@@ -39,9 +34,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("model", FOUND)
-def test_a_model_is_of_the_family_that_its_name_says_whoever_stores_it(
-    model: str,
-) -> None:
+def test_a_model_is_of_the_family_that_its_name_says_whoever_stores_it(model: str) -> None:
     found = family_of(model)
     assert (found and (found.tools, found.reasoning)) == FOUND[model]
 
@@ -58,17 +51,15 @@ def test_every_version_has_the_parsers_that_a_family_is_told(
     assert check_arguments(said, version, rules=RULES) == ()
 
 
-def test_what_a_user_says_is_left_as_he_says_it_and_what_goes_together_comes_together() -> (
-    None
-):
+def test_what_a_user_says_is_left_as_he_says_it_and_what_goes_together_comes_together() -> None:
     assert family_arguments("Qwen/Qwen3-8B", "0.33.0", {}) == {
         "enable-auto-tool-choice": True,
         "tool-call-parser": "hermes",
         "reasoning-parser": "qwen3",
     }
-    assert family_arguments(
-        "Qwen/Qwen3-8B", "0.33.0", {"tool_call_parser": "qwen3_xml"}
-    ) == {"reasoning-parser": "qwen3"}
+    assert family_arguments("Qwen/Qwen3-8B", "0.33.0", {"tool_call_parser": "qwen3_xml"}) == {
+        "reasoning-parser": "qwen3"
+    }
     assert (
         family_arguments(
             "Qwen/Qwen3-8B",

@@ -17,14 +17,7 @@ from shardwright.layouts.traits import (
 
 ENGINES = sorted(BY_LOWER_NAME.values())
 NO_FIGURES = {"runs_on", "image"}
-PARTS = (
-    BatchRules,
-    MemoryRules,
-    CutRules,
-    Repeats,
-    EngineSupport,
-    EngineOptions,
-)
+PARTS = (BatchRules, MemoryRules, CutRules, Repeats, EngineSupport, EngineOptions)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -32,9 +25,7 @@ def test_every_figure_names_its_source(engine: str) -> None:
     figures = [field.name for part in PARTS for field in fields(part)]
     said_of_all = {"released", "warnings"}
 
-    assert (
-        set(traits_of(engine, None).sources) == said_of_all | set(figures) - NO_FIGURES
-    )
+    assert set(traits_of(engine, None).sources) == said_of_all | set(figures) - NO_FIGURES
     assert len(set(figures)) == len(figures)
 
 
@@ -53,18 +44,13 @@ def test_no_architecture_is_treated_as_a_class_of_vllm(engine: str) -> None:
         field.name
         for part in (own.cuts, own.repeats, own.support)
         for field in fields(part)
-        if isinstance(getattr(part, field.name), frozenset)
-        and getattr(part, field.name)
+        if isinstance(getattr(part, field.name), frozenset) and getattr(part, field.name)
     } == set()
 
 
 @pytest.mark.parametrize(
     ("engine", "sizes"),
-    [
-        ("vLLM", [31, 32, 32, 31]),
-        ("TensorRT-LLM", [32, 32, 31, 31]),
-        ("SGLang", [31, 31, 32, 32]),
-    ],
+    [("vLLM", [31, 32, 32, 31]), ("TensorRT-LLM", [32, 32, 31, 31]), ("SGLang", [31, 31, 32, 32])],
 )
 def test_layers_that_do_not_divide_go_where_the_engine_puts_them(
     engine: str, sizes: list[int]

@@ -20,18 +20,12 @@ check_features = partial(options.check_features, rules=RULES)
 option_table = partial(option_tables.option_table, tables=RULES.tables)
 
 CASES: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[2] / "data/engines/vllm-accept-refuse.json").read_text(
-        encoding="utf-8"
-    )
+    (Path(__file__).parents[2] / "data/engines/vllm-accept-refuse.json").read_text(encoding="utf-8")
 )["cases"]
 
 
-def codes(
-    arguments: dict[str, object], version: str = "0.33.0"
-) -> list[tuple[str, str]]:
-    return [
-        (problem.code, problem.path) for problem in check_arguments(arguments, version)
-    ]
+def codes(arguments: dict[str, object], version: str = "0.33.0") -> list[tuple[str, str]]:
+    return [(problem.code, problem.path) for problem in check_arguments(arguments, version)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -41,11 +35,7 @@ def test_names_types_and_choices_are_judged_as_the_real_parser_judged_them(
     _, options = read_arguments(case["args"])
     parsed = case["accepted"] or case["stage"] != "parse"
     assert (
-        all(
-            check_value(name, value, "0.32.0") is None
-            for name, value in options.items()
-        )
-        == parsed
+        all(check_value(name, value, "0.32.0") is None for name, value in options.items()) == parsed
     )
 
 
@@ -61,9 +51,7 @@ def test_every_option_of_a_class_is_one_of_a_version_and_of_one_class_only() -> 
     )
     names = frozenset().union(*lists)
 
-    assert names == frozenset().union(
-        *(option_table(version) or {} for version in VERSIONS)
-    )
+    assert names == frozenset().union(*(option_table(version) or {} for version in VERSIONS))
     assert sum(map(len, lists)) == len(names)
 
 
@@ -71,9 +59,7 @@ EVERYBODYS = POLICY.allowed | set(POLICY.counted)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_option_that_is_not_allowed_is_refused_under_every_name_it_has(
-    version: str,
-) -> None:
+def test_every_option_that_is_not_allowed_is_refused_under_every_name_it_has(version: str) -> None:
     table = option_table(version) or {}
     spellings = [
         name
@@ -81,9 +67,7 @@ def test_every_option_that_is_not_allowed_is_refused_under_every_name_it_has(
         for name in (option.name, option.name.replace("-", "_"), *option.aliases)
     ]
     allowed = {
-        name
-        for name in spellings
-        if not check_arguments({name: _value(name, version)}, version)
+        name for name in spellings if not check_arguments({name: _value(name, version)}, version)
     }
     assert {name.replace("_", "-") for name in allowed} == EVERYBODYS & set(table)
 
@@ -130,13 +114,10 @@ def test_what_is_dangerous_may_be_set_where_the_administrator_admits_it_and_noth
     everything = {name: _value(name, version) for name in table}
 
     refused = {
-        problem.path
-        for problem in check_arguments(everything, version, admitted=set(everything))
+        problem.path for problem in check_arguments(everything, version, admitted=set(everything))
     }
 
-    assert set(everything) - refused == (EVERYBODYS | set(POLICY.admissible)) & set(
-        table
-    )
+    assert set(everything) - refused == (EVERYBODYS | set(POLICY.admissible)) & set(table)
 
 
 def test_an_admitted_option_is_checked_like_any_other() -> None:
@@ -147,8 +128,7 @@ def test_an_admitted_option_is_checked_like_any_other() -> None:
         for problem in check_arguments({"trust-remote-code": "yes"}, "0.33.0", admitted)
     ] == ["EngineArgumentInvalid"]
     assert [
-        problem.code
-        for problem in check_arguments({"middleware": "a.b"}, "0.33.0", admitted)
+        problem.code for problem in check_arguments({"middleware": "a.b"}, "0.33.0", admitted)
     ] == ["EngineArgumentForbidden"]
 
 
@@ -172,9 +152,7 @@ def test_only_what_is_dangerous_or_not_counted_can_be_admitted() -> None:
 
 
 @pytest.mark.parametrize("name", ["--trust-remote-code", "trust-remote-cod"])
-def test_a_slip_in_what_is_admitted_is_answered_with_the_option_that_was_meant(
-    name: str,
-) -> None:
+def test_a_slip_in_what_is_admitted_is_answered_with_the_option_that_was_meant(name: str) -> None:
     (problem,) = check_admission([name])
     assert "did you mean trust-remote-code?" in problem.sentence()
 
@@ -208,14 +186,8 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
         ({"seed": [1, 2]}, [("EngineArgumentInvalid", "seed")]),
         ({"response-role": {"a": 1}}, [("EngineArgumentInvalid", "response-role")]),
         ({"max-log-len": "many"}, [("EngineArgumentInvalid", "max-log-len")]),
-        (
-            {"enable-prefix-caching": "yes"},
-            [("EngineArgumentInvalid", "enable-prefix-caching")],
-        ),
-        (
-            {"uvicorn-log-level": "loud"},
-            [("EngineArgumentInvalid", "uvicorn-log-level")],
-        ),
+        ({"enable-prefix-caching": "yes"}, [("EngineArgumentInvalid", "enable-prefix-caching")]),
+        ({"uvicorn-log-level": "loud"}, [("EngineArgumentInvalid", "uvicorn-log-level")]),
         (
             {"override-generation-config": "{"},
             [("EngineArgumentInvalid", "override-generation-config")],
@@ -230,14 +202,8 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
             {"cudagraph-capture-sizes": "1 --port 1"},
             [("EngineArgumentInvalid", "cudagraph-capture-sizes")],
         ),
-        (
-            {"enable-chunked-prefill": False},
-            [("EngineArgumentInvalid", "enable-chunked-prefill")],
-        ),
-        (
-            {"gpu-memory-utilization": 1.5},
-            [("EngineArgumentInvalid", "gpu-memory-utilization")],
-        ),
+        ({"enable-chunked-prefill": False}, [("EngineArgumentInvalid", "enable-chunked-prefill")]),
+        ({"gpu-memory-utilization": 1.5}, [("EngineArgumentInvalid", "gpu-memory-utilization")]),
         (
             {"max-num-seqs": 64, "max-num-batched-tokens": 32},
             [("EngineArgumentInvalid", "max-num-batched-tokens")],
@@ -257,10 +223,7 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
             [("EngineArgumentInvalid", "reasoning-config")],
         ),
         ({"reasoning-config": "3"}, [("EngineArgumentInvalid", "reasoning-config")]),
-        (
-            {"generation-config": "/etc"},
-            [("EngineArgumentForbidden", "generation-config")],
-        ),
+        ({"generation-config": "/etc"}, [("EngineArgumentForbidden", "generation-config")]),
         (
             {"log-error-stack": True, "log_error_stack": False},
             [("EngineArgumentTwice", "log_error_stack")],
@@ -292,27 +255,15 @@ def test_a_version_without_an_option_list_takes_no_arguments_of_a_user() -> None
     [
         (
             "0.32.0",
-            (
-                "--no-disable-uvicorn-access-log",
-                "--no-enable-prefix-caching",
-                "--enforce-eager",
-            ),
+            ("--no-disable-uvicorn-access-log", "--no-enable-prefix-caching", "--enforce-eager"),
         ),
         (
             "0.33.0",
-            (
-                "--enable-uvicorn-access-log",
-                "--no-enable-prefix-caching",
-                "--enforce-eager",
-            ),
+            ("--enable-uvicorn-access-log", "--no-enable-prefix-caching", "--enforce-eager"),
         ),
         (
             "0.40.0",
-            (
-                "--no-disable-uvicorn-access-log",
-                "--no-enable-prefix-caching",
-                "--enforce-eager",
-            ),
+            ("--no-disable-uvicorn-access-log", "--no-enable-prefix-caching", "--enforce-eager"),
         ),
     ],
 )

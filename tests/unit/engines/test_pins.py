@@ -25,9 +25,7 @@ check_arguments = partial(options.check_arguments, rules=RULES)
         ("float32", "fp32"),
     ],
 )
-def test_every_type_that_the_engine_knows_is_understood(
-    name: str, dtype: str | None
-) -> None:
+def test_every_type_that_the_engine_knows_is_understood(name: str, dtype: str | None) -> None:
     assert check_arguments({"dtype": name}, "0.33.0") == ()
     assert read_pins({"dtype": name}, POLICY) == Pins(dtype=dtype)
 
@@ -44,10 +42,7 @@ def test_both_spellings_of_an_option_are_pins() -> None:
 def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
     (problem, *_) = check_arguments({"kv-cache-memory-bytes": value}, "0.33.0")
 
-    assert (problem.code, problem.path) == (
-        "EngineArgumentInvalid",
-        "kv-cache-memory-bytes",
-    )
+    assert (problem.code, problem.path) == ("EngineArgumentInvalid", "kv-cache-memory-bytes")
 
 
 @pytest.mark.parametrize(
@@ -65,18 +60,12 @@ def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
         ),
         ({"enforce-eager": True}, Pins(told=EngineOverrides(captured=()))),
         ({"enforce-eager": False}, Pins()),
-        (
-            {"cudagraph-capture-sizes": "1 2 4"},
-            Pins(told=EngineOverrides(captured=(1, 2, 4))),
-        ),
+        ({"cudagraph-capture-sizes": "1 2 4"}, Pins(told=EngineOverrides(captured=(1, 2, 4)))),
         (
             {"cudagraph-capture-sizes": "1 2", "enforce-eager": True},
             Pins(told=EngineOverrides(captured=())),
         ),
-        (
-            {"max-cudagraph-capture-size": 64},
-            Pins(told=EngineOverrides(largest_captured=64)),
-        ),
+        ({"max-cudagraph-capture-size": 64}, Pins(told=EngineOverrides(largest_captured=64))),
         (
             {"compilation-config": '{"cudagraph_mode": "NONE"}'},
             Pins(told=EngineOverrides(captured=())),
@@ -87,11 +76,7 @@ def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
         ),
         (
             {"compilation-config": '{"mode": 0, "max_cudagraph_capture_size": 32}'},
-            Pins(
-                told=EngineOverrides(
-                    largest_captured=32, uncounted=("compilation-config.mode",)
-                )
-            ),
+            Pins(told=EngineOverrides(largest_captured=32, uncounted=("compilation-config.mode",))),
         ),
         (
             {"enable-eplb": True, "attention_config": "{}"},
@@ -100,9 +85,7 @@ def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
         ({"seed": 1, "enable-prefix-caching": False}, Pins()),
     ],
 )
-def test_what_an_argument_fixes_of_a_plan(
-    arguments: dict[str, object], pins: Pins
-) -> None:
+def test_what_an_argument_fixes_of_a_plan(arguments: dict[str, object], pins: Pins) -> None:
     assert check_arguments(arguments, "0.33.0", POLICY.admissible) == ()
     assert read_pins(arguments, POLICY) == pins
 
@@ -125,6 +108,5 @@ def test_a_compilation_config_names_neither_code_nor_files_and_only_what_can_be_
     text: str,
 ) -> None:
     assert {
-        problem.code
-        for problem in check_arguments({"compilation-config": text}, "0.33.0")
+        problem.code for problem in check_arguments({"compilation-config": text}, "0.33.0")
     } == {"EngineArgumentInvalid"}

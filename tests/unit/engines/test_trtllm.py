@@ -26,22 +26,12 @@ option_table = partial(option_tables.option_table, tables=RULES.tables)
 LISTS = Path(__file__).parents[2] / "data" / "engines"
 OPTIONS = json.loads((LISTS / "trtllm-serve.json").read_text())["options"]
 KEYS = json.loads((LISTS / "trtllm-llm-args.json").read_text())
-ONLY_LATER = {
-    "context_parallel_size",
-    "enable_attention_dp",
-    "served_model_name",
-    "kv_cache_dtype",
-}
+ONLY_LATER = {"context_parallel_size", "enable_attention_dp", "served_model_name", "kv_cache_dtype"}
 """Options that 1.2 does not take on its command line; the list of options is of a later commit
 (main at 029e223).
 """
 
-FLAGS = {
-    flag
-    for option in OPTIONS
-    if option["dest"] not in ONLY_LATER
-    for flag in option["flags"]
-}
+FLAGS = {flag for option in OPTIONS if option["dest"] not in ONLY_LATER for flag in option["flags"]}
 TOP = {key["key"] for key in KEYS["keys"]}
 CACHE = {key["key"] for key in KEYS["kv_cache_config"]}
 VERSION = "1.2.1"
@@ -52,9 +42,7 @@ PLANS = {
     "one GPU": a_small_plan(memory_utilization=0.95),
     "two nodes": a_plan(memory_utilization=0.95),
     "uneven stages": a_plan_of(
-        Layout(tensor=8, pipeline=2, partition=(64, 62)),
-        nodes=2,
-        memory_utilization=0.95,
+        Layout(tensor=8, pipeline=2, partition=(64, 62)), nodes=2, memory_utilization=0.95
     ),
     "experts": a_plan_of(Layout(attention_data=8, expert=8), memory_utilization=0.95),
     "sets of experts": a_plan_of(Layout(tensor=8, expert=4), memory_utilization=0.95),
@@ -74,9 +62,7 @@ def serving(**changes: Any) -> Serving:
         "version": VERSION,
         "files_dir": "/etc/shardwright",
     }
-    return Serving(
-        **(values | {"rendezvous_seconds": 900, "drain_seconds": 10} | changes)
-    )
+    return Serving(**(values | {"rendezvous_seconds": 900, "drain_seconds": 10} | changes))
 
 
 def configuration(plan: Plan, **changes: Any) -> dict[str, Any]:
@@ -90,14 +76,7 @@ def test_degrees_and_limits_are_on_the_command_line_and_the_rest_in_the_file() -
     assert trtllm.serve_arguments(plan, serving()) == (
         "org/model",
         *("--tp_size", "8", "--pp_size", "2"),
-        *(
-            "--max_batch_size",
-            "64",
-            "--max_num_tokens",
-            "8192",
-            "--max_seq_len",
-            "3072",
-        ),
+        *("--max_batch_size", "64", "--max_num_tokens", "8192", "--max_seq_len", "3072"),
         *("--extra_llm_api_options", "/etc/shardwright/trtllm.yaml"),
     )
     assert configuration(
@@ -117,9 +96,7 @@ def test_degrees_and_limits_are_on_the_command_line_and_the_rest_in_the_file() -
     }
 
 
-def test_attention_replicas_are_tensor_ranks_with_whole_attention_and_whole_experts() -> (
-    None
-):
+def test_attention_replicas_are_tensor_ranks_with_whole_attention_and_whole_experts() -> None:
     words = trtllm.serve_arguments(PLANS["experts"], serving())
     assert words[1:7] == ("--tp_size", "8", "--pp_size", "1", "--ep_size", "8")
     assert configuration(PLANS["experts"])["enable_attention_dp"] is True
@@ -140,9 +117,7 @@ def test_stages_that_the_engine_would_cut_otherwise_are_named() -> None:
 def test_every_option_and_key_that_is_rendered_is_published(name: str) -> None:
     words = trtllm.serve_arguments(PLANS[name], serving(arguments=USERS))
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= FLAGS
-    said = configuration(
-        PLANS[name], arguments=USERS | {"dtype": "float16"}, revision="f" * 40
-    )
+    said = configuration(PLANS[name], arguments=USERS | {"dtype": "float16"}, revision="f" * 40)
     assert set(said) <= TOP
     assert set(said["kv_cache_config"]) <= CACHE
 
@@ -188,8 +163,7 @@ def test_the_parsers_types_take_every_value_that_is_rendered(name: str) -> None:
     words = trtllm.serve_arguments(PLANS[name], serving())[1:]
     pairs = zip(words[::2], words[1::2], strict=True)
     assert [
-        check_value(flag.removeprefix("--"), value, VERSION, RULES)
-        for flag, value in pairs
+        check_value(flag.removeprefix("--"), value, VERSION, RULES) for flag, value in pairs
     ] == [None] * (len(words) // 2)
 
 
@@ -214,12 +188,7 @@ def test_the_table_of_options_is_that_of_the_published_lists() -> None:
 def test_every_argument_of_the_policy_is_published_and_stands_in_one_list() -> None:
     lists = [
         set(names)
-        for names in (
-            POLICY.allowed,
-            POLICY.owned,
-            POLICY.dangerous,
-            POLICY.incompatible,
-        )
+        for names in (POLICY.allowed, POLICY.owned, POLICY.dangerous, POLICY.incompatible)
     ]
     names = set().union(*lists)
     listed = [set(option_table(version) or {}) for version in (VERSION, LATER)]
@@ -276,18 +245,17 @@ def test_allowed_arguments_go_where_the_version_reads_them_with_their_types() ->
 def test_arguments_that_a_user_may_not_set_are_refused(
     argument: str, value: object, code: str
 ) -> None:
-    assert [
-        problem.code for problem in check_arguments({argument: value}, VERSION)
-    ] == [code]
+    assert [problem.code for problem in check_arguments({argument: value}, VERSION)] == [code]
 
 
 def test_an_administrator_admits_by_one_name_for_both_engines() -> None:
     admitted = frozenset({"trust-remote-code"})
     assert check_admission({"trust-remote-code", "custom-tokenizer"}) == ()
     assert check_arguments({"trust_remote_code": True}, VERSION, admitted) == ()
-    assert [
-        problem.path for problem in check_admission({"env-overrides", "log-level"})
-    ] == ["env-overrides", "log-level"]
+    assert [problem.path for problem in check_admission({"env-overrides", "log-level"})] == [
+        "env-overrides",
+        "log-level",
+    ]
 
 
 def test_a_version_without_a_list_takes_no_arguments_and_names_the_engine() -> None:
@@ -300,17 +268,8 @@ def test_a_version_without_a_list_takes_no_arguments_and_names_the_engine() -> N
 
 def test_what_it_cannot_be_told_is_refused_at_the_field_that_asks() -> None:
     (problem,) = check_features({"load-format": "spec.model.loadFormat"}, VERSION)
-    assert (problem.code, problem.path) == (
-        "EngineFeatureMissing",
-        "spec.model.loadFormat",
-    )
-    assert (
-        check_features(
-            {"kv-cache-dtype": "spec.engine.kvCacheQuantization"},
-            VERSION,
-        )
-        == ()
-    )
+    assert (problem.code, problem.path) == ("EngineFeatureMissing", "spec.model.loadFormat")
+    assert check_features({"kv-cache-dtype": "spec.engine.kvCacheQuantization"}, VERSION) == ()
 
 
 @pytest.mark.parametrize(
@@ -344,13 +303,8 @@ def test_the_cache_is_the_share_of_free_memory_that_makes_it_the_plans() -> None
         kv_cache_bytes=55 * gib,
         budget_bytes=95 * gib,
     )
-    roomy = a_stage(
-        1, weights_bytes=10 * gib, kv_cache_bytes=80 * gib, budget_bytes=95 * gib
-    )
-    assert (
-        trtllm.cache_fraction(a_plan(stages=(roomy, full), memory_utilization=0.95))
-        == 0.916
-    )
+    roomy = a_stage(1, weights_bytes=10 * gib, kv_cache_bytes=80 * gib, budget_bytes=95 * gib)
+    assert trtllm.cache_fraction(a_plan(stages=(roomy, full), memory_utilization=0.95)) == 0.916
 
 
 def test_every_plan_says_what_is_not_known_of_it_and_it_is_for_nvidia_only() -> None:

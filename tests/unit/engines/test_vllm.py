@@ -15,11 +15,7 @@ def test_the_figures_are_those_of_the_engine() -> None:
         vllm.memory.memory_utilization,
         vllm.memory.vocabulary_padding,
         vllm.memory.kv_block_tokens,
-    ) == (
-        0.92,
-        64,
-        16,
-    )
+    ) == (0.92, 64, 16)
 
 
 def test_the_families_that_are_planned_are_known_and_can_be_cut_into_stages() -> None:
@@ -36,9 +32,7 @@ def test_the_families_that_are_planned_are_known_and_can_be_cut_into_stages() ->
 def test_an_architecture_without_stages_is_known_and_listed() -> None:
     vllm = traits("0.32.0")
     assert vllm.support.architectures is not None
-    assert (
-        "Mamba2ForCausalLM" in vllm.support.architectures & vllm.cuts.without_pipeline
-    )
+    assert "Mamba2ForCausalLM" in vllm.support.architectures & vllm.cuts.without_pipeline
 
 
 def test_models_that_demand_tensor_at_most_experts_are_known() -> None:

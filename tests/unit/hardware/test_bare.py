@@ -58,10 +58,7 @@ def test_a_node_is_what_its_labels_would_make_of_it() -> None:
     assert isinstance(labelled, NodeFacts)
     stripped = without_plugin(a_node("a"))
     assert facts(EIGHT, stripped) == replace(
-        labelled,
-        product=H100,
-        labels=stripped["metadata"]["labels"],
-        published=True,
+        labelled, product=H100, labels=stripped["metadata"]["labels"], published=True
     )
 
 
@@ -78,9 +75,7 @@ def test_a_node_of_slices_is_what_a_plugin_would_make_of_it() -> None:
     assert (found.claimed, found.domain.gpus) == (slices.claimed, 1)
     labelled = a_bare_node("a")
     labelled["metadata"]["labels"]["nvidia.com/gpu.product"] = f"{H100}-MIG-1g.10gb"
-    assert facts(slices, labelled) == replace(
-        found, labels=labelled["metadata"]["labels"]
-    )
+    assert facts(slices, labelled) == replace(found, labels=labelled["metadata"]["labels"])
     assert reason(replace(slices, capability=(8, 0))) == "LabelsImplausible"
     assert reason(replace(slices, product="NVIDIA L4")) == "MigSlicesUnknown"
 
@@ -137,11 +132,7 @@ def test_a_device_that_is_out_leaves_the_others() -> None:
 
 def test_gpus_without_nvlink_on_several_roots_are_told() -> None:
     cards = replace(
-        EIGHT,
-        product="NVIDIA L40S",
-        memory_bytes=46068 * MIB,
-        capability=(8, 9),
-        pcie_roots=2,
+        EIGHT, product="NVIDIA L40S", memory_bytes=46068 * MIB, capability=(8, 9), pcie_roots=2
     )
     found = facts(cards)
     assert (found.gpu.id, found.domain.kind) == ("L40S-48GB", DomainKind.NONE)
@@ -159,8 +150,7 @@ def test_an_annotation_goes_before_the_slice_and_a_claim_names_the_product_that_
     )
     assert reason(strange) == "GpuUnknown"
     stated = facts(
-        strange,
-        a_bare_node("a", annotations={"shardwright.io/gpu-model": "H100-SXM-80GB"}),
+        strange, a_bare_node("a", annotations={"shardwright.io/gpu-model": "H100-SXM-80GB"})
     )
     assert (stated.gpu.id, stated.claimed) == ("H100-SXM-80GB", strange.claimed)
 
@@ -174,9 +164,7 @@ def test_an_annotation_goes_before_the_slice_and_a_claim_names_the_product_that_
         (replace(EIGHT, memory_bytes=40_000 * MIB), "LabelsImplausible"),
         (replace(EIGHT, gpus=100, usable=100), "LabelsImplausible"),
         (
-            replace(
-                EIGHT, product="AMD Instinct MI300X", memory_bytes=None, capability=None
-            ),
+            replace(EIGHT, product="AMD Instinct MI300X", memory_bytes=None, capability=None),
             "LabelsImplausible",
         ),
         (Problem(code="MixedGpus", what="2 GPU models on one node"), "MixedGpus"),

@@ -24,14 +24,7 @@ from shardwright.hardware.devices import (
     read_slice,
 )
 from shardwright.units import MIB
-from tests.harness.gpu_devices import (
-    DRIVER,
-    H100,
-    a_device,
-    a_device_class,
-    a_mig_device,
-    a_slice,
-)
+from tests.harness.gpu_devices import DRIVER, H100, a_device, a_device_class, a_mig_device, a_slice
 from tests.support.builders_devices import EIGHT, a_cut_gpu
 
 CLASSES = {DRIVER: read_device_class(a_device_class("nvidia.com/gpu"))}
@@ -73,19 +66,12 @@ class TestSlices:
         assert of(device) == replace(EIGHT, gpus=1, usable=1, pcie_roots=1)
 
     def test_the_latest_generation_of_a_pool_counts_alone(self) -> None:
-        old = a_slice(
-            "a", [a_device(minor) for minor in range(4)], name="old", generation=1
-        )
+        old = a_slice("a", [a_device(minor) for minor in range(4)], name="old", generation=1)
         assert read(old, a_slice("a", generation=2)) == EIGHT
 
     def test_a_pool_of_two_slices_is_read_when_both_are_there(self) -> None:
         halves = [
-            a_slice(
-                "a",
-                [a_device(minor) for minor in minors],
-                name=f"a-{minors[0]}",
-                slices=2,
-            )
+            a_slice("a", [a_device(minor) for minor in minors], name=f"a-{minors[0]}", slices=2)
             for minors in (range(4), range(4, 8))
         ]
         assert reason(read(halves[0])) == "NoAllocatableGpus"
@@ -108,9 +94,7 @@ class TestSlices:
         assert silent.memory_bytes is None
 
     def test_gpus_on_one_pcie_root_are_told_from_those_on_several(self) -> None:
-        found = of(
-            *(a_device(minor, root=f"pci0000:{minor // 4}") for minor in range(8))
-        )
+        found = of(*(a_device(minor, root=f"pci0000:{minor // 4}") for minor in range(8)))
         assert found == replace(EIGHT, pcie_roots=2)
 
 
@@ -164,9 +148,7 @@ class TestReasons:
         assert reason(of(*devices)) == "MigEnabled"
 
     def test_slices_beside_whole_gpus_are_passed_over(self) -> None:
-        assert of(a_device(0), a_mig_device(7)) == replace(
-            EIGHT, gpus=1, usable=1, pcie_roots=1
-        )
+        assert of(a_device(0), a_mig_device(7)) == replace(EIGHT, gpus=1, usable=1, pcie_roots=1)
 
     def test_only_gpus_for_virtual_machines(self) -> None:
         assert reason(of(a_device(kind="vfio"))) == "GpuPassthrough"
@@ -213,18 +195,12 @@ class TestSlicesOfGpus:
 
 class TestClasses:
     def test_a_class_that_stands_for_the_resource_leaves_pods_as_they_are(self) -> None:
-        mine = {
-            "mine": read_device_class(a_device_class("nvidia.com/gpu", name="mine"))
-        }
+        mine = {"mine": read_device_class(a_device_class("nvidia.com/gpu", name="mine"))}
         assert read(a_slice("a"), classes=mine) == EIGHT
 
-    def test_without_one_pods_claim_devices_of_the_drivers_class_and_this_product(
-        self,
-    ) -> None:
+    def test_without_one_pods_claim_devices_of_the_drivers_class_and_this_product(self) -> None:
         found = read(a_slice("a"), classes={DRIVER: DeviceClass()})
-        assert found == replace(
-            EIGHT, claimed=ClaimedDevices(device_class=DRIVER, product=H100)
-        )
+        assert found == replace(EIGHT, claimed=ClaimedDevices(device_class=DRIVER, product=H100))
 
     def test_a_name_that_could_end_a_text_of_cel_is_never_claimed(self) -> None:
         odd = a_slice("a", [a_device(0, "x' || true || 'y")])
@@ -232,24 +208,18 @@ class TestClasses:
 
     def test_without_any_nothing_can_be_asked_for(self) -> None:
         other = {"other": DeviceClass(resource="example.com/gpu")}
-        assert [
-            reason(read(a_slice("a"), classes=classes)) for classes in ({}, other)
-        ] == ["NoDeviceClass"] * 2
+        assert [reason(read(a_slice("a"), classes=classes)) for classes in ({}, other)] == [
+            "NoDeviceClass"
+        ] * 2
 
 
 def a_claim(*devices: str, **more: Any) -> dict[str, Any]:
     """A claim that the scheduler has allocated on the node a for the pod llama-0-0."""
     results = [
-        {"request": "gpus", "driver": DRIVER, "pool": "a", "device": device}
-        for device in devices
+        {"request": "gpus", "driver": DRIVER, "pool": "a", "device": device} for device in devices
     ]
-    named = {
-        "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]
-    }
-    allocation = {
-        "devices": {"results": results},
-        "nodeSelector": {"nodeSelectorTerms": [named]},
-    }
+    named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+    allocation = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [named]}}
     metadata = {"name": "llama-0-0-gpus-x7", "namespace": "models", **more}
     reserved = [{"resource": "pods", "name": "llama-0-0", "uid": "uid-0"}]
     status = {"allocation": allocation, "reservedFor": reserved}
@@ -261,9 +231,7 @@ class TestClaims:
         held = DeviceUsage(node="a", gpus=2, pod="llama-0-0", pod_uid="uid-0")
         assert read_claim(a_claim("gpu-0", "gpu-1")) == held
 
-    def test_what_whoever_may_make_claims_has_written_of_one_changes_nothing(
-        self,
-    ) -> None:
+    def test_what_whoever_may_make_claims_has_written_of_one_changes_nothing(self) -> None:
         owner = {"kind": "Pod", "name": "theirs", "uid": "uid-1", "controller": True}
         forged = {
             "ownerReferences": [owner],
@@ -280,10 +248,7 @@ class TestClaims:
 
     def test_where_the_allocation_names_no_node_its_pool_does(self) -> None:
         claim = a_claim("gpu-0")
-        del (
-            claim["status"]["allocation"]["nodeSelector"],
-            claim["status"]["reservedFor"],
-        )
+        del (claim["status"]["allocation"]["nodeSelector"], claim["status"]["reservedFor"])
         assert read_claim(claim) == DeviceUsage(node="a", gpus=1)
 
     def test_what_is_not_allocated_or_only_looks_or_is_of_another_driver_holds_nothing(
@@ -301,8 +266,7 @@ class TestClaims:
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
     ),
     max_leaves=8,
 )

@@ -38,9 +38,7 @@ class TestInsideNodes:
         assert domain(a_node("x")) == Domain(kind=DomainKind.NODE, name="x", gpus=8)
 
     def test_a_full_mesh_joins_all_gpus_of_the_node(self) -> None:
-        assert domain(an_mi300x_node("x")) == Domain(
-            kind=DomainKind.NODE, name="x", gpus=8
-        )
+        assert domain(an_mi300x_node("x")) == Domain(kind=DomainKind.NODE, name="x", gpus=8)
 
     def test_cards_without_a_link_are_joined_by_pcie(self) -> None:
         assert domain(an_l40s_node()) == JOINED_BY_PCIE
@@ -59,12 +57,9 @@ class TestInsideNodes:
         )
 
     @pytest.mark.parametrize(
-        "product",
-        ["NVIDIA-A100-80GB-PCIe", "NVIDIA-H100-PCIe", "NVIDIA-A40", "NVIDIA-RTX-A6000"],
+        "product", ["NVIDIA-A100-80GB-PCIe", "NVIDIA-H100-PCIe", "NVIDIA-A40", "NVIDIA-RTX-A6000"]
     )
-    def test_a_bridge_that_is_an_option_is_not_taken_for_granted(
-        self, product: str
-    ) -> None:
+    def test_a_bridge_that_is_an_option_is_not_taken_for_granted(self, product: str) -> None:
         assert domain(a_node("x", product=product, gpus=4)) == JOINED_BY_PCIE
 
     def test_an_optional_bridge_counts_where_the_instance_type_has_it(self) -> None:
@@ -81,9 +76,7 @@ class TestInsideNodes:
         )
         assert domain(node) == Domain(kind=DomainKind.BRIDGE, name="x", gpus=2)
 
-    def test_a_node_of_sixteen_gpus_is_one_domain_where_the_instance_type_says_so(
-        self,
-    ) -> None:
+    def test_a_node_of_sixteen_gpus_is_one_domain_where_the_instance_type_says_so(self) -> None:
         labels = {"node.kubernetes.io/instance-type": "a2-megagpu-16g"}
         node = a_node("x", product="NVIDIA-A100-SXM4-40GB", gpus=16, labels=labels)
         assert domain(node).gpus == 16
@@ -96,15 +89,12 @@ class TestInsideNodes:
 class TestPartOfABoard:
     @pytest.mark.parametrize("gpus", [2, 4])
     @pytest.mark.parametrize(
-        "machine",
-        ["", "unknown", "Standard-PC-Q35-ICH9-2009", "Virtual-Machine", "p5.12xlarge"],
+        "machine", ["", "unknown", "Standard-PC-Q35-ICH9-2009", "Virtual-Machine", "p5.12xlarge"]
     )
     def test_in_a_virtual_machine_it_is_planned_as_pcie_with_a_warning(
         self, gpus: int, machine: str
     ) -> None:
-        found = domain(
-            a_node("x", gpus=gpus, labels={"nvidia.com/gpu.machine": machine})
-        )
+        found = domain(a_node("x", gpus=gpus, labels={"nvidia.com/gpu.machine": machine}))
         assert (found.kind, found.gpus) == (DomainKind.NONE, 1)
         assert found.warning.startswith(f"{gpus} of a board of 8 H100-SXM-80GB")
 
@@ -129,9 +119,7 @@ class TestPartOfABoard:
         )
 
     def test_on_bare_metal_it_is_a_board_of_its_own(self) -> None:
-        node = a_node(
-            "x", gpus=4, labels={"nvidia.com/gpu.machine": "ThinkSystem-SR675-V3"}
-        )
+        node = a_node("x", gpus=4, labels={"nvidia.com/gpu.machine": "ThinkSystem-SR675-V3"})
         assert domain(node) == Domain(kind=DomainKind.NODE, name="x", gpus=4)
 
     def test_a_part_of_a_board_is_a_domain_where_the_user_states_it(self) -> None:
@@ -147,20 +135,12 @@ class TestPartOfABoard:
 class TestRacks:
     def test_trays_with_the_same_full_clique_are_one_domain(self) -> None:
         assert {domain(tray) for tray in a_gb200_rack(trays=3)} == {
-            Domain(
-                kind=DomainKind.CLIQUE,
-                name=f"{RACK_UUID}.32766",
-                gpus=4,
-                joins_pods=True,
-            )
+            Domain(kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=4, joins_pods=True)
         }
 
     def test_two_cliques_of_one_rack_are_two_domains(self) -> None:
         trays = (*a_gb200_rack(trays=1, clique=1), *a_gb200_rack(trays=1, clique=2))
-        assert {domain(tray).name for tray in trays} == {
-            f"{RACK_UUID}.1",
-            f"{RACK_UUID}.2",
-        }
+        assert {domain(tray).name for tray in trays} == {f"{RACK_UUID}.1", f"{RACK_UUID}.2"}
 
     @pytest.mark.parametrize(
         "clique",
@@ -207,9 +187,7 @@ class TestRacks:
             "cloud.google.com__gce-topology-subblock",
         ],
     )
-    def test_a_providers_rack_stands_in_for_a_missing_clique_with_a_warning(
-        self, key: str
-    ) -> None:
+    def test_a_providers_rack_stands_in_for_a_missing_clique_with_a_warning(self, key: str) -> None:
         found = domain(a_tray(**{key: "rack-7"}))
         assert (found.kind, found.name) == (DomainKind.CLIQUE, "rack-7")
         assert key.replace("__", "/") in found.warning
@@ -217,9 +195,7 @@ class TestRacks:
 
 class TestPath:
     def test_aws_counts_up_towards_the_node(self) -> None:
-        labels = {
-            f"topology.k8s.aws/network-node-layer-{n}": f"nn-{n}" for n in (1, 2, 3)
-        }
+        labels = {f"topology.k8s.aws/network-node-layer-{n}": f"nn-{n}" for n in (1, 2, 3)}
         assert [value for _, value in read_path(labels)] == ["nn-3", "nn-2", "nn-1"]
 
     def test_topograph_counts_up_away_from_the_node(self) -> None:

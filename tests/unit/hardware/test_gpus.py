@@ -11,10 +11,7 @@ from shardwright.units import GIB, MIB, TERA
 
 ROWS = tuple(
     csv.DictReader(
-        resources.files("shardwright.hardware")
-        .joinpath("gpus.csv")
-        .read_text("utf-8")
-        .splitlines()
+        resources.files("shardwright.hardware").joinpath("gpus.csv").read_text("utf-8").splitlines()
     )
 )
 
@@ -30,9 +27,7 @@ def test_the_catalogue_has_every_row_of_the_table() -> None:
 
 
 def test_every_row_names_its_source() -> None:
-    assert [
-        gpu.id for gpu in load_gpus().values() if not gpu.source or not gpu.basis
-    ] == []
+    assert [gpu.id for gpu in load_gpus().values() if not gpu.source or not gpu.basis] == []
 
 
 def test_an_h100_is_what_its_data_sheet_says() -> None:
@@ -53,11 +48,7 @@ def test_an_h100_is_what_its_data_sheet_says() -> None:
         basis="datasheet",
         source=gpu.source,
     )
-    assert (gpu.scale_up_gpus, gpu.host.name, gpu.host.bytes_per_second) == (
-        8,
-        "PCIe 5 x16",
-        64e9,
-    )
+    assert (gpu.scale_up_gpus, gpu.host.name, gpu.host.bytes_per_second) == (8, "PCIe 5 x16", 64e9)
 
 
 @pytest.mark.parametrize("gpu", ["T4-16GB", "V100-SXM2-16GB", "V100-SXM2-32GB"])
@@ -90,13 +81,9 @@ def test_a_package_of_two_dies_is_two_devices_of_half_the_size() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["gpu_id"])
 def test_every_label_of_the_table_finds_its_row(row: dict[str, str]) -> None:
     aliases = [
-        alias.split(" (")[0]
-        for alias in row["label_aliases"].split(";")
-        if "vGPU" not in alias
+        alias.split(" (")[0] for alias in row["label_aliases"].split(";") if "vGPU" not in alias
     ]
-    names = [
-        name for name in (row["gpu_id"], row["node_label_value"], *aliases) if name
-    ]
+    names = [name for name in (row["gpu_id"], row["node_label_value"], *aliases) if name]
     assert {name: gpu_id(name) for name in names} == dict.fromkeys(names, row["gpu_id"])
 
 
@@ -104,10 +91,7 @@ def test_every_label_of_the_table_finds_its_row(row: dict[str, str]) -> None:
     ("product", "expected"),
     [
         ("NVIDIA-H100-80GB-HBM3", "H100-SXM-80GB"),
-        (
-            "NVIDIA H100 80GB HBM3",
-            "H100-SXM-80GB",
-        ),  # raw NVML name, as a ResourceSlice has it
+        ("NVIDIA H100 80GB HBM3", "H100-SXM-80GB"),  # raw NVML name, as a ResourceSlice has it
         ("NVIDIA-H100-SXM5-80GB", "H100-SXM-80GB"),  # no driver says so, people do
         ("H100-SXM5", "H100-SXM-80GB"),
         ("H100_NVLINK_80GB", "H100-SXM-80GB"),
@@ -138,10 +122,7 @@ def test_every_label_of_the_table_finds_its_row(row: dict[str, str]) -> None:
         ("nvidia-h200-141gb", "H200-SXM-141GB"),
         ("nvidia-tesla-v100", "V100-SXM2-16GB"),
         ("h100", "H100-SXM-80GB"),  # Karpenter
-        (
-            "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
-            "RTX-PRO-6000-MaxQ-96GB",
-        ),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "RTX-PRO-6000-MaxQ-96GB"),
         ("NVIDIA-RTX-PRO-5000-Blackwell", "RTX-PRO-5000-48GB"),
         ("RTX-PRO-5000-72GB", "RTX-PRO-5000-72GB"),
         ("RTX-PRO-4500", "RTX-PRO-4500-32GB"),
@@ -150,9 +131,7 @@ def test_every_label_of_the_table_finds_its_row(row: dict[str, str]) -> None:
         ("AMD_Instinct_MI455X_OAM", "MI455X-432GB"),
     ],
 )
-def test_names_that_clouds_and_drivers_use_are_understood(
-    product: str, expected: str
-) -> None:
+def test_names_that_clouds_and_drivers_use_are_understood(product: str, expected: str) -> None:
     assert gpu_id(product) == expected
 
 

@@ -5,12 +5,7 @@ from typing import Any
 import pytest
 
 from shardwright.hardware.inventory import Inventory, KnownPods
-from shardwright.hardware.nodes import (
-    NodeFacts,
-    Reservation,
-    build_inventory,
-    read_node,
-)
+from shardwright.hardware.nodes import NodeFacts, Reservation, build_inventory, read_node
 from tests.support.builders_nodes import (
     RACK_UUID,
     a_gb200_rack,
@@ -45,35 +40,26 @@ class TestLedger:
             a_pod_holding("h100-00", 1),
             a_pod_holding("elsewhere", 8),
         ]
-        assert free(inventory_of(*h100_nodes(2), pods=pods)) == {
-            "h100-00": 4,
-            "h100-01": 8,
-        }
+        assert free(inventory_of(*h100_nodes(2), pods=pods)) == {"h100-00": 4, "h100-01": 8}
 
     def test_pods_of_another_model_take_what_they_hold(self) -> None:
         pods = [a_pod_holding("h100-00", 8, model="qwen")]
-        assert free(inventory_of(*h100_nodes(1), pods=pods, own=LLAMA)) == {
-            "h100-00": 0
-        }
+        assert free(inventory_of(*h100_nodes(1), pods=pods, own=LLAMA)) == {"h100-00": 0}
 
     def test_a_model_does_not_stand_in_its_own_way(self) -> None:
         pods = [a_pod_holding("h100-00", 8, model="llama")]
         plan = [Reservation(owner=LLAMA, node="h100-00", gpus=8)]
-        assert free(
-            inventory_of(*h100_nodes(1), pods=pods, reservations=plan, own=LLAMA)
-        ) == {"h100-00": 8}
-
-    def test_a_models_own_plan_that_is_not_bound_keeps_nothing_from_it(self) -> None:
-        plan = [Reservation(owner=LLAMA, node="h100-00", gpus=8)]
-        assert free(inventory_of(*h100_nodes(1), reservations=plan, own=LLAMA)) == {
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan, own=LLAMA)) == {
             "h100-00": 8
         }
 
+    def test_a_models_own_plan_that_is_not_bound_keeps_nothing_from_it(self) -> None:
+        plan = [Reservation(owner=LLAMA, node="h100-00", gpus=8)]
+        assert free(inventory_of(*h100_nodes(1), reservations=plan, own=LLAMA)) == {"h100-00": 8}
+
     def test_the_same_name_in_another_namespace_is_another_model(self) -> None:
         pods = [a_pod_holding("h100-00", 8, model="llama", namespace="other")]
-        assert free(inventory_of(*h100_nodes(1), pods=pods, own=LLAMA)) == {
-            "h100-00": 0
-        }
+        assert free(inventory_of(*h100_nodes(1), pods=pods, own=LLAMA)) == {"h100-00": 0}
 
     def test_more_held_than_healthy_is_nothing_free(self) -> None:
         node = a_node("x", allocatable={"nvidia.com/gpu": "6"})
@@ -89,9 +75,7 @@ class TestLedger:
     def test_a_plan_that_is_bound_is_not_counted_twice(self) -> None:
         plan = [Reservation(owner=QWEN, node="h100-00", gpus=4)]
         pods = [a_pod_holding("h100-00", 4, model="qwen")]
-        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {
-            "h100-00": 4
-        }
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 4}
 
     def test_a_plan_that_is_bound_in_part_keeps_the_rest(self) -> None:
         plan = [
@@ -99,9 +83,7 @@ class TestLedger:
             Reservation(owner=QWEN, node="h100-00", gpus=2, group="1"),
         ]
         pods = [a_pod_holding("h100-00", 2, model="qwen", group="0")]
-        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {
-            "h100-00": 4
-        }
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 4}
 
     def test_a_pod_of_one_group_does_not_bind_what_is_kept_for_another(self) -> None:
         plan = [
@@ -109,43 +91,28 @@ class TestLedger:
             Reservation(owner=QWEN, node="h100-00", gpus=2, group="qwen-1"),
         ]
         pods = [a_pod_holding("h100-00", 4, model="qwen", group="qwen-0")]
-        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {
-            "h100-00": 2
-        }
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 2}
 
     def test_pods_of_others_do_not_bind_a_plan(self) -> None:
         plan = [Reservation(owner=QWEN, node="h100-00", gpus=4)]
         pods = [a_pod_holding("h100-00", 4, model="llama")]
-        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {
-            "h100-00": 0
-        }
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 0}
 
     def test_a_plan_that_holds_more_pods_than_planned_gives_nothing_back(self) -> None:
         plan = [Reservation(owner=QWEN, node="h100-00", gpus=2)]
         pods = [a_pod_holding("h100-00", 4, model="qwen")]
-        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {
-            "h100-00": 4
-        }
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 4}
 
     def test_a_plan_with_negative_gpus_gives_nothing(self) -> None:
         plan = [Reservation(owner=QWEN, node="h100-00", gpus=-8)]
         assert free(
-            inventory_of(
-                *h100_nodes(1), pods=[a_pod_holding("h100-00", 4)], reservations=plan
-            )
+            inventory_of(*h100_nodes(1), pods=[a_pod_holding("h100-00", 4)], reservations=plan)
         ) == {"h100-00": 4}
 
     def test_without_the_right_to_list_pods_free_capacity_is_unknown(self) -> None:
-        facts = [
-            found
-            for node in h100_nodes(1)
-            if isinstance(found := read_node(node), NodeFacts)
-        ]
+        facts = [found for node in h100_nodes(1) if isinstance(found := read_node(node), NodeFacts)]
         inventory = build_inventory(facts, None)
-        assert (free(inventory), inventory.known_pods) == (
-            {"h100-00": 8},
-            KnownPods.NONE,
-        )
+        assert (free(inventory), inventory.known_pods) == ({"h100-00": 8}, KnownPods.NONE)
         assert build_inventory(facts, []).known_pods is KnownPods.ALL
 
 
@@ -154,10 +121,7 @@ class TestAdmission:
         leaving = a_node("leaving")
         leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         inventory = inventory_of(
-            leaving,
-            a_node("down", ready=False),
-            a_node("cordoned", cordoned=True),
-            a_node("up"),
+            leaving, a_node("down", ready=False), a_node("cordoned", cordoned=True), a_node("up")
         )
         assert reasons(inventory) == {
             "cordoned": "Cordoned",
@@ -171,9 +135,7 @@ class TestAdmission:
         ]
         assert free(inventory) == {"up": 8}
 
-    @pytest.mark.parametrize(
-        "key", ["karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"]
-    )
+    @pytest.mark.parametrize("key", ["karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"])
     def test_a_node_that_its_autoscaler_takes_away_is_said_to_leave_not_to_be_tainted(
         self, key: str
     ) -> None:
@@ -182,16 +144,10 @@ class TestAdmission:
         ) == {"x": "NodeLeaving"}
 
     def test_what_cannot_be_read_stays_listed(self) -> None:
-        assert reasons(inventory_of(a_node("x", product="NVIDIA-R100"))) == {
-            "x": "GpuUnknown"
-        }
+        assert reasons(inventory_of(a_node("x", product="NVIDIA-R100"))) == {"x": "GpuUnknown"}
 
     def test_a_selector_keeps_the_others_out(self) -> None:
-        nodes = (
-            a_node("a", labels={"zone": "a"}),
-            a_node("b", labels={"zone": "b"}),
-            a_node("c"),
-        )
+        nodes = (a_node("a", labels={"zone": "a"}), a_node("b", labels={"zone": "b"}), a_node("c"))
         inventory = inventory_of(*nodes, selector={"zone": "a"})
         assert (free(inventory), reasons(inventory)) == (
             {"a": 8},
@@ -220,9 +176,7 @@ class TestAdmission:
             {"key": "anything", "effect": "PreferNoSchedule"},
         ],
     )
-    def test_taints_that_only_mark_gpus_keep_no_model_out(
-        self, taint: dict[str, str]
-    ) -> None:
+    def test_taints_that_only_mark_gpus_keep_no_model_out(self, taint: dict[str, str]) -> None:
         assert free(inventory_of(a_node("x", taints=[taint]))) == {"x": 8}
 
     @pytest.mark.parametrize(
@@ -235,12 +189,8 @@ class TestAdmission:
             {"key": "sku", "value": "spot", "effect": "NoSchedule"},
         ],
     )
-    def test_any_other_hard_taint_keeps_the_node_out(
-        self, taint: dict[str, str]
-    ) -> None:
-        assert reasons(inventory_of(a_node("x", taints=[taint]))) == {
-            "x": "TaintNotTolerated"
-        }
+    def test_any_other_hard_taint_keeps_the_node_out(self, taint: dict[str, str]) -> None:
+        assert reasons(inventory_of(a_node("x", taints=[taint]))) == {"x": "TaintNotTolerated"}
 
     @pytest.mark.parametrize(
         ("toleration", "tolerated"),
@@ -272,18 +222,12 @@ class TestAdmission:
         tolerated: bool,  # noqa: FBT001
     ) -> None:
         node = a_node(
-            "x",
-            taints=[{"key": "reserved", "value": "research", "effect": "NoSchedule"}],
+            "x", taints=[{"key": "reserved", "value": "research", "effect": "NoSchedule"}]
         )
-        assert free(inventory_of(node, tolerations=[toleration])) == (
-            {"x": 8} if tolerated else {}
-        )
+        assert free(inventory_of(node, tolerations=[toleration])) == ({"x": 8} if tolerated else {})
 
     def test_every_hard_taint_must_be_tolerated(self) -> None:
-        taints = [
-            {"key": "a", "effect": "NoSchedule"},
-            {"key": "b", "effect": "NoSchedule"},
-        ]
+        taints = [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}]
         inventory = inventory_of(
             a_node("x", taints=taints), tolerations=[{"key": "a", "operator": "Exists"}]
         )
@@ -325,11 +269,7 @@ class TestPools:
             an_l40s_node("f"),
             an_mi300x_node("g"),
         )
-        names = {
-            node.name: pool.name
-            for pool in inventory_of(*nodes).pools
-            for node in pool.nodes
-        }
+        names = {node.name: pool.name for pool in inventory_of(*nodes).pools for node in pool.nodes}
         assert len(set(names.values())) == 7
         assert names["b"].startswith(
             "h100-sxm-80gb-8x-12.5g-"
@@ -366,16 +306,11 @@ class TestPools:
     def test_another_pool_does_not_rename_the_first(self) -> None:
         before = inventory_of(*h100_nodes(2)).pools[0].name
         after = inventory_of(
-            *h100_nodes(2),
-            a_node("x", network_gbps=100),
-            an_l40s_node(),
-            *a_gb200_rack(),
+            *h100_nodes(2), a_node("x", network_gbps=100), an_l40s_node(), *a_gb200_rack()
         )
         assert before in [pool.name for pool in after.pools]
 
-    def test_memory_that_differs_by_a_driver_version_is_alike_and_the_smallest_counts(
-        self,
-    ) -> None:
+    def test_memory_that_differs_by_a_driver_version_is_alike_and_the_smallest_counts(self) -> None:
         nodes = (
             a_node("a", labels={"nvidia.com/gpu.memory": "81559"}),
             a_node("b", labels={"nvidia.com/gpu.memory": "81079"}),
@@ -386,18 +321,13 @@ class TestPools:
     def test_memory_that_differs_by_a_variant_divides_the_pool(self) -> None:
         nodes = (a_node("a"), a_node("b", labels={"nvidia.com/gpu.memory": "97871"}))
         pools = inventory_of(*nodes).pools
-        assert sorted(pool.gpu.memory_bytes // 2**20 for pool in pools) == [
-            81559,
-            97871,
-        ]
+        assert sorted(pool.gpu.memory_bytes // 2**20 for pool in pools) == [81559, 97871]
         assert len({pool.name for pool in pools}) == 2
 
     def test_a_warning_is_said_once_with_how_many_nodes_it_concerns(self) -> None:
         sick = a_node("a", gpus=8, allocatable={"nvidia.com/gpu": "7"})
         healthy = a_node(
-            "b",
-            gpus=7,
-            labels={"nvidia.com/gpu.count": "7", "nvidia.com/gpu.machine": "PowerEdge"},
+            "b", gpus=7, labels={"nvidia.com/gpu.count": "7", "nvidia.com/gpu.machine": "PowerEdge"}
         )
         (pool,) = inventory_of(sick, healthy).pools
         assert pool.warnings == ("7 of 8 GPUs are healthy (1 of 2 nodes)",)
@@ -406,12 +336,12 @@ class TestPools:
 class TestRacks:
     def test_a_whole_rack_joins_72_gpus(self) -> None:
         (pool,) = inventory_of(*a_gb200_rack()).pools
-        assert (
-            pool.gpus_per_node,
-            pool.domain_gpus,
-            pool.crosses_nodes,
-            pool.architecture,
-        ) == (4, 72, True, "arm64")
+        assert (pool.gpus_per_node, pool.domain_gpus, pool.crosses_nodes, pool.architecture) == (
+            4,
+            72,
+            True,
+            "arm64",
+        )
 
     def test_the_largest_clique_counts(self) -> None:
         trays = (
@@ -419,11 +349,11 @@ class TestRacks:
             *a_gb200_rack(trays=8, clique=2, prefix="b"),
         )
         (pool,) = inventory_of(*trays).pools
-        assert (
-            len(pool.nodes),
-            pool.domain_gpus,
-            len({node.domain for node in pool.nodes}),
-        ) == (18, 40, 2)
+        assert (len(pool.nodes), pool.domain_gpus, len({node.domain for node in pool.nodes})) == (
+            18,
+            40,
+            2,
+        )
 
     def test_trays_that_are_kept_out_do_not_join(self) -> None:
         rack = a_gb200_rack()
@@ -433,29 +363,25 @@ class TestRacks:
         assert (len(pool.nodes), pool.domain_gpus) == (16, 64)
 
     def test_trays_that_others_hold_still_belong_to_the_domain(self) -> None:
-        (pool,) = inventory_of(
-            *a_gb200_rack(), pods=[a_pod_holding("gb200-00", 4)]
-        ).pools
+        (pool,) = inventory_of(*a_gb200_rack(), pods=[a_pod_holding("gb200-00", 4)]).pools
         assert (pool.domain_gpus, sum(node.free for node in pool.nodes)) == (72, 68)
 
     def test_what_a_full_rack_has_no_room_for_is_left_out_of_it_and_takes_nothing_from_it(
         self,
     ) -> None:
         trays = (*a_gb200_rack(prefix="a"), *a_gb200_rack(prefix="b"))
-        trays_of_b, rack = sorted(
-            inventory_of(*trays).pools, key=lambda pool: pool.domain_gpus
-        )
+        trays_of_b, rack = sorted(inventory_of(*trays).pools, key=lambda pool: pool.domain_gpus)
         assert (
             {node.name[0] for node in rack.nodes},
             len(rack.nodes),
             rack.domain_gpus,
             rack.warnings,
         ) == ({"a"}, 18, 72, ())
-        assert (
-            len(trays_of_b.nodes),
-            trays_of_b.domain_gpus,
-            trays_of_b.nodes[0].domain,
-        ) == (18, 4, "b-00")
+        assert (len(trays_of_b.nodes), trays_of_b.domain_gpus, trays_of_b.nodes[0].domain) == (
+            18,
+            4,
+            "b-00",
+        )
         assert trays_of_b.warnings == (
             (
                 f"NVLink domain {RACK_UUID}.32766 claims 144 GPUs, 72 at most are possible: the "
@@ -472,31 +398,18 @@ class TestRacks:
             for index, node in enumerate(a_gb200_rack())
         }
         rack = [joined(node, hour[node["metadata"]["name"]]) for node in a_gb200_rack()]
-        evil = joined(
-            a_gb200_rack(trays=1, prefix="aaa-evil")[0], "2026-01-03T00:00:00Z"
-        )
+        evil = joined(a_gb200_rack(trays=1, prefix="aaa-evil")[0], "2026-01-03T00:00:00Z")
 
         for nodes in ([*rack, evil], [evil, *rack]):
-            alone, whole = sorted(
-                inventory_of(*nodes).pools, key=lambda pool: pool.domain_gpus
-            )
-            assert ([node.name for node in alone.nodes], alone.domain_gpus) == (
-                ["aaa-evil-00"],
-                4,
-            )
-            assert ([node.name for node in whole.nodes], whole.domain_gpus) == (
-                sorted(hour),
-                72,
-            )
+            alone, whole = sorted(inventory_of(*nodes).pools, key=lambda pool: pool.domain_gpus)
+            assert ([node.name for node in alone.nodes], alone.domain_gpus) == (["aaa-evil-00"], 4)
+            assert ([node.name for node in whole.nodes], whole.domain_gpus) == (sorted(hour), 72)
 
     def test_trays_without_a_clique_are_a_pool_of_their_own(self) -> None:
         alone: dict[str, Any] = a_gb200_rack(trays=1, prefix="alone")[0]
         del alone["metadata"]["labels"]["nvidia.com/gpu.clique"]
         pools = inventory_of(*a_gb200_rack(trays=2), alone).pools
-        assert sorted((len(pool.nodes), pool.domain_gpus) for pool in pools) == [
-            (1, 4),
-            (2, 8),
-        ]
+        assert sorted((len(pool.nodes), pool.domain_gpus) for pool in pools) == [(1, 4), (2, 8)]
 
 
 def joined(node: dict[str, Any], when: str) -> dict[str, Any]:
@@ -505,9 +418,7 @@ def joined(node: dict[str, Any], when: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("key", ["gpu-hour-price", "network-gbps-per-gpu"])
 def test_a_statement_that_is_no_number_is_reported(key: str) -> None:
-    (pool,) = inventory_of(
-        a_node("x", annotations={f"shardwright.io/{key}": "$2"})
-    ).pools
+    (pool,) = inventory_of(a_node("x", annotations={f"shardwright.io/{key}": "$2"})).pools
 
     assert pool.warnings == (
         f"shardwright.io/{key} '$2' is not a number above 0 and counts as not set",
@@ -525,9 +436,7 @@ def test_nodes_of_another_price_are_another_pool() -> None:
         a_node("free", labels={"shardwright.io/gpu-hour-price": "0"}),
     ).pools
 
-    assert {
-        node.name: pool.gpu_hour_price for pool in pools for node in pool.nodes
-    } == {
+    assert {node.name: pool.gpu_hour_price for pool in pools for node in pool.nodes} == {
         "spot": 1.25,
         "stated": 2.5,
         "unknown": None,
@@ -545,18 +454,12 @@ class TestComputeDomains:
         ]
         joined = {
             pool.nodes[0].name: pool.joins_pods
-            for pool in inventory_of(
-                *a_gb200_rack(trays=2), *named, a_node("h100")
-            ).pools
+            for pool in inventory_of(*a_gb200_rack(trays=2), *named, a_node("h100")).pools
         }
         assert joined == {"gb200-00": True, "named-0": False, "h100": False}
 
     def test_without_compute_domains_every_domain_ends_at_its_node(self) -> None:
         (pool,) = inventory_of(*a_gb200_rack(trays=2), compute_domains=False).pools
-        assert (pool.domain_gpus, pool.crosses_nodes, pool.joins_pods) == (
-            4,
-            False,
-            False,
-        )
+        assert (pool.domain_gpus, pool.crosses_nodes, pool.joins_pods) == (4, False, False)
         assert [node.domain for node in pool.nodes] == ["gb200-00", "gb200-01"]
         assert pool.warnings == ()

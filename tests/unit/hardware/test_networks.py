@@ -19,11 +19,7 @@ def facts(node: object) -> NodeFacts:
 
 def test_what_the_user_states_wins_over_the_instance_type() -> None:
     node = facts(
-        a_node(
-            "x",
-            network_gbps=200,
-            labels={"node.kubernetes.io/instance-type": "p5.48xlarge"},
-        )
+        a_node("x", network_gbps=200, labels={"node.kubernetes.io/instance-type": "p5.48xlarge"})
     )
     assert node.network == Link(
         name="200 Gb/s RDMA",
@@ -35,13 +31,8 @@ def test_what_the_user_states_wins_over_the_instance_type() -> None:
     assert node.warnings == ()
 
 
-def test_a_slow_network_that_is_stated_is_taken_for_ethernet_unless_rdma_is_offered() -> (
-    None
-):
-    assert (
-        facts(a_node("x", network_gbps=25)).network.latency_seconds
-        == TCP_LATENCY_SECONDS
-    )
+def test_a_slow_network_that_is_stated_is_taken_for_ethernet_unless_rdma_is_offered() -> None:
+    assert facts(a_node("x", network_gbps=25)).network.latency_seconds == TCP_LATENCY_SECONDS
     assert (
         facts(a_node("x", network_gbps=25, allocatable=RDMA)).network.latency_seconds
         == RDMA_LATENCY_SECONDS
@@ -70,22 +61,13 @@ def test_the_machine_label_stands_in_for_the_instance_type() -> None:
         ("DGXH100", 400),
         ("DGXH100-920-23687-2530-000", 400),
     ):
-        node = facts(
-            a_node("x", network_gbps=None, labels={"nvidia.com/gpu.machine": machine})
-        )
-        assert (node.network.bytes_per_second, node.network.basis) == (
-            gbps * 1e9 / 8,
-            "datasheet",
-        )
+        node = facts(a_node("x", network_gbps=None, labels={"nvidia.com/gpu.machine": machine}))
+        assert (node.network.bytes_per_second, node.network.basis) == (gbps * 1e9 / 8, "datasheet")
 
 
 def test_an_instance_type_with_another_gpu_is_not_believed() -> None:
     node = facts(
-        a_node(
-            "x",
-            network_gbps=None,
-            labels={"node.kubernetes.io/instance-type": "g6e.48xlarge"},
-        )
+        a_node("x", network_gbps=None, labels={"node.kubernetes.io/instance-type": "g6e.48xlarge"})
     )
     assert node.network.basis == "assumed"
 
@@ -98,15 +80,10 @@ def test_karpenter_knows_the_bandwidth_of_the_node() -> None:
             labels={"karpenter.k8s.aws/instance-network-bandwidth": "100000"},
         )
     )
-    assert (node.network.name, node.network.basis) == (
-        "12.5 Gb/s Ethernet",
-        "datasheet",
-    )
+    assert (node.network.name, node.network.basis) == ("12.5 Gb/s Ethernet", "datasheet")
 
 
-def test_rdma_beside_a_board_of_hopper_gpus_is_assumed_to_be_one_400g_port_per_gpu() -> (
-    None
-):
+def test_rdma_beside_a_board_of_hopper_gpus_is_assumed_to_be_one_400g_port_per_gpu() -> None:
     node = facts(a_node("x", network_gbps=None, allocatable=RDMA))
     assert (node.network.name, node.network.basis) == ("400 Gb/s RDMA", "assumed")
 
@@ -139,21 +116,12 @@ def test_rdma_beside_pcie_cards_is_no_evidence() -> None:
     [a_node("x", network_gbps=None), an_mi300x_node(network_gbps=None)],
     ids=["nvidia", "amd"],
 )
-def test_without_evidence_the_gpus_share_a_slow_network_that_is_assumed(
-    node: object,
-) -> None:
+def test_without_evidence_the_gpus_share_a_slow_network_that_is_assumed(node: object) -> None:
     found = facts(node)
-    assert (found.network.name, found.network.basis) == (
-        "12.5 Gb/s Ethernet",
-        "assumed",
-    )
+    assert (found.network.name, found.network.basis) == ("12.5 Gb/s Ethernet", "assumed")
 
 
-@pytest.mark.parametrize(
-    "stated", ["nan", "inf", "-400", "0", "1e99", "fast", "", "4_00_"]
-)
+@pytest.mark.parametrize("stated", ["nan", "inf", "-400", "0", "1e99", "fast", "", "4_00_"])
 def test_a_statement_that_is_no_bandwidth_is_not_believed(stated: str) -> None:
-    node = a_node(
-        "x", network_gbps=None, labels={"shardwright.io/network-gbps-per-gpu": stated}
-    )
+    node = a_node("x", network_gbps=None, labels={"shardwright.io/network-gbps-per-gpu": stated})
     assert facts(node).network.basis == "assumed"

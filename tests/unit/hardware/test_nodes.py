@@ -41,33 +41,9 @@ def code(node: object) -> str | None:
 # (catalogue id, MiB, GPUs, domain, GPUs of the node that it joins, network Gb/s per GPU, its basis)
 # or the reason against
 USABLE = {
-    "SYNTH-gb200-4x-nvl72": (
-        "GB200-NVL-186GB",
-        189471,
-        4,
-        DomainKind.CLIQUE,
-        4,
-        25.0,
-        "assumed",
-    ),
-    "SYNTH-h100-8x-eks-p5": (
-        "H100-SXM-80GB",
-        81559,
-        8,
-        DomainKind.NODE,
-        8,
-        400.0,
-        "datasheet",
-    ),
-    "SYNTH-h100-8x-gke-a3mega": (
-        "H100-SXM-80GB",
-        81559,
-        8,
-        DomainKind.NODE,
-        8,
-        200.0,
-        "datasheet",
-    ),
+    "SYNTH-gb200-4x-nvl72": ("GB200-NVL-186GB", 189471, 4, DomainKind.CLIQUE, 4, 25.0, "assumed"),
+    "SYNTH-h100-8x-eks-p5": ("H100-SXM-80GB", 81559, 8, DomainKind.NODE, 8, 400.0, "datasheet"),
+    "SYNTH-h100-8x-gke-a3mega": ("H100-SXM-80GB", 81559, 8, DomainKind.NODE, 8, 200.0, "datasheet"),
     "SYNTH-h200-8x-coreweave": (
         "H200-SXM-141GB",
         143771,
@@ -86,42 +62,10 @@ USABLE = {
         200.0,
         "datasheet",
     ),
-    "h100-1x-mig-disabled": (
-        "H100-SXM-80GB",
-        81559,
-        1,
-        DomainKind.NONE,
-        1,
-        100.0,
-        "assumed",
-    ),
-    "h100-8x-dell-xe9680": (
-        "H100-SXM-80GB",
-        81559,
-        8,
-        DomainKind.NODE,
-        8,
-        12.5,
-        "assumed",
-    ),
-    "h100-8x-lambda-vm": (
-        "H100-SXM-80GB",
-        81559,
-        8,
-        DomainKind.NODE,
-        8,
-        12.5,
-        "assumed",
-    ),
-    "l4-4x-aws-g6.12xlarge-openshift": (
-        "L4-24GB",
-        23034,
-        4,
-        DomainKind.NONE,
-        1,
-        10.0,
-        "datasheet",
-    ),
+    "h100-1x-mig-disabled": ("H100-SXM-80GB", 81559, 1, DomainKind.NONE, 1, 100.0, "assumed"),
+    "h100-8x-dell-xe9680": ("H100-SXM-80GB", 81559, 8, DomainKind.NODE, 8, 12.5, "assumed"),
+    "h100-8x-lambda-vm": ("H100-SXM-80GB", 81559, 8, DomainKind.NODE, 8, 12.5, "assumed"),
+    "l4-4x-aws-g6.12xlarge-openshift": ("L4-24GB", 23034, 4, DomainKind.NONE, 1, 10.0, "datasheet"),
     "l40s-opennebula-vm": ("L40S-48GB", 46068, 1, DomainKind.NONE, 1, 100.0, "assumed"),
     "mi300x-8x-azure-nd96isr-vf": (
         "MI300X-192GB",
@@ -132,15 +76,7 @@ USABLE = {
         400.0,
         "datasheet",
     ),
-    "t4-1x-aws-g4dn.xlarge": (
-        "T4-16GB",
-        15109,
-        1,
-        DomainKind.NONE,
-        1,
-        5.0,
-        "datasheet",
-    ),
+    "t4-1x-aws-g4dn.xlarge": ("T4-16GB", 15109, 1, DomainKind.NONE, 1, 5.0, "datasheet"),
     "a100-40gb-mig-7g-mixed": (
         "A100-SXM4-40GB-MIG-7g.40gb",
         40192,
@@ -182,11 +118,7 @@ WITHOUT_GPUS = {"oci-rdma-locality-example"}
 
 
 def test_every_recorded_node_has_an_expectation() -> None:
-    assert {dump.stem for dump in DUMPS.glob("*.yaml")} == {
-        *USABLE,
-        *UNUSABLE,
-        *WITHOUT_GPUS,
-    }
+    assert {dump.stem for dump in DUMPS.glob("*.yaml")} == {*USABLE, *UNUSABLE, *WITHOUT_GPUS}
 
 
 @pytest.mark.parametrize("stem", USABLE)
@@ -206,18 +138,16 @@ def test_a_recorded_node_is_read_as_what_it_is(stem: str) -> None:
 
 
 @pytest.mark.parametrize("stem", UNUSABLE)
-def test_a_recorded_node_that_cannot_be_planned_says_why_and_what_to_do(
-    stem: str,
-) -> None:
+def test_a_recorded_node_that_cannot_be_planned_says_why_and_what_to_do(stem: str) -> None:
     node = read_node(a_dumped_node(stem))
     assert isinstance(node, NodeExclusion)
     problem = node.problem
-    assert (
-        problem.code,
-        bool(problem.what),
-        bool(problem.limit),
-        bool(problem.remedy),
-    ) == (UNUSABLE[stem], True, True, True)
+    assert (problem.code, bool(problem.what), bool(problem.limit), bool(problem.remedy)) == (
+        UNUSABLE[stem],
+        True,
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize("stem", WITHOUT_GPUS)
@@ -272,9 +202,7 @@ class TestProduct:
             "karpenter.k8s.aws/instance-gpu-memory": "81920",
         }
         assert (
-            facts(
-                bare_node("x", labels=labels, allocatable={"nvidia.com/gpu": "8"})
-            ).gpu.id
+            facts(bare_node("x", labels=labels, allocatable={"nvidia.com/gpu": "8"})).gpu.id
             == "A100-SXM4-80GB"
         )
 
@@ -308,9 +236,7 @@ class TestProduct:
 class TestMemory:
     def test_the_label_wins_over_the_catalogue(self) -> None:
         assert (
-            facts(
-                a_node("x", labels={"nvidia.com/gpu.memory": "81079"})
-            ).gpu.memory_bytes
+            facts(a_node("x", labels={"nvidia.com/gpu.memory": "81079"})).gpu.memory_bytes
             == 81079 * MIB
         )
 
@@ -319,10 +245,7 @@ class TestMemory:
 
     def test_old_labels_in_bytes_are_understood(self) -> None:
         node = a_node(
-            "x",
-            product="Tesla-T4",
-            gpus=1,
-            labels={"nvidia.com/gpu.memory": "16106127360"},
+            "x", product="Tesla-T4", gpus=1, labels={"nvidia.com/gpu.memory": "16106127360"}
         )
         assert facts(node).gpu.memory_bytes == 15 * GIB
 
@@ -331,23 +254,14 @@ class TestMemory:
         assert facts(node).gpu.memory_bytes == 80000 * MIB
 
     @pytest.mark.parametrize("mib", ["200000", "9984", "1", "9999999"])
-    def test_memory_that_the_product_cannot_have_is_not_believed(
-        self, mib: str
-    ) -> None:
-        assert (
-            code(a_node("x", labels={"nvidia.com/gpu.memory": mib}))
-            == "LabelsImplausible"
-        )
+    def test_memory_that_the_product_cannot_have_is_not_believed(self, mib: str) -> None:
+        assert code(a_node("x", labels={"nvidia.com/gpu.memory": mib})) == "LabelsImplausible"
 
 
 class TestCount:
     def test_unhealthy_gpus_are_left_out_with_a_warning(self) -> None:
         node = facts(a_node("x", allocatable={"nvidia.com/gpu": "7"}))
-        assert (node.gpus, node.domain.gpus, node.warnings) == (
-            7,
-            7,
-            ("7 of 8 GPUs are healthy",),
-        )
+        assert (node.gpus, node.domain.gpus, node.warnings) == (7, 7, ("7 of 8 GPUs are healthy",))
 
     def test_a_missing_count_label_does_not_matter(self) -> None:
         node = a_node("x")
@@ -355,32 +269,16 @@ class TestCount:
         assert facts(node).gpus == 8
 
     @pytest.mark.parametrize("count", ["0", 0])
-    def test_no_healthy_gpu_is_said_with_how_many_there_are(
-        self, count: object
-    ) -> None:
+    def test_no_healthy_gpu_is_said_with_how_many_there_are(self, count: object) -> None:
         node = a_node("x")
         node["status"]["allocatable"]["nvidia.com/gpu"] = count
         found = read_node(node)
         assert isinstance(found, NodeExclusion)
-        assert (found.problem.code, found.problem.gap) == (
-            "NoAllocatableGpus",
-            "0 of 8 healthy",
-        )
+        assert (found.problem.code, found.problem.gap) == ("NoAllocatableGpus", "0 of 8 healthy")
 
     @pytest.mark.parametrize(
         "count",
-        [
-            "-8",
-            "8.5",
-            "eight",
-            "0x8",
-            "\N{ARABIC-INDIC DIGIT ONE}",
-            "9" * 5000,
-            [],
-            None,
-            True,
-            -1,
-        ],
+        ["-8", "8.5", "eight", "0x8", "\N{ARABIC-INDIC DIGIT ONE}", "9" * 5000, [], None, True, -1],
     )
     def test_a_count_that_is_no_count_is_never_usable(self, count: object) -> None:
         node = a_node("x")
@@ -392,9 +290,7 @@ class TestCount:
         assert facts(a_node("x", gpus=16)).gpus == 16
 
     def test_a_card_that_no_plugin_offers_is_reported(self) -> None:
-        node = bare_node(
-            "x", labels={"feature.node.kubernetes.io/pci-10de.present": "true"}
-        )
+        node = bare_node("x", labels={"feature.node.kubernetes.io/pci-10de.present": "true"})
         assert code(node) == "NoAllocatableGpus"
 
     def test_a_node_where_a_device_plugin_ran_without_gpus_is_nothing(self) -> None:
@@ -407,28 +303,16 @@ class TestUnsuitable:
         [
             ({"nvidia.com/gpu.sharing-strategy": "time-slicing"}, "GpuShared"),
             ({"nvidia.com/gpu.sharing-strategy": "mps"}, "GpuShared"),
-            (
-                {"cloud.google.com/gke-gpu-sharing-strategy": "time-sharing"},
-                "GpuShared",
-            ),
+            ({"cloud.google.com/gke-gpu-sharing-strategy": "time-sharing"}, "GpuShared"),
             ({"nvidia.com/gpu.replicas": "4"}, "GpuShared"),
             ({"nvidia.com/gpu.count": "2"}, "GpuShared"),
             ({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-SHARED"}, "GpuShared"),
-            (
-                {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-INVALID"},
-                "MigEnabled",
-            ),
-            (
-                {"nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.replicas": "0"},
-                "MigEnabled",
-            ),
+            ({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-INVALID"}, "MigEnabled"),
+            ({"nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.replicas": "0"}, "MigEnabled"),
             ({"nvidia.com/mig.config.state": "pending"}, "MigReconfiguring"),
             ({"nvidia.com/mig.config.state": "rebooting"}, "MigReconfiguring"),
             ({"nvidia.com/mig.config.state": "failed"}, "MigReconfiguring"),
-            (
-                {"nvidia.com/gpu-driver-upgrade-state": "pod-restart-required"},
-                "DriverUpgrading",
-            ),
+            ({"nvidia.com/gpu-driver-upgrade-state": "pod-restart-required"}, "DriverUpgrading"),
             ({"nvidia.com/gpu.workload.config": "vm-passthrough"}, "GpuPassthrough"),
             ({"nvidia.com/vgpu.present": "true"}, "VirtualGpu"),
             ({"nvidia.com/gpu.product": "NVIDIA-H100-80C"}, "VirtualGpu"),
@@ -442,10 +326,7 @@ class TestUnsuitable:
     @pytest.mark.parametrize(
         "labels",
         [
-            {
-                "nvidia.com/mig.config.state": "success",
-                "nvidia.com/mig.config": "all-disabled",
-            },
+            {"nvidia.com/mig.config.state": "success", "nvidia.com/mig.config": "all-disabled"},
             {"nvidia.com/mig.strategy": "mixed"},  # mixed, but no GPU is cut
             {"nvidia.com/gpu-driver-upgrade-state": "upgrade-done"},
             {"nvidia.com/gpu-driver-upgrade-state": ""},
@@ -454,15 +335,11 @@ class TestUnsuitable:
             {"nvidia.com/vgpu.present": "false"},
         ],
     )
-    def test_labels_of_healthy_nodes_keep_nothing_out(
-        self, labels: dict[str, str]
-    ) -> None:
+    def test_labels_of_healthy_nodes_keep_nothing_out(self, labels: dict[str, str]) -> None:
         assert facts(a_node("x", labels=labels)).gpus == 8
 
     def test_replicas_that_go_by_another_resource_are_shared_gpus(self) -> None:
-        node = a_node(
-            "x", allocatable={"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "32"}
-        )
+        node = a_node("x", allocatable={"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "32"})
         assert code(node) == "GpuShared"
 
     def test_amd_compute_partitions_are_not_whole_gpus(self) -> None:
@@ -472,13 +349,9 @@ class TestUnsuitable:
         node["metadata"]["labels"]["amd.com/gpu.compute-memory-partition"] = "SPX_NPS1"
         assert facts(node).gpus == 8
 
-    def test_amd_partitions_that_go_by_another_resource_are_not_whole_gpus(
-        self,
-    ) -> None:
+    def test_amd_partitions_that_go_by_another_resource_are_not_whole_gpus(self) -> None:
         node = bare_node(
-            "x",
-            labels={"amd.com/gpu.device-id": "74a1"},
-            allocatable={"amd.com/cpx_nps4": "16"},
+            "x", labels={"amd.com/gpu.device-id": "74a1"}, allocatable={"amd.com/cpx_nps4": "16"}
         )
         assert code(node) == "MigEnabled"
 
@@ -539,9 +412,7 @@ class TestState:
     @pytest.mark.parametrize(
         "key", ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
     )
-    def test_a_node_with_the_taint_of_the_node_controller_is_not_ready(
-        self, key: str
-    ) -> None:
+    def test_a_node_with_the_taint_of_the_node_controller_is_not_ready(self, key: str) -> None:
         node = facts(a_node("x", taints=[{"key": key, "effect": "NoSchedule"}]))
         assert (node.ready, node.taints) == (False, ())
 
@@ -550,13 +421,9 @@ class TestState:
         del node["status"]["conditions"]
         assert facts(node).ready
 
-    @pytest.mark.parametrize(
-        "key", ["karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"]
-    )
+    @pytest.mark.parametrize("key", ["karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"])
     def test_a_node_that_its_autoscaler_takes_away_is_leaving(self, key: str) -> None:
-        assert facts(
-            a_node("x", taints=[{"key": key, "effect": "NoSchedule"}])
-        ).deleting
+        assert facts(a_node("x", taints=[{"key": key, "effect": "NoSchedule"}])).deleting
 
     def test_a_deleted_node_is_leaving(self) -> None:
         node = a_node("x")
@@ -580,10 +447,7 @@ class TestState:
 
     def test_the_architecture_is_the_kubelets(self) -> None:
         assert facts(a_node("x")).architecture == "amd64"
-        assert (
-            facts(a_node("x", labels={"kubernetes.io/arch": "arm64"})).architecture
-            == "arm64"
-        )
+        assert facts(a_node("x", labels={"kubernetes.io/arch": "arm64"})).architecture == "arm64"
 
 
 class TestChange:
@@ -616,9 +480,7 @@ class TestChange:
             {"network_gbps": 200},
         ],
     )
-    def test_what_a_plan_may_depend_on_is_a_change(
-        self, change: dict[str, Any]
-    ) -> None:
+    def test_what_a_plan_may_depend_on_is_a_change(self, change: dict[str, Any]) -> None:
         assert facts(a_node("x", **change)) != facts(a_node("x"))
 
     def test_facts_keep_the_labels_that_a_selector_may_name(self) -> None:

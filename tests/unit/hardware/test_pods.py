@@ -26,16 +26,9 @@ def held(pod: object) -> int:
     return sum(usage.gpus for usage in read_pod(pod))
 
 
-def a_pod_with(
-    containers: list[Any], inits: Sequence[Any] = (), **spec: Any
-) -> dict[str, Any]:
+def a_pod_with(containers: list[Any], inits: Sequence[Any] = (), **spec: Any) -> dict[str, Any]:
     return {
-        "spec": {
-            "nodeName": "n",
-            "containers": containers,
-            "initContainers": list(inits),
-            **spec,
-        },
+        "spec": {"nodeName": "n", "containers": containers, "initContainers": list(inits), **spec},
         "status": {"phase": "Running"},
     }
 
@@ -50,11 +43,7 @@ def test_a_pod_of_a_model_names_its_owner_and_group() -> None:
         "n", 8, model="llama", namespace="prod", group="llama-0", resource="amd.com/gpu"
     )
     usage = GpuUsage(
-        node="n",
-        resource="amd.com/gpu",
-        gpus=8,
-        owner=("prod", "llama"),
-        group="llama-0",
+        node="n", resource="amd.com/gpu", gpus=8, owner=("prod", "llama"), group="llama-0"
     )
     assert read_pod(pod) == (usage,)
 
@@ -135,6 +124,4 @@ def test_overhead_is_added() -> None:
 
 @pytest.mark.parametrize("amount", ["-4", "many", None, [], "0"])
 def test_a_request_that_is_no_number_of_gpus_holds_nothing(amount: object) -> None:
-    assert (
-        held(a_pod_with([{"resources": {"requests": {"nvidia.com/gpu": amount}}}])) == 0
-    )
+    assert held(a_pod_with([{"resources": {"requests": {"nvidia.com/gpu": amount}}}])) == 0

@@ -41,9 +41,7 @@ def test_every_gpu_has_a_price_that_says_on_what_it_rests(gpu_id: str) -> None:
     assert 0.01 < price.per_hour < 5
     assert price.source
     assert price.basis is (
-        PriceBasis.LISTED
-        if gpu_id in {row["gpu_id"] for row in ROWS}
-        else PriceBasis.ASSUMED
+        PriceBasis.LISTED if gpu_id in {row["gpu_id"] for row in ROWS} else PriceBasis.ASSUMED
     )
 
 
@@ -69,9 +67,7 @@ def test_no_assumed_price_is_above_that_of_a_listed_gpu_that_has_all_it_has() ->
         (gpu.id, other.id)
         for gpu, price in gpus
         for other, of_other in gpus
-        if gpu.vendor == other.vendor
-        and gpu.id not in of_listed
-        and other.id in of_listed
+        if gpu.vendor == other.vendor and gpu.id not in of_listed and other.id in of_listed
         if price > of_other and _has_at_least(other, gpu)
     ] == []
 
@@ -81,9 +77,7 @@ def _has_at_least(gpu: Gpu, other: Gpu) -> bool:
         gpu.memory_bytes >= other.memory_bytes
         and gpu.memory_bytes_per_second >= other.memory_bytes_per_second
     )
-    return whole and all(
-        gpu.flops.get(unit, 0) >= rate for unit, rate in other.flops.items()
-    )
+    return whole and all(gpu.flops.get(unit, 0) >= rate for unit, rate in other.flops.items())
 
 
 @pytest.mark.parametrize(
@@ -103,11 +97,7 @@ def test_what_no_list_has_costs_what_stands_around_it_in_the_lists(
 
 
 def test_nodes_of_nvl72_are_trays_and_no_others() -> None:
-    assert [
-        gpu.id
-        for gpu in load_gpus().values()
-        if gpu.of_a_rack and gpu.vendor == "NVIDIA"
-    ] == [
+    assert [gpu.id for gpu in load_gpus().values() if gpu.of_a_rack and gpu.vendor == "NVIDIA"] == [
         "GB200-NVL-186GB",
         "GB300-NVL-278GB",
         "VR200-NVL-280GB",

@@ -26,9 +26,7 @@ def a_p5(name: str = "x", **allocatable: str) -> dict[str, Any]:
         name,
         network_gbps=None,
         labels=P5,
-        allocatable={
-            key.replace("_", "/"): value for key, value in allocatable.items()
-        },
+        allocatable={key.replace("_", "/"): value for key, value in allocatable.items()},
     )
 
 
@@ -46,9 +44,7 @@ def test_a_node_that_offers_devices_is_reached_by_them() -> None:
     assert pool.reach == Reach(devices=(("vpc.amazonaws.com/efa", 32),))
 
 
-def test_a_node_without_a_device_plugin_is_reached_over_tcp_whatever_its_network() -> (
-    None
-):
+def test_a_node_without_a_device_plugin_is_reached_over_tcp_whatever_its_network() -> None:
     pool = pool_of(a_p5())
     assert (pool.network.name, pool.network.basis) == ("12.5 Gb/s Ethernet", "assumed")
     assert pool.network.latency_seconds == TCP_LATENCY_SECONDS
@@ -63,9 +59,7 @@ def test_tcp_brings_no_more_than_the_network_that_is_missed() -> None:
     )
 
 
-def test_a_rate_that_the_owner_states_is_what_pods_get_by_themselves_but_not_without_rdma() -> (
-    None
-):
+def test_a_rate_that_the_owner_states_is_what_pods_get_by_themselves_but_not_without_rdma() -> None:
     node = a_node("x", network_gbps=400)
     assert pool_of(node).network.name == "400 Gb/s RDMA"
     assert pool_of(node, rdma=NONE).network.name == "12.5 Gb/s Ethernet"
@@ -96,11 +90,7 @@ def test_ethernet_is_what_it_is_in_every_mode() -> None:
         (EFA, 4, (("vpc.amazonaws.com/efa", 16),)),
         ({"nvidia.com/mlnxnics": "8"}, 8, (("nvidia.com/mlnxnics", 8),)),
         ({"nvidia.com/hostdev": "1"}, 4, (("nvidia.com/hostdev", 1),)),
-        (
-            {"intel.com/mlnx_sriov_rdma1": "1", "intel.com/mlnx_sriov_rdma2": "1"},
-            8,
-            None,
-        ),
+        ({"intel.com/mlnx_sriov_rdma1": "1", "intel.com/mlnx_sriov_rdma2": "1"}, 8, None),
         ({"rdma/ib": "0", "example.com/fpga": "3"}, 8, ()),
     ],
 )
@@ -108,15 +98,11 @@ def test_a_pod_requests_its_share_of_the_nics_and_one_of_what_is_shared(
     offered: dict[str, str], gpus: int, requested: tuple[tuple[str, int], ...] | None
 ) -> None:
     pool = pool_of(a_node("x", allocatable=offered))
-    wanted = (
-        tuple((name, 1) for name in sorted(offered)) if requested is None else requested
-    )
+    wanted = tuple((name, 1) for name in sorted(offered)) if requested is None else requested
     assert pool.reach.requested(gpus, 8) == wanted
 
 
-def test_what_the_user_names_is_requested_as_it_stands_whatever_share_of_the_node() -> (
-    None
-):
+def test_what_the_user_names_is_requested_as_it_stands_whatever_share_of_the_node() -> None:
     pool = pool_of(a_p5(rdma_hca="16"), rdma=explicit(hca=3))
     assert pool.network.name == "400 Gb/s RDMA"
     assert (pool.reach.requested(8, 8), pool.reach.requested(1, 8)) == (
@@ -126,9 +112,7 @@ def test_what_the_user_names_is_requested_as_it_stands_whatever_share_of_the_nod
 
 
 @pytest.mark.parametrize("offered", [{}, {"rdma/hca": "2"}, {"rdma/other": "9"}])
-def test_nodes_that_lack_what_the_user_names_are_not_reached(
-    offered: dict[str, str],
-) -> None:
+def test_nodes_that_lack_what_the_user_names_are_not_reached(offered: dict[str, str]) -> None:
     pool = pool_of(a_node("x", allocatable=offered), rdma=explicit(hca=3))
     assert (pool.reach.lacking, pool.reach.devices, pool.network.name) == (
         "rdma/hca",
@@ -138,28 +122,18 @@ def test_nodes_that_lack_what_the_user_names_are_not_reached(
 
 
 def test_a_sick_nic_divides_no_pool_and_lowers_what_is_requested() -> None:
-    nodes = (
-        a_node("a", allocatable=EFA),
-        a_node("b", allocatable={"vpc.amazonaws.com/efa": "31"}),
-    )
+    nodes = (a_node("a", allocatable=EFA), a_node("b", allocatable={"vpc.amazonaws.com/efa": "31"}))
     assert pool_of(*nodes).reach.requested(8, 8) == (("vpc.amazonaws.com/efa", 31),)
 
 
-def test_devices_of_other_names_divide_pools_only_where_they_would_be_requested() -> (
-    None
-):
-    nodes = (
-        a_node("a", allocatable={"rdma/a": "1k"}),
-        a_node("b", allocatable={"rdma/b": "1k"}),
-    )
+def test_devices_of_other_names_divide_pools_only_where_they_would_be_requested() -> None:
+    nodes = (a_node("a", allocatable={"rdma/a": "1k"}), a_node("b", allocatable={"rdma/b": "1k"}))
     assert len(inventory_of(*nodes).pools) == 2
     assert len(inventory_of(*nodes, rdma=NONE).pools) == 1
     assert (
         len(
             inventory_of(
-                a_node("a", allocatable={"rdma/a": "1k"}),
-                a_node("b"),
-                rdma=explicit(a=1),
+                a_node("a", allocatable={"rdma/a": "1k"}), a_node("b"), rdma=explicit(a=1)
             ).pools
         )
         == 2

@@ -17,12 +17,7 @@ from shardwright.hardware.scheduling import PodTerms
 from shardwright.hardware.slices import slice_of
 from shardwright.hardware.stated import Stated
 from shardwright.units import MIB
-from tests.support.builders_nodes import (
-    a_dumped_node,
-    a_gke_node,
-    a_node,
-    bare_node,
-)
+from tests.support.builders_nodes import a_dumped_node, a_gke_node, a_node, bare_node
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 SMALL, LARGE = "1g.10gb", "3g.40gb"
@@ -80,9 +75,7 @@ def test_a_slice_is_a_gpu_with_its_share_of_everything_and_no_link(node: Any) ->
         16,
     )
     assert gpu.memory_bytes_per_second == whole.memory_bytes_per_second / 2
-    assert gpu.flops == pytest.approx(
-        {kind: rate * 3 / 7 for kind, rate in whole.flops.items()}
-    )
+    assert gpu.flops == pytest.approx({kind: rate * 3 / 7 for kind, rate in whole.flops.items()})
     assert (gpu.scale_up, gpu.scale_up_gpus, found.domain.gpus) == (None, 1, 1)
 
 
@@ -103,9 +96,7 @@ def test_the_memory_of_a_slice_is_what_a_label_says_else_its_share() -> None:
     whole = load_gpus()["H100-SXM-80GB"]
 
     assert facts(a_single_node()).gpu.memory_bytes == 40320 * MIB
-    assert (
-        facts(a_mixed_node(**{LARGE: "8"})).gpu.memory_bytes == whole.memory_bytes // 2
-    )
+    assert facts(a_mixed_node(**{LARGE: "8"})).gpu.memory_bytes == whole.memory_bytes // 2
 
 
 @pytest.mark.parametrize(
@@ -138,16 +129,8 @@ def test_a_slice_costs_its_share_of_the_gpu() -> None:
     small, large = slice_of(whole, SMALL), slice_of(whole, LARGE)
     stated = Stated(prices={"H100-SXM-80GB": 2.8})
 
-    assert [relative_price(gpu).per_hour for gpu in (whole, large, small)] == [
-        1.0,
-        1 / 2,
-        1 / 7,
-    ]
-    assert [stated.price_of(gpu) for gpu in (whole, large, small)] == [
-        2.8,
-        1.4,
-        2.8 / 7,
-    ]
+    assert [relative_price(gpu).per_hour for gpu in (whole, large, small)] == [1.0, 1 / 2, 1 / 7]
+    assert [stated.price_of(gpu) for gpu in (whole, large, small)] == [2.8, 1.4, 2.8 / 7]
 
 
 def test_the_price_of_a_node_is_that_of_its_gpus_not_of_its_slices() -> None:
@@ -157,17 +140,11 @@ def test_the_price_of_a_node_is_that_of_its_gpus_not_of_its_slices() -> None:
 
 
 def test_slices_are_for_models_that_ask_for_their_profile_alone() -> None:
-    nodes = (
-        a_single_node("s"),
-        a_mixed_node("m", **{SMALL: "7"}),
-        a_node("w", gpus=8),
-    )
+    nodes = (a_single_node("s"), a_mixed_node("m", **{SMALL: "7"}), a_node("w", gpus=8))
 
     used = {
         profile: {
-            node.name
-            for pool in inventory(*nodes, profile=profile).pools
-            for node in pool.nodes
+            node.name for pool in inventory(*nodes, profile=profile).pools for node in pool.nodes
         }
         for profile in ("", SMALL, LARGE)
     }
@@ -194,9 +171,7 @@ def test_slices_are_for_models_that_ask_for_their_profile_alone() -> None:
         ),
     ],
 )
-def test_who_asks_for_something_else_is_told_what_the_node_has(
-    profile: str, said: str
-) -> None:
+def test_who_asks_for_something_else_is_told_what_the_node_has(profile: str, said: str) -> None:
     (left_out,) = inventory(a_single_node(), profile=profile).excluded
 
     assert left_out.problem.sentence() == said

@@ -48,40 +48,26 @@ def facts(node: dict[str, Any], stated: Stated) -> NodeFacts:
     ],
 )
 def test_a_price_is_the_administrators_or_that_of_a_label_which_is_believed(
-    stated: Stated,
-    labels: dict[str, str],
-    annotations: dict[str, str],
-    price: float | None,
+    stated: Stated, labels: dict[str, str], annotations: dict[str, str], price: float | None
 ) -> None:
     assert (
-        facts(
-            a_node("x", labels=labels, annotations=annotations), stated
-        ).gpu_hour_price
-        == price
+        facts(a_node("x", labels=labels, annotations=annotations), stated).gpu_hour_price == price
     )
 
 
 def test_a_price_of_another_gpu_is_none_of_this_one() -> None:
-    assert (
-        facts(a_node("x", product="NVIDIA-A100-SXM4-80GB"), PRICED).gpu_hour_price
-        is None
-    )
+    assert facts(a_node("x", product="NVIDIA-A100-SXM4-80GB"), PRICED).gpu_hour_price is None
 
 
 def a_tray(**labels: str) -> dict[str, Any]:
     (tray,) = a_gb200_rack(trays=1)
     return {
         **tray,
-        "metadata": {
-            **tray["metadata"],
-            "labels": {**tray["metadata"]["labels"], **labels},
-        },
+        "metadata": {**tray["metadata"], "labels": {**tray["metadata"]["labels"], **labels}},
     }
 
 
-def test_a_clique_is_believed_as_it_stands_where_nobody_says_who_writes_labels() -> (
-    None
-):
+def test_a_clique_is_believed_as_it_stands_where_nobody_says_who_writes_labels() -> None:
     assert facts(a_tray(), NONE).domain == Domain(
         kind=DomainKind.CLIQUE, name=CLIQUE, gpus=4, joins_pods=True
     )
@@ -89,30 +75,20 @@ def test_a_clique_is_believed_as_it_stands_where_nobody_says_who_writes_labels()
 
 @pytest.mark.parametrize(
     "own",
-    [
-        {},
-        {"shardwright.io/nvlink-domain": "rack-1"},
-        {"topology.k8s.aws/ultraserver-id": "us-1"},
-    ],
+    [{}, {"shardwright.io/nvlink-domain": "rack-1"}, {"topology.k8s.aws/ultraserver-id": "us-1"}],
 )
 def test_no_label_a_kubelet_can_write_joins_nodes_where_vouched_ones_are_demanded(
     own: dict[str, str],
 ) -> None:
-    warning = (
-        f"no {PREFIX}nvlink-domain label: the NVLink domain is taken to be the tray"
-    )
+    warning = f"no {PREFIX}nvlink-domain label: the NVLink domain is taken to be the tray"
     assert facts(a_tray(**own), VOUCHED).domain == Domain(
         kind=DomainKind.NODE, name="gb200-00", gpus=4, warning=warning
     )
 
 
-def test_a_domain_that_is_vouched_for_joins_pods_where_the_clique_is_there_too() -> (
-    None
-):
+def test_a_domain_that_is_vouched_for_joins_pods_where_the_clique_is_there_too() -> None:
     found = facts(a_tray(**{f"{PREFIX}nvlink-domain": "rack-1"}), VOUCHED)
-    assert found.domain == Domain(
-        kind=DomainKind.CLIQUE, name="rack-1", gpus=4, joins_pods=True
-    )
+    assert found.domain == Domain(kind=DomainKind.CLIQUE, name="rack-1", gpus=4, joins_pods=True)
 
 
 def test_a_node_has_the_time_of_its_creation() -> None:
@@ -123,31 +99,18 @@ def test_a_node_has_the_time_of_its_creation() -> None:
 
 
 @pytest.mark.parametrize("said", ["", "team", "research"])
-def test_a_node_is_planned_on_by_the_installation_of_its_set_and_by_no_other(
-    said: str,
-) -> None:
+def test_a_node_is_planned_on_by_the_installation_of_its_set_and_by_no_other(said: str) -> None:
     """An annotation does not move it: a node could have one value of each."""
-    node = a_node(
-        "x", labels={NODE_SET: said} if said else {}, annotations={NODE_SET: "team"}
-    )
-    found = {
-        name: read_node(node, Stated(node_set=name))
-        for name in ("", "team", "research")
-    }
+    node = a_node("x", labels={NODE_SET: said} if said else {}, annotations={NODE_SET: "team"})
+    found = {name: read_node(node, Stated(node_set=name)) for name in ("", "team", "research")}
 
-    assert [name for name, facts in found.items() if isinstance(facts, NodeFacts)] == [
-        said
-    ]
+    assert [name for name, facts in found.items() if isinstance(facts, NodeFacts)] == [said]
 
 
 @pytest.mark.parametrize(
     ("labels", "node_set", "sentence"),
     [
-        (
-            {NODE_SET: "team"},
-            "",
-            "label shardwright.io/node-set ('team') must not be set",
-        ),
+        ({NODE_SET: "team"}, "", "label shardwright.io/node-set ('team') must not be set"),
         ({}, "team", "label shardwright.io/node-set (not set) must be 'team'"),
     ],
 )

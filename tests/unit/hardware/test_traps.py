@@ -12,13 +12,7 @@ from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
 from shardwright.units import GIB, MIB
-from tests.support.builders_nodes import (
-    RACK_UUID,
-    a_gke_node,
-    a_node,
-    an_mi300x_node,
-    bare_node,
-)
+from tests.support.builders_nodes import RACK_UUID, a_gke_node, a_node, an_mi300x_node, bare_node
 
 NVIDIA = {"nvidia.com/gpu": "8"}
 
@@ -35,9 +29,7 @@ def excluded(node: object) -> tuple[str, str]:
     return found.problem.code, found.problem.what
 
 
-def labelled(
-    labels: dict[str, str], allocatable: dict[str, str] = NVIDIA
-) -> dict[str, Any]:
+def labelled(labels: dict[str, str], allocatable: dict[str, str] = NVIDIA) -> dict[str, Any]:
     return bare_node("x", labels=labels, allocatable=allocatable)
 
 
@@ -67,10 +59,7 @@ class TestTheChain:
         ("labels", "expected"),
         [
             (
-                {
-                    "gpu.nvidia.com/model": "H100_NVLINK_80GB",
-                    "gpu.nvidia.com/class": "H100",
-                },
+                {"gpu.nvidia.com/model": "H100_NVLINK_80GB", "gpu.nvidia.com/class": "H100"},
                 "H100-SXM-80GB",
             ),
             ({"gpu.nvidia.com/class": "A100_PCIE_80GB"}, "A100-PCIE-80GB"),
@@ -90,10 +79,7 @@ class TestTheChain:
     def test_the_vendors_label_wins_over_the_clouds(self) -> None:
         node = a_node(
             "x",
-            labels={
-                "cloud.google.com/gke-accelerator": "nvidia-l4",
-                "gpu.nvidia.com/class": "A40",
-            },
+            labels={"cloud.google.com/gke-accelerator": "nvidia-l4", "gpu.nvidia.com/class": "A40"},
         )
         assert facts(node).gpu.id == "H100-SXM-80GB"
 
@@ -106,29 +92,20 @@ class TestTheChain:
         assert (node.gpu.id, node.domain.kind) == ("H100-NVL-94GB", DomainKind.BRIDGE)
 
     @pytest.mark.parametrize("name", ["H100", "A100", "V100", "H200"])
-    def test_a_name_of_azure_that_leaves_the_form_open_is_reported(
-        self, name: str
-    ) -> None:
+    def test_a_name_of_azure_that_leaves_the_form_open_is_reported(self, name: str) -> None:
         assert excluded(labelled({"karpenter.azure.com/sku-gpu-name": name})) == (
             "GpuUnknown",
             f"karpenter.azure.com/sku-gpu-name '{name}'",
         )
 
     def test_a_name_of_azure_that_has_one_form_is_understood(self) -> None:
-        assert (
-            facts(labelled({"karpenter.azure.com/sku-gpu-name": "T4"})).gpu.id
-            == "T4-16GB"
-        )
-        node = labelled(
-            {"karpenter.azure.com/sku-gpu-name": "MI300X"}, {"amd.com/gpu": "8"}
-        )
+        assert facts(labelled({"karpenter.azure.com/sku-gpu-name": "T4"})).gpu.id == "T4-16GB"
+        node = labelled({"karpenter.azure.com/sku-gpu-name": "MI300X"}, {"amd.com/gpu": "8"})
         assert facts(node).gpu.id == "MI300X-192GB"
 
     @pytest.mark.parametrize("memory", ["16384", "32768"])
     def test_the_memory_of_the_node_tells_v100_apart(self, memory: str) -> None:
-        node = a_node(
-            "x", product="Tesla-V100-SXM2", labels={"nvidia.com/gpu.memory": memory}
-        )
+        node = a_node("x", product="Tesla-V100-SXM2", labels={"nvidia.com/gpu.memory": memory})
         assert facts(node).gpu.memory_bytes == int(memory) * MIB
 
     def test_a_gpu_that_its_driver_cannot_name_is_refused_by_that_name(self) -> None:
@@ -159,14 +136,8 @@ class TestTheChain:
     def test_gpus_that_nothing_names_are_reported_not_guessed(self) -> None:
         assert excluded(labelled({})) == ("GpuUnknown", "GPU name (no label holds one)")
 
-    def test_what_the_gpu_operator_never_writes_but_people_do_is_understood(
-        self,
-    ) -> None:
-        for product in (
-            "NVIDIA-H100-SXM5-80GB",
-            "NVIDIA-GB200-NVL72",
-            "NVIDIA-GB200-192GB-HBM3e",
-        ):
+    def test_what_the_gpu_operator_never_writes_but_people_do_is_understood(self) -> None:
+        for product in ("NVIDIA-H100-SXM5-80GB", "NVIDIA-GB200-NVL72", "NVIDIA-GB200-192GB-HBM3e"):
             assert facts(a_node("x", product=product, gpus=4)).gpu.id in {
                 "H100-SXM-80GB",
                 "GB200-NVL-186GB",
@@ -175,10 +146,7 @@ class TestTheChain:
 
 class TestAmd:
     def test_the_old_spelling_has_the_value_in_the_key(self) -> None:
-        labels = {
-            "beta.amd.com/gpu.device-id.74a1": "8",
-            "beta.amd.com/gpu.vram.192G": "8",
-        }
+        labels = {"beta.amd.com/gpu.device-id.74a1": "8", "beta.amd.com/gpu.vram.192G": "8"}
         node = facts(labelled(labels, {"amd.com/gpu": "8"}))
         assert (node.gpu.id, node.gpu.memory_bytes) == ("MI300X-192GB", 192 * GIB)
 
@@ -187,9 +155,7 @@ class TestAmd:
         assert facts(labelled(labels, {"amd.com/gpu": "8"})).gpu.id == "MI325X-256GB"
 
     @pytest.mark.parametrize("device", ["74a0", "74a2", "74b6", "738c"])
-    def test_a_device_id_outside_the_catalogue_is_reported_raw(
-        self, device: str
-    ) -> None:
+    def test_a_device_id_outside_the_catalogue_is_reported_raw(self, device: str) -> None:
         node = labelled({"amd.com/gpu.device-id": device}, {"amd.com/gpu": "8"})
         assert excluded(node) == ("GpuUnknown", f"amd.com/gpu.device-id '{device}'")
 
@@ -201,20 +167,14 @@ class TestAmd:
         self, device: str, expected: str
     ) -> None:
         assert (
-            facts(
-                labelled({"amd.com/gpu.device-id": device}, {"amd.com/gpu": "8"})
-            ).gpu.id
+            facts(labelled({"amd.com/gpu.device-id": device}, {"amd.com/gpu": "8"})).gpu.id
             == expected
         )
 
     def test_two_product_names_on_one_node_are_not_planned(self) -> None:
         node = an_mi300x_node()
-        node["metadata"]["labels"][
-            "beta.amd.com/gpu.product-name.AMD_Instinct_MI325_OAM"
-        ] = "1"
-        node["metadata"]["labels"][
-            "beta.amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM"
-        ] = "7"
+        node["metadata"]["labels"]["beta.amd.com/gpu.product-name.AMD_Instinct_MI325_OAM"] = "1"
+        node["metadata"]["labels"]["beta.amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM"] = "7"
         assert excluded(node)[0] == "MixedGpus"
 
     def test_whole_gpus_under_a_partitions_name_are_not_called_gpus(self) -> None:
@@ -242,9 +202,7 @@ class TestPresence:
 
     def test_a_gpu_of_intel_is_named_and_says_what_is_lacking(self) -> None:
         found = read_node(
-            labelled(
-                {"gpu.intel.com/product": "Arc_Pro_B60"}, {"gpu.intel.com/xe": "4"}
-            )
+            labelled({"gpu.intel.com/product": "Arc_Pro_B60"}, {"gpu.intel.com/xe": "4"})
         )
         assert isinstance(found, NodeExclusion)
         assert found.problem.sentence() == (
@@ -264,10 +222,7 @@ class TestPresence:
 
     def test_a_mellanox_card_is_no_gpu(self) -> None:
         assert (
-            read_node(
-                labelled({"feature.node.kubernetes.io/pci-15b3.present": "true"}, {})
-            )
-            is None
+            read_node(labelled({"feature.node.kubernetes.io/pci-15b3.present": "true"}, {})) is None
         )
 
     def test_a_tray_of_the_dra_driver_has_a_clique_and_no_product(self) -> None:
@@ -288,9 +243,7 @@ class TestTopology:
     def test_the_users_word_wins_over_the_providers_topology(self) -> None:
         labels = {"topology.k8s.aws/network-node-layer-3": "nn-3"}
         node = a_node(
-            "x",
-            labels=labels,
-            annotations={"shardwright.io/topology-path": "leaf-2/spine-1"},
+            "x", labels=labels, annotations={"shardwright.io/topology-path": "leaf-2/spine-1"}
         )
         key = "shardwright.io/topology-path"
         assert facts(node).path == ((key, "leaf-2"), (key, "spine-1"))
@@ -322,10 +275,7 @@ class TestTopology:
                 ["b", "d"],
             ),
             (
-                {
-                    "kubernetes.azure.com/agentpool": "gpu",
-                    "topology.kubernetes.io/zone": "1",
-                },
+                {"kubernetes.azure.com/agentpool": "gpu", "topology.kubernetes.io/zone": "1"},
                 ["gpu", "1"],
             ),
             (
@@ -348,23 +298,14 @@ class TestTopology:
     def test_every_provider_is_read_closest_first(
         self, labels: dict[str, str], expected: list[str]
     ) -> None:
-        assert [
-            value for _, value in facts(a_node("x", labels=labels)).path
-        ] == expected
+        assert [value for _, value in facts(a_node("x", labels=labels)).path] == expected
 
     @pytest.mark.parametrize(
         "key",
-        [
-            "topology.k8s.aws/capacity-block-id",
-            "oci.oraclecloud.com/host.gpu_memory_fabric_id",
-        ],
+        ["topology.k8s.aws/capacity-block-id", "oci.oraclecloud.com/host.gpu_memory_fabric_id"],
     )
-    def test_racks_of_trays_are_read_from_the_labels_of_aws_and_oracle_too(
-        self, key: str
-    ) -> None:
-        found = facts(
-            a_node("x", product="NVIDIA-GB200", gpus=4, labels={key: "rack-7"})
-        ).domain
+    def test_racks_of_trays_are_read_from_the_labels_of_aws_and_oracle_too(self, key: str) -> None:
+        found = facts(a_node("x", product="NVIDIA-GB200", gpus=4, labels={key: "rack-7"})).domain
         assert (found.kind, found.name) == (DomainKind.CLIQUE, "rack-7")
         assert key in found.warning
 

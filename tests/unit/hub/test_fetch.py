@@ -32,10 +32,7 @@ from tests.support.loopback_hub import (
 CONFIG = json.dumps(a_config()).encode()
 QUANTIZATION = json.dumps({"quantization": {"quant_algo": "FP8"}}).encode()
 INDEX = json.dumps(
-    {
-        "metadata": {"total_size": 8_030_261_248},
-        "weight_map": {"lm_head.weight": "a.safetensors"},
-    }
+    {"metadata": {"total_size": 8_030_261_248}, "weight_map": {"lm_head.weight": "a.safetensors"}}
 ).encode()
 RESOLVED = "/us/ours/resolve/main/config.json"
 
@@ -56,11 +53,7 @@ def as_client(hub: Site, token: str | None = None) -> Hub:
 
 
 def refusal(
-    hub: Site,
-    token: str | None = None,
-    *,
-    model: str = "us/ours",
-    revision: str | None = None,
+    hub: Site, token: str | None = None, *, model: str = "us/ours", revision: str | None = None
 ) -> Problem:
     """Return the one problem of a checkpoint that is not given, its addresses made the same in
     every run.
@@ -75,9 +68,7 @@ def shown(problem: Problem, *sites: Site) -> str:
     """Return a problem as a sentence, with HUB and CDN in place of addresses."""
     sentence = f"{problem.code}: {problem.sentence()}"
     for site, name in zip(sites, ("HUB", "CDN"), strict=False):
-        sentence = sentence.replace(site.url, name).replace(
-            site.url.partition("://")[2], name
-        )
+        sentence = sentence.replace(site.url, name).replace(site.url.partition("://")[2], name)
     return sentence
 
 
@@ -101,16 +92,10 @@ def test_the_files_are_of_the_commit_that_was_the_newest_when_the_first_was_read
 
     found = fetch(as_client(hub), "us/ours", None)
 
-    texts = {
-        "config.json": CONFIG.decode(),
-        "hf_quant_config.json": QUANTIZATION.decode(),
-    }
+    texts = {"config.json": CONFIG.decode(), "hf_quant_config.json": QUANTIZATION.decode()}
     assert found == Checkpoint(files=texts, commit=COMMIT, tensor_bytes=8_030_261_248)
     asked = [path for path, _ in hub.seen if "/resolve/" in path]
-    assert asked == [
-        RESOLVED,
-        *(f"/us/ours/resolve/{COMMIT}/{file}" for file in list(files)[1:]),
-    ]
+    assert asked == [RESOLVED, *(f"/us/ours/resolve/{COMMIT}/{file}" for file in list(files)[1:])]
 
 
 def test_a_commit_that_is_named_is_read_and_what_it_does_not_have_is_left_out(
@@ -126,9 +111,7 @@ def test_a_commit_that_is_named_is_read_and_what_it_does_not_have_is_left_out(
     )
 
 
-def test_the_token_goes_to_the_hub_and_to_no_host_that_it_names(
-    hub: LoopbackHub,
-) -> None:
+def test_the_token_goes_to_the_hub_and_to_no_host_that_it_names(hub: LoopbackHub) -> None:
     repository = Repository(
         files={"config.json": CONFIG},
         readers=frozenset({"hf_reader"}),
@@ -150,19 +133,11 @@ def test_a_renamed_repository_is_followed(hub: LoopbackHub) -> None:
 
 OURS = {"config.json": CONFIG}
 GATED = Repository(files=OURS, gated=True, readers=frozenset({"hf_reader"}))
-NOT_THERE = (
-    "HubModelMissing: 'us/ours' is not on HUB, or is private; correct the id, or "
-)
-TERMS = (
-    "HubAccessDenied: 'us/ours' is gated on HUB; accept its terms at HUB/us/ours with "
-)
+NOT_THERE = "HubModelMissing: 'us/ours' is not on HUB, or is private; correct the id, or "
+TERMS = "HubAccessDenied: 'us/ours' is gated on HUB; accept its terms at HUB/us/ours with "
 REFUSALS = {
     "not there": (None, None, f"{NOT_THERE}set HF_TOKEN to a token that may read it"),
-    "not there for this token": (
-        None,
-        "hf_reader",
-        f"{NOT_THERE}use a token that may read it",
-    ),
+    "not there for this token": (None, "hf_reader", f"{NOT_THERE}use a token that may read it"),
     "private": (
         Repository(files=OURS, readers=frozenset({"hf_reader"})),
         "hf_stranger",
@@ -190,9 +165,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("repository", "token", "sentence"), REFUSALS.values(), ids=REFUSALS
-)
+@pytest.mark.parametrize(("repository", "token", "sentence"), REFUSALS.values(), ids=REFUSALS)
 def test_what_the_hub_refuses_is_said_with_the_way_out(
     hub: LoopbackHub, repository: Repository | None, token: str | None, sentence: str
 ) -> None:
@@ -219,9 +192,7 @@ def test_a_token_without_the_right_is_refused_by_403(hub: LoopbackHub) -> None:
     )
 
 
-def test_a_mirror_that_sends_no_error_code_is_understood_by_its_status(
-    hub: LoopbackHub,
-) -> None:
+def test_a_mirror_that_sends_no_error_code_is_understood_by_its_status(hub: LoopbackHub) -> None:
     hub.answers[RESOLVED] = giving(b"", 404)
 
     assert refusal(hub).code == "HubModelMissing"
@@ -230,9 +201,7 @@ def test_a_mirror_that_sends_no_error_code_is_understood_by_its_status(
 def test_a_busy_hub_says_how_long_to_wait(hub: LoopbackHub) -> None:
     hub.answers[RESOLVED] = giving(b"", 429, Retry_After="37")
     first = unavailable(hub)
-    hub.answers[RESOLVED] = giving(
-        b"", 429, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT"
-    )
+    hub.answers[RESOLVED] = giving(b"", 429, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT")
 
     assert first == (
         "HubUnavailable: HUB answers 429: too many requests; try again in 37 s; with HF_TOKEN "
@@ -245,9 +214,7 @@ def test_a_busy_hub_says_how_long_to_wait(hub: LoopbackHub) -> None:
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 418])
-def test_a_hub_that_fails_is_asked_again_by_whoever_asked(
-    hub: LoopbackHub, status: int
-) -> None:
+def test_a_hub_that_fails_is_asked_again_by_whoever_asked(hub: LoopbackHub, status: int) -> None:
     hub.answers[RESOLVED] = giving(b"<html>", status)
 
     assert (
@@ -268,9 +235,7 @@ def test_a_file_beside_the_config_that_cannot_be_read_is_not_taken_for_one_that_
     assert refusal(hub, "hf_reader").code == "HubAccessDenied"
 
 
-def test_a_content_host_that_refuses_says_nothing_of_the_token(
-    hub: LoopbackHub,
-) -> None:
+def test_a_content_host_that_refuses_says_nothing_of_the_token(hub: LoopbackHub) -> None:
     hub.repositories["us/ours"] = Repository(
         files={"config.json": CONFIG}, on_content_host=frozenset({"config.json"})
     )
@@ -278,10 +243,7 @@ def test_a_content_host_that_refuses_says_nothing_of_the_token(
 
     said = unavailable(hub, hub.content)
 
-    assert (
-        said
-        == "HubUnavailable: CDN answers 403; try again, or plan with --config FOLDER"
-    )
+    assert said == "HubUnavailable: CDN answers 403; try again, or plan with --config FOLDER"
 
 
 def test_nobody_at_the_address() -> None:
@@ -294,19 +256,13 @@ def test_nobody_at_the_address() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "declared", [True, False], ids=["its length declared", "in chunks"]
-)
+@pytest.mark.parametrize("declared", [True, False], ids=["its length declared", "in chunks"])
 def test_a_huge_answer_is_left(hub: LoopbackHub, *, declared: bool) -> None:
     def endless(request: Handler) -> None:
         request.send_response(200)
         request.send_header("X-Repo-Commit", COMMIT)
         request.send_header(
-            *(
-                ("Content-Length", str(10**12))
-                if declared
-                else ("Transfer-Encoding", "chunked")
-            )
+            *(("Content-Length", str(10**12)) if declared else ("Transfer-Encoding", "chunked"))
         )
         request.end_headers()
         while True:
@@ -343,9 +299,7 @@ def test_an_answer_that_does_not_end_is_waited_for_only_so_long(
     )
 
 
-def test_silence_ends_an_answer(
-    hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silence_ends_an_answer(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.1)
     over = Event()
 
@@ -393,9 +347,7 @@ def test_what_is_not_http_is_no_answer(hub: LoopbackHub) -> None:
         (RESOLVED, "redirects more than 5 times"),
     ],
 )
-def test_a_redirect_leads_to_https_or_nowhere(
-    hub: LoopbackHub, location: str, limit: str
-) -> None:
+def test_a_redirect_leads_to_https_or_nowhere(hub: LoopbackHub, location: str, limit: str) -> None:
     hub.answers[RESOLVED] = giving(b"", 302, Location=location, X_Repo_Commit=COMMIT)
 
     assert shown(refusal(hub), hub).startswith(f"HubAnswerInvalid: HUB {limit}; ")
@@ -404,11 +356,7 @@ def test_a_redirect_leads_to_https_or_nowhere(
 @pytest.mark.parametrize(
     ("body", "headers", "sentence"),
     [
-        (
-            b"{}",
-            {},
-            "HubAnswerInvalid: HUB does not say which commit its files are of; ",
-        ),
+        (b"{}", {}, "HubAnswerInvalid: HUB does not say which commit its files are of; "),
         (
             b"{}",
             {"X_Repo_Commit": "../../main"},
@@ -441,9 +389,7 @@ def test_an_answer_that_is_no_checkpoint_is_refused(
 
 
 def test_another_commit_than_was_asked_for_is_refused(hub: LoopbackHub) -> None:
-    hub.answers[f"/us/ours/resolve/{OLDER}/config.json"] = giving(
-        CONFIG, X_Repo_Commit=COMMIT
-    )
+    hub.answers[f"/us/ours/resolve/{OLDER}/config.json"] = giving(CONFIG, X_Repo_Commit=COMMIT)
 
     said = shown(refusal(hub, revision=OLDER), hub)
 
@@ -462,9 +408,7 @@ def test_another_commit_than_was_asked_for_is_refused(hub: LoopbackHub) -> None:
         b'{"metadata": {"total_size": -1}}',
     ],
 )
-def test_an_index_that_says_nothing_changes_nothing(
-    hub: LoopbackHub, index: bytes
-) -> None:
+def test_an_index_that_says_nothing_changes_nothing(hub: LoopbackHub, index: bytes) -> None:
     hub.repositories["us/ours"] = Repository(
         files={"config.json": CONFIG, "model.safetensors.index.json": index}
     )
@@ -490,7 +434,5 @@ def test_from_https_no_redirect_leads_to_http_and_the_certificate_is_checked(
     assert untrusted.startswith(
         "HubUnavailable: HUB cannot be reached: [SSL: CERTIFICATE_VERIFY_FAILED] "
     )
-    assert said.startswith(
-        "HubAnswerInvalid: HUB redirects to another protocol than HTTPS; "
-    )
+    assert said.startswith("HubAnswerInvalid: HUB redirects to another protocol than HTTPS; ")
     assert plain.seen == []

@@ -23,13 +23,9 @@ def a_cache(folder: Path, *, newest: str = COMMIT) -> Path:
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text(newest)
     for commit, layers in ((COMMIT, 8), (OLDER, 4)):
-        (model / "blobs" / commit).write_text(
-            json.dumps(a_config(num_hidden_layers=layers))
-        )
+        (model / "blobs" / commit).write_text(json.dumps(a_config(num_hidden_layers=layers)))
         (model / "snapshots" / commit).mkdir(parents=True)
-        (model / "snapshots" / commit / "config.json").symlink_to(
-            f"../../blobs/{commit}"
-        )
+        (model / "snapshots" / commit / "config.json").symlink_to(f"../../blobs/{commit}")
     return model
 
 
@@ -58,23 +54,20 @@ def test_the_environment_is_that_of_the_hubs_own_client(tmp_path: Path) -> None:
     }
 
     assert hub_of(stated) == Hub(
-        endpoint="https://mirror.example/hub",
-        token="hf_secret",
-        cache=tmp_path / "kept",
+        endpoint="https://mirror.example/hub", token="hf_secret", cache=tmp_path / "kept"
     )
-    assert hub_of({"XDG_CACHE_HOME": "/caches"}).cache == Path(
-        "/caches/huggingface/hub"
-    )
+    assert hub_of({"XDG_CACHE_HOME": "/caches"}).cache == Path("/caches/huggingface/hub")
     assert hub_of({"HF_HOME": "/home/hf"}).cache == Path("/home/hf/hub")
-    assert [
-        hub_of({"HF_HUB_OFFLINE": word}).offline
-        for word in ("1", "true", "on", "0", "")
-    ] == [True, True, True, False, False]
+    assert [hub_of({"HF_HUB_OFFLINE": word}).offline for word in ("1", "true", "on", "0", "")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
-def test_the_token_that_a_login_has_kept_is_used_unless_it_is_unwanted(
-    tmp_path: Path,
-) -> None:
+def test_the_token_that_a_login_has_kept_is_used_unless_it_is_unwanted(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("hf_kept\n")
     home = {"HF_HOME": str(tmp_path)}
 
@@ -85,9 +78,7 @@ def test_the_token_that_a_login_has_kept_is_used_unless_it_is_unwanted(
     assert hub_of({"HF_HOME": str(tmp_path / "none")}).token is None
 
 
-@pytest.mark.parametrize(
-    "token", ["two words", "one\r\nX-Other: a", "caf\u00e9", "a" * 1025]
-)
+@pytest.mark.parametrize("token", ["two words", "one\r\nX-Other: a", "caf\u00e9", "a" * 1025])
 def test_what_is_no_token_is_refused_and_not_shown(token: str, tmp_path: Path) -> None:
     message = said({"HF_TOKEN": token, "HF_HOME": str(tmp_path)})
 
@@ -97,9 +88,7 @@ def test_what_is_no_token_is_refused_and_not_shown(token: str, tmp_path: Path) -
 
 
 def test_a_token_is_in_no_representation(tmp_path: Path) -> None:
-    assert "hf_secret" not in repr(
-        hub_of({"HF_TOKEN": "hf_secret", "HF_HOME": str(tmp_path)})
-    )
+    assert "hf_secret" not in repr(hub_of({"HF_TOKEN": "hf_secret", "HF_HOME": str(tmp_path)}))
 
 
 @pytest.mark.parametrize(
@@ -133,15 +122,11 @@ def test_offline_the_cache_gives_the_newest_commit_that_it_knows_or_the_one_that
 
     found = fetch(offline, "us/ours", None)
 
-    assert found == Checkpoint(
-        files={"config.json": CONFIG}, commit=COMMIT, tensor_bytes=None
-    )
+    assert found == Checkpoint(files={"config.json": CONFIG}, commit=COMMIT, tensor_bytes=None)
     assert fetch(offline, "us/ours", OLDER).commit == OLDER
 
 
-@pytest.mark.parametrize(
-    ("model", "revision"), [("us/others", None), ("us/ours", "f" * 40)]
-)
+@pytest.mark.parametrize(("model", "revision"), [("us/others", None), ("us/ours", "f" * 40)])
 def test_offline_what_is_not_in_the_cache_is_named_with_the_command_that_brings_it(
     tmp_path: Path, model: str, revision: str | None
 ) -> None:
@@ -163,17 +148,13 @@ def test_offline_what_is_not_in_the_cache_is_named_with_the_command_that_brings_
 def test_a_folder_is_read_with_what_stands_beside_its_config(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(CONFIG)
     (tmp_path / "hf_quant_config.json").write_text("{}")
-    (tmp_path / "model.safetensors.index.json").write_text(
-        '{"metadata": {"total_size": 7}}'
-    )
+    (tmp_path / "model.safetensors.index.json").write_text('{"metadata": {"total_size": 7}}')
 
     files = {"config.json": CONFIG, "hf_quant_config.json": "{}"}
     assert read_folder(tmp_path) == Checkpoint(files=files, commit=None, tensor_bytes=7)
 
 
-def test_a_models_folder_of_the_cache_is_that_of_its_newest_commit(
-    tmp_path: Path,
-) -> None:
+def test_a_models_folder_of_the_cache_is_that_of_its_newest_commit(tmp_path: Path) -> None:
     model = a_cache(tmp_path, newest=OLDER)
 
     newest, named = read_folder(model), read_folder(model / "snapshots" / COMMIT)
@@ -197,7 +178,5 @@ def test_a_cache_without_the_newest_commit_is_no_checkpoint_whatever_its_name_le
 def test_a_file_that_no_checkpoint_has_so_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(b" " * (1024**2 + 1))
 
-    with pytest.raises(
-        InputError, match=r"config\.json is larger than the limit of 1048576 bytes"
-    ):
+    with pytest.raises(InputError, match=r"config\.json is larger than the limit of 1048576 bytes"):
         read_folder(tmp_path)

@@ -10,22 +10,14 @@ from shardwright.engines.trtllm import traits as trtllm
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates, layouts
 from shardwright.layouts.layout import Layout, SearchSpace
-from tests.support.builders_plan import (
-    a_model,
-    a_pool,
-    an_inventory,
-    an_nvl72_pool,
-    vllm_traits,
-)
+from tests.support.builders_plan import a_model, a_pool, an_inventory, an_nvl72_pool, vllm_traits
 
 
 def _degrees(model: str, space: SearchSpace, **pool: object) -> list[tuple[int, int]]:
     inventory = an_inventory(a_pool(**pool))  # type: ignore[arg-type]
     found = enumerate_candidates(a_model(model), inventory, space, vllm_traits())
     return [
-        (item.layout.tensor, item.layout.pipeline)
-        for item in found
-        if not item.layout.partition
+        (item.layout.tensor, item.layout.pipeline) for item in found if not item.layout.partition
     ]
 
 
@@ -63,8 +55,7 @@ def test_looking_beyond_the_pool_adds_what_a_few_more_nodes_would_allow() -> Non
     inventory, model = an_inventory(a_pool()), a_model("llama-405b")
 
     here = {
-        item.layout
-        for item in enumerate_candidates(model, inventory, SearchSpace(), vllm_traits())
+        item.layout for item in enumerate_candidates(model, inventory, SearchSpace(), vllm_traits())
     }
     beyond = {
         item.layout
@@ -92,13 +83,7 @@ def test_whole_experts_pinned_for_a_dense_model_leave_nothing() -> None:
 
 def test_experts_are_tried_sliced_and_whole() -> None:
     found = set(
-        layouts(
-            a_model("qwen3-30b-a3b"),
-            a_pool(gpus_per_node=2),
-            SearchSpace(),
-            vllm_traits(),
-            1,
-        )
+        layouts(a_model("qwen3-30b-a3b"), a_pool(gpus_per_node=2), SearchSpace(), vllm_traits(), 1)
     )
 
     assert found == {
@@ -110,9 +95,7 @@ def test_experts_are_tried_sliced_and_whole() -> None:
     }
 
 
-def test_an_engine_that_slices_sets_of_experts_has_the_degrees_between_tried_and_pinned() -> (
-    None
-):
+def test_an_engine_that_slices_sets_of_experts_has_the_degrees_between_tried_and_pinned() -> None:
     """Who scales a model pins its cut: what is planned must be there when it is pinned."""
     model, pool, traits = a_model("qwen3-30b-a3b"), a_pool(), trtllm.traits("1.2.1")
     free = {
@@ -122,11 +105,7 @@ def test_an_engine_that_slices_sets_of_experts_has_the_degrees_between_tried_and
     pinned = [
         set(
             layouts(
-                model,
-                pool,
-                SearchSpace(tensor=8, pipeline=1, expert=degree, context=1),
-                traits,
-                1,
+                model, pool, SearchSpace(tensor=8, pipeline=1, expert=degree, context=1), traits, 1
             )
         )
         for degree in (3, 4)
@@ -148,28 +127,19 @@ def test_pools_come_by_name_whatever_their_order() -> None:
     model = a_model()
 
     forwards = list(
-        enumerate_candidates(
-            model, an_inventory(first, second), SearchSpace(), vllm_traits()
-        )
+        enumerate_candidates(model, an_inventory(first, second), SearchSpace(), vllm_traits())
     )
     backwards = list(
-        enumerate_candidates(
-            model, an_inventory(second, first), SearchSpace(), vllm_traits()
-        )
+        enumerate_candidates(model, an_inventory(second, first), SearchSpace(), vllm_traits())
     )
 
     assert forwards == backwards
-    assert [item.pool.name for item in forwards] == sorted(
-        item.pool.name for item in forwards
-    )
+    assert [item.pool.name for item in forwards] == sorted(item.pool.name for item in forwards)
 
 
 def test_a_rack_is_tried_whole() -> None:
     found = enumerate_candidates(
-        a_model("deepseek-v3"),
-        an_inventory(an_nvl72_pool()),
-        SearchSpace(),
-        vllm_traits(),
+        a_model("deepseek-v3"), an_inventory(an_nvl72_pool()), SearchSpace(), vllm_traits()
     )
 
     assert max(item.layout.gpus for item in found) == 72
@@ -197,9 +167,7 @@ def test_attention_replicas_come_with_whole_experts_only() -> None:
 
 
 def test_pins_may_put_attention_replicas_beside_stages_and_sliced_experts() -> None:
-    found = _layouts(
-        "qwen3-30b-a3b", a_pool(), tensor=2, pipeline=2, attention_data=2, expert=1
-    )
+    found = _layouts("qwen3-30b-a3b", a_pool(), tensor=2, pipeline=2, attention_data=2, expert=1)
 
     assert found == {Layout(tensor=2, pipeline=2, attention_data=2)}
 
@@ -209,19 +177,14 @@ def test_a_dense_model_gets_attention_replicas_only_by_a_pin_so_that_a_check_can
 ):
     assert {layout.attention_data for layout in _layouts("llama-8b", a_pool())} == {1}
     assert {
-        layout.attention_data
-        for layout in _layouts("llama-8b", a_pool(), attention_data=2)
+        layout.attention_data for layout in _layouts("llama-8b", a_pool(), attention_data=2)
     } == {2}
 
 
 @pytest.mark.parametrize(
     ("model", "pool", "degrees"),
     [
-        (
-            "llama-70b",
-            a_pool(nodes=2),
-            {(16, 2)},
-        ),  # 8 K/V heads: only 16 ranks hold copies
+        ("llama-70b", a_pool(nodes=2), {(16, 2)}),  # 8 K/V heads: only 16 ranks hold copies
         (
             "qwen2.5-7b",
             a_pool(),
@@ -238,28 +201,17 @@ def test_context_parallelism_is_tried_where_ranks_hold_copies_of_k_v(
     model: str, pool: Pool, degrees: set[tuple[int, int]]
 ) -> None:
     assert {
-        (layout.tensor, layout.context)
-        for layout in _layouts(model, pool)
-        if layout.context > 1
+        (layout.tensor, layout.context) for layout in _layouts(model, pool) if layout.context > 1
     } == degrees
 
 
 def test_a_context_pin_is_tried_as_it_is_so_that_a_check_can_refuse_it() -> None:
-    assert {
-        layout.context for layout in _layouts("llama-70b", a_pool(), context=3)
-    } == {3}
+    assert {layout.context for layout in _layouts("llama-70b", a_pool(), context=3)} == {3}
 
 
-def test_uneven_stages_are_tried_beside_the_engines_own_where_they_balance_better() -> (
-    None
-):
+def test_uneven_stages_are_tried_beside_the_engines_own_where_they_balance_better() -> None:
     found = _layouts(
-        "deepseek-v3",
-        a_pool("H200-SXM-141GB", 2),
-        tensor=8,
-        pipeline=2,
-        expert=8,
-        context=1,
+        "deepseek-v3", a_pool("H200-SXM-141GB", 2), tensor=8, pipeline=2, expert=8, context=1
     )
 
     assert found == {
@@ -278,9 +230,7 @@ def test_a_pinned_partition_leaves_only_itself() -> None:
 def test_filling_gives_every_layout_the_replicas_that_the_budget_holds() -> None:
     found = _layouts("llama-8b", a_pool(nodes=2), fill=True, replicas=64, max_gpus=12)
 
-    assert {
-        (layout.tensor, layout.replicas) for layout in found if layout.pipeline == 1
-    } == {
+    assert {(layout.tensor, layout.replicas) for layout in found if layout.pipeline == 1} == {
         *((1, 12), (2, 6), (3, 4), (4, 3), (5, 2), (6, 2), (7, 1), (8, 1)),
         (16, 1),  # more than the budget: a check says so
     }
@@ -293,6 +243,4 @@ def test_filling_stops_at_what_is_free_and_at_the_budget_of_nodes() -> None:
     assert Layout(tensor=4, replicas=2) in _layouts(
         "llama-8b", a_pool(nodes=3), fill=True, replicas=64, max_nodes=1
     )
-    assert Layout(tensor=8, replicas=2) in _layouts(
-        "llama-8b", pool, fill=True, replicas=64
-    )
+    assert Layout(tensor=8, replicas=2) in _layouts("llama-8b", pool, fill=True, replicas=64)

@@ -13,10 +13,7 @@ from tests.support.builders_plan import a_pool, an_nvl72_pool
 
 
 def _nodes(pool: Pool, layout: Layout) -> list[list[int]]:
-    return [
-        [int(name.rsplit("-", 1)[1]) for name in group]
-        for group in place(pool, layout).groups
-    ]
+    return [[int(name.rsplit("-", 1)[1]) for name in group] for group in place(pool, layout).groups]
 
 
 def test_one_gpu_goes_to_the_fullest_node_that_has_one() -> None:
@@ -31,9 +28,7 @@ def test_replicas_share_a_node_before_they_open_another() -> None:
 
 
 def test_a_group_of_two_nodes_stays_in_the_leaf_that_it_fills_best() -> None:
-    pool = a_pool(
-        nodes=8, free={0: 0, 5: 0, 6: 0}
-    )  # leaf 0 keeps three whole nodes, leaf 1 two
+    pool = a_pool(nodes=8, free={0: 0, 5: 0, 6: 0})  # leaf 0 keeps three whole nodes, leaf 1 two
 
     assert _nodes(pool, Layout(tensor=8, pipeline=2)) == [[4, 7]]
 
@@ -45,18 +40,13 @@ def test_a_group_too_large_for_a_leaf_takes_a_whole_leaf_first() -> None:
 
 
 def test_stages_over_two_leaves_change_leaf_once() -> None:
-    pool = a_pool(
-        nodes=8, free={0: 0, 2: 0, 4: 0, 6: 0}
-    )  # two whole nodes in each leaf
+    pool = a_pool(nodes=8, free={0: 0, 2: 0, 4: 0, 6: 0})  # two whole nodes in each leaf
 
     assert _nodes(pool, Layout(tensor=8, pipeline=4)) == [[1, 3, 5, 7]]
 
 
 def test_groups_never_share_whole_nodes() -> None:
-    assert _nodes(a_pool(nodes=4), Layout(tensor=8, pipeline=2, replicas=2)) == [
-        [0, 1],
-        [2, 3],
-    ]
+    assert _nodes(a_pool(nodes=4), Layout(tensor=8, pipeline=2, replicas=2)) == [[0, 1], [2, 3]]
 
 
 def test_tensor_over_trays_stays_in_one_clique() -> None:
@@ -83,9 +73,7 @@ def test_tensor_over_trays_of_two_cliques_crosses_the_network() -> None:
 
 
 def test_a_replica_over_two_cliques_counts_as_joined_by_the_network_alone() -> None:
-    pool = a_pool(
-        "GB200-NVL-186GB", 8, gpus_per_node=4, domain_nodes=4, free={3: 0, 7: 0}
-    )
+    pool = a_pool("GB200-NVL-186GB", 8, gpus_per_node=4, domain_nodes=4, free={3: 0, 7: 0})
 
     placement = place(pool, Layout(tensor=8, pipeline=2))
 
@@ -99,11 +87,7 @@ def test_a_replica_over_two_cliques_counts_as_joined_by_the_network_alone() -> N
         pytest.param(a_pool(), Layout(), None, None, id="one-gpu-crosses-nothing"),
         pytest.param(a_pool(), Layout(tensor=8), "NVLink4 NVSwitch", None, id="hgx"),
         pytest.param(
-            a_pool("L40S-48GB"),
-            Layout(tensor=2, pipeline=2),
-            "PCIe 4 x16",
-            "PCIe 4 x16",
-            id="pcie",
+            a_pool("L40S-48GB"), Layout(tensor=2, pipeline=2), "PCIe 4 x16", "PCIe 4 x16", id="pcie"
         ),
         pytest.param(
             a_pool("H100-NVL-94GB", gpus_per_node=8, domain_gpus=2),
@@ -127,11 +111,7 @@ def test_a_replica_over_two_cliques_counts_as_joined_by_the_network_alone() -> N
             id="two-nodes",
         ),
         pytest.param(
-            a_pool(nodes=2),
-            Layout(tensor=16),
-            "400 Gb/s RDMA",
-            None,
-            id="tensor-over-the-network",
+            a_pool(nodes=2), Layout(tensor=16), "400 Gb/s RDMA", None, id="tensor-over-the-network"
         ),
         pytest.param(
             an_nvl72_pool(),
@@ -146,9 +126,7 @@ def test_the_link_is_the_slowest_that_is_crossed(
     pool: Pool, layout: Layout, tensor: str | None, pipeline: str | None
 ) -> None:
     placement = place(pool, layout)
-    names = [
-        link and link.name for link in (placement.tensor_link, placement.pipeline_link)
-    ]
+    names = [link and link.name for link in (placement.tensor_link, placement.pipeline_link)]
 
     assert [name and name.split(" (")[0] for name in names] == [tensor, pipeline]
 
@@ -165,9 +143,7 @@ def test_on_the_empty_pool_only_its_size_counts() -> None:
     pool = a_pool(nodes=2, free={0: 0, 1: 0})
 
     assert place(pool, Layout(tensor=8, pipeline=2)).missing_nodes == 2
-    assert (
-        Shelf(pool, free=False).place(Layout(tensor=8, pipeline=2)).missing_nodes == 0
-    )
+    assert Shelf(pool, free=False).place(Layout(tensor=8, pipeline=2)).missing_nodes == 0
 
 
 def test_leftovers_are_the_gpus_that_stay_free_beside_the_groups() -> None:
@@ -197,12 +173,8 @@ def test_ranks_spread_over_the_fewest_equal_nodes_that_keep_tensor_groups_whole(
     assert Spread.of(Layout(tensor=tensor, pipeline=pipeline), 8) == spread
 
 
-def test_replicas_fill_one_leaf_after_the_other_and_take_what_is_left_over_in_the_end() -> (
-    None
-):
-    pool = a_pool(
-        nodes=16, free={5: 0}
-    )  # leaf 1 keeps three whole nodes, the others four
+def test_replicas_fill_one_leaf_after_the_other_and_take_what_is_left_over_in_the_end() -> None:
+    pool = a_pool(nodes=16, free={5: 0})  # leaf 1 keeps three whole nodes, the others four
 
     assert _nodes(pool, Layout(tensor=8, pipeline=3, replicas=9)) == [
         [4, 6, 7],
@@ -211,11 +183,7 @@ def test_replicas_fill_one_leaf_after_the_other_and_take_what_is_left_over_in_th
         [12, 13, 14],
         [3, 11, 15],
     ]
-    assert _nodes(pool, Layout(tensor=8, pipeline=2, replicas=3)) == [
-        [4, 6],
-        [0, 1],
-        [2, 3],
-    ]
+    assert _nodes(pool, Layout(tensor=8, pipeline=2, replicas=3)) == [[4, 6], [0, 1], [2, 3]]
 
 
 def zoned(zones: str, free: dict[int, int] | None = None) -> Pool:
@@ -230,9 +198,7 @@ def zoned(zones: str, free: dict[int, int] | None = None) -> Pool:
 
 def spread(pool: Pool, layout: Layout, **standing: int) -> list[list[int]]:
     placement = Shelf(pool, over=Over(label="zone", standing=standing)).place(layout)
-    return [
-        [int(name.rsplit("-", 1)[1]) for name in group] for group in placement.groups
-    ]
+    return [[int(name.rsplit("-", 1)[1]) for name in group] for group in placement.groups]
 
 
 def test_replicas_are_put_where_the_fewest_are() -> None:
@@ -251,12 +217,7 @@ def test_of_values_with_as_many_replicas_the_fullest_node_comes_first() -> None:
 
 
 def test_replicas_spread_over_zones_go_to_the_others_where_one_is_full() -> None:
-    assert spread(zoned("abb", {0: 4}), Layout(tensor=4, replicas=4)) == [
-        [0],
-        [1],
-        [1],
-        [2],
-    ]
+    assert spread(zoned("abb", {0: 4}), Layout(tensor=4, replicas=4)) == [[0], [1], [1], [2]]
 
 
 def test_nodes_without_the_label_are_a_value_of_their_own() -> None:

@@ -47,19 +47,13 @@ def test_a_partition_goes_before_the_engines_own_rule() -> None:
 
 def test_light_layers_at_the_start_shift_the_balance() -> None:
     """DeepSeek-V3 begins with three dense layers: 31 + 30 is 38.4 and 40.9 GiB over 8 ranks."""
-    assert balanced_partition(a_model("deepseek-v3"), 2, Remainder.BEFORE_LAST) == (
-        32,
-        29,
-    )
+    assert balanced_partition(a_model("deepseek-v3"), 2, Remainder.BEFORE_LAST) == (32, 29)
 
 
 @pytest.mark.parametrize(
-    ("model", "pipeline"),
-    [("llama-405b", 2), ("llama-70b", 2), ("llama-8b", 1), ("llama-8b", 33)],
+    ("model", "pipeline"), [("llama-405b", 2), ("llama-70b", 2), ("llama-8b", 1), ("llama-8b", 33)]
 )
-def test_stages_that_are_balanced_already_get_no_partition(
-    model: str, pipeline: int
-) -> None:
+def test_stages_that_are_balanced_already_get_no_partition(model: str, pipeline: int) -> None:
     assert balanced_partition(a_model(model), pipeline, Remainder.BEFORE_LAST) == ()
 
 
@@ -73,7 +67,7 @@ def test_a_partition_has_every_layer_once_and_no_empty_stage(model: str) -> None
         for pipeline in range(1, layers + 1)
     }
 
-    assert {
-        (pipeline, len(sizes), sum(sizes)) for pipeline, sizes in found.items() if sizes
-    } == {(pipeline, pipeline, layers) for pipeline, sizes in found.items() if sizes}
+    assert {(pipeline, len(sizes), sum(sizes)) for pipeline, sizes in found.items() if sizes} == {
+        (pipeline, pipeline, layers) for pipeline, sizes in found.items() if sizes
+    }
     assert min((min(sizes) for sizes in found.values() if sizes), default=1) >= 1

@@ -51,21 +51,15 @@ def test_an_entry_says_where_it_comes_from() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    ["meta-llama/llama-3.1-8b-instruct", "Llama-3.1-8B-Instruct", "openai/gpt-oss", ""],
+    "wrong", ["meta-llama/llama-3.1-8b-instruct", "Llama-3.1-8B-Instruct", "openai/gpt-oss", ""]
 )
 def test_ids_are_exact(wrong: str) -> None:
     assert find_model(wrong) is None
 
 
-def test_an_extension_of_the_catalogue_adds_models_and_overrides_built_in_ones() -> (
-    None
-):
+def test_an_extension_of_the_catalogue_adds_models_and_overrides_built_in_ones() -> None:
     extra = read_catalogue_extension(
-        {
-            "me/mine": json.dumps(a_config()),
-            "openai/gpt-oss-20b": json.dumps(a_config()),
-        }
+        {"me/mine": json.dumps(a_config()), "openai/gpt-oss-20b": json.dumps(a_config())}
     )
     mine = find_model("me/mine", extra)
     assert mine is not None
@@ -78,19 +72,14 @@ def test_an_extension_of_the_catalogue_adds_models_and_overrides_built_in_ones()
 def test_every_bad_text_of_an_extension_is_named() -> None:
     with pytest.raises(InputError) as refusal:
         read_catalogue_extension({"me/one": "{", "me/two": "{}", "me/three": "[]"})
-    assert [problem.what.split()[0] for problem in refusal.value.problems] == [
-        "me/one",
-        "me/three",
-    ]
+    assert [problem.what.split()[0] for problem in refusal.value.problems] == ["me/one", "me/three"]
 
 
 def test_an_unknown_id_says_how_to_make_it_known() -> None:
     problem = model_unknown("me/mine")
     assert problem.code == "ModelUnknown"
     assert problem.what == "'me/mine'"
-    assert (
-        problem.limit == f"is not among the {len(known_ids())} models of the catalogue"
-    )
+    assert problem.limit == f"is not among the {len(known_ids())} models of the catalogue"
     assert problem.remedy == (
         "make a ConfigMap of its config.json with `shardwright fetch me/mine | kubectl apply "
         "--server-side -f -` or "
@@ -105,9 +94,7 @@ def test_an_id_that_differs_in_case_only_is_what_was_meant() -> None:
     assert model_unknown("me/Mine", {"me/mine": {}}).gap == "did you mean 'me/mine'?"
 
 
-def test_the_nearest_ids_are_named_also_those_of_another_owner_and_no_distant_ones() -> (
-    None
-):
+def test_the_nearest_ids_are_named_also_those_of_another_owner_and_no_distant_ones() -> None:
     assert (
         model_unknown("Qwen/Qwen3-8").gap
         == "the nearest are 'Qwen/Qwen3-8B', 'Qwen/Qwen3-4B', 'Qwen/Qwen3-14B'"
@@ -115,16 +102,11 @@ def test_the_nearest_ids_are_named_also_those_of_another_owner_and_no_distant_on
     assert model_unknown("Llama-3.1-8B-Instruct").gap.startswith(
         "the nearest are 'meta-llama/Llama-3.1-8B-Instruct', "
     )
-    assert (
-        model_unknown("me/mine-7b", {"us/mine-7b": {}}).gap
-        == "the nearest is 'us/mine-7b'"
-    )
+    assert model_unknown("me/mine-7b", {"us/mine-7b": {}}).gap == "the nearest is 'us/mine-7b'"
     assert model_unknown("me/mine", {"me/something-else": {}}).gap == ""
 
 
-def test_an_id_that_others_list_is_known_by_its_id_alone_which_is_a_short_line() -> (
-    None
-):
+def test_an_id_that_others_list_is_known_by_its_id_alone_which_is_a_short_line() -> None:
     problem = model_unknown("Qwen/Qwen3-Coder-Next")
     assert (problem.limit, problem.gap) == (
         "is known by its id alone: its config is not built in",
@@ -139,13 +121,9 @@ def test_ids_that_others_list_are_ids_with_dates_that_are_none_of_ours() -> None
     listed = {model_id: listing_of(model_id) for model_id in listed_ids()}
 
     assert set(listed).isdisjoint(known_ids())
-    assert [
-        model_id for model_id in listed if not re.fullmatch(MODEL_ID, model_id)
-    ] == []
+    assert [model_id for model_id in listed if not re.fullmatch(MODEL_ID, model_id)] == []
     dates = [
-        date.fromisoformat(found.released)
-        for found in listed.values()
-        if found and found.released
+        date.fromisoformat(found.released) for found in listed.values() if found and found.released
     ]
     assert date(2023, 1, 1) < min(dates) < max(dates) < date(2026, 11, 1)
     assert listing_of("Qwen/Qwen3-8B") == Listing(

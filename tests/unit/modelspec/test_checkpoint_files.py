@@ -29,30 +29,18 @@ def by_layer(layers: int) -> dict[str, object]:
     """Return a config whose layers are each quantized in a way of its own, as the largest published
     ones are.
     """
-    names = (
-        "q_proj",
-        "k_proj",
-        "v_proj",
-        "o_proj",
-        "gate_proj",
-        "up_proj",
-        "down_proj",
-    )
+    names = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
     found = {
         f"model.layers.{layer}.{name}": {"quant_algo": "FP8"}
         for layer in range(layers)
         for name in names
     }
-    return a_config(
-        quantization_config={"quant_method": "modelopt", "quantized_layers": found}
-    )
+    return a_config(quantization_config={"quant_method": "modelopt", "quantized_layers": found})
 
 
 def packed(content: object) -> str:
     raw = lzma.compress(
-        json.dumps(content).encode(),
-        format=lzma.FORMAT_RAW,
-        filters=checkpoint_files._LZMA,
+        json.dumps(content).encode(), format=lzma.FORMAT_RAW, filters=checkpoint_files._LZMA
     )
     return checkpoint_files._CONFIG + b85encode(raw).decode()
 
@@ -63,9 +51,7 @@ def test_what_is_handed_over_is_read_as_it_was() -> None:
         "hf_quant_config.json": '{"quantization": {}}',
     }
 
-    text = handed_over(
-        CheckpointFiles(files=files, commit=COMMIT, tensor_bytes=8_030_261_248)
-    )
+    text = handed_over(CheckpointFiles(files=files, commit=COMMIT, tensor_bytes=8_030_261_248))
     found = read_handover(text)
 
     assert isinstance(found, CheckpointFiles)
@@ -90,26 +76,18 @@ def test_a_config_of_half_a_megabyte_fits() -> None:
 
 
 def test_what_does_not_fit_is_refused_with_its_size() -> None:
-    noise = a_config(
-        noise=[f"{number * 2654435761 % 2**32:08x}" for number in range(3_000)]
-    )
+    noise = a_config(noise=[f"{number * 2654435761 % 2**32:08x}" for number in range(3_000)])
 
     with pytest.raises(InputError) as caught:
         handed_over(CheckpointFiles(files={"config.json": json.dumps(noise)}))
 
     (problem,) = caught.value.problems
-    assert (problem.code, problem.limit) == (
-        "ConfigNotHandedOver",
-        "and a pod can hand over 8,192",
-    )
+    assert (problem.code, problem.limit) == ("ConfigNotHandedOver", "and a pod can hand over 8,192")
 
 
 def test_a_problem_is_handed_over_without_its_way_out() -> None:
     problem = Problem(
-        code="HubUnavailable",
-        what="hub.example",
-        limit="answers 503",
-        remedy="of the command line",
+        code="HubUnavailable", what="hub.example", limit="answers 503", remedy="of the command line"
     )
 
     assert read_handover(problem_handed_over(problem)) == Problem(
@@ -146,9 +124,7 @@ def test_what_is_damaged_is_one_problem(text: str) -> None:
 
 def test_what_unpacks_to_far_more_than_a_config_takes_no_memory() -> None:
     bomb = lzma.compress(
-        b" " * (12 * MAX_CONFIG_BYTES),
-        format=lzma.FORMAT_RAW,
-        filters=checkpoint_files._LZMA,
+        b" " * (12 * MAX_CONFIG_BYTES), format=lzma.FORMAT_RAW, filters=checkpoint_files._LZMA
     )
     text = checkpoint_files._CONFIG + b85encode(bomb).decode()
 
@@ -172,26 +148,16 @@ def test_a_config_that_would_not_be_read_is_not_handed_on(config: str) -> None:
     text = (
         checkpoint_files._CONFIG
         + b85encode(
-            lzma.compress(
-                raw.encode(), format=lzma.FORMAT_RAW, filters=checkpoint_files._LZMA
-            )
+            lzma.compress(raw.encode(), format=lzma.FORMAT_RAW, filters=checkpoint_files._LZMA)
         ).decode()
     )
 
     assert isinstance(read_handover(text), Problem)
 
 
-def test_what_a_stranger_says_of_commit_and_size_is_believed_only_where_it_can_be_one() -> (
-    None
-):
+def test_what_a_stranger_says_of_commit_and_size_is_believed_only_where_it_can_be_one() -> None:
     found = read_handover(
-        packed(
-            {
-                "files": {"config.json": a_config()},
-                "commit": "main\n",
-                "tensorBytes": True,
-            }
-        )
+        packed({"files": {"config.json": a_config()}, "commit": "main\n", "tensorBytes": True})
     )
 
     assert isinstance(found, CheckpointFiles)

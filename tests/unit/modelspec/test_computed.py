@@ -15,12 +15,7 @@ from shardwright.modelspec.computed import (
     without_towers,
 )
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import (
-    ModelSpec,
-    PipelineRole,
-    RecurrentAttention,
-    Split,
-)
+from shardwright.modelspec.spec import ModelSpec, PipelineRole, RecurrentAttention, Split
 
 
 def a_known_model(name: str) -> ModelSpec:
@@ -29,9 +24,7 @@ def a_known_model(name: str) -> ModelSpec:
     return read_model(entry.config, source=name)
 
 
-def test_in_fp32_every_weight_takes_twice_the_bits_and_the_plan_warns_of_the_speed() -> (
-    None
-):
+def test_in_fp32_every_weight_takes_twice_the_bits_and_the_plan_warns_of_the_speed() -> None:
     model = a_known_model("Qwen/Qwen3-8B")
 
     wide = computed_in(model, "fp32")
@@ -53,9 +46,7 @@ def test_quantized_weights_stay_and_what_is_not_quantized_is_cast() -> None:
 
     cast = computed_in(model, "fp16")
 
-    before, after = (
-        [weight.storage.name for weight in one.weights] for one in (model, cast)
-    )
+    before, after = ([weight.storage.name for weight in one.weights] for one in (model, cast))
     assert after == ["fp16" if name == "bf16" else name for name in before]
     assert "fp8" in after
 
@@ -65,15 +56,10 @@ def test_quantized_weights_are_not_computed_in_fp32() -> None:
         computed_in(a_known_model("deepseek-ai/DeepSeek-V3"), "fp32")
 
     (problem,) = caught.value.problems
-    assert (problem.code, problem.path) == (
-        "QuantizationNotApplicable",
-        "spec.engine.args.dtype",
-    )
+    assert (problem.code, problem.path) == ("QuantizationNotApplicable", "spec.engine.args.dtype")
 
 
-def test_without_towers_the_language_model_is_left_and_nothing_is_said_of_them() -> (
-    None
-):
+def test_without_towers_the_language_model_is_left_and_nothing_is_said_of_them() -> None:
     model = a_known_model("Qwen/Qwen3.5-27B")
     blind = replace(model, warnings=("another", *UNCOUNTED_TOWERS))
 
@@ -86,22 +72,18 @@ def test_without_towers_the_language_model_is_left_and_nothing_is_said_of_them()
     assert alone.warnings == ("another",)
 
 
-def test_a_vision_tower_kept_whole_is_on_every_rank_and_all_else_is_cut_as_before() -> (
-    None
-):
+def test_a_vision_tower_kept_whole_is_on_every_rank_and_all_else_is_cut_as_before() -> None:
     model = a_known_model("Qwen/Qwen3.5-27B")
 
     whole = with_whole_towers(model)
 
     changed = {
-        now.part
-        for before, now in zip(model.weights, whole.weights, strict=True)
-        if before != now
+        now.part for before, now in zip(model.weights, whole.weights, strict=True) if before != now
     }
     assert changed == {PipelineRole.TOWER}
-    assert {
-        weight.split for weight in whole.weights if weight.part is PipelineRole.TOWER
-    } == {Split.REPLICATED}
+    assert {weight.split for weight in whole.weights if weight.part is PipelineRole.TOWER} == {
+        Split.REPLICATED
+    }
 
 
 def test_states_of_other_bits_take_their_share_and_k_v_stays() -> None:

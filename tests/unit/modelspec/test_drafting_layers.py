@@ -52,14 +52,9 @@ def test_a_model_without_mtp_layers_has_none() -> None:
 
 
 def test_a_head_with_the_vocabulary_of_its_target_holds_no_map_to_it() -> None:
-    whole = {
-        name: value for name, value in A_HEAD.items() if name != "draft_vocab_size"
-    }
+    whole = {name: value for name, value in A_HEAD.items() if name != "draft_vocab_size"}
     names = (
-        {
-            weight.name
-            for weight in read_eagle(config, source="a", vocabulary=128_256).weights
-        }
+        {weight.name for weight in read_eagle(config, source="a", vocabulary=128_256).weights}
         for config in (A_HEAD, whole)
     )
 
@@ -90,9 +85,7 @@ def test_a_head_of_latent_attention_keeps_latent_vectors() -> None:
         ({"intermediate_size": "wide"}, "must be a whole number"),
     ],
 )
-def test_a_head_that_cannot_be_counted_is_refused(
-    changes: dict[str, Any], said: str
-) -> None:
+def test_a_head_that_cannot_be_counted_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as caught:
         read_eagle(A_HEAD | changes, source="acme/head", vocabulary=128_256)
 

@@ -35,9 +35,7 @@ def test_every_row_says_where_and_when_it_was_read(row: dict[str, str]) -> None:
         ("acme/meta-llama/ours", Gating.UNKNOWN),
     ],
 )
-def test_whether_a_repository_is_gated_is_a_fact_or_unknown(
-    model_id: str, gating: Gating
-) -> None:
+def test_whether_a_repository_is_gated_is_a_fact_or_unknown(model_id: str, gating: Gating) -> None:
     assert gate_of(model_id).gating is gating
 
 
@@ -45,9 +43,7 @@ def test_what_is_unknown_names_no_source() -> None:
     assert gate_of("acme/ours") == RepositoryGate(gating=Gating.UNKNOWN)
 
 
-def test_every_row_is_about_a_model_that_is_known_or_about_all_of_some_beginning() -> (
-    None
-):
+def test_every_row_is_about_a_model_that_is_known_or_about_all_of_some_beginning() -> None:
     ids = {*known_ids(), *listed_ids()}
     exact = [row["id"] for row in ROWS if not row["id"].endswith(("/", "-"))]
 

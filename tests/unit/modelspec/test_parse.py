@@ -16,14 +16,9 @@ from shardwright.modelspec.parse import (
 
 def test_infinity_and_small_exponents_are_taken() -> None:
     config = parse_config(
-        '{"rms_norm_eps": 1e-05, "attention_chunk_size": Infinity, "x": -Infinity}',
-        source="a file",
+        '{"rms_norm_eps": 1e-05, "attention_chunk_size": Infinity, "x": -Infinity}', source="a file"
     )
-    assert config == {
-        "rms_norm_eps": 1e-05,
-        "attention_chunk_size": math.inf,
-        "x": -math.inf,
-    }
+    assert config == {"rms_norm_eps": 1e-05, "attention_chunk_size": math.inf, "x": -math.inf}
 
 
 @pytest.mark.parametrize(
@@ -35,31 +30,16 @@ def test_infinity_and_small_exponents_are_taken() -> None:
         ('{"a": 1,}', "is not the JSON of a config"),
         ("", "is not the JSON of a config"),
         ('{"a": ' + "9" * 5000 + "}", "is not the JSON of a config"),
-        (
-            '{"a": "' + "x" * MAX_CONFIG_BYTES + '"}',
-            f"the limit of {MAX_CONFIG_BYTES} bytes",
-        ),
+        ('{"a": "' + "x" * MAX_CONFIG_BYTES + '"}', f"the limit of {MAX_CONFIG_BYTES} bytes"),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deeply"),
         (
             '{"a":' * (MAX_CONFIG_DEPTH + 1) + "1" + "}" * (MAX_CONFIG_DEPTH + 1),
             f"deeper than {MAX_CONFIG_DEPTH} levels",
         ),
     ],
-    ids=[
-        "duplicate",
-        "NaN",
-        "list",
-        "comma",
-        "empty",
-        "digits",
-        "size",
-        "very deep",
-        "deep",
-    ],
+    ids=["duplicate", "NaN", "list", "comma", "empty", "digits", "size", "very deep", "deep"],
 )
-def test_what_is_no_config_is_refused_with_its_source_and_reason(
-    text: str, says: str
-) -> None:
+def test_what_is_no_config_is_refused_with_its_source_and_reason(text: str, says: str) -> None:
     with pytest.raises(InputError) as refusal:
         parse_config(text, source="models/config.json")
     (problem,) = refusal.value.problems
@@ -106,10 +86,6 @@ def test_a_config_under_another_name_stands_alone(name: str) -> None:
     assert folder_text(files, name) == '{"a": 1}'
 
 
-@pytest.mark.parametrize(
-    "files", [{}, {"config.json": 1}, {"hf_quant_config.json": "{}"}]
-)
-def test_files_without_a_config_have_no_text_of_a_folder(
-    files: dict[str, object],
-) -> None:
+@pytest.mark.parametrize("files", [{}, {"config.json": 1}, {"hf_quant_config.json": "{}"}])
+def test_files_without_a_config_have_no_text_of_a_folder(files: dict[str, object]) -> None:
     assert folder_text(files) is None

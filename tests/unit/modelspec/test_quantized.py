@@ -7,12 +7,7 @@ import pytest
 from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.modelopt import with_quantization_file
-from shardwright.modelspec.modules import (
-    MAX_ENTRIES,
-    MAX_GLOB_BYTES,
-    MAX_PATTERNS,
-    canonical,
-)
+from shardwright.modelspec.modules import MAX_ENTRIES, MAX_GLOB_BYTES, MAX_PATTERNS, canonical
 from shardwright.modelspec.quantized import apply_quantization
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec, WeightFormat
@@ -28,9 +23,7 @@ BLOCK = WeightFormat(name="fp8", bits=8, block=(128, 128), scale_bits=32)
 
 def _storage(model: ModelSpec, name: str, layer: int | None = 0) -> WeightFormat:
     (storage,) = {
-        weight.storage
-        for weight in model.weights
-        if weight.name == name and weight.layer == layer
+        weight.storage for weight in model.weights if weight.name == name and weight.layer == layer
     }
     return storage
 
@@ -50,19 +43,12 @@ def _stored(**quantization: object) -> WeightFormat:
         ),
         (
             {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True},
-            WeightFormat(
-                name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4
-            ),
+            WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
         ),
         (
             {"quant_method": "gptq", "bits": 8, "group_size": -1},
             WeightFormat(
-                name="int8",
-                bits=8,
-                block=(1, 0),
-                scale_bits=16,
-                zero_point_bits=8,
-                alone=True,
+                name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8, alone=True
             ),
         ),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, NVFP4),
@@ -87,30 +73,21 @@ def _stored(**quantization: object) -> WeightFormat:
             {
                 "quant_method": "torchao",
                 "quant_type": {
-                    "default": {
-                        "_type": "Int4WeightOnlyConfig",
-                        "_data": {"group_size": 64},
-                    }
+                    "default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 64}}
                 },
             },
-            WeightFormat(
-                name="int4", bits=4, block=(1, 64), scale_bits=16, zero_point_bits=16
-            ),
+            WeightFormat(name="int4", bits=4, block=(1, 64), scale_bits=16, zero_point_bits=16),
         ),
         (
             {
                 "quant_method": "torchao",
-                "quant_type": {
-                    "default": {"_type": "Float8WeightOnlyConfig", "_data": {}}
-                },
+                "quant_type": {"default": {"_type": "Float8WeightOnlyConfig", "_data": {}}},
             },
             WeightFormat(name="fp8", bits=8, block=(1, 0), scale_bits=32, alone=True),
         ),
         (
             {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True},
-            WeightFormat(
-                name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4
-            ),
+            WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
         ),
         (
             {
@@ -120,28 +97,10 @@ def _stored(**quantization: object) -> WeightFormat:
                 "sym": False,
                 "packing_format": "auto_round:auto_awq",
             },
-            WeightFormat(
-                name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4
-            ),
+            WeightFormat(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
         ),
-        (
-            {
-                "quant_method": "auto-round",
-                "bits": 4,
-                "group_size": 32,
-                "data_type": "mx_fp",
-            },
-            MXFP4,
-        ),
-        (
-            {
-                "quant_method": "inc",
-                "bits": 8,
-                "group_size": [128, 128],
-                "data_type": "fp8",
-            },
-            BLOCK,
-        ),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 32, "data_type": "mx_fp"}, MXFP4),
+        ({"quant_method": "inc", "bits": 8, "group_size": [128, 128], "data_type": "fp8"}, BLOCK),
     ],
 )
 def test_each_method_has_its_storage(
@@ -154,36 +113,17 @@ def test_each_method_has_its_storage(
     ("weights", "storage"),
     [
         ({"num_bits": 8, "type": "float", "strategy": "tensor"}, ALONE),
+        ({"num_bits": 8, "type": "float", "strategy": "channel"}, replace(ALONE, block=(1, 0))),
         (
-            {"num_bits": 8, "type": "float", "strategy": "channel"},
-            replace(ALONE, block=(1, 0)),
-        ),
-        (
-            {
-                "num_bits": 8,
-                "type": "float",
-                "strategy": "block",
-                "block_structure": [128, 128],
-            },
+            {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]},
             replace(BLOCK, alone=True),
         ),
         (
             {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 64},
             WeightFormat(name="int4", bits=4, block=(1, 64), scale_bits=16),
         ),
-        (
-            {
-                "num_bits": 4,
-                "type": "float",
-                "strategy": "tensor_group",
-                "group_size": 16,
-            },
-            NVFP4,
-        ),
-        (
-            {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32},
-            MXFP4,
-        ),
+        ({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}, NVFP4),
+        ({"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}, MXFP4),
     ],
 )
 def test_compressed_tensors_are_stored_by_strategy(
@@ -193,9 +133,7 @@ def test_compressed_tensors_are_stored_by_strategy(
     assert _stored(quant_method="compressed-tensors", config_groups=groups) == storage
 
 
-@pytest.mark.parametrize(
-    ("activations", "alone"), [({"num_bits": 8}, False), (None, True)]
-)
+@pytest.mark.parametrize(("activations", "alone"), [({"num_bits": 8}, False), (None, True)])
 def test_8_bits_beside_activations_of_16_are_no_product_of_8_bits(
     activations: dict[str, int] | None,
     alone: bool,  # noqa: FBT001
@@ -205,21 +143,14 @@ def test_8_bits_beside_activations_of_16_are_no_product_of_8_bits(
         "weights": {"num_bits": 8, "type": "float"},
         "input_activations": activations,
     }
-    storage = _stored(
-        quant_method="compressed-tensors", config_groups={"group_0": group}
-    )
+    storage = _stored(quant_method="compressed-tensors", config_groups={"group_0": group})
     assert (storage.alone, storage.product) == (alone, "fp8 alone" if alone else "fp8")
 
 
-def _quark(
-    dtype: str, scheme: str, *, inputs: bool = True, **more: object
-) -> dict[str, object]:
+def _quark(dtype: str, scheme: str, *, inputs: bool = True, **more: object) -> dict[str, object]:
     """Return how AMD's form says it of all weights, or of some."""
     weight = {"dtype": dtype, "qscheme": scheme, **more}
-    return {
-        "weight": weight,
-        "input_tensors": {**weight, "is_dynamic": True} if inputs else None,
-    }
+    return {"weight": weight, "input_tensors": {**weight, "is_dynamic": True} if inputs else None}
 
 
 QUARK_NVFP4 = [
@@ -240,9 +171,7 @@ QUARK_NVFP4 = [
         ),
         (
             _quark("uint4", "per_group", inputs=False, group_size=64),
-            WeightFormat(
-                name="int4", bits=4, block=(1, 64), scale_bits=16, zero_point_bits=4
-            ),
+            WeightFormat(name="int4", bits=4, block=(1, 64), scale_bits=16, zero_point_bits=4),
         ),
         (_quark("fp4", "per_group", group_size=32), MXFP4),
         (_quark("fp4", "per_group", inputs=False, group_size=32), MXFP4),
@@ -277,10 +206,7 @@ def test_quark_says_by_values_and_scales_how_weights_are_stored(
             _quark("fp6_e2m3", "per_group", group_size=32),
             "fp6_e2m3 per_group beside quantized activations",
         ),
-        (
-            _quark("fp4", "per_group", group_size=16),
-            "fp4 per_group beside quantized activations",
-        ),
+        (_quark("fp4", "per_group", group_size=16), "fp4 per_group beside quantized activations"),
         (
             {"weight": QUARK_NVFP4[::-1]},
             "fp8_e4m3 per_tensor and fp4 per_group beside plain activations",
@@ -294,10 +220,7 @@ def test_what_of_quark_no_engine_loads_is_refused_with_its_field(
     with pytest.raises(InputError) as refusal:
         _stored(quant_method="quark", global_quant_config=stored)
     (problem,) = refusal.value.problems
-    assert (problem.path, problem.what) == (
-        "quantization_config.global_quant_config.weight",
-        what,
-    )
+    assert (problem.path, problem.what) == ("quantization_config.global_quant_config.weight", what)
 
 
 def test_quark_stores_modules_that_a_rule_names_or_matches_in_their_own_way() -> None:
@@ -318,9 +241,7 @@ def test_quark_stores_modules_that_a_rule_names_or_matches_in_their_own_way() ->
         for weight in model.weights
         if weight.layer == 1 and weight.quantizable
     }
-    attention = {
-        f"self_attn.{part}_proj": replace(FP8, block=(1, 0)) for part in "qkvo"
-    }
+    attention = {f"self_attn.{part}_proj": replace(FP8, block=(1, 0)) for part in "qkvo"}
     assert stored == {
         **attention,
         "mlp.gate_proj": MXFP4,
@@ -343,22 +264,12 @@ def test_a_rule_of_quark_for_experts_speaks_of_all_of_a_layer() -> None:
             "layer_quant_config": rules,
         }
     )
-    assert {weight.storage.name for weight in model.weights if weight.experts} == {
-        "fp8"
-    }
+    assert {weight.storage.name for weight in model.weights if weight.experts} == {"fp8"}
 
 
 def test_a_rule_of_autoround_for_one_expert_speaks_of_all_of_its_layer() -> None:
-    rules = {
-        f"model.layers.1.mlp.experts.{expert}.gate_proj": {"bits": 8}
-        for expert in range(4)
-    }
-    method = {
-        "quant_method": "auto-round",
-        "bits": 4,
-        "group_size": 128,
-        "extra_config": rules,
-    }
+    rules = {f"model.layers.1.mlp.experts.{expert}.gate_proj": {"bits": 8} for expert in range(4)}
+    method = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "extra_config": rules}
     stored = {
         (weight.layer, weight.storage.name)
         for weight in a_moe(quantization_config=method).weights
@@ -371,9 +282,7 @@ def test_a_rule_of_autoround_for_one_expert_speaks_of_all_of_its_layer() -> None
 def test_torchao_leaves_experts_alone() -> None:
     kind = {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 128}}}
     model = a_moe(quantization_config={"quant_method": "torchao", "quant_type": kind})
-    assert {weight.storage.name for weight in model.weights if weight.experts} == {
-        "bf16"
-    }
+    assert {weight.storage.name for weight in model.weights if weight.experts} == {"bf16"}
     assert _storage(model, "self_attn.q_proj").name == "int4"
 
 
@@ -393,10 +302,10 @@ def test_modules_of_autoround_have_bits_by_their_name_its_end_or_a_pattern() -> 
     )
     assert _storage(model, "mlp.down_proj", 0) == BF16
     assert _storage(model, "mlp.down_proj", 1) == _storage(model, "mlp.gate_proj", 1)
-    assert (
-        _storage(model, "mlp.up_proj").name,
-        _storage(model, "mlp.gate_proj").name,
-    ) == ("int8", "int4")
+    assert (_storage(model, "mlp.up_proj").name, _storage(model, "mlp.gate_proj").name) == (
+        "int8",
+        "int4",
+    )
     assert _storage(model, "self_attn.o_proj").block == (1, 64)
 
 
@@ -422,18 +331,9 @@ def test_modules_that_autoround_keeps_in_16_bits_stay() -> None:
     ("quantization", "field"),
     [
         ({"quant_method": "quark"}, "global_quant_config"),
-        (
-            {"quant_method": "inc", "bits": 8, "group_size": 32, "data_type": "mx_fp"},
-            "data_type",
-        ),
-        (
-            {"quant_method": "inc", "bits": 8, "group_size": 128, "data_type": "fp8"},
-            "group_size",
-        ),
-        (
-            {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": False},
-            "sym",
-        ),
+        ({"quant_method": "inc", "bits": 8, "group_size": 32, "data_type": "mx_fp"}, "data_type"),
+        ({"quant_method": "inc", "bits": 8, "group_size": 128, "data_type": "fp8"}, "group_size"),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": False}, "sym"),
         (
             {
                 "quant_method": "inc",
@@ -444,10 +344,7 @@ def test_modules_that_autoround_keeps_in_16_bits_stay() -> None:
             },
             "extra_config.lm_head.bits",
         ),
-        (
-            {"quant_method": "torchao", "quant_type": {"default": {"_type": "Mixed"}}},
-            "quant_type",
-        ),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Mixed"}}}, "quant_type"),
     ],
 )
 def test_a_type_of_weights_that_is_not_known_is_refused_with_its_field(
@@ -471,15 +368,10 @@ def test_embeddings_head_norms_and_biases_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    "entry",
-    ["model.layers.0.mlp.gate", "re:.*mlp.gate$", "model.layers.*.mlp.gate", "gate"],
+    "entry", ["model.layers.0.mlp.gate", "re:.*mlp.gate$", "model.layers.*.mlp.gate", "gate"]
 )
-def test_a_module_is_left_alone_by_name_by_pattern_or_by_its_last_part(
-    entry: str,
-) -> None:
-    model = a_moe(
-        quantization_config={"quant_method": "fp8", "modules_to_not_convert": [entry]}
-    )
+def test_a_module_is_left_alone_by_name_by_pattern_or_by_its_last_part(entry: str) -> None:
+    model = a_moe(quantization_config={"quant_method": "fp8", "modules_to_not_convert": [entry]})
     assert _storage(model, "mlp.gate") == BF16
     assert _storage(model, "mlp.experts.gate_proj") == FP8
 
@@ -498,10 +390,7 @@ def test_a_listed_module_leaves_all_below_it_alone_and_no_other_layer() -> None:
 
 def test_an_expression_that_is_more_than_a_glob_is_not_run_but_reported() -> None:
     model = a_small_model(
-        quantization_config={
-            "quant_method": "fp8",
-            "ignored_layers": ["re:(a+)+$", "re:.*q_proj"],
-        }
+        quantization_config={"quant_method": "fp8", "ignored_layers": ["re:(a+)+$", "re:.*q_proj"]}
     )
     assert model.warnings == (
         "1 patterns of unquantized modules are taken as matching none, for example re:(a+)+$",
@@ -511,17 +400,11 @@ def test_an_expression_that_is_more_than_a_glob_is_not_run_but_reported() -> Non
 
 @pytest.mark.parametrize(
     "entry",
-    [
-        "model.layers.{}.mlp*",
-        "re:model\\.layers\\.{}\\.mlp.*",
-        "re:^model.layers.{}.mlp.*$",
-    ],
+    ["model.layers.{}.mlp*", "re:model\\.layers\\.{}\\.mlp.*", "re:^model.layers.{}.mlp.*$"],
 )
 def test_a_list_may_name_the_layers_one_by_one(entry: str) -> None:
     listed = [entry.format(f"{layer}") for layer in range(1, 1000)]
-    model = a_small_model(
-        quantization_config={"quant_method": "fp8", "ignored_layers": listed}
-    )
+    model = a_small_model(quantization_config={"quant_method": "fp8", "ignored_layers": listed})
     assert {
         weight.layer
         for weight in model.weights
@@ -538,9 +421,7 @@ def test_patterns_that_are_tried_on_every_name_are_bounded_by_their_bytes() -> N
         InputError,
         match=rf"a star before their end: \d+ bytes must be at most {MAX_GLOB_BYTES} bytes",
     ):
-        a_small_model(
-            quantization_config={"quant_method": "fp8", "ignored_layers": patterns}
-        )
+        a_small_model(quantization_config={"quant_method": "fp8", "ignored_layers": patterns})
     assert (
         a_small_model(
             quantization_config={"quant_method": "fp8", "ignored_layers": patterns[1:]}
@@ -607,18 +488,13 @@ def test_what_is_stored_that_way_already_is_left_as_it_is() -> None:
 def test_fp16_recasts_what_is_not_quantized() -> None:
     model = apply_quantization(a_small_model(), "FP16")
     assert model.dtype == "fp16"
-    assert {weight.storage for weight in model.weights} == {
-        WeightFormat(name="fp16", bits=16)
-    }
+    assert {weight.storage for weight in model.weights} == {WeightFormat(name="fp16", bits=16)}
 
 
 @pytest.mark.parametrize(
-    ("model_id", "wanted"),
-    [("openai/gpt-oss-20b", "FP8"), ("deepseek-ai/DeepSeek-R1", "BF16")],
+    ("model_id", "wanted"), [("openai/gpt-oss-20b", "FP8"), ("deepseek-ai/DeepSeek-R1", "BF16")]
 )
-def test_quantized_weights_cannot_become_something_else(
-    model_id: str, wanted: str
-) -> None:
+def test_quantized_weights_cannot_become_something_else(model_id: str, wanted: str) -> None:
     with pytest.raises(InputError) as refusal:
         apply_quantization(catalogued(model_id), wanted)
     (problem,) = refusal.value.problems
@@ -632,12 +508,7 @@ def test_groups_of_modules_are_stored_each_in_its_way() -> None:
     }
     rest = {
         "targets": ["Linear"],
-        "weights": {
-            "num_bits": 4,
-            "type": "int",
-            "strategy": "group",
-            "group_size": 128,
-        },
+        "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
     }
     groups = {"group_0": rest, "group_1": attention}
     model = a_small_model(
@@ -659,15 +530,11 @@ def test_groups_beyond_those_that_are_taken_are_counted_and_not_read() -> None:
     }
     with pytest.raises(InputError) as refusal:
         a_small_model(
-            quantization_config={
-                "quant_method": "compressed-tensors",
-                "config_groups": groups,
-            }
+            quantization_config={"quant_method": "compressed-tensors", "config_groups": groups}
         )
 
     paths = [
-        problem.path.removeprefix("quantization_config.")
-        for problem in refusal.value.problems
+        problem.path.removeprefix("quantization_config.") for problem in refusal.value.problems
     ]
     assert len(paths) == 1 + MAX_PATTERNS
     assert "config_groups" in paths
@@ -679,11 +546,7 @@ def test_modelopt_quantizes_the_head_unless_it_is_listed(
     ignored: list[str], storage: WeightFormat
 ) -> None:
     model = a_small_model(
-        quantization_config={
-            "quant_method": "modelopt",
-            "quant_algo": "NVFP4",
-            "ignore": ignored,
-        }
+        quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ignored}
     )
     assert _storage(model, "lm_head", None) == storage
 
@@ -700,18 +563,13 @@ def test_modelopt_quantizes_the_head_unless_it_is_listed(
         {
             "quant_method": "compressed-tensors",
             "config_groups": {
-                "group_0": {
-                    "targets": ["Linear"],
-                    "weights": {"num_bits": 8, "type": "float"},
-                }
+                "group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}
             },
             "kv_cache_scheme": {"num_bits": 8, "type": "float"},
         },
     ],
 )
-def test_a_checkpoint_may_ask_for_a_smaller_cache(
-    quantization: dict[str, object],
-) -> None:
+def test_a_checkpoint_may_ask_for_a_smaller_cache(quantization: dict[str, object]) -> None:
     assert a_small_model(quantization_config=quantization).cache_dtype == "fp8"
     assert a_small_model().cache_dtype is None
 
@@ -749,14 +607,8 @@ def test_a_pattern_with_too_many_ways_is_left_out_and_said() -> None:
 @pytest.mark.parametrize(
     ("quantization", "field"),
     [
-        (
-            {"quant_method": "modelopt", "quant_algo": "W2A16"},
-            "quantization_config.quant_algo",
-        ),
-        (
-            {"quantization": {"quant_algo": "W2A16"}},
-            "quantization_config.quantization.quant_algo",
-        ),
+        ({"quant_method": "modelopt", "quant_algo": "W2A16"}, "quantization_config.quant_algo"),
+        ({"quantization": {"quant_algo": "W2A16"}}, "quantization_config.quantization.quant_algo"),
         (
             {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"},
             "quantization_config.quantized_layers",
@@ -771,9 +623,7 @@ def test_a_pattern_with_too_many_ways_is_left_out_and_said() -> None:
         (
             {
                 "quant_algo": "MIXED_PRECISION",
-                "config_groups": {
-                    "group_0": {"weights": {"num_bits": 6}, "targets": ["lm_head"]}
-                },
+                "config_groups": {"group_0": {"weights": {"num_bits": 6}, "targets": ["lm_head"]}},
             },
             "quantization_config.config_groups.group_0.weights",
         ),
@@ -800,18 +650,13 @@ STATIC_FP8 = WeightFormat(name="fp8", bits=8, block=(0, 0), scale_bits=64)
         ("MXFP8", WeightFormat(name="fp8", bits=8, block=(1, 32), scale_bits=8)),
     ],
 )
-def test_each_algorithm_of_nvidia_has_its_storage(
-    algorithm: str, storage: WeightFormat
-) -> None:
+def test_each_algorithm_of_nvidia_has_its_storage(algorithm: str, storage: WeightFormat) -> None:
     assert _stored(quant_method="modelopt", quant_algo=algorithm) == storage
 
 
 BY_MODULE: dict[str, object] = {
     "model.language_model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
-    "model.language_model.layers.0.mlp.down_proj": {
-        "quant_algo": "NVFP4",
-        "group_size": 16,
-    },
+    "model.language_model.layers.0.mlp.down_proj": {"quant_algo": "NVFP4", "group_size": 16},
     "model.language_model.layers.1.mlp.down_proj": {"quant_algo": "FP8"},
     "lm_head": {"quant_algo": "NVFP4", "group_size": 16},
 }
@@ -830,9 +675,7 @@ BY_GROUP: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize(
-    "says", [{"quantized_layers": BY_MODULE}, {"config_groups": BY_GROUP}]
-)
+@pytest.mark.parametrize("says", [{"quantized_layers": BY_MODULE}, {"config_groups": BY_GROUP}])
 def test_mixed_precision_stores_each_module_as_it_is_named_and_leaves_all_others_alone(
     says: dict[str, object],
 ) -> None:
@@ -876,37 +719,22 @@ def test_a_group_of_a_mixture_that_is_no_fp8_or_nvfp4_of_named_modules_is_refuse
     groups = {"group_0": {"weights": weights, "targets": targets}}
     with pytest.raises(InputError) as refusal:
         a_small_model(
-            quantization_config={
-                "quant_algo": "MIXED_PRECISION",
-                "config_groups": groups,
-            }
+            quantization_config={"quant_algo": "MIXED_PRECISION", "config_groups": groups}
         )
-    assert (
-        refusal.value.problems[0].path
-        == f"quantization_config.config_groups.group_0.{field}"
-    )
+    assert refusal.value.problems[0].path == f"quantization_config.config_groups.group_0.{field}"
 
 
-@pytest.mark.parametrize(
-    "named", ["mlp.experts", "mlp.experts.0.up_proj", "mlp.gate_proj"]
-)
+@pytest.mark.parametrize("named", ["mlp.experts", "mlp.experts.0.up_proj", "mlp.gate_proj"])
 def test_mixed_precision_may_name_experts_as_one_one_by_one_or_beside_their_module(
     named: str,
 ) -> None:
     layers: dict[str, object] = {f"model.layers.1.{named}": {"quant_algo": "NVFP4"}}
-    model = a_moe(
-        quantization_config={
-            "quant_algo": "MIXED_PRECISION",
-            "quantized_layers": layers,
-        }
-    )
+    model = a_moe(quantization_config={"quant_algo": "MIXED_PRECISION", "quantized_layers": layers})
     assert _storage(model, "mlp.experts.gate_proj", 1) == NVFP4
     assert _storage(model, "mlp.experts.gate_proj", 0) == BF16
 
 
-def test_the_file_beside_the_config_says_how_weights_are_stored_where_the_config_does_not() -> (
-    None
-):
+def test_the_file_beside_the_config_says_how_weights_are_stored_where_the_config_does_not() -> None:
     inner = {
         "quant_algo": "NVFP4",
         "kv_cache_quant_algo": "FP8",
@@ -916,23 +744,22 @@ def test_the_file_beside_the_config_says_how_weights_are_stored_where_the_config
     model = read_model(
         {"config.json": a_config(), "hf_quant_config.json": beside}, source="a folder"
     )
-    assert (
-        _storage(model, "mlp.down_proj", 0),
-        _storage(model, "mlp.down_proj", 1),
-    ) == (BF16, NVFP4)
-    assert (
-        _storage(model, "lm_head", None),
-        model.quantization,
-        model.cache_dtype,
-    ) == (BF16, "modelopt", "fp8")
+    assert (_storage(model, "mlp.down_proj", 0), _storage(model, "mlp.down_proj", 1)) == (
+        BF16,
+        NVFP4,
+    )
+    assert (_storage(model, "lm_head", None), model.quantization, model.cache_dtype) == (
+        BF16,
+        "modelopt",
+        "fp8",
+    )
 
 
 def test_a_file_that_names_no_module_that_stays_unquantized_widens_the_band() -> None:
     def warnings(**listed: object) -> tuple[str, ...]:
         beside = {"quantization": {"quant_algo": "NVFP4", **listed}}
         return read_model(
-            {"config.json": a_config(), "hf_quant_config.json": beside},
-            source="a folder",
+            {"config.json": a_config(), "hf_quant_config.json": beside}, source="a folder"
         ).warnings
 
     assert warnings() == (
@@ -949,61 +776,36 @@ def test_the_configs_own_section_goes_before_the_file_beside_it() -> None:
 
 def test_what_a_mixture_leaves_out_comes_from_the_file_beside_it() -> None:
     own = a_config(
-        quantization_config={
-            "quant_method": "modelopt",
-            "quant_algo": "MIXED_PRECISION",
-        }
+        quantization_config={"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
     )
     joined = with_quantization_file(
-        own,
-        {
-            "quantization": {
-                "quant_algo": "MIXED_PRECISION",
-                "quantized_layers": BY_MODULE,
-            }
-        },
+        own, {"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": BY_MODULE}}
     )
     assert _storage(a_small_model(**joined), "mlp.down_proj") == NVFP4
 
 
 @pytest.mark.parametrize(
     "beside",
-    [
-        {"quantization": {"quant_algo": None, "exclude_modules": []}},
-        {"quant_algo": None},
-        {},
-    ],
+    [{"quantization": {"quant_algo": None, "exclude_modules": []}}, {"quant_algo": None}, {}],
 )
 def test_a_file_that_names_no_algorithm_stands_beside_unquantized_weights(
     beside: dict[str, object],
 ) -> None:
-    model = read_model(
-        {"config.json": a_config(), "hf_quant_config.json": beside}, source="a test"
-    )
+    model = read_model({"config.json": a_config(), "hf_quant_config.json": beside}, source="a test")
     assert model == a_small_model()
 
 
 @pytest.mark.parametrize(
-    "own",
-    [{"quant_method": "fp8"}, {"quant_algo": "MIXED_PRECISION", "config_groups": {}}],
+    "own", [{"quant_method": "fp8"}, {"quant_algo": "MIXED_PRECISION", "config_groups": {}}]
 )
-def test_a_file_that_adds_nothing_leaves_the_config_as_it_is(
-    own: dict[str, object],
-) -> None:
+def test_a_file_that_adds_nothing_leaves_the_config_as_it_is(own: dict[str, object]) -> None:
     config = a_config(quantization_config=own)
-    assert (
-        with_quantization_file(config, {"quantization": {"quant_algo": "NVFP4"}})
-        is config
-    )
+    assert with_quantization_file(config, {"quantization": {"quant_algo": "NVFP4"}}) is config
 
 
-def test_a_quantization_file_changes_the_hash_of_the_model_and_not_that_of_its_config() -> (
-    None
-):
+def test_a_quantization_file_changes_the_hash_of_the_model_and_not_that_of_its_config() -> None:
     beside = {"quantization": {"quant_algo": "NVFP4"}}
-    model = read_model(
-        {"config.json": a_config(), "hf_quant_config.json": beside}, source="a test"
-    )
+    model = read_model({"config.json": a_config(), "hf_quant_config.json": beside}, source="a test")
     assert (
         model.config_hash
         != model.config_file_hash
@@ -1013,12 +815,8 @@ def test_a_quantization_file_changes_the_hash_of_the_model_and_not_that_of_its_c
 
 
 def test_files_of_a_model_that_are_no_objects_are_refused() -> None:
-    with pytest.raises(
-        InputError, match=r"config\.json and hf_quant_config\.json must be objects"
-    ):
-        read_model(
-            {"config.json": a_config(), "hf_quant_config.json": []}, source="a folder"
-        )
+    with pytest.raises(InputError, match=r"config\.json and hf_quant_config\.json must be objects"):
+        read_model({"config.json": a_config(), "hf_quant_config.json": []}, source="a folder")
 
 
 def test_a_module_that_is_one_here_and_several_in_the_checkpoint_is_left_alone_by_their_names() -> (
@@ -1028,9 +826,7 @@ def test_a_module_that_is_one_here_and_several_in_the_checkpoint_is_left_alone_b
     entry = find_model("Qwen/Qwen3.5-27B")
     assert entry is not None
     method = {"quant_method": "fp8", "modules_to_not_convert": listed}
-    model = read_model(
-        {**entry.config, "quantization_config": method}, source="a model"
-    )
+    model = read_model({**entry.config, "quantization_config": method}, source="a model")
     assert _storage(model, "linear_attn.in_proj_ba", 0).name == "bf16"
     assert _storage(model, "linear_attn.in_proj_ba", 1).name == "fp8"
 
@@ -1049,25 +845,14 @@ def test_what_is_one_module_in_the_engine_is_left_alone_by_that_name(
     method: dict[str, object],
 ) -> None:
     model = a_small_model(quantization_config=method)
-    alone = {
-        w.name
-        for w in model.weights
-        if w.layer == 1 and w.quantizable and w.storage == BF16
-    }
-    assert alone == {
-        *(f"self_attn.{part}_proj" for part in "qkv"),
-        "mlp.gate_proj",
-        "mlp.up_proj",
-    }
+    alone = {w.name for w in model.weights if w.layer == 1 and w.quantizable and w.storage == BF16}
+    assert alone == {*(f"self_attn.{part}_proj" for part in "qkv"), "mlp.gate_proj", "mlp.up_proj"}
 
 
 def test_a_mixture_may_name_what_is_one_module_in_the_engine() -> None:
     layers = {name: {"quant_algo": "FP8"} for name in _FUSED}
     model = a_small_model(
-        quantization_config={
-            "quant_algo": "MIXED_PRECISION",
-            "quantized_layers": layers,
-        }
+        quantization_config={"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
     )
     stored = {(w.layer, w.name) for w in model.weights if w.storage == STATIC_FP8}
     assert stored == {(1, f"self_attn.{part}_proj") for part in "qkv"} | {
@@ -1080,29 +865,19 @@ def test_a_bare_name_of_a_merged_module_leaves_experts_alone_no_more_than_their_
     None
 ):
     model = a_moe(
-        quantization_config={
-            "quant_method": "fp8",
-            "modules_to_not_convert": ["gate_up_proj"],
-        }
+        quantization_config={"quant_method": "fp8", "modules_to_not_convert": ["gate_up_proj"]}
     )
     assert {w.storage.name for w in model.weights if w.experts} == {"fp8"}
 
 
 def _stored_by_name(method: dict[str, object]) -> dict[str, str]:
     model = a_small_model(quantization_config={"bits": 4, "group_size": 128, **method})
-    return {
-        w.name: w.storage.name for w in model.weights if w.layer == 1 and w.quantizable
-    }
+    return {w.name: w.storage.name for w in model.weights if w.layer == 1 and w.quantizable}
 
 
-def test_awq_leaves_alone_what_has_an_entry_in_its_name_or_in_that_of_the_merged_module() -> (
-    None
-):
+def test_awq_leaves_alone_what_has_an_entry_in_its_name_or_in_that_of_the_merged_module() -> None:
     stored = _stored_by_name(
-        {
-            "quant_method": "awq",
-            "modules_to_not_convert": ["mlp.gate", "self_attn.o_proj"],
-        }
+        {"quant_method": "awq", "modules_to_not_convert": ["mlp.gate", "self_attn.o_proj"]}
     )
     assert {name for name, how in stored.items() if how == "bf16"} == {
         "mlp.gate_proj",
@@ -1111,15 +886,8 @@ def test_awq_leaves_alone_what_has_an_entry_in_its_name_or_in_that_of_the_merged
     }
 
 
-def test_awq_leaves_routers_alone_and_not_the_experts_whose_matrices_are_named_alike() -> (
-    None
-):
-    awq = {
-        "quant_method": "awq",
-        "bits": 4,
-        "group_size": 128,
-        "modules_to_not_convert": ["gate"],
-    }
+def test_awq_leaves_routers_alone_and_not_the_experts_whose_matrices_are_named_alike() -> None:
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": ["gate"]}
     model = a_moe(quantization_config=awq)
     assert {w.storage.name for w in model.weights if w.experts} == {"int4"}
     assert {w.storage.name for w in model.weights if w.name == "mlp.gate"} == {"bf16"}
@@ -1163,12 +931,7 @@ def test_rules_beyond_those_that_are_followed_are_warned_of() -> None:
 def test_of_two_rules_of_gptq_for_the_same_modules_the_first_counts() -> None:
     rules = {r"+:.*mlp.*": {"bits": 8}, r"-:.*mlp.*": {}}
     model = a_small_model(
-        quantization_config={
-            "quant_method": "gptq",
-            "bits": 4,
-            "group_size": 128,
-            "dynamic": rules,
-        }
+        quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": rules}
     )
     assert _storage(model, "mlp.down_proj").name == "int8"
 

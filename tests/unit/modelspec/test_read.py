@@ -43,9 +43,7 @@ def _published() -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("model_id", "parameters"), _published())
-def test_parameters_are_those_that_are_published(
-    model_id: str, parameters: int
-) -> None:
+def test_parameters_are_those_that_are_published(model_id: str, parameters: int) -> None:
     assert catalogued(model_id).parameters == parameters
 
 
@@ -85,11 +83,7 @@ def test_every_catalogued_config_is_read(model_id: str) -> None:
         "Step3p7FlashForCausalLM is read as Step-3.5: no engine release with this class was seen",
     )
     expected = (
-        without_tower
-        if "Llama-4" in model_id
-        else as_before
-        if "Step-3.7" in model_id
-        else ()
+        without_tower if "Llama-4" in model_id else as_before if "Step-3.7" in model_id else ()
     )
     assert model.warnings == expected
 
@@ -104,11 +98,7 @@ def test_a_llama_is_read_whole() -> None:
         "llama",
         "a test",
     )
-    assert (model.hidden_size, model.vocabulary, model.max_context_tokens) == (
-        512,
-        4096,
-        8192,
-    )
+    assert (model.hidden_size, model.vocabulary, model.max_context_tokens) == (512, 4096, 8192)
     assert (model.dtype, model.quantization, model.tied_embeddings, model.experts) == (
         "bf16",
         None,
@@ -134,32 +124,17 @@ def test_a_llama_is_read_whole() -> None:
 def test_deepseek_v3_has_latent_attention_and_three_dense_layers() -> None:
     model = catalogued("deepseek-ai/DeepSeek-V3-0324")
     attention = LatentAttention(
-        heads=128,
-        kv_lora_rank=512,
-        rope_dim=64,
-        nope_dim=128,
-        value_head_dim=128,
-        q_lora_rank=1536,
+        heads=128, kv_lora_rank=512, rope_dim=64, nope_dim=128, value_head_dim=128, q_lora_rank=1536
     )
     experts = ExpertFeedForward(
-        experts=256,
-        experts_per_token=8,
-        expert_intermediate=2048,
-        shared_intermediate=2048,
+        experts=256, experts_per_token=8, expert_intermediate=2048, shared_intermediate=2048
     )
-    dense = Layer(
-        attention=attention, feed_forward=DenseFeedForward(intermediate=18432)
-    )
-    assert (
-        model.layers
-        == (dense,) * 3 + (Layer(attention=attention, feed_forward=experts),) * 58
-    )
+    dense = Layer(attention=attention, feed_forward=DenseFeedForward(intermediate=18432))
+    assert model.layers == (dense,) * 3 + (Layer(attention=attention, feed_forward=experts),) * 58
     assert model.quantization == "fp8"
     assert {w.storage.bits for w in model.weights if w.name == "mlp.gate"} == {16}
     assert {
-        w.storage.bits
-        for w in model.weights
-        if w.name == "mlp.gate.e_score_correction_bias"
+        w.storage.bits for w in model.weights if w.name == "mlp.gate.e_score_correction_bias"
     } == {32}
 
 
@@ -199,9 +174,7 @@ def test_gemma_3_is_read_out_of_its_text_config_with_its_defaults() -> None:
         131_072,
         True,
     )
-    assert model.warnings == (
-        "the vision tower is not counted: planned as a text-only model",
-    )
+    assert model.warnings == ("the vision tower is not counted: planned as a text-only model",)
 
 
 def test_layers_that_are_listed_as_dense_have_no_experts() -> None:
@@ -217,14 +190,9 @@ def test_a_shared_expert_stands_beside_the_routed_ones() -> None:
         shared_expert_intermediate_size=768,
     )
     assert model.layers[0].feed_forward == ExpertFeedForward(
-        experts=16,
-        experts_per_token=2,
-        expert_intermediate=256,
-        shared_intermediate=768,
+        experts=16, experts_per_token=2, expert_intermediate=256, shared_intermediate=768
     )
-    assert {w.outputs for w in model.weights if w.name == "mlp.shared_expert_gate"} == {
-        1
-    }
+    assert {w.outputs for w in model.weights if w.name == "mlp.shared_expert_gate"} == {1}
 
 
 def test_tied_embeddings_are_counted_once() -> None:
@@ -253,29 +221,20 @@ def test_the_longest_context_is_what_vllm_derives(
 def test_the_hash_is_that_of_the_content_and_not_of_its_order() -> None:
     config = a_config()
     turned = dict(reversed(config.items()))
-    assert (
-        read_model(config, source="a").config_hash
-        == read_model(turned, source="b").config_hash
-    )
+    assert read_model(config, source="a").config_hash == read_model(turned, source="b").config_hash
     assert a_small_model().config_hash != a_small_model(rope_theta=10000.0).config_hash
 
 
 def test_what_real_configs_hold_beside_the_facts_is_taken() -> None:
     extra = a_small_model(
-        rms_norm_eps=1e-05,
-        attention_chunk_size=math.inf,
-        auto_map={"a": "b"},
-        id2label={"0": "x"},
+        rms_norm_eps=1e-05, attention_chunk_size=math.inf, auto_map={"a": "b"}, id2label={"0": "x"}
     )
     assert extra.weights == a_small_model().weights
 
 
 def test_all_problems_are_found_at_once_with_their_paths() -> None:
     config = a_config(
-        num_attention_heads=None,
-        vocab_size="many",
-        num_hidden_layers=-3,
-        torch_dtype="int7",
+        num_attention_heads=None, vocab_size="many", num_hidden_layers=-3, torch_dtype="int7"
     )
     assert _problems(config) == {
         "num_attention_heads": "num_attention_heads: missing; give a whole number, 1 to 4096",
@@ -296,29 +255,15 @@ def test_all_problems_are_found_at_once_with_their_paths() -> None:
         (a_config(num_key_value_heads=3), "num_key_value_heads"),
         (a_config(attention_bias="yes"), "attention_bias"),
         (a_config(rope_scaling=[1]), "rope_scaling"),
-        (
-            a_config(rope_scaling={"type": "linear", "factor": 1e30}),
-            "rope_scaling.factor",
-        ),
+        (a_config(rope_scaling={"type": "linear", "factor": 1e30}), "rope_scaling.factor"),
         (a_config(quantization_config={"bits": 4}), "quantization_config.quant_method"),
+        (a_config(quantization_config={"quant_method": "gptq"}), "quantization_config.bits"),
         (
-            a_config(quantization_config={"quant_method": "gptq"}),
-            "quantization_config.bits",
-        ),
-        (
-            a_config(
-                quantization_config={
-                    "quant_method": "gptq",
-                    "bits": 4,
-                    "desc_act": True,
-                }
-            ),
+            a_config(quantization_config={"quant_method": "gptq", "bits": 4, "desc_act": True}),
             "quantization_config.desc_act",
         ),
         (
-            a_config(
-                quantization_config={"quant_method": "fp8", "weight_block_size": [128]}
-            ),
+            a_config(quantization_config={"quant_method": "fp8", "weight_block_size": [128]}),
             "quantization_config.weight_block_size",
         ),
         (a_moe_config(num_experts=10**9), "num_experts"),
@@ -338,43 +283,27 @@ def test_hostile_and_mistaken_values_are_refused_at_their_field(
 
 
 @pytest.mark.parametrize("named", [None, [], ["BertModel"], "LlamaForCausalLM", [1]])
-def test_an_architecture_that_cannot_be_read_is_a_problem_of_its_own(
-    named: object,
-) -> None:
+def test_an_architecture_that_cannot_be_read_is_a_problem_of_its_own(named: object) -> None:
     assert list(_problems(a_config(architectures=named))) == ["architectures"]
 
 
-def test_an_unknown_architecture_is_told_the_nearest_name_and_where_all_are_listed() -> (
-    None
-):
+def test_an_unknown_architecture_is_told_the_nearest_name_and_where_all_are_listed() -> None:
     with pytest.raises(InputError) as refusal:
         read_model(a_config(architectures=["LlamaFooCausalLM"]), source="a test")
     (problem,) = refusal.value.problems
-    assert (problem.code, problem.gap) == (
-        "ArchitectureUnknown",
-        "did you mean LlamaForCausalLM?",
-    )
+    assert (problem.code, problem.gap) == ("ArchitectureUnknown", "did you mean LlamaForCausalLM?")
     assert "docs/reference/architectures.md" in problem.remedy
 
 
 def test_an_architecture_that_only_ends_like_a_known_one_is_told_no_name() -> None:
     with pytest.raises(InputError) as refusal:
-        read_model(
-            a_config(architectures=["WhisperForConditionalGeneration"]), source="a test"
-        )
+        read_model(a_config(architectures=["WhisperForConditionalGeneration"]), source="a test")
     assert [problem.gap for problem in refusal.value.problems] == [""]
 
 
-def test_a_list_of_the_kinds_of_layers_says_how_many_there_are_where_nothing_else_does() -> (
-    None
-):
+def test_a_list_of_the_kinds_of_layers_says_how_many_there_are_where_nothing_else_does() -> None:
     assert (
-        len(
-            a_small_model(
-                num_hidden_layers=None, layer_types=["full_attention"] * 5
-            ).layers
-        )
-        == 5
+        len(a_small_model(num_hidden_layers=None, layer_types=["full_attention"] * 5).layers) == 5
     )
     with pytest.raises(InputError, match="num_hidden_layers: missing"):
         a_small_model(num_hidden_layers=None)

@@ -72,9 +72,7 @@ def printed(*words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def llama(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[dict[str, Any], Read]:
+def llama(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Read]:
     """Return what is said of a model on the H100 nodes of the example fleet, some of which cannot
     be used: a report prices every layout of every product 63 times.
     """
@@ -90,15 +88,11 @@ def llama(
     return document, Read(printed("report", *words))
 
 
-def test_every_number_of_the_page_is_the_one_of_explain(
-    llama: tuple[dict[str, Any], Read],
-) -> None:
+def test_every_number_of_the_page_is_the_one_of_explain(llama: tuple[dict[str, Any], Read]) -> None:
     document, page = llama
 
     assert json.loads(page.scripts["explanation"]) == document
-    assert [
-        path for path, value, _ in page.figures if str(at(document, path)) != value
-    ] == []
+    assert [path for path, value, _ in page.figures if str(at(document, path)) != value] == []
     assert {".".join(path.split(".")[:2]) for path, _, _ in page.figures} == {
         "plan.predicted",
         "plan.gpus",
@@ -148,22 +142,12 @@ def test_the_loads_of_the_sliders_are_planned_as_explain_plans_them() -> None:
             values["outputTokens"][outputs],
         )
         options = zip(
-            ("--concurrency", "--input-tokens", "--output-tokens"),
-            map(str, load),
-            strict=True,
+            ("--concurrency", "--input-tokens", "--output-tokens"), map(str, load), strict=True
         )
         document = json.loads(
-            printed(
-                "explain",
-                *typed,
-                *(word for pair in options for word in pair),
-                "-o",
-                "json",
-            )
+            printed("explain", *typed, *(word for pair in options for word in pair), "-o", "json")
         )["items"][0]
-        chosen = next(
-            one for one in document["explanation"]["candidates"] if one["chosen"]
-        )
+        chosen = next(one for one in document["explanation"]["candidates"] if one["chosen"])
         point = loads["points"][(arrival * 3 + inputs) * 3 + outputs]
 
         assert loads["layouts"][point["chosen"]] == [
@@ -172,8 +156,7 @@ def test_the_loads_of_the_sliders_are_planned_as_explain_plans_them() -> None:
             chosen["gpus"],
         ]
         assert {
-            key: point[key]
-            for key in ("ttftSeconds", "tpotSeconds", "outputTokensPerSecond")
+            key: point[key] for key in ("ttftSeconds", "tpotSeconds", "outputTokensPerSecond")
         } == {
             key: chosen["speed"][key]
             for key in ("ttftSeconds", "tpotSeconds", "outputTokensPerSecond")
@@ -181,13 +164,7 @@ def test_the_loads_of_the_sliders_are_planned_as_explain_plans_them() -> None:
 
 
 def test_a_load_that_the_resource_does_not_take_says_why() -> None:
-    typed = (
-        "meta-llama/Llama-3.1-8B-Instruct",
-        "--gpus",
-        "8xH100",
-        "--max-model-len",
-        "3000",
-    )
+    typed = ("meta-llama/Llama-3.1-8B-Instruct", "--gpus", "8xH100", "--max-model-len", "3000")
     points = json.loads(Read(printed("report", *typed)).scripts["loads"])["points"]
 
     assert points[-1] == {
@@ -204,9 +181,7 @@ def test_nothing_is_fetched_and_no_style_or_script_but_ours_is_allowed(
 ) -> None:
     _, page = llama
     policy = next(
-        attributes["content"]
-        for tag, attributes in page.tags
-        if attributes.get("http-equiv")
+        attributes["content"] for tag, attributes in page.tags if attributes.get("http-equiv")
     )
 
     assert policy is not None
@@ -227,16 +202,12 @@ def test_nothing_is_fetched_and_no_style_or_script_but_ours_is_allowed(
 
 
 @pytest.mark.long("5 s: 500 layouts are priced for each of seven loads")
-def test_five_hundred_layouts_are_a_page_of_less_than_one_and_a_half_megabytes() -> (
-    None
-):
+def test_five_hundred_layouts_are_a_page_of_less_than_one_and_a_half_megabytes() -> None:
     many = ("--gpus", "64xH100", "--gpus", "64xB200", "--gpus", "64xH200")
     page = printed("report", "deepseek-ai/DeepSeek-V3", *many)
     read = Read(page)
 
-    assert (
-        len(json.loads(read.scripts["explanation"])["explanation"]["candidates"]) > 500
-    )
+    assert len(json.loads(read.scripts["explanation"])["explanation"]["candidates"]) > 500
     assert len(page.encode()) < PAGE_MAX_BYTES
 
 
@@ -260,8 +231,7 @@ def test_text_that_means_harm_is_text() -> None:
     def hostile(value: Any, text: str) -> Any:
         if isinstance(value, dict):
             return {
-                key: item if key in words else hostile(item, text)
-                for key, item in value.items()
+                key: item if key in words else hostile(item, text) for key, item in value.items()
             }
         if isinstance(value, list):
             return [hostile(item, text) for item in value]

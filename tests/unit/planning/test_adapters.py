@@ -9,21 +9,13 @@ from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.shapes import shape_problems
 from tests.support.builders_model import catalogued
-from tests.support.builders_plan import (
-    a_model,
-    a_pool,
-    a_request,
-    an_inventory,
-    vllm_traits,
-)
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
 ADAPTED = vllm_traits(adapters=AdapterSlots(count=2, rank=16))
 
 
 def codes_of(model: ModelSpec, layout: Layout | None = None) -> list[str]:
-    return [
-        problem.code for problem in shape_problems(model, layout or Layout(), ADAPTED)
-    ]
+    return [problem.code for problem in shape_problems(model, layout or Layout(), ADAPTED)]
 
 
 def test_an_architecture_that_takes_none_is_refused_and_says_the_way_out() -> None:
@@ -38,26 +30,19 @@ def test_an_architecture_that_takes_none_is_refused_and_says_the_way_out() -> No
     assert shape_problems(model, Layout(), vllm_traits()) == ()
 
 
-def test_a_vocabulary_above_the_engines_limit_is_refused_where_adapters_may_change_it() -> (
-    None
-):
+def test_a_vocabulary_above_the_engines_limit_is_refused_where_adapters_may_change_it() -> None:
     fits, above = (
-        replace(a_model(), vocabulary=size, config_hash=str(size))
-        for size in (258_048, 258_112)
+        replace(a_model(), vocabulary=size, config_hash=str(size)) for size in (258_048, 258_112)
     )
 
     assert (codes_of(fits), codes_of(above)) == ([], ["VocabularyTooLargeForAdapters"])
-    assert (
-        codes_of(catalogued("google/gemma-4-26B-A4B")) == []
-    )  # 262,144 that no adapter changes
+    assert codes_of(catalogued("google/gemma-4-26B-A4B")) == []  # 262,144 that no adapter changes
 
 
 def test_whole_experts_that_share_tokens_between_tensor_ranks_take_none() -> None:
     moe = catalogued("Qwen/Qwen3-30B-A3B")
 
-    assert codes_of(moe, Layout(tensor=2, attention_data=2, expert=4)) == [
-        "AdaptersExcludeExperts"
-    ]
+    assert codes_of(moe, Layout(tensor=2, attention_data=2, expert=4)) == ["AdaptersExcludeExperts"]
     assert (
         codes_of(moe, Layout(tensor=4, expert=4))
         == codes_of(moe, Layout(attention_data=4, expert=4))
@@ -76,9 +61,7 @@ def test_a_plan_says_what_adapters_take_and_that_their_price_is_not_known() -> N
     plan = make_plan(a_model(), an_inventory(a_pool()), a_request(), ADAPTED).outcome
 
     assert isinstance(plan, Plan)
-    (warning,) = (
-        warning for warning in plan.warnings if warning.startswith("adapters")
-    )
+    (warning,) = (warning for warning in plan.warnings if warning.startswith("adapters"))
     assert warning == (
         "adapters: 2 up to rank 16 take 0.2 GiB of the weights' memory per GPU; the predicted "
         "speed is that of the model "
@@ -89,14 +72,10 @@ def test_a_plan_says_what_adapters_take_and_that_their_price_is_not_known() -> N
 def test_slots_that_leave_no_room_are_named_among_the_weights() -> None:
     huge = vllm_traits(adapters=AdapterSlots(count=32, rank=512))
 
-    report = make_plan(
-        a_model(), an_inventory(a_pool()), a_request(tensor=1, pipeline=1), huge
-    )
+    report = make_plan(a_model(), an_inventory(a_pool()), a_request(tensor=1, pipeline=1), huge)
 
     assert isinstance(report.outcome, NoPlan)
-    (example,) = (
-        item.example for item in report.excluded if item.code == "WeightsExceedMemory"
-    )
+    (example,) = (item.example for item in report.excluded if item.code == "WeightsExceedMemory")
     assert example.startswith(
         "one GPU on h100-sxm-80gb: 103.0 GiB of weights (88.1 GiB of them slots of adapters) and "
     )

@@ -11,30 +11,20 @@ from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import Plan
 from shardwright.planning.request import OptimizeFor, Request
-from tests.support.builders_plan import (
-    a_model,
-    a_pool,
-    a_request,
-    an_inventory,
-    vllm_traits,
-)
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
 POOL = a_pool(nodes=2)
 
 
 def _at(rate: float, **changes: object) -> Request:
     request = a_request(**changes)  # type: ignore[arg-type]
-    return replace(
-        request, workload=replace(request.workload, requests_per_second=rate)
-    )
+    return replace(request, workload=replace(request.workload, requests_per_second=rate))
 
 
 def _speed(rate: float, layout: Layout) -> Performance:
     candidate = Candidate(layout=layout, pool=POOL, placement=place(POOL, layout))
     return (
-        estimator_of(a_model("llama-70b"), _at(rate), vllm_traits())
-        .estimate(candidate)
-        .performance
+        estimator_of(a_model("llama-70b"), _at(rate), vllm_traits()).estimate(candidate).performance
     )
 
 
@@ -91,9 +81,7 @@ def test_a_rate_asks_for_as_many_gpus_as_it_needs() -> None:
 
 def test_a_rate_that_leaves_no_headroom_is_not_blamed_on_k_v() -> None:
     request = _at(2.9, tensor=4, pipeline=1)
-    plan = make_plan(
-        a_model("llama-70b"), an_inventory(a_pool()), request, vllm_traits()
-    ).outcome
+    plan = make_plan(a_model("llama-70b"), an_inventory(a_pool()), request, vllm_traits()).outcome
 
     assert isinstance(plan, Plan)
     assert not plan.carries_load

@@ -15,34 +15,23 @@ from shardwright.hardware.inventory import Pool
 from shardwright.hardware.slices import slice_of
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placing import place
-from shardwright.planning.checks import (
-    Judge,
-    Verdict,
-    image_violations,
-    limit_violations,
-)
+from shardwright.planning.checks import Judge, Verdict, image_violations, limit_violations
 from shardwright.planning.request import Request
 from shardwright.units import GIB
 from tests.support.builders_plan import a_model, a_pool, a_request, vllm_traits
 from tests.support.builders_reporting import a_reported_performance
 
 
-def _verdict(
-    model: str, layout: Layout, pool: Pool, request: Request | None = None
-) -> Verdict:
+def _verdict(model: str, layout: Layout, pool: Pool, request: Request | None = None) -> Verdict:
     judge = Judge(a_model(model), request or a_request(), vllm_traits())
-    return judge.verdict(
-        Candidate(layout=layout, pool=pool, placement=place(pool, layout))
-    )
+    return judge.verdict(Candidate(layout=layout, pool=pool, placement=place(pool, layout)))
 
 
 def _problems(
     model: str, layout: Layout, pool: Pool, request: Request | None = None
 ) -> dict[str, Problem]:
     verdict = _verdict(model, layout, pool, request)
-    return {
-        violation.problem.code: violation.problem for violation in verdict.violations
-    }
+    return {violation.problem.code: violation.problem for violation in verdict.violations}
 
 
 def test_nothing_is_said_of_a_layout_that_is_fine() -> None:
@@ -70,9 +59,9 @@ def test_weights_that_exceed_memory_say_by_how_much() -> None:
 
 def test_a_cache_that_cannot_hold_one_request_says_how_many_tokens_are_short() -> None:
     request = a_request(input_tokens=120_000, output_tokens=8_000, concurrency=1)
-    problem = _problems(
-        "llama-8b", Layout(), a_pool("L4-24GB", gpus_per_node=1), request
-    )["KvCacheTooSmall"]
+    problem = _problems("llama-8b", Layout(), a_pool("L4-24GB", gpus_per_node=1), request)[
+        "KvCacheTooSmall"
+    ]
 
     assert problem.limit == "must hold one request of 128,000"
     assert problem.gap.endswith("tokens short on L4-24GB")
@@ -83,19 +72,10 @@ def test_more_k_v_than_there_is_room_for_is_what_the_message_names_and_what_it_o
     None
 ):
     def found(kv_cache_bytes: int) -> dict[str, Problem]:
-        judge = Judge(
-            a_model("llama-8b"),
-            a_request(),
-            vllm_traits(kv_cache_bytes=kv_cache_bytes),
-        )
+        judge = Judge(a_model("llama-8b"), a_request(), vllm_traits(kv_cache_bytes=kv_cache_bytes))
         pool, layout = a_pool(), Layout()
-        verdict = judge.verdict(
-            Candidate(layout=layout, pool=pool, placement=place(pool, layout))
-        )
-        return {
-            violation.problem.code: violation.problem
-            for violation in verdict.violations
-        }
+        verdict = judge.verdict(Candidate(layout=layout, pool=pool, placement=place(pool, layout)))
+        return {violation.problem.code: violation.problem for violation in verdict.violations}
 
     (problem,) = found(75 * GIB).values()
     offered = re.search(r"lower it to ([\d,]+) or less", problem.remedy)
@@ -131,33 +111,22 @@ def test_less_k_v_than_one_request_needs_says_that_it_was_asked_for() -> None:
         ("llama-70b-fp8", "MI250-128GB", "the weights are held in fp8"),
     ],
 )
-def test_a_number_format_without_a_unit_is_refused(
-    model: str, gpu: str, what: str
-) -> None:
-    assert (
-        _problems(model, Layout(tensor=8), a_pool(gpu))["DtypeNotSupported"].what
-        == what
-    )
+def test_a_number_format_without_a_unit_is_refused(model: str, gpu: str, what: str) -> None:
+    assert _problems(model, Layout(tensor=8), a_pool(gpu))["DtypeNotSupported"].what == what
 
 
 def test_unquantized_weights_without_a_bf16_unit_can_be_computed_in_fp16() -> None:
-    assert _problems("llama-8b", Layout(), a_pool("T4-16GB"))[
-        "DtypeNotSupported"
-    ].remedy == ("set model.quantization: FP16, or select other GPUs or other weights")
-    assert _problems("llama-70b-fp8", Layout(), a_pool("T4-16GB"))[
-        "DtypeNotSupported"
-    ].remedy == (
+    assert _problems("llama-8b", Layout(), a_pool("T4-16GB"))["DtypeNotSupported"].remedy == (
+        "set model.quantization: FP16, or select other GPUs or other weights"
+    )
+    assert _problems("llama-70b-fp8", Layout(), a_pool("T4-16GB"))["DtypeNotSupported"].remedy == (
         "set engine.args.dtype: float16, or select other GPUs or other weights"
     )
 
 
-@pytest.mark.parametrize(
-    "gpu", ["A100-SXM4-80GB", "A10G-24GB", "L40S-48GB", "H100-SXM-80GB"]
-)
+@pytest.mark.parametrize("gpu", ["A100-SXM4-80GB", "A10G-24GB", "L40S-48GB", "H100-SXM-80GB"])
 def test_fp8_weights_run_on_every_gpu_that_marlin_runs_on(gpu: str) -> None:
-    assert "DtypeNotSupported" not in _problems(
-        "llama-70b-fp8", Layout(tensor=8), a_pool(gpu)
-    )
+    assert "DtypeNotSupported" not in _problems("llama-70b-fp8", Layout(tensor=8), a_pool(gpu))
 
 
 def test_a_gpu_that_the_engine_has_dropped_is_too_old() -> None:
@@ -180,10 +149,7 @@ def test_an_fp8_cache_needs_an_fp8_unit() -> None:
 
 def test_limits_on_latency_name_the_field_and_the_share() -> None:
     problems = _problems(
-        "llama-70b",
-        Layout(tensor=4),
-        a_pool(),
-        a_request(ttft_seconds=0.5, tpot_seconds=0.001),
+        "llama-70b", Layout(tensor=4), a_pool(), a_request(ttft_seconds=0.5, tpot_seconds=0.001)
     )
 
     assert {code: problem.path for code, problem in problems.items()} == {
@@ -198,11 +164,7 @@ def test_limits_on_latency_name_the_field_and_the_share() -> None:
 @pytest.mark.parametrize(
     ("load", "space", "relief"),
     [
-        (
-            {},
-            {},
-            "relax the limit, lower the concurrency or use more replicas",
-        ),
+        ({}, {}, "relax the limit, lower the concurrency or use more replicas"),
         (
             {"requests_per_second": 20.0},
             {"fill": True, "max_gpus": 8},
@@ -239,12 +201,8 @@ def test_a_time_far_over_its_limit_is_said_in_units_that_can_be_read() -> None:
         ({"max_nodes": 1}, Layout(tensor=8, pipeline=2), "1 over"),
     ],
 )
-def test_budgets_count_all_replicas(
-    space: dict[str, Any], layout: Layout, gap: str
-) -> None:
-    problem = _problems("llama-8b", layout, a_pool(nodes=2), a_request(**space))[
-        "BudgetExceeded"
-    ]
+def test_budgets_count_all_replicas(space: dict[str, Any], layout: Layout, gap: str) -> None:
+    problem = _problems("llama-8b", layout, a_pool(nodes=2), a_request(**space))["BudgetExceeded"]
 
     assert problem.gap == gap
 
@@ -252,10 +210,7 @@ def test_budgets_count_all_replicas(
 def test_replicas_that_share_a_node_are_one_node_of_the_budget() -> None:
     assert (
         _problems(
-            "llama-8b",
-            Layout(tensor=2, replicas=4),
-            a_pool(),
-            a_request(max_nodes=1, replicas=4),
+            "llama-8b", Layout(tensor=2, replicas=4), a_pool(), a_request(max_nodes=1, replicas=4)
         )
         == {}
     )
@@ -273,9 +228,9 @@ def test_a_busy_pool_lacks_capacity_for_now() -> None:
 
 
 def test_a_small_pool_is_too_small_whatever_is_free() -> None:
-    problem = _problems(
-        "llama-405b", Layout(tensor=8, pipeline=2), a_pool(free={0: 0})
-    )["PoolTooSmall"]
+    problem = _problems("llama-405b", Layout(tensor=8, pipeline=2), a_pool(free={0: 0}))[
+        "PoolTooSmall"
+    ]
 
     assert (
         problem.sentence()
@@ -284,12 +239,10 @@ def test_a_small_pool_is_too_small_whatever_is_free() -> None:
     )
 
 
-def test_a_pool_too_small_for_its_replicas_counts_what_is_not_free_among_what_is_missing() -> (
-    None
-):
-    problem = _problems(
-        "llama-8b", Layout(tensor=8, replicas=5), a_pool(nodes=3, free={0: 4})
-    )["PoolTooSmall"]
+def test_a_pool_too_small_for_its_replicas_counts_what_is_not_free_among_what_is_missing() -> None:
+    problem = _problems("llama-8b", Layout(tensor=8, replicas=5), a_pool(nodes=3, free={0: 4}))[
+        "PoolTooSmall"
+    ]
 
     assert problem.gap == "3 fit, 1 of them not free, 3 short"
 
@@ -326,10 +279,7 @@ def test_an_image_for_whole_gpus_serves_slices_that_go_by_another_name() -> None
             violation.problem.code
             for violation in image_violations(
                 pool,
-                replace(
-                    vllm_traits(),
-                    support=replace(vllm_traits().support, runs_on=(runs_on,)),
-                ),
+                replace(vllm_traits(), support=replace(vllm_traits().support, runs_on=(runs_on,))),
             )
         ]
         for runs_on in ("nvidia.com/gpu", "amd.com/gpu")
@@ -340,9 +290,7 @@ def test_an_image_for_whole_gpus_serves_slices_that_go_by_another_name() -> None
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     request = a_request(max_gpus=1, tpot_seconds=0.001)
 
-    assert set(
-        _problems("llama-70b", Layout(tensor=2, replicas=5), a_pool(), request)
-    ) == {
+    assert set(_problems("llama-70b", Layout(tensor=2, replicas=5), a_pool(), request)) == {
         "BudgetExceeded",
         "TpotLimitExceeded",
         "PoolTooSmall",

@@ -11,13 +11,7 @@ from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.shapes import shape_problems
 from tests.support.builders_model import catalogued
-from tests.support.builders_plan import (
-    a_model,
-    a_pool,
-    a_request,
-    an_inventory,
-    vllm_traits,
-)
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
 
 def drafting(model: str = "meta-llama/Llama-3.2-1B") -> EngineTraits:
@@ -53,10 +47,7 @@ def test_a_degree_beside_which_no_draft_model_runs_is_refused(
 ) -> None:
     (problem,) = shape_problems(a_model(model), layout, drafting())
 
-    assert (
-        problem.sentence().removeprefix(f"{problem.path}: ")
-        == sentence % "PromptLookup"
-    )
+    assert problem.sentence().removeprefix(f"{problem.path}: ") == sentence % "PromptLookup"
     assert shape_problems(a_model(model), layout, vllm_traits()) == ()
 
 
@@ -64,9 +55,7 @@ def test_tensor_ranks_alone_and_whole_experts_over_them_run_one() -> None:
     assert shape_problems(a_model("llama-70b"), Layout(tensor=8), drafting()) == ()
     assert (
         shape_problems(
-            a_model("qwen3-30b-a3b"),
-            Layout(tensor=4, expert=4),
-            drafting("Qwen/Qwen3-0.6B"),
+            a_model("qwen3-30b-a3b"), Layout(tensor=4, expert=4), drafting("Qwen/Qwen3-0.6B")
         )
         == ()
     )
@@ -85,14 +74,10 @@ def test_a_draft_model_must_divide_by_the_tensor_degree_of_its_target() -> None:
 
 
 def test_a_plan_says_what_a_draft_model_takes_and_on_what_its_price_rests() -> None:
-    plan = make_plan(
-        a_model(), an_inventory(a_pool()), a_request(tensor=1), drafting()
-    ).outcome
+    plan = make_plan(a_model(), an_inventory(a_pool()), a_request(tensor=1), drafting()).outcome
 
     assert isinstance(plan, Plan)
-    (warning,) = (
-        warning for warning in plan.warnings if warning.startswith("draft model")
-    )
+    (warning,) = (warning for warning in plan.warnings if warning.startswith("draft model"))
     assert warning == (
         "draft model: meta-llama/Llama-3.2-1B takes 2.3 GiB of the weights' memory per GPU and "
         "K/V beside it; how many drafts "
@@ -107,22 +92,17 @@ def test_a_plan_says_when_drafts_make_serving_slower(
 ) -> None:
     asked = a_request(tensor=1)
     request = replace(
-        asked,
-        workload=replace(asked.workload, draft_tokens=3, draft_acceptance=acceptance),
+        asked, workload=replace(asked.workload, draft_tokens=3, draft_acceptance=acceptance)
     )
     plan = make_plan(a_model(), an_inventory(a_pool()), request, drafting()).outcome
 
     assert isinstance(plan, Plan)
     said = [
-        warning
-        for warning in plan.warnings
-        if warning.startswith("drafts make serving slower")
+        warning for warning in plan.warnings if warning.startswith("drafts make serving slower")
     ]
     assert bool(said) is slower
     for warning in said:
-        drafted, alone = (
-            float(number) for number in re.findall(r"([\d.]+) ms", warning)
-        )
+        drafted, alone = (float(number) for number in re.findall(r"([\d.]+) ms", warning))
         assert drafted > alone
 
 
@@ -135,9 +115,7 @@ def test_a_draft_model_that_leaves_no_room_is_named_among_the_weights() -> None:
     )
 
     assert isinstance(report.outcome, NoPlan)
-    (example,) = (
-        item.example for item in report.excluded if item.code == "WeightsExceedMemory"
-    )
+    (example,) = (item.example for item in report.excluded if item.code == "WeightsExceedMemory")
     assert "GiB of them to draft with) and " in example
 
 
@@ -145,16 +123,8 @@ def test_a_draft_model_in_fp8_needs_gpus_with_such_a_unit() -> None:
     fp8 = vllm_traits(drafter=Drafter(model=a_model("llama-70b-fp8")))
 
     report = make_plan(
-        a_model("llama-70b"),
-        an_inventory(a_pool("MI250-128GB", gpus_per_node=8)),
-        a_request(),
-        fp8,
+        a_model("llama-70b"), an_inventory(a_pool("MI250-128GB", gpus_per_node=8)), a_request(), fp8
     )
 
-    (example,) = (
-        item.example for item in report.excluded if item.code == "DtypeNotSupported"
-    )
-    assert (
-        "the draft model's weights are held in fp8 but MI250-128GB has no fp8 unit"
-        in example
-    )
+    (example,) = (item.example for item in report.excluded if item.code == "DtypeNotSupported")
+    assert "the draft model's weights are held in fp8 but MI250-128GB has no fp8 unit" in example

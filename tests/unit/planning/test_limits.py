@@ -11,9 +11,7 @@ from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.request import Statistic
 
 
-def _speed(
-    *, waiting: float = 0.0, prompts: float = 0.0, running: int = 17
-) -> Performance:
+def _speed(*, waiting: float = 0.0, prompts: float = 0.0, running: int = 17) -> Performance:
     return Performance(
         ttft_seconds=1.0,
         tpot_seconds=0.04,
@@ -37,10 +35,7 @@ def _speed(
 def test_the_mean_is_what_is_predicted() -> None:
     speed = _speed(waiting=0.5, prompts=0.01)
 
-    assert (
-        ttft_seconds(speed, Statistic.MEAN),
-        tpot_seconds(speed, Statistic.MEAN),
-    ) == (1.0, 0.04)
+    assert (ttft_seconds(speed, Statistic.MEAN), tpot_seconds(speed, Statistic.MEAN)) == (1.0, 0.04)
 
 
 def test_where_nothing_waits_the_percentile_is_the_mean() -> None:

@@ -21,19 +21,13 @@ DEEPSEEK = {"model": {"id": "deepseek-ai/DeepSeek-V3"}}
 
 def outcome(host: str = "2000Gi", offload: Any = None, **spec: Any) -> Plan | NoPlan:
     """Return what comes of a model on four nodes of 8 H100 with so much memory for pods."""
-    engine = {
-        "engine": {"kvOffload": {} if offload is None else {"hostMemory": offload}}
-    }
+    engine = {"engine": {"kvOffload": {} if offload is None else {"hostMemory": offload}}}
     subject = a_subject(**spec, **engine)
-    nodes = [
-        a_node(f"h100-{index}", allocatable={"memory": host}) for index in range(4)
-    ]
+    nodes = [a_node(f"h100-{index}", allocatable={"memory": host}) for index in range(4)]
     return plan_serving(subject, stock(subject, nodes)).outcome
 
 
-def kept(
-    spec: dict[str, Any], host: str = "2000Gi", offload: Any = None
-) -> HostCache | None:
+def kept(spec: dict[str, Any], host: str = "2000Gi", offload: Any = None) -> HostCache | None:
     found = outcome(host, offload, **spec)
     assert isinstance(found, Plan), found
     return found.host_cache
@@ -91,8 +85,7 @@ def test_ranks_that_hold_the_same_keep_one_copy() -> None:
 
 def test_attention_replicas_are_engines_of_their_own() -> None:
     found = kept(
-        DEEPSEEK | {"parallelism": {"tensor": 1, "dataParallelAttention": 16}},
-        offload="68Gi",
+        DEEPSEEK | {"parallelism": {"tensor": 1, "dataParallelAttention": 16}}, offload="68Gi"
     )
 
     assert found is not None
@@ -125,9 +118,7 @@ def test_less_than_a_gib_for_each_engine_of_a_pod_is_refused() -> None:
 def test_memory_that_is_stated_for_the_pod_is_left_to_it() -> None:
     # the share of one GPU, 225 GiB, less 100.5 that are stated
     found = kept(one_gpu(pod={"resources": {"memory": "100.5Gi"}}))
-    refused = outcome(
-        offload="125Gi", **one_gpu(pod={"resources": {"memory": "100.5Gi"}})
-    )
+    refused = outcome(offload="125Gi", **one_gpu(pod={"resources": {"memory": "100.5Gi"}}))
 
     assert found is not None
     assert found.pod_bytes == 124 * GIB
@@ -143,18 +134,14 @@ def test_a_node_without_free_gpus_says_nothing_of_how_much_it_is() -> None:
         a_node("b", allocatable={"memory": "1000Gi"}),
     ]
 
-    found = plan_of(
-        plan_serving(subject, stock(subject, nodes).without_nodes({"b"}))
-    ).host_cache
+    found = plan_of(plan_serving(subject, stock(subject, nodes).without_nodes({"b"}))).host_cache
 
     assert found is not None
     assert found.pod_bytes == 215 * GIB
 
 
 @pytest.mark.parametrize("offload", ["Auto", "215Gi"])
-def test_a_further_group_goes_where_there_is_memory_for_what_the_plan_keeps(
-    offload: str,
-) -> None:
+def test_a_further_group_goes_where_there_is_memory_for_what_the_plan_keeps(offload: str) -> None:
     subject = a_subject(**one_gpu(), engine={"kvOffload": {"hostMemory": offload}})
     large, odd = (
         a_node("large", allocatable={"memory": "2000Gi"}),
@@ -166,40 +153,26 @@ def test_a_further_group_goes_where_there_is_memory_for_what_the_plan_keeps(
     added = plan_of(further(subject, plan, room, 2))
     alone = further(subject, plan, stock(subject, [odd]), 1).outcome
 
-    assert (added.host_cache, added.groups) == (
-        plan.host_cache,
-        (("large",), ("large",)),
-    )
+    assert (added.host_cache, added.groups) == (plan.host_cache, (("large",), ("large",)))
     assert isinstance(alone, NoPlan)
     assert alone.heals_by_itself
     assert "less memory on the nodes for K/V" in alone.problem.sentence()
 
 
-def test_a_further_group_of_a_plan_that_keeps_nothing_keeps_nothing_where_there_is_room() -> (
-    None
-):
+def test_a_further_group_of_a_plan_that_keeps_nothing_keeps_nothing_where_there_is_room() -> None:
     subject = a_subject(**one_gpu(), engine={"kvOffload": {}})
     plan = plan_of(
-        plan_serving(
-            subject, stock(subject, [a_node("a", allocatable={"memory": "80Gi"})])
-        )
+        plan_serving(subject, stock(subject, [a_node("a", allocatable={"memory": "80Gi"})]))
     )
 
     added = plan_of(
-        further(
-            subject,
-            plan,
-            stock(subject, [a_node("b", allocatable={"memory": "2000Gi"})]),
-            1,
-        )
+        further(subject, plan, stock(subject, [a_node("b", allocatable={"memory": "2000Gi"})]), 1)
     )
 
     assert (plan.host_cache, added.host_cache) == (None, None)
 
 
-def test_a_refusal_for_too_little_host_memory_is_remembered_for_its_nodes_alone() -> (
-    None
-):
+def test_a_refusal_for_too_little_host_memory_is_remembered_for_its_nodes_alone() -> None:
     subject = a_subject(**one_gpu(), engine={"kvOffload": {"hostMemory": "512Gi"}})
     small, large = (
         stock(subject, [a_node("a", allocatable={"memory": memory})])
@@ -215,9 +188,7 @@ def test_a_refusal_for_too_little_host_memory_is_remembered_for_its_nodes_alone(
 def test_a_document_says_how_much_is_wanted() -> None:
     for offload, said in (("Auto", "Auto"), ("64Gi", "64Gi")):
         subject = a_subject(**one_gpu(), engine={"kvOffload": {"hostMemory": offload}})
-        document = plan_document(
-            subject, plan_serving(subject, stock(subject, [a_node("a")]))
-        )
+        document = plan_document(subject, plan_serving(subject, stock(subject, [a_node("a")])))
         assert document["request"]["engine"]["kvOffload"] == {"hostMemory": said}
 
 
@@ -297,21 +268,14 @@ def test_other_memory_on_other_nodes_is_another_question() -> None:
 
 @pytest.mark.parametrize(
     ("host", "why"),
-    [
-        ("", "nodes do not say what they have"),
-        ("80Gi", "they have none left for a pod"),
-    ],
+    [("", "nodes do not say what they have"), ("80Gi", "they have none left for a pod")],
 )
-def test_where_there_is_no_room_nothing_is_kept_and_the_plan_says_so(
-    host: str, why: str
-) -> None:
+def test_where_there_is_no_room_nothing_is_kept_and_the_plan_says_so(host: str, why: str) -> None:
     found = outcome(host, **one_gpu())
 
     assert isinstance(found, Plan)
     assert found.host_cache is None
-    assert [
-        warning for warning in found.warnings if "memory of the nodes" in warning
-    ] == [
+    assert [warning for warning in found.warnings if "memory of the nodes" in warning] == [
         (
             f"no K/V is kept in the memory of the nodes: {why} (spec.engine.kvOffload.hostMemory "
             "states a number)"
@@ -330,9 +294,7 @@ def test_a_plan_says_how_many_tokens_it_keeps_and_that_nobody_has_measured_it() 
     plan = outcome(**one_gpu())
     assert isinstance(plan, Plan)
 
-    (said,) = (
-        warning for warning in plan.warnings if warning.startswith("K/V offload")
-    )
+    (said,) = (warning for warning in plan.warnings if warning.startswith("K/V offload"))
     assert said == (
         "K/V offload: 215.0 GiB of memory per pod keep about 1,761,280 tokens beside the "
         f"{plan.kv_tokens:,}"

@@ -8,13 +8,7 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan, Plan
-from tests.support.builders_plan import (
-    a_model,
-    a_pool,
-    a_request,
-    an_inventory,
-    vllm_traits,
-)
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
 OVER_RAY = vllm_traits(over_ray=True)
 EXPERTS = "qwen3-235b-fp8"
@@ -33,12 +27,8 @@ def verdict(layout: Layout, traits: EngineTraits) -> Verdict:
 
 def test_ray_joins_no_attention_replicas_of_several_nodes() -> None:
     over_nodes = Layout(attention_data=16, expert=16)
-    problems = (
-        violation.problem for violation in verdict(over_nodes, OVER_RAY).violations
-    )
-    (found,) = (
-        problem for problem in problems if problem.code == "AttentionDataOverRay"
-    )
+    problems = (violation.problem for violation in verdict(over_nodes, OVER_RAY).violations)
+    (found,) = (problem for problem in problems if problem.code == "AttentionDataOverRay")
 
     assert found.sentence() == (
         "spec.parallelism.dataParallelAttention: attention data 16 over 2 nodes is not joined by Ray; use "
@@ -48,13 +38,8 @@ def test_ray_joins_no_attention_replicas_of_several_nodes() -> None:
     assert "AttentionDataOverRay" not in verdict(over_nodes, vllm_traits()).codes
 
 
-def test_attention_replicas_of_one_node_and_other_degrees_over_nodes_are_left_alone() -> (
-    None
-):
-    for layout in (
-        Layout(attention_data=8, expert=8),
-        Layout(tensor=8, pipeline=2, expert=8),
-    ):
+def test_attention_replicas_of_one_node_and_other_degrees_over_nodes_are_left_alone() -> None:
+    for layout in (Layout(attention_data=8, expert=8), Layout(tensor=8, pipeline=2, expert=8)):
         assert verdict(layout, OVER_RAY).codes == verdict(layout, vllm_traits()).codes
 
 

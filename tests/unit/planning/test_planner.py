@@ -40,9 +40,7 @@ def _plan(model: str, inventory: Inventory, request: Request | None = None) -> P
     return outcome
 
 
-def _no_plan(
-    model: str, inventory: Inventory, request: Request | None = None
-) -> NoPlan:
+def _no_plan(model: str, inventory: Inventory, request: Request | None = None) -> NoPlan:
     outcome = _report(model, inventory, request).outcome
     assert isinstance(outcome, NoPlan)
     return outcome
@@ -53,16 +51,9 @@ def test_a_plan_says_everything_that_rendering_needs() -> None:
 
     assert plan.groups == (("h100-sxm-80gb-00000", "h100-sxm-80gb-00001"),)
     assert (plan.nodes_per_replica, plan.gpus_per_node) == (2, 8)
-    assert (plan.tensor_link, plan.pipeline_link) == (
-        "NVLink4 NVSwitch",
-        "400 Gb/s RDMA",
-    )
+    assert (plan.tensor_link, plan.pipeline_link) == ("NVLink4 NVSwitch", "400 Gb/s RDMA")
     assert [stage.layers for stage in plan.stages] == [(0, 63), (63, 126)]
-    assert (plan.max_model_len, plan.max_sequences, plan.max_batched_tokens) == (
-        3072,
-        1024,
-        8192,
-    )
+    assert (plan.max_model_len, plan.max_sequences, plan.max_batched_tokens) == (3072, 1024, 8192)
     assert plan.memory_utilization == 0.92
     assert plan.carries_load
     assert plan.undeployable is None
@@ -130,13 +121,9 @@ def test_of_further_kinds_of_gpu_no_more_than_four_are_shown() -> None:
 
 def test_rates_of_thousands_are_written_out() -> None:
     request = a_request()
-    load = replace(
-        request.workload, input_tokens=16, output_tokens=2, requests_per_second=3000.0
-    )
+    load = replace(request.workload, input_tokens=16, output_tokens=2, requests_per_second=3000.0)
 
-    report = _report(
-        "qwen2.5-7b", an_inventory(a_pool()), replace(request, workload=load)
-    )
+    report = _report("qwen2.5-7b", an_inventory(a_pool()), replace(request, workload=load))
 
     assert isinstance(report.outcome, Plan)
     said = [*report.outcome.reasons, *(other.loses for other in report.alternatives)]
@@ -146,8 +133,7 @@ def test_rates_of_thousands_are_written_out() -> None:
 
 def test_what_was_ruled_out_is_counted_with_the_nearest_miss() -> None:
     excluded = {
-        item.code: item
-        for item in _report("llama-405b", an_inventory(a_pool(nodes=2))).excluded
+        item.code: item for item in _report("llama-405b", an_inventory(a_pool(nodes=2))).excluded
     }
 
     memory = excluded["WeightsExceedMemory"]
@@ -200,14 +186,10 @@ def test_what_surely_starts_goes_before_what_is_tight() -> None:
 
     assert (report.outcome.layout.gpus, report.outcome.tight) == (16, False)
     other, *_ = [
-        item
-        for item in report.alternatives
-        if item.loses.startswith("tight, may not start; ")
+        item for item in report.alternatives if item.loses.startswith("tight, may not start; ")
     ]
     assert other.layout.gpus == 8
-    assert _plan(
-        "deepseek-v3", an_inventory(replace(pool, nodes=pool.nodes[:1])), request
-    ).tight
+    assert _plan("deepseek-v3", an_inventory(replace(pool, nodes=pool.nodes[:1])), request).tight
 
 
 def test_what_would_carry_the_load_on_gpus_that_are_not_free_is_named() -> None:
@@ -224,8 +206,7 @@ def test_fewer_gpus_that_would_queue_are_named() -> None:
     plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB")))
 
     assert re.fullmatch(
-        r"On fewer GPUs requests would queue: one GPU runs \d+ of 64 at once\.",
-        plan.reasons[-1],
+        r"On fewer GPUs requests would queue: one GPU runs \d+ of 64 at once\.", plan.reasons[-1]
     )
 
 
@@ -235,10 +216,7 @@ def test_a_length_that_was_asked_for_is_never_lowered() -> None:
         "llama-8b", an_inventory(a_pool("L4-24GB", gpus_per_node=1)), request
     ).problem
 
-    assert (problem.code, problem.path) == (
-        "KvCacheTooSmall",
-        "spec.engine.maxModelLen",
-    )
+    assert (problem.code, problem.path) == ("KvCacheTooSmall", "spec.engine.maxModelLen")
     assert problem.limit == "must hold one request of 131,072"
     assert problem.remedy.endswith(
         "add nodes; or plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use "
@@ -264,19 +242,12 @@ def test_tensor_over_trays_of_one_clique_is_deployed_with_a_compute_domain() -> 
     assert plan.undeployable is None
     assert plan.compute_domain
     assert (plan.nodes_per_replica, plan.tensor_link) == (2, "NVLink5 NVL72")
-    assert (
-        "Pods share the NVLink domain of their nodes by a ComputeDomain."
-        in plan.reasons
-    )
+    assert "Pods share the NVLink domain of their nodes by a ComputeDomain." in plan.reasons
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])
-def test_groups_on_one_tray_or_without_cliques_have_no_compute_domain(
-    pipeline: int,
-) -> None:
-    pool = (
-        an_nvl72_pool() if pipeline == 1 else replace(an_nvl72_pool(), joins_pods=False)
-    )
+def test_groups_on_one_tray_or_without_cliques_have_no_compute_domain(pipeline: int) -> None:
+    pool = an_nvl72_pool() if pipeline == 1 else replace(an_nvl72_pool(), joins_pods=False)
 
     assert not _plan(
         "deepseek-v3", an_inventory(pool), a_request(tensor=4, pipeline=pipeline)
@@ -295,10 +266,7 @@ def test_tensor_over_trays_that_no_clique_joins_is_planned_but_not_deployed() ->
         remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
         path="spec.parallelism.tensor",
     )
-    assert (
-        _plan("deepseek-v3", inventory, replace(shown, deploy=True)).undeployable
-        == problem
-    )
+    assert _plan("deepseek-v3", inventory, replace(shown, deploy=True)).undeployable == problem
     only_shown = _plan("deepseek-v3", inventory, shown).undeployable
     assert only_shown == replace(
         problem, remedy="mode: Deploy takes the best layout that can be run"
@@ -317,24 +285,16 @@ def test_what_is_better_but_cannot_be_deployed_yet_is_named() -> None:
         f"tensor {better.layout.tensor} would be better, but cannot be deployed yet: mode "
         "PlanOnly shows it."
     )
-    (other,) = [
-        other for other in deployed.alternatives if other.layout == better.layout
-    ]
+    (other,) = [other for other in deployed.alternatives if other.layout == better.layout]
     assert other.loses.startswith("not deployable yet; ")
     assert other.losses[0] == Loss(kind=LossKind.NOT_DEPLOYABLE)
 
 
-def test_attention_replicas_on_several_nodes_are_deployed_where_each_is_on_one() -> (
-    None
-):
+def test_attention_replicas_on_several_nodes_are_deployed_where_each_is_on_one() -> None:
     pins = replace(a_request(tensor=4, attention_data=4), deploy=True)
     plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB", nodes=2)), pins)
 
-    assert (plan.layout.attention_data, plan.nodes_per_replica, plan.undeployable) == (
-        4,
-        2,
-        None,
-    )
+    assert (plan.layout.attention_data, plan.nodes_per_replica, plan.undeployable) == (4, 2, None)
 
 
 def test_attention_replicas_that_nodes_cut_are_planned_but_not_deployed() -> None:
@@ -350,9 +310,7 @@ def test_attention_replicas_that_nodes_cut_are_planned_but_not_deployed() -> Non
 
 
 def test_requests_are_counted_over_all_attention_ranks_of_a_replica() -> None:
-    request = a_request(
-        concurrency=4096, input_tokens=8000, tensor=1, pipeline=1, attention_data=8
-    )
+    request = a_request(concurrency=4096, input_tokens=8000, tensor=1, pipeline=1, attention_data=8)
     plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB")), request)
 
     running = plan.performance.running_requests
@@ -382,9 +340,7 @@ def test_a_limit_that_fewer_gpus_do_not_meet_is_named() -> None:
     )
 
 
-def test_a_rate_that_is_not_served_says_what_is_and_how_many_replicas_would_do() -> (
-    None
-):
+def test_a_rate_that_is_not_served_says_what_is_and_how_many_replicas_would_do() -> None:
     report = _report("llama-70b", an_inventory(a_pool()), _rate(20.0))
     plan = report.outcome
     assert isinstance(plan, Plan)
@@ -403,9 +359,7 @@ def test_a_rate_that_is_not_served_says_what_is_and_how_many_replicas_would_do()
     ]
     replicas = int(advice.split("(replicas: ")[1].rstrip(")"))
     followed = _plan(
-        "llama-70b",
-        an_inventory(a_pool(nodes=replicas)),
-        _rate(20.0, replicas=replicas),
+        "llama-70b", an_inventory(a_pool(nodes=replicas)), _rate(20.0, replicas=replicas)
     )
     assert followed.carries_load
 
@@ -413,14 +367,11 @@ def test_a_rate_that_is_not_served_says_what_is_and_how_many_replicas_would_do()
 def _rate(requests_per_second: float, **space: Any) -> Request:
     request = a_request(**space)
     return replace(
-        request,
-        workload=replace(request.workload, requests_per_second=requests_per_second),
+        request, workload=replace(request.workload, requests_per_second=requests_per_second)
     )
 
 
-def test_gpus_of_several_kinds_without_prices_count_by_relative_ones_and_that_is_said() -> (
-    None
-):
+def test_gpus_of_several_kinds_without_prices_count_by_relative_ones_and_that_is_said() -> None:
     pools = (a_pool(), a_pool("L40S-48GB"))
     priced = tuple(replace(pool, gpu_hour_price=1.0) for pool in pools)
     none, some, every = (
@@ -447,10 +398,7 @@ def _with(traits: EngineTraits, *pools: Pool) -> Report:
 
 
 def test_where_the_image_is_left_open_nvidias_gpus_go_first_and_that_is_said() -> None:
-    both, alone = (
-        _with(EITHER, AMD_POOL, a_pool()).outcome,
-        _with(EITHER, AMD_POOL).outcome,
-    )
+    both, alone = (_with(EITHER, AMD_POOL, a_pool()).outcome, _with(EITHER, AMD_POOL).outcome)
 
     assert isinstance(both, Plan)
     assert isinstance(alone, Plan)
@@ -478,9 +426,7 @@ def test_an_image_for_other_gpus_than_the_pools_is_refused_by_its_name() -> None
 RACK = an_nvl72_pool()
 
 
-def test_a_small_model_takes_no_tray_of_a_whole_rack_while_other_gpus_are_free() -> (
-    None
-):
+def test_a_small_model_takes_no_tray_of_a_whole_rack_while_other_gpus_are_free() -> None:
     beside = _plan("llama-8b", an_inventory(RACK, a_pool("L40S-48GB")))
     alone = _plan("llama-8b", an_inventory(RACK))
 
@@ -536,9 +482,7 @@ def test_a_cluster_without_gpu_nodes_waits_for_some() -> None:
     )
 
 
-def test_an_assumed_network_is_warned_of_only_where_a_layout_that_is_shown_crosses_it() -> (
-    None
-):
+def test_an_assumed_network_is_warned_of_only_where_a_layout_that_is_shown_crosses_it() -> None:
     link = replace(a_pool().network, name="12.5 Gb/s Ethernet", basis="assumed")
     inside, across = (
         _plan(model, an_inventory(a_pool(nodes=2, network=link)))
@@ -546,9 +490,7 @@ def test_an_assumed_network_is_warned_of_only_where_a_layout_that_is_shown_cross
     )
     rack = an_inventory(an_nvl72_pool(network=link))
     over_nvlink = _plan(
-        "deepseek-v3",
-        rack,
-        a_request(concurrency=1024, attention_data=8, tensor=1, pipeline=1),
+        "deepseek-v3", rack, a_request(concurrency=1024, attention_data=8, tensor=1, pipeline=1)
     )
 
     assert inside.warnings == ()
@@ -561,10 +503,7 @@ def test_an_assumed_network_is_warned_of_only_where_a_layout_that_is_shown_cross
 
 def test_without_usable_nodes_the_reason_of_most_and_its_remedy_are_said() -> None:
     problem = _no_plan(
-        "llama-8b",
-        an_inventory(
-            excluded={"b": "MigEnabled", "a": "MigEnabled", "c": "GpuUnknown"}
-        ),
+        "llama-8b", an_inventory(excluded={"b": "MigEnabled", "a": "MigEnabled", "c": "GpuUnknown"})
     ).problem
 
     assert problem == Problem(
@@ -582,9 +521,7 @@ def test_what_is_to_run_gets_the_best_layout_that_can_be_run() -> None:
     shown = a_request(OptimizeFor.LATENCY, concurrency=1)
 
     assert _plan("llama-405b", inventory, shown).undeployable is not None
-    assert (
-        _plan("llama-405b", inventory, replace(shown, deploy=True)).undeployable is None
-    )
+    assert _plan("llama-405b", inventory, replace(shown, deploy=True)).undeployable is None
 
 
 def test_tensor_over_the_network_is_allowed_when_pinned_and_warned_of() -> None:
@@ -626,9 +563,7 @@ def test_missing_hardware_does_not_heal_by_itself() -> None:
 
 
 def test_room_for_some_replicas_only_is_what_binds() -> None:
-    outcome = _no_plan(
-        "llama-405b", an_inventory(a_pool(nodes=5)), a_request(replicas=3, tensor=8)
-    )
+    outcome = _no_plan("llama-405b", an_inventory(a_pool(nodes=5)), a_request(replicas=3, tensor=8))
 
     assert outcome == NoPlan(
         problem=Problem(
@@ -650,13 +585,9 @@ def test_room_for_some_replicas_only_is_what_binds() -> None:
 
 def test_replicas_that_share_nodes_are_counted_not_the_nodes() -> None:
     busy = _no_plan(
-        "llama-8b",
-        an_inventory(a_pool(nodes=2, free={0: 2, 1: 1})),
-        a_request(replicas=5),
+        "llama-8b", an_inventory(a_pool(nodes=2, free={0: 2, 1: 1})), a_request(replicas=5)
     ).problem
-    small = _no_plan(
-        "llama-8b", an_inventory(a_pool(nodes=2)), a_request(replicas=17)
-    ).problem
+    small = _no_plan("llama-8b", an_inventory(a_pool(nodes=2)), a_request(replicas=17)).problem
 
     assert busy.sentence() == (
         "one GPU needs room for 5 replicas with 1 free GPU each on h100-sxm-80gb, 3 fit, 2 short; "
@@ -688,9 +619,7 @@ def test_a_budget_that_alone_is_in_the_way_is_what_binds() -> None:
         "spec.budget.gpus: 16 GPUs for tensor 8 x pipeline 2 must be at most 8, 8 over; raise the "
         "budget"
     )
-    assert isinstance(
-        _report("llama-405b", inventory, a_request(max_gpus=16)).outcome, Plan
-    )
+    assert isinstance(_report("llama-405b", inventory, a_request(max_gpus=16)).outcome, Plan)
 
 
 def test_nodes_that_are_away_for_a_while_are_waited_for() -> None:
@@ -707,9 +636,7 @@ def test_nodes_that_are_away_for_a_while_are_waited_for() -> None:
 
 
 def test_nodes_of_a_kind_that_is_wholly_away_are_waited_for() -> None:
-    inventory = an_inventory(
-        a_pool("L40S-48GB"), excluded={"b": "NotReady", "a": "Cordoned"}
-    )
+    inventory = an_inventory(a_pool("L40S-48GB"), excluded={"b": "NotReady", "a": "Cordoned"})
     outcome = _no_plan("llama-405b", inventory)
 
     assert outcome.heals_by_itself
@@ -723,13 +650,8 @@ def test_nodes_of_a_kind_that_is_wholly_away_are_waited_for() -> None:
 def test_no_node_is_waited_for_when_the_request_itself_is_at_fault() -> None:
     inventory = an_inventory(a_pool("L40S-48GB"), excluded={"b": "NotReady"})
 
-    assert (
-        _no_plan("llama-8b", inventory, a_request(tensor=3)).problem.code
-        == "HeadsNotDivisible"
-    )
-    assert not _no_plan(
-        "llama-8b", inventory, a_request(tensor=4, expert=4)
-    ).heals_by_itself
+    assert _no_plan("llama-8b", inventory, a_request(tensor=3)).problem.code == "HeadsNotDivisible"
+    assert not _no_plan("llama-8b", inventory, a_request(tensor=4, expert=4)).heals_by_itself
 
 
 def test_nodes_that_are_out_for_good_are_not_waited_for() -> None:
@@ -739,27 +661,19 @@ def test_nodes_that_are_out_for_good_are_not_waited_for() -> None:
 
 
 def test_fewer_returning_nodes_than_are_short_do_not_heal() -> None:
-    inventory = an_inventory(
-        a_pool("L40S-48GB"), excluded={"a": "NotReady"}, product="L40S-48GB"
-    )
+    inventory = an_inventory(a_pool("L40S-48GB"), excluded={"a": "NotReady"}, product="L40S-48GB")
 
     assert not _no_plan("llama-405b", inventory).heals_by_itself
 
 
 def test_no_nodes_at_all() -> None:
     assert _no_plan("llama-8b", an_inventory()).problem.code == "NoGpuNodes"
-    assert not _no_plan(
-        "llama-8b", an_inventory(excluded={"a": "GpuUnknown"})
-    ).heals_by_itself
-    assert _no_plan(
-        "llama-8b", an_inventory(excluded={"a": "NotReady"})
-    ).heals_by_itself
+    assert not _no_plan("llama-8b", an_inventory(excluded={"a": "GpuUnknown"})).heals_by_itself
+    assert _no_plan("llama-8b", an_inventory(excluded={"a": "NotReady"})).heals_by_itself
 
 
 def test_pins_that_leave_nothing_are_named() -> None:
-    problem = _no_plan(
-        "llama-8b", an_inventory(a_pool()), a_request(tensor=4, expert=4)
-    ).problem
+    problem = _no_plan("llama-8b", an_inventory(a_pool()), a_request(tensor=4, expert=4)).problem
 
     assert problem.code == "PinsLeaveNothing"
     assert problem.what == "parallelism pinned to tensor 4, expert 4"
@@ -768,16 +682,11 @@ def test_pins_that_leave_nothing_are_named() -> None:
 def test_a_pin_that_does_not_divide_is_refused_by_its_own_rule() -> None:
     problem = _no_plan("llama-8b", an_inventory(a_pool()), a_request(tensor=3)).problem
 
-    assert (problem.code, problem.path) == (
-        "HeadsNotDivisible",
-        "spec.parallelism.tensor",
-    )
+    assert (problem.code, problem.path) == ("HeadsNotDivisible", "spec.parallelism.tensor")
 
 
 def test_an_impossible_latency_names_the_limit_and_the_closest_layout() -> None:
-    outcome = _no_plan(
-        "llama-70b", an_inventory(a_pool()), a_request(tpot_seconds=0.001)
-    )
+    outcome = _no_plan("llama-70b", an_inventory(a_pool()), a_request(tpot_seconds=0.001))
 
     assert not outcome.heals_by_itself
     assert outcome.problem.code == "TpotLimitExceeded"
@@ -801,10 +710,7 @@ def test_replicas_are_all_placed() -> None:
     plan = _plan("llama-8b", an_inventory(a_pool(nodes=2)), a_request(replicas=10))
 
     assert len(plan.groups) == 10
-    assert {name for (name,) in plan.groups} == {
-        "h100-sxm-80gb-00000",
-        "h100-sxm-80gb-00001",
-    }
+    assert {name for (name,) in plan.groups} == {"h100-sxm-80gb-00000", "h100-sxm-80gb-00001"}
 
 
 def test_a_group_goes_where_it_leaves_the_least_behind() -> None:
@@ -825,18 +731,14 @@ def test_the_same_input_gives_the_same_report() -> None:
     inventory = an_inventory(a_pool(nodes=3), a_pool("L40S-48GB", 2))
 
     assert _report("llama-70b", inventory) == _report("llama-70b", inventory)
-    assert repr(_report("llama-70b", inventory)) == repr(
-        _report("llama-70b", inventory)
-    )
+    assert repr(_report("llama-70b", inventory)) == repr(_report("llama-70b", inventory))
 
 
 def test_warnings_of_model_and_pool_are_passed_on() -> None:
     inventory = an_inventory(replace(a_pool(), warnings=("the network is unknown",)))
     model = replace(a_model("llama-8b"), warnings=("something new in the config",))
 
-    outcome = make_plan(
-        model, inventory, a_request(OptimizeFor.BALANCED), vllm_traits()
-    ).outcome
+    outcome = make_plan(model, inventory, a_request(OptimizeFor.BALANCED), vllm_traits()).outcome
 
     assert isinstance(outcome, Plan)
     assert outcome.warnings == ("something new in the config", "the network is unknown")
@@ -857,9 +759,7 @@ def test_pods_of_a_group_over_several_nodes_request_what_reaches_the_network() -
 
 
 def test_pods_of_a_group_on_one_node_request_nothing_of_the_network() -> None:
-    plan = _plan(
-        "llama-70b", _reached(devices=(("rdma/hca", 8),), lacking="rdma/other")
-    )
+    plan = _plan("llama-70b", _reached(devices=(("rdma/hca", 8),), lacking="rdma/other"))
 
     assert plan.nodes_per_replica == 1
     assert plan.rdma == ()
@@ -883,9 +783,7 @@ def test_a_network_that_pods_do_not_reach_is_said_where_it_would_be_used(
     mode: RdmaMode, why: str
 ) -> None:
     slow = a_network(12.5, latency_seconds=TCP_LATENCY_SECONDS)
-    pool = replace(
-        a_pool(nodes=2, network=slow), reach=Reach(mode=mode, missed=a_network(400))
-    )
+    pool = replace(a_pool(nodes=2, network=slow), reach=Reach(mode=mode, missed=a_network(400)))
     said = (
         f"pods do not reach the nodes' 400 Gb/s RDMA: {why}; planned over TCP, {slow.name} "
         "per GPU assumed"
@@ -901,20 +799,14 @@ def test_nodes_without_the_devices_that_the_user_names_carry_no_group_over_sever
     report = _report("llama-405b", _reached(mode=RdmaMode.EXPLICIT, lacking="rdma/hca"))
 
     assert isinstance(report.outcome, NoPlan)
-    (found,) = [
-        item for item in report.excluded if item.code == "NetworkResourceMissing"
-    ]
+    (found,) = [item for item in report.excluded if item.code == "NetworkResourceMissing"]
     assert "the network resource rdma/hca" in found.example
 
 
 def test_several_pods_without_a_pinned_commit_or_a_shared_claim_are_warned_of() -> None:
     def warned(**changes: Any) -> list[str]:
         deployed: dict[str, Any] = {"deploy": True, "storage": Storage.HUB} | changes
-        plan = _plan(
-            "llama-405b",
-            an_inventory(a_pool(nodes=2)),
-            replace(a_request(), **deployed),
-        )
+        plan = _plan("llama-405b", an_inventory(a_pool(nodes=2)), replace(a_request(), **deployed))
         return [warning for warning in plan.warnings if "commit" in warning]
 
     told = (
@@ -924,9 +816,7 @@ def test_several_pods_without_a_pinned_commit_or_a_shared_claim_are_warned_of() 
     )
     assert warned() == warned(storage=Storage.KEPT, cache_bytes=10**12) == [told]
     assert (
-        warned(pinned=True)
-        == warned(storage=Storage.KEPT, cache_bytes=10**12, pinned=True)
-        == []
+        warned(pinned=True) == warned(storage=Storage.KEPT, cache_bytes=10**12, pinned=True) == []
     )
     assert (
         warned(storage=Storage.KEPT)
@@ -939,9 +829,7 @@ def test_several_pods_without_a_pinned_commit_or_a_shared_claim_are_warned_of() 
 
 def test_one_pod_downloads_one_commit() -> None:
     plan = _plan(
-        "llama-8b",
-        an_inventory(a_pool()),
-        replace(a_request(), deploy=True, storage=Storage.HUB),
+        "llama-8b", an_inventory(a_pool()), replace(a_request(), deploy=True, storage=Storage.HUB)
     )
     assert not any("commit" in warning for warning in plan.warnings)
 
@@ -965,9 +853,7 @@ def test_a_claim_that_cannot_hold_what_it_is_to_keep_is_warned_of() -> None:
     assert warned(20 * GIB) == warned(None) == []
 
 
-def test_a_plan_that_is_only_shown_warns_of_what_is_to_know_before_it_is_deployed() -> (
-    None
-):
+def test_a_plan_that_is_only_shown_warns_of_what_is_to_know_before_it_is_deployed() -> None:
     asked = replace(a_request(), storage=Storage.HUB)
     shown, deployed = (
         _plan("llama-8b", an_inventory(a_pool()), replace(asked, deploy=deploy))
@@ -982,14 +868,10 @@ def test_a_plan_that_is_only_shown_warns_of_what_is_to_know_before_it_is_deploye
 
 def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> None:
     asked = replace(
-        a_request(),
-        gated=("meta-llama/Llama-3.1-8B-Instruct",),
-        owner=("models", "llama-8b"),
+        a_request(), gated=("meta-llama/Llama-3.1-8B-Instruct",), owner=("models", "llama-8b")
     )
     warnings = [
-        _plan(
-            "llama-8b", an_inventory(a_pool()), replace(asked, deploy=deploy)
-        ).warnings
+        _plan("llama-8b", an_inventory(a_pool()), replace(asked, deploy=deploy)).warnings
         for deploy in (True, False)
     ]
 
@@ -999,8 +881,7 @@ def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> N
         "(401, 403)"
     )
     assert (
-        "`kubectl -n models create secret generic hub-token --from-literal=token=hf_...`"
-        in warning
+        "`kubectl -n models create secret generic hub-token --from-literal=token=hf_...`" in warning
     )
     assert (
         "`kubectl -n models patch smodel llama-8b --type merge -p 'spec: {model: {weights: "

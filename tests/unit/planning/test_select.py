@@ -29,10 +29,7 @@ POOL = a_pool(nodes=2, name="pool")
 
 
 def _estimate(
-    tokens_per_second: float = 1000,
-    tpot: float = 0.01,
-    ttft: float = 0.1,
-    requests: float = 1000,
+    tokens_per_second: float = 1000, tpot: float = 0.01, ttft: float = 0.1, requests: float = 1000
 ) -> Estimate:
     return Estimate(
         stages=(),
@@ -79,9 +76,7 @@ class _Known:
         return self._estimate
 
 
-def select(
-    verdicts: Iterable[Verdict], request: Request
-) -> tuple[FeasibleCandidate, ...]:
+def select(verdicts: Iterable[Verdict], request: Request) -> tuple[FeasibleCandidate, ...]:
     return select_by(verdicts, Scale(request=request, by_price=False))
 
 
@@ -91,8 +86,7 @@ def _best(request: Request, *verdicts: Verdict) -> Layout:
 
 ONE, TWO, FOUR = Layout(), Layout(tensor=2), Layout(tensor=4)
 BALANCED, LATENCY, THROUGHPUT = (
-    a_request(goal)
-    for goal in (OptimizeFor.BALANCED, OptimizeFor.LATENCY, OptimizeFor.THROUGHPUT)
+    a_request(goal) for goal in (OptimizeFor.BALANCED, OptimizeFor.LATENCY, OptimizeFor.THROUGHPUT)
 )
 
 
@@ -124,18 +118,14 @@ def test_throughput_looks_at_tokens_per_gpu_only() -> None:
 
 
 @pytest.mark.parametrize(("gain", "winner"), [(0.11, TWO), (0.09, ONE)])
-def test_latency_doubles_gpus_only_where_it_brings_10_percent(
-    gain: float, winner: Layout
-) -> None:
+def test_latency_doubles_gpus_only_where_it_brings_10_percent(gain: float, winner: Layout) -> None:
     one = _verdict(ONE, _estimate(ttft=0.1, tpot=0.01))
     two = _verdict(TWO, _estimate(ttft=0.1 * (1 - gain), tpot=0.01 * (1 - gain)))
 
     assert _best(LATENCY, one, two) == winner
 
 
-def test_latency_takes_four_gpus_where_two_doublings_bring_their_share_together() -> (
-    None
-):
+def test_latency_takes_four_gpus_where_two_doublings_bring_their_share_together() -> None:
     times = {ONE: 1.0, TWO: 0.92, FOUR: 0.80}  # 0.92: no; 0.80 < 0.9 x 0.9: yes
     verdicts = [
         _verdict(layout, _estimate(ttft=0.1 * time, tpot=0.01 * time))
@@ -149,11 +139,7 @@ def test_latency_without_more_gpus_is_the_least_time() -> None:
     slow, fast = Layout(pipeline=2), Layout(tensor=2)
 
     assert (
-        _best(
-            LATENCY,
-            _verdict(slow, _estimate(ttft=0.2)),
-            _verdict(fast, _estimate(ttft=0.19)),
-        )
+        _best(LATENCY, _verdict(slow, _estimate(ttft=0.2)), _verdict(fast, _estimate(ttft=0.19)))
         == fast
     )
 
@@ -165,9 +151,7 @@ def test_what_carries_the_load_goes_before_what_is_faster() -> None:
     assert _best(BALANCED, faster, carrying) == TWO
 
 
-def test_where_nothing_carries_the_load_what_answers_first_wins_whatever_queues_less() -> (
-    None
-):
+def test_where_nothing_carries_the_load_what_answers_first_wins_whatever_queues_less() -> None:
     slow, soon = Layout(pipeline=2), Layout(tensor=2)
     verdicts = [
         _verdict(slow, _estimate(tpot=0.04, requests=20)),
@@ -199,9 +183,7 @@ def test_a_layout_with_a_violation_is_never_chosen() -> None:
     assert select([refused], BALANCED) == ()
 
 
-def test_ties_go_to_fewer_gpus_then_less_memory_then_less_fragmentation_then_the_name() -> (
-    None
-):
+def test_ties_go_to_fewer_gpus_then_less_memory_then_less_fragmentation_then_the_name() -> None:
     small_gpu = replace(
         POOL, name="z", gpu=replace(POOL.gpu, memory_bytes=POOL.gpu.memory_bytes - 1)
     )
@@ -217,19 +199,11 @@ def test_ties_go_to_fewer_gpus_then_less_memory_then_less_fragmentation_then_the
 
     ranked = select(same_per_gpu, THROUGHPUT)
 
-    assert [feasible.candidate.pool.name for feasible in ranked] == [
-        "z",
-        "y",
-        "a",
-        "b",
-        "pool",
-    ]
+    assert [feasible.candidate.pool.name for feasible in ranked] == ["z", "y", "a", "b", "pool"]
 
 
 def test_the_order_given_does_not_matter() -> None:
-    verdicts = [
-        _verdict(layout, _estimate(1000 * layout.gpus)) for layout in (ONE, TWO, FOUR)
-    ]
+    verdicts = [_verdict(layout, _estimate(1000 * layout.gpus)) for layout in (ONE, TWO, FOUR)]
 
     assert (
         select(verdicts, BALANCED)
@@ -238,9 +212,7 @@ def test_the_order_given_does_not_matter() -> None:
     )
 
 
-def test_runners_up_are_other_layouts_not_the_same_one_on_the_same_gpus_elsewhere() -> (
-    None
-):
+def test_runners_up_are_other_layouts_not_the_same_one_on_the_same_gpus_elsewhere() -> None:
     elsewhere = a_pool(name="elsewhere")
     ranked = select(
         [
@@ -270,22 +242,12 @@ def test_the_best_on_other_gpus_is_among_the_runners_up() -> None:
         THROUGHPUT,
     )
 
-    shown = [
-        (one.candidate.layout, one.candidate.pool.name) for one in runners_up(ranked, 3)
-    ]
+    shown = [(one.candidate.layout, one.candidate.pool.name) for one in runners_up(ranked, 3)]
     assert shown == [(TWO, "pool"), (FOUR, "pool"), (ONE, "smaller")]
 
 
-def test_the_best_on_every_kind_of_gpu_is_among_the_runners_up_and_pushes_none_out() -> (
-    None
-):
-    kinds = (
-        "L40S-48GB",
-        "A100-SXM4-80GB",
-        "L4-24GB",
-        "H200-SXM-141GB",
-        "B200-SXM-180GB",
-    )
+def test_the_best_on_every_kind_of_gpu_is_among_the_runners_up_and_pushes_none_out() -> None:
+    kinds = ("L40S-48GB", "A100-SXM4-80GB", "L4-24GB", "H200-SXM-141GB", "B200-SXM-180GB")
     others = [a_pool(gpu, name=gpu) for gpu in kinds]
     ranked = select(
         [
@@ -302,20 +264,12 @@ def test_the_best_on_every_kind_of_gpu_is_among_the_runners_up_and_pushes_none_o
         THROUGHPUT,
     )
 
-    shown = [
-        (one.candidate.layout, one.candidate.pool.name) for one in runners_up(ranked, 3)
-    ]
-    assert shown == [
-        (TWO, "pool"),
-        (FOUR, "pool"),
-        *((ONE, gpu) for gpu in kinds),
-    ]
+    shown = [(one.candidate.layout, one.candidate.pool.name) for one in runners_up(ranked, 3)]
+    assert shown == [(TWO, "pool"), (FOUR, "pool"), *((ONE, gpu) for gpu in kinds)]
     assert len(runners_up(ranked, 2)) == 2 + MORE_GPUS
 
 
-def _at_price(
-    layout: Layout, speed: Estimate, each: float, name: str = "pool"
-) -> Verdict:
+def _at_price(layout: Layout, speed: Estimate, each: float, name: str = "pool") -> Verdict:
     return _verdict(layout, speed, replace(POOL, name=name, gpu_hour_price=each))
 
 
@@ -326,8 +280,7 @@ def test_a_gpu_counts_as_its_price_where_every_pool_has_one() -> None:
     )
 
     by_price, by_number = (
-        select_by([fast, cheap], Scale(request=THROUGHPUT, by_price=flag))
-        for flag in (True, False)
+        select_by([fast, cheap], Scale(request=THROUGHPUT, by_price=flag)) for flag in (True, False)
     )
 
     assert by_price[0].candidate.pool.name == "cheap"
@@ -350,16 +303,12 @@ def test_one_price_for_all_changes_no_choice() -> None:
     }
 
     for request in (BALANCED, LATENCY, THROUGHPUT):
-        plain = select(
-            [_verdict(layout, speed) for layout, speed in speeds.items()], request
-        )
+        plain = select([_verdict(layout, speed) for layout, speed in speeds.items()], request)
         priced = select_by(
             [_at_price(layout, speed, 3.0) for layout, speed in speeds.items()],
             Scale(request=request, by_price=True),
         )
-        assert [one.candidate.layout for one in plain] == [
-            one.candidate.layout for one in priced
-        ]
+        assert [one.candidate.layout for one in plain] == [one.candidate.layout for one in priced]
 
 
 def test_a_million_tokens_cost_the_gpus_for_as_long_as_they_take() -> None:
@@ -382,25 +331,20 @@ def test_filling_a_budget_compares_what_all_its_gpus_bring() -> None:
 
 
 def test_an_offered_rate_is_carried_when_it_is_served_with_headroom() -> None:
-    asked = replace(
-        BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0)
-    )
+    asked = replace(BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0))
     slow, fast = _estimate(9000), _estimate(100)
     slow, fast = replace(slow, capacity=1.25), replace(fast, capacity=2.5)
 
     ranked = select([_verdict(ONE, slow), _verdict(TWO, fast)], asked)
 
-    assert [
-        (one.candidate.layout, one.served_share, one.falls_behind) for one in ranked
-    ] == [(TWO, 1.0, False), (ONE, 0.5, True)]
+    assert [(one.candidate.layout, one.served_share, one.falls_behind) for one in ranked] == [
+        (TWO, 1.0, False),
+        (ONE, 0.5, True),
+    ]
 
 
-def test_a_rate_that_takes_more_than_four_fifths_of_what_is_served_is_not_carried() -> (
-    None
-):
-    asked = replace(
-        BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0)
-    )
+def test_a_rate_that_takes_more_than_four_fifths_of_what_is_served_is_not_carried() -> None:
+    asked = replace(BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0))
 
     (found,) = select([_verdict(ONE, replace(_estimate(9000), capacity=2.2))], asked)
 
@@ -421,34 +365,21 @@ def test_ties_go_to_less_communication_then_fewer_nodes() -> None:
 
     across = replace(
         _verdict(TWO, _with(0.0)),
-        candidate=replace(
-            _verdict(TWO, _with(0.0)).candidate, placement=_on_two_nodes()
-        ),
+        candidate=replace(_verdict(TWO, _with(0.0)).candidate, placement=_on_two_nodes()),
     )
 
     ranked = select(
-        [
-            _verdict(replace(TWO, expert=2), _with(0.001)),
-            across,
-            _verdict(TWO, _with(0.0)),
-        ],
+        [_verdict(replace(TWO, expert=2), _with(0.001)), across, _verdict(TWO, _with(0.0))],
         BALANCED,
     )
 
     assert [
-        (one.candidate.layout.expert, one.candidate.placement.nodes_per_replica)
-        for one in ranked
-    ] == [
-        (1, 1),
-        (1, 2),
-        (2, 1),
-    ]
+        (one.candidate.layout.expert, one.candidate.placement.nodes_per_replica) for one in ranked
+    ] == [(1, 1), (1, 2), (2, 1)]
 
 
 def _on_two_nodes() -> Placement:
-    return Placement(
-        groups=(("pool-00000", "pool-00001"),), nodes_per_replica=2, gpus_per_node=1
-    )
+    return Placement(groups=(("pool-00000", "pool-00001"),), nodes_per_replica=2, gpus_per_node=1)
 
 
 def test_stages_cut_elsewhere_are_no_other_way_to_cut() -> None:
@@ -467,32 +398,12 @@ def test_stages_cut_elsewhere_are_no_other_way_to_cut() -> None:
 
 
 def test_runners_up_show_every_other_kind_of_cut_before_more_of_one_kind() -> None:
-    eight, deeper, replicas = (
-        Layout(tensor=8),
-        Layout(tensor=2, pipeline=2),
-        Layout(replicas=2),
-    )
+    eight, deeper, replicas = (Layout(tensor=8), Layout(tensor=2, pipeline=2), Layout(replicas=2))
     speeds = {FOUR: 4000, TWO: 1900, eight: 7500, deeper: 3500, replicas: 1700}
     ranked = select(
-        [_verdict(layout, _estimate(speed)) for layout, speed in speeds.items()],
-        THROUGHPUT,
+        [_verdict(layout, _estimate(speed)) for layout, speed in speeds.items()], THROUGHPUT
     )
 
-    assert [one.candidate.layout for one in ranked] == [
-        FOUR,
-        TWO,
-        eight,
-        deeper,
-        replicas,
-    ]
-    assert [one.candidate.layout for one in runners_up(ranked, 3)] == [
-        TWO,
-        deeper,
-        replicas,
-    ]
-    assert [one.candidate.layout for one in runners_up(ranked, 4)] == [
-        TWO,
-        eight,
-        deeper,
-        replicas,
-    ]
+    assert [one.candidate.layout for one in ranked] == [FOUR, TWO, eight, deeper, replicas]
+    assert [one.candidate.layout for one in runners_up(ranked, 3)] == [TWO, deeper, replicas]
+    assert [one.candidate.layout for one in runners_up(ranked, 4)] == [TWO, eight, deeper, replicas]

@@ -16,13 +16,7 @@ from shardwright.planning.shapes import (
     max_model_len_problem,
     shape_problems,
 )
-from tests.support.builders_model import (
-    a_config,
-    a_moe,
-    a_small_model,
-    catalogued,
-    oracle_traits,
-)
+from tests.support.builders_model import a_config, a_moe, a_small_model, catalogued, oracle_traits
 from tests.support.command_lines import read_arguments
 from tests.support.oracle import STRICTER_THAN_VLLM, OracleCase, oracle_cases
 
@@ -30,10 +24,7 @@ FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 
 
 def _codes(case: OracleCase) -> set[str]:
-    return {
-        problem.code
-        for problem in shape_problems(case.model, case.layout, oracle_traits())
-    }
+    return {problem.code for problem in shape_problems(case.model, case.layout, oracle_traits())}
 
 
 @pytest.mark.parametrize("case", oracle_cases(), ids=lambda case: case.name)
@@ -44,9 +35,7 @@ def test_the_verdict_is_that_of_vllm(case: OracleCase) -> None:
         assert bool(_codes(case)) is not case.accepted, case.message
 
 
-def test_a_problem_names_what_the_limit_the_gap_and_the_tensor_degrees_that_work() -> (
-    None
-):
+def test_a_problem_names_what_the_limit_the_gap_and_the_tensor_degrees_that_work() -> None:
     problems = shape_problems(
         catalogued("Qwen/Qwen2.5-7B-Instruct"), Layout(tensor=8), oracle_traits()
     )
@@ -79,11 +68,7 @@ def test_every_degree_that_a_remedy_names_works() -> None:
             "VocabularyNotDivisible",
         ),
         ({"intermediate_size": 1001}, Layout(tensor=2), "IntermediateNotDivisible"),
-        (
-            {"quantization_config": FP8},
-            Layout(tensor=16),
-            "QuantizationBlockNotDivisible",
-        ),
+        ({"quantization_config": FP8}, Layout(tensor=16), "QuantizationBlockNotDivisible"),
         ({}, Layout(pipeline=9), "MoreStagesThanLayers"),
         ({}, Layout(tensor=2, expert=2), "ExpertParallelNeedsExperts"),
         ({}, Layout(attention_data=2), "AttentionDataNeedsExperts"),
@@ -92,11 +77,7 @@ def test_every_degree_that_a_remedy_names_works() -> None:
         ({}, Layout(pipeline=2, partition=(0, 8)), "PartitionImpossible"),
         ({}, Layout(tensor=4, context=2), "ContextDegreeImpossible"),
         ({}, Layout(tensor=8, context=4), "ContextDegreeImpossible"),
-        (
-            {"num_key_value_heads": 1},
-            Layout(tensor=8, context=3),
-            "ContextDegreeImpossible",
-        ),
+        ({"num_key_value_heads": 1}, Layout(tensor=8, context=3), "ContextDegreeImpossible"),
         (
             {"quantization_config": {"quant_method": "bitsandbytes"}},
             Layout(),
@@ -108,8 +89,7 @@ def test_each_rule_of_a_dense_model_has_its_code(
     config: dict[str, object], layout: Layout, code: str
 ) -> None:
     assert code in {
-        problem.code
-        for problem in shape_problems(a_small_model(**config), layout, oracle_traits())
+        problem.code for problem in shape_problems(a_small_model(**config), layout, oracle_traits())
     }
 
 
@@ -117,10 +97,7 @@ def test_experts_that_are_sliced_must_divide_by_tensor_times_attention_data() ->
     model = a_moe(moe_intermediate_size=6)
     assert shape_problems(model, Layout(tensor=2), oracle_traits()) == ()
     codes = {
-        p.code
-        for p in shape_problems(
-            model, Layout(tensor=2, attention_data=2), oracle_traits()
-        )
+        p.code for p in shape_problems(model, Layout(tensor=2, attention_data=2), oracle_traits())
     }
     assert codes == {"IntermediateNotDivisible"}
 
@@ -129,16 +106,12 @@ def test_an_expert_degree_between_one_and_all_ranks_is_impossible() -> None:
     (problem,) = shape_problems(a_moe(), Layout(tensor=4, expert=2), oracle_traits())
     assert problem.code == "ExpertDegreeImpossible"
     assert (
-        shape_problems(
-            a_moe(), Layout(tensor=4, expert=2), oracle_traits(mixes_expert_cuts=True)
-        )
+        shape_problems(a_moe(), Layout(tensor=4, expert=2), oracle_traits(mixes_expert_cuts=True))
         == ()
     )
 
 
-def test_ranks_beyond_the_experts_are_refused_only_where_somebody_needs_one_each() -> (
-    None
-):
+def test_ranks_beyond_the_experts_are_refused_only_where_somebody_needs_one_each() -> None:
     few = a_moe(num_experts=2)
     assert shape_problems(few, Layout(tensor=2, expert=2), oracle_traits()) == ()
     assert {p.code for p in shape_problems(few, Layout(tensor=4), oracle_traits())} == {
@@ -168,9 +141,9 @@ def test_gpt_oss_wants_its_width_divided_by_all_ranks_of_the_replica() -> None:
 def test_an_architecture_without_pipeline_stays_on_one_stage() -> None:
     traits = oracle_traits(without_pipeline=frozenset({"LlamaForCausalLM"}))
     assert shape_problems(a_small_model(), Layout(), traits) == ()
-    assert [
-        p.code for p in shape_problems(a_small_model(), Layout(pipeline=2), traits)
-    ] == ["PipelineNotSupported"]
+    assert [p.code for p in shape_problems(a_small_model(), Layout(pipeline=2), traits)] == [
+        "PipelineNotSupported"
+    ]
 
 
 def test_a_request_may_be_as_long_as_the_model_allows_and_no_longer() -> None:
@@ -181,14 +154,12 @@ def test_a_request_may_be_as_long_as_the_model_allows_and_no_longer() -> None:
         "8193 tokens per request must not exceed the model's limit of 8192, 1 too many; plan for "
         "requests of at most 8192 tokens"
     )
-    assert [
-        p.code for p in shape_problems(a_small_model(), Layout(), oracle_traits(), 8193)
-    ] == ["MaxModelLenTooLong"]
+    assert [p.code for p in shape_problems(a_small_model(), Layout(), oracle_traits(), 8193)] == [
+        "MaxModelLenTooLong"
+    ]
 
 
-def test_an_architecture_that_the_engine_does_not_list_is_refused_where_the_list_is_known() -> (
-    None
-):
+def test_an_architecture_that_the_engine_does_not_list_is_refused_where_the_list_is_known() -> None:
     assert architecture_unknown_to_engine(a_small_model(), oracle_traits()) is None
     known = oracle_traits(architectures=frozenset({"LlamaForCausalLM"}))
     assert architecture_unknown_to_engine(a_small_model(), known) is None
@@ -211,8 +182,7 @@ def test_every_code_is_explained() -> None:
         for d in (1, 2)
     ]
     traits = oracle_traits(
-        without_pipeline=frozenset({"LlamaForCausalLM"}),
-        architectures=frozenset({"None"}),
+        without_pipeline=frozenset({"LlamaForCausalLM"}), architectures=frozenset({"None"})
     )
     found = {
         p.code
@@ -238,20 +208,15 @@ def test_a_window_is_not_shared() -> None:
 
 
 def test_the_heads_of_recurrent_layers_divide_too() -> None:
-    problems = shape_problems(
-        catalogued("Qwen/Qwen3.5-27B"), Layout(tensor=12), oracle_traits()
-    )
+    problems = shape_problems(catalogued("Qwen/Qwen3.5-27B"), Layout(tensor=12), oracle_traits())
     assert (
-        "16 key heads of recurrent layers must be divisible by 12 ranks"
-        in problems[0].sentence()
+        "16 key heads of recurrent layers must be divisible by 12 ranks" in problems[0].sentence()
     )
 
 
 def test_key_value_heads_may_cut_blocks_that_a_merged_projection_covers() -> None:
     narrow = read_model(
-        a_config(
-            num_key_value_heads=8, intermediate_size=2048, quantization_config=FP8
-        ),
+        a_config(num_key_value_heads=8, intermediate_size=2048, quantization_config=FP8),
         source="a test",
     )
     assert shape_problems(narrow, Layout(tensor=4), oracle_traits()) == ()
@@ -261,8 +226,7 @@ def test_a_stage_has_a_layer_that_keeps_something() -> None:
     model = catalogued("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
     assert shape_problems(model, Layout(pipeline=13), oracle_traits()) == ()
     assert {
-        problem.code
-        for problem in shape_problems(model, Layout(pipeline=52), oracle_traits())
+        problem.code for problem in shape_problems(model, Layout(pipeline=52), oracle_traits())
     } == {"StageWithoutAttention"}
 
 
@@ -277,9 +241,7 @@ _FOLDER = Path(__file__).parents[2] / "data"
 _LINES: list[dict[str, Any]] = json.loads(
     (_FOLDER / "engines/vllm-accept-refuse.json").read_text()
 )["cases"]
-_CONFIGS: dict[str, Any] = json.loads((_FOLDER / "oracle/weights-kv.json").read_text())[
-    "configs"
-]
+_CONFIGS: dict[str, Any] = json.loads((_FOLDER / "oracle/weights-kv.json").read_text())["configs"]
 _OF_DEGREES = ("tensor", "pipeline", "data", "decode-context")
 _OF_OTHER_THINGS = (
     "must evenly divide",
@@ -323,9 +285,7 @@ def _about_degrees(case: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "case",
-    [case for case in _LINES if _about_degrees(case)],
-    ids=lambda case: case["name"],
+    "case", [case for case in _LINES if _about_degrees(case)], ids=lambda case: case["name"]
 )
 def test_command_lines_that_vllm_accepts_or_refuses_for_their_degrees_are_judged_alike(
     case: dict[str, Any],
@@ -360,9 +320,7 @@ def test_command_lines_that_vllm_accepts_or_refuses_for_their_degrees_are_judged
         (Layout(attention_data=12, expert=12), "ExpertsNotDivisible"),
     ],
 )
-def test_tensorrt_llm_is_asked_for_what_it_can_be_told_only(
-    layout: Layout, code: str
-) -> None:
+def test_tensorrt_llm_is_asked_for_what_it_can_be_told_only(layout: Layout, code: str) -> None:
     model = catalogued("Qwen/Qwen3-235B-A22B")
     problems = shape_problems(model, layout, trtllm.traits("1.2.1"))
     assert {problem.code for problem in problems} == ({code} if code else set())

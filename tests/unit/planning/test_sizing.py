@@ -11,32 +11,20 @@ from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.planner import make_plan
 from shardwright.planning.report import NoPlan
 from shardwright.planning.sizing import SizedOutcome, fewest, size
-from tests.support.builders_plan import (
-    a_model,
-    a_pool,
-    a_request,
-    an_inventory,
-    vllm_traits,
-)
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
-NOTHING = NoPlan(
-    problem=Problem(code="TtftLimitExceeded", what="too slow"), heals_by_itself=False
-)
+NOTHING = NoPlan(problem=Problem(code="TtftLimitExceeded", what="too slow"), heals_by_itself=False)
 
 
 @pytest.fixture
 def carries_from(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     found = {"gpus": 0}
-    monkeypatch.setattr(
-        SizedOutcome, "carries", property(lambda step: step.gpus >= found["gpus"])
-    )
+    monkeypatch.setattr(SizedOutcome, "carries", property(lambda step: step.gpus >= found["gpus"]))
     return found
 
 
 @pytest.mark.parametrize("needed", [1, 2, 3, 7, 8, 9, 100, 1023, 1024])
-def test_the_fewest_that_carry_are_found(
-    carries_from: dict[str, int], needed: int
-) -> None:
+def test_the_fewest_that_carry_are_found(carries_from: dict[str, int], needed: int) -> None:
     carries_from["gpus"] = needed
 
     best = fewest(size(lambda _: NOTHING, 1024))
@@ -81,15 +69,11 @@ def test_what_was_priced_for_other_numbers_and_products_changes_no_answer(
 ) -> None:
     asked = a_request(fill=True, replicas=1000, ttft_seconds=2.0)
     workload = replace(asked.workload, requests_per_second=rate)
-    shared = estimator_of(
-        a_model(model), replace(asked, workload=workload), vllm_traits()
-    )
+    shared = estimator_of(a_model(model), replace(asked, workload=workload), vllm_traits())
 
     for gpu in ("H100-SXM-80GB", "L40S-48GB"):
         for gpus in (2, 15):  # part of a node, and parts of two
             pool = a_pool(gpu, -(-gpus // 8), free={gpus // 8: gpus % 8})
-            request = replace(
-                asked, workload=workload, space=replace(asked.space, max_gpus=gpus)
-            )
+            request = replace(asked, workload=workload, space=replace(asked.space, max_gpus=gpus))
             question = (a_model(model), an_inventory(pool), request, vllm_traits())
             assert make_plan(*question, shared) == make_plan(*question)

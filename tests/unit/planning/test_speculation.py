@@ -17,13 +17,7 @@ from shardwright.planning.report import Plan
 from shardwright.planning.request import Request
 from shardwright.planning.shapes import shape_problems
 from tests.support.builders_model import catalogued
-from tests.support.builders_plan import (
-    a_model,
-    a_pool,
-    a_request,
-    an_inventory,
-    vllm_traits,
-)
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
 CHOICES = tuple(range(1, 9))
 SMALL = "meta-llama/Llama-3.2-1B"
@@ -101,12 +95,8 @@ def test_an_assumed_acceptance_widens_the_band() -> None:
     low, high = 1 + 0.5 + 0.25 + 0.125, 1 + 0.9 + 0.81 + 0.729
     mean = 1 + 0.7 + 0.49 + 0.343
     assert assumed.performance.low == pytest.approx(stated.performance.low * low / mean)
-    assert assumed.performance.high == pytest.approx(
-        stated.performance.high * high / mean
-    )
-    assert any(
-        "is assumed (70% of them, 20% more or less" in w for w in assumed.warnings
-    )
+    assert assumed.performance.high == pytest.approx(stated.performance.high * high / mean)
+    assert any("is assumed (70% of them, 20% more or less" in w for w in assumed.warnings)
 
 
 def said_of(request: Request) -> str:
@@ -126,9 +116,7 @@ def test_a_plan_says_from_which_load_drafts_lose() -> None:
 
     def gain(in_flight: int) -> float:
         plain, drafted = (
-            prices.token_seconds(
-                candidate, memory, in_flight=in_flight, draft_tokens=tokens
-            )
+            prices.token_seconds(candidate, memory, in_flight=in_flight, draft_tokens=tokens)
             for tokens in (0, 3)
         )
         return plain - drafted

@@ -6,13 +6,7 @@ from shardwright.planning.checks import MEMORY
 from shardwright.planning.planner import choose, consider
 from shardwright.planning.report import Plan
 from shardwright.planning.survey import survey
-from tests.support.builders_plan import (
-    a_model,
-    a_pool,
-    a_request,
-    an_inventory,
-    vllm_traits,
-)
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
 
 def test_all_that_was_considered_is_there_and_the_plan_among_it() -> None:
@@ -24,9 +18,7 @@ def test_all_that_was_considered_is_there_and_the_plan_among_it() -> None:
 
     assert isinstance(plan, Plan)
     assert len(found) == report.considered
-    (chosen,) = (
-        one for one in found if (one.layout, one.pool) == (plan.layout, plan.pool)
-    )
+    (chosen,) = (one for one in found if (one.layout, one.pool) == (plan.layout, plan.pool))
     assert (chosen.codes, chosen.performance, chosen.carries_load) == (
         (),
         plan.performance,
@@ -53,6 +45,5 @@ def test_what_fits_no_memory_or_does_not_divide_the_model_has_no_speed() -> None
 
     assert without
     assert all(
-        MEMORY & set(codes) or any("Divisible" in code for code in codes)
-        for codes in without
+        MEMORY & set(codes) or any("Divisible" in code for code in codes) for codes in without
     )

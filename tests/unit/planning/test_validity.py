@@ -24,10 +24,7 @@ TERMS = PodTerms(selector=SELECTS)
 
 def facts(**changes: Any) -> dict[str, NodeFacts | NodeExclusion | None]:
     """Return the two planned nodes, the second of them changed."""
-    nodes = [
-        a_node(NAMES[0], labels=SELECTS),
-        a_node(NAMES[1], **{"labels": SELECTS, **changes}),
-    ]
+    nodes = [a_node(NAMES[0], labels=SELECTS), a_node(NAMES[1], **{"labels": SELECTS, **changes})]
     return {node["metadata"]["name"]: read_node(node) for node in nodes}
 
 
@@ -114,30 +111,22 @@ def test_a_fault_of_one_node_is_that_of_this_node_alone(
 
 
 def test_a_node_that_is_gone_or_has_no_gpus_any_more_is_gone() -> None:
-    gone = Unfit(
-        node=NAMES[1], fault=NodeFault.GONE, says="is gone or has no GPUs any more"
-    )
+    gone = Unfit(node=NAMES[1], fault=NodeFault.GONE, says="is gone or has no GPUs any more")
     assert unfit_nodes(PLAN, facts() | {NAMES[1]: None}, TERMS) == (gone,)
     assert unfit_nodes(PLAN, {NAMES[0]: facts()[NAMES[0]]}, TERMS) == (gone,)
 
 
 def test_groups_that_share_a_node_need_their_gpus_there_together() -> None:
-    shared = replace(
-        PLAN, groups=((NAMES[1],), (NAMES[1],)), nodes_per_replica=1, gpus_per_node=4
-    )
+    shared = replace(PLAN, groups=((NAMES[1],), (NAMES[1],)), nodes_per_replica=1, gpus_per_node=4)
     assert unfit(shared) == ()
     (found,) = unfit(shared, gpus=7)
-    assert (found.fault, found.says) == (
-        NodeFault.DEGRADED,
-        "has 7 healthy GPUs: the plan needs 8",
-    )
+    assert (found.fault, found.says) == (NodeFault.DEGRADED, "has 7 healthy GPUs: the plan needs 8")
 
 
 def test_several_nodes_with_faults_come_by_name() -> None:
     nodes = dict.fromkeys(reversed(NAMES))
     assert [
-        item.node
-        for item in unfit_nodes(replace(PLAN, groups=(NAMES[::-1],)), nodes, TERMS)
+        item.node for item in unfit_nodes(replace(PLAN, groups=(NAMES[::-1],)), nodes, TERMS)
     ] == list(NAMES)
 
 
@@ -149,6 +138,5 @@ def test_a_node_that_comes_back_by_itself_makes_no_plan_stale() -> None:
         NodeFault.TO_COME,
     } == PASSES
     assert {
-        BY_CODE[code]
-        for code in ("NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading")
+        BY_CODE[code] for code in ("NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading")
     } == PASSES - {NodeFault.TO_COME}

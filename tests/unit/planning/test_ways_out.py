@@ -29,11 +29,7 @@ class Room:
     def __call__(self, inventory: Inventory) -> bool:
         self.asked += 1
         return (
-            sum(
-                node.free == node.gpus
-                for pool in inventory.pools
-                for node in pool.nodes
-            )
+            sum(node.free == node.gpus for pool in inventory.pools for node in pool.nodes)
             >= self.nodes
         )
 
@@ -43,11 +39,7 @@ def lack(missing: int, nodes: int, pool: str = POOL) -> Lack:
 
 
 def holder(name: str, *nodes: int, priority: int = 0, gpus: int = 8) -> Holder:
-    return Holder(
-        name=name,
-        priority=priority,
-        gpus={f"{POOL}-{node:05d}": gpus for node in nodes},
-    )
+    return Holder(name=name, priority=priority, gpus={f"{POOL}-{node:05d}": gpus for node in nodes})
 
 
 BUSY = an_inventory(a_pool(nodes=4, free={0: 0, 1: 0, 2: 0}))
@@ -82,9 +74,7 @@ def test_new_nodes_of_a_rack_are_in_racks_of_their_own() -> None:
     assert domains == [f"{pool.name}+rack-{number // per_rack}" for number in range(3)]
 
 
-def test_the_model_of_the_lowest_class_that_makes_room_is_named_then_the_smallest() -> (
-    None
-):
+def test_the_model_of_the_lowest_class_that_makes_room_is_named_then_the_smallest() -> None:
     holders = [
         holder("large", 0, 1, 2),
         holder("low", 0, 1, priority=-5),
@@ -112,9 +102,7 @@ def test_nothing_is_said_of_a_pool_that_is_gone() -> None:
 
 def short(subject: Subject, nodes: int) -> NoPlan:
     inventory = stock(subject, h100_nodes(nodes))
-    outcome = with_ways_out(
-        subject, inventory, plan_serving(subject, inventory)
-    ).outcome
+    outcome = with_ways_out(subject, inventory, plan_serving(subject, inventory)).outcome
     assert isinstance(outcome, NoPlan)
     return outcome
 
@@ -126,12 +114,8 @@ def test_the_nodes_that_are_told_suffice_and_one_less_does_not() -> None:
 
     assert found.ways_out
     assert found.ways_out.more_nodes == 3
-    assert isinstance(
-        plan_serving(subject, stock(subject, h100_nodes(4))).outcome, Plan
-    )
-    assert isinstance(
-        plan_serving(subject, stock(subject, h100_nodes(3))).outcome, NoPlan
-    )
+    assert isinstance(plan_serving(subject, stock(subject, h100_nodes(4))).outcome, Plan)
+    assert isinstance(plan_serving(subject, stock(subject, h100_nodes(3))).outcome, NoPlan)
 
 
 def test_a_person_is_told_the_way_out() -> None:

@@ -34,12 +34,7 @@ from shardwright.reconcile.writes import (
 from shardwright.resolving.subject import Subject
 from tests.support.builders_reconcile import crashed, pod
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
-from tests.support.small_cluster import (
-    GRACE_SECONDS,
-    LOAD_SECONDS,
-    Refuses,
-    SmallCluster,
-)
+from tests.support.small_cluster import GRACE_SECONDS, LOAD_SECONDS, Refuses, SmallCluster
 
 
 class LosesSecondPlaces(Refuses):
@@ -49,8 +44,7 @@ class LosesSecondPlaces(Refuses):
         found = super().refusal(write)
         return (
             found
-            if isinstance(write, Apply)
-            and '"generations":[1]' in str(write.content.get("data"))
+            if isinstance(write, Apply) and '"generations":[1]' in str(write.content.get("data"))
             else None
         )
 
@@ -98,20 +92,13 @@ def outcome(published: Published) -> tuple[str, str]:
 
 
 def named(writes: Any) -> list[tuple[str, str, str]]:
-    return [
-        (type(write).__name__, written_kind(write), written_name(write))
-        for write in writes
-    ]
+    return [(type(write).__name__, written_kind(write), written_name(write)) for write in writes]
 
 
 class TestStages:
-    def test_what_cannot_be_read_is_left_alone_and_all_that_is_said_of_it_is_that(
-        self,
-    ) -> None:
+    def test_what_cannot_be_read_is_left_alone_and_all_that_is_said_of_it_is_that(self) -> None:
         operator = serving(1, **ONE_NODE, replicas=1)
-        denied = Problem(
-            code="NotPermitted", what="the operator may not read namespace models"
-        )
+        denied = Problem(code="NotPermitted", what="the operator may not read namespace models")
         step = advance(replace(operator.seen(), observed=denied), operator.cluster.now)
         assert (step.writes, step.ask, step.records) == ((), None, None)
         assert step.published
@@ -143,9 +130,7 @@ class TestStages:
 
         assert isinstance(seen.subject, Subject)
         asked = advance(seen, now)
-        assert asked == Step(
-            ask=Ask(on=None, choice=PlanChoice.REPLAN), subject=seen.subject
-        )
+        assert asked == Step(ask=Ask(on=None, choice=PlanChoice.REPLAN), subject=seen.subject)
         assert asked.ask
         seen = seen.answered(asked.ask, operator.answer(seen, asked.ask))
 
@@ -153,20 +138,14 @@ class TestStages:
         assert recorded.records
         assert recorded.records.plan.groups == (("h100-0",), ("h100-1",))
         assert named(recorded.writes) == [("Create", "ConfigMap", "llama-plan")]
-        seen = seen.put_down(
-            recorded.records, operator.cluster.carry_out(recorded.writes)
-        )
+        seen = seen.put_down(recorded.records, operator.cluster.carry_out(recorded.writes))
 
         deployed = advance(seen, now)
         assert named(deployed.writes) == [
             (
                 "Create",
                 "ConfigMap",
-                next(
-                    name
-                    for _, kind, name in named(deployed.writes)
-                    if kind == "ConfigMap"
-                ),
+                next(name for _, kind, name in named(deployed.writes) if kind == "ConfigMap"),
             ),
             ("Create", "NetworkPolicy.v1.networking.k8s.io", "llama-network"),
             ("Create", "Service", "llama"),
@@ -184,9 +163,7 @@ class TestStages:
         written = operator.cluster.carry_out(deployed.writes)
         assert advance(seen.done(written), now).published == deployed.published
 
-    def test_a_record_that_is_not_taken_starts_nothing_and_keeps_no_other_plan(
-        self,
-    ) -> None:
+    def test_a_record_that_is_not_taken_starts_nothing_and_keeps_no_other_plan(self) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
         operator.cluster.refuses = [Refuses(kind="ConfigMap")]
         published = operator.look()
@@ -212,12 +189,12 @@ class TestStages:
     ) -> None:
         operator = serving(1, **ONE_NODE, replicas=1)
         published = operator.look()
-        assert (
-            operator.written,
-            operator.asked,
-            published.again_at,
-            published.events,
-        ) == ([], [], None, ())
+        assert (operator.written, operator.asked, published.again_at, published.events) == (
+            [],
+            [],
+            None,
+            (),
+        )
         assert outcome(published) == ("Serving", "")
 
     def test_no_room_is_waited_for_and_planned_once_there_is(self) -> None:
@@ -225,17 +202,11 @@ class TestStages:
         operator.cluster.others["h100-0"] = 8
         published = operator.look()
         assert outcome(published) == ("InsufficientCapacity", "Reconciling")
-        assert (operator.written, published.waits_for_capacity, published.kept) == (
-            [],
-            True,
-            None,
-        )
+        assert (operator.written, published.waits_for_capacity, published.kept) == ([], True, None)
         operator.cluster.others.clear()
         assert outcome(operator.run(LOAD_SECONDS + 60)) == ("Serving", "")
 
-    def test_a_plan_that_is_only_shown_is_recorded_runs_nothing_and_keeps_no_gpu(
-        self,
-    ) -> None:
+    def test_a_plan_that_is_only_shown_is_recorded_runs_nothing_and_keeps_no_gpu(self) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1, mode="PlanOnly")
         published = operator.look()
         assert named(operator.written) == [("Create", "ConfigMap", "llama-plan")]
@@ -250,9 +221,7 @@ class TestStages:
         assert outcome(operator.look()) == ("SchedulerUnavailable", "Stalled")
         assert named(operator.written) == [("Create", "ConfigMap", "llama-plan")]
 
-    def test_objects_that_this_cluster_does_not_have_start_nothing_and_end_nothing(
-        self,
-    ) -> None:
+    def test_objects_that_this_cluster_does_not_have_start_nothing_and_end_nothing(self) -> None:
         operator = serving(2, **ONE_NODE, replicas=1)
         seen = operator.seen()
         record = seen.record
@@ -270,9 +239,9 @@ class TestStages:
         assert seen.cluster
         absent = replace(seen.observed, absent_kinds=frozenset({"ComputeDomain"}))
         cluster = replace(seen.cluster, nodes=operator.cluster.facts)
-        in_place = replace(
-            seen, record=joined, observed=absent, cluster=cluster
-        ).put_down(joined, Outcome())
+        in_place = replace(seen, record=joined, observed=absent, cluster=cluster).put_down(
+            joined, Outcome()
+        )
         step = advance(in_place, operator.cluster.now)
         assert step.writes == ()
         assert step.published
@@ -294,9 +263,7 @@ def no_room(operator: Operator) -> None:
 
 def typo(operator: Operator) -> None:
     operator.edit(engine={"args": {"no-such-argument": 1}})
-    operator.problems = (
-        Problem(code="InvalidSpec", what="spec.engine.args: no-such-argument"),
-    )
+    operator.problems = (Problem(code="InvalidSpec", what="spec.engine.args: no-such-argument"),)
 
 
 def missing_config_map(operator: Operator) -> None:
@@ -305,9 +272,7 @@ def missing_config_map(operator: Operator) -> None:
 
 
 def unreadable_record(operator: Operator) -> None:
-    operator.cluster.objects["ConfigMap", "llama-plan"]["data"]["plan.json"] = (
-        '{"version": 99}'
-    )
+    operator.cluster.objects["ConfigMap", "llama-plan"]["data"]["plan.json"] = '{"version": 99}'
 
 
 def no_such_scheduler(operator: Operator) -> None:
@@ -351,15 +316,10 @@ class TestWithoutAPlanForTheSpecAsItIs:
         assert operator.cluster.serving() == before
         assert operator.written == []
         assert condition(published, "Ready")["reason"] == reason
-        assert (
-            condition(published, "Ready")["observedGeneration"] == operator.generation
-        )
+        assert condition(published, "Ready")["observedGeneration"] == operator.generation
         assert published.status["readyReplicas"] == 2
         assert operator.kept
-        assert operator.kept.record.plan.groups == (
-            ("h100-0", "h100-1"),
-            ("h100-2", "h100-3"),
-        )
+        assert operator.kept.record.plan.groups == (("h100-0", "h100-1"), ("h100-2", "h100-3"))
 
     @pytest.mark.parametrize("reason", NOT_KNOWN)
     def test_a_group_that_breaks_starts_again_as_it_was(self, reason: str) -> None:
@@ -378,15 +338,11 @@ class TestWithoutAPlanForTheSpecAsItIs:
         assert after["llama-1"].isdisjoint(before["llama-1"])
         assert operator.cluster.sets()["llama-1"]["spec"]["template"] == template
         assert {type(write) for write in operator.written} <= {Patch, Delete}
-        assert [
-            event for event in published.events if event.reason == "GroupFailed"
-        ] == []
+        assert [event for event in published.events if event.reason == "GroupFailed"] == []
         assert published.status["groups"][1]["restarts"] == 1
 
     @pytest.mark.parametrize("reason", [*NOT_KNOWN, "Paused"])
-    def test_where_it_is_paused_nothing_is_written_whatever_breaks(
-        self, reason: str
-    ) -> None:
+    def test_where_it_is_paused_nothing_is_written_whatever_breaks(self, reason: str) -> None:
         operator = two_groups()
         NOT_KNOWN.get(reason, lambda _: None)(operator)
         operator.edit(paused=True)
@@ -401,12 +357,7 @@ class TestWithoutAPlanForTheSpecAsItIs:
         cluster = SmallCluster()
         cluster.add_nodes(4, product="NVIDIA-H200")
         operator = Operator(
-            cluster,
-            {
-                "model": model,
-                "parallelism": {"tensor": 8, "pipeline": 2},
-                "replicas": 1,
-            },
+            cluster, {"model": model, "parallelism": {"tensor": 8, "pipeline": 2}, "replicas": 1}
         )
         operator.run(LOAD_SECONDS + 60)
         operator.written.clear()
@@ -421,9 +372,7 @@ class TestWithoutAPlanForTheSpecAsItIs:
         assert operator.cluster.serving().keys() == before.keys()
         assert operator.cluster.serving() != before
 
-    def test_a_restart_that_is_asked_for_goes_from_group_to_group_all_the_same(
-        self,
-    ) -> None:
+    def test_a_restart_that_is_asked_for_goes_from_group_to_group_all_the_same(self) -> None:
         operator = two_groups()
         before = operator.cluster.serving()
         no_room(operator)
@@ -484,10 +433,7 @@ class TestFaultsOfNodes:
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
         for _ in operator.moments(1200):
             assert len(operator.cluster.serving()) >= 3
-        places = {
-            name: item["spec"]["nodeName"]
-            for name, item in operator.cluster.pods.items()
-        }
+        places = {name: item["spec"]["nodeName"] for name, item in operator.cluster.pods.items()}
         assert places == {
             "llama-0-0": "h100-4",
             "llama-1-0": "h100-1",
@@ -510,9 +456,7 @@ class TestFaultsOfNodes:
             assert len(operator.cluster.serving()) >= 3
         after = operator.cluster.serving()
         assert after.keys() == before.keys()
-        assert not set.intersection(
-            *(set().union(*pods.values()) for pods in (before, after))
-        )
+        assert not set.intersection(*(set().union(*pods.values()) for pods in (before, after)))
 
     def test_a_node_that_is_gone_is_waited_for_as_long_as_a_kubelet_takes_to_register_it_again(
         self,
@@ -557,15 +501,10 @@ class TestFaultsOfNodes:
         operator = serving(3, **TWO_NODES, replicas=1)
         long_ago = (operator.cluster.now - timedelta(hours=1)).isoformat()
         item = operator.cluster.pods["llama-0-1"]
-        item["metadata"] |= {
-            "deletionTimestamp": long_ago,
-            "deletionGracePeriodSeconds": 30,
-        }
+        item["metadata"] |= {"deletionTimestamp": long_ago, "deletionGracePeriodSeconds": 30}
         published = operator.look()
         assert published.found.lost == frozenset()
-        assert condition(published, "Degraded")["message"].startswith(
-            "llama-0: rank 1: PodDeleted"
-        )
+        assert condition(published, "Degraded")["message"].startswith("llama-0: rank 1: PodDeleted")
 
 
 class TestRefusals:
@@ -580,13 +519,9 @@ class TestRefusals:
         assert after["llama-0"] == before["llama-0"]
         assert after["llama-1"].isdisjoint(before["llama-1"])
         assert outcome(published) == ("ObjectRefused", "Stalled")
-        assert published.recheck_at == operator.cluster.now + timedelta(
-            seconds=UNREADY_SECONDS
-        )
+        assert published.recheck_at == operator.cluster.now + timedelta(seconds=UNREADY_SECONDS)
 
-    def test_what_ends_a_broken_group_comes_before_all_that_may_be_refused(
-        self,
-    ) -> None:
+    def test_what_ends_a_broken_group_comes_before_all_that_may_be_refused(self) -> None:
         operator = serving(4, **TWO_NODES, replicas=2)
         del operator.cluster.objects["Service", "llama"]
         break_a_rank(operator)
@@ -613,9 +548,7 @@ class TestRefusals:
         assert operator.cluster.serving().keys() == {"llama-0", "llama-1"} - held_up
         assert outcome(published) == ("ObjectRefused", "Stalled")
 
-    def test_the_scripts_of_a_new_template_are_written_before_anything_ends_for_it(
-        self,
-    ) -> None:
+    def test_the_scripts_of_a_new_template_are_written_before_anything_ends_for_it(self) -> None:
         operator = serving(2, **TWO_NODES, replicas=1)
         before = operator.cluster.serving()
         operator.edit(readiness={"tokens": True, "silenceSeconds": 200})
@@ -633,39 +566,26 @@ class TestRefusals:
     ) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
         operator.cluster.refuses = [
-            Refuses(
-                kind="Service", code=code, message='failed calling webhook "theirs"'
-            )
+            Refuses(kind="Service", code=code, message='failed calling webhook "theirs"')
         ]
         published = operator.look()
         assert outcome(published) == ("ApiUnavailable", "Reconciling")
-        assert (
-            'failed calling webhook "theirs"'
-            in condition(published, "Ready")["message"]
-        )
+        assert 'failed calling webhook "theirs"' in condition(published, "Ready")["message"]
         assert published.status["observedGeneration"] == 1
-        assert published.recheck_at == operator.cluster.now + timedelta(
-            seconds=UNREADY_SECONDS
-        )
+        assert published.recheck_at == operator.cluster.now + timedelta(seconds=UNREADY_SECONDS)
 
     def test_pods_that_are_refused_say_why_after_seconds(self) -> None:
         operator = an_operator(1, **ONE_NODE, replicas=1)
-        operator.cluster.refuses = [
-            Refuses(kind="Pod", message="exceeded quota: pods=0")
-        ]
+        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=0")]
         assert outcome(operator.look())[0] == "Progressing"
         published = operator.run(NO_PODS_SECONDS * 2, step=NO_PODS_SECONDS)
         assert outcome(published) == ("PodsRefused", "Stalled")
         assert "exceeded quota: pods=0" in condition(published, "Ready")["message"]
         assert not [write for write in operator.written if isinstance(write, DryRunPod)]
 
-    def test_pods_that_are_refused_give_their_gpus_back_and_come_when_they_may(
-        self,
-    ) -> None:
+    def test_pods_that_are_refused_give_their_gpus_back_and_come_when_they_may(self) -> None:
         operator = an_operator(2, **TWO_NODES, replicas=1)
-        operator.cluster.refuses = [
-            Refuses(kind="Pod", message="exceeded quota: pods=0")
-        ]
+        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=0")]
         published = operator.run(REFUSED_SECONDS, step=NO_PODS_SECONDS)
         assert published.kept
         assert published.kept.released == frozenset()
@@ -673,10 +593,7 @@ class TestRefusals:
         assert published.kept
         assert published.kept.released == {0}
         assert operator.cluster.sets()["llama-0"]["spec"]["replicas"] == 0
-        assert (
-            "exceeded quota: pods=0"
-            in published.status["groups"][0]["lastFailure"]["message"]
-        )
+        assert "exceeded quota: pods=0" in published.status["groups"][0]["lastFailure"]["message"]
         operator.cluster.refuses = []
         published = operator.run(1800)
         assert outcome(published) == ("Serving", "")
@@ -688,13 +605,9 @@ class TestRefusals:
         self,
     ) -> None:
         operator = an_operator(2, **TWO_NODES, replicas=1)
-        operator.cluster.refuses = [
-            Refuses(kind="Pod", message="exceeded quota: pods=0")
-        ]
+        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=0")]
         operator.run(REFUSED_SECONDS + 40, step=NO_PODS_SECONDS)
-        operator.cluster.refuses = [
-            Refuses(kind="Pod", message="exceeded quota: pods=1")
-        ]
+        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=1")]
         for _ in range(10):
             published = operator.run(600, step=60)
             assert operator.cluster.sets()["llama-0"]["spec"]["replicas"] == 0
@@ -706,9 +619,7 @@ class TestRefusals:
         published = operator.run(60)
         assert published.kept
         assert published.kept.released == frozenset()
-        assert [
-            item["spec"]["replicas"] for item in operator.cluster.sets().values()
-        ] == [2]
+        assert [item["spec"]["replicas"] for item in operator.cluster.sets().values()] == [2]
 
     def test_a_preempted_pod_that_is_a_group_of_its_own_keeps_no_gpus_until_there_is_room_again(
         self,
@@ -720,10 +631,7 @@ class TestRefusals:
         assert published.kept
         assert published.kept.released == {0}
         assert published.waits_for_capacity
-        assert [wait.what for wait in published.found.groups[0].waits] == [
-            "Room",
-            "Pod",
-        ]
+        assert [wait.what for wait in published.found.groups[0].waits] == ["Room", "Pod"]
         operator.cluster.others["h100-0"] = 0
         published = operator.run(600)
         assert outcome(published) == ("Serving", "")
@@ -737,9 +645,7 @@ class TestRefusals:
         operator.run(120)
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
 
-    def test_a_group_whose_pods_were_refused_moves_if_others_have_taken_its_gpus(
-        self,
-    ) -> None:
+    def test_a_group_whose_pods_were_refused_moves_if_others_have_taken_its_gpus(self) -> None:
         operator = an_operator(2, **ONE_NODE, replicas=1)
         operator.cluster.refuses = [Refuses(kind="Pod")]
         operator.run(REFUSED_SECONDS + 60, step=NO_PODS_SECONDS)
@@ -768,9 +674,7 @@ def controller(uid: str) -> dict[str, Any]:
 
 
 class TestOthers:
-    def test_a_pod_of_somebody_else_with_our_labels_changes_nothing_but_a_condition(
-        self,
-    ) -> None:
+    def test_a_pod_of_somebody_else_with_our_labels_changes_nothing_but_a_condition(self) -> None:
         operator = serving(2, **TWO_NODES, replicas=1)
         uid = operator.cluster.sets()["llama-0"]["metadata"]["uid"]
         for name, owner in {
@@ -789,14 +693,10 @@ class TestOthers:
         assert outcome(published) == ("Serving", "")
         foreign = condition(published, "ForeignPods")
         assert foreign["status"] == "True"
-        assert foreign["message"].startswith(
-            "llama-0-10000000, llama-0-7, llama-0-9 and 1 more: "
-        )
+        assert foreign["message"].startswith("llama-0-10000000, llama-0-7, llama-0-9 and 1 more: ")
         assert published.status["groups"][0]["nodes"] == ["h100-0", "h100-1"]
 
-    def test_a_field_that_somebody_keeps_setting_back_is_left_for_a_while_and_said(
-        self,
-    ) -> None:
+    def test_a_field_that_somebody_keeps_setting_back_is_left_for_a_while_and_said(self) -> None:
         operator = serving(1, **ONE_NODE, replicas=1)
         service = operator.cluster.objects["Service", "llama"]
         service["spec"]["ports"][0]["port"] = 9
@@ -805,9 +705,7 @@ class TestOthers:
         assert operator.written == []
         assert condition(published, "FieldConflict")["status"] == "True"
         assert outcome(published) == ("Serving", "")
-        assert published.recheck_at == operator.cluster.now + timedelta(
-            seconds=UNREADY_SECONDS
-        )
+        assert published.recheck_at == operator.cluster.now + timedelta(seconds=UNREADY_SECONDS)
 
         operator.contested = {}
         published = operator.look()
@@ -815,27 +713,21 @@ class TestOthers:
         assert published.repaired == {("Service", "llama"): ("spec.ports[0].port",)}
         assert condition(published, "FieldConflict")["status"] == "False"
 
-    def test_a_group_that_fails_restarts_although_a_field_of_it_is_contested(
-        self,
-    ) -> None:
+    def test_a_group_that_fails_restarts_although_a_field_of_it_is_contested(self) -> None:
         operator = serving(2, **TWO_NODES, replicas=1)
         operator.contested = {("StatefulSet", "llama-0"): ("spec.template",)}
         break_a_rank(operator, "llama-0-1")
         operator.look()
-        assert [
-            write.why for write in operator.written if isinstance(write, Patch)
-        ] == [Why.FAILURE]
+        assert [write.why for write in operator.written if isinstance(write, Patch)] == [
+            Why.FAILURE
+        ]
 
-    def test_while_groups_of_other_models_restart_ours_wait_for_their_turn_and_say_so(
-        self,
-    ) -> None:
+    def test_while_groups_of_other_models_restart_ours_wait_for_their_turn_and_say_so(self) -> None:
         operator = serving(2, **ONE_NODE, replicas=2)
         operator.most_moving = 0
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
         published = operator.look()
-        assert {group.situation for group in published.found.groups} == {
-            Situation.OUTDATED
-        }
+        assert {group.situation for group in published.found.groups} == {Situation.OUTDATED}
         assert condition(published, "TurnAwaited")["status"] == "True"
         assert published.moving == 0
 
@@ -870,9 +762,7 @@ class TestPlans:
         operator.run(LOAD_SECONDS + 60)
         assert operator.cluster.serving().keys() == {"llama-0"}
 
-    def test_a_plan_that_was_only_shown_and_still_has_its_room_runs_as_shown(
-        self,
-    ) -> None:
+    def test_a_plan_that_was_only_shown_and_still_has_its_room_runs_as_shown(self) -> None:
         operator = an_operator(2, **ONE_NODE, replicas=1, mode="PlanOnly")
         shown = operator.look()
         operator.edit(mode="Deploy")
@@ -882,17 +772,13 @@ class TestPlans:
     def test_a_better_plan_replaces_a_serving_one_at_most_once_an_hour_and_is_named_until_then(
         self,
     ) -> None:
-        operator = an_operator(
-            2, replicas=1, replan="Always", objective={"optimizeFor": "Latency"}
-        )
+        operator = an_operator(2, replicas=1, replan="Always", objective={"optimizeFor": "Latency"})
         operator.cluster.others |= {"h100-0": 7, "h100-1": 8}
         operator.run(LOAD_SECONDS + 60)
         assert condition(operator.look(), "PlanStale")["reason"] == "PlanValid"
         assert tensor(operator) == 1
 
-        operator.cluster.others["h100-0"] = (
-            4  # four of eight GPUs come free, and then all
-        )
+        operator.cluster.others["h100-0"] = 4  # four of eight GPUs come free, and then all
         operator.run(LOAD_SECONDS + 120)
         assert tensor(operator) == 4
         operator.cluster.others.clear()
@@ -908,10 +794,7 @@ class TestPlans:
         operator.run(1200)
         operator.look()
         assert tensor(operator) == 8
-        assert (
-            condition(operator.run(LOAD_SECONDS + 120), "PlanStale")["reason"]
-            == "PlanValid"
-        )
+        assert condition(operator.run(LOAD_SECONDS + 120), "PlanStale")["reason"] == "PlanValid"
         assert operator.cluster.serving().keys() == {"llama-0"}
 
     @pytest.mark.parametrize("replan", ["WhenInvalid", "Never"])
@@ -927,16 +810,12 @@ class TestPlans:
         published = operator.run(60)
         stale = condition(published, "PlanStale")
         assert (stale["status"], stale["reason"]) == ("True", "NodesChanged")
-        assert stale["message"].endswith(
-            "; a new plan would be tensor 8 on h200-sxm-141gb-8x-400g"
-        )
+        assert stale["message"].endswith("; a new plan would be tensor 8 on h200-sxm-141gb-8x-400g")
         written = len(operator.written)
         operator.run(1200)
         assert (operator.cluster.serving(), len(operator.written)) == (before, written)
 
-    def test_a_model_serves_on_where_the_search_for_a_better_plan_is_too_costly(
-        self,
-    ) -> None:
+    def test_a_model_serves_on_where_the_search_for_a_better_plan_is_too_costly(self) -> None:
         operator = serving(2, **ONE_NODE, replicas=1, replan="Always")
         seen, now = operator.seen(), operator.cluster.now
         asked = advance(seen, now).ask
@@ -944,10 +823,7 @@ class TestPlans:
         assert asked.choice is PlanChoice.IMPROVE
 
         step = advance(
-            seen.answered(
-                asked, Problem(code="PlanTooCostly", what="to plan the model")
-            ),
-            now,
+            seen.answered(asked, Problem(code="PlanTooCostly", what="to plan the model")), now
         )
 
         assert (step.ask, step.writes) == (None, ())
@@ -965,32 +841,24 @@ class TestPlans:
         operator.run(600)
         assert operator.cluster.serving() == before
 
-    def test_a_group_that_is_to_stop_starts_on_free_gpus_as_well_and_serves_meanwhile(
-        self,
-    ) -> None:
+    def test_a_group_that_is_to_stop_starts_on_free_gpus_as_well_and_serves_meanwhile(self) -> None:
         operator = serving(2, **ONE_NODE, replicas=1, rollout={"maxSurge": 1})
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
         published = operator.look()
         assert [ask.beside for ask in operator.asked] == [None, (0, 1)]
-        assert [event.reason for event in published.events] == [
-            "Planned",
-            "Surging",
-            "Progressing",
-        ]
+        assert [event.reason for event in published.events] == ["Planned", "Surging", "Progressing"]
         assert published.kept
-        assert (
-            published.kept.record.plan.groups,
-            published.kept.record.generations,
-        ) == ((("h100-1",),), (1,))
+        assert (published.kept.record.plan.groups, published.kept.record.generations) == (
+            (("h100-1",),),
+            (1,),
+        )
         for _ in range(30):
             operator.run(20, step=10)
             assert operator.cluster.serving().keys() == {"llama-0"}
         assert operator.cluster.sets().keys() == {"llama-0-g1"}
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
 
-    def test_a_group_whose_second_place_was_not_written_down_serves_on_until_it_is(
-        self,
-    ) -> None:
+    def test_a_group_whose_second_place_was_not_written_down_serves_on_until_it_is(self) -> None:
         operator = serving(2, **ONE_NODE, replicas=1, rollout={"maxSurge": 1})
         before, operator.cluster.refuses = (
             operator.cluster.serving(),
@@ -1006,9 +874,7 @@ class TestPlans:
             assert operator.cluster.serving().keys() == {"llama-0"}
         assert operator.cluster.sets().keys() == {"llama-0-g1"}
 
-    def test_a_group_that_finds_no_second_place_takes_its_turn_where_it_is(
-        self,
-    ) -> None:
+    def test_a_group_that_finds_no_second_place_takes_its_turn_where_it_is(self) -> None:
         operator = serving(1, **ONE_NODE, replicas=1, rollout={"maxSurge": 1})
         before = operator.cluster.serving()
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})

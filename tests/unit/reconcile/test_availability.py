@@ -35,16 +35,11 @@ def test_a_plan_is_refused_where_it_needs_a_kind_that_the_cluster_lacks(
 
 
 def test_a_plan_whose_pods_claim_gpus_is_refused_where_no_templates_are_seen() -> None:
-    claimed = ClaimedDevices(
-        device_class="gpu.nvidia.com", product="NVIDIA H100 80GB HBM3"
-    )
+    claimed = ClaimedDevices(device_class="gpu.nvidia.com", product="NVIDIA H100 80GB HBM3")
     objects = render(a_plan(claimed=claimed), a_deployment()).objects
     absent = Observed(objects={}, absent_kinds=frozenset({"ResourceClaimTemplate"}))
 
     assert unavailable(objects, Observed(objects={})) is None
     problem = unavailable(objects, absent)
     assert problem is not None
-    assert (problem.code, "dra.enabled" in problem.sentence()) == (
-        "DeviceClaimsUnavailable",
-        True,
-    )
+    assert (problem.code, "dra.enabled" in problem.sentence()) == ("DeviceClaimsUnavailable", True)

@@ -24,25 +24,15 @@ from tests.support.builders_reconcile import (
 
 
 def with_owner(content: dict[str, Any], uid: str | None) -> dict[str, Any]:
-    owners = (
-        [{"kind": "Other", "name": "other", "uid": uid, "controller": True}]
-        if uid
-        else []
-    )
+    owners = [{"kind": "Other", "name": "other", "uid": uid, "controller": True}] if uid else []
     return {
         **content,
-        "metadata": {
-            **content["metadata"],
-            "ownerReferences": owners,
-            "uid": "foreign",
-        },
+        "metadata": {**content["metadata"], "ownerReferences": owners, "uid": "foreign"},
     }
 
 
 def test_everything_is_created_in_the_order_of_rendering() -> None:
-    writes = decide(
-        desired(service(), stateful_set()), Observed(objects={}), NOON
-    ).writes
+    writes = decide(desired(service(), stateful_set()), Observed(objects={}), NOON).writes
     assert writes == (Create(content=service()), Create(content=stateful_set()))
 
 
@@ -65,9 +55,7 @@ def test_an_owned_object_that_is_no_longer_wanted_is_deleted() -> None:
 
 def test_an_object_with_our_label_and_another_owner_is_not_deleted() -> None:
     for uid in ("somebody", None):
-        observed = Observed(
-            objects={("Service", "theirs"): with_owner(service("theirs"), uid)}
-        )
+        observed = Observed(objects={("Service", "theirs"): with_owner(service("theirs"), uid)})
         assert decide(desired(), observed, NOON).writes == ()
 
 
@@ -83,17 +71,12 @@ def test_a_foreign_object_in_our_place_keeps_no_broken_group_down() -> None:
     decision = decide(wanted, world.observed(), NOON)
     assert [conflict.what for conflict in decision.conflicts] == ["Service llama"]
     assert decision.writes == ()
-    assert [(group.ready, group.restarts) for group in decision.groups] == [
-        (True, 0),
-        (True, 1),
-    ]
+    assert [(group.ready, group.restarts) for group in decision.groups] == [(True, 0), (True, 1)]
 
 
 def test_a_foreign_object_in_our_place_stops_every_other_write() -> None:
     observed = Observed(objects={("Service", "llama"): with_owner(service(), None)})
-    decision = decide(
-        desired(rendered("ConfigMap", "llama-scripts"), service()), observed, NOON
-    )
+    decision = decide(desired(rendered("ConfigMap", "llama-scripts"), service()), observed, NOON)
     assert decision.writes == ()
     assert decision.conflicts == (
         Problem(
@@ -111,14 +94,10 @@ def test_an_object_of_an_earlier_resource_of_the_same_name_is_foreign() -> None:
     observed = Observed(
         objects={("Service", "llama"): with_owner(service(), "uid-of-the-earlier-one")}
     )
-    assert (
-        decide(desired(service()), observed, NOON).conflicts[0].code == "NameConflict"
-    )
+    assert decide(desired(service()), observed, NOON).conflicts[0].code == "NameConflict"
 
 
-def test_an_object_that_is_being_deleted_is_neither_repaired_nor_deleted_again() -> (
-    None
-):
+def test_an_object_that_is_being_deleted_is_neither_repaired_nor_deleted_again() -> None:
     world = World()
     world.run(desired(service(), service("old")))
     for live in world.objects.values():
@@ -128,27 +107,17 @@ def test_an_object_that_is_being_deleted_is_neither_repaired_nor_deleted_again()
 
 
 def test_one_object_is_placed_only_where_nobody_else_is() -> None:
-    assert placed(service(), OWNER_UID, Observed(objects={})) == (
-        Create(content=service()),
-    )
+    assert placed(service(), OWNER_UID, Observed(objects={})) == (Create(content=service()),)
     theirs = Observed(objects={("Service", "llama"): with_owner(service(), "somebody")})
     assert placed(service(), OWNER_UID, theirs) == ()
 
 
-def test_what_an_earlier_resource_of_our_name_left_is_no_conflict_but_is_waited_for() -> (
-    None
-):
+def test_what_an_earlier_resource_of_our_name_left_is_no_conflict_but_is_waited_for() -> None:
     left = rendered("Service", "llama", spec={})
     left["metadata"]["uid"] = "old"
     left["metadata"]["ownerReferences"][0]["uid"] = "uid-of-the-earlier-one"
-    decision = decide(
-        desired(service()), Observed(objects={("Service", "llama"): left}), NOON
-    )
-    assert (decision.writes, decision.conflicts, decision.leftovers) == (
-        (),
-        (),
-        ("Service llama",),
-    )
+    decision = decide(desired(service()), Observed(objects={("Service", "llama"): left}), NOON)
+    assert (decision.writes, decision.conflicts, decision.leftovers) == ((), (), ("Service llama",))
 
 
 def test_a_conflict_beside_leftovers_is_still_a_conflict() -> None:
@@ -164,12 +133,8 @@ def test_a_conflict_beside_leftovers_is_still_a_conflict() -> None:
     assert [conflict.what for conflict in decision.conflicts] == ["ConfigMap c"]
 
 
-def test_a_key_is_created_before_the_pods_that_need_it_and_never_again_while_they_stand() -> (
-    None
-):
-    wanted = replace(
-        desired(service(), stateful_set()), keys=(rendered("Secret", "llama-ssh"),)
-    )
+def test_a_key_is_created_before_the_pods_that_need_it_and_never_again_while_they_stand() -> None:
+    wanted = replace(desired(service(), stateful_set()), keys=(rendered("Secret", "llama-ssh"),))
     world = World()
     first = decide(wanted, world.observed(), NOON).writes
     assert first == (
@@ -190,9 +155,7 @@ def with_scripts(revision: str, group: str = "llama-0") -> Desired:
     """Return a group whose pods of this revision mount scripts of this revision."""
     scripts = f"llama-scripts-{revision}"
     group_set = stateful_set(group, revision=revision, scripts=scripts)
-    return desired(
-        rendered("ConfigMap", scripts, data={"launch.sh": revision}), group_set
-    )
+    return desired(rendered("ConfigMap", scripts, data={"launch.sh": revision}), group_set)
 
 
 def test_scripts_stay_while_a_stateful_set_or_a_pod_mounts_them_and_go_then() -> None:
@@ -221,11 +184,7 @@ def test_scripts_stay_for_the_pods_that_a_former_generation_makes_again() -> Non
 
 
 BESIDE = {
-    "a PodGroup": (
-        "PodGroup",
-        "llama-0-2",
-        {"schedulingGroup": {"podGroupName": "llama-0-2"}},
-    ),
+    "a PodGroup": ("PodGroup", "llama-0-2", {"schedulingGroup": {"podGroupName": "llama-0-2"}}),
     "a template of claims": (
         "ResourceClaimTemplate",
         "llama-0-gpus-1",
@@ -258,9 +217,7 @@ def test_what_the_pods_of_a_standing_template_are_placed_by_stays_also_without_p
     assert decide(former, world.observed(), NOON).writes == ()
 
     del world.objects["StatefulSet", "llama-0"]
-    assert [type(write) for write in decide(former, world.observed(), NOON).writes] == [
-        Delete
-    ]
+    assert [type(write) for write in decide(former, world.observed(), NOON).writes] == [Delete]
 
 
 def test_a_pod_that_nobody_can_end_keeps_no_scripts_for_ever() -> None:
@@ -268,9 +225,7 @@ def test_a_pod_that_nobody_can_end_keeps_no_scripts_for_ever() -> None:
     world.run(with_scripts("r1"))
     world.run(with_scripts("r2"))
     left = pod("llama-0-7", revision="r1")
-    left["spec"]["volumes"] = [
-        {"name": "scripts", "configMap": {"name": "llama-scripts-r1"}}
-    ]
+    left["spec"]["volumes"] = [{"name": "scripts", "configMap": {"name": "llama-scripts-r1"}}]
     left["metadata"]["deletionTimestamp"] = NOON.isoformat()
     world.put(left)
     world.objects["ConfigMap", "llama-scripts-r1"] = {
@@ -291,9 +246,5 @@ def test_a_pod_that_nobody_can_end_keeps_no_scripts_for_ever() -> None:
 
     assert pruned == [
         [],
-        [
-            Delete(
-                kind="ConfigMap", namespace="models", name="llama-scripts-r1", uid="u"
-            )
-        ],
+        [Delete(kind="ConfigMap", namespace="models", name="llama-scripts-r1", uid="u")],
     ]

@@ -13,15 +13,9 @@ from shardwright.reconcile.drift import drifted_fields
         pytest.param({"a": 1}, {"a": 1, "added": 2}, id="a field beside ours"),
         pytest.param({"env": []}, {}, id="an empty list is left out by the server"),
         pytest.param(
-            {"readOnly": False, "value": ""},
-            {},
-            id="a zero value is left out by the server",
+            {"readOnly": False, "value": ""}, {}, id="a zero value is left out by the server"
         ),
-        pytest.param(
-            {"emptyDir": {}},
-            {"emptyDir": {}},
-            id="an empty object that means something",
-        ),
+        pytest.param({"emptyDir": {}}, {"emptyDir": {}}, id="an empty object that means something"),
         pytest.param(
             {"limits": {"memory": "1024Mi"}},
             {"limits": {"memory": "1Gi"}},
@@ -32,12 +26,8 @@ from shardwright.reconcile.drift import drifted_fields
             {"limits": {"nvidia.com/gpu": "8"}},
             id="a number as quantity",
         ),
-        pytest.param(
-            {"limits": {"cpu": "1500m"}}, {"limits": {"cpu": "1.5"}}, id="milli"
-        ),
-        pytest.param(
-            {"limits": {"cpu": "0.0005"}}, {"limits": {"cpu": "500u"}}, id="micro"
-        ),
+        pytest.param({"limits": {"cpu": "1500m"}}, {"limits": {"cpu": "1.5"}}, id="milli"),
+        pytest.param({"limits": {"cpu": "0.0005"}}, {"limits": {"cpu": "500u"}}, id="micro"),
         pytest.param({"sizeLimit": "1k"}, {"sizeLimit": "1000"}, id="decimal kilo"),
         pytest.param(
             {"env": [{"name": "B", "value": "2"}]},
@@ -63,17 +53,10 @@ def test_fields_beside_ours_and_the_servers_spellings_are_no_drift(
         pytest.param({"a": {"b": 1}}, {"a": {"b": 2}}, ("a.b",), id="a changed value"),
         pytest.param({"a": {"b": 1}}, {}, ("a",), id="a field that is gone"),
         pytest.param({"a": {"b": 1}}, {"a": 5}, ("a",), id="another type"),
+        pytest.param({"value": "x"}, {"value": ""}, ("value",), id="a value that was emptied"),
+        pytest.param({"replicas": 0}, {"replicas": 2}, ("replicas",), id="zero is not anything"),
         pytest.param(
-            {"value": "x"}, {"value": ""}, ("value",), id="a value that was emptied"
-        ),
-        pytest.param(
-            {"replicas": 0}, {"replicas": 2}, ("replicas",), id="zero is not anything"
-        ),
-        pytest.param(
-            {"command": ["a"]},
-            {"command": ["a", "b"]},
-            ("command",),
-            id="a longer command",
+            {"command": ["a"]}, {"command": ["a", "b"]}, ("command",), id="a longer command"
         ),
         pytest.param(
             {"command": ["a", "b"]},

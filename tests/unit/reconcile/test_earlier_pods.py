@@ -126,10 +126,7 @@ def test_what_is_gone_back_to_is_rendered_for_where_its_groups_are_now(
     ask(operator, "1")
     operator.run(SETTLED)
 
-    assert (ready(operator), rolled_back(operator)) == (
-        ("True", "Serving"),
-        ("True", "Asked"),
-    )
+    assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("True", "Asked"))
     assert {probe_timeout(pod) for pod in operator.cluster.pods.values()} == {5}
     assert [*scripts(operator).values()] == [good, good]
     assert operator.cluster.pods["llama-0-0"]["spec"]["nodeName"] != gone
@@ -218,9 +215,7 @@ def memory_limit(operator: Operator) -> int:
     return whole_bytes(container["resources"]["limits"]["memory"])
 
 
-def test_the_peers_service_that_another_release_made_for_a_single_pod_goes_with_the_pod() -> (
-    None
-):
+def test_the_peers_service_that_another_release_made_for_a_single_pod_goes_with_the_pod() -> None:
     operator = serving(4, **ONE_NODE, replicas=2)
     before = uids(operator)
     peers = copy.deepcopy(operator.cluster.objects["Service", "llama"])
@@ -240,9 +235,7 @@ def test_the_peers_service_that_another_release_made_for_a_single_pod_goes_with_
     assert ("Service", "llama-0-peers") not in operator.cluster.objects
 
 
-def test_a_group_of_two_pods_that_keeps_its_template_keeps_their_service_whatever_is_lost() -> (
-    None
-):
+def test_a_group_of_two_pods_that_keeps_its_template_keeps_their_service_whatever_is_lost() -> None:
     wide = {**ONE_NODE, "parallelism": {"tensor": 8, "pipeline": 2}}
     operator = serving(4, **wide, replicas=2)
     operator.edit(parallelism={"tensor": 8}, rollout={"partition": 2})
@@ -270,9 +263,7 @@ class TestAReleaseWhosePodsDoNotComeUp:
             rendering, "_fixed_environment", lambda plan, of: made(plan, of) | hangs
         )
 
-    @pytest.mark.parametrize(
-        "spec", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"]
-    )
+    @pytest.mark.parametrize("spec", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
     def test_the_rollout_of_a_bad_release_is_taken_back_to_the_pods_of_the_one_before(
         self, monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any]
     ) -> None:
@@ -285,9 +276,7 @@ class TestAReleaseWhosePodsDoNotComeUp:
 
         assert rolled_back(operator) == ("True", "ProgressDeadlineExceeded")
         assert ready(operator) == ("False", "RolledBack")
-        assert (
-            "with pods of an earlier release" in condition(operator, "Ready")["message"]
-        )
+        assert "with pods of an earlier release" in condition(operator, "Ready")["message"]
         assert stands(operator) == good
         others = {name for name, uid in uids(operator).items() if made[name] == uid}
         assert others == {name for name in made if name.startswith("llama-1")}
@@ -303,10 +292,7 @@ class TestAReleaseWhosePodsDoNotComeUp:
         assert uids(operator) == made
         operator.cluster.end(operator.cluster.pods["llama-1-0"])
         operator.run(2 * SETTLED)
-        assert (rolled_back(operator), stands(operator)) == (
-            ("True", "EngineFailed"),
-            good,
-        )
+        assert (rolled_back(operator), stands(operator)) == (("True", "EngineFailed"), good)
         assert {name for name, uid in uids(operator).items() if made[name] == uid} == {
             "llama-0-0",
             "llama-0-1",
@@ -328,10 +314,7 @@ class TestAReleaseWhosePodsDoNotComeUp:
         ask(operator, "spec@1")
         operator.run(SETTLED)
 
-        assert (ready(operator), rolled_back(operator)[0]) == (
-            ("True", "Serving"),
-            "False",
-        )
+        assert (ready(operator), rolled_back(operator)[0]) == (("True", "Serving"), "False")
         assert probe_timeout(operator.cluster.pods["llama-0-0"]) == 6
         assert revisions(operator) == [(2, True)]
 

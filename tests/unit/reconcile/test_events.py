@@ -11,20 +11,13 @@ from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON, World, desired, service, stateful_set
 
-STALLED = Findings(
-    generation=1, problems=(Problem(code="ModelUnknown", what="model x"),)
-)
+STALLED = Findings(generation=1, problems=(Problem(code="ModelUnknown", what="model x"),))
 
 
 def test_a_changed_outcome_is_news_once() -> None:
     (event,) = events_of((), STALLED, ())
-    assert event == Event(
-        reason="ModelUnknown", action="Reconcile", note="model x", warning=True
-    )
-    assert (
-        list(events_of([{"type": "Ready", "reason": "ModelUnknown"}], STALLED, ()))
-        == []
-    )
+    assert event == Event(reason="ModelUnknown", action="Reconcile", note="model x", warning=True)
+    assert list(events_of([{"type": "Ready", "reason": "ModelUnknown"}], STALLED, ())) == []
 
 
 def test_a_failed_group_is_a_warning_that_names_the_cause() -> None:
@@ -35,9 +28,7 @@ def test_a_failed_group_is_a_warning_that_names_the_cause() -> None:
     findings = Findings(generation=1, plan=a_plan(), decision=decision)
     *_, event = events_of((), findings, decision.writes)
     note = "llama-0: rank 1, container engine: Error with exit code 137, restart 1"
-    assert event == Event(
-        reason="GroupFailed", action="Restart", note=note, warning=True
-    )
+    assert event == Event(reason="GroupFailed", action="Restart", note=note, warning=True)
 
 
 def test_a_cause_that_shows_only_while_the_group_stops_is_said_again() -> None:
@@ -52,9 +43,7 @@ def test_a_cause_that_shows_only_while_the_group_stops_is_said_again() -> None:
     )
 
     note = "llama-0: rank 0: NodeNotReady, restart 1: node node-0 does not answer"
-    assert event == Event(
-        reason="GroupFailed", action="Restart", note=note, warning=True
-    )
+    assert event == Event(reason="GroupFailed", action="Restart", note=note, warning=True)
 
 
 def test_repairs_and_deletions_are_news_and_our_own_notes_are_not() -> None:
@@ -67,34 +56,20 @@ def test_repairs_and_deletions_are_news_and_our_own_notes_are_not() -> None:
         why=Why.NOTE,
     )
     annotated = Apply(
-        content=stateful_set(),
-        uid="u",
-        fields=("metadata.annotations.shardwright.io/members",),
+        content=stateful_set(), uid="u", fields=("metadata.annotations.shardwright.io/members",)
     )
     pruned = Delete(kind="StatefulSet", namespace="models", name="llama-1", uid="u")
-    hurried = Delete(
-        kind="Pod", namespace="models", name="llama-0-0", uid="u", grace_seconds=5
-    )
+    hurried = Delete(kind="Pod", namespace="models", name="llama-0-0", uid="u", grace_seconds=5)
     ready = [{"type": "Ready", "reason": "ModelUnknown"}]
     assert [
         event.reason
-        for event in events_of(
-            ready, STALLED, (repaired, noted, annotated, pruned, hurried)
-        )
-    ] == [
-        "Repaired",
-        "Pruned",
-    ]
+        for event in events_of(ready, STALLED, (repaired, noted, annotated, pruned, hurried))
+    ] == ["Repaired", "Pruned"]
 
 
 def test_what_is_made_anew_because_nobody_may_change_it_says_so() -> None:
     given_up = Patch(
-        name="llama-0",
-        namespace="models",
-        uid="u",
-        annotations={},
-        why=Why.ROLLOUT,
-        replicas=0,
+        name="llama-0", namespace="models", uid="u", annotations={}, why=Why.ROLLOUT, replicas=0
     )
     made_again = Delete(
         kind="Service", namespace="models", name="llama-0-peers", uid="u", why=Why.DRIFT
@@ -120,10 +95,7 @@ def test_what_we_render_anew_ourselves_is_no_repair() -> None:
     anew = Apply(
         content=service(),
         uid="u",
-        fields=(
-            "metadata.annotations.shardwright.io/content-hash",
-            "spec.ports[0].port",
-        ),
+        fields=("metadata.annotations.shardwright.io/content-hash", "spec.ports[0].port"),
     )
     started = Apply(content=stateful_set(), uid="u", why=Why.START)
     ready = [{"type": "Ready", "reason": "ModelUnknown"}]
@@ -143,16 +115,12 @@ def test_a_restart_that_was_asked_for_is_news_and_no_repair() -> None:
     )
 
 
-def test_a_group_that_is_made_anew_beside_a_dead_node_is_news_and_a_first_one_is_not() -> (
-    None
-):
+def test_a_group_that_is_made_anew_beside_a_dead_node_is_news_and_a_first_one_is_not() -> None:
     ready = [{"type": "Ready", "reason": "ModelUnknown"}]
 
     made = (Create(content=stateful_set()), Create(content=stateful_set("llama-0-g1")))
     (event,) = events_of(ready, replace(STALLED, lost=frozenset({"node-1"})), made)
-    note = (
-        "llama-0-g1 starts on other nodes: pods on node-1 should be gone, and are not"
-    )
+    note = "llama-0-g1 starts on other nodes: pods on node-1 should be gone, and are not"
     assert event == Event(reason="Rebuilt", action="Restart", note=note, warning=True)
     assert list(events_of(ready, STALLED, made)) == []
 

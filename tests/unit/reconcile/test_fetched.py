@@ -13,23 +13,12 @@ import pytest
 
 from shardwright.api.admission import NamespaceLimits
 from shardwright.errors import Problem
-from shardwright.modelspec.checkpoint_files import (
-    CheckpointFiles,
-    handed_over,
-    problem_handed_over,
-)
+from shardwright.modelspec.checkpoint_files import CheckpointFiles, handed_over, problem_handed_over
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.fetched import config_taken
 from shardwright.reconcile.observed import Observed, object_key
-from shardwright.reconcile.seen import (
-    Cluster,
-    Fetching,
-    ModelResource,
-    Outcome,
-    Refusal,
-    Seen,
-)
+from shardwright.reconcile.seen import Cluster, Fetching, ModelResource, Outcome, Refusal, Seen
 from shardwright.reconcile.writes import Create, StartJob, written_name
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import config_map, fetch_job, job_name
@@ -42,39 +31,26 @@ OWNER = Owner(name="ours", namespace="models", uid="9b1f")
 FETCH = a_hub_fetch()
 JOB = job_name(OWNER, FETCH)
 FOUND = CheckpointFiles(
-    files={"config.json": json.dumps(a_config(), indent=1)},
-    commit="1" * 40,
-    tensor_bytes=5,
+    files={"config.json": json.dumps(a_config(), indent=1)}, commit="1" * 40, tensor_bytes=5
 )
 SOON, LATER = 3.0, 60.0
 AGAIN = f"it is tried again within 10 minutes, or at once when Job {JOB} is deleted"
 
 
-def a_job(
-    condition: str = "", reason: str = "", uid: str = OWNER.uid
-) -> dict[str, Any]:
+def a_job(condition: str = "", reason: str = "", uid: str = OWNER.uid) -> dict[str, Any]:
     job = fetch_job(replace(OWNER, uid=uid), FETCH)
-    ended = (
-        [{"type": condition, "status": "True", "reason": reason}] if condition else []
-    )
-    return {
-        **job,
-        "status": {"conditions": [{"type": "FailureTarget", "status": "True"}, *ended]},
-    }
+    ended = [{"type": condition, "status": "True", "reason": reason}] if condition else []
+    return {**job, "status": {"conditions": [{"type": "FailureTarget", "status": "True"}, *ended]}}
 
 
 def a_look(fetching: Fetching, **seen: Any) -> Seen:
-    unknown = Unread(
-        code="ModelUnknown", path="spec.model.id", what="'acme/llama'", fetch=FETCH
-    )
+    unknown = Unread(code="ModelUnknown", path="spec.model.id", what="'acme/llama'", fetch=FETCH)
     given: dict[str, Any] = {
         "cluster": Cluster(),
         "observed": Observed(objects={}),
         "record": None,
     } | seen
-    resource = ModelResource(
-        owner=OWNER, generation=1, paused=given.pop("paused", False)
-    )
+    resource = ModelResource(owner=OWNER, generation=1, paused=given.pop("paused", False))
     return Seen(resource=resource, subject=(unknown,), fetching=fetching, **given)
 
 
@@ -92,12 +68,7 @@ def said(step: Step) -> tuple[str, str, str, float]:
     conditions = {item["type"]: item for item in published.status["conditions"]}
     assert conditions["Planned"]["reason"] == conditions["Ready"]["reason"]
     ready, stalled = conditions["Ready"], conditions["Stalled"]["status"]
-    return (
-        ready["reason"],
-        ready["message"],
-        stalled,
-        (published.again_at - NOW).total_seconds(),
-    )
+    return (ready["reason"], ready["message"], stalled, (published.again_at - NOW).total_seconds())
 
 
 def test_where_nobody_reads_it_yet_a_job_is_made() -> None:
@@ -115,9 +86,7 @@ def test_a_job_that_runs_is_waited_for() -> None:
 
 
 def test_what_the_pod_has_read_becomes_a_config_map() -> None:
-    step = step_of(
-        Fetching(fetch=FETCH, job=a_job("Complete"), left=handed_over(FOUND))
-    )
+    step = step_of(Fetching(fetch=FETCH, job=a_job("Complete"), left=handed_over(FOUND)))
 
     assert step.writes == (Create(content=config_map(OWNER, FETCH, FOUND)),)
     assert said(step)[0] == "ConfigFetching"
@@ -134,11 +103,7 @@ PROBLEMS = {
         "True",
     ),
     "not there": (
-        Problem(
-            code="HubModelMissing",
-            what="'acme/llama'",
-            limit="is not on HUB, or is private",
-        ),
+        Problem(code="HubModelMissing", what="'acme/llama'", limit="is not on HUB, or is private"),
         (
             "'acme/llama' is not on HUB, or is private; correct the id or the revision, or name a "
             "Secret with a token that may "
@@ -147,9 +112,7 @@ PROBLEMS = {
         "True",
     ),
     "busy": (
-        Problem(
-            code="HubUnavailable", what="HUB", limit="answers 429: too many requests"
-        ),
+        Problem(code="HubUnavailable", what="HUB", limit="answers 429: too many requests"),
         (
             "HUB answers 429: too many requests; see that pods here reach the hub: egress, and "
             "HTTPS_PROXY and HF_ENDPOINT of "
@@ -160,9 +123,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("problem", "sentence", "stalled"), PROBLEMS.values(), ids=PROBLEMS
-)
+@pytest.mark.parametrize(("problem", "sentence", "stalled"), PROBLEMS.values(), ids=PROBLEMS)
 def test_what_the_pod_could_not_read_is_said_with_the_way_out_of_the_resource(
     problem: Problem, sentence: str, stalled: str
 ) -> None:
@@ -175,12 +136,7 @@ def test_what_the_pod_could_not_read_is_said_with_the_way_out_of_the_resource(
     )
 
     assert step.writes == ()
-    assert said(step) == (
-        problem.code,
-        f"spec.model.id: {sentence}; {AGAIN}",
-        stalled,
-        LATER,
-    )
+    assert said(step) == (problem.code, f"spec.model.id: {sentence}; {AGAIN}", stalled, LATER)
 
 
 ENDED = {
@@ -205,12 +161,9 @@ def test_a_job_that_ends_without_a_word_is_named(reason: str, sentence: str) -> 
 
 
 @pytest.mark.parametrize(
-    "left",
-    ["rubbish", problem_handed_over(Problem(code="Serving", what="all is well"))],
+    "left", ["rubbish", problem_handed_over(Problem(code="Serving", what="all is well"))]
 )
-def test_of_what_a_stranger_may_have_left_nothing_is_believed_that_is_not_ours(
-    left: str,
-) -> None:
+def test_of_what_a_stranger_may_have_left_nothing_is_believed_that_is_not_ours(left: str) -> None:
     step = step_of(Fetching(fetch=FETCH, job=a_job("Complete"), left=left))
 
     assert (step.writes, said(step)[0]) == ((), "ConfigFetchFailed")
@@ -219,49 +172,36 @@ def test_of_what_a_stranger_may_have_left_nothing_is_believed_that_is_not_ours(
 def test_a_job_that_somebody_suspends_is_named() -> None:
     job = a_job() | {
         "status": {
-            "conditions": [
-                {"type": "Suspended", "status": "True", "reason": "JobSuspended"}
-            ]
+            "conditions": [{"type": "Suspended", "status": "True", "reason": "JobSuspended"}]
         }
     }
 
     step = step_of(Fetching(fetch=FETCH, job=job))
 
     by_hand = (
-        "make its ConfigMap with `shardwright fetch`, and name that in "
-        "spec.model.configMapRef"
+        "make its ConfigMap with `shardwright fetch`, and name that in spec.model.configMapRef"
     )
     remedy = f"let the queue or the webhook that suspends it admit it, or {by_hand}"
     sentence = f"spec.model.id: Job {JOB} is suspended; {remedy}"
-    assert (step.writes, said(step)) == (
-        (),
-        ("ConfigFetchFailed", sentence, "True", LATER),
-    )
+    assert (step.writes, said(step)) == ((), ("ConfigFetchFailed", sentence, "True", LATER))
 
 
 def test_a_job_that_was_suspended_and_is_not_any_more_is_waited_for() -> None:
     job = a_job() | {
-        "status": {
-            "conditions": [
-                {"type": "Suspended", "status": "False", "reason": "JobResumed"}
-            ]
-        }
+        "status": {"conditions": [{"type": "Suspended", "status": "False", "reason": "JobResumed"}]}
     }
 
     assert said(step_of(Fetching(fetch=FETCH, job=job)))[0] == "ConfigFetching"
 
 
-@pytest.mark.parametrize(
-    ("age", "reason"), [(360, "ConfigFetching"), (361, "ConfigFetchFailed")]
-)
+@pytest.mark.parametrize(("age", "reason"), [(360, "ConfigFetching"), (361, "ConfigFetchFailed")])
 def test_a_job_that_should_have_ended_is_named(age: int, reason: str) -> None:
     job = a_job()
     created = (NOW - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     step = step_of(
         Fetching(
-            fetch=FETCH,
-            job=job | {"metadata": job["metadata"] | {"creationTimestamp": created}},
+            fetch=FETCH, job=job | {"metadata": job["metadata"] | {"creationTimestamp": created}}
         )
     )
 
@@ -270,30 +210,23 @@ def test_a_job_that_should_have_ended_is_named(age: int, reason: str) -> None:
 
 def test_a_job_of_somebody_else_is_left_alone() -> None:
     step = step_of(
-        Fetching(
-            fetch=FETCH, job=a_job("Complete", uid="77aa"), left=handed_over(FOUND)
-        )
+        Fetching(fetch=FETCH, job=a_job("Complete", uid="77aa"), left=handed_over(FOUND))
     )
 
-    sentence = (
-        f"spec.model.id: Job {JOB} is not controlled by this ShardedModel; delete it"
-    )
+    sentence = f"spec.model.id: Job {JOB} is not controlled by this ShardedModel; delete it"
     assert (step.writes, said(step)) == ((), ("NameConflict", sentence, "True", LATER))
 
 
 def test_a_model_beyond_those_that_its_namespace_may_have_is_not_read() -> None:
     step = step_of(
-        Fetching(fetch=FETCH),
-        cluster=Cluster(limits=NamespaceLimits(models=1), older=1),
+        Fetching(fetch=FETCH), cluster=Cluster(limits=NamespaceLimits(models=1), older=1)
     )
 
     assert (step.writes, said(step)[0]) == ((), "QuotaExceeded")
 
 
 @pytest.mark.parametrize(
-    "unready",
-    [{"paused": True}, {"cluster": None}],
-    ids=["paused", "caches that are not full"],
+    "unready", [{"paused": True}, {"cluster": None}], ids=["paused", "caches that are not full"]
 )
 def test_nothing_is_written_for_a_model_that_is_paused_or_before_all_is_known(
     unready: dict[str, Any],
@@ -301,42 +234,28 @@ def test_nothing_is_written_for_a_model_that_is_paused_or_before_all_is_known(
     assert step_of(Fetching(fetch=FETCH), **unready).writes == ()
 
 
-def test_a_paused_model_says_what_it_lacks_and_is_not_looked_at_again_for_a_job() -> (
-    None
-):
+def test_a_paused_model_says_what_it_lacks_and_is_not_looked_at_again_for_a_job() -> None:
     look = a_look(Fetching(fetch=FETCH), paused=True)
-    paused, without = (
-        advance(replace(look, fetching=item), NOW) for item in (look.fetching, None)
-    )
+    paused, without = (advance(replace(look, fetching=item), NOW) for item in (look.fetching, None))
 
     assert paused == without
     assert paused.published
-    conditions = {
-        item["type"]: item["reason"] for item in paused.published.status["conditions"]
-    }
+    conditions = {item["type"]: item["reason"] for item in paused.published.status["conditions"]}
     assert conditions["Planned"] == "ModelUnknown"
 
 
 @pytest.mark.parametrize(
     "write",
-    [
-        StartJob(content=fetch_job(OWNER, FETCH)),
-        Create(content=config_map(OWNER, FETCH, FOUND)),
-    ],
+    [StartJob(content=fetch_job(OWNER, FETCH)), Create(content=config_map(OWNER, FETCH, FOUND))],
 )
 def test_what_the_api_server_refuses_is_said(write: StartJob | Create) -> None:
     refused = Refusal(
-        write=write,
-        code=403,
-        reason="Forbidden",
-        message="exceeded quota: team",
-        passes=False,
+        write=write, code=403, reason="Forbidden", message="exceeded quota: team", passes=False
     )
     job = None if isinstance(write, StartJob) else a_job("Complete")
 
     step = step_of(
-        Fetching(fetch=FETCH, job=job, left=handed_over(FOUND)),
-        outcome=Outcome(refused=(refused,)),
+        Fetching(fetch=FETCH, job=job, left=handed_over(FOUND)), outcome=Outcome(refused=(refused,))
     )
 
     assert said(step)[:2] == (
@@ -346,14 +265,14 @@ def test_what_the_api_server_refuses_is_said(write: StartJob | Create) -> None:
 
 
 CONFIG = config_map(OWNER, FETCH, FOUND)["metadata"]["name"]
-TAKEN = f"spec.model.id: ConfigMap {CONFIG} is there and is not what the operator has read; delete it"
+TAKEN = (
+    f"spec.model.id: ConfigMap {CONFIG} is there and is not what the operator has read; delete it"
+)
 
 
 def test_a_config_map_that_turns_out_to_be_there_is_named() -> None:
     write = Create(content=config_map(OWNER, FETCH, FOUND))
-    refused = Refusal(
-        write=write, code=409, reason="AlreadyExists", message="exists", passes=True
-    )
+    refused = Refusal(write=write, code=409, reason="AlreadyExists", message="exists", passes=True)
 
     step = step_of(
         Fetching(fetch=FETCH, job=a_job("Complete"), left=handed_over(FOUND)),
@@ -378,11 +297,7 @@ def test_of_what_was_read_that_stays_which_the_spec_has_its_config_from() -> Non
     }
 
     decision = decide(
-        Desired(owner_uid=OWNER.uid, objects=(), config=CONFIG),
-        Observed(objects=live),
-        NOW,
+        Desired(owner_uid=OWNER.uid, objects=(), config=CONFIG), Observed(objects=live), NOW
     )
 
-    assert [written_name(write) for write in decision.writes] == [
-        earlier["metadata"]["name"]
-    ]
+    assert [written_name(write) for write in decision.writes] == [earlier["metadata"]["name"]]

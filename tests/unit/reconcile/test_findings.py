@@ -49,9 +49,7 @@ def test_a_plan_beside_what_nobody_counts_says_so_in_its_condition() -> None:
     plan = replace(found().plan or a_plan(), uncounted=("enable-eplb", "kernel-config"))
 
     planned = next(
-        each
-        for each in conditions(found(plan=plan))
-        if each.type is ConditionType.PLANNED
+        each for each in conditions(found(plan=plan)) if each.type is ConditionType.PLANNED
     )
 
     assert (planned.status, planned.reason) == (True, "OptionsNotCounted")
@@ -60,13 +58,9 @@ def test_a_plan_beside_what_nobody_counts_says_so_in_its_condition() -> None:
     )
 
 
-def test_pod_groups_that_must_go_before_an_upgrade_of_kubernetes_are_said_of_a_plan() -> (
-    None
-):
+def test_pod_groups_that_must_go_before_an_upgrade_of_kubernetes_are_said_of_a_plan() -> None:
     planned = next(
-        item
-        for item in conditions(replace(found(), alpha_groups=True))
-        if item.type == "Planned"
+        item for item in conditions(replace(found(), alpha_groups=True)) if item.type == "Planned"
     )
 
     assert (planned.status, planned.reason) == (True, "GroupsOfAlphaApi")
@@ -79,9 +73,7 @@ def test_pod_groups_that_must_go_before_an_upgrade_of_kubernetes_are_said_of_a_p
 
 def test_several_problems_are_counted() -> None:
     assert summarise(found(problems=(PROBLEM, PROBLEM, PROBLEM))) == Summary(
-        reason="ModelUnknown",
-        message="model x; name another (and 2 more)",
-        stalled=True,
+        reason="ModelUnknown", message="model x; name another (and 2 more)", stalled=True
     )
 
 
@@ -95,12 +87,7 @@ def test_every_condition_is_there_every_time_and_for_this_generation(case: str) 
 
 KILLED = Failure(rank=1, reason="OOMKilled", container="engine", exit_code=137)
 FAILED = replace(
-    STARTING,
-    situation=Situation.STOPPING,
-    waits=(),
-    last_failure=KILLED,
-    failing=True,
-    restarts=2,
+    STARTING, situation=Situation.STOPPING, waits=(), last_failure=KILLED, failing=True, restarts=2
 )
 
 
@@ -112,9 +99,7 @@ def test_a_group_that_failed_and_is_not_back_is_degraded_and_what_is_not_ready_n
     ready, degraded = shown[ConditionType.READY], shown[ConditionType.DEGRADED]
     assert (degraded.status, degraded.message) == (True, f"llama-1: {cause}")
     assert (ready.status, ready.reason) == (False, "GroupsNotReady")
-    assert (
-        ready.message == f"1 of 2 groups ready; llama-1: Stopping; it failed: {cause}"
-    )
+    assert ready.message == f"1 of 2 groups ready; llama-1: Stopping; it failed: {cause}"
 
 
 def test_a_change_after_a_failure_is_no_failure() -> None:
@@ -127,55 +112,38 @@ def test_a_change_after_a_failure_is_no_failure() -> None:
     )
 
 
-def test_pods_that_should_be_gone_and_are_not_degrade_a_model_and_their_nodes_are_named() -> (
-    None
-):
+def test_pods_that_should_be_gone_and_are_not_degrade_a_model_and_their_nodes_are_named() -> None:
     shown = {
-        c.type: c
-        for c in conditions(found(lost=frozenset({"b", "a"}), decision=decided(READY)))
+        c.type: c for c in conditions(found(lost=frozenset({"b", "a"}), decision=decided(READY)))
     }[ConditionType.DEGRADED]
-    message = "pods on a, b should be gone and are not; their groups go on elsewhere where there is room"
+    message = (
+        "pods on a, b should be gone and are not; their groups go on elsewhere where there is room"
+    )
     assert (shown.status, shown.reason, shown.message) == (True, "NodeLost", message)
 
 
-def test_a_field_that_somebody_keeps_setting_back_is_named_and_disturbs_nothing_else() -> (
-    None
-):
+def test_a_field_that_somebody_keeps_setting_back_is_named_and_disturbs_nothing_else() -> None:
     contested = {("Service", "llama"): ("spec.ports[0].port",)}
-    shown = {
-        c.type: c
-        for c in conditions(found(contested=contested, decision=decided(READY)))
-    }
+    shown = {c.type: c for c in conditions(found(contested=contested, decision=decided(READY)))}
     conflict = shown[ConditionType.FIELD_CONFLICT]
     message = (
         "somebody keeps changing spec.ports[0].port of Service llama; it is set right every "
         "few minutes only"
     )
-    assert (conflict.status, conflict.reason, conflict.message) == (
-        True,
-        "FieldContested",
-        message,
-    )
+    assert (conflict.status, conflict.reason, conflict.message) == (True, "FieldContested", message)
     assert shown[ConditionType.READY].status
 
 
 def test_strangers_are_named_three_at_a_time_and_disturb_nothing_else() -> None:
     shown = {
         c.type: c
-        for c in conditions(
-            found(strangers=("a", "b", "c", "d"), decision=decided(READY))
-        )
+        for c in conditions(found(strangers=("a", "b", "c", "d"), decision=decided(READY)))
     }
     foreign = shown[ConditionType.FOREIGN_PODS]
     message = (
-        "a, b, c and 1 more: labelled as pods of this model, and no StatefulSet of it "
-        "controls them"
+        "a, b, c and 1 more: labelled as pods of this model, and no StatefulSet of it controls them"
     )
-    assert (foreign.status, foreign.reason, foreign.message) == (
-        True,
-        "ForeignPods",
-        message,
-    )
+    assert (foreign.status, foreign.reason, foreign.message) == (True, "ForeignPods", message)
     assert shown[ConditionType.READY].status
 
 
@@ -184,10 +152,9 @@ def test_groups_wait_for_their_turn_because_of_other_models_only_where_these_lea
     most: int | None, *, awaited: bool
 ) -> None:
     outdated = replace(READY, ready=False, situation=Situation.OUTDATED)
-    shown = {
-        c.type: c
-        for c in conditions(found(most_moving=most, decision=decided(outdated)))
-    }[ConditionType.TURN_AWAITED]
+    shown = {c.type: c for c in conditions(found(most_moving=most, decision=decided(outdated)))}[
+        ConditionType.TURN_AWAITED
+    ]
     assert shown.status is awaited
     if awaited:
         assert (
@@ -197,9 +164,7 @@ def test_groups_wait_for_their_turn_because_of_other_models_only_where_these_lea
 
 
 def test_a_plan_that_no_longer_fits_the_cluster_is_stale_while_it_serves() -> None:
-    shown = {
-        c.type: c for c in conditions(found(stale=PROBLEM, decision=decided(READY)))
-    }
+    shown = {c.type: c for c in conditions(found(stale=PROBLEM, decision=decided(READY)))}
     assert shown[ConditionType.PLAN_STALE].status
     assert shown[ConditionType.READY].status
 
@@ -207,18 +172,14 @@ def test_a_plan_that_no_longer_fits_the_cluster_is_stale_while_it_serves() -> No
 @pytest.mark.parametrize("case", CASES)
 def test_every_status_is_one_that_the_schema_takes(case: str) -> None:
     owner = Owner(name="llama", namespace="models", uid="u")
-    status = build_status(
-        (), CASES[case][0], None, service_status(owner, "cluster.local"), NOON
-    )
+    status = build_status((), CASES[case][0], None, service_status(owner, "cluster.local"), NOON)
     assert Status(**status).model_dump(by_alias=True, exclude_none=True) == status
 
 
 def test_the_status_counts_groups_and_names_the_service() -> None:
     owner = Owner(name="llama", namespace="models", uid="u")
     findings = found(decision=decided(READY, STARTING), wanted=2)
-    status = build_status(
-        (), findings, {"gpus": 16}, service_status(owner, "cluster.local"), NOON
-    )
+    status = build_status((), findings, {"gpus": 16}, service_status(owner, "cluster.local"), NOON)
     del status["conditions"]
     assert status == {
         "observedGeneration": 3,

@@ -4,12 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shardwright.reconcile.annotations import (
-    READY_ONCE,
-    STOPPED_AT,
-    STOPPED_FOR,
-    read_annotations,
-)
+from shardwright.reconcile.annotations import READY_ONCE, STOPPED_AT, STOPPED_FOR, read_annotations
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.generations import (
     HANGING_SECONDS,
@@ -22,14 +17,7 @@ from shardwright.reconcile.incidents import INCIDENT
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
 from shardwright.reconcile.writes import Create, Delete
-from tests.support.builders_reconcile import (
-    NOON,
-    OWNER_UID,
-    World,
-    by_name,
-    desired,
-    stateful_set,
-)
+from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, stateful_set
 
 LATER = NOON + timedelta(seconds=LOST_SECONDS)
 HANGING = NOON + timedelta(seconds=HANGING_SECONDS)
@@ -48,10 +36,7 @@ def a_group_with_a_dead_node() -> World:
 
 
 def generation(
-    world: World,
-    *,
-    groups: tuple[tuple[str, ...], ...] = ELSEWHERE,
-    lost: frozenset[str] = DEAD,
+    world: World, *, groups: tuple[tuple[str, ...], ...] = ELSEWHERE, lost: frozenset[str] = DEAD
 ) -> int:
     (number,) = generations(by_name(groups), world.observed(), OWNER_UID, lost)
     return number
@@ -71,9 +56,7 @@ def generation(
 def test_a_node_is_lost_a_minute_after_a_pods_grace_if_silent_and_after_four_if_it_answers(
     silent: set[str], now: datetime, lost: set[str]
 ) -> None:
-    assert (
-        lost_nodes(a_group_with_a_dead_node().observed().members, silent, now) == lost
-    )
+    assert lost_nodes(a_group_with_a_dead_node().observed().members, silent, now) == lost
 
 
 def test_a_group_that_is_planned_elsewhere_by_now_gets_the_next_generation() -> None:
@@ -86,10 +69,7 @@ def test_a_group_that_is_still_planned_on_the_lost_node_waits_for_it() -> None:
 
 def test_a_group_waits_for_its_pods_on_living_nodes_to_be_gone() -> None:
     world = a_group_with_a_dead_node()
-    world.pods["llama-0-0"] = {
-        **world.pods["llama-0-1"],
-        "spec": {"nodeName": "node-0"},
-    }
+    world.pods["llama-0-0"] = {**world.pods["llama-0-1"], "spec": {"nodeName": "node-0"}}
     world.pods["llama-0-0"]["metadata"] = {
         **world.pods["llama-0-1"]["metadata"],
         "name": "llama-0-0",
@@ -109,9 +89,7 @@ def test_the_next_generation_starts_at_once_remembers_what_was_and_the_former_se
     world = a_group_with_a_dead_node()
     former = read_annotations(world.objects["StatefulSet", "llama-0"])
 
-    created, deleted = decide(
-        desired(stateful_set("llama-0-g1")), world.observed(), LATER
-    ).writes
+    created, deleted = decide(desired(stateful_set("llama-0-g1")), world.observed(), LATER).writes
 
     assert isinstance(created, Create)
     assert created.content["spec"]["replicas"] == 2
@@ -130,11 +108,7 @@ def test_a_generation_stands_while_the_dead_pod_is_there_and_after() -> None:
     world.run(desired(stateful_set("llama-0-g1")), now=LATER)
     assert generation(world) == 1
 
-    world.pods = {
-        name: item
-        for name, item in world.pods.items()
-        if name.startswith("llama-0-g1-")
-    }
+    world.pods = {name: item for name, item in world.pods.items() if name.startswith("llama-0-g1-")}
     assert generation(world, lost=frozenset()) == 1
 
 
@@ -166,10 +140,7 @@ def test_another_group_is_not_concerned() -> None:
 
 def a_state(situation: Situation, *nodes: str | None) -> GroupState:
     return GroupState(
-        name="llama-0-g1",
-        ready=situation is Situation.READY,
-        situation=situation,
-        nodes=nodes,
+        name="llama-0-g1", ready=situation is Situation.READY, situation=situation, nodes=nodes
     )
 
 
@@ -191,6 +162,4 @@ def test_a_group_needs_a_place_while_a_pod_is_not_bound_or_it_goes_through_zero(
 
 
 def test_a_group_that_does_not_exist_needs_a_place() -> None:
-    assert unsettled_groups(
-        (("a",), ("b",)), "llama", [a_state(Situation.READY, "a")]
-    ) == {1}
+    assert unsettled_groups((("a",), ("b",)), "llama", [a_state(Situation.READY, "a")]) == {1}

@@ -43,24 +43,18 @@ def test_the_pods_that_were_ready_together_are_noted_once() -> None:
 
 def test_a_group_at_zero_still_knows_that_it_has_been_ready() -> None:
     world = running(revision="r1")
-    world.write(
-        decide(desired(stateful_set(revision="r2")), world.observed(), NOON).writes
-    )
+    world.write(decide(desired(stateful_set(revision="r2")), world.observed(), NOON).writes)
     assert live(world)["metadata"]["annotations"][READY_ONCE] == "true"
     assert MEMBERS not in live(world)["metadata"]["annotations"]
 
 
 def test_a_new_template_is_written_only_together_with_zero_replicas() -> None:
     world = running(revision="r1")
-    (write,) = decide(
-        desired(stateful_set(revision="r2")), world.observed(), NOON
-    ).writes
+    (write,) = decide(desired(stateful_set(revision="r2")), world.observed(), NOON).writes
     assert isinstance(write, Apply)
     assert write.content["spec"]["replicas"] == 0
     assert (
-        write.content["spec"]["template"]["metadata"]["labels"][
-            "shardwright.io/template-hash"
-        ]
+        write.content["spec"]["template"]["metadata"]["labels"]["shardwright.io/template-hash"]
         == "r2"
     )
     assert write.content["metadata"]["annotations"][STOPPED_FOR] == "Rollout"
@@ -85,16 +79,10 @@ def test_a_group_at_zero_waits_until_every_pod_is_gone() -> None:
 
 def test_pods_of_another_revision_are_not_ready_for_us() -> None:
     world = running(revision="r1")
-    assert (
-        not decide(desired(stateful_set(revision="r2")), world.observed(), NOON)
-        .groups[0]
-        .ready
-    )
+    assert not decide(desired(stateful_set(revision="r2")), world.observed(), NOON).groups[0].ready
 
 
-def test_a_restarted_container_takes_the_whole_group_through_zero_and_is_remembered() -> (
-    None
-):
+def test_a_restarted_container_takes_the_whole_group_through_zero_and_is_remembered() -> None:
     world = running()
     world.crash("llama-0-1", 137)
     old = {item["metadata"]["uid"] for item in world.pods.values()}
@@ -103,9 +91,7 @@ def test_a_restarted_container_takes_the_whole_group_through_zero_and_is_remembe
     state = decide(desired(stateful_set()), world.observed(), NOON).groups[0]
     assert old.isdisjoint(item["metadata"]["uid"] for item in world.pods.values())
     assert (state.ready, state.restarts) == (True, 1)
-    assert state.last_failure == Failure(
-        rank=1, reason="Error", container="engine", exit_code=137
-    )
+    assert state.last_failure == Failure(rank=1, reason="Error", container="engine", exit_code=137)
     assert STOPPED_FOR not in live(world)["metadata"]["annotations"]
 
 
@@ -211,9 +197,7 @@ def test_pods_of_a_broken_group_are_not_given_their_long_grace() -> None:
             "deletionGracePeriodSeconds": 105,
         }
     writes = decide(wanted, world.observed(), NOON).writes
-    assert [
-        (type(w), w.name, w.grace_seconds) for w in writes if isinstance(w, Delete)
-    ] == [
+    assert [(type(w), w.name, w.grace_seconds) for w in writes if isinstance(w, Delete)] == [
         (Delete, "llama-0-0", 5),
         (Delete, "llama-0-1", 5),
     ]
@@ -232,10 +216,7 @@ def test_pods_of_a_group_of_which_one_is_taken_away_end_their_requests(
     reason: str, *, hurried: bool
 ) -> None:
     world, wanted = running(), desired(stateful_set())
-    ending = {
-        "deletionTimestamp": "2026-01-02T12:00:00Z",
-        "deletionGracePeriodSeconds": 105,
-    }
+    ending = {"deletionTimestamp": "2026-01-02T12:00:00Z", "deletionGracePeriodSeconds": 105}
     world.pods["llama-0-1"]["metadata"] |= ending
     taken = {"type": "DisruptionTarget", "status": "True", "reason": reason}
     world.pods["llama-0-1"]["status"]["conditions"] += [taken] if reason else []
@@ -262,16 +243,12 @@ def test_pods_that_roll_keep_their_grace() -> None:
 
 def test_drift_of_the_template_alone_is_repaired_without_disturbing_a_pod() -> None:
     world = running()
-    live(world)["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = (
-        "edited"
-    )
+    live(world)["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = "edited"
     (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
     assert isinstance(write, Apply)
     assert write.content["spec"]["replicas"] == 2
     assert write.why is Why.DRIFT
-    assert write.fields == (
-        "spec.template.spec.containers[engine].env[REVISION].value",
-    )
+    assert write.fields == ("spec.template.spec.containers[engine].env[REVISION].value",)
 
 
 def test_a_group_that_a_user_scaled_down_comes_back_as_a_whole() -> None:
@@ -283,17 +260,13 @@ def test_a_group_that_a_user_scaled_down_comes_back_as_a_whole() -> None:
     assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].ready
 
 
-def test_a_stopping_group_that_a_user_scales_up_is_stopped_again_and_has_failed_once() -> (
-    None
-):
+def test_a_stopping_group_that_a_user_scales_up_is_stopped_again_and_has_failed_once() -> None:
     world = running()
     world.crash("llama-0-1")
     world.write(decide(desired(stateful_set()), world.observed(), NOON).writes)
     live(world)["spec"]["replicas"] = 1
 
-    (write,) = decide(
-        desired(stateful_set()), world.observed(), NOON + timedelta(hours=1)
-    ).writes
+    (write,) = decide(desired(stateful_set()), world.observed(), NOON + timedelta(hours=1)).writes
     assert isinstance(write, Patch)
     assert (write.replicas, write.why, write.annotations) == (0, Why.STOP_AGAIN, {})
 
@@ -310,9 +283,7 @@ def test_a_stateful_set_that_was_deleted_is_made_again_when_its_pods_are_gone() 
 def test_a_damaged_incident_annotation_is_no_reason_to_fail() -> None:
     world = running()
     live(world)["metadata"]["annotations"][INCIDENT] = "not json"
-    assert (
-        decide(desired(stateful_set()), world.observed(), NOON).groups[0].restarts == 0
-    )
+    assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].restarts == 0
 
 
 def test_a_changed_spec_does_not_wait_for_the_back_off_of_the_old_one() -> None:
@@ -324,17 +295,18 @@ def test_a_changed_spec_does_not_wait_for_the_back_off_of_the_old_one() -> None:
 
     world.run(desired(stateful_set(revision="r2")))
     assert {
-        item["metadata"]["labels"]["shardwright.io/template-hash"]
-        for item in world.pods.values()
+        item["metadata"]["labels"]["shardwright.io/template-hash"] for item in world.pods.values()
     } == {"r2"}
 
 
 def test_a_rank_without_a_pod_leaves_its_place_among_the_nodes_empty() -> None:
     world = running(pods=3)
     del world.pods["llama-0-1"]
-    assert decide(desired(stateful_set(pods=3)), world.observed(), NOON).groups[
-        0
-    ].nodes == ("node-0", None, "node-2")
+    assert decide(desired(stateful_set(pods=3)), world.observed(), NOON).groups[0].nodes == (
+        "node-0",
+        None,
+        "node-2",
+    )
 
 
 @pytest.mark.parametrize("name", ["llama-0-x", "llama-0-", "other", "llama-0-\u00b2"])
@@ -358,9 +330,7 @@ def test_a_reason_that_nobody_bounds_is_cut() -> None:
     assert failure.failure == Failure(rank=0, reason="x" * 256)
 
 
-def test_a_broken_group_is_emptied_by_one_small_write_and_started_as_it_is_rendered() -> (
-    None
-):
+def test_a_broken_group_is_emptied_by_one_small_write_and_started_as_it_is_rendered() -> None:
     """An apply reads, may have to take over fields, and meets the StatefulSet's controller, which
     writes at the same moment.
     """
@@ -368,11 +338,7 @@ def test_a_broken_group_is_emptied_by_one_small_write_and_started_as_it_is_rende
     world.crash("llama-0-1")
     (stop,) = decide(wanted, world.observed(), NOON).writes
     assert isinstance(stop, Patch)
-    assert (stop.why, stop.replicas, stop.annotations[STOPPED_FOR]) == (
-        Why.FAILURE,
-        0,
-        "Failure",
-    )
+    assert (stop.why, stop.replicas, stop.annotations[STOPPED_FOR]) == (Why.FAILURE, 0, "Failure")
 
     world.write((stop,))
     world.settle()

@@ -28,9 +28,7 @@ from tests.support.stages_of_rollouts import (
 
 
 class TestMinReadySeconds:
-    def test_a_group_serves_for_as_long_as_is_asked_before_the_next_one_stops(
-        self,
-    ) -> None:
+    def test_a_group_serves_for_as_long_as_is_asked_before_the_next_one_stops(self) -> None:
         assert (
             max(between_stops())
             < 300
@@ -54,9 +52,7 @@ class TestMinReadySeconds:
         assert list(stops(operator, 30)) == ["llama-1"]
 
     def test_a_next_generation_takes_over_only_then(self) -> None:
-        operator = serving(
-            2, **ONE_NODE, rollout={"maxSurge": 1, "minReadySeconds": 300}
-        )
+        operator = serving(2, **ONE_NODE, rollout={"maxSurge": 1, "minReadySeconds": 300})
         operator.edit(engine=GOOD)
         operator.run(LOAD_SECONDS + 200)
         assert sorted(operator.cluster.sets()) == ["llama-0", "llama-0-g1"]
@@ -65,9 +61,7 @@ class TestMinReadySeconds:
 
 
 class TestAStart:
-    def test_a_group_that_does_not_come_up_within_its_deadline_needs_somebody(
-        self,
-    ) -> None:
+    def test_a_group_that_does_not_come_up_within_its_deadline_needs_somebody(self) -> None:
         operator = serving(1, **ONE_NODE, rollout={"progressDeadlineSeconds": 600})
         operator.edit(engine=HANGS)
         operator.run(500)
@@ -86,9 +80,7 @@ class TestAStart:
     ) -> None:
         operator = serving(1, **ONE_NODE)
         operator.edit(engine=HANGS)
-        deadline = (
-            IMAGE_SECONDS + operator.status["engine"]["startBudget"]["loadSeconds"]
-        )
+        deadline = IMAGE_SECONDS + operator.status["engine"]["startBudget"]["loadSeconds"]
         assert not operator.run(deadline - 60).found.groups[0].late
         assert operator.run(120).found.groups[0].late
 
@@ -110,17 +102,13 @@ class TestAStart:
 
     def test_a_group_that_has_served_and_does_not_any_more_is_not_late(self) -> None:
         operator = serving(1, **ONE_NODE, rollout={"progressDeadlineSeconds": 60})
-        operator.cluster.pods["llama-0-0"]["spec"]["containers"][0]["env"] += HANGS[
-            "env"
-        ]
+        operator.cluster.pods["llama-0-0"]["spec"]["containers"][0]["env"] += HANGS["env"]
         found = operator.run(300).found
         assert (found.groups[0].situation, found.groups[0].late) == ("Unready", False)
 
 
 class TestAPartition:
-    def canary(
-        self, groups: Mapping[str, Any] = ONE_NODE
-    ) -> tuple[Operator, dict[str, str]]:
+    def canary(self, groups: Mapping[str, Any] = ONE_NODE) -> tuple[Operator, dict[str, str]]:
         """Return three groups of which the last one alone has got what is wanted, and the templates
         before.
         """
@@ -157,27 +145,19 @@ class TestAPartition:
         assert changed(operator, before) == ["llama-2"]
         assert ready(operator.status) == ("True", "Serving")
 
-    def test_a_restart_that_is_asked_for_brings_each_back_with_its_own_pods(
-        self,
-    ) -> None:
+    def test_a_restart_that_is_asked_for_brings_each_back_with_its_own_pods(self) -> None:
         operator, before = self.canary()
         uids = {pod["metadata"]["uid"] for pod in operator.cluster.pods.values()}
         operator.annotations["shardwright.io/restart"] = "now"
 
         operator.run(SETTLED)
 
-        assert uids.isdisjoint(
-            pod["metadata"]["uid"] for pod in operator.cluster.pods.values()
-        )
+        assert uids.isdisjoint(pod["metadata"]["uid"] for pod in operator.cluster.pods.values())
         assert changed(operator, before) == ["llama-2"]
         assert ready(operator.status) == ("True", "Serving")
 
-    def test_a_restart_that_is_asked_for_begins_none_of_them_beside_itself(
-        self,
-    ) -> None:
-        operator = serving(
-            8, **ONE_NODE, replicas=3, rollout={"partition": 2, "maxSurge": 1}
-        )
+    def test_a_restart_that_is_asked_for_begins_none_of_them_beside_itself(self) -> None:
+        operator = serving(8, **ONE_NODE, replicas=3, rollout={"partition": 2, "maxSurge": 1})
         before = templates(operator)
         operator.edit(engine=GOOD)
         operator.run(SETTLED)
@@ -185,17 +165,11 @@ class TestAPartition:
 
         operator.run(SETTLED)
 
-        kept = {
-            name: template
-            for name, template in templates(operator).items()
-            if name in before
-        }
+        kept = {name: template for name, template in templates(operator).items() if name in before}
         assert kept == {name: before[name] for name in ("llama-0", "llama-1")}
         assert ready(operator.status) == ("True", "Serving")
 
-    def test_the_partition_counts_numbers_of_groups_also_where_one_is_missing(
-        self,
-    ) -> None:
+    def test_the_partition_counts_numbers_of_groups_also_where_one_is_missing(self) -> None:
         operator, before = self.canary()
         operator.cluster.end(
             operator.cluster.pods["llama-0-0"], grace_seconds=3600
@@ -228,12 +202,12 @@ class TestAPartition:
         operator.edit(rollout={"partition": 9}, replicas=4)
         operator.run(SETTLED)
         engines = {
-            name: pod["spec"]["containers"][0]["env"]
-            for name, pod in operator.cluster.pods.items()
+            name: pod["spec"]["containers"][0]["env"] for name, pod in operator.cluster.pods.items()
         }
-        assert [
-            name for name, env in sorted(engines.items()) if GOOD["env"][0] in env
-        ] == ["llama-2-0", "llama-3-0"]
+        assert [name for name, env in sorted(engines.items()) if GOOD["env"][0] in env] == [
+            "llama-2-0",
+            "llama-3-0",
+        ]
         assert changed(operator, before) == ["llama-2", "llama-3"]
 
     def test_setting_a_partition_alone_restarts_nothing(self) -> None:

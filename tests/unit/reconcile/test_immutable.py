@@ -53,14 +53,8 @@ def a_set_with_a_cache(
         (a_set_with_a_cache(storage=None), ("volumeClaimTemplates",)),
         (a_set_with_a_cache(storage_class="fast"), ("volumeClaimTemplates",)),
         (a_set_with_a_cache(serviceName="other"), ("serviceName",)),
-        (
-            a_set_with_a_cache(podManagementPolicy="OrderedReady"),
-            ("podManagementPolicy",),
-        ),
-        (
-            a_set_with_a_cache(selector={"matchLabels": {"group": "other"}}),
-            ("selector",),
-        ),
+        (a_set_with_a_cache(podManagementPolicy="OrderedReady"), ("podManagementPolicy",)),
+        (a_set_with_a_cache(selector={"matchLabels": {"group": "other"}}), ("selector",)),
     ],
     ids=[
         "the same",
@@ -86,9 +80,7 @@ def test_claims_that_are_wanted_no_more_are_a_change() -> None:
     assert made_anew(wanted, a_set_with_a_cache()) == ("volumeClaimTemplates",)
 
 
-def test_what_another_release_renders_otherwise_for_the_same_question_stays_as_it_is() -> (
-    None
-):
+def test_what_another_release_renders_otherwise_for_the_same_question_stays_as_it_is() -> None:
     rendered, live = (
         a_set_with_a_cache(storage="20Gi", replicas=2),
         a_set_with_a_cache(replicas=1),
@@ -108,16 +100,11 @@ def in_a_queue(
         "ports": [{"name": "http", "containerPort": 8000}],
     }
     told = {"shardwright.io/queue": queue} if queue else {}
-    template = {
-        "metadata": {"annotations": told},
-        "spec": {"containers": [engine], **pods},
-    }
+    template = {"metadata": {"annotations": told}, "spec": {"containers": [engine], **pods}}
     return a_set_with_a_cache(asked=asked, template=template, replicas=2)
 
 
-ELSEWHERE: dict[str, Any] = {
-    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}
-}
+ELSEWHERE: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
 
 
 @pytest.mark.parametrize(
@@ -261,16 +248,12 @@ def test_other_claims_make_each_group_anew_in_its_turn(
     written = len(operator.written)
     operator.run(600)
     assert [
-        write
-        for write in operator.written[written:]
-        if isinstance(write, Create | Delete)
+        write for write in operator.written[written:] if isinstance(write, Create | Delete)
     ] == []
     assert sizes(operator) == {"llama-0-g1": claims, "llama-1-g1": claims}
 
 
-def test_a_change_that_is_taken_back_before_the_turn_of_a_group_leaves_it_as_it_is() -> (
-    None
-):
+def test_a_change_that_is_taken_back_before_the_turn_of_a_group_leaves_it_as_it_is() -> None:
     operator = serving(2, SMALL)
     before = operator.cluster.serving()
     operator.edit(model=model(LARGE))
@@ -279,18 +262,13 @@ def test_a_change_that_is_taken_back_before_the_turn_of_a_group_leaves_it_as_it_
     operator.run(4 * LOAD_SECONDS)
     assert sizes(operator).keys() == {"llama-0", "llama-1"}
     assert operator.cluster.serving().keys() == before.keys()
-    assert (
-        len(set(operator.cluster.serving().values()).intersection(before.values())) == 1
-    )
+    assert len(set(operator.cluster.serving().values()).intersection(before.values())) == 1
 
 
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
-        (
-            "ConfigMap",
-            lambda item: item["data"].update(dict.fromkeys(item["data"], "exit 1")),
-        ),
+        ("ConfigMap", lambda item: item["data"].update(dict.fromkeys(item["data"], "exit 1"))),
         ("Service", lambda item: item["spec"].update(clusterIP="10.0.0.9")),
     ],
 )
@@ -326,6 +304,4 @@ def test_an_object_beside_the_pods_that_cannot_be_set_right_is_made_again(
 
 
 def _names(write: Any, name: str) -> bool:
-    return (
-        isinstance(write, Create | Apply) and write.content["metadata"]["name"] == name
-    )
+    return isinstance(write, Create | Apply) and write.content["metadata"]["name"] == name

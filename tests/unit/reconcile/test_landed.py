@@ -30,9 +30,7 @@ def test_the_snapshot_has_a_model_of_each_kind() -> None:
 def test_the_former_state_is_taken_over_and_no_pod_is_replaced(name: str) -> None:
     operator = taken_over(name)
     before = pods(operator)
-    stored = read_record(
-        operator.cluster.objects[record_key(OWNER)], OWNER_UID, SigningKeys()
-    )
+    stored = read_record(operator.cluster.objects[record_key(OWNER)], OWNER_UID, SigningKeys())
 
     operator.run(SETTLED)
 

@@ -22,13 +22,9 @@ def keeps(
     )
 
 
-def holds(
-    node: str, gpus: int = 8, *, owner: OwnerKey | None = LLAMA, group: str = ""
-) -> GpuUsage:
+def holds(node: str, gpus: int = 8, *, owner: OwnerKey | None = LLAMA, group: str = "") -> GpuUsage:
     name = group or (f"{owner[1]}-0" if owner else "")
-    return GpuUsage(
-        node=node, resource="nvidia.com/gpu", gpus=gpus, owner=owner, group=name
-    )
+    return GpuUsage(node=node, resource="nvidia.com/gpu", gpus=gpus, owner=owner, group=name)
 
 
 def pod(name: str) -> PodKey:
@@ -43,9 +39,7 @@ def ledger() -> Ledger:
     return made
 
 
-def test_what_a_plan_keeps_is_taken_for_others_and_free_for_its_own_model(
-    ledger: Ledger,
-) -> None:
+def test_what_a_plan_keeps_is_taken_for_others_and_free_for_its_own_model(ledger: Ledger) -> None:
     assert ledger.taken() == ledger.taken(QWEN) == {"a": 8, "b": 8}
     assert ledger.taken(LLAMA) == {}
     assert ledger.taken_on("abc", QWEN) == {"a": 8, "b": 8, "c": 0}
@@ -61,9 +55,7 @@ def test_a_pod_binds_what_is_kept_for_its_own_group_and_its_end_frees_nothing_th
     assert ledger.taken() == {"a": 8, "b": 8}
 
 
-def test_a_pod_of_another_group_on_a_node_has_its_gpus_beside_what_is_kept(
-    ledger: Ledger,
-) -> None:
+def test_a_pod_of_another_group_on_a_node_has_its_gpus_beside_what_is_kept(ledger: Ledger) -> None:
     ledger.bind(pod("llama-1-0"), holds("a", 2, group="llama-1"))
     assert ledger.taken() == {"a": 10, "b": 8}
     assert ledger.taken(LLAMA) == {}
@@ -76,9 +68,7 @@ def test_a_foreign_pod_is_taken_for_everybody_until_it_ends(ledger: Ledger) -> N
     assert ledger.taken(LLAMA) == {}
 
 
-def test_a_pod_that_holds_more_than_is_kept_for_it_is_counted_as_it_is(
-    ledger: Ledger,
-) -> None:
+def test_a_pod_that_holds_more_than_is_kept_for_it_is_counted_as_it_is(ledger: Ledger) -> None:
     ledger.keep(LLAMA, keeps("a", gpus=2), EIGHT)
     ledger.bind(pod("llama-0-0"), holds("a", 4))
     assert ledger.taken() == {"a": 4}
@@ -122,9 +112,7 @@ def test_what_foreign_pods_hold_is_not_promised() -> None:
     assert ledger.taken() == {"a": 1}
 
 
-def test_own_pods_that_a_new_plan_has_no_place_for_are_not_in_its_way(
-    ledger: Ledger,
-) -> None:
+def test_own_pods_that_a_new_plan_has_no_place_for_are_not_in_its_way(ledger: Ledger) -> None:
     ledger.bind(pod("llama-0-0"), holds("a"))
     smaller = tuple(keeps("a", gpus=2, group=f"llama-{index}")[0] for index in range(4))
     assert ledger.keep(LLAMA, smaller, EIGHT)[0] == frozenset()
@@ -133,14 +121,10 @@ def test_own_pods_that_a_new_plan_has_no_place_for_are_not_in_its_way(
     assert ledger.taken() == {"a": 8}
 
 
-def test_a_next_generation_may_be_planned_where_the_former_one_still_is(
-    ledger: Ledger,
-) -> None:
+def test_a_next_generation_may_be_planned_where_the_former_one_still_is(ledger: Ledger) -> None:
     ledger.bind(pod("llama-0-0"), holds("a"))
     ledger.bind(pod("llama-0-g1-0"), holds("c", group="llama-0-g1"))
-    assert (
-        ledger.keep(LLAMA, keeps("a", "b", group="llama-0-g1"), EIGHT)[0] == frozenset()
-    )
+    assert ledger.keep(LLAMA, keeps("a", "b", group="llama-0-g1"), EIGHT)[0] == frozenset()
     assert ledger.kept(LLAMA) == keeps("a", "b", group="llama-0-g1")
 
 
@@ -150,22 +134,14 @@ def test_a_node_of_which_nothing_is_known_is_kept_as_the_plan_says() -> None:
     assert ledger.taken() == {"a": 99}
 
 
-def test_another_plan_replaces_what_was_kept_and_tells_what_came_free(
-    ledger: Ledger,
-) -> None:
+def test_another_plan_replaces_what_was_kept_and_tells_what_came_free(ledger: Ledger) -> None:
     assert ledger.keep(LLAMA, keeps("b", "c"), EIGHT) == (frozenset(), frozenset({"a"}))
     assert ledger.taken() == {"b": 8, "c": 8}
     assert ledger.forget(LLAMA) == {"b", "c"}
-    assert (ledger.owners(), list(ledger.reservations()), ledger.taken()) == (
-        frozenset(),
-        [],
-        {},
-    )
+    assert (ledger.owners(), list(ledger.reservations()), ledger.taken()) == (frozenset(), [], {})
 
 
-def test_gpus_that_pods_still_have_do_not_come_free_with_their_plan(
-    ledger: Ledger,
-) -> None:
+def test_gpus_that_pods_still_have_do_not_come_free_with_their_plan(ledger: Ledger) -> None:
     ledger.bind(pod("llama-0-0"), holds("a"))
     assert ledger.forget(LLAMA) == {"b"}
     assert ledger.taken() == {"a": 8}
@@ -184,9 +160,7 @@ def test_pods_of_an_earlier_generation_have_their_gpus_beside_what_is_kept_for_t
     assert ledger.taken() == {"b": 8, "c": 8}
 
 
-def test_what_was_kept_for_an_earlier_generation_is_for_the_latest_that_has_pods() -> (
-    None
-):
+def test_what_was_kept_for_an_earlier_generation_is_for_the_latest_that_has_pods() -> None:
     ledger = Ledger()
     ledger.keep(LLAMA, keeps("a", gpus=4), EIGHT)
     ledger.bind(pod("llama-0-g1-0"), holds("a", 4, group="llama-0-g1"))
@@ -208,11 +182,11 @@ def test_nothing_is_left_of_what_is_gone(ledger: Ledger) -> None:
     ledger.forget(LLAMA)
     for name in ("llama-0-0", "foreign"):
         ledger.bind(pod(name), None)
-    assert (
-        ledger._places,
-        ledger._groups,
-        ledger._latest,
-        ledger._pods,
-        ledger._kept,
-    ) == ({}, {}, {}, {}, {})
+    assert (ledger._places, ledger._groups, ledger._latest, ledger._pods, ledger._kept) == (
+        {},
+        {},
+        {},
+        {},
+        {},
+    )
     assert (+ledger._taken, +ledger._foreign) == ({}, {})

@@ -13,9 +13,7 @@ from tests.support.builders_resource import a_sharded_model
 
 
 def rules(annotations: dict[str, str] | None = None, **spec: Any) -> LifeRules:
-    return life_rules(
-        intent_of(parse_manifest(a_sharded_model(**spec)).spec), annotations or {}
-    )
+    return life_rules(intent_of(parse_manifest(a_sharded_model(**spec)).spec), annotations or {})
 
 
 def test_without_a_word_groups_take_turns_and_stop_before_they_start_anew() -> None:
@@ -43,11 +41,7 @@ def test_what_is_said_is_what_holds() -> None:
         },
     )
     policy = RestartPolicy(
-        delay_seconds=3,
-        max_delay_seconds=4,
-        stable_seconds=5,
-        budget=2,
-        stop_when_spent=True,
+        delay_seconds=3, max_delay_seconds=4, stable_seconds=5, budget=2, stop_when_spent=True
     )
     assert said == LifeRules(
         restart=policy,
@@ -61,17 +55,14 @@ def test_what_is_said_is_what_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "surge"),
-    [("None", 1), ("Native", 1), ("Coscheduling", 1), ("Kueue", 0)],
+    ("scheduler", "surge"), [("None", 1), ("Native", 1), ("Coscheduling", 1), ("Kueue", 0)]
 )
 def test_no_group_waits_beside_itself_for_the_quota_that_it_holds(
     scheduler: str, surge: int
 ) -> None:
     queue = {"queue": "serving"} if scheduler == "Kueue" else {}
     assert (
-        rules(
-            placement={"scheduler": scheduler, **queue}, rollout={"maxSurge": 1}
-        ).max_surge
+        rules(placement={"scheduler": scheduler, **queue}, rollout={"maxSurge": 1}).max_surge
         == surge
     )
 
@@ -90,7 +81,4 @@ def test_as_many_groups_are_wanted_as_the_spec_says_or_the_plan_that_fills_a_bud
     said: dict[str, Any], planned: int | None, wanted: int
 ) -> None:
     plan = a_plan(groups=(("a", "b"),) * planned) if planned else None
-    assert (
-        groups_wanted(intent_of(parse_manifest(a_sharded_model(**said)).spec), plan)
-        == wanted
-    )
+    assert groups_wanted(intent_of(parse_manifest(a_sharded_model(**said)).spec), plan) == wanted

@@ -36,9 +36,7 @@ def _served(spec: str) -> Operator:
 
 
 def condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(
-        item for item in status["conditions"] if item["type"] == name
-    )
+    found: Mapping[str, Any] = next(item for item in status["conditions"] if item["type"] == name)
     return found
 
 
@@ -79,9 +77,7 @@ def test_a_limit_range_that_comes_changes_and_goes_restarts_nothing(
         published = operator.run(SETTLED)
         assert (uids(operator), limits(operator)) == (before, had)
         assert condition(published.status, "Ready")["reason"] == "Serving"
-        assert condition(published.status, "RolloutPending")["status"] == str(
-            bool(most)
-        )
+        assert condition(published.status, "RolloutPending")["status"] == str(bool(most))
 
 
 @pytest.mark.parametrize("life", [{}, ROLL])
@@ -108,9 +104,7 @@ def test_a_pod_that_is_made_anew_for_another_reason_has_what_the_limit_range_say
     operator.limit(memory="200Gi")
     operator.run(SETTLED)
 
-    operator.cluster.end(
-        operator.cluster.pods["llama-0-0"], taken_by="EvictionByEvictionAPI"
-    )
+    operator.cluster.end(operator.cluster.pods["llama-0-0"], taken_by="EvictionByEvictionAPI")
     published = operator.run(SETTLED)
 
     assert limits(operator) == {"200Gi"}
@@ -158,9 +152,7 @@ def test_with_roll_a_release_restarts_groups_also_where_a_limit_range_has_come_w
     assert limits(operator) == {"200Gi"}
 
 
-def test_roll_asked_for_later_leaves_to_the_next_restart_what_a_limit_range_has_changed() -> (
-    None
-):
+def test_roll_asked_for_later_leaves_to_the_next_restart_what_a_limit_range_has_changed() -> None:
     operator = serving(**ONE_NODE)
     before = uids(operator)
     operator.limit(memory="200Gi")
@@ -172,9 +164,7 @@ def test_roll_asked_for_later_leaves_to_the_next_restart_what_a_limit_range_has_
     assert uids(operator) == before
 
 
-def test_a_spec_that_changes_restarts_groups_that_a_limit_range_has_left_as_they_were() -> (
-    None
-):
+def test_a_spec_that_changes_restarts_groups_that_a_limit_range_has_left_as_they_were() -> None:
     operator = serving(**ONE_NODE, **ROLL)
     before = uids(operator)
     operator.limit(memory="200Gi")

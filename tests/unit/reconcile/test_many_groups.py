@@ -43,7 +43,5 @@ def test_a_further_group_costs_a_look_as_much_among_many_as_among_few() -> None:
     among_few = {what: (more[what] - few[what]) / (MORE - FEW) for what in few}
     among_many = {what: (many[what] - more[what]) / (MANY - MORE) for what in few}
     assert {
-        what: calls
-        for what, calls in among_many.items()
-        if calls > SLACK * among_few[what]
+        what: calls for what, calls in among_many.items() if calls > SLACK * among_few[what]
     } == {}

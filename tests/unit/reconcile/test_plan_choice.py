@@ -18,29 +18,17 @@ def wanted(
     deploy: bool = True,
 ) -> Wanted:
     return Wanted(
-        input_hash=input_hash,
-        cut_hash=cut_hash,
-        replan=replan,
-        replicas=replicas,
-        deploy=deploy,
+        input_hash=input_hash, cut_hash=cut_hash, replan=replan, replicas=replicas, deploy=deploy
     )
 
 
 def test_a_plan_that_can_only_be_shown_is_made_anew_when_it_is_to_run() -> None:
     record = a_record(
-        plan=a_plan(
-            undeployable=Problem(code="NotYetDeployable", what="tensor over trays")
-        )
+        plan=a_plan(undeployable=Problem(code="NotYetDeployable", what="tensor over trays"))
     )
 
-    assert (
-        choose(record, wanted(deploy=False), RecordState(leaving=False))
-        is PlanChoice.KEEP
-    )
-    assert (
-        choose(record, wanted(deploy=True), RecordState(leaving=False))
-        is PlanChoice.REPLAN
-    )
+    assert choose(record, wanted(deploy=False), RecordState(leaving=False)) is PlanChoice.KEEP
+    assert choose(record, wanted(deploy=True), RecordState(leaving=False)) is PlanChoice.REPLAN
 
 
 @pytest.mark.parametrize(
@@ -50,11 +38,7 @@ def test_a_plan_whose_gpus_others_have_taken_is_made_anew_when_it_is_to_run(
     choice: PlanChoice, *, deploy: bool
 ) -> None:
     assert (
-        choose(
-            a_record(),
-            wanted(deploy=deploy),
-            RecordState(leaving=False, has_its_gpus=False),
-        )
+        choose(a_record(), wanted(deploy=deploy), RecordState(leaving=False, has_its_gpus=False))
         is choice
     )
 
@@ -72,9 +56,7 @@ def test_without_a_record_a_plan_is_made(replan: Replan) -> None:
 @pytest.mark.parametrize("leaving", [False, True])
 def test_a_changed_spec_always_plans_anew(replan: Replan, *, leaving: bool) -> None:
     assert (
-        choose(
-            a_record(), wanted(replan, cut_hash="other"), RecordState(leaving=leaving)
-        )
+        choose(a_record(), wanted(replan, cut_hash="other"), RecordState(leaving=leaving))
         is PlanChoice.REPLAN
     )
 
@@ -83,9 +65,7 @@ def test_a_changed_spec_always_plans_anew(replan: Replan, *, leaving: bool) -> N
 def test_another_number_of_replicas_moves_no_group(replicas: int) -> None:
     assert (
         choose(
-            a_record(),
-            wanted(input_hash="other", replicas=replicas),
-            RecordState(leaving=False),
+            a_record(), wanted(input_hash="other", replicas=replicas), RecordState(leaving=False)
         )
         is PlanChoice.RESCALE
     )
@@ -96,32 +76,19 @@ def test_groups_that_must_leave_their_nodes_move_and_no_other() -> None:
 
 
 def test_no_group_moves_where_the_plan_stands_whatever_happens() -> None:
+    assert choose(a_record(), wanted(Replan.NEVER), RecordState(leaving=True)) is PlanChoice.KEEP
     assert (
-        choose(a_record(), wanted(Replan.NEVER), RecordState(leaving=True))
-        is PlanChoice.KEEP
-    )
-    assert (
-        choose(
-            a_record(),
-            wanted(Replan.NEVER, input_hash="other"),
-            RecordState(leaving=True),
-        )
+        choose(a_record(), wanted(Replan.NEVER, input_hash="other"), RecordState(leaving=True))
         is PlanChoice.RESCALE
     )
 
 
-@pytest.mark.parametrize(
-    ("replicas", "choice"), [(2, PlanChoice.REHOUSE), (0, PlanChoice.RESCALE)]
-)
+@pytest.mark.parametrize(("replicas", "choice"), [(2, PlanChoice.REHOUSE), (0, PlanChoice.RESCALE)])
 def test_groups_that_must_leave_move_before_others_are_added_and_after_others_are_dropped(
     replicas: int, choice: PlanChoice
 ) -> None:
     assert (
-        choose(
-            a_record(),
-            wanted(input_hash="other", replicas=replicas),
-            RecordState(leaving=True),
-        )
+        choose(a_record(), wanted(input_hash="other", replicas=replicas), RecordState(leaving=True))
         is choice
     )
 
@@ -133,10 +100,7 @@ def test_a_better_plan_is_looked_for_while_all_groups_serve_and_taken_only_when_
     choice: PlanChoice, *, due: bool
 ) -> None:
     always = wanted(Replan.ALWAYS)
-    assert (
-        choose(a_record(), always, RecordState(leaving=False, serves=True, due=due))
-        is choice
-    )
+    assert choose(a_record(), always, RecordState(leaving=False, serves=True, due=due)) is choice
     assert (
         choose(a_record(), always, RecordState(leaving=False, serves=False, due=due))
         is PlanChoice.KEEP
@@ -146,11 +110,7 @@ def test_a_better_plan_is_looked_for_while_all_groups_serve_and_taken_only_when_
         is PlanChoice.KEEP
     )
     assert (
-        choose(
-            a_record(),
-            wanted(Replan.NEVER),
-            RecordState(leaving=False, serves=True, due=due),
-        )
+        choose(a_record(), wanted(Replan.NEVER), RecordState(leaving=False, serves=True, due=due))
         is PlanChoice.KEEP
     )
 
@@ -164,19 +124,13 @@ def test_neither_another_number_of_replicas_nor_a_lost_node_is_an_occasion_for_a
         is PlanChoice.RESCALE
     )
     assert (
-        choose(
-            a_record(),
-            wanted(Replan.ALWAYS),
-            RecordState(leaving=True, serves=True, due=True),
-        )
+        choose(a_record(), wanted(Replan.ALWAYS), RecordState(leaving=True, serves=True, due=True))
         is PlanChoice.REHOUSE
     )
 
 
 def test_a_plan_that_is_only_shown_is_always_the_best_one() -> None:
     assert (
-        choose(
-            a_record(), wanted(Replan.ALWAYS, deploy=False), RecordState(leaving=False)
-        )
+        choose(a_record(), wanted(Replan.ALWAYS, deploy=False), RecordState(leaving=False))
         is PlanChoice.REPLAN
     )

@@ -46,9 +46,7 @@ class Life:
         last step.
         """
         facts = {
-            name: fact
-            for node, name in zip(NODES, NAMES, strict=True)
-            if (fact := read_node(node))
+            name: fact for node, name in zip(NODES, NAMES, strict=True) if (fact := read_node(node))
         }
         seen = Seen(
             resource=ModelResource(owner=self.subject.owner, generation=1),
@@ -62,9 +60,7 @@ class Life:
             step = advance(seen, now)
             if step.ask:
                 self.asked.append(step.ask.choice)
-                short = plan_serving(
-                    self.subject, stock(self.subject, NODES[:1])
-                ).outcome
+                short = plan_serving(self.subject, stock(self.subject, NODES[:1])).outcome
                 seen = seen.answered(
                     step.ask,
                     Replanned(
@@ -104,11 +100,7 @@ class Life:
             "deletionGracePeriodSeconds": 30,
         }
         item["status"]["conditions"].append(
-            {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": "PreemptionByScheduler",
-            }
+            {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
         )
 
 
@@ -135,9 +127,7 @@ def test_a_preempted_group_waits_at_zero_for_room_and_keeps_no_gpus_meanwhile() 
     assert [wait.what for wait in group.waits] == ["Room"]
 
 
-def test_a_preempted_group_comes_back_as_a_whole_when_there_is_room_and_has_its_gpus_kept() -> (
-    None
-):
+def test_a_preempted_group_comes_back_as_a_whole_when_there_is_room_and_has_its_gpus_kept() -> None:
     life = Life()
     life.run(NOON)
     life.preempt()
@@ -162,9 +152,7 @@ def test_a_group_whose_gpus_nobody_took_starts_again_at_once() -> None:
     assert (life.pods, life.asked) == (2, [])
 
 
-def test_a_group_whose_preempted_pod_was_never_seen_to_end_waits_for_room_all_the_same() -> (
-    None
-):
+def test_a_group_whose_preempted_pod_was_never_seen_to_end_waits_for_room_all_the_same() -> None:
     life = Life()
     life.run(NOON)
     name = sorted(life.world.pods)[1]

@@ -43,11 +43,7 @@ def test_of_several_default_classes_the_least_counts_for_who_names_none() -> Non
 
 def test_priority_classes_are_added_changed_and_removed() -> None:
     changed = SERVING.changed(
-        {
-            "batch": None,
-            "serving": PriorityClass(value=2),
-            "new": PriorityClass(value=3),
-        }
+        {"batch": None, "serving": PriorityClass(value=2), "new": PriorityClass(value=3)}
     )
 
     assert changed == Priorities(
@@ -60,9 +56,7 @@ def test_nothing_is_asked_or_written_for_a_class_that_does_not_exist() -> None:
 
     assert (step.ask, step.writes) == (None, ())
     assert step.published
-    (ready,) = (
-        item for item in step.published.status["conditions"] if item["type"] == "Ready"
-    )
+    (ready,) = (item for item in step.published.status["conditions"] if item["type"] == "Ready")
     assert ready["reason"] == "InvalidSpec"
     assert ready["message"].startswith(
         "spec.pod.priorityClassName: PriorityClass gone does not exist in this cluster"

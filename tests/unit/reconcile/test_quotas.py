@@ -40,9 +40,7 @@ SPEC: dict[str, Any] = {
 }
 
 
-def allowance(
-    hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any
-) -> Allowance:
+def allowance(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> Allowance:
     content = {
         "metadata": {"name": "team"},
         "spec": {"hard": hard, **spec},
@@ -53,9 +51,7 @@ def allowance(
 
 def limits(*items: dict[str, Any]) -> Allowance:
     return Allowance(
-        ranges=read_ranges(
-            {"metadata": {"name": "team"}, "spec": {"limits": list(items)}}
-        )
+        ranges=read_ranges({"metadata": {"name": "team"}, "spec": {"limits": list(items)}})
     )
 
 
@@ -113,10 +109,7 @@ def test_what_is_used_and_promised_counts_and_what_is_its_own_does_not() -> None
 
     assert quota_problem(given, wanted) is None
     assert quota_problem(given, wanted, promised=((need(), 1),)) is not None
-    assert (
-        quota_problem(given, wanted, promised=((need(), 1),), own=((need(), 1),))
-        is None
-    )
+    assert quota_problem(given, wanted, promised=((need(), 1),), own=((need(), 1),)) is None
 
 
 def test_the_sentence_names_the_quota_its_limit_the_gap_and_a_way_out() -> None:
@@ -173,34 +166,23 @@ def test_pods_that_name_no_class_are_of_the_default_class() -> None:
 
 
 def test_a_pod_with_gpus_alone_is_best_effort_to_a_quota() -> None:
-    bare = {
-        "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
-    }
+    bare = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
 
     assert (need(bare).best_effort, need().best_effort) == (True, False)
 
 
 def test_what_containers_leave_open_a_limit_range_states_before_quotas_count() -> None:
     ranges = limits(
-        {
-            "type": "Container",
-            "default": {"memory": "80Gi"},
-            "defaultRequest": {"memory": "70Gi"},
-        }
+        {"type": "Container", "default": {"memory": "80Gi"}, "defaultRequest": {"memory": "70Gi"}}
     )
-    bare = {
-        "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
-    }
+    bare = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
 
     found = need(bare, ranges).amounts
     assert (found["limits.memory"], found["requests.memory"]) == (
         Decimal(80 * 2**30),
         Decimal(70 * 2**30),
     )
-    assert (
-        quota_problem(allowance({"limits.memory": "160Gi"}), (need(bare, ranges), 2))
-        is None
-    )
+    assert quota_problem(allowance({"limits.memory": "160Gi"}), (need(bare, ranges), 2)) is None
 
 
 @pytest.mark.parametrize(
@@ -249,15 +231,9 @@ CONTAINER = {
 }
 
 
-def test_the_lowest_limit_that_ranges_give_or_admit_is_the_ceiling_of_a_container() -> (
-    None
-):
+def test_the_lowest_limit_that_ranges_give_or_admit_is_the_ceiling_of_a_container() -> None:
     of_pod = {"type": "Pod", "max": {"memory": "12Gi", "cpu": "4"}}
-    without = {
-        "type": "Container",
-        "min": {"memory": "1Gi"},
-        "defaultRequest": {"memory": "2Gi"},
-    }
+    without = {"type": "Container", "min": {"memory": "1Gi"}, "defaultRequest": {"memory": "2Gi"}}
 
     assert ceilings(limits(CONTAINER, of_pod, without)) == (
         Ceiling(resource="memory", given_bytes=8 * GIB, most_bytes=12 * GIB),
@@ -283,22 +259,13 @@ def test_the_lowest_limit_that_ranges_give_or_admit_is_the_ceiling_of_a_containe
             "maxLimitRequestRatio": {"memory": "1500m"},
             "default": {"memory": "1Ti"},
         },
-        {
-            "type": "Pod",
-            "maxLimitRequestRatio": {"memory": "2"},
-            "max": {"memory": "20Gi"},
-        },
+        {"type": "Pod", "maxLimitRequestRatio": {"memory": "2"}, "max": {"memory": "20Gi"}},
     ],
 )
-def test_the_limits_of_a_pod_are_within_what_its_namespace_admits(
-    item: dict[str, Any],
-) -> None:
+def test_the_limits_of_a_pod_are_within_what_its_namespace_admits(item: dict[str, Any]) -> None:
     within = a_deployment(ceilings=ceilings(limits(item)))
 
-    assert (
-        range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item))
-        is None
-    )
+    assert range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item)) is None
 
 
 def test_a_limit_that_is_too_many_times_its_request_is_named_with_both() -> None:
@@ -306,8 +273,7 @@ def test_a_limit_that_is_too_many_times_its_request_is_named_with_both() -> None
 
     problem = said(
         range_problem(
-            pod,
-            limits({"type": "Container", "maxLimitRequestRatio": {"memory": "1500m"}}),
+            pod, limits({"type": "Container", "maxLimitRequestRatio": {"memory": "1500m"}})
         )
     )
 
@@ -318,15 +284,11 @@ def test_a_limit_that_is_too_many_times_its_request_is_named_with_both() -> None
 
 
 @pytest.mark.parametrize(("name", "least"), [("memory", "8Gi")])
-def test_a_namespace_that_admits_less_than_a_pod_requests_is_named(
-    name: str, least: str
-) -> None:
+def test_a_namespace_that_admits_less_than_a_pod_requests_is_named(name: str, least: str) -> None:
     item = {"type": "Container", "max": {name: least}, "default": {name: least}}
     within = a_deployment(ceilings=ceilings(limits(item)))
 
-    problem = said(
-        range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item))
-    )
+    problem = said(range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item)))
 
     assert "LimitRange team" in problem
     assert name in problem

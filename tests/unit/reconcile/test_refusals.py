@@ -7,11 +7,7 @@ import pytest
 
 from shardwright.reconcile.drift import dropped_fields
 from shardwright.reconcile.seen import Refusal
-from shardwright.reconcile.sentences import (
-    field_dropped,
-    problem_of,
-    scheduler_unavailable,
-)
+from shardwright.reconcile.sentences import field_dropped, problem_of, scheduler_unavailable
 from shardwright.reconcile.writes import Apply, Patch, Why, Write
 from tests.support.builders_reconcile import stateful_set
 
@@ -25,10 +21,7 @@ ROLL = Apply(content=stateful_set(), uid="u", why=Why.ROLLOUT)
 
 def refusal(write: Write, message: str = DENIED, **changes: Any) -> Refusal:
     return replace(
-        Refusal(
-            write=write, code=403, reason="Forbidden", message=message, passes=False
-        ),
-        **changes,
+        Refusal(write=write, code=403, reason="Forbidden", message=message, passes=False), **changes
     )
 
 
@@ -39,10 +32,7 @@ def test_a_start_that_the_queue_refuses_is_waited_for() -> None:
 def test_any_other_refusal_is_the_users_business() -> None:
     assert problem_of(refusal(START), queued=False).code == "ObjectRefused"
     assert problem_of(refusal(ROLL), queued=True).code == "ObjectRefused"
-    assert (
-        problem_of(refusal(START, "exceeded quota: pods"), queued=True).code
-        == "ObjectRefused"
-    )
+    assert problem_of(refusal(START, "exceeded quota: pods"), queued=True).code == "ObjectRefused"
 
 
 def test_what_is_known_better_than_the_api_server_says_it_is_said() -> None:
@@ -51,26 +41,18 @@ def test_what_is_known_better_than_the_api_server_says_it_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "reason", "said"),
-    [(500, "InternalError", "HTTP 500"), (0, "Timeout", "Timeout")],
+    ("code", "reason", "said"), [(500, "InternalError", "HTTP 500"), (0, "Timeout", "Timeout")]
 )
 @pytest.mark.parametrize(
     "write",
-    [
-        ROLL,
-        Patch(
-            name="llama-0", namespace="models", uid="u", annotations={}, why=Why.NOTE
-        ),
-    ],
+    [ROLL, Patch(name="llama-0", namespace="models", uid="u", annotations={}, why=Why.NOTE)],
     ids=["apply", "patch"],
 )
 def test_an_api_server_that_fails_is_named_with_the_object_and_what_it_says(
     write: Write, code: int, reason: str, said: str
 ) -> None:
     problem = problem_of(
-        refusal(
-            write, "failed calling webhook x", code=code, reason=reason, passes=True
-        ),
+        refusal(write, "failed calling webhook x", code=code, reason=reason, passes=True),
         queued=False,
     )
     assert problem.code == "ApiUnavailable"
@@ -150,11 +132,6 @@ def test_only_what_is_missing_is_dropped_not_what_somebody_changed() -> None:
         "map": {"x": {"y": 1}},
         "containers": [{"name": "a", "tty": True}],
     }
-    stored = {
-        "image": "mirror/a",
-        "replicas": 0,
-        "map": {},
-        "containers": [{"name": "a"}],
-    }
+    stored = {"image": "mirror/a", "replicas": 0, "map": {}, "containers": [{"name": "a"}]}
     assert dropped_fields(sent, stored) == ("list", "map.x", "containers[a].tty")
     assert dropped_fields(sent, sent | {"defaulted": True}) == ()

@@ -72,9 +72,7 @@ def test_only_a_group_that_needs_a_place_leaves_a_node_with_a_fault_and_no_other
 
 
 @pytest.mark.parametrize("fault", list(NodeFault))
-def test_a_fault_moves_a_group_once_it_has_lasted_and_not_a_second_sooner(
-    fault: NodeFault,
-) -> None:
+def test_a_fault_moves_a_group_once_it_has_lasted_and_not_a_second_sooner(fault: NodeFault) -> None:
     seen, lasted = (
         around(faults={"d": fault}, unsettled=ALL),
         NOON + timedelta(seconds=PATIENCE_SECONDS[fault]),
@@ -92,23 +90,15 @@ def test_what_cannot_be_a_slip_is_not_waited_for_and_what_may_come_back_is() -> 
         NodeFault.CORDONED,
     }
     assert (
-        PATIENCE_SECONDS[NodeFault.GONE]
-        == REGISTERED_AGAIN_SECONDS
-        < GRACE_SECONDS
-        < AWAY_SECONDS
+        PATIENCE_SECONDS[NodeFault.GONE] == REGISTERED_AGAIN_SECONDS < GRACE_SECONDS < AWAY_SECONDS
     )
-    away = {
-        fault for fault, seconds in PATIENCE_SECONDS.items() if seconds == AWAY_SECONDS
-    }
+    away = {fault for fault, seconds in PATIENCE_SECONDS.items() if seconds == AWAY_SECONDS}
     assert away == PASSES - {NodeFault.CORDONED, NodeFault.TO_COME}
     assert AWAY_SECONDS < PATIENCE_SECONDS[NodeFault.TO_COME] == NODES_COME_SECONDS
 
 
 def test_nobody_looks_again_for_a_fault_under_a_group_that_has_its_place() -> None:
-    assert (
-        recheck_at(PLAN, around(faults={"d": NodeFault.GONE}, unsettled={0, 1}), NOON)
-        is None
-    )
+    assert recheck_at(PLAN, around(faults={"d": NodeFault.GONE}, unsettled={0, 1}), NOON) is None
 
 
 @pytest.mark.parametrize(
@@ -132,9 +122,7 @@ def test_nobody_looks_again_for_a_fault_under_a_group_that_has_its_place() -> No
         "room for one of the two groups that share a node",
     ],
 )
-def test_a_group_leaves_the_nodes_that_it_cannot_have(
-    seen: Occupancy, groups: set[int]
-) -> None:
+def test_a_group_leaves_the_nodes_that_it_cannot_have(seen: Occupancy, groups: set[int]) -> None:
     assert leaving(seen) == groups
     assert (departure_problem(departures(PLAN, seen, LATE)) is not None) == bool(groups)
 
@@ -151,9 +139,7 @@ REVIVE = "bring the node back or delete its Node object"
             REVIVE,
         ),
         (
-            around(
-                faults={"b": NodeFault.CORDONED, "d": NodeFault.CORDONED}, unsettled=ALL
-            ),
+            around(faults={"b": NodeFault.CORDONED, "d": NodeFault.CORDONED}, unsettled=ALL),
             "b is Cordoned, and a group waits for a place there, as does d",
             "uncordon the node",
         ),
@@ -192,11 +178,7 @@ def a_state(
     situation: Situation, *, failing: bool = True, failure: Failure | None = NO_PLACE
 ) -> GroupState:
     return GroupState(
-        name="llama-1-g2",
-        ready=False,
-        situation=situation,
-        failing=failing,
-        last_failure=failure,
+        name="llama-1-g2", ready=False, situation=situation, failing=failing, last_failure=failure
     )
 
 
@@ -209,8 +191,7 @@ def a_state(
         (a_state(Situation.STOPPING, failing=False), set()),  # for a change
         (
             a_state(
-                Situation.BACKING_OFF,
-                failure=Failure(rank=0, reason="Error", container="engine"),
+                Situation.BACKING_OFF, failure=Failure(rank=0, reason="Error", container="engine")
             ),
             set(),
         ),
@@ -228,30 +209,20 @@ def test_a_group_is_homeless_when_a_pod_has_found_no_place_for_five_minutes() ->
         "status": "False",
         "reason": "Unschedulable",
     }
-    waiting = member(
-        "llama-2-0", conditions=[condition | {"lastTransitionTime": NOON.isoformat()}]
-    )
+    waiting = member("llama-2-0", conditions=[condition | {"lastTransitionTime": NOON.isoformat()}])
     late = NOON + timedelta(seconds=UNSCHEDULABLE_SECONDS)
     assert homeless_groups(NAMES, [], [waiting, member("llama-0-0")], late) == {2}
-    assert (
-        homeless_groups(NAMES, [], [waiting], late - timedelta(seconds=1))
-        == frozenset()
-    )
+    assert homeless_groups(NAMES, [], [waiting], late - timedelta(seconds=1)) == frozenset()
 
 
-def test_only_groups_whose_own_pods_should_be_gone_from_a_lost_node_hang_there() -> (
-    None
-):
+def test_only_groups_whose_own_pods_should_be_gone_from_a_lost_node_hang_there() -> None:
     late = NOON + timedelta(seconds=LOST_SECONDS)
     hangs = replace(member("llama-1-0"), node="a", deleting=True, gone_by=NOON)
     serves, elsewhere = (
         replace(member("llama-0-0"), node="a"),
         replace(hangs, group="llama-2", node="b"),
     )
-    assert hanging_groups(
-        NAMES, [hangs, serves, elsewhere], frozenset({"a"}), late
-    ) == {1}
+    assert hanging_groups(NAMES, [hangs, serves, elsewhere], frozenset({"a"}), late) == {1}
     assert (
-        hanging_groups(NAMES, [hangs], frozenset({"a"}), late - timedelta(seconds=1))
-        == frozenset()
+        hanging_groups(NAMES, [hangs], frozenset({"a"}), late - timedelta(seconds=1)) == frozenset()
     )

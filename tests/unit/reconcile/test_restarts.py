@@ -54,32 +54,20 @@ def memory(world: World) -> GroupAnnotations:
     return read_annotations(world.objects["StatefulSet", "llama-0"])
 
 
-def look(
-    world: World, now: datetime = NOON, rules: LifeRules | None = None
-) -> Decision:
+def look(world: World, now: datetime = NOON, rules: LifeRules | None = None) -> Decision:
     return decide(desired(stateful_set(), rules=rules), world.observed(), now)
 
 
-def state(
-    world: World, now: datetime = NOON, rules: LifeRules | None = None
-) -> GroupState:
+def state(world: World, now: datetime = NOON, rules: LifeRules | None = None) -> GroupState:
     (group,) = look(world, now, rules).groups
     return group
 
 
 def unready(world: World, name: str, *, started: bool = True) -> None:
     """Let the engine of a pod run and fail its readiness probe, or its startup probe before."""
-    container = {
-        "name": "engine",
-        "restartCount": 0,
-        "state": {"running": {}},
-        "started": started,
-    }
+    container = {"name": "engine", "restartCount": 0, "state": {"running": {}}, "started": started}
     conditions = [{"type": "Ready", "status": "False"}]
-    world.pods[name]["status"] |= {
-        "conditions": conditions,
-        "containerStatuses": [container],
-    }
+    world.pods[name]["status"] |= {"conditions": conditions, "containerStatuses": [container]}
 
 
 def fail_in_a_row(
@@ -112,36 +100,28 @@ def test_pauses_double_up_to_the_longest_one() -> None:
     assert pauses == [0, 30, 60, 120, 200, 200]
 
 
-def test_a_group_that_does_not_serve_is_failing_after_a_failure_and_not_during_a_change() -> (
-    None
-):
+def test_a_group_that_does_not_serve_is_failing_after_a_failure_and_not_during_a_change() -> None:
     world = running()
     assert not state(world).failing
     world.crash("llama-0-1")
     assert state(world).failing
     world.run(WANTED)
-    assert (
-        state(world).ready,
-        state(world).failing,
-        state(world).last_failure is not None,
-    ) == (True, False, True)
+    assert (state(world).ready, state(world).failing, state(world).last_failure is not None) == (
+        True,
+        False,
+        True,
+    )
     changed = desired(stateful_set(revision="r2"))
     (group,) = decide(changed, world.observed(), NOON).groups
     assert (group.ready, group.failing) == (False, False)
 
 
-def test_a_group_that_serves_again_and_misses_a_probe_is_not_shown_with_its_old_failure() -> (
-    None
-):
+def test_a_group_that_serves_again_and_misses_a_probe_is_not_shown_with_its_old_failure() -> None:
     world = running()
     world.crash("llama-0-1")
     world.run(WANTED)
     unready(world, "llama-0-0")
-    assert (state(world).ready, state(world).failing, state(world).restarts) == (
-        False,
-        False,
-        1,
-    )
+    assert (state(world).ready, state(world).failing, state(world).restarts) == (False, False, 1)
 
 
 def test_a_group_that_served_and_misses_a_probe_is_not_said_to_start() -> None:
@@ -164,9 +144,7 @@ def test_a_group_that_has_not_been_ready_since_its_start_is_said_to_start() -> N
     )
 
 
-def test_ranks_that_have_not_met_say_so_until_the_engines_of_all_followers_have_started() -> (
-    None
-):
+def test_ranks_that_have_not_met_say_so_until_the_engines_of_all_followers_have_started() -> None:
     world = World()
     world.write(decide(WANTED, world.observed(), NOON).writes)
     world.settle()
@@ -177,10 +155,7 @@ def test_ranks_that_have_not_met_say_so_until_the_engines_of_all_followers_have_
     world.pods["llama-0-1"]["status"]["containerStatuses"][0]["state"] = {
         "waiting": {"reason": "ContainerCreating"}
     }
-    assert (
-        waiting_sentence(state(world))
-        == f"rank 1: engine ContainerCreating; rank 0: {apart}"
-    )
+    assert waiting_sentence(state(world)) == f"rank 1: engine ContainerCreating; rank 0: {apart}"
     unready(world, "llama-0-1")
     assert waiting_sentence(state(world)) == "ranks 0, 1: starting"
 
@@ -224,15 +199,10 @@ def test_an_outage_that_began_by_a_clock_that_ran_ahead_has_no_length() -> None:
     assert (remembered.stopped_at, remembered.outage_seconds) == (None, None)
 
 
-def test_pods_are_counted_for_the_budget_once_for_each_group_that_has_been_ready() -> (
-    None
-):
+def test_pods_are_counted_for_the_budget_once_for_each_group_that_has_been_ready() -> None:
     def found(name: str, replicas: int, *, ready: bool = True) -> dict[str, Any]:
         return {
-            "metadata": {
-                "name": name,
-                "annotations": {READY_ONCE: "true"} if ready else {},
-            },
+            "metadata": {"name": name, "annotations": {READY_ONCE: "true"} if ready else {}},
             "spec": {"replicas": replicas},
         }
 
@@ -242,13 +212,7 @@ def test_pods_are_counted_for_the_budget_once_for_each_group_that_has_been_ready
     assert ready_pods([found("llama-0", 0), found("llama-1", 2)], 2, 1) == 3
     assert (
         ready_pods(
-            [
-                found("llama-0", 2),
-                found("llama-0-g1", 2),
-                found("llama-1", 2, ready=False),
-            ],
-            2,
-            2,
+            [found("llama-0", 2), found("llama-0-g1", 2), found("llama-1", 2, ready=False)], 2, 2
         )
         == 2
     )
@@ -287,9 +251,7 @@ def test_a_group_that_never_became_ready_again_goes_on_with_its_row_however_long
     assert incident.attempt == 2
 
 
-def test_when_the_budget_is_spent_it_is_tried_again_after_the_longest_pause_only() -> (
-    None
-):
+def test_when_the_budget_is_spent_it_is_tried_again_after_the_longest_pause_only() -> None:
     rules = LifeRules(restart=RestartPolicy(budget=2, delay_seconds=1))
     world = running(rules)
     last = fail_in_a_row(world, 3, rules)
@@ -354,9 +316,7 @@ def test_an_eviction_is_never_counted(times: int) -> None:
 
     group = state(world, now, rules)
     assert (group.ready, group.budget_spent, group.restarts) == (True, False, times)
-    assert group.last_failure == Failure(
-        rank=1, reason="Evicted", message="low on memory"
-    )
+    assert group.last_failure == Failure(rank=1, reason="Evicted", message="low on memory")
 
 
 def test_a_restart_that_is_asked_for_takes_the_group_through_zero_once() -> None:
@@ -401,9 +361,7 @@ def halfway(since: datetime = NOON) -> World:
     return world
 
 
-def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_five_minutes() -> (
-    None
-):
+def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_five_minutes() -> None:
     world = halfway()
     waiting = look(world, seconds(299))
     assert (waiting.writes, waiting.wake_at) == ((), seconds(300))
@@ -420,9 +378,7 @@ def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_fiv
         False,
     )
     message = "Unschedulable: 0/3 nodes are available"
-    assert group.last_failure == Failure(
-        rank=1, reason="Unschedulable", message=message
-    )
+    assert group.last_failure == Failure(rank=1, reason="Unschedulable", message=message)
 
 
 def test_a_group_that_holds_nothing_waits_for_a_place_without_limit() -> None:
@@ -503,9 +459,7 @@ def test_a_group_that_its_queue_preempts_is_no_failure_and_waits_for_quota() -> 
     assert (state(world).restarts, memory(world).outage_seconds) == (0, 60)
 
 
-def test_a_pod_that_its_queue_takes_and_that_stays_is_a_failure_after_its_grace() -> (
-    None
-):
+def test_a_pod_that_its_queue_takes_and_that_stays_is_a_failure_after_its_grace() -> None:
     world = running()
     taken_by_the_queue(world, "llama-0-0", "llama-0-1")
     late = 60 + LOST_SECONDS
@@ -530,15 +484,11 @@ def test_a_preemption_says_nothing_of_a_failure_before_it() -> None:
 def queued(revision: str, nodes: Sequence[str] = ("a", "b")) -> dict[str, Any]:
     """Return a group that the operator has put into a queue."""
     item = stateful_set(revision=revision, nodes=nodes)
-    item["spec"]["template"]["metadata"]["annotations"] = {
-        "shardwright.io/queue": "serving"
-    }
+    item["spec"]["template"]["metadata"]["annotations"] = {"shardwright.io/queue": "serving"}
     return item
 
 
-def test_a_group_that_waits_in_a_queue_gives_way_to_its_next_generation_for_a_change() -> (
-    None
-):
+def test_a_group_that_waits_in_a_queue_gives_way_to_its_next_generation_for_a_change() -> None:
     world = held_back_by("kueue.x-k8s.io/admission")
     changed = stateful_set(revision="r2")
     (stop,) = decide(desired(changed), world.observed(), NOON).writes
@@ -557,9 +507,7 @@ def test_a_restart_that_is_asked_for_stops_no_group_that_waits_in_a_queue() -> N
     assert decide(asked, world.observed(), NOON).writes == ()
 
 
-def test_nodes_that_a_queue_fixes_make_the_next_generation_of_a_group_that_serves() -> (
-    None
-):
+def test_nodes_that_a_queue_fixes_make_the_next_generation_of_a_group_that_serves() -> None:
     world = World()
     world.run(desired(queued("r1")))
     moved = queued("r2", nodes=("a", "c"))
@@ -573,9 +521,7 @@ def test_nodes_that_a_queue_fixes_make_the_next_generation_of_a_group_that_serve
     assert following_generations([moved], [0], world.observed()) == (1,)
 
 
-def test_a_group_that_cannot_become_the_rendered_one_starts_as_what_it_was_made_for() -> (
-    None
-):
+def test_a_group_that_cannot_become_the_rendered_one_starts_as_what_it_was_made_for() -> None:
     """It rolls afterwards: noted as made for the new request, it never would."""
     before, moved = queued("r1"), queued("r2", nodes=("a", "c"))
     for item, asked in ((before, "q1"), (moved, "q2")):
@@ -595,10 +541,7 @@ def test_a_group_that_cannot_become_the_rendered_one_starts_as_what_it_was_made_
 def test_pods_with_gates_of_somebody_else_just_wait() -> None:
     world = held_back_by("example.com/quarantine")
     assert state(world).situation == "Starting"
-    assert (
-        waiting_sentence(state(world))
-        == "ranks 0, 1: held back by example.com/quarantine"
-    )
+    assert waiting_sentence(state(world)) == "ranks 0, 1: held back by example.com/quarantine"
 
 
 def test_an_outage_lasts_from_the_first_stop_until_all_ranks_are_ready() -> None:
@@ -628,22 +571,16 @@ def taken(name: str, reason: str) -> dict[str, Any]:
     return found
 
 
-def test_what_was_done_to_a_pod_comes_before_the_engines_that_ended_because_of_it() -> (
-    None
-):
+def test_what_was_done_to_a_pod_comes_before_the_engines_that_ended_because_of_it() -> None:
     found = find_failure(
-        members(crashed("llama-0-0", 1), taken("llama-0-1", "EvictionByEvictionAPI")),
-        2,
-        "",
+        members(crashed("llama-0-0", 1), taken("llama-0-1", "EvictionByEvictionAPI")), 2, ""
     )
     assert found == Failure(rank=1, reason="EvictionByEvictionAPI")
 
 
 @pytest.mark.parametrize("code", [76, 79, 137])
 def test_a_rank_that_ended_because_of_another_one_is_not_the_cause(code: int) -> None:
-    found = find_failure(
-        members(crashed("llama-0-0", 77), crashed("llama-0-1", code)), 2, ""
-    )
+    found = find_failure(members(crashed("llama-0-0", 77), crashed("llama-0-1", code)), 2, "")
     assert found == Failure(rank=1, reason="Error", container="engine", exit_code=code)
 
 
@@ -657,9 +594,7 @@ def test_a_rank_that_ended_while_the_node_of_another_is_silent_ended_because_of_
     assert found == Failure(rank=1, reason="NodeNotReady", message=said)
 
 
-def test_the_engines_last_words_go_before_the_silent_node_and_the_message_is_cut_to_1024() -> (
-    None
-):
+def test_the_engines_last_words_go_before_the_silent_node_and_the_message_is_cut_to_1024() -> None:
     failed = crashed("llama-0-0", 1)
     failed["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] = (
         "x" * 1000 + " CUDA out of memory"
@@ -685,32 +620,24 @@ def test_a_silent_node_alone_ends_nothing() -> None:
     assert find_failure((first, replace(second, node_answers=False)), 2, "") is None
 
 
-def test_neither_a_rank_that_followed_another_nor_a_lost_node_counts_against_the_budget() -> (
-    None
-):
+def test_neither_a_rank_that_followed_another_nor_a_lost_node_counts_against_the_budget() -> None:
     causes = [
         Failure(rank=0, reason="Error", container="engine", exit_code=77),
         Failure(rank=0, reason="Unknown", container="engine", exit_code=255),
-        Failure(
-            rank=0, reason="ContainerStatusUnknown", container="engine", exit_code=137
-        ),
+        Failure(rank=0, reason="ContainerStatusUnknown", container="engine", exit_code=137),
         Failure(rank=0, reason="NodeNotReady"),
         Failure(rank=0, reason="EvictionByEvictionAPI"),
     ]
     blamed = [
-        Failure(rank=0, reason="Error", container="engine", exit_code=code)
-        for code in (76, 78, 79)
+        Failure(rank=0, reason="Error", container="engine", exit_code=code) for code in (76, 78, 79)
     ]
     assert [
-        new_incident(cause, (), None, NOON, stable=False).counted
-        for cause in (*causes, *blamed)
+        new_incident(cause, (), None, NOON, stable=False).counted for cause in (*causes, *blamed)
     ] == [0] * 5 + [1] * 3
 
 
 @pytest.mark.parametrize("code", [77, 78])
-def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(
-    code: int,
-) -> None:
+def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(code: int) -> None:
     world = running()
     world.crash("llama-0-1", code)
     world.write(look(world).writes)
@@ -733,14 +660,10 @@ def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(
         0,
         last.id,
     )
-    assert (
-        decide(WANTED, world.observed().seen_from({"node-0"}), seconds(21)).writes == ()
-    )
+    assert decide(WANTED, world.observed().seen_from({"node-0"}), seconds(21)).writes == ()
 
 
-def test_a_cause_that_shows_late_does_not_hide_that_somebody_has_changed_the_group() -> (
-    None
-):
+def test_a_cause_that_shows_late_does_not_hide_that_somebody_has_changed_the_group() -> None:
     world = running()
     world.crash("llama-0-1")
     world.run(WANTED)
@@ -762,15 +685,9 @@ def test_containers_of_an_evicted_pod_ended_but_did_not_fail() -> None:
     )
 
 
-def test_a_pod_that_the_kubelet_evicted_says_why_also_when_it_is_deleted_afterwards() -> (
-    None
-):
+def test_a_pod_that_the_kubelet_evicted_says_why_also_when_it_is_deleted_afterwards() -> None:
     evicted = crashed("llama-0-1", 137)
-    taken = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "TerminationByKubelet",
-    }
+    taken = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
     evicted["status"] |= {
         "phase": "Failed",
         "reason": "Evicted",
@@ -806,10 +723,7 @@ def test_the_end_of_what_a_container_said_is_kept() -> None:
 def test_memory_that_somebody_has_damaged_is_forgotten(damage: str) -> None:
     names = ("incident", "ready-since", "stopped-at", "last-outage-seconds")
     annotations = {f"shardwright.io/{name}": damage for name in names}
-    assert (
-        read_annotations({"metadata": {"annotations": annotations}})
-        == GroupAnnotations()
-    )
+    assert read_annotations({"metadata": {"annotations": annotations}}) == GroupAnnotations()
 
 
 def kept_out(rules: LifeRules | None = None) -> World:
@@ -820,9 +734,7 @@ def kept_out(rules: LifeRules | None = None) -> World:
     return world
 
 
-def test_a_group_whose_pods_are_refused_frees_its_gpus_after_five_minutes_and_tries_again() -> (
-    None
-):
+def test_a_group_whose_pods_are_refused_frees_its_gpus_after_five_minutes_and_tries_again() -> None:
     rules = LifeRules(restart=RestartPolicy(budget=0, delay_seconds=30))
     world = kept_out(rules)
     assert look(world, seconds(REFUSED_SECONDS - 1), rules).writes == ()
@@ -849,9 +761,7 @@ def test_a_group_whose_pods_are_refused_frees_its_gpus_after_five_minutes_and_tr
     assert (write.why, ("Pod", "llama-0-") in write.needs) == (Why.START, True)
 
 
-def test_a_group_that_serves_goes_on_although_a_further_pod_of_it_would_be_refused() -> (
-    None
-):
+def test_a_group_that_serves_goes_on_although_a_further_pod_of_it_would_be_refused() -> None:
     world = running()
     world.kept_out["llama-0"] = KeptOut(said="exceeded quota: pods", since=NOON)
     assert look(world, seconds(86_400)).writes == ()
@@ -886,9 +796,7 @@ AN_INCIDENT: dict[str, Any] = {
 
 def remembered(incident: Any) -> GroupAnnotations:
     text = incident if isinstance(incident, str) else json.dumps(incident)
-    return read_annotations(
-        {"metadata": {"annotations": {"shardwright.io/incident": text}}}
-    )
+    return read_annotations({"metadata": {"annotations": {"shardwright.io/incident": text}}})
 
 
 def test_an_incident_that_we_have_written_is_remembered() -> None:
@@ -936,24 +844,13 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: str(damage)[:60])
-def test_an_incident_that_somebody_has_damaged_is_forgotten(
-    damage: dict[str, Any],
-) -> None:
+def test_an_incident_that_somebody_has_damaged_is_forgotten(damage: dict[str, Any]) -> None:
     assert remembered(AN_INCIDENT | damage) == GroupAnnotations()
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "[" * 100_000,
-        "{" * 9,
-        '"text"',
-        "[]",
-        "null",
-        "1e999",
-        '{"time": ' + "1" * 5_000 + "}",
-    ],
+    ["", "[" * 100_000, "{" * 9, '"text"', "[]", "null", "1e999", '{"time": ' + "1" * 5_000 + "}"],
 )
 def test_an_incident_that_is_no_record_is_forgotten(text: str) -> None:
     assert remembered(text) == GroupAnnotations()
@@ -967,10 +864,7 @@ def test_words_and_times_that_nobody_of_us_writes_are_forgotten() -> None:
         "shardwright.io/ready-since": "9999-12-31T23:59:59+00:00",
         "shardwright.io/stopped-at": "0001-01-01T00:00:00-12:00",
     }
-    assert (
-        read_annotations({"metadata": {"annotations": annotations}})
-        == GroupAnnotations()
-    )
+    assert read_annotations({"metadata": {"annotations": annotations}}) == GroupAnnotations()
 
 
 def test_a_group_whose_memory_somebody_has_damaged_goes_on() -> None:

@@ -89,16 +89,11 @@ def test_restarts_in_place_hold_no_other_group_up() -> None:
     assert condition(operator, "RolloutStopped")["status"] == "False"
 
     operator.run(SETTLED)
-    assert (ready(operator), set(variables(operator).values())) == (
-        ("True", "Serving"),
-        {"INFO"},
-    )
+    assert (ready(operator), set(variables(operator).values())) == (("True", "Serving"), {"INFO"})
 
 
 def test_failures_with_long_service_between_them_are_not_in_a_row() -> None:
-    operator = serving(
-        2, **ONE_NODE, replicas=2, rollout={"partition": 1, "onFailure": "RollBack"}
-    )
+    operator = serving(2, **ONE_NODE, replicas=2, rollout={"partition": 1, "onFailure": "RollBack"})
     operator.edit(engine=GOOD)
     operator.run(SETTLED)
     crash_and_serve(operator, 2 * FAILED_STARTS, "llama-1-0", seconds=SETTLED)
@@ -119,9 +114,7 @@ def test_at_rest_nothing_is_written_for_it() -> None:
     assert operator.written == written
 
 
-@pytest.mark.parametrize(
-    "text", ["a b", "a b c", "a b 1 2", "a b 1234567", "x" * 2000, "a b -1"]
-)
+@pytest.mark.parametrize("text", ["a b", "a b c", "a b 1 2", "a b 1234567", "x" * 2000, "a b -1"])
 def test_what_somebody_has_written_in_its_place_is_forgotten(text: str) -> None:
     operator = serving(1, **ONE_NODE)
     crash_and_serve(operator, 1)

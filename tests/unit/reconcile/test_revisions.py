@@ -39,9 +39,7 @@ OTHER = (
 def kept() -> tuple[dict[str, Any], Revision]:
     """Return a revision as it is stored, and what the status says of it."""
     operator = serving(1, **ONE_NODE)
-    (written,) = (
-        write for write in operator.written if isinstance(write, KeepRevision)
-    )
+    (written,) = (write for write in operator.written if isinstance(write, KeepRevision))
     (revision,) = revisions_of(operator.status)
     return json.loads(json.dumps(written.content)), revision
 
@@ -72,15 +70,7 @@ def test_what_was_kept_is_read() -> None:
         says(7),
         lambda content: content.pop("data"),
     ],
-    ids=[
-        "another text",
-        "a bomb",
-        "no text",
-        "no zlib",
-        "no base64",
-        "a number",
-        "no data",
-    ],
+    ids=["another text", "a bomb", "no text", "no zlib", "no base64", "a number", "no data"],
 )
 def test_what_somebody_has_written_in_its_place_is_not_believed(
     change: Callable[[dict[str, Any]], Any],
@@ -89,10 +79,7 @@ def test_what_somebody_has_written_in_its_place_is_not_believed(
     change(content)
     found = read_revision(content, OWNER_UID, revision)
     assert isinstance(found, Problem)
-    assert (found.code, found.sentence().partition(";")[0]) == (
-        "RevisionUnusable",
-        OTHER,
-    )
+    assert (found.code, found.sentence().partition(";")[0]) == ("RevisionUnusable", OTHER)
 
 
 def test_a_revision_of_another_resource_counts_as_gone() -> None:
@@ -101,30 +88,19 @@ def test_a_revision_of_another_resource_counts_as_gone() -> None:
     for there in (content, None):
         found = read_revision(there, OWNER_UID, revision)
         assert isinstance(found, Problem)
-        assert (found.code, found.sentence().partition(";")[0]) == (
-            "RevisionUnusable",
-            GONE,
-        )
+        assert (found.code, found.sentence().partition(";")[0]) == ("RevisionUnusable", GONE)
 
 
 def test_while_many_do_not_go_none_is_kept_and_they_are_tried_on() -> None:
     surplus = tuple(f"digest-{number}" for number in range(SURPLUS_MAX))
     there = Revision(
-        number=1,
-        hash="another",
-        digest="kept",
-        image="vllm",
-        kept_at="2026-01-02T12:00:00Z",
+        number=1, hash="another", digest="kept", image="vllm", kept_at="2026-01-02T12:00:00Z"
     )
     before = History(revisions=(there,), surplus=surplus)
     served = Served(subject=a_subject(), record=a_record(), mixed=True)
     found = renewed(before, served, None, NOON)
     assert found
-    assert (found.revisions, found.keeps, tuple(found.drops)) == (
-        (there,),
-        None,
-        surplus,
-    )
+    assert (found.revisions, found.keeps, tuple(found.drops)) == ((there,), None, surplus)
     assert found.after(before, tuple(found.drops.values())[:1]).surplus == surplus[1:]
 
 

@@ -12,32 +12,16 @@ import pytest
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.quotas import Allowance, read_quota, read_ranges
 from tests.support.builders_seen import ONE_NODE, Operator
-from tests.support.going_back import (
-    ask,
-    condition,
-    ready,
-    revisions,
-    rolled_back,
-    serving,
-    uids,
-)
+from tests.support.going_back import ask, condition, ready, revisions, rolled_back, serving, uids
 
 MEMORY, DISK = "requests.memory", "limits.ephemeral-storage"
-SCRATCH = {
-    "name": "own",
-    "mountPath": "/mnt/own",
-    "emptyDir": {"sizeLimit": "900Gi"},
-}
+SCRATCH = {"name": "own", "mountPath": "/mnt/own", "emptyDir": {"sizeLimit": "900Gi"}}
 
 
 def allow(operator: Operator, name: str, hard: str, used: str) -> None:
     """Let a quota of the namespace say this."""
     amounts = {"hard": {name: hard}, "used": {name: used}}
-    quota = {
-        "metadata": {"name": "team"},
-        "spec": {"hard": {name: hard}},
-        "status": amounts,
-    }
+    quota = {"metadata": {"name": "team"}, "spec": {"hard": {name: hard}}, "status": amounts}
     operator.allowance = Allowance(quotas=(read_quota(quota),))
     operator.cluster.version += 1
 
@@ -76,9 +60,7 @@ def test_a_change_whose_pods_would_not_be_let_in_stops_no_group_until_they_are(
     assert set(uids(operator).values()).isdisjoint(before.values())
 
 
-def test_a_revision_whose_pods_would_not_be_let_in_is_not_gone_back_to_until_they_are() -> (
-    None
-):
+def test_a_revision_whose_pods_would_not_be_let_in_is_not_gone_back_to_until_they_are() -> None:
     operator = two_groups("200Gi")
     operator.edit(pod={"resources": {"memory": "100Gi"}})
     operator.run(900)
@@ -155,10 +137,7 @@ def test_a_template_that_somebody_has_filled_is_judged_by_its_pods_alone() -> No
     objects = dict(seen.observed.objects)
     live = objects["StatefulSet", "llama-0"]
     bare = {**live["spec"]["template"], "spec": {}}
-    objects["StatefulSet", "llama-0"] = {
-        **live,
-        "spec": {**live["spec"], "template": bare},
-    }
+    objects["StatefulSet", "llama-0"] = {**live, "spec": {**live["spec"], "template": bare}}
 
     operator.look(replace(seen, observed=replace(seen.observed, objects=objects)))
 

@@ -39,17 +39,12 @@ class Reversed(Operator):
             return found
         groups = tuple(nodes[::-1] for nodes in found.record.plan.groups)
         return replace(
-            found,
-            record=replace(
-                found.record, plan=replace(found.record.plan, groups=groups)
-            ),
+            found, record=replace(found.record, plan=replace(found.record.plan, groups=groups))
         )
 
 
 class TestWhatIsKept:
-    def test_a_revision_is_written_once_when_all_groups_serve_and_never_at_rest(
-        self,
-    ) -> None:
+    def test_a_revision_is_written_once_when_all_groups_serve_and_never_at_rest(self) -> None:
         operator = three_groups()
         assert revisions(operator) == [(1, True)]
         written = list(operator.written)
@@ -65,9 +60,7 @@ class TestWhatIsKept:
         operator.run(SETTLED)
         assert revisions(operator) == [(1, False)]
 
-    def test_no_revision_is_kept_before_its_groups_served_for_min_ready_seconds(
-        self,
-    ) -> None:
+    def test_no_revision_is_kept_before_its_groups_served_for_min_ready_seconds(self) -> None:
         cluster = Cluster()
         cluster.add_nodes(1)
         operator = Operator(cluster, {**ONE_NODE, "rollout": {"minReadySeconds": 300}})
@@ -88,9 +81,7 @@ class TestWhatIsKept:
         assert [number for number, _ in revisions(operator)] == [3, 4, 5]
         assert sum(isinstance(write, DropRevision) for write in operator.written) == 1
 
-    def test_a_revision_that_serves_again_is_the_newest_again_and_not_written_again(
-        self,
-    ) -> None:
+    def test_a_revision_that_serves_again_is_the_newest_again_and_not_written_again(self) -> None:
         operator = serving(1, **ONE_NODE)
         operator.edit(engine=GOOD)
         operator.run(400)
@@ -124,35 +115,25 @@ class TestRollBack:
         operator.run(SETTLED)
 
         assert set(variables(operator).values()) == {None}
-        assert {
-            name for name, uid in uids(operator).items() if before[name] == uid
-        } == {"llama-1-0", "llama-2-0"}
+        assert {name for name, uid in uids(operator).items() if before[name] == uid} == {
+            "llama-1-0",
+            "llama-2-0",
+        }
         assert operator.cluster.serving().keys() == {"llama-0", "llama-1", "llama-2"}
         assert ready(operator) == ("False", "RolledBack")
         assert condition(operator, "Stalled")["status"] == "True"
         assert condition(operator, "RolloutStopped")["status"] == "False"
         assert rolled_back(operator) == ("True", "ProgressDeadlineExceeded")
-        assert (
-            "revision 1 (vllm/vllm-openai:"
-            in condition(operator, "RolledBack")["message"]
-        )
-        assert (
-            "llama-0 was not ready in time"
-            in condition(operator, "RolledBack")["message"]
-        )
+        assert "revision 1 (vllm/vllm-openai:" in condition(operator, "RolledBack")["message"]
+        assert "llama-0 was not ready in time" in condition(operator, "RolledBack")["message"]
         assert operator.status["observedGeneration"] == 2
         assert revisions(operator) == [(1, True)]
 
-    def test_a_change_whose_engine_ends_three_times_in_a_row_is_taken_back(
-        self,
-    ) -> None:
+    def test_a_change_whose_engine_ends_three_times_in_a_row_is_taken_back(self) -> None:
         cluster = Cluster()
         cluster.add_nodes(6)
         operator = until_it_serves(
-            Reversed(
-                cluster,
-                {**TWO_NODES, "replicas": 3, "rollout": {"onFailure": "RollBack"}},
-            )
+            Reversed(cluster, {**TWO_NODES, "replicas": 3, "rollout": {"onFailure": "RollBack"}})
         )
         before = uids(operator)
         operator.edit(engine=EXITS)
@@ -160,9 +141,7 @@ class TestRollBack:
         operator.run(2 * SETTLED)
 
         assert rolled_back(operator) == ("True", "EngineFailed")
-        assert {
-            name for name, uid in uids(operator).items() if before[name] == uid
-        } == {
+        assert {name for name, uid in uids(operator).items() if before[name] == uid} == {
             *("llama-1-0", "llama-1-1"),
             *("llama-2-0", "llama-2-1"),
         }
@@ -189,9 +168,7 @@ class TestRollBack:
     def test_what_was_never_good_is_tried_on(self) -> None:
         cluster = Cluster()
         cluster.add_nodes(1)
-        operator = Operator(
-            cluster, {**ONE_NODE, "engine": HANGS, "rollout": ROLL_BACK}
-        )
+        operator = Operator(cluster, {**ONE_NODE, "engine": HANGS, "rollout": ROLL_BACK})
         operator.run(SETTLED)
         assert rolled_back(operator) == ("False", "Idle")
 
@@ -213,15 +190,10 @@ class TestRollBack:
 
         operator.run(SETTLED)
 
-        assert (operator.status["plan"]["layout"], rolled_back(operator)[0]) == (
-            before,
-            "True",
-        )
+        assert (operator.status["plan"]["layout"], rolled_back(operator)[0]) == (before, "True")
         assert operator.cluster.serving().keys() == {"llama-0", "llama-1"}
 
-    def test_where_others_have_its_gpus_by_now_it_says_so_and_stays_as_it_is(
-        self,
-    ) -> None:
+    def test_where_others_have_its_gpus_by_now_it_says_so_and_stays_as_it_is(self) -> None:
         operator = serving(1, **ONE_NODE, rollout=ROLL_BACK)
         operator.edit(engine=HANGS, parallelism={"tensor": 4, "pipeline": 1})
         operator.run(200)
@@ -258,10 +230,7 @@ class TestRollBack:
             "WARN",
         )
         operator.run(SETTLED)
-        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == (
-            "True",
-            None,
-        )
+        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == ("True", None)
 
     def test_after_a_rollback_another_spec_is_tried_at_once(self) -> None:
         operator = three_groups(**ROLL_BACK)
@@ -271,10 +240,7 @@ class TestRollBack:
         operator.edit(engine=GOOD)
         operator.run(SETTLED)
 
-        assert (ready(operator), rolled_back(operator)) == (
-            ("True", "Serving"),
-            ("False", "Idle"),
-        )
+        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("False", "Idle"))
         assert (set(variables(operator).values()), revisions(operator)) == (
             {"INFO"},
             [(1, False), (2, True)],
@@ -287,10 +253,7 @@ class TestRollBack:
 
         operator.edit(replicas=4)
         operator.run(400)
-        assert (len(operator.cluster.serving()), rolled_back(operator)[0]) == (
-            4,
-            "True",
-        )
+        assert (len(operator.cluster.serving()), rolled_back(operator)[0]) == (4, "True")
         operator.edit(replicas=1)
         operator.run(400)
         assert (
@@ -305,21 +268,13 @@ class TestRollBack:
         operator.run(200)
         operator.edit(paused=True)
         operator.run(SETTLED)
-        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == (
-            "False",
-            "WARN",
-        )
+        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == ("False", "WARN")
         operator.edit(paused=False)
         operator.run(SETTLED)
-        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == (
-            "True",
-            None,
-        )
+        assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == ("True", None)
 
     @pytest.mark.parametrize("seconds", [60, 320, 420])
-    def test_an_operator_that_starts_anew_meanwhile_comes_to_the_same(
-        self, seconds: int
-    ) -> None:
+    def test_an_operator_that_starts_anew_meanwhile_comes_to_the_same(self, seconds: int) -> None:
         operator = three_groups(**ROLL_BACK)
         operator.edit(engine=HANGS)
         operator.run(seconds)
@@ -330,16 +285,11 @@ class TestRollBack:
             {None},
         )
 
-    def test_a_next_generation_that_does_not_come_up_becomes_what_was_good(
-        self,
-    ) -> None:
+    def test_a_next_generation_that_does_not_come_up_becomes_what_was_good(self) -> None:
         operator = serving(2, **ONE_NODE, rollout={**ROLL_BACK, "maxSurge": 1})
         operator.edit(engine=HANGS)
         operator.run(2 * SETTLED)
-        assert (rolled_back(operator)[0], set(variables(operator).values())) == (
-            "True",
-            {None},
-        )
+        assert (rolled_back(operator)[0], set(variables(operator).values())) == ("True", {None})
         assert operator.cluster.serving().keys() == {"llama-0"}
 
 
@@ -356,10 +306,7 @@ class TestUndo:
         ask(operator, "1@now")
         operator.run(SETTLED)
 
-        assert (ready(operator), rolled_back(operator)) == (
-            ("True", "Serving"),
-            ("True", "Asked"),
-        )
+        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("True", "Asked"))
         assert set(variables(operator).values()) == {None}
         assert revisions(operator) == [(2, False), (3, True)]
         assert condition(operator, "RolledBack")["message"].startswith("revision 3 (")
@@ -382,9 +329,7 @@ class TestUndo:
             {"INFO"},
         )
 
-    def test_a_model_that_is_scaled_to_zero_goes_back_and_comes_again_as_it_was_then(
-        self,
-    ) -> None:
+    def test_a_model_that_is_scaled_to_zero_goes_back_and_comes_again_as_it_was_then(self) -> None:
         operator = serving(2, **ONE_NODE)
         before = operator.status["plan"]["layout"]
         operator.edit(parallelism={"tensor": 4, "pipeline": 1})
@@ -396,30 +341,18 @@ class TestUndo:
 
         operator.edit(replicas=1)
         operator.run(400)
-        assert (ready(operator), operator.status["plan"]["layout"]) == (
-            ("True", "Serving"),
-            before,
-        )
+        assert (ready(operator), operator.status["plan"]["layout"]) == (("True", "Serving"), before)
 
     def test_a_forged_revision_is_not_believed(self) -> None:
         operator = self.two_revisions()
         made, kept = uids(operator), dict(operator.cluster.revisions)
         first, second = kept
-        operator.cluster.revisions[first] = {
-            **kept[first],
-            "data": kept[second]["data"],
-        }
+        operator.cluster.revisions[first] = {**kept[first], "data": kept[second]["data"]}
         ask(operator, "1")
         operator.run(400)
 
-        assert (uids(operator), ready(operator)) == (
-            made,
-            ("False", "RevisionUnusable"),
-        )
-        assert (
-            "somebody has put another in its place"
-            in condition(operator, "Ready")["message"]
-        )
+        assert (uids(operator), ready(operator)) == (made, ("False", "RevisionUnusable"))
+        assert "somebody has put another in its place" in condition(operator, "Ready")["message"]
 
         ask(operator, None)
         operator.run(400)
@@ -439,22 +372,14 @@ class TestEngineVersions:
         )
 
     def images(self, operator: Operator) -> set[str]:
-        return {
-            pod["spec"]["containers"][0]["image"]
-            for pod in operator.cluster.pods.values()
-        }
+        return {pod["spec"]["containers"][0]["image"] for pod in operator.cluster.pods.values()}
 
-    def test_an_upgrade_that_was_asked_for_and_does_not_come_up_is_taken_back(
-        self,
-    ) -> None:
+    def test_an_upgrade_that_was_asked_for_and_does_not_come_up_is_taken_back(self) -> None:
         operator = self.serving(**ROLL_BACK)
         operator.edit(engine=HANGS, rollout={**ROLL_BACK, "onUpgrade": "Roll"})
         operator.run(SETTLED)
         assert self.images(operator) == {"vllm/vllm-openai:v0.32.0"}
-        assert (ready(operator), rolled_back(operator)[0]) == (
-            ("False", "RolledBack"),
-            "True",
-        )
+        assert (ready(operator), rolled_back(operator)[0]) == (("False", "RolledBack"), "True")
 
     def test_a_revision_of_an_older_version_runs_until_the_spec_changes(self) -> None:
         operator = self.serving()

@@ -10,13 +10,7 @@ from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.rollout import turn_is_gone, turns_left
 from shardwright.reconcile.states import Situation
 from shardwright.reconcile.writes import Apply, Write, ended_groups, written_name
-from tests.support.builders_reconcile import (
-    NOON,
-    World,
-    desired,
-    no_place,
-    stateful_set,
-)
+from tests.support.builders_reconcile import NOON, World, desired, no_place, stateful_set
 
 NAMES = ("llama-0", "llama-1", "llama-2")
 
@@ -31,14 +25,10 @@ def running() -> World:
     return world
 
 
-def stopped(
-    world: World, revision: str = "r2", most: int = 1, asked: str = ""
-) -> list[str]:
+def stopped(world: World, revision: str = "r2", most: int = 1, asked: str = "") -> list[str]:
     """Return the groups that are taken to zero by the next writes."""
     rules = LifeRules(max_unavailable=most, restart_asked=asked)
-    writes = decide(
-        desired(*groups(revision), rules=rules), world.observed(), NOON
-    ).writes
+    writes = decide(desired(*groups(revision), rules=rules), world.observed(), NOON).writes
     return [written_name(write) for write in writes if is_stop(write)]
 
 
@@ -50,9 +40,7 @@ def unplace(world: World, group: str) -> None:
     """Let the scheduler find no place for the pods of a group."""
     for rank in range(2):
         unready(world, f"{group}-{rank}")
-        world.pods[f"{group}-{rank}"]["status"]["conditions"].append(
-            no_place("taken", NOON)
-        )
+        world.pods[f"{group}-{rank}"]["status"]["conditions"].append(no_place("taken", NOON))
         del world.pods[f"{group}-{rank}"]["spec"]["nodeName"]
 
 
@@ -74,17 +62,14 @@ def test_the_next_group_waits_until_the_one_before_is_ready() -> None:
     seen = []
     for _ in range(12):
         decision = decide(wanted, world.observed(), NOON)
-        seen.append(
-            sum(group.situation in {"Ready", "Outdated"} for group in decision.groups)
-        )
+        seen.append(sum(group.situation in {"Ready", "Outdated"} for group in decision.groups))
         world.write(decision.writes)
         world.settle()
 
     assert min(seen) == 2
     assert seen[-1] == 3
     assert {
-        item["metadata"]["labels"]["shardwright.io/template-hash"]
-        for item in world.pods.values()
+        item["metadata"]["labels"]["shardwright.io/template-hash"] for item in world.pods.values()
     } == {"r2"}
 
 
@@ -108,9 +93,7 @@ def test_a_group_that_does_not_serve_rolls_at_once_and_the_others_wait_for_it() 
     assert stopped(world) == ["llama-2"]
 
 
-def test_a_group_that_holds_the_place_of_another_one_rolls_although_one_is_down() -> (
-    None
-):
+def test_a_group_that_holds_the_place_of_another_one_rolls_although_one_is_down() -> None:
     world = running()
     placed = [
         stateful_set("llama-0", revision="r2", nodes=["b"]),
@@ -129,18 +112,14 @@ def test_a_group_that_holds_the_place_of_another_one_rolls_although_one_is_down(
     unplace(world, "llama-0")
 
     writes = decide(wanted, world.observed(), NOON).writes
-    assert [written_name(write) for write in writes if isinstance(write, Apply)] == [
-        "llama-1"
-    ]
+    assert [written_name(write) for write in writes if isinstance(write, Apply)] == ["llama-1"]
 
 
 def test_a_template_that_no_node_takes_costs_one_group_although_the_others_run_on_its_node() -> (
     None
 ):
     world = running()
-    wanted = desired(
-        *(stateful_set(name, revision="r2", nodes=["a"]) for name in NAMES)
-    )
+    wanted = desired(*(stateful_set(name, revision="r2", nodes=["a"]) for name in NAMES))
     for item in world.pods.values():
         item["spec"]["nodeName"] = "a"
     for _ in range(2):  # llama-0 to zero, and up again
@@ -149,16 +128,12 @@ def test_a_template_that_no_node_takes_costs_one_group_although_the_others_run_o
     unplace(world, "llama-0")
 
     assert [
-        write
-        for write in decide(wanted, world.observed(), NOON).writes
-        if isinstance(write, Apply)
+        write for write in decide(wanted, world.observed(), NOON).writes if isinstance(write, Apply)
     ] == []
 
 
 @pytest.mark.parametrize("pods", [1, 3])
-def test_a_cut_with_another_number_of_pods_takes_down_one_group_at_a_time(
-    pods: int,
-) -> None:
+def test_a_cut_with_another_number_of_pods_takes_down_one_group_at_a_time(pods: int) -> None:
     sets = groups("r2")
     for item in sets:
         item["spec"]["replicas"] = pods
@@ -190,10 +165,7 @@ def in_a_ring(down: int, *, most: int) -> World:
     world = World()
     world.run(
         desired(
-            *(
-                stateful_set(name, nodes=[node])
-                for name, node in zip(NAMES, "abc", strict=True)
-            )
+            *(stateful_set(name, nodes=[node]) for name, node in zip(NAMES, "abc", strict=True))
         )
     )
     for name, node in zip(NAMES, "abc", strict=True):
@@ -227,9 +199,7 @@ def is_stop(write: Write) -> bool:
     return bool(ended_groups([write]))
 
 
-def test_groups_in_each_others_way_move_one_by_one_with_one_more_down_than_the_limit() -> (
-    None
-):
+def test_groups_in_each_others_way_move_one_by_one_with_one_more_down_than_the_limit() -> None:
     world = in_a_ring(1, most=1)
     assert stopping(world, ring(1)) == ["llama-1"]
 
@@ -246,12 +216,8 @@ def test_groups_in_each_others_way_move_one_by_one_with_one_more_down_than_the_l
 
 def test_groups_in_each_others_way_keep_no_turn_of_other_models_for_ever() -> None:
     for most in (1, 2):
-        writes = decide(
-            ring(most), in_a_ring(1, most=1).observed(), NOON, most_moving=1
-        ).writes
-        assert [written_name(write) for write in writes if is_stop(write)] == [
-            "llama-1"
-        ]
+        writes = decide(ring(most), in_a_ring(1, most=1).observed(), NOON, most_moving=1).writes
+        assert [written_name(write) for write in writes if is_stop(write)] == ["llama-1"]
 
 
 def test_groups_in_each_others_way_go_no_further_than_the_limit_where_one_of_them_can_start() -> (
@@ -276,10 +242,7 @@ def test_groups_of_several_nodes_that_wait_for_the_same_one_move_it_beyond_the_l
     world = World()
     world.run(
         desired(
-            *(
-                stateful_set(name, pods=3, nodes=row)
-                for name, row in zip(NAMES, rows, strict=True)
-            )
+            *(stateful_set(name, pods=3, nodes=row) for name, row in zip(NAMES, rows, strict=True))
         )
     )
     for name, row in zip(NAMES, rows, strict=True):
@@ -297,14 +260,8 @@ def test_groups_of_several_nodes_that_wait_for_the_same_one_move_it_beyond_the_l
         world.settle()
         place_where_free(world, dict(zip(NAMES, columns, strict=True)))
 
-    assert [names for names in stops if names] == [
-        ["llama-0"],
-        ["llama-1"],
-        ["llama-2"],
-    ]
-    assert all(
-        group.ready for group in decide(desired(*moved), world.observed(), NOON).groups
-    )
+    assert [names for names in stops if names] == [["llama-0"], ["llama-1"], ["llama-2"]]
+    assert all(group.ready for group in decide(desired(*moved), world.observed(), NOON).groups)
 
 
 def place_where_free(world: World, planned: dict[str, list[str]]) -> None:
@@ -314,39 +271,25 @@ def place_where_free(world: World, planned: dict[str, list[str]]) -> None:
     for name, nodes in planned.items():
         for rank, node in enumerate(nodes):
             item = world.pods.get(f"{name}-{rank}")
-            if (
-                item is None
-                or item["metadata"]["labels"]["shardwright.io/template-hash"] == "r1"
-            ):
+            if item is None or item["metadata"]["labels"]["shardwright.io/template-hash"] == "r1":
                 continue
             others = {
-                other["spec"].get("nodeName")
-                for other in world.pods.values()
-                if other is not item
+                other["spec"].get("nodeName") for other in world.pods.values() if other is not item
             }
             placed = node not in others
             item["spec"] |= {"nodeName": node if placed else None}
             ready = {"type": "Ready", "status": "True" if placed else "False"}
-            item["status"]["conditions"] = (
-                [ready] if placed else [ready, no_place("taken", NOON)]
-            )
+            item["status"]["conditions"] = [ready] if placed else [ready, no_place("taken", NOON)]
 
 
 def test_of_groups_that_are_to_restart_the_one_in_the_way_of_another_is_first() -> None:
     world = in_a_ring(1, most=1)
-    assert stopping(world, replace(ring(2), rules=LifeRules(max_unavailable=2))) == [
-        "llama-1"
-    ]
+    assert stopping(world, replace(ring(2), rules=LifeRules(max_unavailable=2))) == ["llama-1"]
 
 
 @pytest.mark.parametrize(
     ("most_moving", "names"),
-    [
-        (None, ["llama-0", "llama-1"]),
-        (2, ["llama-0", "llama-1"]),
-        (1, ["llama-0"]),
-        (0, []),
-    ],
+    [(None, ["llama-0", "llama-1"]), (2, ["llama-0", "llama-1"]), (1, ["llama-0"]), (0, [])],
 )
 def test_no_more_groups_restart_on_purpose_than_the_operator_has_turns_for(
     most_moving: int | None, names: list[str]
@@ -354,9 +297,9 @@ def test_no_more_groups_restart_on_purpose_than_the_operator_has_turns_for(
     wanted = desired(*groups("r2"), rules=LifeRules(max_unavailable=2))
     decision = decide(wanted, running().observed(), NOON, most_moving)
     assert [written_name(write) for write in decision.writes if is_stop(write)] == names
-    assert [
-        group.name for group in decision.groups if group.situation is Situation.OUTDATED
-    ] == [name for name in NAMES if name not in names]
+    assert [group.name for group in decision.groups if group.situation is Situation.OUTDATED] == [
+        name for name in NAMES if name not in names
+    ]
 
 
 @pytest.mark.parametrize(
@@ -395,10 +338,7 @@ def test_a_turn_is_gone_that_others_have_taken_since_it_was_counted_on(
 
 
 def test_a_group_that_moves_has_one_of_the_turns_until_it_serves_again() -> None:
-    world, wanted = (
-        running(),
-        desired(*groups("r2"), rules=LifeRules(max_unavailable=3)),
-    )
+    world, wanted = (running(), desired(*groups("r2"), rules=LifeRules(max_unavailable=3)))
     world.write(decide(wanted, world.observed(), NOON, 1).writes)
     world.settle()
     assert decide(wanted, world.observed(), NOON, 1).groups[0].moving
@@ -412,9 +352,7 @@ def test_a_group_that_moves_has_one_of_the_turns_until_it_serves_again() -> None
     ] == ["llama-1"]
 
 
-def test_a_group_that_has_been_told_to_stop_is_down_before_its_first_pod_begins_to_end() -> (
-    None
-):
+def test_a_group_that_has_been_told_to_stop_is_down_before_its_first_pod_begins_to_end() -> None:
     world, wanted = running(), desired(*groups("r2"))
     world.write(decide(wanted, world.observed(), NOON).writes)
     assert decide(wanted, world.observed(), NOON).writes == ()
@@ -424,7 +362,5 @@ def test_a_failure_takes_no_turn_from_anybody_and_waits_for_none() -> None:
     world = running()
     world.crash("llama-2-1")
     decision = decide(desired(*groups("r1")), world.observed(), NOON, 0)
-    assert [written_name(write) for write in decision.writes if is_stop(write)] == [
-        "llama-2"
-    ]
+    assert [written_name(write) for write in decision.writes if is_stop(write)] == ["llama-2"]
     assert not any(group.moving for group in decision.groups)

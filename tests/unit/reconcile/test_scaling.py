@@ -32,13 +32,7 @@ def a_state(name: str, situation: Situation, *, failing: bool = False) -> GroupS
     ("standing", "order"),
     [
         ([], (4, 2, 0)),
-        (
-            [
-                a_state(name, Situation.READY)
-                for name in ("llama-0", "llama-2", "llama-4")
-            ],
-            (4, 2, 0),
-        ),
+        ([a_state(name, Situation.READY) for name in ("llama-0", "llama-2", "llama-4")], (4, 2, 0)),
         (
             [
                 a_state("llama-0", Situation.STARTING),
@@ -55,25 +49,13 @@ def a_state(name: str, situation: Situation, *, failing: bool = False) -> GroupS
             ],
             (0, 4, 2),
         ),
+        ([a_state("llama-0", Situation.UNREADY), a_state("llama-2", Situation.READY)], (0, 4, 2)),
         (
-            [
-                a_state("llama-0", Situation.UNREADY),
-                a_state("llama-2", Situation.READY),
-            ],
-            (0, 4, 2),
-        ),
-        (
-            [
-                a_state("llama-0", Situation.READY),
-                a_state("llama-2", Situation.BACKING_OFF),
-            ],
+            [a_state("llama-0", Situation.READY), a_state("llama-2", Situation.BACKING_OFF)],
             (2, 4, 0),
         ),
         (
-            [
-                a_state("llama-4", Situation.READY),
-                a_state("llama-4-g1", Situation.STARTING),
-            ],
+            [a_state("llama-4", Situation.READY), a_state("llama-4-g1", Situation.STARTING)],
             (2, 0, 4),
         ),
     ],
@@ -94,19 +76,11 @@ def test_broken_groups_go_first_then_those_that_are_not_ready_then_the_highest_n
     assert worst_first(group_names("llama", numbers), numbers, standing, ()) == order
 
 
-def test_a_group_that_cannot_go_on_where_it_is_counts_as_broken_unless_it_serves() -> (
-    None
-):
+def test_a_group_that_cannot_go_on_where_it_is_counts_as_broken_unless_it_serves() -> None:
     leaves = Departure(group=0, node="h100-0", what="is gone", back="repair it")
-    starting = [
-        a_state("llama-0", Situation.STARTING),
-        a_state("llama-1", Situation.STARTING),
-    ]
+    starting = [a_state("llama-0", Situation.STARTING), a_state("llama-1", Situation.STARTING)]
     assert worst_first(("llama-0", "llama-1"), (0, 1), starting, [leaves]) == (0, 1)
-    serving = [
-        a_state("llama-0", Situation.READY),
-        a_state("llama-1", Situation.STARTING),
-    ]
+    serving = [a_state("llama-0", Situation.READY), a_state("llama-1", Situation.STARTING)]
     assert worst_first(("llama-0", "llama-1"), (0, 1), serving, [leaves]) == (1, 0)
 
 
@@ -132,11 +106,7 @@ def fail(operator: Operator, name: str) -> None:
 def sets_of(operator: Operator) -> dict[str, str]:
     """Return the uids of the StatefulSets by name."""
     objects = operator.cluster.objects.items()
-    return {
-        name: live["metadata"]["uid"]
-        for (kind, name), live in objects
-        if kind == STATEFUL_SET
-    }
+    return {name: live["metadata"]["uid"] for (kind, name), live in objects if kind == STATEFUL_SET}
 
 
 @pytest.mark.parametrize(
@@ -158,9 +128,7 @@ def test_a_broken_group_goes_the_others_keep_their_names_and_the_ledger_follows(
     assert (plan.groups, plan.numbers) == ((("h100-1",), ("h100-2",)), (1, 2))
     if not edit:
         operator.run(LOAD_SECONDS)
-        assert operator.cluster.serving() == {
-            name: served[name] for name in ("llama-1", "llama-2")
-        }
+        assert operator.cluster.serving() == {name: served[name] for name in ("llama-1", "llama-2")}
 
 
 def test_scaled_up_again_the_hole_is_filled_and_nobody_restarts() -> None:
@@ -190,9 +158,7 @@ def test_scaled_up_again_the_hole_is_filled_and_nobody_restarts() -> None:
     ]
 
 
-def test_without_a_plan_of_record_groups_with_a_hole_between_them_stay_where_they_are() -> (
-    None
-):
+def test_without_a_plan_of_record_groups_with_a_hole_between_them_stay_where_they_are() -> None:
     operator = serving(3)
     fail(operator, "llama-1-0")
     operator.edit(replicas=2)

@@ -18,16 +18,12 @@ from tests.support.builders_reconcile import a_record, pod, stateful_set
 
 MADE = Create(content=stateful_set())
 ASKED = DryRunPod(content=pod("llama-0-0"), set_uid="uid-of-llama-0")
-ENDED = Delete(
-    kind="StatefulSet", namespace="models", name="llama-0", uid="uid-of-llama-0"
-)
+ENDED = Delete(kind="StatefulSet", namespace="models", name="llama-0", uid="uid-of-llama-0")
 STANDING = GroupState(name="llama-0", ready=True, situation=Situation.READY)
 
 
 def refused(write: Write) -> Refusal:
-    return Refusal(
-        write=write, code=403, reason="Forbidden", message="a quota", passes=False
-    )
+    return Refusal(write=write, code=403, reason="Forbidden", message="a quota", passes=False)
 
 
 def a_look(**seen: Any) -> Seen:

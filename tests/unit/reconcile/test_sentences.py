@@ -10,16 +10,10 @@ URL = "https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct/resolve/main/conf
 
 
 def _said(message: str) -> str:
-    failure = Failure(
-        rank=0, reason="Error", container="engine", exit_code=1, message=message
-    )
+    failure = Failure(rank=0, reason="Error", container="engine", exit_code=1, message=message)
     return failure_sentence(
         GroupState(
-            name="m-0",
-            ready=False,
-            situation=Situation.STARTING,
-            restarts=2,
-            last_failure=failure,
+            name="m-0", ready=False, situation=Situation.STARTING, restarts=2, last_failure=failure
         )
     )
 
@@ -40,20 +34,14 @@ def _said(message: str) -> str:
 def test_a_hub_that_refuses_is_named_with_the_way_out(message: str) -> None:
     said = _said(message)
 
-    assert said.startswith(
-        "rank 0, container engine: Error with exit code 1, restart 2: "
-    )
+    assert said.startswith("rank 0, container engine: Error with exit code 1, restart 2: ")
     assert "the Hugging Face hub refuses the model (401 or 403)" in said
     assert said.endswith("account in spec.model.weights.secretRef")
 
 
 @pytest.mark.parametrize(
     "message",
-    [
-        "CUDA error: out of memory",
-        "401 Client Error for url: https://proxy.example/login",
-        "",
-    ],
+    ["CUDA error: out of memory", "401 Client Error for url: https://proxy.example/login", ""],
 )
 def test_nothing_else_is_taken_for_it(message: str) -> None:
     assert "hub" not in _said(message)

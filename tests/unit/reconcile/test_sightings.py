@@ -36,21 +36,13 @@ def waiting() -> Member:
 
 def ending(grace_seconds: int = 30) -> Member:
     return replace(
-        member("llama-0-1"),
-        deleting=True,
-        grace_seconds=grace_seconds,
-        gone_by=LONG_AGO,
+        member("llama-0-1"), deleting=True, grace_seconds=grace_seconds, gone_by=LONG_AGO
     )
 
 
-def test_what_was_seen_before_goes_on_what_is_new_begins_and_what_has_passed_is_forgotten() -> (
-    None
-):
+def test_what_was_seen_before_goes_on_what_is_new_begins_and_what_has_passed_is_forgotten() -> None:
     old, new, passed = (Sighting(Sight.UNFIT, of) for of in ("a", "b", "c"))
-    assert carried_on({old: NOON, passed: NOON}, [old, new], LATER) == {
-        old: NOON,
-        new: LATER,
-    }
+    assert carried_on({old: NOON, passed: NOON}, [old, new], LATER) == {old: NOON, new: LATER}
 
 
 def test_a_pod_that_waits_or_ends_is_seen_by_its_uid_and_others_are_not() -> None:
@@ -62,15 +54,12 @@ def test_a_pod_that_waits_or_ends_is_seen_by_its_uid_and_others_are_not() -> Non
 
 def test_another_fault_of_the_same_node_begins_anew() -> None:
     cordoned, gone = (
-        Unfit(node="a", fault=fault, says="")
-        for fault in (NodeFault.CORDONED, NodeFault.GONE)
+        Unfit(node="a", fault=fault, says="") for fault in (NodeFault.CORDONED, NodeFault.GONE)
     )
     assert of_node(cordoned) != of_node(gone)
 
 
-def test_a_wait_begins_when_it_is_first_seen_and_a_grace_ends_so_long_after_that() -> (
-    None
-):
+def test_a_wait_begins_when_it_is_first_seen_and_a_grace_ends_so_long_after_that() -> None:
     since = {
         Sighting(Sight.UNSCHEDULABLE, waiting().uid): NOON,
         Sighting(Sight.DELETING, ending().uid): NOON,
@@ -92,9 +81,7 @@ def sightings_of_sets(world: World) -> frozenset[Sighting]:
     return of_sets(world.observed(), OWNER_UID, ["uid-1", "of another one"])
 
 
-def test_a_set_lacks_pods_and_is_kept_out_only_while_it_should_have_more_than_there_are() -> (
-    None
-):
+def test_a_set_lacks_pods_and_is_kept_out_only_while_it_should_have_more_than_there_are() -> None:
     world = World()
     world.run(desired(stateful_set()))
     assert sightings_of_sets(world) == frozenset()
@@ -129,9 +116,7 @@ def starting() -> World:
     return world
 
 
-def test_a_set_starts_while_all_its_pods_have_nodes_that_answer_until_all_are_ready() -> (
-    None
-):
+def test_a_set_starts_while_all_its_pods_have_nodes_that_answer_until_all_are_ready() -> None:
     world = starting()
     assert starts(world) == {Sighting(Sight.STARTING, "uid-1")}
     assert (starts(world, {"node-1"}), starts(world, owner="somebody")) == (

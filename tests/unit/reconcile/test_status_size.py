@@ -25,10 +25,7 @@ def test_the_status_of_a_thousand_failing_groups_stays_within_its_bytes_and_lose
 
 
 def test_groups_that_are_not_ready_are_shown_whole_before_those_that_are() -> None:
-    groups = (
-        *(serving_group(index) for index in range(1000)),
-        *failing_groups(50, first=1000),
-    )
+    groups = (*(serving_group(index) for index in range(1000)), *failing_groups(50, first=1000))
 
     shown = groups_status(groups)
 
@@ -41,24 +38,14 @@ def test_a_few_groups_are_shown_whole() -> None:
     assert groups_status(groups) == [group_status(group) for group in groups]
 
 
-def test_a_thousand_groups_that_fail_at_once_say_no_more_than_twenty_events_do() -> (
-    None
-):
+def test_a_thousand_groups_that_fail_at_once_say_no_more_than_twenty_events_do() -> None:
     groups = failing_groups(1000)
     writes = [
-        Patch(
-            name=group.name,
-            namespace="models",
-            uid="u",
-            annotations={},
-            why=Why.FAILURE,
-        )
+        Patch(name=group.name, namespace="models", uid="u", annotations={}, why=Why.FAILURE)
         for group in groups
     ]
     found = Findings(generation=1, standing=groups)
-    told = [
-        event for event in events_of((), found, writes) if event.reason == "GroupFailed"
-    ]
+    told = [event for event in events_of((), found, writes) if event.reason == "GroupFailed"]
 
     assert len(told) == WRITES_TOLD + 1
     assert told[-1].note == "and 980 more at once, which status.groups shows"

@@ -47,17 +47,11 @@ class TestAStoppedRollout:
             "llama-1, llama-2 keep the pods that they have until it serves: correct the spec, or "
             "set it back"
         )
-        assert [group["ready"] for group in operator.status["groups"]] == [
-            False,
-            True,
-            True,
-        ]
+        assert [group["ready"] for group in operator.status["groups"]] == [False, True, True]
         assert ready(operator.status)[0] == "False"
         assert sorted(operator.cluster.serving()) == ["llama-1", "llama-2"]
 
-    def test_a_group_that_never_comes_up_stops_the_rollout_after_its_deadline(
-        self,
-    ) -> None:
+    def test_a_group_that_never_comes_up_stops_the_rollout_after_its_deadline(self) -> None:
         operator = three_groups(progressDeadlineSeconds=300)
         operator.edit(engine=HANGS)
         operator.run(250)
@@ -89,11 +83,7 @@ class TestAStoppedRollout:
         )
 
         assert ended_groups(decision.writes) == frozenset()
-        assert [group.situation for group in decision.groups] == [
-            "Stopping",
-            "Ready",
-            "Ready",
-        ]
+        assert [group.situation for group in decision.groups] == ["Stopping", "Ready", "Ready"]
 
     @pytest.mark.parametrize("groups", [ONE_NODE, TWO_NODES])
     def test_a_group_that_ends_meanwhile_comes_back_as_it_was(
@@ -144,9 +134,7 @@ class TestAStoppedRollout:
         operator.run(SETTLED)
         assert standing(operator.status) == GONE_ON
 
-    def test_what_was_rejected_goes_on_where_a_group_that_is_added_comes_up_with_it(
-        self,
-    ) -> None:
+    def test_what_was_rejected_goes_on_where_a_group_that_is_added_comes_up_with_it(self) -> None:
         operator = three_groups(progressDeadlineSeconds=300)
         before = templates(operator)
         operator.edit(engine=EXITS)
@@ -168,10 +156,7 @@ class TestAStoppedRollout:
         pod = operator.cluster.pods["llama-0-1"]
         operator.cluster.end(pod)
         pod["status"]["containerStatuses"] = [
-            {
-                "name": "engine",
-                "state": {"terminated": {"exitCode": 143, "reason": "Error"}},
-            }
+            {"name": "engine", "state": {"terminated": {"exitCode": 143, "reason": "Error"}}}
         ]
         assert stopped(operator.run(10).status)[0] == "False"
 
@@ -180,10 +165,7 @@ class TestAStoppedRollout:
         self, rollout: dict[str, Any]
     ) -> None:
         operator = serving(
-            6,
-            **{**TWO_NODES, "model": with_cache(TWO_NODES, "10Gi")},
-            replicas=3,
-            rollout=rollout,
+            6, **{**TWO_NODES, "model": with_cache(TWO_NODES, "10Gi")}, replicas=3, rollout=rollout
         )
         before = templates(operator)
         operator.edit(engine=EXITS, model=with_cache(TWO_NODES, "20Gi"))
@@ -204,9 +186,7 @@ class TestAStoppedRollout:
         before = templates(operator)
         operator.run(600)
         assert stopped(operator.status)[0] == "True"
-        operator.cluster.__class__ = (
-            SmallCluster  # what kept it from coming up has passed
-        )
+        operator.cluster.__class__ = SmallCluster  # what kept it from coming up has passed
 
         operator.run(SETTLED)
 
@@ -229,10 +209,7 @@ class TestAStoppedRollout:
         operator = three_groups()
         before, uids = (
             templates(operator),
-            {
-                name: pod["metadata"]["uid"]
-                for name, pod in operator.cluster.pods.items()
-            },
+            {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()},
         )
         operator.edit(engine=EXITS)
         operator.run(SETTLED)
@@ -240,9 +217,7 @@ class TestAStoppedRollout:
 
         operator.run(SETTLED)
 
-        after = {
-            name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()
-        }
+        after = {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
         assert ready(operator.status) == ("True", "Serving")
         assert changed(operator, before) == []
         assert [name for name in uids if after[name] != uids[name]] == ["llama-0-0"]
@@ -260,12 +235,8 @@ class TestAStoppedRollout:
         assert set(seen) == {"False"}
         assert changed(operator, before) == ["llama-0", "llama-1", "llama-2"]
 
-    def test_a_group_that_has_lost_its_place_goes_elsewhere_with_what_is_wanted(
-        self,
-    ) -> None:
-        operator = serving(
-            8, **TWO_NODES, replicas=3, rollout={"progressDeadlineSeconds": 300}
-        )
+    def test_a_group_that_has_lost_its_place_goes_elsewhere_with_what_is_wanted(self) -> None:
+        operator = serving(8, **TWO_NODES, replicas=3, rollout={"progressDeadlineSeconds": 300})
         before = templates(operator)
         operator.edit(engine=HANGS)
         operator.run(SETTLED)
@@ -278,7 +249,6 @@ class TestAStoppedRollout:
 
         assert changed(operator, before) == ["llama-0", "llama-1"]
         nodes = {
-            operator.cluster.pods[f"llama-1-{rank}"]["spec"].get("nodeName")
-            for rank in range(2)
+            operator.cluster.pods[f"llama-1-{rank}"]["spec"].get("nodeName") for rank in range(2)
         }
         assert nodes.isdisjoint({node, None})

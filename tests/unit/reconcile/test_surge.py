@@ -35,11 +35,7 @@ def peers(name: str) -> dict[str, Any]:
 
 
 def wanted(*names: str, revision: str = "r2", rules: LifeRules = SURGE) -> Any:
-    sets = [
-        item
-        for name in names
-        for item in (peers(name), stateful_set(name, revision=revision))
-    ]
+    sets = [item for name in names for item in (peers(name), stateful_set(name, revision=revision))]
     return desired(*sets, rules=rules)
 
 
@@ -57,9 +53,7 @@ def written(decision: Decision) -> list[tuple[str, str]]:
     return [(type(write).__name__, written_name(write)) for write in decision.writes]
 
 
-def test_a_group_that_is_to_stop_on_purpose_is_named_so_that_a_place_can_be_looked_for() -> (
-    None
-):
+def test_a_group_that_is_to_stop_on_purpose_is_named_so_that_a_place_can_be_looked_for() -> None:
     assert look(serving("llama-0"), "llama-0").stopping == (0,)
     assert look(
         serving("llama-0", "llama-1"),
@@ -94,9 +88,7 @@ def test_the_next_generation_starts_and_the_former_stays_until_it_is_ready() -> 
     )
 
 
-def test_a_ready_next_generation_deletes_the_former_and_its_service_after_its_last_pod() -> (
-    None
-):
+def test_a_ready_next_generation_deletes_the_former_and_its_service_after_its_last_pod() -> None:
     world = serving("llama-0")
     world.write(look(world, "llama-0-g1").writes)
     world.settle()
@@ -118,17 +110,15 @@ def test_the_next_generation_knows_nothing_of_the_pods_of_the_former_and_counts_
     _, create = look(world, "llama-0-g1").writes
     assert isinstance(create, Create)
     memory = read_annotations(create.content)
-    assert (
-        memory.members,
-        memory.ready_since,
-        memory.ready_once,
-        memory.outage_seconds,
-    ) == ("", None, True, 0)
+    assert (memory.members, memory.ready_since, memory.ready_once, memory.outage_seconds) == (
+        "",
+        None,
+        True,
+        0,
+    )
 
 
-def test_other_groups_wait_until_the_former_generation_is_gone_to_its_last_pod() -> (
-    None
-):
+def test_other_groups_wait_until_the_former_generation_is_gone_to_its_last_pod() -> None:
     world = serving("llama-0", "llama-1")
     names = ("llama-0-g1", "llama-1")
     world.write(look(world, *names).writes)
@@ -154,21 +144,14 @@ def test_other_groups_wait_until_the_former_generation_is_gone_to_its_last_pod()
 def test_a_group_is_of_no_earlier_generation_than_the_plan_of_record_says() -> None:
     world = serving("llama-0", "llama-1")
     nodes = (("node-0", "node-1"), ("node-2", "node-3"))
-    assert generations(by_name(nodes), world.observed(), OWNER_UID, (), (0, 3)) == (
-        0,
-        3,
-    )
+    assert generations(by_name(nodes), world.observed(), OWNER_UID, (), (0, 3)) == (0, 3)
     assert generations(by_name(nodes), world.observed(), OWNER_UID, (), (2,)) == (2, 0)
-    assert generations(by_name(nodes[:1]), world.observed(), OWNER_UID, (), (1, 1)) == (
-        1,
-    )
+    assert generations(by_name(nodes[:1]), world.observed(), OWNER_UID, (), (1, 1)) == (1,)
 
 
 def test_a_generation_that_exists_stands_although_a_new_plan_does_not_name_it() -> None:
     world = serving("llama-0-g2")
-    assert generations(
-        by_name((("node-0", "node-1"),)), world.observed(), OWNER_UID, ()
-    ) == (2,)
+    assert generations(by_name((("node-0", "node-1"),)), world.observed(), OWNER_UID, ()) == (2,)
 
 
 @pytest.mark.parametrize("revision", ["r1", "r3"])
@@ -187,18 +170,14 @@ def test_another_change_while_the_next_generation_starts_rolls_that_one_alone(
     )
 
 
-def test_a_next_generation_that_finds_no_place_ends_the_former_after_five_minutes() -> (
-    None
-):
+def test_a_next_generation_that_finds_no_place_ends_the_former_after_five_minutes() -> None:
     world = serving("llama-0")
     world.write(look(world, "llama-0-g1").writes)
     world.short_since["llama-0-g1"] = NOON
     wait = timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     assert (
-        decide(
-            wanted("llama-0-g1"), world.observed(), NOON + wait - timedelta(seconds=1)
-        ).writes
+        decide(wanted("llama-0-g1"), world.observed(), NOON + wait - timedelta(seconds=1)).writes
         == ()
     )
     assert written(decide(wanted("llama-0-g1"), world.observed(), NOON + wait)) == [
@@ -213,10 +192,7 @@ def test_a_next_generation_that_has_its_place_may_take_its_time() -> None:
     world.settle()
     world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
 
-    assert (
-        decide(wanted("llama-0-g1"), world.observed(), NOON + timedelta(hours=1)).writes
-        == ()
-    )
+    assert decide(wanted("llama-0-g1"), world.observed(), NOON + timedelta(hours=1)).writes == ()
 
 
 def test_a_next_generation_with_a_pod_that_no_node_takes_ends_the_former_after_five_minutes() -> (
@@ -238,9 +214,7 @@ def test_a_next_generation_with_a_pod_that_no_node_takes_ends_the_former_after_f
     wait = timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     assert ("Delete", "llama-0") not in written(
-        decide(
-            wanted("llama-0-g1"), world.observed(), NOON + wait - timedelta(seconds=1)
-        )
+        decide(wanted("llama-0-g1"), world.observed(), NOON + wait - timedelta(seconds=1))
     )
     assert ("Delete", "llama-0") in written(
         decide(wanted("llama-0-g1"), world.observed(), NOON + wait)
@@ -264,13 +238,11 @@ def test_a_next_generation_that_fails_or_is_corrected_later_leaves_the_former_al
         assert ("Delete", "llama-0") not in written(decision)
         world.write(decision.writes)
         world.pods = {
-            name: item
-            for name, item in world.pods.items()
-            if not name.startswith("llama-0-g1")
+            name: item for name, item in world.pods.items() if not name.startswith("llama-0-g1")
         }
-    assert waiting_sentence(
-        decide(again, world.observed(), later).groups[0]
-    ).startswith("llama-0 serves meanwhile")
+    assert waiting_sentence(decide(again, world.observed(), later).groups[0]).startswith(
+        "llama-0 serves meanwhile"
+    )
 
 
 def test_a_former_generation_that_fails_is_not_said_to_serve() -> None:
@@ -282,10 +254,7 @@ def test_a_former_generation_that_fails_is_not_said_to_serve() -> None:
 
     decision = look(world, "llama-0-g1")
     assert decision.writes == ()
-    assert (
-        waiting_sentence(decision.groups[0])
-        == "llama-0 is not ready either; rank 1: starting"
-    )
+    assert waiting_sentence(decision.groups[0]) == "llama-0 is not ready either; rank 1: starting"
 
 
 def test_what_the_pods_of_a_group_need_is_not_pruned_under_them() -> None:
@@ -296,6 +265,4 @@ def test_what_the_pods_of_a_group_need_is_not_pruned_under_them() -> None:
 
     world.write(first.writes)
     world.settle()
-    assert written(decide(fewer, world.observed(), NOON)) == [
-        ("Delete", "llama-1-peers")
-    ]
+    assert written(decide(fewer, world.observed(), NOON)) == [("Delete", "llama-1-peers")]

@@ -29,22 +29,14 @@ from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
 SPOT = PoolTerm(labels=(("pool", "spot"),))
 
 
-def a_record_of_groups(
-    *groups: tuple[str, ...], sought: Iterable[Sought] = ()
-) -> PlanRecord:
+def a_record_of_groups(*groups: tuple[str, ...], sought: Iterable[Sought] = ()) -> PlanRecord:
     plan = replace(a_plan(), groups=groups)
-    return PlanRecord(
-        input_hash="i", cut_hash="c", generation=1, plan=plan, sought=tuple(sought)
-    )
+    return PlanRecord(input_hash="i", cut_hash="c", generation=1, plan=plan, sought=tuple(sought))
 
 
 def a_set_to_follow(name: str) -> dict[str, Any]:
     template = {"metadata": {"labels": {TEMPLATE_HASH: "r1"}}}
-    return {
-        "kind": "StatefulSet",
-        "metadata": {"name": name},
-        "spec": {"template": template},
-    }
+    return {"kind": "StatefulSet", "metadata": {"name": name}, "spec": {"template": template}}
 
 
 class TestSeeking:
@@ -56,18 +48,14 @@ class TestSeeking:
     ) -> None:
         record = a_record_of_groups(("~spot-0", "~spot-1"), ("b", "fixed"))
 
-        found = seeking(
-            record, None, [turnout(there=["a", "b", "c"], held=["a"])]
-        ).sought
+        found = seeking(record, None, [turnout(there=["a", "b", "c"], held=["a"])]).sought
 
         apart = ("host-a", "host-b")
         assert found == (Sought(group=0, terms=(replace(SPOT, apart_from=apart),)),)
 
     def test_of_its_own_nodes_those_of_no_such_pool_are_named(self) -> None:
         (found,) = seeking(
-            a_record_of_groups(("a", "fixed", "~spot-0")),
-            None,
-            [turnout(there=["a"], held=["a"])],
+            a_record_of_groups(("a", "fixed", "~spot-0")), None, [turnout(there=["a"], held=["a"])]
         ).sought
 
         assert found == Sought(group=0, named=("fixed",), terms=(SPOT,))
@@ -77,9 +65,7 @@ class TestSeeking:
     ) -> None:
         karpenter = turnout(selector={"karpenter.sh/nodepool": "spot"})
 
-        (found,) = seeking(
-            a_record_of_groups(("fixed", "~spot-0")), None, [karpenter]
-        ).sought
+        (found,) = seeking(a_record_of_groups(("fixed", "~spot-0")), None, [karpenter]).sought
 
         assert found.named == ()
 
@@ -98,12 +84,7 @@ class TestSeeking:
         record = a_record_of_groups(
             ("~spot-0",),
             sought=[
-                Sought(
-                    group=0,
-                    named=("a",),
-                    terms=(replace(SPOT, apart_from=("h",)),),
-                    number=2,
-                )
+                Sought(group=0, named=("a",), terms=(replace(SPOT, apart_from=("h",)),), number=2)
             ],
         )
 
@@ -119,39 +100,27 @@ class TestFollowing:
             record, [a_set_to_follow("llama-0")], Observed(objects={}, members=members)
         ).plan.groups[0]
 
-    def test_each_pod_that_is_bound_puts_its_node_in_the_place_of_one_to_come(
-        self,
-    ) -> None:
+    def test_each_pod_that_is_bound_puts_its_node_in_the_place_of_one_to_come(self) -> None:
         bound = replace(member("llama-0-1"), node="x")
         waits = replace(member("llama-0-0"), node=None)
 
-        assert self.followed(self.record("~spot-0", "~spot-1"), waits) == (
-            "~spot-0",
-            "~spot-1",
-        )
-        assert self.followed(self.record("~spot-0", "~spot-1"), waits, bound) == (
+        assert self.followed(self.record("~spot-0", "~spot-1"), waits) == ("~spot-0", "~spot-1")
+        assert self.followed(self.record("~spot-0", "~spot-1"), waits, bound) == ("x", "~spot-1")
+        assert self.followed(self.record("x", "~spot-1"), replace(waits, node="y"), bound) == (
             "x",
-            "~spot-1",
+            "y",
         )
-        assert self.followed(
-            self.record("x", "~spot-1"), replace(waits, node="y"), bound
-        ) == ("x", "y")
 
     def test_pods_of_another_template_and_pods_that_end_say_nothing(self) -> None:
         old = replace(member("llama-0-0"), node="x", template_hash="r0")
         ends = replace(member("llama-0-1"), node="y", deleting=True)
 
-        assert self.followed(self.record("~spot-0", "~spot-1"), old, ends) == (
-            "~spot-0",
-            "~spot-1",
-        )
+        assert self.followed(self.record("~spot-0", "~spot-1"), old, ends) == ("~spot-0", "~spot-1")
 
     def test_a_pod_that_came_back_elsewhere_before_its_template_named_a_node_is_followed_too(
         self,
     ) -> None:
-        assert self.followed(
-            self.record("x"), replace(member("llama-0-0"), node="y")
-        ) == ("y",)
+        assert self.followed(self.record("x"), replace(member("llama-0-0"), node="y")) == ("y",)
 
     def test_a_group_that_sought_nothing_is_where_it_is_planned(self) -> None:
         record = a_record_of_groups(("a",))
@@ -174,23 +143,17 @@ class Growing(Operator):
     @classmethod
     def with_a_pool(cls) -> Growing:
         cluster = SmallCluster()
-        cluster.facts |= {
-            node.name: node for node in an_autoscaled_pool(max_nodes=1).nodes()
-        }
+        cluster.facts |= {node.name: node for node in an_autoscaled_pool(max_nodes=1).nodes()}
         return cls(cluster, {**ONE_NODE, "replicas": 1})
 
     def answer(self, seen: Seen, ask: Ask) -> Replanned:
         made = super().answer(seen, ask)
         return (
-            replace(made, record=seeking(made.record, ask.on, [turnout()]))
-            if made.record
-            else made
+            replace(made, record=seeking(made.record, ask.on, [turnout()])) if made.record else made
         )
 
     def reason(self, published: Published) -> str:
-        (ready,) = (
-            item for item in published.status["conditions"] if item["type"] == "Ready"
-        )
+        (ready,) = (item for item in published.status["conditions"] if item["type"] == "Ready")
         return str(ready["reason"])
 
     def planned(self) -> tuple[tuple[str, ...], ...]:
@@ -216,9 +179,7 @@ class TestLooks:
         assert operator.cluster.pods["llama-0-0"]["metadata"]["uid"] == asked
         assert {group.restarts for group in published.found.groups} == {0}
 
-    def test_after_twenty_minutes_it_keeps_no_room_and_still_takes_what_comes(
-        self,
-    ) -> None:
+    def test_after_twenty_minutes_it_keeps_no_room_and_still_takes_what_comes(self) -> None:
         operator = Growing.with_a_pool()
         operator.run(NODES_COME_SECONDS - 60)
         assert operator.kept
@@ -232,22 +193,15 @@ class TestLooks:
 
         operator.cluster.set_node("h100-0")
         assert operator.reason(operator.run(LOAD_SECONDS + 120)) == "Serving"
-        assert (operator.planned(), operator.kept.released) == (
-            (("h100-0",),),
-            frozenset(),
-        )
+        assert (operator.planned(), operator.kept.released) == ((("h100-0",),), frozenset())
 
     def test_the_minutes_in_a_queue_are_not_those_of_the_autoscaler(self) -> None:
         operator = Growing.with_a_pool()
         operator.cluster.queued = True
-        assert (
-            operator.reason(operator.run(NODES_COME_SECONDS + 60)) == "WaitingForQuota"
-        )
+        assert operator.reason(operator.run(NODES_COME_SECONDS + 60)) == "WaitingForQuota"
 
         operator.cluster.admit()
-        assert (
-            operator.reason(operator.run(NODES_COME_SECONDS - 60)) == "WaitingForNodes"
-        )
+        assert operator.reason(operator.run(NODES_COME_SECONDS - 60)) == "WaitingForNodes"
         assert operator.reason(operator.run(120)) == "NodesDidNotCome"
 
     def test_plans_that_follow_their_pods_are_no_contest_over_fields(self) -> None:

@@ -33,10 +33,7 @@ def uids(operator: Operator) -> set[str]:
 
 
 def hashes(operator: Operator) -> set[str]:
-    return {
-        pod["metadata"]["labels"][TEMPLATE_HASH]
-        for pod in operator.cluster.pods.values()
-    }
+    return {pod["metadata"]["labels"][TEMPLATE_HASH] for pod in operator.cluster.pods.values()}
 
 
 def written_hashes(operator: Operator) -> set[str]:
@@ -47,9 +44,7 @@ def written_hashes(operator: Operator) -> set[str]:
 
 
 def condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(
-        item for item in status["conditions"] if item["type"] == name
-    )
+    found: Mapping[str, Any] = next(item for item in status["conditions"] if item["type"] == name)
     return found
 
 
@@ -90,9 +85,7 @@ def test_a_group_that_fails_comes_back_as_this_release_renders_it(
     assert condition(published.status, "RolloutPending")["status"] == "False"
 
 
-@pytest.mark.parametrize(
-    "spec", [{}, ONE_NODE | {"replicas": 3}, TWO_NODES | {"replicas": 2}]
-)
+@pytest.mark.parametrize("spec", [{}, ONE_NODE | {"replicas": 3}, TWO_NODES | {"replicas": 2}])
 def test_upgrade_downgrade_and_upgrade_restart_nothing(
     spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,20 +175,18 @@ def test_a_template_that_somebody_edits_is_set_right_and_restarts_nothing(
     before = uids(operator)
     release(monkeypatch, 6)
     operator.run(60)
-    rendered = operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"][
-        "containers"
-    ][0]["image"]
-    operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0][
+    rendered = operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0][
         "image"
-    ] = "somebody/elses:image"
+    ]
+    operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0]["image"] = (
+        "somebody/elses:image"
+    )
     operator.cluster.version += 1
 
     operator.run(60)
 
     assert (
-        operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0][
-            "image"
-        ]
+        operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0]["image"]
         == rendered
     )
     assert uids(operator) == before
@@ -249,9 +240,7 @@ def test_a_change_that_restarted_nothing_is_not_made_up_for_by_the_next_release(
     assert uids(operator) == before
 
 
-def test_a_pause_after_a_failure_outlasts_a_release(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_pause_after_a_failure_outlasts_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = serving(**TWO_NODES, restart={"delaySeconds": 300})
     for _ in range(2):
         operator.cluster.put(crashed("llama-0-1"))
@@ -279,9 +268,7 @@ def test_roll_restarts_groups_one_after_another_as_this_release_renders_them(
     assert hashes(operator) == written_hashes(operator)
 
 
-def test_roll_asked_for_later_takes_on_what_was_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_roll_asked_for_later_takes_on_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = serving(**ONE_NODE, replicas=2)
     before = uids(operator)
     release(monkeypatch, 6)
@@ -310,9 +297,7 @@ def test_a_group_that_is_added_is_as_this_release_renders_it_and_the_others_stay
 
 def subject(kept_version: str | None = None, **spec: Any) -> Subject:
     return resolve(
-        Question(
-            resource=parse_manifest(a_sharded_model(**spec)), kept_version=kept_version
-        )
+        Question(resource=parse_manifest(a_sharded_model(**spec)), kept_version=kept_version)
     )
 
 
@@ -321,10 +306,7 @@ def test_the_engine_version_that_was_chosen_by_default_stays_and_is_part_of_the_
 ):
     found = subject("0.32.0")
 
-    assert (found.default_version, found.deployment.engine_version) == (
-        "0.32.0",
-        "0.32.0",
-    )
+    assert (found.default_version, found.deployment.engine_version) == ("0.32.0", "0.32.0")
     assert found.deployment.image == "vllm/vllm-openai:v0.32.0"
     assert found.input_hash != subject().input_hash
     kept = serving().kept
@@ -362,9 +344,7 @@ def test_an_engine_that_is_kept_says_what_the_newest_version_mends(
         version="0.34.0",
     )
     monkeypatch.setattr("shardwright.rendering.fixes.known_fixes", lambda: (fix,))
-    assert (
-        condition(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
-    )
+    assert condition(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
 
     monkeypatch.setattr("shardwright.reconcile.publish.NEWEST_DEFAULT", "0.34.0")
     operator.edit(replicas=2)
@@ -379,10 +359,7 @@ def test_an_engine_that_is_kept_says_what_the_newest_version_mends(
 
 
 def test_with_roll_the_engine_follows_the_newest_version() -> None:
-    assert (
-        subject("0.32.0", rollout={"onUpgrade": "Roll"}).default_version
-        == NEWEST_DEFAULT
-    )
+    assert subject("0.32.0", rollout={"onUpgrade": "Roll"}).default_version == NEWEST_DEFAULT
 
 
 @pytest.mark.parametrize(
@@ -397,11 +374,7 @@ def test_with_roll_the_engine_follows_the_newest_version() -> None:
     ],
 )
 def test_only_a_version_that_we_have_signed_is_kept_once_there_are_signatures(
-    *,
-    said: str,
-    signed: bool | None,
-    serial: int,
-    kept: str | None,
+    *, said: str, signed: bool | None, serial: int, kept: str | None
 ) -> None:
     stored = StoredRecord(text=encode(a_record(engine_version=said)), signed=signed)
 
@@ -411,9 +384,7 @@ def test_only_a_version_that_we_have_signed_is_kept_once_there_are_signatures(
     )
 
 
-def test_a_rollout_that_comes_to_nothing_at_zero_leaves_no_pods_of_the_wrong_spec_behind() -> (
-    None
-):
+def test_a_rollout_that_comes_to_nothing_at_zero_leaves_no_pods_of_the_wrong_spec_behind() -> None:
     operator = serving(**TWO_NODES)
     asked = dict(operator.spec)
     operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
@@ -446,9 +417,7 @@ def test_a_restart_that_is_asked_for_takes_no_group_down_whose_new_scripts_are_r
     assert uids(operator) == before
 
 
-def test_a_group_that_had_its_secret_starts_again_where_no_more_secrets_may_be_created() -> (
-    None
-):
+def test_a_group_that_had_its_secret_starts_again_where_no_more_secrets_may_be_created() -> None:
     operator = serving(**TWO_NODES)
     operator.cluster.refuses.append(Refuses(kind="Secret"))
     operator.cluster.put(crashed("llama-0-1"))
@@ -456,9 +425,7 @@ def test_a_group_that_had_its_secret_starts_again_where_no_more_secrets_may_be_c
     published = operator.run(SETTLED)
 
     assert condition(published.status, "Ready")["reason"] == "Serving"
-    assert [item["spec"]["replicas"] for item in operator.cluster.sets().values()] == [
-        2
-    ]
+    assert [item["spec"]["replicas"] for item in operator.cluster.sets().values()] == [2]
 
 
 def test_one_pod_that_crashes_again_and_again_is_made_as_this_release_renders_it(
@@ -468,9 +435,7 @@ def test_one_pod_that_crashes_again_and_again_is_made_as_this_release_renders_it
     older = hashes(operator)
     release(monkeypatch, 6)
     operator.run(60)
-    operator.cluster.pods["llama-0-0"]["status"] = crashed("llama-0-0", ready=False)[
-        "status"
-    ]
+    operator.cluster.pods["llama-0-0"]["status"] = crashed("llama-0-0", ready=False)["status"]
 
     operator.run(SETTLED)
 

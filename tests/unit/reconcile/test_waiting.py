@@ -28,9 +28,7 @@ A, B = ("team", "a"), ("team", "b")
 LIMIT = timedelta(seconds=BACKFILL_SECONDS)
 
 
-def waits(
-    priority: int = 0, created: str = "2026-01-01T00:00:00Z", **changes: object
-) -> Waiting:
+def waits(priority: int = 0, created: str = "2026-01-01T00:00:00Z", **changes: object) -> Waiting:
     waiting = Waiting(rank=rank_of(priority, created, A), since=NOON, asked="question")
     return replace(waiting, **changes)  # type: ignore[arg-type]
 
@@ -55,16 +53,14 @@ def test_a_model_claims_once_it_has_waited_for_the_limit_and_only_where_it_would
     assert not waits().may_claim(NOON + LIMIT - timedelta(seconds=1))
     assert waits().may_claim(NOON + LIMIT)
     assert not waits(deploys=False).may_claim(NOON + LIMIT)
-    assert (
-        waits().claims_at,
-        waits(claim={"a": 8}).claims_at,
-        waits(deploys=False).claims_at,
-    ) == (NOON + LIMIT, None, None)
+    assert (waits().claims_at, waits(claim={"a": 8}).claims_at, waits(deploys=False).claims_at) == (
+        NOON + LIMIT,
+        None,
+        None,
+    )
 
 
-def test_a_model_goes_on_waiting_with_its_claim_unless_it_waits_for_something_else() -> (
-    None
-):
+def test_a_model_goes_on_waiting_with_its_claim_unless_it_waits_for_something_else() -> None:
     later = waits(since=NOON + LIMIT)
     before = waits(claim={"a": 8})
 
@@ -85,8 +81,7 @@ def test_claims_count_against_those_who_come_after_alone() -> None:
 
 def test_only_what_is_free_is_kept_back() -> None:
     assert kept_back(
-        {"full": 8, "half": 8, "empty": 4, "gone": 8},
-        {"full": 0, "half": 3, "empty": 8},
+        {"full": 8, "half": 8, "empty": 4, "gone": 8}, {"full": 0, "half": 3, "empty": 8}
     ) == {"half": 3, "empty": 4}
 
 
@@ -131,10 +126,7 @@ def test_a_model_claims_the_gpus_of_the_plan_that_it_would_get() -> None:
     taken = {names[0]: 8, names[1]: 1, names[2]: 8, names[3]: 2}
 
     found = claim(
-        subject,
-        Ask(on=None, choice=PlanChoice.REPLAN),
-        whole,
-        tuple(rooms(whole, taken, {})),
+        subject, Ask(on=None, choice=PlanChoice.REPLAN), whole, tuple(rooms(whole, taken, {}))
     )
     without = claim(
         subject,
@@ -152,11 +144,6 @@ def test_a_model_that_nothing_would_do_for_claims_nothing() -> None:
     whole = stock(subject, h100_nodes(1))
 
     assert (
-        claim(
-            subject,
-            Ask(on=None, choice=PlanChoice.REPLAN),
-            whole,
-            tuple(rooms(whole, {}, {})),
-        )
+        claim(subject, Ask(on=None, choice=PlanChoice.REPLAN), whole, tuple(rooms(whole, {}, {})))
         == {}
     )

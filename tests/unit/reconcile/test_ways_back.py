@@ -25,16 +25,13 @@ from tests.support.going_back import (
 from tests.support.small_cluster import DROPPED, Refuses
 
 H200 = {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H200"}}}
-H100 = {
-    "placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}
-}
+H100 = {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}}
 
 
 def products(operator: Operator) -> set[str]:
     """Return of which kind the nodes are that groups stand on."""
     return {
-        str(pod["spec"].get("nodeName")).partition("-")[0]
-        for pod in operator.cluster.pods.values()
+        str(pod["spec"].get("nodeName")).partition("-")[0] for pod in operator.cluster.pods.values()
     }
 
 
@@ -46,10 +43,7 @@ class TestHardwareThatIsGone:
         operator.cluster.set_node("h200-0", product="NVIDIA-H200")
         operator.edit(engine=GOOD, **H200)
         operator.run(SETTLED)
-        assert (revisions(operator), products(operator)) == (
-            [(1, False), (2, True)],
-            {"h200"},
-        )
+        assert (revisions(operator), products(operator)) == ([(1, False), (2, True)], {"h200"})
         if gone:
             operator.cluster.delete_node("h100-0")
         else:
@@ -61,18 +55,10 @@ class TestHardwareThatIsGone:
         operator = self.moved({})
         ask(operator, "1")
         operator.run(SETTLED)
-        assert (ready(operator), rolled_back(operator)) == (
-            ("True", "Serving"),
-            ("True", "Asked"),
-        )
-        assert (products(operator), set(variables(operator).values())) == (
-            {"h200"},
-            {None},
-        )
+        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("True", "Asked"))
+        assert (products(operator), set(variables(operator).values())) == ({"h200"}, {None})
 
-    def test_a_change_that_does_not_come_up_is_taken_back_to_it_all_the_same(
-        self,
-    ) -> None:
+    def test_a_change_that_does_not_come_up_is_taken_back_to_it_all_the_same(self) -> None:
         operator = serving(1, **ONE_NODE, rollout=ROLL_BACK)
         operator.cluster.set_node("h200-0", product="NVIDIA-H200")
         operator.edit(engine=HANGS, **H200)
@@ -83,10 +69,7 @@ class TestHardwareThatIsGone:
             ("False", "RolledBack"),
             ("True", "ProgressDeadlineExceeded"),
         )
-        assert (products(operator), set(variables(operator).values())) == (
-            {"h200"},
-            {None},
-        )
+        assert (products(operator), set(variables(operator).values())) == ({"h200"}, {None})
 
     @pytest.mark.parametrize(
         ("gone", "reason"), [(True, "NothingFits"), (False, "InsufficientCapacity")]
@@ -104,10 +87,7 @@ class TestHardwareThatIsGone:
             "rollout retry'"
         )
 
-        assert (ready(operator), rolled_back(operator)) == (
-            ("False", reason),
-            ("True", "Asked"),
-        )
+        assert (ready(operator), rolled_back(operator)) == (("False", reason), ("True", "Asked"))
         assert list(operator.cluster.serving()) == ["llama-0"]
         assert set(variables(operator).values()) == {"INFO"}
         assert condition(operator, "Ready")["message"].endswith(
@@ -119,10 +99,7 @@ class TestHardwareThatIsGone:
 
         ask(operator, "spec@1")
         operator.run(SETTLED)
-        assert (ready(operator), rolled_back(operator)) == (
-            ("True", "Serving"),
-            ("False", "Idle"),
-        )
+        assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("False", "Idle"))
 
 
 class TestRevisionsThatAreRefused:
@@ -130,18 +107,12 @@ class TestRevisionsThatAreRefused:
         """Return an operator of a model that has served with four specs."""
         cluster.add_nodes(1)
         operator = until_it_serves(Operator(cluster, {**ONE_NODE}))
-        for engine in (
-            GOOD,
-            OTHER,
-            {"env": [{"name": "NCCL_DEBUG", "value": "ABORT"}]},
-        ):
+        for engine in (GOOD, OTHER, {"env": [{"name": "NCCL_DEBUG", "value": "ABORT"}]}):
             operator.edit(engine=engine)
             operator.run(400)
         return operator
 
-    def test_a_revision_that_is_refused_is_said_and_kept_once_it_is_let_in(
-        self,
-    ) -> None:
+    def test_a_revision_that_is_refused_is_said_and_kept_once_it_is_let_in(self) -> None:
         cluster = Cluster()
         cluster.add_nodes(1)
         operator = until_it_serves(Operator(cluster, {**ONE_NODE}))
@@ -176,14 +147,8 @@ class TestRevisionsThatAreRefused:
             ("False", "RevisionRefused"),
         )
         assert [number for number, _ in revisions(operator)] == [2, 3, 4]
-        assert (len(operator.status["surplusRevisions"]), len(cluster.revisions)) == (
-            1,
-            4,
-        )
-        assert (
-            "cannot be deleted: denied by policy"
-            in condition(operator, "RolledBack")["message"]
-        )
+        assert (len(operator.status["surplusRevisions"]), len(cluster.revisions)) == (1, 4)
+        assert "cannot be deleted: denied by policy" in condition(operator, "RolledBack")["message"]
 
         cluster.refuses.clear()
         operator.run(400)
@@ -197,10 +162,10 @@ class TestRevisionsThatAreRefused:
         operator.edit(engine={})
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "ERROR"}]})
         operator.run(400)
-        assert (
-            [number for number, _ in revisions(operator)],
-            len(cluster.revisions),
-        ) == ([2, 3, 4], 3)
+        assert ([number for number, _ in revisions(operator)], len(cluster.revisions)) == (
+            [2, 3, 4],
+            3,
+        )
         assert sum(isinstance(write, DropRevision) for write in operator.written) == 1
         assert sum(isinstance(write, KeepRevision) for write in operator.written) == 4
 

@@ -37,9 +37,9 @@ def test_the_kubelet_hands_the_key_to_the_engine_and_to_nobody_else() -> None:
 
 def test_only_a_launch_script_whose_engine_demands_a_key_looks_at_it() -> None:
     launch = [
-        of_kind(render(a_plan(), a_deployment(api_key=key)).objects, "ConfigMap")[0][
-            "data"
-        ]["launch.sh"]
+        of_kind(render(a_plan(), a_deployment(api_key=key)).objects, "ConfigMap")[0]["data"][
+            "launch.sh"
+        ]
         for key in (KEY, None)
     ]
     assert ["VLLM_API_KEY" in text for text in launch] == [True, False]
@@ -60,9 +60,9 @@ def test_another_reference_is_another_template() -> None:
     bundles = [render(a_plan(), a_deployment(api_key=key)) for key in keys]
 
     hashes = {
-        of_kind(bundle.objects, "StatefulSet")[0]["spec"]["template"]["metadata"][
-            "labels"
-        ][TEMPLATE_HASH]
+        of_kind(bundle.objects, "StatefulSet")[0]["spec"]["template"]["metadata"]["labels"][
+            TEMPLATE_HASH
+        ]
         for bundle in bundles
     }
     assert len(hashes) == len(keys)
@@ -71,12 +71,7 @@ def test_another_reference_is_another_template() -> None:
 def protected(tmp_path: Path, **settings: Any) -> Any:
     deployment = a_deployment(api_key=KEY, silence_seconds=1, idle_seconds=1)
     return ranks_of(
-        a_small_plan(),
-        deployment,
-        tmp_path,
-        silence_seconds=30,
-        idle_seconds=0.2,
-        **settings,
+        a_small_plan(), deployment, tmp_path, silence_seconds=30, idle_seconds=0.2, **settings
     )
 
 
@@ -90,9 +85,7 @@ def test_an_engine_that_demands_the_key_brings_tokens_to_the_watcher_and_drains(
     with protected(tmp_path) as (rank,):
         rank.tell("completion", "hang")
         rank.start()
-        wait_for(
-            lambda: "no token has come yet" in rank.run("probe.sh", "readiness").stdout
-        )
+        wait_for(lambda: "no token has come yet" in rank.run("probe.sh", "readiness").stdout)
         with pytest.raises(HTTPError, match="401"):
             urlopen(f"http://127.0.0.1:{rank.settings.network.http_port}/v1/models")
         assert not is_ready(rank)
@@ -104,9 +97,7 @@ def test_an_engine_that_demands_the_key_brings_tokens_to_the_watcher_and_drains(
 
 
 @pytest.mark.parametrize("key", ["", "two words", "a line\n", "caf\u00e9"])
-def test_a_key_that_no_client_could_send_starts_no_engine(
-    key: str, tmp_path: Path
-) -> None:
+def test_a_key_that_no_client_could_send_starts_no_engine(key: str, tmp_path: Path) -> None:
     with protected(tmp_path) as (rank,):
         rank.environment["VLLM_API_KEY"] = key
         rank.start()

@@ -52,10 +52,7 @@ def snapshot_download(model, revision=None, ignore_patterns=None, local_dir=None
 def test_a_shared_claim_is_mounted_and_filled_before_the_engine_starts() -> None:
     pod = pod_of(render(a_plan(), SHARED))
 
-    assert {
-        "name": "cache",
-        "persistentVolumeClaim": {"claimName": "downloads"},
-    } in pod["volumes"]
+    assert {"name": "cache", "persistentVolumeClaim": {"claimName": "downloads"}} in pod["volumes"]
     (container,) = pod["initContainers"]
     assert container["command"] == ["python3", "/etc/shardwright/weights.py"]
     assert container["args"] == [SHARED.model, "a" * 40, ""]
@@ -66,21 +63,15 @@ def test_a_shared_claim_is_mounted_and_filled_before_the_engine_starts() -> None
     }
 
 
-def test_only_the_container_that_downloads_has_the_token_and_the_engine_runs_offline() -> (
-    None
-):
+def test_only_the_container_that_downloads_has_the_token_and_the_engine_runs_offline() -> None:
     bundle = render(a_plan(), SHARED)
     (container,) = pod_of(bundle)["initContainers"]
     downloading = {
-        item["name"]: item.get("value", item.get("valueFrom"))
-        for item in container["env"]
+        item["name"]: item.get("value", item.get("valueFrom")) for item in container["env"]
     }
 
     assert downloading["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
-    assert (downloading["HF_HOME"], downloading["HF_HUB_X"]) == (
-        "/cache/huggingface",
-        "$$(Y)",
-    )
+    assert (downloading["HF_HOME"], downloading["HF_HUB_X"]) == ("/cache/huggingface", "$$(Y)")
     assert "HF_TOKEN" not in environment_of(bundle)
     assert environment_of(bundle)["HF_HUB_OFFLINE"] == "1"
     assert environment_of(bundle)["HF_HOME"] == "/cache/huggingface"
@@ -93,8 +84,7 @@ def test_what_is_a_pods_own_lies_under_its_name_in_a_claim_that_may_be_shared() 
     assert environment["VLLM_CACHE_ROOT"] == "/cache/pods/$(POD_NAME)/vllm"
     assert environment["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
     assert names.index("POD_NAME") < min(
-        names.index(name)
-        for name in ("HOME", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR")
+        names.index(name) for name in ("HOME", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR")
     )
 
 
@@ -114,9 +104,7 @@ def test_a_claim_for_every_pod_outlives_zero_replicas_and_not_the_model() -> Non
         "whenDeleted": "Delete",
         "whenScaled": "Retain",
     }
-    assert "cache" not in {
-        volume["name"] for volume in item["spec"]["template"]["spec"]["volumes"]
-    }
+    assert "cache" not in {volume["name"] for volume in item["spec"]["template"]["spec"]["volumes"]}
 
 
 def test_without_a_cache_nothing_is_kept_and_nothing_runs_before_the_engine() -> None:
@@ -124,17 +112,14 @@ def test_without_a_cache_nothing_is_kept_and_nothing_runs_before_the_engine() ->
 
     assert "initContainers" not in pod_of(bundle)
     assert {"name": "cache", "emptyDir": {}} in pod_of(bundle)["volumes"]
-    assert (
-        "volumeClaimTemplates" not in of_kind(bundle.objects, "StatefulSet")[0]["spec"]
-    )
+    assert "volumeClaimTemplates" not in of_kind(bundle.objects, "StatefulSet")[0]["spec"]
     assert "weights.py" not in of_kind(bundle.objects, "ConfigMap")[0]["data"]
 
 
 @pytest.mark.parametrize("deployment", [SHARED, OWN])
 def test_the_engines_own_budget_no_longer_counts_the_download(deployment: Any) -> None:
     kept, fresh = (
-        start_budget(a_plan(), item).load_seconds
-        for item in (deployment, a_deployment())
+        start_budget(a_plan(), item).load_seconds for item in (deployment, a_deployment())
     )
     assert (kept, fresh) == (
         2100,
@@ -222,9 +207,7 @@ def test_a_download_that_fails_is_tried_again_by_the_next_start(tmp_path: Path) 
     )  # without safetensors the other formats are the weights
 
 
-def test_adapters_are_fetched_once_each_into_folders_of_their_own(
-    tmp_path: Path,
-) -> None:
+def test_adapters_are_fetched_once_each_into_folders_of_their_own(tmp_path: Path) -> None:
     pods = Pods(tmp_path, "adapter_model.safetensors")
     adapters = (
         "org/a",
@@ -244,6 +227,4 @@ def test_adapters_are_fetched_once_each_into_folders_of_their_own(
 
 
 def test_rendered_objects_of_a_cache_are_plain_data() -> None:
-    assert json.loads(
-        json.dumps([dict(item) for item in render(a_plan(), OWN).objects])
-    )
+    assert json.loads(json.dumps([dict(item) for item in render(a_plan(), OWN).objects]))

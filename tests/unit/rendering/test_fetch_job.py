@@ -6,13 +6,7 @@ from dataclasses import replace
 
 from shardwright.modelspec.checkpoint_files import CheckpointFiles
 from shardwright.rendering.deployment import Owner, SecretKey
-from shardwright.rendering.fetch_job import (
-    Fetcher,
-    config_map,
-    config_name,
-    fetch_job,
-    job_name,
-)
+from shardwright.rendering.fetch_job import Fetcher, config_map, config_name, fetch_job, job_name
 from tests.support.builders_deployment import a_hub_fetch
 
 OWNER = Owner(name="qwen2.5-7b", namespace="models", uid="9b1f")
@@ -29,9 +23,7 @@ OWNED = [
 ]
 
 
-def a_container(
-    name: str, args: list[str], *env: dict[str, object]
-) -> dict[str, object]:
+def a_container(name: str, args: list[str], *env: dict[str, object]) -> dict[str, object]:
     most = {"cpu": "250m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
     return {
         "name": name,
@@ -51,10 +43,7 @@ def a_container(
 
 
 def test_the_job_runs_the_operators_image_twice_and_has_no_rights() -> None:
-    labels = {
-        "app.kubernetes.io/managed-by": "shardwright",
-        "app.kubernetes.io/component": "fetch",
-    }
+    labels = {"app.kubernetes.io/managed-by": "shardwright", "app.kubernetes.io/component": "fetch"}
 
     assert fetch_job(OWNER, FETCH) == {
         "apiVersion": "batch/v1",
@@ -101,10 +90,7 @@ def test_the_token_is_for_the_kubelet_to_read_and_for_the_container_that_asks_th
     None
 ):
     token = SecretKey(name="hub", key="token")
-    environment = (
-        ("HF_ENDPOINT", "https://$(HF_TOKEN).example"),
-        ("NCCL_DEBUG", "INFO"),
-    )
+    environment = (("HF_ENDPOINT", "https://$(HF_TOKEN).example"), ("NCCL_DEBUG", "INFO"))
 
     spec = fetch_job(
         OWNER,
@@ -120,14 +106,9 @@ def test_the_token_is_for_the_kubelet_to_read_and_for_the_container_that_asks_th
 
     given: list[dict[str, object]] = [
         {"name": "HF_ENDPOINT", "value": "https://$$(HF_TOKEN).example"},
-        {
-            "name": "HF_TOKEN",
-            "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}},
-        },
+        {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}},
     ]
-    assert pod["initContainers"] == [
-        a_container("read", ["acme/llama", "0" * 40], *given)
-    ]
+    assert pod["initContainers"] == [a_container("read", ["acme/llama", "0" * 40], *given)]
     assert pod["containers"] == [a_container("rest", ["--rest"])]
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
 
@@ -139,10 +120,7 @@ def test_who_asks_otherwise_or_is_another_has_another_job_and_the_same_config_ha
         replace(FETCH, revision="0" * 40),
         replace(FETCH, hub_token=SecretKey(name="hub", key="token")),
         replace(
-            FETCH,
-            fetcher=Fetcher(
-                image="registry.example/operator:2", pull_policy="IfNotPresent"
-            ),
+            FETCH, fetcher=Fetcher(image="registry.example/operator:2", pull_policy="IfNotPresent")
         ),
     ]
 
@@ -152,17 +130,13 @@ def test_who_asks_otherwise_or_is_another_has_another_job_and_the_same_config_ha
         *(job_name(OWNER, one) for one in others),
     }
     assert len(names) == len(others) + 2
-    assert config_name("ours", "acme/llama", None) != config_name(
-        "ours", "acme/llama", "0" * 40
-    )
+    assert config_name("ours", "acme/llama", None) != config_name("ours", "acme/llama", "0" * 40)
     assert all(len(name) <= 63 for name in names)
 
 
 def test_the_config_map_has_the_files_the_sizes_and_the_commit() -> None:
     found = CheckpointFiles(
-        files={"config.json": "{}", "hf_quant_config.json": "{}"},
-        commit="1" * 40,
-        tensor_bytes=5,
+        files={"config.json": "{}", "hf_quant_config.json": "{}"}, commit="1" * 40, tensor_bytes=5
     )
 
     assert config_map(OWNER, FETCH, found) == {

@@ -7,12 +7,7 @@ import pytest
 from shardwright.layouts.layout import Layout
 from shardwright.rendering.bundle import Bundle, of_kind
 from shardwright.rendering.deployment import Scheduling
-from shardwright.rendering.hashing import (
-    CONTENT_HASH,
-    TEMPLATE_HASH,
-    content_hash,
-    template_hash,
-)
+from shardwright.rendering.hashing import CONTENT_HASH, TEMPLATE_HASH, content_hash, template_hash
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import (
     a_deployment,
@@ -23,12 +18,8 @@ from tests.support.builders_deployment import (
 )
 
 NATIVE = Scheduling(integration="Native", api_version="scheduling.k8s.io/v1alpha2")
-KUEUE = Scheduling(
-    integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"
-)
-COSCHEDULING = Scheduling(
-    integration="Coscheduling", api_version="scheduling.x-k8s.io/v1alpha1"
-)
+KUEUE = Scheduling(integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving")
+COSCHEDULING = Scheduling(integration="Coscheduling", api_version="scheduling.x-k8s.io/v1alpha1")
 ALL = {one.integration: one for one in (NATIVE, KUEUE, COSCHEDULING)}
 
 
@@ -66,9 +57,7 @@ def _added(before: Any, after: Any, path: str = "") -> list[tuple[str, Any]]:
 
 
 def test_native_is_one_pod_group_that_the_pods_name() -> None:
-    assert pod_group(rendered(NATIVE))["spec"] == {
-        "schedulingPolicy": {"gang": {"minCount": 2}}
-    }
+    assert pod_group(rendered(NATIVE))["spec"] == {"schedulingPolicy": {"gang": {"minCount": 2}}}
     assert added(NATIVE) == {
         "spec.template.spec.schedulingGroup": {"podGroupName": "llama-405b-0-2"}
     }
@@ -77,8 +66,7 @@ def test_native_is_one_pod_group_that_the_pods_name() -> None:
 def test_a_native_pod_group_of_another_size_is_another_one() -> None:
     """Kubernetes 1.36 allows no change of it."""
     larger = render(
-        a_plan_of(Layout(tensor=8, pipeline=3), nodes=3),
-        a_deployment(scheduling=NATIVE),
+        a_plan_of(Layout(tensor=8, pipeline=3), nodes=3), a_deployment(scheduling=NATIVE)
     )
     assert pod_group(larger)["metadata"]["name"] == "llama-405b-0-3"
 
@@ -86,9 +74,7 @@ def test_a_native_pod_group_of_another_size_is_another_one() -> None:
 BETA = Scheduling(integration="Native", api_version="scheduling.k8s.io/v1beta1")
 
 
-@pytest.mark.parametrize(
-    ("priority", "digits"), [(None, "e35c5b17"), ("serving", "c4e3af92")]
-)
+@pytest.mark.parametrize(("priority", "digits"), [(None, "e35c5b17"), ("serving", "c4e3af92")])
 def test_a_native_group_of_kubernetes_1_37_is_disrupted_whole_with_the_priority_of_its_pods(
     priority: str | None, digits: str
 ) -> None:
@@ -126,9 +112,7 @@ def test_kueue_is_told_by_a_label_and_makes_its_group_itself() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "Kueue"])
-def test_every_group_has_a_pod_group_of_its_own_that_comes_before_its_pods(
-    name: str,
-) -> None:
+def test_every_group_has_a_pod_group_of_its_own_that_comes_before_its_pods(name: str) -> None:
     kinds = [
         (item["kind"], item["metadata"]["name"])
         for item in rendered(ALL[name], groups=2).objects[-4:]
@@ -148,10 +132,7 @@ def test_a_pod_group_is_owned_labelled_and_hashed_as_everything_else(name: str) 
     (group,) = of_kind(bundle.objects, "StatefulSet")
     metadata = pod_group(bundle)["metadata"]
     assert pod_group(bundle)["apiVersion"] == ALL[name].api_version
-    assert (metadata["namespace"], metadata["labels"]) == (
-        "models",
-        group["metadata"]["labels"],
-    )
+    assert (metadata["namespace"], metadata["labels"]) == ("models", group["metadata"]["labels"])
     assert [owner["uid"] for owner in metadata["ownerReferences"]] == [an_owner().uid]
     assert metadata["annotations"] == {CONTENT_HASH: content_hash(pod_group(bundle))}
 
@@ -163,13 +144,9 @@ def test_pods_that_are_told_of_a_scheduler_are_of_another_revision(name: str) ->
     )
     template = told["spec"]["template"]
     bare = {
-        key: value
-        for key, value in template["metadata"]["labels"].items()
-        if key != TEMPLATE_HASH
+        key: value for key, value in template["metadata"]["labels"].items() if key != TEMPLATE_HASH
     }
-    expected = template_hash(
-        {**template, "metadata": {**template["metadata"], "labels": bare}}
-    )
+    expected = template_hash({**template, "metadata": {**template["metadata"], "labels": bare}})
     assert (
         template["metadata"]["labels"][TEMPLATE_HASH]
         == expected
@@ -193,22 +170,15 @@ def test_the_nodes_stay_those_of_the_plan(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_nothing_but_the_groups_changes(name: str) -> None:
     def others(bundle: Bundle) -> list[Any]:
-        return [
-            item
-            for item in bundle.objects
-            if item["kind"] not in ("StatefulSet", "PodGroup")
-        ]
+        return [item for item in bundle.objects if item["kind"] not in ("StatefulSet", "PodGroup")]
 
     assert others(rendered(ALL[name])) == others(rendered(None))
 
 
 @pytest.mark.parametrize("scheduling", ALL.values(), ids=ALL)
-def test_a_key_of_the_ranks_is_made_whatever_scheduler_is_told(
-    scheduling: Scheduling,
-) -> None:
+def test_a_key_of_the_ranks_is_made_whatever_scheduler_is_told(scheduling: Scheduling) -> None:
     plain, told = (
-        render(a_plan(), a_trtllm_deployment(scheduling=one))
-        for one in (None, scheduling)
+        render(a_plan(), a_trtllm_deployment(scheduling=one)) for one in (None, scheduling)
     )
     assert len(plain.keys) == 2
     assert told.keys == plain.keys

@@ -20,10 +20,7 @@ RESOURCE = "nvidia.com/gpu"
 
 
 def pods(bundle: Bundle) -> list[dict[str, Any]]:
-    return [
-        item["spec"]["template"]["spec"]
-        for item in of_kind(bundle.objects, "StatefulSet")
-    ]
+    return [item["spec"]["template"]["spec"] for item in of_kind(bundle.objects, "StatefulSet")]
 
 
 def engine(pod: dict[str, Any]) -> dict[str, Any]:
@@ -34,16 +31,11 @@ def engine(pod: dict[str, Any]) -> dict[str, Any]:
 def test_a_plan_that_requests_is_rendered_without_any_claim() -> None:
     bundle = render(a_plan(), a_deployment())
     assert of_kind(bundle.objects, "ResourceClaimTemplate") == ()
-    assert all(
-        "resourceClaims" not in pod and "claims" not in engine(pod)
-        for pod in pods(bundle)
-    )
+    assert all("resourceClaims" not in pod and "claims" not in engine(pod) for pod in pods(bundle))
     assert all(engine(pod)["limits"][RESOURCE] for pod in pods(bundle))
 
 
-def test_each_group_claims_by_a_template_of_its_own_that_asks_for_the_planned_product() -> (
-    None
-):
+def test_each_group_claims_by_a_template_of_its_own_that_asks_for_the_planned_product() -> None:
     plan = a_plan(claimed=CLAIMED)
     bundle = render(plan, a_deployment())
     templates = of_kind(bundle.objects, "ResourceClaimTemplate")
@@ -68,9 +60,7 @@ def test_each_group_claims_by_a_template_of_its_own_that_asks_for_the_planned_pr
                 ],
             },
         }
-        assert pod["resourceClaims"] == [
-            {"name": "gpus", "resourceClaimTemplateName": name}
-        ]
+        assert pod["resourceClaims"] == [{"name": "gpus", "resourceClaimTemplateName": name}]
         assert engine(pod)["claims"] == [{"name": "gpus"}]
         assert RESOURCE not in {**engine(pod)["limits"], **engine(pod)["requests"]}
 
@@ -87,17 +77,14 @@ def test_slices_are_claimed_by_product_and_profile() -> None:
         "selectors": [
             {
                 "cel": {
-                    "expression": f"{of}.productName == 'NVIDIA A30' && "
-                    f"{of}.profile == '1g.6gb+me'"
+                    "expression": f"{of}.productName == 'NVIDIA A30' && {of}.profile == '1g.6gb+me'"
                 }
             }
         ],
     }
 
 
-def test_claims_of_whole_gpus_have_the_hash_that_they_had_before_slices_were_claimed() -> (
-    None
-):
+def test_claims_of_whole_gpus_have_the_hash_that_they_had_before_slices_were_claimed() -> None:
     """Or a release would restart the groups that claim."""
     assert digest(CLAIMED) == digest(
         {"device_class": CLAIMED.device_class, "product": CLAIMED.product}
@@ -111,10 +98,7 @@ def test_a_channel_of_a_compute_domain_stands_beside_the_claim() -> None:
             "compute-domain-channel",
             "gpus",
         ]
-        assert engine(pod)["claims"] == [
-            {"name": "compute-domain-channel"},
-            {"name": "gpus"},
-        ]
+        assert engine(pod)["claims"] == [{"name": "compute-domain-channel"}, {"name": "gpus"}]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +109,7 @@ def test_a_channel_of_a_compute_domain_stands_beside_the_claim() -> None:
         {"claimed": replace(CLAIMED, mig_profile="1g.10gb")},
     ],
 )
-def test_a_template_that_asks_for_anything_else_has_another_name(
-    other: dict[str, Any],
-) -> None:
+def test_a_template_that_asks_for_anything_else_has_another_name(other: dict[str, Any]) -> None:
     names = [
         of_kind(
             render(a_plan(**{"claimed": CLAIMED, **more}), a_deployment()).objects,

@@ -7,9 +7,7 @@ import pytest
 from shardwright.rendering.names import BASE_MAX, base_name, scripts_configmap
 
 
-@pytest.mark.parametrize(
-    "name", ["llama-405b", "a", "x" * BASE_MAX, "m-405b", "qwen2-5-7b"]
-)
+@pytest.mark.parametrize("name", ["llama-405b", "a", "x" * BASE_MAX, "m-405b", "qwen2-5-7b"])
 def test_a_natural_name_stays_as_it_is(name: str) -> None:
     assert base_name(name) == name
 
@@ -30,10 +28,7 @@ def test_a_natural_name_stays_as_it_is(name: str) -> None:
 def test_a_name_that_had_to_be_changed_or_looks_like_ours_gets_a_hash(
     name: str, readable: str
 ) -> None:
-    assert (
-        base_name(name)
-        == f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:10]}"
-    )
+    assert base_name(name) == f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:10]}"
 
 
 def test_names_that_read_alike_stay_apart() -> None:
@@ -51,12 +46,7 @@ def test_names_that_read_alike_stay_apart() -> None:
     assert len({base_name(name) for name in names}) == len(names)
 
 
-def test_scripts_of_another_content_or_model_have_another_name_that_any_api_server_takes() -> (
-    None
-):
-    names = [
-        scripts_configmap("x" * BASE_MAX, digest * 8)
-        for digest in ("0123abcd", "0123abce")
-    ]
+def test_scripts_of_another_content_or_model_have_another_name_that_any_api_server_takes() -> None:
+    names = [scripts_configmap("x" * BASE_MAX, digest * 8) for digest in ("0123abcd", "0123abce")]
     assert [len(name) for name in names] == [BASE_MAX + 17] * 2
     assert len({*names, scripts_configmap("y" * BASE_MAX, "0123abcd")}) == 3

@@ -19,9 +19,7 @@ OURS = {"matchLabels": {"shardwright.io/model": "llama-405b"}}
 MEMBERS = [{"podSelector": OURS}]
 SERVING = [{"protocol": "TCP", "port": 8000}]
 GATEWAY = {"podSelector": {"matchLabels": {"app": "gateway"}}}
-MONITORING = {
-    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
-}
+MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 STORE = {"to": [{"ipBlock": {"cidr": "203.0.113.0/24"}}], "ports": [{"port": 443}]}
 
 
@@ -32,9 +30,7 @@ def spec_under(rules: NetworkRules) -> Any:
     return policy["spec"]
 
 
-def test_members_reach_each_other_everybody_the_serving_port_and_pods_whatever_they_want() -> (
-    None
-):
+def test_members_reach_each_other_everybody_the_serving_port_and_pods_whatever_they_want() -> None:
     assert spec_under(NetworkRules()) == {
         "podSelector": OURS,
         "policyTypes": ["Ingress"],

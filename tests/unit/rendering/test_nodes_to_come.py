@@ -17,9 +17,7 @@ from tests.support.builders_deployment import a_deployment, a_plan
 
 TERM = PoolTerm(labels=(("pool", "spot"),), apart_from=("host-a", "host-b"))
 ASKS = Sought(group=0, terms=(TERM,))
-COSCHEDULING = Scheduling(
-    integration="Coscheduling", api_version="scheduling.x-k8s.io/v1alpha1"
-)
+COSCHEDULING = Scheduling(integration="Coscheduling", api_version="scheduling.x-k8s.io/v1alpha1")
 ARCH = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
 
 
@@ -28,17 +26,13 @@ def on(*nodes: str) -> Plan:
 
 
 def stateful_set(plan: Plan, *sought: Sought, **options: Any) -> dict[str, Any]:
-    (found,) = of_kind(
-        render(plan, a_deployment(sought=sought, **options)).objects, "StatefulSet"
-    )
+    (found,) = of_kind(render(plan, a_deployment(sought=sought, **options)).objects, "StatefulSet")
     return dict(found)
 
 
 def terms(item: dict[str, Any]) -> list[dict[str, Any]]:
     affinity = item["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
-    return list(
-        affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    )
+    return list(affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"])
 
 
 def named(node: str) -> dict[str, Any]:
@@ -50,16 +44,10 @@ def label_of(item: dict[str, Any]) -> str:
     return str(item["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH])
 
 
-def test_pods_ask_for_any_node_of_the_pool_but_those_that_are_kept_and_one_a_node() -> (
-    None
-):
+def test_pods_ask_for_any_node_of_the_pool_but_those_that_are_kept_and_one_a_node() -> None:
     asking = stateful_set(on("~spot-0", "~spot-1"), ASKS)
     pool = {"key": "pool", "operator": "In", "values": ["spot"]}
-    apart = {
-        "key": "kubernetes.io/hostname",
-        "operator": "NotIn",
-        "values": ["host-a", "host-b"],
-    }
+    apart = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["host-a", "host-b"]}
 
     assert terms(asking) == [{"matchExpressions": [ARCH, pool, apart]}]
     (anti,) = asking["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"][
@@ -75,9 +63,7 @@ def test_nodes_that_exist_are_named_beside_those_that_come() -> None:
     assert "matchFields" not in terms(asking)[1]
 
 
-@pytest.mark.parametrize(
-    "scheduling", [None, COSCHEDULING], ids=["none", "Coscheduling"]
-)
+@pytest.mark.parametrize("scheduling", [None, COSCHEDULING], ids=["none", "Coscheduling"])
 def test_a_group_that_has_all_its_nodes_names_them_and_its_pods_are_of_the_same_template(
     scheduling: Scheduling | None,
 ) -> None:
@@ -88,17 +74,12 @@ def test_a_group_that_has_all_its_nodes_names_them_and_its_pods_are_of_the_same_
     assert terms(partly) == terms(asking)
     assert terms(pinned) == [named("x"), named("y")]
     assert {label_of(item) for item in (asking, partly, pinned)} == {label_of(asking)}
-    without = [
-        item["spec"]["template"]["spec"] | {"affinity": None}
-        for item in (asking, pinned)
-    ]
+    without = [item["spec"]["template"]["spec"] | {"affinity": None} for item in (asking, pinned)]
     assert without[0] == without[1]
     assert pinned["metadata"]["annotations"][CONTENT_HASH] == content_hash(pinned)
 
 
-def test_a_group_that_asks_again_or_is_planned_on_nodes_alone_is_of_another_template() -> (
-    None
-):
+def test_a_group_that_asks_again_or_is_planned_on_nodes_alone_is_of_another_template() -> None:
     plans = (on("~spot-0", "~spot-1"), on("x", "y"))
     labels = [
         label_of(stateful_set(plans[0], ASKS)),

@@ -13,11 +13,7 @@ from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of
 from tests.support.rendered import engine_of, pod_of
 
-STORE = {
-    "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING",
-    "AWS_",
-    "AZURE_",
-}
+STORE = {"RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING", "AWS_", "AZURE_"}
 
 MINIO = ObjectStore(
     uri="s3://models/llama/8b",
@@ -49,9 +45,7 @@ def secret(name: str, **more: object) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"secretKeyRef": key}}
 
 
-def test_a_server_that_speaks_s3_is_told_by_variables_and_keys_by_their_secret() -> (
-    None
-):
+def test_a_server_that_speaks_s3_is_told_by_variables_and_keys_by_their_secret() -> None:
     assert told(MINIO) == [
         {"name": "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING", "value": "0"},
         {"name": "AWS_ENDPOINT_URL", "value": "https://minio.example:9000"},

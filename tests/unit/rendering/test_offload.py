@@ -14,9 +14,7 @@ from shardwright.units import GIB
 from tests.support.builders_deployment import a_deployment, a_plan
 from tests.support.rendered import engine_of, pod_of
 
-KEPT = HostCache(
-    pod_bytes=100 * GIB, engine_bytes=200 * GIB, region_bytes=200 * GIB, tokens=1
-)
+KEPT = HostCache(pod_bytes=100 * GIB, engine_bytes=200 * GIB, region_bytes=200 * GIB, tokens=1)
 """Of an engine over two nodes."""
 
 
@@ -41,9 +39,7 @@ def test_an_engine_is_told_what_all_of_its_ranks_keep() -> None:
         "native",
     ]
     assert not [
-        word
-        for word in engine_of(render(a_plan(), a_deployment()))["args"]
-        if "offload" in word
+        word for word in engine_of(render(a_plan(), a_deployment()))["args"] if "offload" in word
     ]
 
 
@@ -51,46 +47,32 @@ def test_a_pod_requests_its_part_and_its_shared_memory_has_room_for_the_files_of
     None
 ):
     volumes = {
-        volume["name"]: volume
-        for volume in pod_of(render(keeping(), a_deployment()))["volumes"]
+        volume["name"]: volume for volume in pod_of(render(keeping(), a_deployment()))["volumes"]
     }
 
-    assert volumes["shm"]["emptyDir"] == {
-        "medium": "Memory",
-        "sizeLimit": "205Gi",
-    }  # 5 without
-    assert (memory(a_plan(), "requests"), memory(keeping(), "requests")) == (
-        "41Gi",
-        "141Gi",
-    )
-    assert (memory(a_plan(), "limits"), memory(keeping(), "limits")) == (
-        "542Gi",
-        "742Gi",
-    )
+    assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "205Gi"}  # 5 without
+    assert (memory(a_plan(), "requests"), memory(keeping(), "requests")) == ("41Gi", "141Gi")
+    assert (memory(a_plan(), "limits"), memory(keeping(), "limits")) == ("542Gi", "742Gi")
 
 
 @pytest.mark.parametrize(
     ("stated", "requested", "limit"),
-    [
-        ("64Gi", "164Gi", "264Gi"),
-        ("1.5Gi", "103936Mi", "206336Mi"),
-        ("0", "100Gi", None),
-    ],
+    [("64Gi", "164Gi", "264Gi"), ("1.5Gi", "103936Mi", "206336Mi"), ("0", "100Gi", None)],
 )
 def test_memory_that_a_user_states_is_beside_it(
     stated: str, requested: str, limit: str | None
 ) -> None:
-    assert (
-        memory(keeping(), "requests", stated),
-        memory(keeping(), "limits", stated),
-    ) == (requested, limit)
+    assert (memory(keeping(), "requests", stated), memory(keeping(), "limits", stated)) == (
+        requested,
+        limit,
+    )
 
 
 def test_the_start_up_budget_includes_the_time_to_fill_host_memory() -> None:
     bases = [
-        of_kind(render(plan, a_deployment()).objects, "StatefulSet")[0]["metadata"][
-            "annotations"
-        ]["shardwright.io/start-up-budget"]
+        of_kind(render(plan, a_deployment()).objects, "StatefulSet")[0]["metadata"]["annotations"][
+            "shardwright.io/start-up-budget"
+        ]
         for plan in (a_plan(), keeping())
     ]
 

@@ -20,12 +20,9 @@ TWO_PODS = render(a_plan(), a_trtllm_deployment())
 ONE_POD = render(a_small_plan(), a_trtllm_deployment())
 
 
-def test_a_group_of_several_pods_has_one_secret_of_its_resource_without_any_content() -> (
-    None
-):
+def test_a_group_of_several_pods_has_one_secret_of_its_resource_without_any_content() -> None:
     _, secret = render(
-        a_plan_of(Layout(tensor=8, pipeline=2, replicas=3), nodes=2),
-        a_trtllm_deployment(),
+        a_plan_of(Layout(tensor=8, pipeline=2, replicas=3), nodes=2), a_trtllm_deployment()
     ).keys
     assert (secret["kind"], secret["type"], secret["immutable"]) == (
         "Secret",
@@ -34,10 +31,7 @@ def test_a_group_of_several_pods_has_one_secret_of_its_resource_without_any_cont
     )
     assert {"data", "stringData"} & set(secret) == set()
     assert secret["metadata"]["ownerReferences"][0]["uid"] == an_owner().uid
-    assert (
-        secret["metadata"]["name"]
-        == pod_of(TWO_PODS)["volumes"][-2]["secret"]["secretName"]
-    )
+    assert secret["metadata"]["name"] == pod_of(TWO_PODS)["volumes"][-2]["secret"]["secretName"]
 
 
 def test_the_secret_of_an_earlier_resource_of_the_same_name_is_another_one() -> None:
@@ -51,20 +45,12 @@ def test_the_key_is_for_the_group_of_the_pod_and_the_user_has_an_entry() -> None
     mounts = {mount["name"]: mount for mount in engine_of(TWO_PODS)["volumeMounts"]}
     assert volumes["ssh"]["secret"]["defaultMode"] == 0o440
     assert pod_of(TWO_PODS)["securityContext"]["fsGroup"] == 10001
-    assert (mounts["passwd"]["mountPath"], mounts["passwd"]["subPath"]) == (
-        "/etc/passwd",
-        "passwd",
-    )
-    assert (mounts["ssh"]["mountPath"], mounts["ssh"]["readOnly"]) == (
-        "/etc/shardwright-ssh",
-        True,
-    )
+    assert (mounts["passwd"]["mountPath"], mounts["passwd"]["subPath"]) == ("/etc/passwd", "passwd")
+    assert (mounts["ssh"]["mountPath"], mounts["ssh"]["readOnly"]) == ("/etc/shardwright-ssh", True)
 
 
 def test_ranks_meet_at_the_port_of_ssh() -> None:
-    assert [
-        (port["name"], port["containerPort"]) for port in engine_of(TWO_PODS)["ports"]
-    ] == [
+    assert [(port["name"], port["containerPort"]) for port in engine_of(TWO_PODS)["ports"]] == [
         ("http", 8000),
         ("ssh", 2222),
         ("rendezvous", 29510),
@@ -75,12 +61,8 @@ def test_ranks_meet_at_the_port_of_ssh() -> None:
 
 def test_one_pod_and_vllm_need_no_key() -> None:
     for bundle in (ONE_POD, render(a_plan(), a_deployment())):
-        assert "shardwright.io/ssh-key" not in {
-            secret["type"] for secret in bundle.keys
-        }
-        assert {"ssh", "passwd"} & {
-            volume["name"] for volume in pod_of(bundle)["volumes"]
-        } == set()
+        assert "shardwright.io/ssh-key" not in {secret["type"] for secret in bundle.keys}
+        assert {"ssh", "passwd"} & {volume["name"] for volume in pod_of(bundle)["volumes"]} == set()
 
 
 def test_the_leader_names_no_secret_and_no_folder_of_a_pod_to_the_others() -> None:
@@ -91,9 +73,7 @@ def test_the_leader_names_no_secret_and_no_folder_of_a_pod_to_the_others() -> No
     )
     (scripts,) = of_kind(render(a_plan(), deployment).objects, "ConfigMap")
     (line,) = [
-        line
-        for line in scripts["data"]["launch.sh"].splitlines()
-        if "for name_told in" in line
+        line for line in scripts["data"]["launch.sh"].splitlines() if "for name_told in" in line
     ]
     assert line.strip() == "for name_told in HF_HOME HF_HUB_OFFLINE NCCL_DEBUG USER; do"
 

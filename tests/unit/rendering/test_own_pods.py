@@ -30,28 +30,18 @@ from tests.support.rendered import engine_of, pod_of
 
 MARKS = OwnMarks(
     labels=(("shardwright.io/model", "other"), ("team", "search")),
-    annotations=(
-        ("example.com/cost-centre", "42"),
-        ("shardwright.io/model-name", "other"),
-    ),
+    annotations=(("example.com/cost-centre", "42"), ("shardwright.io/model-name", "other")),
     account="reader",
     pull_policy="Always",
 )
 VOLUMES = (
     OwnVolume(
-        name="ca",
-        path="/etc/ssl/certs/own",
-        kind=VolumeKind.CONFIG_MAP,
-        source="company-ca",
+        name="ca", path="/etc/ssl/certs/own", kind=VolumeKind.CONFIG_MAP, source="company-ca"
     ),
     OwnVolume(name="keys", path="/mnt/keys", kind=VolumeKind.SECRET, source="licence"),
     OwnVolume(name="data", path="/data/own", kind=VolumeKind.CLAIM, source="data"),
     OwnVolume(
-        name="logs",
-        path="/data/logs",
-        kind=VolumeKind.CLAIM,
-        source="logs",
-        read_only=False,
+        name="logs", path="/data/logs", kind=VolumeKind.CLAIM, source="logs", read_only=False
     ),
     OwnVolume(
         name="scratch",
@@ -65,9 +55,9 @@ VOLUMES = (
 
 def metadata_of(deployment: Deployment) -> dict[str, Any]:
     """Return the metadata of the pods of a group of two."""
-    metadata: dict[str, Any] = of_kind(
-        render(a_plan(), deployment).objects, "StatefulSet"
-    )[0]["spec"]["template"]["metadata"]
+    metadata: dict[str, Any] = of_kind(render(a_plan(), deployment).objects, "StatefulSet")[0][
+        "spec"
+    ]["template"]["metadata"]
     return metadata
 
 
@@ -86,18 +76,14 @@ def test_labels_and_annotations_are_there_and_ours_stay_what_they_are() -> None:
     assert labels == {
         name: value for name, value in usual["labels"].items() if name != TEMPLATE_HASH
     } | {"team": "search"}
-    assert marked["annotations"] == {
-        **usual["annotations"],
-        "example.com/cost-centre": "42",
-    }
+    assert marked["annotations"] == {**usual["annotations"], "example.com/cost-centre": "42"}
 
 
 def test_marks_of_users_are_on_pods_alone_and_in_no_selector() -> None:
     bundle = render(a_plan(), a_deployment(marks=MARKS))
 
     without_templates = [
-        {**item, "spec": {**item.get("spec", {}), "template": None}}
-        for item in bundle.objects
+        {**item, "spec": {**item.get("spec", {}), "template": None}} for item in bundle.objects
     ]
     assert [item["kind"] for item in without_templates if "search" in str(item)] == []
 
@@ -105,38 +91,27 @@ def test_marks_of_users_are_on_pods_alone_and_in_no_selector() -> None:
 def test_pods_have_the_account_and_no_token_of_it() -> None:
     pod = pod_of(render(a_plan(), a_deployment(marks=MARKS)))
 
-    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == (
-        "reader",
-        False,
-    )
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("reader", False)
     assert "serviceAccountName" not in pod_of(render(a_plan(), a_deployment()))
 
 
 def test_every_container_is_pulled_as_the_user_says() -> None:
-    pod = pod_of(
-        render(a_plan(), a_deployment(marks=MARKS, cache=CacheClaim(claim="hub")))
-    )
+    pod = pod_of(render(a_plan(), a_deployment(marks=MARKS, cache=CacheClaim(claim="hub"))))
 
-    assert [
-        item["imagePullPolicy"] for item in (*pod["initContainers"], *pod["containers"])
-    ] == ["Always", "Always"]
+    assert [item["imagePullPolicy"] for item in (*pod["initContainers"], *pod["containers"])] == [
+        "Always",
+        "Always",
+    ]
 
 
-def test_volumes_are_mounted_in_the_engine_alone_under_names_that_none_of_ours_has() -> (
-    None
-):
-    bundle = render(
-        a_plan(), a_deployment(volumes=VOLUMES, cache=CacheClaim(claim="hub"))
-    )
+def test_volumes_are_mounted_in_the_engine_alone_under_names_that_none_of_ours_has() -> None:
+    bundle = render(a_plan(), a_deployment(volumes=VOLUMES, cache=CacheClaim(claim="hub")))
     pod = pod_of(bundle)
 
     assert own(pod["volumes"]) == [
         {"name": "own-ca", "configMap": {"name": "company-ca"}},
         {"name": "own-keys", "secret": {"secretName": "licence"}},
-        {
-            "name": "own-data",
-            "persistentVolumeClaim": {"claimName": "data", "readOnly": True},
-        },
+        {"name": "own-data", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
         {"name": "own-logs", "persistentVolumeClaim": {"claimName": "logs"}},
         {"name": "own-scratch", "emptyDir": {"sizeLimit": "100Gi"}},
     ]
@@ -163,9 +138,7 @@ def test_none_of_ours_has_such_a_name_or_lies_below_a_folder_where_users_mount(
     assert [
         path
         for path in paths
-        if path.startswith(
-            ("/data", "/mnt", "/srv", "/etc/pki/ca-trust", "/etc/ssl/certs")
-        )
+        if path.startswith(("/data", "/mnt", "/srv", "/etc/pki/ca-trust", "/etc/ssl/certs"))
     ] == []
 
 
@@ -177,8 +150,7 @@ def test_an_empty_folder_is_room_on_the_disk_beyond_what_the_engine_may_use() ->
     )
 
     assert (
-        int(more["limits"][disk].removesuffix("Gi"))
-        - int(usual["limits"][disk].removesuffix("Gi"))
+        int(more["limits"][disk].removesuffix("Gi")) - int(usual["limits"][disk].removesuffix("Gi"))
         == 100
     )
     assert more["requests"] == usual["requests"]
@@ -193,9 +165,7 @@ def test_whatever_we_write_on_pods_a_user_may_not(
 ) -> None:
     scheduling = (
         Scheduling(
-            integration=scheduler,
-            api_version=SCHEDULER_INTEGRATIONS[scheduler].apis[0],
-            queue="q",
+            integration=scheduler, api_version=SCHEDULER_INTEGRATIONS[scheduler].apis[0], queue="q"
         )
         if scheduler
         else None

@@ -39,9 +39,7 @@ def test_kept_pods_are_placed_like_those_of_this_release() -> None:
     assert render(plan, kept) == render(plan, deployment)
 
 
-def test_pods_that_a_later_release_has_kept_in_another_form_are_not_made_again() -> (
-    None
-):
+def test_pods_that_a_later_release_has_kept_in_another_form_are_not_made_again() -> None:
     pods = BarePods(template={}, scripts_name="llama-scripts", scripts={})
     said = pods_text(pods)
     assert pods_from(said) == pods

@@ -60,12 +60,7 @@ FULL = a_deployment(
     environment=(("NCCL_DEBUG", "INFO"),),
     node_selector=(("team", "a"),),
     tolerations=(
-        {
-            "key": "dedicated",
-            "operator": "Equal",
-            "value": "llm",
-            "effect": "NoSchedule",
-        },
+        {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"},
     ),
     cpu="12",
     memory="200Gi",
@@ -74,9 +69,7 @@ FULL = a_deployment(
     priority_class="serving",
     image_pull_secrets=("mirror",),
 )
-ON_CLAIM = a_deployment(
-    claim=ClaimPath(claim="weights", path="/llama/405b/"), revision="abc"
-)
+ON_CLAIM = a_deployment(claim=ClaimPath(claim="weights", path="/llama/405b/"), revision="abc")
 
 ADAPTERS = Adapters(
     served=(
@@ -89,16 +82,11 @@ CASES = {
     "one GPU": (a_small_plan(), a_deployment()),
     "one node": (a_plan_of(Layout(tensor=8)), a_deployment()),
     "two nodes": (a_plan(), a_deployment()),
-    "three groups": (
-        a_plan_of(Layout(tensor=4, pipeline=2, replicas=3), nodes=2),
-        FULL,
-    ),
+    "three groups": (a_plan_of(Layout(tensor=4, pipeline=2, replicas=3), nodes=2), FULL),
     "from a claim": (a_plan(), ON_CLAIM),
     "from an image": (
         a_plan(),
-        a_deployment(
-            weights_image=ImagePath(reference="a/b", path="", pull_policy="Always")
-        ),
+        a_deployment(weights_image=ImagePath(reference="a/b", path="", pull_policy="Always")),
     ),
     "with adapters": (a_plan(), a_deployment(adapters=ADAPTERS)),
     "kept on a shared claim": (
@@ -117,10 +105,7 @@ CASES = {
     "over Ray": (a_plan(), a_deployment(over_ray=True)),
     "scaled to zero": (a_plan(groups=()), a_deployment()),
     "TensorRT-LLM in one pod": (a_small_plan(), a_trtllm_deployment()),
-    "TensorRT-LLM on two nodes": (
-        a_plan(),
-        a_trtllm_deployment(cache=CacheClaim(storage="1Ti")),
-    ),
+    "TensorRT-LLM on two nodes": (a_plan(), a_trtllm_deployment(cache=CacheClaim(storage="1Ti"))),
     "another version": (
         a_plan(),
         a_deployment(engine_version="0.40.0", image="vllm/vllm-openai:v0.40.0"),
@@ -130,9 +115,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kubernetes", ["1.34", "1.37"])
-def test_every_object_has_the_shape_that_kubernetes_publishes(
-    case: str, kubernetes: str
-) -> None:
+def test_every_object_has_the_shape_that_kubernetes_publishes(case: str, kubernetes: str) -> None:
     for item in render(*CASES[case]).objects:
         if item["kind"] == "ComputeDomain":
             continue
@@ -140,9 +123,7 @@ def test_every_object_has_the_shape_that_kubernetes_publishes(
 
 
 def test_the_objects_come_in_the_order_in_which_they_are_needed() -> None:
-    bundle = render(
-        a_plan_of(Layout(tensor=8, pipeline=2, replicas=2), nodes=2), a_deployment()
-    )
+    bundle = render(a_plan_of(Layout(tensor=8, pipeline=2, replicas=2), nodes=2), a_deployment())
     assert [(item["kind"], item["metadata"]["name"]) for item in bundle.objects] == [
         ("ConfigMap", "llama-405b-scripts-8edd8718"),
         ("NetworkPolicy", "llama-405b-network"),
@@ -168,11 +149,7 @@ def test_other_scripts_have_another_name_so_that_those_of_running_pods_never_cha
     ):
         bundle = render(plan, one)
         (scripts,) = of_kind(bundle.objects, "ConfigMap")
-        mounted = {
-            v["configMap"]["name"]
-            for v in pod_of(bundle)["volumes"]
-            if "configMap" in v
-        }
+        mounted = {v["configMap"]["name"] for v in pod_of(bundle)["volumes"] if "configMap" in v}
         assert (mounted, scripts["immutable"]) == ({scripts["metadata"]["name"]}, True)
         found.append(scripts["metadata"]["name"])
 
@@ -192,9 +169,7 @@ def test_every_object_is_controlled_by_its_resource_and_knows_its_own_content() 
                 "blockOwnerDeletion": True,
             }
         ]
-        assert item["metadata"]["annotations"][
-            "shardwright.io/content-hash"
-        ] == content_hash(item)
+        assert item["metadata"]["annotations"]["shardwright.io/content-hash"] == content_hash(item)
 
 
 def test_the_clients_reach_leaders_only_and_the_peers_reach_everybody_early() -> None:
@@ -207,9 +182,9 @@ def test_the_clients_reach_leaders_only_and_the_peers_reach_everybody_early() ->
         "shardwright.io/model": "llama-405b",
         "apps.kubernetes.io/pod-index": "0",
     }
-    assert [
-        (port["name"], port["port"], port["targetPort"]) for port in client["ports"]
-    ] == [("http", 8000, 8000)]
+    assert [(port["name"], port["port"], port["targetPort"]) for port in client["ports"]] == [
+        ("http", 8000, 8000)
+    ]
     assert (peers["clusterIP"], peers["publishNotReadyAddresses"]) == ("None", True)
     assert peers["selector"] == {
         "shardwright.io/model": "llama-405b",
@@ -238,9 +213,7 @@ def test_pods_go_to_exactly_the_planned_nodes_and_never_two_to_one() -> None:
     assert affinity["nodeAffinity"][required]["nodeSelectorTerms"] == [
         {
             "matchExpressions": arch,
-            "matchFields": [
-                {"key": "metadata.name", "operator": "In", "values": [node]}
-            ],
+            "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}],
         }
         for node in ("h100-a-01", "h100-a-02")
     ]
@@ -255,20 +228,14 @@ def test_pods_go_to_exactly_the_planned_nodes_and_never_two_to_one() -> None:
             },
         }
     ]
-    assert (
-        "podAntiAffinity"
-        not in pod_of(render(a_small_plan(), a_deployment()))["affinity"]
-    )
+    assert "podAntiAffinity" not in pod_of(render(a_small_plan(), a_deployment()))["affinity"]
 
 
 def test_pods_over_trays_claim_a_channel_of_the_compute_domain_of_their_group() -> None:
     layout = Layout(tensor=8, replicas=2)
     bundle = render(a_plan_of(layout, nodes=2, compute_domain=True), a_deployment())
     domains = of_kind(bundle.objects, "ComputeDomain")
-    assert [item["metadata"]["name"] for item in domains] == [
-        "llama-405b-0",
-        "llama-405b-1",
-    ]
+    assert [item["metadata"]["name"] for item in domains] == ["llama-405b-0", "llama-405b-1"]
     for group, (domain, item) in enumerate(
         zip(domains, of_kind(bundle.objects, "StatefulSet"), strict=True)
     ):
@@ -279,32 +246,18 @@ def test_pods_over_trays_claim_a_channel_of_the_compute_domain_of_their_group() 
             "channel": {"allocationMode": "Single", "resourceClaimTemplate": template},
         }
         spec = item["spec"]["template"]["spec"]
-        claim = {
-            "name": "compute-domain-channel",
-            "resourceClaimTemplateName": template["name"],
-        }
+        claim = {"name": "compute-domain-channel", "resourceClaimTemplateName": template["name"]}
         assert spec["resourceClaims"] == [claim]
-        assert spec["containers"][0]["resources"]["claims"] == [
-            {"name": "compute-domain-channel"}
-        ]
+        assert spec["containers"][0]["resources"]["claims"] == [{"name": "compute-domain-channel"}]
     kinds = [item["kind"] for item in bundle.objects]
     assert kinds.index("ComputeDomain") < kinds.index("StatefulSet")
 
 
-def test_attention_replicas_on_several_nodes_are_told_their_number_a_pod_and_no_nodes() -> (
-    None
-):
+def test_attention_replicas_on_several_nodes_are_told_their_number_a_pod_and_no_nodes() -> None:
     args = engine_of(
-        render(
-            a_plan_of(Layout(tensor=4, attention_data=4, expert=16), nodes=2),
-            a_deployment(),
-        )
+        render(a_plan_of(Layout(tensor=4, attention_data=4, expert=16), nodes=2), a_deployment())
     )["args"]
-    told = {
-        name: value
-        for name, value in pairwise(args)
-        if name.startswith("--data-parallel")
-    }
+    told = {name: value for name, value in pairwise(args) if name.startswith("--data-parallel")}
     assert told == {
         "--data-parallel-size": "4",
         "--data-parallel-size-local": "2",
@@ -332,20 +285,14 @@ RDMA = (("rdma/hca", 1), ("vpc.amazonaws.com/efa", 32))
 def test_a_pod_requests_the_rdma_devices_of_the_plan_beside_its_gpus() -> None:
     resources = engine_of(render(a_plan(rdma=RDMA), a_deployment()))["resources"]
     devices = {"nvidia.com/gpu": "8", "rdma/hca": "1", "vpc.amazonaws.com/efa": "32"}
+    assert resources["limits"] == {"memory": "542Gi", "ephemeral-storage": "1559Gi"} | devices
     assert (
-        resources["limits"]
-        == {"memory": "542Gi", "ephemeral-storage": "1559Gi"} | devices
-    )
-    assert (
-        resources["requests"]
-        == {"cpu": "9", "memory": "41Gi", "ephemeral-storage": "0"} | devices
+        resources["requests"] == {"cpu": "9", "memory": "41Gi", "ephemeral-storage": "0"} | devices
     )
 
 
 def test_networks_are_attached_to_pods_of_groups_over_several_nodes_only() -> None:
-    deployment = a_deployment(
-        network=PodNetwork(attachments=("fabric/rail-0", "rail-1", "rail-1"))
-    )
+    deployment = a_deployment(network=PodNetwork(attachments=("fabric/rail-0", "rail-1", "rail-1")))
     wanted = {"k8s.v1.cni.cncf.io/networks": "fabric/rail-0,rail-1,rail-1"}
     for plan, attached in (
         (a_plan(), wanted),
@@ -354,20 +301,14 @@ def test_networks_are_attached_to_pods_of_groups_over_several_nodes_only() -> No
     ):
         (item,) = of_kind(render(plan, deployment).objects, "StatefulSet")
         annotations = item["spec"]["template"]["metadata"]["annotations"]
-        assert {
-            key: value for key, value in annotations.items() if "cni" in key
-        } == attached
+        assert {key: value for key, value in annotations.items() if "cni" in key} == attached
 
 
 @pytest.mark.parametrize(
     ("plan", "deployment", "user", "capabilities"),
     [
         pytest.param(
-            a_plan(rdma=RDMA),
-            a_deployment(),
-            10001,
-            {"drop": ["ALL"]},
-            id="not asked for",
+            a_plan(rdma=RDMA), a_deployment(), 10001, {"drop": ["ALL"]}, id="not asked for"
         ),
         pytest.param(
             a_plan(rdma=RDMA),
@@ -418,13 +359,7 @@ def test_pods_lock_memory_as_root_only_where_that_is_asked_for_and_of_use(
             ("41Gi", "542Gi"),
             ("0", "805Gi"),
         ),
-        (
-            a_plan(resource="amd.com/gpu"),
-            "8",
-            "5Gi",
-            ("41Gi", "542Gi"),
-            ("0", "1559Gi"),
-        ),
+        (a_plan(resource="amd.com/gpu"), "8", "5Gi", ("41Gi", "542Gi"), ("0", "1559Gi")),
     ],
 )
 def test_a_pod_gets_as_many_gpus_as_it_has_workers_and_memory_and_disk_for_them(
@@ -471,18 +406,10 @@ def test_what_the_user_says_about_the_pod_is_there() -> None:
     assert pod["priorityClassName"] == "serving"
     assert "priorityClassName" not in pod_of(render(a_plan(), a_deployment()))
     assert pod["imagePullSecrets"] == [{"name": "mirror"}]
-    dedicated = {
-        "key": "dedicated",
-        "operator": "Equal",
-        "value": "llm",
-        "effect": "NoSchedule",
-    }
+    dedicated = {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"}
     assert pod["tolerations"] == [*map(dict, DEFAULT_TOLERATIONS), dedicated]
     bounds = {"memory": "200Gi", "ephemeral-storage": "300Gi", "nvidia.com/gpu": "8"}
-    assert engine["resources"] == {
-        "requests": {"cpu": "12", **bounds},
-        "limits": bounds,
-    }
+    assert engine["resources"] == {"requests": {"cpu": "12", **bounds}, "limits": bounds}
     environment = environment_of(bundle)
     assert environment["NCCL_DEBUG"] == "INFO"
     assert environment["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
@@ -495,15 +422,8 @@ def test_weights_on_a_claim_are_read_from_there_and_the_engine_is_offline() -> N
     bundle = render(a_plan(), ON_CLAIM)
     volumes = {volume["name"]: volume for volume in pod_of(bundle)["volumes"]}
     mounts = {mount["name"]: mount for mount in engine_of(bundle)["volumeMounts"]}
-    assert volumes["models"]["persistentVolumeClaim"] == {
-        "claimName": "weights",
-        "readOnly": True,
-    }
-    assert mounts["models"] == {
-        "name": "models",
-        "mountPath": "/models",
-        "readOnly": True,
-    }
+    assert volumes["models"]["persistentVolumeClaim"] == {"claimName": "weights", "readOnly": True}
+    assert mounts["models"] == {"name": "models", "mountPath": "/models", "readOnly": True}
     words = engine_of(bundle)["args"]
     assert words[:3] == [
         "/models/llama/405b",
@@ -517,10 +437,7 @@ def test_weights_on_a_claim_are_read_from_there_and_the_engine_is_offline() -> N
 
 def test_the_pod_satisfies_pod_security_restricted_and_holds_no_token() -> None:
     pod, engine = pod_of(render(a_plan(), FULL)), engine_of(render(a_plan(), FULL))
-    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (
-        False,
-        False,
-    )
+    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
     assert pod["securityContext"] == {
         "runAsNonRoot": True,
         "runAsUser": 10001,
@@ -534,20 +451,14 @@ def test_the_pod_satisfies_pod_security_restricted_and_holds_no_token() -> None:
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": True,
     }
-    assert {
-        "hostNetwork",
-        "hostPID",
-        "hostIPC",
-        "serviceAccountName",
-        "initContainers",
-    }.isdisjoint(pod)
+    assert {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName", "initContainers"}.isdisjoint(
+        pod
+    )
 
 
 def test_the_environment_of_a_group_is_complete() -> None:
     assert environment_of(render(a_plan(), a_deployment())) == {
-        "POD_INDEX": {
-            "fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}
-        },
+        "POD_INDEX": {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}},
         "VLLM_HOST_IP": {"fieldRef": {"fieldPath": "status.podIP"}},
         "SHARDWRIGHT_LEADER": "llama-405b-0-0.llama-405b-0-peers.models.svc.cluster.local",
         "SHARDWRIGHT_GENERATION": {
@@ -628,17 +539,13 @@ def test_a_rank_has_time_to_drain_before_it_is_killed() -> None:
     }
 
 
-def test_what_the_engine_makes_fp8_while_loading_is_read_at_its_size_in_the_files() -> (
-    None
-):
+def test_what_the_engine_makes_fp8_while_loading_is_read_at_its_size_in_the_files() -> None:
     def size(quantization: str | None) -> float:
         (item,) = of_kind(
-            render(a_plan(), a_deployment(quantization=quantization)).objects,
-            "StatefulSet",
+            render(a_plan(), a_deployment(quantization=quantization)).objects, "StatefulSet"
         )
         found = re.search(
-            r"([0-9.,]+) GiB",
-            item["metadata"]["annotations"]["shardwright.io/start-up-budget"],
+            r"([0-9.,]+) GiB", item["metadata"]["annotations"]["shardwright.io/start-up-budget"]
         )
         assert found
         return float(found[1].replace(",", ""))
@@ -670,9 +577,7 @@ def test_one_disruption_budget_lets_one_pod_go_at_a_time(
     layout: Layout, nodes: int, ready_pods: int | None, least: int
 ) -> None:
     (item,) = of_kind(
-        render(
-            a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods
-        ).objects,
+        render(a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods).objects,
         "PodDisruptionBudget",
     )
     assert item["spec"] == {
@@ -684,25 +589,18 @@ def test_one_disruption_budget_lets_one_pod_go_at_a_time(
 
 @pytest.mark.parametrize(
     ("layout", "nodes", "ready_pods"),
-    [
-        (Layout(), 1, None),
-        (Layout(tensor=8, pipeline=2), 2, 0),
-        (Layout(replicas=3), 1, 1),
-    ],
+    [(Layout(), 1, None), (Layout(tensor=8, pipeline=2), 2, 0), (Layout(replicas=3), 1, 1)],
 )
 def test_there_is_no_disruption_budget_where_it_would_allow_everything(
     layout: Layout, nodes: int, ready_pods: int | None
 ) -> None:
-    bundle = render(
-        a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods
-    )
+    bundle = render(a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods)
     assert of_kind(bundle.objects, "PodDisruptionBudget") == ()
 
 
 def test_pods_carry_the_hash_of_their_template_and_the_name_of_their_resource() -> None:
     (item,) = of_kind(
-        render(a_plan(), a_deployment(owner=an_owner(name="qwen2.5-7b"))).objects,
-        "StatefulSet",
+        render(a_plan(), a_deployment(owner=an_owner(name="qwen2.5-7b"))).objects, "StatefulSet"
     )
     template = item["spec"]["template"]
     labels = dict(template["metadata"]["labels"])
@@ -711,9 +609,7 @@ def test_pods_carry_the_hash_of_their_template_and_the_name_of_their_resource() 
         {**template, "metadata": {**template["metadata"], "labels": labels}}
     )
     assert carried == item["metadata"]["annotations"]["shardwright.io/template-hash"]
-    assert (
-        template["metadata"]["annotations"]["shardwright.io/model-name"] == "qwen2.5-7b"
-    )
+    assert template["metadata"]["annotations"]["shardwright.io/model-name"] == "qwen2.5-7b"
 
 
 @pytest.mark.parametrize(
@@ -728,9 +624,7 @@ def test_pods_carry_the_hash_of_their_template_and_the_name_of_their_resource() 
 def test_the_template_hash_changes_with_everything_that_pods_are_made_of(
     changed: dict[str, Any],
 ) -> None:
-    assert template_of(a_plan(), a_deployment()) != template_of(
-        a_plan(), a_deployment(**changed)
-    )
+    assert template_of(a_plan(), a_deployment()) != template_of(a_plan(), a_deployment(**changed))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -738,34 +632,21 @@ def test_the_template_hash_changes_with_everything_that_pods_are_made_of(
 def test_pods_that_a_limit_range_changes_carry_the_template_hash_they_would_have_without_it(
     case: str, scheduler: str
 ) -> None:
-    told = (
-        Scheduling(integration=scheduler, api_version="", queue="serving")
-        if scheduler
-        else None
-    )
-    plan, deployment = (
-        CASES[case][0],
-        with_parts(CASES[case][1], memory=None, scheduling=told),
-    )
-    limited = with_parts(
-        deployment, ceilings=(Ceiling(resource="memory", most_bytes=20 * GIB),)
-    )
+    told = Scheduling(integration=scheduler, api_version="", queue="serving") if scheduler else None
+    plan, deployment = (CASES[case][0], with_parts(CASES[case][1], memory=None, scheduling=told))
+    limited = with_parts(deployment, ceilings=(Ceiling(resource="memory", most_bytes=20 * GIB),))
 
     own, found = (
-        of_kind(render(plan, item).objects, "StatefulSet")
-        for item in (deployment, limited)
+        of_kind(render(plan, item).objects, "StatefulSet") for item in (deployment, limited)
     )
 
     assert [labels_of(item)[OWN_HASH] for item in found] == [
         labels_of(item)[TEMPLATE_HASH] for item in own
     ]
     assert all(OWN_HASH not in labels_of(item) for item in own)
+    assert all(labels_of(item)[OWN_HASH] != labels_of(item)[TEMPLATE_HASH] for item in found)
     assert all(
-        labels_of(item)[OWN_HASH] != labels_of(item)[TEMPLATE_HASH] for item in found
-    )
-    assert all(
-        item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item)
-        for item in found
+        item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item) for item in found
     )
 
 
@@ -774,13 +655,10 @@ def test_pods_with_a_pull_policy_of_their_own_say_of_which_template_they_would_b
     case: str,
 ) -> None:
     plan, deployment = CASES[case]
-    pulling = with_parts(
-        deployment, marks=replace(deployment.pods.marks, pull_policy="Always")
-    )
+    pulling = with_parts(deployment, marks=replace(deployment.pods.marks, pull_policy="Always"))
 
     own, found = (
-        of_kind(render(plan, item).objects, "StatefulSet")
-        for item in (deployment, pulling)
+        of_kind(render(plan, item).objects, "StatefulSet") for item in (deployment, pulling)
     )
 
     assert [labels_of(item)[OWN_HASH] for item in found] == [
@@ -790,9 +668,7 @@ def test_pods_with_a_pull_policy_of_their_own_say_of_which_template_they_would_b
 
 def test_a_limit_range_that_changes_nothing_of_pods_leaves_them_as_they_are() -> None:
     high = Ceiling(resource="memory", most_bytes=4096 * GIB)
-    assert render(a_plan(), a_deployment(ceilings=(high,))) == render(
-        a_plan(), a_deployment()
-    )
+    assert render(a_plan(), a_deployment(ceilings=(high,))) == render(a_plan(), a_deployment())
 
 
 def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
@@ -803,18 +679,14 @@ def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
 def test_a_prediction_that_changes_restarts_nothing() -> None:
     plan = a_plan()
     faster = replace(
-        plan,
-        performance=replace(plan.performance, tpot_seconds=0.01),
-        reasons=("another",),
+        plan, performance=replace(plan.performance, tpot_seconds=0.01), reasons=("another",)
     )
     assert template_of(plan, a_deployment()) == template_of(faster, a_deployment())
 
 
 def template_of(plan: Plan, deployment: Deployment) -> str:
     (item,) = of_kind(render(plan, deployment).objects, "StatefulSet")
-    return str(
-        item["spec"]["template"]["metadata"]["labels"]["shardwright.io/template-hash"]
-    )
+    return str(item["spec"]["template"]["metadata"]["labels"]["shardwright.io/template-hash"])
 
 
 def test_a_plan_that_can_only_be_shown_is_not_rendered() -> None:
@@ -829,9 +701,7 @@ def test_attention_replicas_and_shared_k_v_are_said_to_the_engine() -> None:
 
     words = _arguments(plan)
 
-    assert {
-        name: words[words.index(name) + 1] for name in words if "parallel-size" in name
-    } == {
+    assert {name: words[words.index(name) + 1] for name in words if "parallel-size" in name} == {
         "--tensor-parallel-size": "4",
         "--pipeline-parallel-size": "1",
         "--data-parallel-size": "2",
@@ -840,9 +710,7 @@ def test_attention_replicas_and_shared_k_v_are_said_to_the_engine() -> None:
     assert "--enable-expert-parallel" in words
 
 
-def test_tokens_of_attention_replicas_meet_in_the_experts_as_the_plan_prices_it() -> (
-    None
-):
+def test_tokens_of_attention_replicas_meet_in_the_experts_as_the_plan_prices_it() -> None:
     words = _arguments(a_plan_of(Layout(tensor=4, attention_data=2, expert=8)))
 
     assert words[words.index("--all2all-backend") + 1] == "allgather_reducescatter"
@@ -910,9 +778,7 @@ def test_the_number_of_drafts_is_the_plans_where_nobody_states_it(
 
 
 def test_drafts_are_looked_up_in_the_prompt_without_a_draft_model() -> None:
-    (item,) = of_kind(
-        render(a_plan(), a_deployment(**LOOKED_UP)).objects, "StatefulSet"
-    )
+    (item,) = of_kind(render(a_plan(), a_deployment(**LOOKED_UP)).objects, "StatefulSet")
     words = item["spec"]["template"]["spec"]["containers"][0]["args"]
 
     assert json.loads(words[words.index("--speculative-config") + 1]) == {
@@ -928,9 +794,7 @@ def test_a_draft_model_is_named_by_its_folder() -> None:
     (item,) = of_kind(
         render(
             a_plan(),
-            a_deployment(
-                drafts_by=DraftMethod.DRAFT_MODEL, draft_tokens=3, draft_model=draft
-            ),
+            a_deployment(drafts_by=DraftMethod.DRAFT_MODEL, draft_tokens=3, draft_model=draft),
         ).objects,
         "StatefulSet",
     )
@@ -955,9 +819,7 @@ def test_the_hash_of_a_plan_is_that_of_all_its_fields_as_plain_data() -> None:
     )  # absent where they say nothing
     said = {name: value for name, value in asdict(plan).items() if name not in later}
     assert plan_hash(plan) == digest(said)[:16]
-    assert (
-        plan_hash(replace(plan, numbers=(1,))) == digest(said | {"numbers": (1,)})[:16]
-    )
+    assert plan_hash(replace(plan, numbers=(1,))) == digest(said | {"numbers": (1,)})[:16]
     assert (
         plan_hash(replace(plan, uncounted=("enable-eplb",)))
         == digest(said | {"uncounted": ("enable-eplb",)})[:16]

@@ -112,9 +112,7 @@ def test_what_a_follower_has_said_is_not_believed_a_second_time(
     port: int, meeting: Meeting, peer: Peer
 ) -> None:
     heard: list[str] = []
-    with socket.create_server(
-        (HERE, 0)
-    ) as between:  # hands everything on, and keeps it
+    with socket.create_server((HERE, 0)) as between:  # hands everything on, and keeps it
 
         def listen() -> None:
             connection, _ = between.accept()
@@ -163,9 +161,7 @@ def test_a_follower_believes_no_leader_that_says_again_what_it_heard_of_the_true
         ]  # an old answer; the question's own proof
 
 
-def test_a_proof_is_of_who_speaks_and_of_every_word(
-    sealed: Callable[..., Seal],
-) -> None:
+def test_a_proof_is_of_who_speaks_and_of_every_word(sealed: Callable[..., Seal]) -> None:
     seal, challenges = sealed(), ("a", "b")
     proofs = {
         seal.proof(speaker, given, said)
@@ -174,9 +170,7 @@ def test_a_proof_is_of_who_speaks_and_of_every_word(
         for said in ("wait", "met 1")
     }
     assert len(proofs) == 8
-    assert seal.proves(
-        seal.proof(LEADER, challenges, "wait"), LEADER, challenges, "wait"
-    )
+    assert seal.proves(seal.proof(LEADER, challenges, "wait"), LEADER, challenges, "wait")
 
 
 def test_a_follower_that_is_in_the_group_learns_what_a_stranger_may_not(

@@ -9,13 +9,7 @@ import pytest
 from shardwright.engines.folders import BELOW_OWN
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
-from shardwright.rendering.deployment import (
-    CacheClaim,
-    Ceiling,
-    ClaimPath,
-    Deployment,
-    HubCommit,
-)
+from shardwright.rendering.deployment import CacheClaim, Ceiling, ClaimPath, Deployment, HubCommit
 from shardwright.rendering.render import render
 from shardwright.units import GIB
 from tests.support.builders_deployment import (
@@ -48,9 +42,7 @@ def bounds(
     return found.get("memory"), found.get("ephemeral-storage")
 
 
-def containers(
-    deployment: Deployment, plan: Plan | None = None
-) -> list[dict[str, Any]]:
+def containers(deployment: Deployment, plan: Plan | None = None) -> list[dict[str, Any]]:
     pod = pod_of(render(plan or a_plan(), deployment))
     return [*pod.get("initContainers", ()), *pod["containers"]]
 
@@ -58,8 +50,7 @@ def containers(
 @pytest.mark.parametrize("case", DEPLOYMENTS)
 def test_no_container_writes_to_its_image(case: str) -> None:
     assert all(
-        item["securityContext"]["readOnlyRootFilesystem"]
-        for item in containers(DEPLOYMENTS[case])
+        item["securityContext"]["readOnlyRootFilesystem"] for item in containers(DEPLOYMENTS[case])
     )
 
 
@@ -81,9 +72,7 @@ def test_every_folder_that_a_library_is_told_to_write_to_is_on_a_volume_that_can
 
         assert told.keys() == {*BELOW_OWN, "HF_HOME", "TMPDIR"}
         assert [
-            name
-            for name, folder in told.items()
-            if not f"{folder}/".startswith(tuple(writable))
+            name for name, folder in told.items() if not f"{folder}/".startswith(tuple(writable))
         ] == []
 
 
@@ -91,20 +80,15 @@ def test_an_image_that_writes_elsewhere_can_be_let() -> None:
     deployment = a_deployment(read_only_root=False, cache=CacheClaim(claim="hub"))
 
     assert [
-        "readOnlyRootFilesystem" in item["securityContext"]
-        for item in containers(deployment)
+        "readOnlyRootFilesystem" in item["securityContext"] for item in containers(deployment)
     ] == [False, False]
 
 
-def test_an_admitted_folder_goes_before_ours_and_one_that_cannot_be_admitted_does_not() -> (
-    None
-):
+def test_an_admitted_folder_goes_before_ours_and_one_that_cannot_be_admitted_does_not() -> None:
     chosen = environment_of(
         render(
             a_plan(),
-            a_deployment(
-                environment=(("TRITON_CACHE_DIR", "/cache/k"), ("HOME", "/root"))
-            ),
+            a_deployment(environment=(("TRITON_CACHE_DIR", "/cache/k"), ("HOME", "/root"))),
         )
     )
 
@@ -112,10 +96,7 @@ def test_an_admitted_folder_goes_before_ours_and_one_that_cannot_be_admitted_doe
 
 
 def test_what_the_launch_script_keeps_of_a_start_is_bounded() -> None:
-    volumes = {
-        item["name"]: item
-        for item in pod_of(render(a_plan(), a_deployment()))["volumes"]
-    }
+    volumes = {item["name"]: item for item in pod_of(render(a_plan(), a_deployment()))["volumes"]}
 
     assert volumes["run"]["emptyDir"] == {"sizeLimit": "16Mi"}
 
@@ -157,16 +138,8 @@ def test_who_states_no_memory_has_no_limit_of_it() -> None:
             a_deployment(claim=WEIGHTS, draft_model=DRAFT),
             "82Gi",
         ),  # 50 GiB, and twice 2 GiB of each of 8 ranks
-        (
-            a_deployment(
-                claim=WEIGHTS, draft_model=DRAFT, cache=CacheClaim(storage="1Ti")
-            ),
-            "50Gi",
-        ),
-        (
-            a_deployment(claim=WEIGHTS, draft_model=ClaimPath(claim="drafts", path="")),
-            "50Gi",
-        ),
+        (a_deployment(claim=WEIGHTS, draft_model=DRAFT, cache=CacheClaim(storage="1Ti")), "50Gi"),
+        (a_deployment(claim=WEIGHTS, draft_model=ClaimPath(claim="drafts", path="")), "50Gi"),
         (
             a_deployment(draft_model=DRAFT),
             "805Gi",
@@ -196,9 +169,7 @@ def test_a_host_that_shares_memory_with_its_gpus_has_that_memory_in_its_limit() 
 
 
 def test_what_downloads_first_has_the_limits_of_the_engine_and_asks_for_less() -> None:
-    download, engine = containers(
-        a_deployment(cache=CacheClaim(storage="1Ti")), a_small_plan()
-    )
+    download, engine = containers(a_deployment(cache=CacheClaim(storage="1Ti")), a_small_plan())
 
     assert download["resources"] == {
         "requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "0"},
@@ -224,10 +195,7 @@ def test_what_downloads_first_never_asks_for_more_than_it_may_use() -> None:
 @pytest.mark.parametrize(
     ("ceiling", "limit"),
     [
-        (
-            Ceiling(resource="memory", given_bytes=32 * GIB),
-            None,
-        ),  # the namespace gives one itself
+        (Ceiling(resource="memory", given_bytes=32 * GIB), None),  # the namespace gives one itself
         (Ceiling(resource="memory", given_bytes=90 * GIB, most_bytes=100 * GIB), None),
         (
             Ceiling(resource="memory", given_bytes=100 * GIB, most_bytes=64 * GIB),
@@ -245,9 +213,7 @@ def test_what_downloads_first_never_asks_for_more_than_it_may_use() -> None:
         ),  # the LimitRange refuses it, and is named
     ],
 )
-def test_a_limit_range_goes_before_the_default(
-    ceiling: Ceiling, limit: str | None
-) -> None:
+def test_a_limit_range_goes_before_the_default(ceiling: Ceiling, limit: str | None) -> None:
     assert bounds(a_small_plan(), a_deployment(ceilings=(ceiling,))) == (limit, "80Gi")
 
 

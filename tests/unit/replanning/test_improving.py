@@ -41,9 +41,7 @@ def the_best(subject: Subject) -> PlanRecord:
     return made
 
 
-def test_a_plan_that_is_worth_a_restart_takes_the_place_of_the_one_that_stands() -> (
-    None
-):
+def test_a_plan_that_is_worth_a_restart_takes_the_place_of_the_one_that_stands() -> None:
     subject = a_subject(**FAST)
     record = a_record_on_one_gpu(subject)
 
@@ -51,9 +49,7 @@ def test_a_plan_that_is_worth_a_restart_takes_the_place_of_the_one_that_stands()
 
     assert found == plan_anew(subject, record, ground(subject, H100S))
     assert found.record
-    assert (
-        found.record.plan.layout == the_best(subject).plan.layout != record.plan.layout
-    )
+    assert found.record.plan.layout == the_best(subject).plan.layout != record.plan.layout
 
 
 def test_a_better_plan_that_is_not_to_be_taken_is_said() -> None:
@@ -66,10 +62,7 @@ def test_a_better_plan_that_is_not_to_be_taken_is_said() -> None:
     assert found.better
     assert found.better.gain
     assert found.better == Better(
-        layout=best.layout,
-        pool=best.pool,
-        objective=OptimizeFor.LATENCY,
-        gain=found.better.gain,
+        layout=best.layout, pool=best.pool, objective=OptimizeFor.LATENCY, gain=found.better.gain
     )
     assert found.better.gain > GAIN_MIN
 
@@ -84,9 +77,7 @@ def test_the_best_plan_stands_and_nothing_is_said(*, take: bool) -> None:
 
 def test_after_a_better_plan_was_taken_none_is_better_on_the_same_nodes() -> None:
     subject = a_subject(**FAST)
-    taken = improve(
-        subject, a_record_on_one_gpu(subject), ground(subject, H100S), take=True
-    ).record
+    taken = improve(subject, a_record_on_one_gpu(subject), ground(subject, H100S), take=True).record
     assert taken
 
     again = improve(subject, taken, ground(subject, H100S), take=True)
@@ -103,13 +94,8 @@ def test_a_plan_whose_gpu_has_another_list_price_by_now_gives_way_to_none(
     counted: float | None, *, moves: bool
 ) -> None:
     asked = {"objective": {"optimizeFor": "Throughput"}, "parallelism": ONE_GPU}
-    subject, both = (
-        a_subject(**asked),
-        [*H100S, a_node("a100", "NVIDIA-A100-SXM4-40GB")],
-    )
-    price = (
-        None if counted is None else GpuPrice(per_hour=counted, basis=PriceBasis.LISTED)
-    )
+    subject, both = (a_subject(**asked), [*H100S, a_node("a100", "NVIDIA-A100-SXM4-40GB")])
+    price = None if counted is None else GpuPrice(per_hour=counted, basis=PriceBasis.LISTED)
     record = the_best(subject)
     record = replace(record, plan=replace(record.plan, gpu_price=price))
 
@@ -119,9 +105,7 @@ def test_a_plan_whose_gpu_has_another_list_price_by_now_gives_way_to_none(
     assert found.record.plan.product == (
         "NVIDIA-A100-SXM4-40GB" if moves else "NVIDIA-H100-80GB-HBM3"
     )
-    assert (found.better.relisted if found.better else None) is (
-        None if moves else True
-    )
+    assert (found.better.relisted if found.better else None) is (None if moves else True)
 
 
 def test_what_was_predicted_when_the_plan_was_made_counts_for_nothing() -> None:
@@ -144,9 +128,7 @@ def test_a_plan_whose_layout_has_no_room_any_more_is_left_alone() -> None:
     subject = a_subject(**FAST)
     record = a_record_on_one_gpu(subject)
 
-    found = improve(
-        subject, record, ground(subject, [an_l40s_node("other")]), take=True
-    )
+    found = improve(subject, record, ground(subject, [an_l40s_node("other")]), take=True)
 
     assert (found.record, found.short, found.better) == (record, None, None)
 
@@ -182,9 +164,7 @@ def test_what_carries_the_load_and_surely_starts_is_not_given_up_for_speed(
     now: dict[str, Any], then: dict[str, Any], *, is_better: bool
 ) -> None:
     subject, best, other, inventory = two_plans()
-    best, other = (
-        replace(plan, carries_load=True, tight=False) for plan in (best, other)
-    )
+    best, other = (replace(plan, carries_load=True, tight=False) for plan in (best, other))
 
     found = better(
         replace(best, **now),
@@ -193,9 +173,7 @@ def test_what_carries_the_load_and_surely_starts_is_not_given_up_for_speed(
         Scale.of(subject.request, inventory),
     )
 
-    carries = Better(
-        layout=best.layout, pool=best.pool, objective=OptimizeFor.LATENCY, gain=None
-    )
+    carries = Better(layout=best.layout, pool=best.pool, objective=OptimizeFor.LATENCY, gain=None)
     assert found == (carries if is_better else None)
 
 
@@ -203,16 +181,11 @@ def test_a_plan_is_better_by_how_much_longer_the_other_one_takes() -> None:
     subject, best, _, inventory = two_plans()
     speed = best.performance
     slower = replace(
-        speed,
-        ttft_seconds=speed.ttft_seconds * 1.25,
-        tpot_seconds=speed.tpot_seconds * 1.25,
+        speed, ttft_seconds=speed.ttft_seconds * 1.25, tpot_seconds=speed.tpot_seconds * 1.25
     )
 
     found = better(
-        best,
-        replace(best, performance=slower),
-        inventory,
-        Scale.of(subject.request, inventory),
+        best, replace(best, performance=slower), inventory, Scale.of(subject.request, inventory)
     )
 
     assert found
@@ -223,14 +196,13 @@ def test_a_better_plan_is_taken_once_in_an_hour() -> None:
     record = a_record_on_one_gpu(a_subject(**FAST))
     assert is_due(record, NOW)
     taken = replace(record, improved_at=NOW)
-    assert [
-        is_due(taken, NOW + PAUSE + timedelta(seconds=more)) for more in (-1, 0)
-    ] == [False, True]
+    assert [is_due(taken, NOW + PAUSE + timedelta(seconds=more)) for more in (-1, 0)] == [
+        False,
+        True,
+    ]
 
 
-def test_when_a_better_plan_was_taken_is_kept_with_the_record_and_by_every_later_plan() -> (
-    None
-):
+def test_when_a_better_plan_was_taken_is_kept_with_the_record_and_by_every_later_plan() -> None:
     subject, after = (
         a_subject(**FAST),
         a_subject(**FAST, engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]}),
@@ -251,20 +223,14 @@ def test_a_plan_that_serves_gives_way_only_to_one_that_is_better_by_a_tenth(
     record, inventory = a_record_on_one_gpu(subject), stock(subject, H100S)
     stands = record.plan.performance
     speed = replace(
-        stands,
-        ttft_seconds=stands.ttft_seconds / faster,
-        tpot_seconds=stands.tpot_seconds / faster,
+        stands, ttft_seconds=stands.ttft_seconds / faster, tpot_seconds=stands.tpot_seconds / faster
     )
     cost = Scale.of(subject.request, inventory).cost_on
     pool = inventory.pools[0]
     two = replace(record.plan.layout, tensor=2)
-    dearer = (cost(two, pool) / cost(record.plan.layout, pool)) ** -math.log2(
-        1 - DOUBLING_GAIN
-    )
+    dearer = (cost(two, pool) / cost(record.plan.layout, pool)) ** -math.log2(1 - DOUBLING_GAIN)
     speed = replace(
-        speed,
-        ttft_seconds=speed.ttft_seconds / dearer,
-        tpot_seconds=speed.tpot_seconds / dearer,
+        speed, ttft_seconds=speed.ttft_seconds / dearer, tpot_seconds=speed.tpot_seconds / dearer
     )
     found = replace(record.plan, layout=two, gpus_per_node=2, performance=speed)
 

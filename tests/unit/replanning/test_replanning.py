@@ -88,9 +88,7 @@ def three_groups() -> PlanRecord:
     subject = a_subject(**ONE_EACH, replicas=3)
     record = a_record_of(subject, h100_nodes(3))
     groups = (("h100-00",), ("h100-01",), ("h100-02",))
-    return replace(
-        record, plan=replace(record.plan, groups=groups), generations=(0, 1, 2)
-    )
+    return replace(record, plan=replace(record.plan, groups=groups), generations=(0, 1, 2))
 
 
 def test_shrinking_drops_the_worst_groups_and_changes_nothing_of_the_others() -> None:
@@ -99,10 +97,7 @@ def test_shrinking_drops_the_worst_groups_and_changes_nothing_of_the_others() ->
     found = rescaled(fewer, record, stock(fewer, h100_nodes(3)), (0, 2, 1)).record
 
     assert found is not None
-    assert (found.plan.groups, found.plan.group_numbers) == (
-        (("h100-01",), ("h100-02",)),
-        (1, 2),
-    )
+    assert (found.plan.groups, found.plan.group_numbers) == ((("h100-01",), ("h100-02",)), (1, 2))
     assert (found.generations, found.plan.layout.replicas) == ((1, 2), 2)
 
 
@@ -122,21 +117,14 @@ def test_growing_again_fills_the_hole_and_changes_nothing_of_the_others() -> Non
     assert found.plan.group_numbers == (0, 1, 2, 3)
     assert found.plan.numbers == ()
     assert (found.plan.groups[0], found.plan.groups[2]) == (("h100-00",), ("h100-02",))
-    assert sorted(found.plan.groups) == [
-        ("h100-00",),
-        ("h100-01",),
-        ("h100-02",),
-        ("h100-03",),
-    ]
+    assert sorted(found.plan.groups) == [("h100-00",), ("h100-01",), ("h100-02",), ("h100-03",)]
     assert found.generations == (0, 0, 2, 0)
 
 
 def test_a_new_plan_with_fewer_groups_drops_the_worst() -> None:
     record, edited = three_groups(), a_subject(**ONE_EACH, **EDITED, replicas=1)
 
-    found = plan_anew(
-        edited, record, ground(edited, h100_nodes(3), worst=(2, 0, 1))
-    ).record
+    found = plan_anew(edited, record, ground(edited, h100_nodes(3), worst=(2, 0, 1))).record
 
     assert found is not None
     assert (found.plan.groups, found.plan.numbers, found.generations) == (
@@ -158,18 +146,8 @@ def drafting(replicas: int) -> Subject:
     head = {"id": drafter, "uri": f"hf://{drafter}@{'f' * 40}"}
     return a_subject(
         model={"id": "meta-llama/Llama-3.1-8B-Instruct"},
-        workload={
-            "inputTokens": 1000,
-            "outputTokens": 500,
-            "concurrency": 64,
-        },
-        engine={
-            "speculation": {
-                "method": "DraftModel",
-                "acceptancePercent": 70,
-                "head": head,
-            },
-        },
+        workload={"inputTokens": 1000, "outputTokens": 500, "concurrency": 64},
+        engine={"speculation": {"method": "DraftModel", "acceptancePercent": 70, "head": head}},
         parallelism={"tensor": 1},
         replicas=replicas,
     )
@@ -206,9 +184,7 @@ def test_growing_stays_in_the_pool_of_the_plan() -> None:
     kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
 
     report = rescale(
-        after,
-        kept,
-        stock(after, [*h100_nodes(2), *(an_l40s_node(f"l40s-{i}") for i in range(9))]),
+        after, kept, stock(after, [*h100_nodes(2), *(an_l40s_node(f"l40s-{i}") for i in range(9))])
     )
 
     assert isinstance(report.outcome, NoPlan)
@@ -221,16 +197,10 @@ def test_growing_finds_the_pool_although_a_label_has_renamed_it() -> None:
 
     plan = plan_of(rescale(after, kept, stock(after, relabelled)))
 
-    assert (plan.pool, len(plan.groups), plan.groups[0]) == (
-        kept.pool,
-        2,
-        kept.groups[0],
-    )
+    assert (plan.pool, len(plan.groups), plan.groups[0]) == (kept.pool, 2, kept.groups[0])
 
 
-def test_a_limit_on_latency_that_all_replicas_meet_together_lets_the_last_one_in() -> (
-    None
-):
+def test_a_limit_on_latency_that_all_replicas_meet_together_lets_the_last_one_in() -> None:
     spec = {
         "model": {"id": "meta-llama/Llama-3.1-70B-Instruct"},
         "parallelism": {"tensor": 4, "pipeline": 1},
@@ -243,10 +213,7 @@ def test_a_limit_on_latency_that_all_replicas_meet_together_lets_the_last_one_in
 
 
 def test_another_number_of_replicas_starts_no_running_group_anew() -> None:
-    spec = {
-        "workload": {"concurrency": 10},
-        "parallelism": {"tensor": 1, "pipeline": 1},
-    }
+    spec = {"workload": {"concurrency": 10}, "parallelism": {"tensor": 1, "pipeline": 1}}
     before, after = a_subject(**spec), a_subject(**spec, replicas=2)
     nodes = [a_node(f"l4-{index}", product="NVIDIA-L4", gpus=1) for index in range(2)]
     kept = plan_of(plan_serving(before, stock(before, nodes)))
@@ -254,14 +221,10 @@ def test_another_number_of_replicas_starts_no_running_group_anew() -> None:
     grown = plan_of(rescale(after, kept, stock(after, nodes)))
 
     first, same = (
-        of_kind(bundle_for(after, plan).objects, "StatefulSet")[0]["spec"]
-        for plan in (kept, grown)
+        of_kind(bundle_for(after, plan).objects, "StatefulSet")[0]["spec"] for plan in (kept, grown)
     )
     assert first == same
-    assert (
-        grown.performance.output_tokens_per_second
-        > kept.performance.output_tokens_per_second
-    )
+    assert grown.performance.output_tokens_per_second > kept.performance.output_tokens_per_second
 
 
 def test_growing_where_pods_would_not_be_as_those_that_there_are_adds_nothing_and_says_why() -> (
@@ -312,16 +275,11 @@ def lose(nodes: int, *lost: str, of: int = 2) -> tuple[Plan, Plan, NoPlan | None
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2 * of))))
     plan = replace(
         plan,
-        groups=tuple(
-            (f"h100-{first:02}", f"h100-{first + 1:02}")
-            for first in range(0, 2 * of, 2)
-        ),
+        groups=tuple((f"h100-{first:02}", f"h100-{first + 1:02}") for first in range(0, 2 * of, 2)),
     )
     left = [node for node in h100_nodes(nodes) if node["metadata"]["name"] not in lost]
     leaving = frozenset(
-        index
-        for index, group in enumerate(plan.groups)
-        if set(group).intersection(lost)
+        index for index, group in enumerate(plan.groups) if set(group).intersection(lost)
     )
     return plan, *rehouse(subject, plan, stock(subject, left), leaving)
 
@@ -335,9 +293,7 @@ def test_a_group_that_lost_a_node_moves_as_a_whole_and_the_others_stay() -> None
     )
 
 
-def test_a_group_that_lost_a_node_and_finds_no_other_stays_where_it_is_and_says_why() -> (
-    None
-):
+def test_a_group_that_lost_a_node_and_finds_no_other_stays_where_it_is_and_says_why() -> None:
     plan, moved, short = lose(4, "h100-03")
 
     assert moved == plan
@@ -345,9 +301,7 @@ def test_a_group_that_lost_a_node_and_finds_no_other_stays_where_it_is_and_says_
     assert short.problem.code == "InsufficientCapacity"
 
 
-def test_of_the_groups_that_lost_nodes_as_many_move_as_have_room_and_each_keeps_its_index() -> (
-    None
-):
+def test_of_the_groups_that_lost_nodes_as_many_move_as_have_room_and_each_keeps_its_index() -> None:
     plan, moved, short = lose(
         10, "h100-01", "h100-05", "h100-07", of=4
     )  # h100-00, -04, -06, -08 and -09 are free
@@ -374,9 +328,7 @@ def test_a_model_that_lost_all_its_groups_is_planned_anew_on_other_hardware() ->
     subject = a_subject()
     record = a_record_of(subject, h100_nodes(1))
 
-    found = relocate(
-        subject, record, stock(subject, [an_l40s_node("l40s-0")]), frozenset({0})
-    )
+    found = relocate(subject, record, stock(subject, [an_l40s_node("l40s-0")]), frozenset({0}))
 
     assert found.record is not None
     assert (found.record.plan.pool != record.plan.pool, found.record.plan.groups) == (
@@ -385,9 +337,7 @@ def test_a_model_that_lost_all_its_groups_is_planned_anew_on_other_hardware() ->
     )
 
 
-def test_a_lost_group_moves_although_there_is_no_room_for_all_replicas_that_are_wanted() -> (
-    None
-):
+def test_a_lost_group_moves_although_there_is_no_room_for_all_replicas_that_are_wanted() -> None:
     before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=3)
     record, left = a_record_of(before, h100_nodes(2)), h100_nodes(4)[1:]
 
@@ -409,10 +359,7 @@ def test_a_lost_group_moves_and_more_are_added_where_there_is_room_for_both() ->
     assert found.record is not None
     assert found.short is None
     assert found.record.plan.groups == (("h100-01", "h100-02"), ("h100-03", "h100-04"))
-    assert (found.record.input_hash, found.record.generations) == (
-        after.input_hash,
-        (1, 0),
-    )
+    assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1, 0))
 
 
 def test_a_new_plan_leaves_the_generation_that_a_group_is_to_have() -> None:
@@ -422,10 +369,7 @@ def test_a_new_plan_leaves_the_generation_that_a_group_is_to_have() -> None:
     found = plan_anew(after, record, ground(after, h100_nodes(2)))
 
     assert found.record is not None
-    assert (found.record.input_hash, found.record.generations) == (
-        after.input_hash,
-        (1,),
-    )
+    assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1,))
 
 
 EDITED = {"workload": {"concurrency": 7}}
@@ -447,11 +391,7 @@ def groups_anew(
 ) -> tuple[tuple[str, ...], ...]:
     """Return where the groups of a new plan are, on nodes of these names."""
     subject = a_subject(**spec)
-    found = plan_anew(
-        subject,
-        record,
-        ground(subject, [a_node(name) for name in names], **options),
-    )
+    found = plan_anew(subject, record, ground(subject, [a_node(name) for name in names], **options))
     assert found.record is not None
     assert found.short is None
     assert found.report.outcome == found.record.plan
@@ -472,10 +412,7 @@ SIX = tuple(f"h100-{index:02}" for index in range(6))
 def test_a_new_plan_leaves_groups_on_the_nodes_that_they_have(
     spec: dict[str, Any], groups: tuple[tuple[str, ...], ...]
 ) -> None:
-    assert (
-        groups_anew({**spec, **EDITED, "replicas": 2}, held_by(spec, *groups), *SIX)
-        == groups
-    )
+    assert groups_anew({**spec, **EDITED, "replicas": 2}, held_by(spec, *groups), *SIX) == groups
 
 
 def test_a_new_plan_moves_the_groups_alone_that_have_lost_a_node() -> None:
@@ -487,33 +424,23 @@ def test_a_new_plan_moves_the_groups_alone_that_have_lost_a_node() -> None:
     )
 
 
-def test_a_new_plan_with_more_groups_adds_them_and_one_with_fewer_drops_the_last() -> (
-    None
-):
+def test_a_new_plan_with_more_groups_adds_them_and_one_with_fewer_drops_the_last() -> None:
     record = held_by(ONE_EACH, ("h100-04",), ("h100-01",))
     assert groups_anew({**ONE_EACH, **EDITED, "replicas": 3}, record, *SIX) == (
         ("h100-04",),
         ("h100-01",),
         ("h100-00",),
     )
-    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 1}, record, *SIX) == (
-        ("h100-04",),
-    )
+    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 1}, record, *SIX) == (("h100-04",),)
 
 
 def test_a_new_plan_without_a_record_leaves_groups_where_they_stand() -> None:
     held = (Held(number=0, nodes=("h100-04",)), Held(number=2, nodes=("h100-01",)))
     spec = {**ONE_EACH, "replicas": 3}
-    assert groups_anew(spec, None, *SIX, held=held) == (
-        ("h100-04",),
-        ("h100-00",),
-        ("h100-01",),
-    )
+    assert groups_anew(spec, None, *SIX, held=held) == (("h100-04",), ("h100-00",), ("h100-01",))
 
 
-def test_groups_of_another_shape_get_the_places_that_share_most_nodes_with_theirs() -> (
-    None
-):
+def test_groups_of_another_shape_get_the_places_that_share_most_nodes_with_theirs() -> None:
     record = held_by(ONE_EACH, ("h100-02",), ("h100-00",))
     assert groups_anew({**PAIR, "replicas": 2}, record, *SIX[:4]) == (
         ("h100-02", "h100-03"),
@@ -529,17 +456,13 @@ def test_groups_that_share_nodes_stay_and_further_ones_fill_these_nodes_up() -> 
     assert sorted(found[2:]) == [("h100-00",), ("h100-01",)]
 
 
-def beside(
-    subject: Subject, plan: Plan, nodes: int, group: int = 0
-) -> tuple[str, ...] | None:
+def beside(subject: Subject, plan: Plan, nodes: int, group: int = 0) -> tuple[str, ...] | None:
     """Return a second place for a group whose plan is kept and whose pods are all bound."""
     kept = reservations_of(OWN, plan)
     return place_beside(
         subject,
         plan,
-        take_stock(
-            subject, h100_facts(nodes), pods_of(plan), kept, OwnGpus(beside=group)
-        ),
+        take_stock(subject, h100_facts(nodes), pods_of(plan), kept, OwnGpus(beside=group)),
     )
 
 
@@ -558,18 +481,12 @@ def test_a_group_that_shares_a_node_may_have_its_second_place_there() -> None:
     assert beside(subject, plan, nodes=1, group=1) == ("h100-00",)
 
 
-def test_nodes_of_a_plan_that_are_not_bound_yet_are_a_second_place_of_that_group_only() -> (
-    None
-):
+def test_nodes_of_a_plan_that_are_not_bound_yet_are_a_second_place_of_that_group_only() -> None:
     subject = a_subject(**LARGE, replicas=2)
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
     for group in (0, 1):
         inventory = take_stock(
-            subject,
-            h100_facts(4),
-            (),
-            reservations_of(OWN, plan),
-            OwnGpus(beside=group),
+            subject, h100_facts(4), (), reservations_of(OWN, plan), OwnGpus(beside=group)
         )
         assert place_beside(subject, plan, inventory) == plan.groups[group]
 
@@ -586,17 +503,11 @@ SMALL = "meta-llama/Llama-3.1-8B-Instruct"
     ],
     ids=["weights", "cache", "adapters"],
 )
-def test_a_claim_that_one_node_has_mounted_is_not_asked_of_another(
-    model: dict[str, Any],
-) -> None:
-    one_gpu = {
-        "model": {"id": SMALL} | model,
-        "parallelism": {"tensor": 8, "pipeline": 1},
-    }
+def test_a_claim_that_one_node_has_mounted_is_not_asked_of_another(model: dict[str, Any]) -> None:
+    one_gpu = {"model": {"id": SMALL} | model, "parallelism": {"tensor": 8, "pipeline": 1}}
     alone, on_two = a_subject(**one_gpu), a_subject(**one_gpu, replicas=2)
     plans = [
-        plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
-        for subject in (alone, on_two)
+        plan_of(plan_serving(subject, stock(subject, h100_nodes(2)))) for subject in (alone, on_two)
     ]
 
     assert beside(alone, plans[0], nodes=3) is None
@@ -605,10 +516,7 @@ def test_a_claim_that_one_node_has_mounted_is_not_asked_of_another(
 
 def test_an_image_is_no_claim_and_may_be_asked_of_another_node() -> None:
     subject = a_subject(
-        model={
-            "id": SMALL,
-            "weights": {"uri": "oci://registry.internal/llama"},
-        },
+        model={"id": SMALL, "weights": {"uri": "oci://registry.internal/llama"}},
         parallelism={"tensor": 8, "pipeline": 1},
     )
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
@@ -628,16 +536,9 @@ def test_a_second_pod_on_the_node_that_has_mounted_the_claim_may_start_there() -
 
 @pytest.mark.parametrize(
     ("budget", "allowed"),
-    [
-        ({"gpus": 31}, False),
-        ({"gpus": 32}, True),
-        ({"nodes": 3}, False),
-        ({"nodes": 4}, True),
-    ],
+    [({"gpus": 31}, False), ({"gpus": 32}, True), ({"nodes": 3}, False), ({"nodes": 4}, True)],
 )
-def test_a_second_place_stays_within_the_budget(
-    budget: dict[str, int], *, allowed: bool
-) -> None:
+def test_a_second_place_stays_within_the_budget(budget: dict[str, int], *, allowed: bool) -> None:
     subject = a_subject(**LARGE, budget=budget)
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
 
@@ -661,22 +562,14 @@ def anew_above(
     """Return where two groups of three nodes each are planned of which those below the partition
     keep what they have.
     """
-    spec = {
-        **TRIPLE,
-        "replicas": len(record.plan.groups),
-        "rollout": {"partition": partition},
-    }
-    return groups_anew(
-        spec, record, *(f"h100-{index:02}" for index in range(nodes)), **options
-    )
+    spec = {**TRIPLE, "replicas": len(record.plan.groups), "rollout": {"partition": partition}}
+    return groups_anew(spec, record, *(f"h100-{index:02}" for index in range(nodes)), **options)
 
 
 FIRST, SECOND = SIX[:3], SIX[3:]
 
 
-def test_a_group_above_the_partition_swaps_places_with_one_below_that_stands_on_its_nodes() -> (
-    None
-):
+def test_a_group_above_the_partition_swaps_places_with_one_below_that_stands_on_its_nodes() -> None:
     record = held_by(PAIR, ("h100-00", "h100-06"), ("h100-01", "h100-02"))
     assert [anew_above(partition, record, 9) for partition in (0, 1)] == [
         (SECOND, FIRST),
@@ -694,18 +587,12 @@ def test_a_group_above_the_partition_takes_free_nodes_where_one_below_stands_on_
     ]
 
 
-def test_without_room_beside_the_groups_below_the_partition_the_plan_is_as_it_would_be() -> (
-    None
-):
+def test_without_room_beside_the_groups_below_the_partition_the_plan_is_as_it_would_be() -> None:
     record = held_by(PAIR, ("h100-02", "h100-03"), ("h100-00", "h100-01"))
-    assert [anew_above(partition, record, 6) for partition in (0, 1)] == [
-        (SECOND, FIRST)
-    ] * 2
+    assert [anew_above(partition, record, 6) for partition in (0, 1)] == [(SECOND, FIRST)] * 2
 
 
-def test_where_a_group_below_the_partition_stands_counts_more_than_where_it_was_to_go() -> (
-    None
-):
+def test_where_a_group_below_the_partition_stands_counts_more_than_where_it_was_to_go() -> None:
     record = held_by(PAIR, SECOND[:2], FIRST[:2])
     elsewhere = (Held(number=0, nodes=("h100-02", "h100-06")),)
     assert [anew_above(1, record, 9, held=held) for held in ((), elsewhere)] == [
@@ -735,12 +622,9 @@ def test_an_earlier_plan_keeps_clear_of_what_groups_below_the_partition_have() -
     for partition in (0, 1):
         subject = a_subject(**ONE_EACH, replicas=2, rollout={"partition": partition})
         held = tuple(
-            Held(number=number, nodes=nodes)
-            for number, nodes in enumerate(now.plan.groups)
+            Held(number=number, nodes=nodes) for number, nodes in enumerate(now.plan.groups)
         )
-        found = restore(
-            subject, now, former.plan, ground(subject, h100_nodes(6), held)
-        ).record
+        found = restore(subject, now, former.plan, ground(subject, h100_nodes(6), held)).record
         assert found is not None
         places.append(found.plan.groups)
     assert places == [(("h100-00",), ("h100-01",)), (("h100-00",), ("h100-02",))]
@@ -759,25 +643,20 @@ SPREAD = {
 
 def test_groups_are_spread_and_those_that_come_go_where_the_fewest_are() -> None:
     before, after = a_subject(**SPREAD), a_subject(**SPREAD, replicas=3)
-    kept = replace(
-        plan_of(plan_serving(before, stock(before, ZONES))), groups=(("b-00",),)
-    )
+    kept = replace(plan_of(plan_serving(before, stock(before, ZONES))), groups=(("b-00",),))
 
     planned = plan_of(plan_serving(after, stock(after, ZONES)))
     grown = plan_of(rescale(after, kept, stock(after, ZONES)))
 
     assert planned.groups == (("a-00",), ("b-00",), ("a-01",))
     assert grown.groups == (("b-00",), ("a-00",), ("a-01",))
-    assert not any(
-        "spread" in warning for warning in (*planned.warnings, *grown.warnings)
-    )
+    assert not any("spread" in warning for warning in (*planned.warnings, *grown.warnings))
 
 
 def test_a_group_that_leaves_its_node_goes_where_the_others_are_not() -> None:
     subject = a_subject(**SPREAD, replicas=2)
     plan = replace(
-        plan_of(plan_serving(subject, stock(subject, ZONES))),
-        groups=(("a-00",), ("b-00",)),
+        plan_of(plan_serving(subject, stock(subject, ZONES))), groups=(("a-00",), ("b-00",))
     )
 
     moved, short = rehouse(
@@ -800,8 +679,7 @@ def test_a_plan_says_where_groups_are_that_have_no_room_to_be_spread() -> None:
     ]
 
     even, uneven = (
-        plan_of(plan_serving(subject, stock(subject, found)))
-        for found in (nodes, one_zone)
+        plan_of(plan_serving(subject, stock(subject, found))) for found in (nodes, one_zone)
     )
 
     assert not any("spread" in warning for warning in even.warnings)

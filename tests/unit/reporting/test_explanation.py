@@ -56,9 +56,7 @@ def test_the_headline_of_a_plan_that_does_not_carry_a_rate_says_so(
     served: float, *, carries: bool, said: str
 ) -> None:
     request = a_reported_request()
-    request = replace(
-        request, workload=replace(request.workload, requests_per_second=20.0)
-    )
+    request = replace(request, workload=replace(request.workload, requests_per_second=20.0))
     speed = a_reported_performance(output=512 * served)
     plan = a_reported_plan(carries_load=carries, performance=speed)
 
@@ -129,10 +127,7 @@ def test_gpus_that_are_left_over_are_drawn_as_free() -> None:
 
 def test_replicas_on_one_node_count_it_once() -> None:
     plan = a_reported_plan(
-        layout=Layout(replicas=2),
-        groups=(("n1",), ("n1",)),
-        nodes_per_replica=1,
-        gpus_per_node=1,
+        layout=Layout(replicas=2), groups=(("n1",), ("n1",)), nodes_per_replica=1, gpus_per_node=1
     )
 
     assert (
@@ -160,32 +155,21 @@ def test_neighbouring_stages_that_are_alike_share_a_bar() -> None:
 
 
 def test_the_load_and_the_limits_are_said() -> None:
-    objective = Objective(
-        optimize_for=OptimizeFor.LATENCY, ttft_seconds=2, tpot_seconds=0.05
-    )
+    objective = Objective(optimize_for=OptimizeFor.LATENCY, ttft_seconds=2, tpot_seconds=0.05)
 
     facts = explain(a_report(), request=a_reported_request(objective=objective)).facts
 
-    assert (
-        _fact(facts, "Load")
-        == "64 requests in flight, 2,048 input + 512 output tokens each"
-    )
-    assert (
-        _fact(facts, "Objective")
-        == "Latency, first token within 2.0 s, each token within 50 ms"
-    )
+    assert _fact(facts, "Load") == "64 requests in flight, 2,048 input + 512 output tokens each"
+    assert _fact(facts, "Objective") == "Latency, first token within 2.0 s, each token within 50 ms"
 
 
 def test_an_explanation_says_how_many_requests_will_queue() -> None:
     plan = a_reported_plan(
-        kv_tokens=51_200,
-        carries_load=False,
-        performance=a_reported_performance(running=20),
+        kv_tokens=51_200, carries_load=False, performance=a_reported_performance(running=20)
     )
 
     said = _fact(
-        explain(a_report(plan), request=a_reported_request(concurrency=64)).facts,
-        "K/V cache",
+        explain(a_report(plan), request=a_reported_request(concurrency=64)).facts, "K/V cache"
     )
 
     assert said == (
@@ -196,14 +180,11 @@ def test_an_explanation_says_how_many_requests_will_queue() -> None:
 def test_requests_that_run_are_counted_over_all_attention_ranks() -> None:
     layout = Layout(attention_data=8, expert=8, replicas=2)
     plan = a_reported_plan(
-        layout=layout,
-        carries_load=False,
-        performance=a_reported_performance(running=160),
+        layout=layout, carries_load=False, performance=a_reported_performance(running=160)
     )
 
     said = _fact(
-        explain(a_report(plan), request=a_reported_request(concurrency=1024)).facts,
-        "K/V cache",
+        explain(a_report(plan), request=a_reported_request(concurrency=1024)).facts, "K/V cache"
     )
 
     assert said.endswith("requests queue: 160 of 512 run at once")
@@ -211,9 +192,7 @@ def test_requests_that_run_are_counted_over_all_attention_ranks() -> None:
 
 def test_a_plan_that_cannot_be_deployed_yet_says_so_first() -> None:
     problem = Problem(
-        code="AcrossTrays",
-        what="tensor parallelism across trays",
-        limit="is not deployed yet",
+        code="AcrossTrays", what="tensor parallelism across trays", limit="is not deployed yet"
     )
 
     warnings = explain(
@@ -246,25 +225,19 @@ def test_nothing_fits_is_said_with_limit_gap_and_way_out() -> None:
             "waiting helps: the hardware is there, but not free or not ready",
         ),
         (
-            replace(
-                a_refusal(),
-                lack=Lack(pool="p", gpus_per_node=8, missing_nodes=1, nodes=2),
-            ),
+            replace(a_refusal(), lack=Lack(pool="p", gpus_per_node=8, missing_nodes=1, nodes=2)),
             "waiting helps only where nodes are added",
         ),
         (
             NoPlan(
-                problem=Problem(code="NoGpuNodes", what="no node has GPUs"),
-                heals_by_itself=True,
+                problem=Problem(code="NoGpuNodes", what="no node has GPUs"), heals_by_itself=True
             ),
             "waiting helps once GPU nodes are added, by an autoscaler too",
         ),
     ],
 )
 def test_the_outlook_says_for_what_waiting_helps(outcome: NoPlan, outlook: str) -> None:
-    assert (
-        _fact(explain(a_report(outcome, alternatives=())).facts, "Outlook") == outlook
-    )
+    assert _fact(explain(a_report(outcome, alternatives=())).facts, "Outlook") == outlook
 
 
 def test_what_the_gpus_count_is_a_fact_where_kinds_were_compared() -> None:
@@ -280,9 +253,7 @@ def test_what_the_gpus_count_is_a_fact_where_kinds_were_compared() -> None:
         "as much as 6.4 H100s (16 x 0.4), by public price lists",
         "as much as 6.4 H100s (16 x 0.4), assumed from its data sheet",
     ]
-    assert "Price" not in [
-        fact.label for fact in explain(a_report(a_reported_plan())).facts
-    ]
+    assert "Price" not in [fact.label for fact in explain(a_report(a_reported_plan())).facts]
 
 
 def test_what_a_million_tokens_cost_is_a_fact_with_the_price_that_nodes_state() -> None:
@@ -307,10 +278,7 @@ def test_exclusions_are_counted_layouts_first_then_nodes() -> None:
         "of 1,032 layouts tried: 1,031 exceed GPU memory, 7 need more nodes than the pool has "
         "(a layout can break several rules); nodes not used: 2 cordoned"
     )
-    assert [item.code for item in explanation.exclusions] == [
-        "WeightsExceedMemory",
-        "PoolTooSmall",
-    ]
+    assert [item.code for item in explanation.exclusions] == ["WeightsExceedMemory", "PoolTooSmall"]
 
 
 def test_every_check_of_layouts_has_a_phrase() -> None:
@@ -326,20 +294,14 @@ def test_every_check_of_layouts_has_a_phrase() -> None:
 
 
 def test_nodes_that_cannot_be_used_are_named_by_reason() -> None:
-    cordoned = Problem(
-        code="Cordoned", what="a cordoned node", limit="takes no new pods"
-    )
-    unready = Problem(
-        code="NotReady", what="a node that is not ready", limit="takes no new pods"
-    )
+    cordoned = Problem(code="Cordoned", what="a cordoned node", limit="takes no new pods")
+    unready = Problem(code="NotReady", what="a node that is not ready", limit="takes no new pods")
     excluded = (
         NodeExclusion(node="n0", problem=unready),
         *(NodeExclusion(node=f"n{index}", problem=cordoned) for index in range(1, 5)),
     )
 
-    unusable = explain(
-        a_report(), inventory=Inventory(pools=(), excluded=excluded)
-    ).unusable
+    unusable = explain(a_report(), inventory=Inventory(pools=(), excluded=excluded)).unusable
 
     assert unusable == (
         "cordoned: n1, n2, n3 and 1 other (a cordoned node takes no new pods)",
@@ -359,16 +321,13 @@ def _unusable(*excluded: NodeExclusion) -> tuple[str, ...]:
 
 def test_what_keeps_one_node_out_is_not_said_of_another() -> None:
     assert _unusable(
-        _unknown("n1", "product H999"),
-        _unknown("n4", "no product"),
-        _unknown("n2", "product H999"),
+        _unknown("n1", "product H999"), _unknown("n4", "no product"), _unknown("n2", "product H999")
     ) == ("GPU unknown: n1, n4, n2 (n1, n2: product H999; label it; n4: no product)",)
 
 
 def test_each_fact_has_its_way_out_where_that_is_another() -> None:
     assert _unusable(
-        _unknown("n1", "product H999"),
-        _unknown("n2", "no product", "install the GPU operator"),
+        _unknown("n1", "product H999"), _unknown("n2", "no product", "install the GPU operator")
     ) == (
         (
             "GPU unknown: n1, n2 (n1: product H999; label it; n2: no product; install the GPU "
@@ -378,9 +337,7 @@ def test_each_fact_has_its_way_out_where_that_is_another() -> None:
 
 
 def test_how_many_facts_are_left_out_is_said() -> None:
-    assert _unusable(
-        *(_unknown(f"n{index}", f"product {index}") for index in range(5))
-    ) == (
+    assert _unusable(*(_unknown(f"n{index}", f"product {index}") for index in range(5))) == (
         (
             "GPU unknown: n0, n1, n2 and 2 others (n0: product 0; label it; n1: product 1; n2: "
             "product 2; and 2 more)"
@@ -393,9 +350,7 @@ def test_nodes_excluded_for_one_reason_are_listed_with_their_numbers_of_gpus() -
         a_node(name, gpus=gpus, allocatable={"nvidia.com/gpu": "0"})
         for name, gpus in (("n1", 8), ("n2", 4), ("n3", 8))
     )
-    excluded = [
-        found for node in nodes if isinstance(found := read_node(node), NodeExclusion)
-    ]
+    excluded = [found for node in nodes if isinstance(found := read_node(node), NodeExclusion)]
 
     assert _unusable(*excluded) == (
         (
@@ -409,9 +364,7 @@ def test_nodes_excluded_for_one_reason_are_listed_with_their_numbers_of_gpus() -
 def test_a_warning_says_when_free_capacity_had_to_be_assumed() -> None:
     inventory = Inventory(pools=(), known_pods=KnownPods.NONE)
 
-    warnings = explain(
-        a_report(a_refusal(), alternatives=()), inventory=inventory
-    ).warnings
+    warnings = explain(a_report(a_refusal(), alternatives=()), inventory=inventory).warnings
 
     assert warnings == ("no pods are known: every allocatable GPU counts as free",)
 
@@ -432,13 +385,8 @@ def test_one_layout_does_in_the_singular() -> None:
 
 
 def test_where_nothing_was_tried_or_ruled_out_that_is_said() -> None:
-    assert (
-        explain(a_report(excluded=(), considered=1)).ruled_out
-        == "of 1 layout tried: none"
-    )
-    assert (
-        explain(a_report(excluded=(), considered=0)).ruled_out == "no layout was tried"
-    )
+    assert explain(a_report(excluded=(), considered=1)).ruled_out == "of 1 layout tried: none"
+    assert explain(a_report(excluded=(), considered=0)).ruled_out == "no layout was tried"
 
 
 def test_what_waiting_helps_against_is_not_called_impossible() -> None:
@@ -450,13 +398,9 @@ def test_what_waiting_helps_against_is_not_called_impossible() -> None:
 
 
 def test_the_headline_of_one_gpu_names_no_layout() -> None:
-    plan = a_reported_plan(
-        layout=Layout(), groups=(("n1",),), nodes_per_replica=1, gpus_per_node=1
-    )
+    plan = a_reported_plan(layout=Layout(), groups=(("n1",),), nodes_per_replica=1, gpus_per_node=1)
 
-    assert (
-        explain(a_report(plan)).headline == "one GPU of 1 node (NVIDIA-H100-80GB-HBM3)"
-    )
+    assert explain(a_report(plan)).headline == "one GPU of 1 node (NVIDIA-H100-80GB-HBM3)"
 
 
 def test_replicas_on_one_node_are_drawn_side_by_side() -> None:
@@ -471,20 +415,14 @@ def test_replicas_on_one_node_are_drawn_side_by_side() -> None:
     drawn = explain(a_report(plan), inventory=inventory).nodes
 
     free = (None,) * 4
-    assert [node.stages for node in drawn] == [
-        (0, 0, None, None, *free),
-        (None, None, 0, 0, *free),
-    ]
+    assert [node.stages for node in drawn] == [(0, 0, None, None, *free), (None, None, 0, 0, *free)]
 
 
 def test_a_rate_that_cannot_be_served_is_explained_as_a_queue_without_end() -> None:
     request = a_reported_request()
-    request = replace(
-        request, workload=replace(request.workload, requests_per_second=20.0)
-    )
+    request = replace(request, workload=replace(request.workload, requests_per_second=20.0))
     plan = a_reported_plan(
-        carries_load=False,
-        performance=a_reported_performance(output=512 * 6.64, running=585),
+        carries_load=False, performance=a_reported_performance(output=512 * 6.64, running=585)
     )
 
     facts = explain(a_report(plan), request=request).facts
@@ -497,9 +435,7 @@ def test_a_rate_that_cannot_be_served_is_explained_as_a_queue_without_end() -> N
 
 def test_a_rate_that_takes_nearly_all_that_is_served_has_a_first_token() -> None:
     request = a_reported_request()
-    request = replace(
-        request, workload=replace(request.workload, requests_per_second=20.0)
-    )
+    request = replace(request, workload=replace(request.workload, requests_per_second=20.0))
     plan = a_reported_plan(
         carries_load=False, performance=a_reported_performance(output=512 * 20.0)
     )
@@ -525,10 +461,7 @@ def test_percentiles_are_said_where_a_limit_speaks_of_them() -> None:
         "Latency",
     )
 
-    assert (
-        said
-        == "first token after 310 ms, then 27 ms per token (P95, assumed: 510 ms and 29 ms)"
-    )
+    assert said == "first token after 310 ms, then 27 ms per token (P95, assumed: 510 ms and 29 ms)"
 
 
 def test_the_link_of_attention_replicas_is_named() -> None:
@@ -553,22 +486,15 @@ def test_the_link_of_attention_replicas_is_named() -> None:
 
 
 def test_a_plan_of_no_replicas_says_that_nothing_runs() -> None:
-    plan = a_reported_plan(
-        layout=Layout(tensor=8, replicas=0), groups=(), carries_load=False
-    )
+    plan = a_reported_plan(layout=Layout(tensor=8, replicas=0), groups=(), carries_load=False)
 
     explanation = explain(a_report(plan), request=a_reported_request())
 
-    assert (
-        explanation.headline
-        == "tensor 8 on NVIDIA-H100-80GB-HBM3; replicas is 0, nothing runs"
-    )
+    assert explanation.headline == "tensor 8 on NVIDIA-H100-80GB-HBM3; replicas is 0, nothing runs"
     assert explanation.nodes == ()
 
 
-def test_stages_say_their_micro_batches_and_what_of_a_tokens_time_waits_for_other_stages() -> (
-    None
-):
+def test_stages_say_their_micro_batches_and_what_of_a_tokens_time_waits_for_other_stages() -> None:
     waiting = replace(
         a_reported_performance(running=20),
         tpot_seconds=0.05,

@@ -36,22 +36,16 @@ def test_a_rank_holds_its_share_of_heads_and_the_layers_of_its_stage() -> None:
 
 
 def test_fewer_kv_heads_than_ranks_are_held_several_times() -> None:
-    plan = a_reported_plan(
-        layout=Layout(tensor=16), stages=(a_reported_stage(0, 0, 79),)
-    )
+    plan = a_reported_plan(layout=Layout(tensor=16), stages=(a_reported_stage(0, 0, 79),))
 
     held = [rank.kv_heads for rank in draw_ranks(plan, a_model("llama-70b"))]
 
     assert held == [(head, head) for head in range(8) for _ in range(2)]
 
 
-def test_whole_experts_are_dealt_over_all_ranks_of_a_stage_and_sliced_ones_say_how_thin() -> (
-    None
-):
+def test_whole_experts_are_dealt_over_all_ranks_of_a_stage_and_sliced_ones_say_how_thin() -> None:
     stages = (a_reported_stage(0, 0, 47),)
-    whole = a_reported_plan(
-        layout=Layout(tensor=2, attention_data=2, expert=4), stages=stages
-    )
+    whole = a_reported_plan(layout=Layout(tensor=2, attention_data=2, expert=4), stages=stages)
     sliced = a_reported_plan(layout=Layout(tensor=4), stages=stages)
     model = a_model("qwen3-30b-a3b")
 
@@ -62,9 +56,7 @@ def test_whole_experts_are_dealt_over_all_ranks_of_a_stage_and_sliced_ones_say_h
         (96, 127),
     ]
     assert [rank.attention_data for rank in draw_ranks(whole, model)] == [0, 0, 1, 1]
-    assert {
-        (rank.experts, rank.expert_slices) for rank in draw_ranks(sliced, model)
-    } == {(None, 4)}
+    assert {(rank.experts, rank.expert_slices) for rank in draw_ranks(sliced, model)} == {(None, 4)}
 
 
 def test_a_link_is_busy_for_its_share_of_the_time_of_a_token() -> None:

@@ -34,9 +34,7 @@ def test_no_line_is_wider_than_asked_for(width: int) -> None:
 
 
 def test_a_refusal_has_no_drawing_and_no_memory() -> None:
-    text = to_text(
-        explain(a_report(a_refusal(), alternatives=())), title="m", width=110
-    )
+    text = to_text(explain(a_report(a_refusal(), alternatives=())), title="m", width=110)
 
     assert "Placement" not in text
     assert "Memory of" not in text
@@ -72,15 +70,10 @@ def test_each_replica_is_labelled_once() -> None:
     ]
 
 
-def test_attention_ranks_are_drawn_on_their_gpus_with_the_expert_ranks_of_each_node() -> (
-    None
-):
+def test_attention_ranks_are_drawn_on_their_gpus_with_the_expert_ranks_of_each_node() -> None:
     layout = Layout(tensor=2, attention_data=4, expert=8, replicas=2)
     plan = a_reported_plan(
-        layout=layout,
-        groups=(("a", "b"), ("c", "d")),
-        nodes_per_replica=2,
-        gpus_per_node=4,
+        layout=layout, groups=(("a", "b"), ("c", "d")), nodes_per_replica=2, gpus_per_node=4
     )
 
     text = to_text(explain(a_report(plan)), title="m", width=110).translate(ASCII)
@@ -115,22 +108,15 @@ def test_pools_have_a_column_only_where_another_one_is_shown() -> None:
 
     alone = to_text(explain(a_report()), title="m", width=110)
     several = to_text(
-        explain(a_report(alternatives=(*a_report().alternatives, elsewhere))),
-        title="m",
-        width=110,
+        explain(a_report(alternatives=(*a_report().alternatives, elsewhere))), title="m", width=110
     )
 
     assert "\n  layout     output       per token  against the plan\n" in alone
-    assert (
-        "\n  layout     pool              output       per token  against the plan\n"
-        in several
-    )
+    assert "\n  layout     pool              output       per token  against the plan\n" in several
 
 
 def test_prices_have_a_column_where_nodes_state_them() -> None:
-    priced = replace(
-        an_alternative(Layout(tensor=16), "dearer"), million_tokens_price=1.5
-    )
+    priced = replace(an_alternative(Layout(tensor=16), "dearer"), million_tokens_price=1.5)
 
     text = to_text(explain(a_report(alternatives=(priced,))), title="m", width=110)
 
@@ -178,10 +164,7 @@ def test_gpus_of_somebody_else_are_crossed_out() -> None:
     ]
 
 
-@given(
-    counts=st.lists(st.integers(0, 100 * GIB), min_size=4, max_size=4),
-    cells=st.integers(8, 60),
-)
+@given(counts=st.lists(st.integers(0, 100 * GIB), min_size=4, max_size=4), cells=st.integers(8, 60))
 def test_a_bar_has_as_many_signs_as_cells_and_shows_every_part(
     counts: list[int], cells: int
 ) -> None:
@@ -218,9 +201,7 @@ _NARROW_MEMORY: Final = {
 
 
 @pytest.mark.parametrize("width", _NARROW_MEMORY)
-def test_a_bar_stands_beside_its_figures_where_their_names_have_no_room(
-    width: int,
-) -> None:
+def test_a_bar_stands_beside_its_figures_where_their_names_have_no_room(width: int) -> None:
     text = to_text(explain(a_report()), title="m", width=width).translate(ASCII)
 
     memory = text.split("Memory of the fullest GPU\n")[1].split("\n\n")[0]
@@ -228,9 +209,7 @@ def test_a_bar_stands_beside_its_figures_where_their_names_have_no_room(
 
 
 def test_everything_can_be_said_in_ascii() -> None:
-    text = to_text(
-        explain(a_report(), request=a_reported_request()), title="m", width=110
-    )
+    text = to_text(explain(a_report(), request=a_reported_request()), title="m", width=110)
 
     assert text.translate(ASCII).isascii()
 
@@ -243,9 +222,7 @@ def test_the_headline_of_a_refusal_has_its_own_role() -> None:
 
 def test_a_table_that_is_too_wide_becomes_records() -> None:
     lines = table(
-        ("name", "meaning"),
-        [("a" * 30, "words that need some room to be read")],
-        width=50,
+        ("name", "meaning"), [("a" * 30, "words that need some room to be read")], width=50
     )
 
     assert [one.plain() for one in lines] == [
@@ -254,9 +231,5 @@ def test_a_table_that_is_too_wide_becomes_records() -> None:
     ]
 
 
-def test_a_paragraph_keeps_words_that_are_longer_than_the_line_together_when_it_can() -> (
-    None
-):
-    assert [one.plain() for one in paragraph("one two-three", width=16)] == [
-        "one two-three"
-    ]
+def test_a_paragraph_keeps_words_that_are_longer_than_the_line_together_when_it_can() -> None:
+    assert [one.plain() for one in paragraph("one two-three", width=16)] == ["one two-three"]

@@ -26,10 +26,7 @@ from tests.support.explained import to_text
 
 
 def _shares(**milliseconds: float) -> tuple[TimeShare, ...]:
-    return tuple(
-        TimeShare(name=name, seconds=value / 1000)
-        for name, value in milliseconds.items()
-    )
+    return tuple(TimeShare(name=name, seconds=value / 1000) for name, value in milliseconds.items())
 
 
 def _compared() -> tuple[Plan, Report]:
@@ -43,8 +40,7 @@ def _compared() -> tuple[Plan, Report]:
     flat = replace(
         flat,
         performance=replace(
-            flat.performance,
-            decode_shares=_shares(Weights=20, TensorCommunication=30, Queue=1),
+            flat.performance, decode_shares=_shares(Weights=20, TensorCommunication=30, Queue=1)
         ),
     )
     return plan, a_report(plan, alternatives=(flat,))
@@ -83,9 +79,7 @@ def test_only_the_full_text_compares_times_and_says_how_sure_it_is() -> None:
     _, report = _compared()
     explanation = explain(report, request=a_reported_request())
 
-    short, full = (
-        to_text(explanation, title="m", width=110, full=flag) for flag in (False, True)
-    )
+    short, full = (to_text(explanation, title="m", width=110, full=flag) for flag in (False, True))
 
     assert "Where the time of a token goes" not in short
     assert "  tensor communication      5.0 ms  30 ms\n" in full
@@ -114,9 +108,7 @@ def test_the_times_of_every_layout_are_shown_however_narrow_the_text_is(
     runners_up = tuple(
         replace(
             an_alternative(layout, "slower"),
-            performance=replace(
-                plan.performance, decode_shares=_shares(Weights=31.0 + index)
-            ),
+            performance=replace(plan.performance, decode_shares=_shares(Weights=31.0 + index)),
         )
         for index, layout in enumerate(layouts)
     )
@@ -154,9 +146,7 @@ def test_every_figure_says_its_band_and_basis() -> None:
     plan = a_reported_plan(
         stages=(replace(a_reported_stage(0, 0, 125), band_bytes=2 * GIB),), load=load
     )
-    request = a_reported_request(
-        objective=Objective(ttft_seconds=1, statistic=Statistic.P95)
-    )
+    request = a_reported_request(objective=Objective(ttft_seconds=1, statistic=Statistic.P95))
 
     assert explain(a_report(plan), request=request).sure == (
         (
@@ -180,7 +170,4 @@ def test_a_layout_on_other_gpus_is_named_with_its_pool() -> None:
 
     split = time_split(plan, replace(report, alternatives=(elsewhere,)))
 
-    assert split.layouts == (
-        "tensor 8 x pipeline 2",
-        "tensor 8 x pipeline 2 on l40s-48gb-8x",
-    )
+    assert split.layouts == ("tensor 8 x pipeline 2", "tensor 8 x pipeline 2 on l40s-48gb-8x")

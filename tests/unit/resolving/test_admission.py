@@ -19,9 +19,7 @@ LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
 def settings(defaults: Any = None, **policy: Any) -> Settings:
-    return read_settings(
-        json.dumps({"engineDefaults": defaults or {}, "policy": policy})
-    )
+    return read_settings(json.dumps({"engineDefaults": defaults or {}, "policy": policy}))
 
 
 def sentences(said: Settings, **spec: Any) -> list[str]:
@@ -54,9 +52,7 @@ def test_what_every_pod_would_carry_is_bounded_all_of_it_together() -> None:
     names = ("NCCL_ALGO", "NCCL_DEBUG", "NCCL_NET", "NCCL_PROTO")
 
     def said(signs: int, **more: Any) -> list[str]:
-        env = [
-            {"name": name, "value": "é" * signs} for name in names
-        ]  # of two bytes each
+        env = [{"name": name, "value": "é" * signs} for name in names]  # of two bytes each
         return sentences(Settings(), engine={"env": env, "args": {"seed": 7}}, **more)
 
     assert said(2000, replicas=1000) == said(2048, replicas=900) == []
@@ -82,14 +78,9 @@ def test_a_variable_is_judged_by_the_list_of_its_engine() -> None:
 def test_a_variable_of_the_defaults_needs_no_admission() -> None:
     proxy = {"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}
     subject = resolve(
-        Question(
-            resource=a_resource(),
-            settings=settings(defaults={"engine": {"env": [proxy]}}),
-        )
+        Question(resource=a_resource(), settings=settings(defaults={"engine": {"env": [proxy]}}))
     )
-    assert subject.deployment.serving.environment == (
-        ("HTTPS_PROXY", "http://proxy.example:3128"),
-    )
+    assert subject.deployment.serving.environment == (("HTTPS_PROXY", "http://proxy.example:3128"),)
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "VLLM_HOST_IP", "HF_TOKEN"])
@@ -107,21 +98,9 @@ def test_what_nobody_may_set_cannot_be_admitted(name: str) -> None:
         ("registry.example/mirror/vllm:v0.33.0", ["registry.example"], True),
         ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror"], True),
         ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/"], True),
-        (
-            "registry.example/mirror/vllm:v0.33.0",
-            ["registry.example/mirror/vllm"],
-            True,
-        ),
-        (
-            "registry.example/mirror/vllm:v0.33.0",
-            ["registry.example/mirror/vllm:v0.33.0"],
-            True,
-        ),
-        (
-            "registry.example/mirror/vllm:v0.33.0",
-            ["registry.example/mirror/vllm:v0.32.0"],
-            False,
-        ),
+        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/vllm"], True),
+        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/vllm:v0.33.0"], True),
+        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/vllm:v0.32.0"], False),
         (
             f"registry.example/mirror/vllm:v0.33.0@sha256:{'0' * 64}",
             ["registry.example/mirror/vllm"],
@@ -132,11 +111,7 @@ def test_what_nobody_may_set_cannot_be_admitted(name: str) -> None:
             ["registry.example/mirror/vllm:v0.33.0"],
             False,
         ),
-        (
-            "registry.example/mirror-of-mine/vllm:v0.33.0",
-            ["registry.example/mirror"],
-            False,
-        ),
+        ("registry.example/mirror-of-mine/vllm:v0.33.0", ["registry.example/mirror"], False),
         ("registry.example.org/mirror/vllm:v0.33.0", ["registry.example"], False),
         ("registry.example:5000/vllm:v0.33.0", ["registry.example"], False),
         ("registry.example:5000/vllm:v0.33.0", ["registry.example:5000"], True),
@@ -156,14 +131,10 @@ def test_an_image_is_admitted_by_whole_parts_of_its_name(
     problems = sentences(
         settings(admittedImages=admitted), engine={"image": image, "version": "0.33.0"}
     )
-    assert [problem.split()[0] for problem in problems] == (
-        [] if fine else ["ImageNotAdmitted:"]
-    )
+    assert [problem.split()[0] for problem in problems] == ([] if fine else ["ImageNotAdmitted:"])
 
 
-def test_our_default_image_must_be_admitted_and_that_of_the_administrators_defaults_is() -> (
-    None
-):
+def test_our_default_image_must_be_admitted_and_that_of_the_administrators_defaults_is() -> None:
     mirror = {"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}
 
     (said,) = sentences(settings(admittedImages=["registry.example"]))
@@ -173,9 +144,7 @@ def test_our_default_image_must_be_admitted_and_that_of_the_administrators_defau
         "one of these, or have it "
         "added to policy.admittedImages of the chart"
     )
-    assert (
-        sentences(settings(admittedImages=["registry.example"], defaults=mirror)) == []
-    )
+    assert sentences(settings(admittedImages=["registry.example"], defaults=mirror)) == []
 
 
 def test_weights_in_an_image_come_from_an_admitted_registry() -> None:
@@ -186,22 +155,15 @@ def test_weights_in_an_image_come_from_an_admitted_registry() -> None:
     ]
 
 
-def test_models_drafts_and_adapters_of_the_hub_come_from_admitted_repositories() -> (
-    None
-):
+def test_models_drafts_and_adapters_of_the_hub_come_from_admitted_repositories() -> None:
     head = {"id": "a/draft", "config": {}, "uri": f"hf://evil/draft@{COMMIT}"}
-    adapters = [
-        {"name": "a", "uri": f"hf://evil/lora@{COMMIT}"},
-        {"name": "b", **CLAIM},
-    ]
+    adapters = [{"name": "a", "uri": f"hf://evil/lora@{COMMIT}"}, {"name": "b", **CLAIM}]
     spec = {
         "model": {"id": LLAMA, "adapters": adapters},
         "engine": {"speculation": {"method": "DraftModel", "head": head}},
     }
 
-    problems = sentences(
-        settings(admittedModels=["meta-llama-fakes", "acme/llama"]), **spec
-    )
+    problems = sentences(settings(admittedModels=["meta-llama-fakes", "acme/llama"]), **spec)
 
     assert [problem.split(": ")[:2] for problem in problems] == [
         ["ModelNotAdmitted", "spec.model.id"],
@@ -232,11 +194,7 @@ FRANKFURT, CHINA, GOVERNMENT = (
         (MINIO, "https://minio.example:9000", True),
         (MINIO, "https://minio.example", False),
         (FRANKFURT, "s3://models", True),
-        (
-            CHINA,
-            "s3://models",
-            False,
-        ),  # its buckets are others than those of AWS elsewhere
+        (CHINA, "s3://models", False),  # its buckets are others than those of AWS elsewhere
         (CHINA, "https://s3.cn-north-1.amazonaws.com.cn/models", True),
         (GOVERNMENT, "s3://models", False),
         (GOVERNMENT, "https://s3.us-gov-west-1.amazonaws.com", True),
@@ -287,27 +245,18 @@ def test_a_commit_is_required_where_the_administrator_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("demand", "revision", "warned"),
-    [("Warn", None, 1), ("Warn", COMMIT, 0), ("Off", None, 0)],
+    ("demand", "revision", "warned"), [("Warn", None, 1), ("Warn", COMMIT, 0), ("Off", None, 0)]
 )
 def test_a_missing_commit_is_warned_of_in_the_plan(
     demand: str, revision: str | None, warned: int
 ) -> None:
-    resource = a_resource(
-        model={"id": LLAMA} | ({"revision": revision} if revision else {})
-    )
-    subject = resolve(
-        Question(resource=resource, settings=settings(requireRevision=demand))
-    )
+    resource = a_resource(model={"id": LLAMA} | ({"revision": revision} if revision else {}))
+    subject = resolve(Question(resource=resource, settings=settings(requireRevision=demand)))
 
     warnings = plan_of(plan_serving(subject, stock(subject, h100_nodes(1)))).warnings
 
     assert (
-        sum(
-            warning.startswith("no commit of the model is named")
-            for warning in warnings
-        )
-        == warned
+        sum(warning.startswith("no commit of the model is named") for warning in warnings) == warned
     )
 
 
@@ -342,12 +291,9 @@ def test_pods_join_networks_of_their_own_namespace_or_of_one_that_is_admitted(
 
 
 @pytest.mark.parametrize(
-    ("admitted", "fine"),
-    [([], False), (["other"], False), (["default"], True), (["*"], True)],
+    ("admitted", "fine"), [([], False), (["other"], False), (["default"], True), (["*"], True)]
 )
-def test_memory_is_locked_where_it_is_admitted(
-    admitted: list[str], *, fine: bool
-) -> None:
+def test_memory_is_locked_where_it_is_admitted(admitted: list[str], *, fine: bool) -> None:
     problems = sentences(
         settings(admittedLockMemory=admitted), pod={"network": {"lockMemory": True}}
     )
@@ -371,11 +317,7 @@ def test_memory_is_locked_where_it_is_admitted(
 def test_pods_have_the_account_and_mount_the_secret_that_is_admitted_in_their_namespace(
     admitted: dict[str, list[str]], *, fine: bool
 ) -> None:
-    secret = {
-        "name": "own",
-        "mountPath": "/mnt/own",
-        "secret": {"secretName": "reader"},
-    }
+    secret = {"name": "own", "mountPath": "/mnt/own", "secret": {"secretName": "reader"}}
     said = settings(admittedServiceAccounts=admitted, admittedSecretVolumes=admitted)
 
     account = (
@@ -397,18 +339,11 @@ def test_pods_have_the_account_and_mount_the_secret_that_is_admitted_in_their_na
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        {"configMap": {"name": "a"}},
-        {"pvc": {"claimName": "a"}},
-        {"emptyDir": {"sizeLimit": "1Gi"}},
-    ],
+    [{"configMap": {"name": "a"}}, {"pvc": {"claimName": "a"}}, {"emptyDir": {"sizeLimit": "1Gi"}}],
 )
 def test_what_is_no_secret_may_be_mounted_by_everybody(kind: dict[str, Any]) -> None:
     assert (
-        sentences(
-            settings(),
-            pod={"volumes": [{"name": "own", "mountPath": "/mnt/own", **kind}]},
-        )
+        sentences(settings(), pod={"volumes": [{"name": "own", "mountPath": "/mnt/own", **kind}]})
         == []
     )
 
@@ -419,9 +354,7 @@ def test_an_account_and_a_secret_of_the_defaults_need_no_admission() -> None:
 
     assert (
         sentences(said)
-        == sentences(
-            said, pod={"serviceAccountName": "a", "volumes": [secret | {"name": "b"}]}
-        )
+        == sentences(said, pod={"serviceAccountName": "a", "volumes": [secret | {"name": "b"}]})
         == []
     )
     assert len(sentences(said, pod={"serviceAccountName": "b"})) == 1
@@ -437,11 +370,7 @@ def test_an_account_and_a_secret_of_the_defaults_need_no_admission() -> None:
         ("devices.gke.io/container.engine", ["gke.io"], False),
         ("devices.gke.io/container.engine", ["devices.gke.io"], True),
         ("io.katacontainers.config.runtime", [], False),
-        (
-            "io.katacontainers.config.runtime",
-            ["io.katacontainers.config.runtime"],
-            True,
-        ),
+        ("io.katacontainers.config.runtime", ["io.katacontainers.config.runtime"], True),
         ("prometheus.io/scrape", ["example.com", "prometheus.io"], True),
         ("prometheus.io/scrape", ["*"], True),
     ],
@@ -462,19 +391,14 @@ def test_a_key_of_a_domain_is_refused_where_the_administrator_has_not_named_the_
 
 
 def test_a_key_of_the_defaults_needs_no_admission_but_what_it_says_is_theirs() -> None:
-    said = settings(
-        defaults={"pod": {"annotations": {"iam.amazonaws.com/role": "reader"}}}
-    )
+    said = settings(defaults={"pod": {"annotations": {"iam.amazonaws.com/role": "reader"}}})
 
     assert (
         sentences(said)
         == sentences(said, pod={"annotations": {"iam.amazonaws.com/role": "reader"}})
         == []
     )
-    assert (
-        len(sentences(said, pod={"annotations": {"iam.amazonaws.com/role": "admin"}}))
-        == 1
-    )
+    assert len(sentences(said, pod={"annotations": {"iam.amazonaws.com/role": "admin"}})) == 1
 
 
 def test_labels_and_annotations_count_among_what_every_pod_carries() -> None:
@@ -512,15 +436,9 @@ def test_a_network_of_the_defaults_needs_no_admission() -> None:
         ({"admittedModels": [1]}, ("WrongType", "admittedModels[0]")),
         ({"requireRevision": "deny"}, ("NotAllowed", "requireRevision")),
         ({"admittedEnvironment": ["A-B"]}, ("BadFormat", "admittedEnvironment[0]")),
-        (
-            {"admittedAttachmentNamespaces": ["A"]},
-            ("BadFormat", "admittedAttachmentNamespaces[0]"),
-        ),
+        ({"admittedAttachmentNamespaces": ["A"]}, ("BadFormat", "admittedAttachmentNamespaces[0]")),
         ({"admittedLockMemory": [True]}, ("WrongType", "admittedLockMemory[0]")),
-        (
-            {"admittedServiceAccounts": ["reader"]},
-            ("WrongType", "admittedServiceAccounts"),
-        ),
+        ({"admittedServiceAccounts": ["reader"]}, ("WrongType", "admittedServiceAccounts")),
         (
             {"admittedSecretVolumes": {"team": ["A"]}},
             ("BadFormat", "admittedSecretVolumes.team[0]"),

@@ -10,14 +10,7 @@ from shardwright.pipeline import bundle_for, engine_status, plan_serving
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_nodes import h100_nodes
-from tests.support.builders_subject import (
-    LARGE,
-    TRTLLM,
-    a_resource,
-    plan_of,
-    problems_of,
-    stock,
-)
+from tests.support.builders_subject import LARGE, TRTLLM, a_resource, plan_of, problems_of, stock
 from tests.support.rendered import pod_of
 
 
@@ -28,10 +21,7 @@ class TestTheAdministrator:
 
     def test_defaults_reach_plan_pods_and_status(self) -> None:
         defaults = {
-            "engine": {
-                "image": self.MIRROR,
-                "args": {"seed": 9, "trust-remote-code": True},
-            },
+            "engine": {"image": self.MIRROR, "args": {"seed": 9, "trust-remote-code": True}},
             "pod": {"runtimeClassName": "nvidia"},
         }
         settings = read_settings(json.dumps({"engineDefaults": defaults}))
@@ -39,9 +29,7 @@ class TestTheAdministrator:
         subject = resolve(Question(resource=a_resource(), settings=settings))
 
         pod = pod_of(
-            bundle_for(
-                subject, plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
-            )
+            bundle_for(subject, plan_of(plan_serving(subject, stock(subject, h100_nodes(1)))))
         )
         engine = pod["containers"][0]
         assert (pod["runtimeClassName"], engine["image"], subject.traits.version) == (
@@ -67,9 +55,7 @@ class TestTheAdministrator:
     def test_the_start_up_budget_of_an_engine_is_in_its_status(self) -> None:
         subject = resolve(
             Question(
-                resource=a_resource(
-                    model=LARGE["model"] | {"weights": {"uri": "pvc://models"}}
-                )
+                resource=a_resource(model=LARGE["model"] | {"weights": {"uri": "pvc://models"}})
             )
         )
 
@@ -85,13 +71,8 @@ class TestTheAdministrator:
         }
 
     def test_new_defaults_ask_for_a_new_plan_of_what_they_change_alone(self) -> None:
-        plain, own = (
-            a_resource(),
-            a_resource(engine={"image": "own/vllm-openai:v0.33.0"}),
-        )
-        settings = read_settings(
-            json.dumps({"engineDefaults": {"engine": {"image": self.MIRROR}}})
-        )
+        plain, own = (a_resource(), a_resource(engine={"image": "own/vllm-openai:v0.33.0"}))
+        settings = read_settings(json.dumps({"engineDefaults": {"engine": {"image": self.MIRROR}}}))
 
         before, after = (
             [resolve(Question(resource=item, settings=said)) for item in (plain, own)]
@@ -99,14 +80,11 @@ class TestTheAdministrator:
         )
 
         assert [
-            one.input_hash == other.input_hash
-            for one, other in zip(before, after, strict=True)
+            one.input_hash == other.input_hash for one, other in zip(before, after, strict=True)
         ] == [False, True]
 
     def test_what_is_admitted_may_be_set_by_users(self) -> None:
-        resource = a_resource(
-            engine={"args": {"trust-remote-code": True, "middleware": "a.b"}}
-        )
+        resource = a_resource(engine={"args": {"trust-remote-code": True, "middleware": "a.b"}})
         settings = Settings(policy=UserPolicy(admitted_arguments=["trust-remote-code"]))
 
         assert problems_of(Question(resource=resource, settings=settings)) == [
@@ -140,9 +118,7 @@ class TestTheAdministrator:
         question = Question(resource=a_resource(engine=own), settings=said)
 
         if refused:
-            assert problems_of(question) == [
-                ("EngineVersionMismatch", "spec.engine.version")
-            ]
+            assert problems_of(question) == [("EngineVersionMismatch", "spec.engine.version")]
         else:
             resolve(question)
 
@@ -159,9 +135,7 @@ class TestTheAdministrator:
         self, settings: dict[str, object], *, refused: bool
     ) -> None:
         said = read_settings(json.dumps(settings))
-        question = Question(
-            resource=a_resource(pod={"runtimeClassName": "gvisor"}), settings=said
-        )
+        question = Question(resource=a_resource(pod={"runtimeClassName": "gvisor"}), settings=said)
 
         if refused:
             assert problems_of(question) == [
@@ -191,9 +165,7 @@ class TestTheAdministrator:
         )
 
         if refused:
-            assert problems_of(question) == [
-                ("ExecutorNotAdmitted", "spec.engine.executor")
-            ]
+            assert problems_of(question) == [("ExecutorNotAdmitted", "spec.engine.executor")]
         else:
             resolve(question)
 
@@ -202,27 +174,11 @@ class TestTheAdministrator:
         [
             ({}, "serving", False),
             ({}, "system-node-critical", True),
+            ({"policy": {"admittedPriorityClasses": {"default": ["serving"]}}}, "serving", False),
+            ({"policy": {"admittedPriorityClasses": {"default": ["serving"]}}}, "batch", True),
+            ({"policy": {"admittedPriorityClasses": {"*": ["serving"]}}}, "batch", True),
             (
-                {"policy": {"admittedPriorityClasses": {"default": ["serving"]}}},
-                "serving",
-                False,
-            ),
-            (
-                {"policy": {"admittedPriorityClasses": {"default": ["serving"]}}},
-                "batch",
-                True,
-            ),
-            (
-                {"policy": {"admittedPriorityClasses": {"*": ["serving"]}}},
-                "batch",
-                True,
-            ),
-            (
-                {
-                    "policy": {
-                        "admittedPriorityClasses": {"*": [], "default": ["batch"]}
-                    }
-                },
+                {"policy": {"admittedPriorityClasses": {"*": [], "default": ["batch"]}}},
                 "batch",
                 False,
             ),
@@ -241,9 +197,7 @@ class TestTheAdministrator:
         self, settings: dict[str, object], name: str, *, refused: bool
     ) -> None:
         said = read_settings(json.dumps(settings))
-        question = Question(
-            resource=a_resource(pod={"priorityClassName": name}), settings=said
-        )
+        question = Question(resource=a_resource(pod={"priorityClassName": name}), settings=said)
 
         if refused:
             assert problems_of(question) == [
@@ -252,14 +206,10 @@ class TestTheAdministrator:
         else:
             resolve(question)
 
-    def test_the_runtime_class_of_nvidia_is_admitted_where_nobody_says_anything(
-        self,
-    ) -> None:
+    def test_the_runtime_class_of_nvidia_is_admitted_where_nobody_says_anything(self) -> None:
         resolve(Question(resource=a_resource(pod={"runtimeClassName": "nvidia"})))
 
-    def test_a_default_that_no_plan_can_live_with_is_refused_where_it_stands(
-        self,
-    ) -> None:
+    def test_a_default_that_no_plan_can_live_with_is_refused_where_it_stands(self) -> None:
         settings = read_settings(
             json.dumps({"engineDefaults": {"engine": {"args": {"cpu-offload-gb": 32}}}})
         )
@@ -271,9 +221,7 @@ class TestTheAdministrator:
 
 def test_defaults_for_one_engine_are_not_those_of_another() -> None:
     settings = read_settings(
-        json.dumps(
-            {"engineDefaults": {"engine": TRTLLM | {"args": {"log_level": "debug"}}}}
-        )
+        json.dumps({"engineDefaults": {"engine": TRTLLM | {"args": {"log_level": "debug"}}}})
     )
     mine, other = (
         resolve(Question(resource=a_resource(engine={"name": name}), settings=settings))

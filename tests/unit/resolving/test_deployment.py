@@ -34,9 +34,7 @@ from tests.support.builders_resource import a_sharded_model, complete_specs
 
 def deployment_of(stored_quantization: str | None = None, **spec: Any) -> Deployment:
     resource = parse_manifest(a_sharded_model(**spec))
-    return to_deployment(
-        resource, engine_version="0.33.0", stored_quantization=stored_quantization
-    )
+    return to_deployment(resource, engine_version="0.33.0", stored_quantization=stored_quantization)
 
 
 def test_a_complete_spec_is_handed_over_field_by_field() -> None:
@@ -65,8 +63,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
             adapters=Adapters(
                 served=(
                     ServedAdapter(
-                        name="support",
-                        source=HubCommit(id="acme/support", revision="f" * 40),
+                        name="support", source=HubCommit(id="acme/support", revision="f" * 40)
                     ),
                 ),
                 rank=64,
@@ -111,15 +108,11 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
                     source="keys",
                 ),
             ),
-            network=PodNetwork(
-                rdma=True, attachments=("fabric/rail-0",), lock_memory=True
-            ),
+            network=PodNetwork(rdma=True, attachments=("fabric/rail-0",), lock_memory=True),
         ),
         cluster=ClusterTerms(
             scheduling=Scheduling(
-                integration="Kueue",
-                api_version="kueue.x-k8s.io/v1beta2",
-                queue="serving",
+                integration="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"
             )
         ),
     )
@@ -142,22 +135,12 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         ),
         (
             {"pvc": {"claimName": "a", "readOnly": False}},
-            OwnVolume(
-                name="v",
-                path="/mnt/v",
-                kind=VolumeKind.CLAIM,
-                source="a",
-                read_only=False,
-            ),
+            OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.CLAIM, source="a", read_only=False),
         ),
         (
             {"emptyDir": {"sizeLimit": "2Gi"}},
             OwnVolume(
-                name="v",
-                path="/mnt/v",
-                kind=VolumeKind.SCRATCH,
-                source="2Gi",
-                read_only=False,
+                name="v", path="/mnt/v", kind=VolumeKind.SCRATCH, source="2Gi", read_only=False
             ),
         ),
     ],
@@ -169,9 +152,7 @@ def test_a_volume_is_of_its_kind(kind: dict[str, Any], volume: OwnVolume) -> Non
 
 
 def test_weights_on_a_claim_are_read_from_its_folder() -> None:
-    deployment = deployment_of(
-        model={"id": "a/b", "weights": {"uri": "pvc://weights/llama/8b"}}
-    )
+    deployment = deployment_of(model={"id": "a/b", "weights": {"uri": "pvc://weights/llama/8b"}})
 
     assert (deployment.weights.claim, deployment.weights.hub_token) == (
         ClaimPath(claim="weights", path="llama/8b"),
@@ -187,10 +168,7 @@ def test_weights_at_the_root_of_a_claim_have_no_folder() -> None:
 
 def test_weights_may_come_from_an_image_that_the_kubelet_mounts() -> None:
     reference = "registry.internal/llama@sha256:" + "a" * 64
-    weights = {
-        "uri": f"oci://{reference}",
-        "image": {"pullPolicy": "Never", "path": "llama/8b"},
-    }
+    weights = {"uri": f"oci://{reference}", "image": {"pullPolicy": "Never", "path": "llama/8b"}}
 
     deployment = deployment_of(model={"id": "a/b", "weights": weights})
 
@@ -199,17 +177,11 @@ def test_weights_may_come_from_an_image_that_the_kubelet_mounts() -> None:
         deployment.weights.weights_image,
         deployment.weights.claim,
         deployment.weights.hub_token,
-    ) == (
-        source,
-        None,
-        None,
-    )
+    ) == (source, None, None)
     assert not deployment.weights.from_hub
 
 
-def test_an_adapter_comes_from_a_claim_and_the_largest_has_rank_16_where_nobody_says_more() -> (
-    None
-):
+def test_an_adapter_comes_from_a_claim_and_the_largest_has_rank_16_where_nobody_says_more() -> None:
     adapter = {"name": "support", "uri": "pvc://adapters/support/v3"}
 
     deployment = deployment_of(model={"id": "a/b", "adapters": [adapter]})
@@ -225,21 +197,15 @@ def test_without_an_image_the_release_image_of_the_known_version_is_used() -> No
 
 
 def test_without_an_image_the_stated_version_chooses_the_tag() -> None:
-    assert (
-        deployment_of(engine={"version": "0.32.0"}).image == "vllm/vllm-openai:v0.32.0"
-    )
+    assert deployment_of(engine={"version": "0.32.0"}).image == "vllm/vllm-openai:v0.32.0"
 
 
-@pytest.mark.parametrize(
-    ("stored", "made"), [(None, "fp8"), ("compressed-tensors", None)]
-)
+@pytest.mark.parametrize(("stored", "made"), [(None, "fp8"), ("compressed-tensors", None)])
 def test_what_is_stored_quantized_is_not_quantized_again(
     stored: str | None, made: str | None
 ) -> None:
     assert (
-        deployment_of(
-            stored, model={"id": "a/b", "quantization": "FP8"}
-        ).weights.quantization
+        deployment_of(stored, model={"id": "a/b", "quantization": "FP8"}).weights.quantization
         == made
     )
 

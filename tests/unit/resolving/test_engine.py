@@ -24,9 +24,7 @@ from tests.support.builders_subject import (
 
 
 def test_arguments_that_the_engine_does_not_take_are_refused_where_they_stand() -> None:
-    resource = a_resource(
-        engine={"args": {"trust-remote-code": True, "no-such-option": 1}}
-    )
+    resource = a_resource(engine={"args": {"trust-remote-code": True, "no-such-option": 1}})
 
     assert {path for _, path in problems_of(Question(resource=resource))} == {
         "spec.engine.args.trust-remote-code",
@@ -66,9 +64,9 @@ KEY = {"apiKeySecretRef": {"name": "clients"}}
 
 
 def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -> None:
-    assert problems_of(
-        Question(resource=a_resource(engine={"name": "TensorRTLLM"}))
-    ) == [("EngineImageUnnamed", "spec.engine.image")]
+    assert problems_of(Question(resource=a_resource(engine={"name": "TensorRTLLM"}))) == [
+        ("EngineImageUnnamed", "spec.engine.image")
+    ]
     assert a_subject(engine=TRTLLM).traits.support.runs_on == ("nvidia.com/gpu",)
 
 
@@ -96,10 +94,7 @@ ROCM_ONLY = Settings(policy=UserPolicy(admitted_images=["vllm/vllm-openai-rocm"]
 def test_an_image_runs_on_the_gpus_that_its_name_tells(
     image: str | None, runs_on: tuple[str, ...] | None
 ) -> None:
-    assert (
-        a_subject(engine={"image": image} if image else {}).traits.support.runs_on
-        == runs_on
-    )
+    assert a_subject(engine={"image": image} if image else {}).traits.support.runs_on == runs_on
 
 
 def test_of_the_images_by_default_those_count_that_are_admitted() -> None:
@@ -108,9 +103,7 @@ def test_of_the_images_by_default_those_count_that_are_admitted() -> None:
     assert subject.traits.support.runs_on == ("amd.com/gpu",)
 
 
-def test_a_plan_starts_nothing_where_the_image_for_its_gpus_is_not_admitted_any_more() -> (
-    None
-):
+def test_a_plan_starts_nothing_where_the_image_for_its_gpus_is_not_admitted_any_more() -> None:
     kept = a_subject()
     on_nvidia = plan_of(plan_serving(kept, stock(kept, h100_nodes(1))))
     since = resolve(Question(resource=a_resource(), settings=ROCM_ONLY))
@@ -118,9 +111,9 @@ def test_a_plan_starts_nothing_where_the_image_for_its_gpus_is_not_admitted_any_
     assert bundle_for(kept, on_nvidia).objects
     with pytest.raises(InputError) as caught:
         bundle_for(since, on_nvidia)
-    assert [
-        (problem.code, problem.path, problem.what) for problem in caught.value.problems
-    ] == [("ImageNotAdmitted", "spec.engine.image", "vllm/vllm-openai:v0.33.0")]
+    assert [(problem.code, problem.path, problem.what) for problem in caught.value.problems] == [
+        ("ImageNotAdmitted", "spec.engine.image", "vllm/vllm-openai:v0.33.0")
+    ]
     assert bundle_for(since, replace(on_nvidia, resource="amd.com/gpu")).objects
 
 
@@ -128,15 +121,9 @@ def test_the_image_by_default_is_the_one_for_the_gpus_of_the_plan() -> None:
     deployment = a_subject(engine={"version": "0.32.0"}).deployment
 
     assert deployment.on("amd.com/gpu").image == "vllm/vllm-openai-rocm:v0.32.0"
+    assert deployment.on("nvidia.com/gpu").image == deployment.image == "vllm/vllm-openai:v0.32.0"
     assert (
-        deployment.on("nvidia.com/gpu").image
-        == deployment.image
-        == "vllm/vllm-openai:v0.32.0"
-    )
-    assert (
-        a_subject(engine={"image": "own/vllm:v0.33.0"})
-        .deployment.on("amd.com/gpu")
-        .image
+        a_subject(engine={"image": "own/vllm:v0.33.0"}).deployment.on("amd.com/gpu").image
         == "own/vllm:v0.33.0"
     )
 
@@ -152,10 +139,7 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
     engine = TRTLLM | KEY | drafts
 
     assert problems_of(
-        Question(
-            resource=a_resource(engine=engine, model=model, pod=root),
-            settings=ADMITTING,
-        )
+        Question(resource=a_resource(engine=engine, model=model, pod=root), settings=ADMITTING)
     ) == [
         ("EngineFeatureMissing", "spec.model.quantization"),
         ("EngineFeatureMissing", "spec.model.servedName"),
@@ -172,9 +156,7 @@ def test_the_image_that_must_be_admitted_is_that_of_the_version_that_is_kept() -
     def asked(tag: str) -> Question:
         policy = UserPolicy(admitted_images=[f"vllm/vllm-openai:{tag}"])
         return Question(
-            resource=a_resource(),
-            settings=Settings(policy=policy),
-            kept_version="0.32.0",
+            resource=a_resource(), settings=Settings(policy=policy), kept_version="0.32.0"
         )
 
     assert resolve(asked("v0.32.0")).deployment.image == "vllm/vllm-openai:v0.32.0"
@@ -187,18 +169,9 @@ TOKEN = {"weights": {"secretRef": {"name": "hub-token"}}}
 @pytest.mark.parametrize(
     ("model", "gated"),
     [
-        (
-            {"id": "meta-llama/Llama-3.1-8B-Instruct"},
-            ("meta-llama/Llama-3.1-8B-Instruct",),
-        ),
+        ({"id": "meta-llama/Llama-3.1-8B-Instruct"}, ("meta-llama/Llama-3.1-8B-Instruct",)),
         ({"id": "meta-llama/Llama-3.1-8B-Instruct", **TOKEN}, ()),
-        (
-            {
-                "id": "meta-llama/Llama-3.1-8B-Instruct",
-                "weights": {"uri": "pvc://a"},
-            },
-            (),
-        ),
+        ({"id": "meta-llama/Llama-3.1-8B-Instruct", "weights": {"uri": "pvc://a"}}, ()),
         ({"id": "Qwen/Qwen2.5-7B-Instruct"}, ()),
     ],
 )

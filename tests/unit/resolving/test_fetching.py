@@ -27,19 +27,10 @@ def settings(**more: Any) -> Settings:
 
 
 def problem_of(
-    model: dict[str, Any],
-    given: Settings,
-    fetcher: Fetcher | None = FETCHER,
-    **spec: Any,
+    model: dict[str, Any], given: Settings, fetcher: Fetcher | None = FETCHER, **spec: Any
 ) -> Problem:
     with pytest.raises(InputError) as caught:
-        resolve(
-            Question(
-                resource=a_resource(model=model, **spec),
-                settings=given,
-                fetcher=fetcher,
-            )
-        )
+        resolve(Question(resource=a_resource(model=model, **spec), settings=given, fetcher=fetcher))
     (problem,) = caught.value.problems
     return problem
 
@@ -57,11 +48,7 @@ def test_a_model_that_nobody_knows_is_to_be_read_with_its_token_as_the_engine_re
             "pod": {"imagePullSecrets": [{"name": "registry"}]},
         }
     )
-    model = {
-        "id": "acme/ours",
-        "revision": "0" * 40,
-        "weights": {"secretRef": {"name": "hub"}},
-    }
+    model = {"id": "acme/ours", "revision": "0" * 40, "weights": {"secretRef": {"name": "hub"}}}
 
     problem = problem_of(model, given)
 
@@ -84,15 +71,9 @@ def test_a_model_that_nobody_knows_is_to_be_read_with_its_token_as_the_engine_re
 
 NOT_READ: dict[str, tuple[dict[str, Any], Settings]] = {
     "not wanted": ({"id": "acme/ours"}, Settings()),
-    "weights on a claim": (
-        {"id": "acme/ours", "weights": {"uri": "pvc://models"}},
-        settings(),
-    ),
+    "weights on a claim": ({"id": "acme/ours", "weights": {"uri": "pvc://models"}}, settings()),
     "weights in an image": (
-        {
-            "id": "acme/ours",
-            "weights": {"uri": "oci://registry.example/ours:1"},
-        },
+        {"id": "acme/ours", "weights": {"uri": "oci://registry.example/ours:1"}},
         settings(),
     ),
 }
@@ -108,22 +89,16 @@ def test_nothing_is_read_that_is_not_on_the_hub_or_where_it_is_not_wanted(
 
 
 def test_nothing_is_read_by_an_operator_that_runs_in_no_pod() -> None:
-    assert not isinstance(
-        problem_of({"id": "acme/ours"}, settings(), fetcher=None), Unread
-    )
+    assert not isinstance(problem_of({"id": "acme/ours"}, settings(), fetcher=None), Unread)
 
 
 def test_a_model_that_the_administrator_does_not_admit_is_not_read() -> None:
-    problem = problem_of(
-        {"id": "acme/ours"}, settings(policy={"admittedModels": ["meta-llama"]})
-    )
+    problem = problem_of({"id": "acme/ours"}, settings(policy={"admittedModels": ["meta-llama"]}))
 
     assert problem.code == "ModelNotAdmitted"
 
 
-def test_what_was_read_is_the_config_and_goes_on_counting_when_a_catalogue_has_the_model() -> (
-    None
-):
+def test_what_was_read_is_the_config_and_goes_on_counting_when_a_catalogue_has_the_model() -> None:
     text, catalogue = (
         json.dumps(a_config(num_hidden_layers=2)),
         {"acme/ours": a_config(num_hidden_layers=8)},
@@ -158,10 +133,7 @@ SOURCES: dict[str, tuple[dict[str, Any], tuple[str, str] | None]] = {
         {"id": "a/b", "configMapRef": {"name": "mine"}},
         ("mine", "config.json"),
     ),
-    "one of its keys": (
-        {"id": "a/b", "configMapRef": {"name": "mine", "key": "k"}},
-        ("mine", "k"),
-    ),
+    "one of its keys": ({"id": "a/b", "configMapRef": {"name": "mine", "key": "k"}}, ("mine", "k")),
     "none": ({"id": "a/b"}, (config_name("ours", "a/b", None), "config.json")),
     "none, of a commit": (
         {"id": "a/b", "revision": "0" * 40},
@@ -186,6 +158,4 @@ def test_a_setting_that_is_none_is_refused_with_its_path(described: object) -> N
     with pytest.raises(InputError) as caught:
         read_settings(json.dumps({"configFetch": described}))
 
-    assert all(
-        problem.path.startswith("configFetch") for problem in caught.value.problems
-    )
+    assert all(problem.path.startswith("configFetch") for problem in caught.value.problems)

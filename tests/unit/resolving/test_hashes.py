@@ -9,10 +9,7 @@ from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_t
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_resource import A_CONFIG, complete_specs
-from tests.support.builders_subject import (
-    a_resource,
-    a_subject,
-)
+from tests.support.builders_subject import a_resource, a_subject
 
 
 @pytest.mark.parametrize(
@@ -26,9 +23,7 @@ from tests.support.builders_subject import (
         {"readiness": {"tokens": False}},
     ],
 )
-def test_what_to_do_with_a_plan_makes_no_new_plan_necessary(
-    spec: dict[str, Any],
-) -> None:
+def test_what_to_do_with_a_plan_makes_no_new_plan_necessary(spec: dict[str, Any]) -> None:
     assert a_subject(**spec).input_hash == a_subject().input_hash
 
 
@@ -43,44 +38,24 @@ A_VOLUME = {"name": "own", "mountPath": "/mnt/own", "configMap": {"name": "files
         ({"serviceAccountName": "reader"}, False, True),
         ({"volumes": [A_VOLUME]}, False, True),
         ({"imagePullPolicy": "Always"}, False, False),
-        (
-            {"topologySpread": {"topologyKey": "topology.kubernetes.io/zone"}},
-            True,
-            False,
-        ),
+        ({"topologySpread": {"topologyKey": "topology.kubernetes.io/zone"}}, True, False),
         ({"runtimeClassName": "nvidia"}, True, True),
         ({"runtimeClassName": "nvidia", "labels": {"team": "a"}}, True, True),
     ],
 )
-@pytest.mark.parametrize(
-    "before", [{}, {"resources": {"cpu": "8"}}], ids=["no pod", "a pod"]
-)
+@pytest.mark.parametrize("before", [{}, {"resources": {"cpu": "8"}}], ids=["no pod", "a pod"])
 def test_a_field_of_the_pod_plans_and_restarts_what_it_must(
     before: dict[str, Any], pod: dict[str, Any], *, planned: bool, restarted: bool
 ) -> None:
-    was, now = (
-        a_subject(**({"pod": before} if before else {})),
-        a_subject(pod=before | pod),
-    )
+    was, now = (a_subject(**({"pod": before} if before else {})), a_subject(pod=before | pod))
 
-    assert (was.input_hash != now.input_hash, was.cut_hash != now.cut_hash) == (
-        planned,
-        planned,
-    )
+    assert (was.input_hash != now.input_hash, was.cut_hash != now.cut_hash) == (planned, planned)
     assert (was.deployment.groups.asked != now.deployment.groups.asked) is restarted
 
 
 def test_every_other_field_makes_a_new_plan_necessary() -> None:
     complete = complete_specs()[0]
-    names = set(complete) - {
-        "paused",
-        "mode",
-        "replan",
-        "restart",
-        "rollout",
-        "readiness",
-        "model",
-    }
+    names = set(complete) - {"paused", "mode", "replan", "restart", "rollout", "readiness", "model"}
 
     hashes = [a_subject(**{name: complete[name]}).input_hash for name in sorted(names)]
 
@@ -91,28 +66,21 @@ def test_another_config_makes_a_new_plan_necessary() -> None:
     resource = a_resource(model={"id": "me/mine", "configMapRef": {"name": "mine"}})
     texts = (json.dumps(A_CONFIG), json.dumps(A_CONFIG | {"num_hidden_layers": 7}))
 
-    first, second = (
-        resolve(Question(resource=resource, config_text=text)) for text in texts
-    )
+    first, second = (resolve(Question(resource=resource, config_text=text)) for text in texts)
 
     assert first.input_hash != second.input_hash
     assert first.cut_hash != second.cut_hash
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "new_plan"),
-    [("NVFP4", True), (None, False)],
-    ids=["quantized", "unquantized"],
+    ("algorithm", "new_plan"), [("NVFP4", True), (None, False)], ids=["quantized", "unquantized"]
 )
 def test_a_quantization_file_beside_the_config_changes_pods_through_the_plan_alone(
     algorithm: str | None, *, new_plan: bool
 ) -> None:
     resource = a_resource(model={"id": "me/mine", "configMapRef": {"name": "mine"}})
     files = {CONFIG_FILE: json.dumps(A_CONFIG)}
-    both = {
-        **files,
-        QUANTIZATION_FILE: json.dumps({"quantization": {"quant_algo": algorithm}}),
-    }
+    both = {**files, QUANTIZATION_FILE: json.dumps({"quantization": {"quant_algo": algorithm}})}
 
     alone, beside = (
         resolve(Question(resource=resource, config_text=folder_text(each)))

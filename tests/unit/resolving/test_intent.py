@@ -66,11 +66,7 @@ def test_what_is_said_is_what_is_wanted() -> None:
         scheduler="Coscheduling",
         shares_claim=True,
         restart=RestartPolicy(
-            delay_seconds=3,
-            max_delay_seconds=4,
-            stable_seconds=5,
-            budget=2,
-            stop_when_spent=True,
+            delay_seconds=3, max_delay_seconds=4, stable_seconds=5, budget=2, stop_when_spent=True
         ),
         max_unavailable=2,
         max_surge=1,
@@ -87,12 +83,16 @@ def test_what_a_release_does_is_for_the_spec_to_say_before_the_administrator() -
         for said in ({}, {"onUpgrade": "Keep"}, {"onUpgrade": "Roll"})
     ]
 
-    assert [
-        intent_of(spec, keeps_templates=True).keeps_templates for spec in specs
-    ] == [True, True, False]
-    assert [
-        intent_of(spec, keeps_templates=False).keeps_templates for spec in specs
-    ] == [False, True, False]
+    assert [intent_of(spec, keeps_templates=True).keeps_templates for spec in specs] == [
+        True,
+        True,
+        False,
+    ]
+    assert [intent_of(spec, keeps_templates=False).keeps_templates for spec in specs] == [
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,7 @@ def test_what_a_release_does_is_for_the_spec_to_say_before_the_administrator() -
         ({"weights": {"uri": "pvc://weights"}}, True),
         ({"weights": {"cache": {"claimName": "downloads"}}}, True),
         ({"adapters": [{"name": "support", "uri": "pvc://adapters"}]}, True),
-        (
-            {"weights": {"cache": {"storage": "1Ti"}}},
-            False,
-        ),  # every pod has its own
+        ({"weights": {"cache": {"storage": "1Ti"}}}, False),  # every pod has its own
         ({"weights": {"uri": "oci://registry.internal/llama"}}, False),
         ({}, False),
     ],

@@ -76,9 +76,7 @@ def test_a_pod_of_one_group_does_not_hide_what_is_kept_for_another() -> None:
     plan, other = two_quarters(), ("default", "qwen")
     first = replace(pods_of(plan, owner=other)[0], gpus=4)
 
-    inventory = take_stock(
-        a_subject(), h100_facts(1), [first], reservations_of(other, plan)
-    )
+    inventory = take_stock(a_subject(), h100_facts(1), [first], reservations_of(other, plan))
 
     assert free_of(inventory) == {"h100-00": 2}
 
@@ -104,9 +102,7 @@ def test_what_a_former_generation_holds_is_free_for_its_model_only_when_it_is_go
     kept = list(reservations_of(OWN, plan, (1,)))
 
     free = free_of(take_stock(a_subject(), h100_facts(4), pods, kept))
-    vacated = free_of(
-        take_stock(a_subject(), h100_facts(4), pods, kept, OwnGpus(vacated=True))
-    )
+    vacated = free_of(take_stock(a_subject(), h100_facts(4), pods, kept, OwnGpus(vacated=True)))
 
     assert free == {"h100-00": 0, "h100-01": 0, "h100-02": 8, "h100-03": 8}
     assert set(vacated.values()) == {8}

@@ -11,9 +11,7 @@ from tests.harness.demo import how_to_look_further
 BINARIES = Path("/opt/demo/bin")
 
 
-def test_the_demo_says_how_to_look_further_with_kubectl_and_its_plugin(
-    tmp_path: Path,
-) -> None:
+def test_the_demo_says_how_to_look_further_with_kubectl_and_its_plugin(tmp_path: Path) -> None:
     text = how_to_look_further(tmp_path / "admin.kubeconfig", BINARIES, 9402)
     (path,) = re.findall(r"^  export PATH=(.*):\$PATH$", text, re.MULTILINE)
 

@@ -65,10 +65,7 @@ def watched(proxy: FaultProxy, events: int, path: str = PODS) -> list[Any]:
     try:
         connection.request("GET", f"{path}?watch=true")
         response = connection.getresponse()
-        return [
-            json.loads(line) if (line := response.readline()) else None
-            for _ in range(events)
-        ]
+        return [json.loads(line) if (line := response.readline()) else None for _ in range(events)]
     finally:
         connection.close()
 
@@ -80,10 +77,7 @@ def names(lines: list[Any]) -> list[str]:
 def test_a_fault_proxy_without_a_fault_passes_everything_unchanged(
     api: ScriptedApi, proxy: FaultProxy
 ) -> None:
-    assert ask(proxy, "PATCH", f"{SETS}/a?force=true", {"spec": {}})[:2] == (
-        200,
-        {"number": 1},
-    )
+    assert ask(proxy, "PATCH", f"{SETS}/a?force=true", {"spec": {}})[:2] == (200, {"number": 1})
     assert api.requests == [("PATCH", f"{SETS}/a?force=true", {"spec": {}})]
 
 
@@ -93,10 +87,10 @@ def test_a_fault_meets_the_requests_that_it_names_as_often_as_it_says(
     fault = proxy.when("PATCH", "*/statefulsets/*", times=2, skip=1).answer(503)
     codes = [ask(proxy, "PATCH", f"{SETS}/a", {})[0] for _ in range(4)]
     assert codes == [200, 503, 503, 200]
-    assert [
-        ask(proxy, "PATCH", "/api/v1/namespaces/models/services/a", {})[0],
-        ask(proxy)[0],
-    ] == [200, 200]
+    assert [ask(proxy, "PATCH", "/api/v1/namespaces/models/services/a", {})[0], ask(proxy)[0]] == [
+        200,
+        200,
+    ]
     assert fault.hits == [f"PATCH {SETS}/a"] * 2
     assert len(api.requests) == 4
 
@@ -106,12 +100,7 @@ def test_an_answer_is_a_status_and_says_when_to_come_again(
 ) -> None:
     proxy.when("POST").answer(429, retry_after=3)
     status, body, headers = ask(proxy, "POST", body={})
-    assert (status, body["kind"], body["code"], headers["Retry-After"]) == (
-        429,
-        "Status",
-        429,
-        "3",
-    )
+    assert (status, body["kind"], body["code"], headers["Retry-After"]) == (429, "Status", 429, "3")
     assert api.requests == []
 
 
@@ -138,10 +127,7 @@ def test_a_fault_that_has_ended_meets_nobody(proxy: FaultProxy) -> None:
     ("kind", "arrives"), [("drop_before", []), ("drop_after", [f"POST {SETS}"])]
 )
 def test_a_request_is_lost_before_it_is_done_or_its_answer_after(
-    api: ScriptedApi,
-    proxy: FaultProxy,
-    kind: str,
-    arrives: list[str],
+    api: ScriptedApi, proxy: FaultProxy, kind: str, arrives: list[str]
 ) -> None:
     getattr(proxy.when("POST", times=1), kind)()
     with pytest.raises(http.client.RemoteDisconnected):
@@ -161,9 +147,7 @@ def test_somebody_is_told_before_a_request_goes_on_or_when_it_is_done(
     assert told == [0, 2]
 
 
-def test_a_request_that_hangs_ends_with_the_fault(
-    api: ScriptedApi, proxy: FaultProxy
-) -> None:
+def test_a_request_that_hangs_ends_with_the_fault(api: ScriptedApi, proxy: FaultProxy) -> None:
     hangs = proxy.when("GET").hang()
     proxy.when("POST", times=1).tell(hangs.end)
     connection = http.client.HTTPConnection(str(urlsplit(proxy.url).netloc), timeout=10)
@@ -175,9 +159,7 @@ def test_a_request_that_hangs_ends_with_the_fault(
     assert asked(api) == [f"POST {SETS}"]
 
 
-def test_a_slow_request_is_answered_all_the_same(
-    api: ScriptedApi, proxy: FaultProxy
-) -> None:
+def test_a_slow_request_is_answered_all_the_same(api: ScriptedApi, proxy: FaultProxy) -> None:
     slow = proxy.when().slow(0.01)
     assert ask(proxy)[:2] == (200, {"number": 1})
     assert slow.hits == [f"GET {SETS}"]
@@ -191,9 +173,7 @@ def test_an_answer_breaks_off_in_its_midst(proxy: FaultProxy) -> None:
     assert broken.value.partial == b'{"num'
 
 
-def test_a_server_that_has_heard_of_nothing_answers_as_it_did_first(
-    proxy: FaultProxy,
-) -> None:
+def test_a_server_that_has_heard_of_nothing_answers_as_it_did_first(proxy: FaultProxy) -> None:
     with proxy.when("GET").stale():
         assert [
             ask(proxy)[1]["number"],
@@ -218,9 +198,7 @@ def test_what_is_cut_is_mended_when_the_fault_ends(proxy: FaultProxy) -> None:
 @pytest.fixture
 def watches() -> Iterator[FaultProxy]:
     """A proxy before an API server whose watch has four events, and is silent then."""
-    events = [
-        ("ADDED", an_object(name, version)) for version, name in enumerate("abcd", 1)
-    ]
+    events = [("ADDED", an_object(name, version)) for version, name in enumerate("abcd", 1)]
     with (
         WatchApi([a_list()], [a_watch(*events)]) as api,
         FaultProxy(api.client._transport._configuration.host) as proxy,
@@ -248,9 +226,7 @@ def test_events_disappear(watches: FaultProxy) -> None:
 
 
 def test_a_watch_falls_silent_and_stays_open(watches: FaultProxy) -> None:
-    connection = http.client.HTTPConnection(
-        str(urlsplit(watches.url).netloc), timeout=0.3
-    )
+    connection = http.client.HTTPConnection(str(urlsplit(watches.url).netloc), timeout=0.3)
     silence = watches.when("WATCH", skip=1).silent()
     connection.request("GET", f"{PODS}?watch=true")
     response = connection.getresponse()

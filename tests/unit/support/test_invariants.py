@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.lives import (
-    add_variable,
-    ask_for_restart,
-    ask_to_go_back,
-    create,
-    fill,
-    model_of,
-)
+from tests.crash.lives import add_variable, ask_for_restart, ask_to_go_back, create, fill, model_of
 from tests.support.builders_operator import run, serving
 from tests.support.invariants import (
     Snapshot,
@@ -49,8 +42,7 @@ def serves() -> Snapshot:
 def changed(objects: Snapshot, change: Callable[[Objects], Any]) -> Snapshot:
     """Return another snapshot in which something is otherwise."""
     by_name = {
-        f"{item['kind']} {item['metadata']['name']}": copy.deepcopy(item)
-        for item in objects
+        f"{item['kind']} {item['metadata']['name']}": copy.deepcopy(item) for item in objects
     }
     change(by_name)
     return list(by_name.values())
@@ -61,9 +53,7 @@ def newer(objects: Objects) -> None:
 
 
 def another_revision(objects: Objects) -> None:
-    objects["Pod large-0-1"]["metadata"]["labels"]["shardwright.io/template-hash"] = (
-        "another"
-    )
+    objects["Pod large-0-1"]["metadata"]["labels"]["shardwright.io/template-hash"] = "another"
 
 
 def fewer_gpus(objects: Objects) -> None:
@@ -108,10 +98,7 @@ def test_nothing_is_broken_where_a_model_serves(serves: Snapshot) -> None:
         (not_ready, ["I1 models/large: Ready, though large-0 do not serve"]),
         (without("Service large"), ["I2 models/large: Service large is missing"]),
         (one_more, ["I2 models/large: Service large-more is one too many"]),
-        (
-            another_port,
-            ["I2 models/large: Service large: spec.ports[0].port is not as rendered"],
-        ),
+        (another_port, ["I2 models/large: Service large: spec.ports[0].port is not as rendered"]),
         (deleted, ["I6 Service models/large: still being deleted"]),
     ],
 )
@@ -130,21 +117,14 @@ def test_of_a_model_that_has_gone_back_what_runs_is_held_against_the_revision() 
         fill(cluster)
         operator = MemoryOperator(cluster)
         await operator.start()
-        for act in (
-            create("vLLM"),
-            ask_for_restart,
-            add_variable("INFO"),
-            ask_to_go_back("1"),
-        ):
+        for act in (create("vLLM"), ask_for_restart, add_variable("INFO"), ask_to_go_back("1")):
             act(cluster)
             await operator.rest()
 
     run(scenario())
     objects = [item for item in cluster.objects.values() if item["kind"] != "Event"]
     (back,) = [
-        item
-        for item in model_of(cluster)["status"]["conditions"]
-        if item["type"] == "RolledBack"
+        item for item in model_of(cluster)["status"]["conditions"] if item["type"] == "RolledBack"
     ]
     assert (back["status"], at_rest(objects)) == ("True", [])
     assert at_rest(changed(objects, another_port)) == [
@@ -162,10 +142,7 @@ def test_children_without_their_model_are_noticed(serves: Snapshot) -> None:
     ("harm", "said"),
     [
         (another_revision, ["StatefulSet models/large-0: pods of 2 templates"]),
-        (
-            fewer_gpus,
-            ["I7 Node h100-1: 8 GPUs held of 7", "I7 Node h100-1: 8 GPUs planned of 7"],
-        ),
+        (fewer_gpus, ["I7 Node h100-1: 8 GPUs held of 7", "I7 Node h100-1: 8 GPUs planned of 7"]),
     ],
 )
 def test_harm_that_must_not_be_for_a_moment_is_noticed(
@@ -180,15 +157,11 @@ def test_harm_that_must_not_be_for_a_moment_is_noticed(
         ("Pod large-0-1", ["I5 Pod models/large-0-1: is gone or going"]),
         (
             "StatefulSet large-0",
-            [
-                "I8 StatefulSet models/large-0: is gone, though large is there and unchanged"
-            ],
+            ["I8 StatefulSet models/large-0: is gone, though large is there and unchanged"],
         ),
     ],
 )
-def test_what_nobody_asked_for_is_noticed(
-    serves: Snapshot, name: str, said: list[str]
-) -> None:
+def test_what_nobody_asked_for_is_noticed(serves: Snapshot, name: str, said: list[str]) -> None:
     after = changed(serves, without(name))
     assert left_alone(serves, after) == said
     assert left_alone(serves, changed(after, newer)) == []
@@ -208,9 +181,7 @@ def test_a_plan_that_moves_by_itself_is_noticed(serves: Snapshot) -> None:
 
 def test_a_loop_of_writes_is_noticed() -> None:
     assert of_writes(["patch models/statefulsets/large-0"] * 20) == []
-    assert of_writes(["patch a"] * 21 + ["patch b"]) == [
-        "I4 patch a: written 21 times, at most 20"
-    ]
+    assert of_writes(["patch a"] * 21 + ["patch b"]) == ["I4 patch a: written 21 times, at most 20"]
 
 
 @pytest.mark.parametrize(
@@ -218,28 +189,19 @@ def test_a_loop_of_writes_is_noticed() -> None:
     [
         (["a"], []),
         ([""], ["I9 Lease shardwright: held by [''], not by one of ['a', 'b']"]),
-        (
-            ["by-hand"],
-            ["I9 Lease shardwright: held by ['by-hand'], not by one of ['a', 'b']"],
-        ),
+        (["by-hand"], ["I9 Lease shardwright: held by ['by-hand'], not by one of ['a', 'b']"]),
         ([], ["I9 Lease shardwright: held by nobody, not by one of ['a', 'b']"]),
     ],
 )
-def test_a_lease_of_nobody_who_runs_is_noticed(
-    holders: list[str], said: list[str]
-) -> None:
+def test_a_lease_of_nobody_who_runs_is_noticed(holders: list[str], said: list[str]) -> None:
     leases = [
-        {
-            "kind": "Lease",
-            "metadata": {"name": "shardwright"},
-            "spec": {"holderIdentity": name},
-        }
+        {"kind": "Lease", "metadata": {"name": "shardwright"}, "spec": {"holderIdentity": name}}
         for name in holders
     ]
     assert of_lease(leases, {"a", "b"}) == said
 
 
 def test_a_secret_that_is_said_is_noticed() -> None:
-    assert of_texts(
-        {"log": "all is well", "status": "token hunter2 refused"}, ["hunter2"]
-    ) == ["I10 status: says a secret"]
+    assert of_texts({"log": "all is well", "status": "token hunter2 refused"}, ["hunter2"]) == [
+        "I10 status: says a secret"
+    ]

@@ -34,21 +34,13 @@ def test_many_short_tests_with_a_control_plane_do_not_come_before_what_is_known_
     None
 ):
     assert order(
-        {
-            "tests/controlplane/test_cases.py": 700,
-            "tests/controlplane/test_tenants.py": 12,
-        },
+        {"tests/controlplane/test_cases.py": 700, "tests/controlplane/test_tenants.py": 12},
         waiting_first=True,
-    ) == [
-        "tests/controlplane/test_tenants.py",
-        "tests/controlplane/test_cases.py",
-    ]
+    ) == ["tests/controlplane/test_tenants.py", "tests/controlplane/test_cases.py"]
 
 
 def test_every_file_with_a_measured_time_exists() -> None:
-    assert [
-        file for file in (*FILE_SECONDS, *WAITING) if not (ROOT / file).exists()
-    ] == []
+    assert [file for file in (*FILE_SECONDS, *WAITING) if not (ROOT / file).exists()] == []
 
 
 def test_pytest_xdist_still_hands_out_files_where_the_order_is_chosen() -> None:

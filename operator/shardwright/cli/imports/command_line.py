@@ -23,15 +23,7 @@ from shardwright.engines.vllm.policy import POLICY
 Value = str | bool
 """Of an option; True for a switch."""
 
-SHELLS: Final = frozenset(
-    {
-        "sh",
-        "bash",
-        "/bin/sh",
-        "/bin/bash",
-        "/usr/bin/bash",
-    }
-)
+SHELLS: Final = frozenset({"sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash"})
 ENTRY_POINT: Final = "vllm.entrypoints.openai.api_server"
 SHORT: Final[Mapping[str, str]] = {
     "-tp": "tensor-parallel-size",
@@ -54,18 +46,9 @@ _MOST_BRACKETS: Final = 64  # of one value, which has a few
 
 _ENDS: Final = re.compile(r"[;&|]+")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
-_SUFFIX: Final = {
-    "k": 10**3,
-    "m": 10**6,
-    "K": 2**10,
-    "M": 2**20,
-}
+_SUFFIX: Final = {"k": 10**3, "m": 10**6, "K": 2**10, "M": 2**20}
 _QUANTIZATIONS: Final = {"fp8": "FP8"}
-_DTYPES: Final = {
-    "bfloat16": "BF16",
-    "float16": "FP16",
-    "half": "FP16",
-}
+_DTYPES: Final = {"bfloat16": "BF16", "float16": "FP16", "half": "FP16"}
 _LOAD_FORMATS: Final = {
     "auto": "Auto",
     "safetensors": "Safetensors",
@@ -105,15 +88,12 @@ def launch_of(words: Sequence[str], variables: Mapping[str, str]) -> Launch | No
                 None,
             )
             return Launch(
-                model=named,
-                options=tuple(item for item in options if item[0] not in {"", "model"}),
+                model=named, options=tuple(item for item in options if item[0] not in {"", "model"})
             )
     return None
 
 
-def _commands(
-    words: Sequence[str], variables: Mapping[str, str]
-) -> Iterator[list[str]]:
+def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[list[str]]:
     """Yield the commands that are started: the words themselves, or each one of a script."""
     known = [_substituted(word, variables) for word in words]
     if not (
@@ -154,9 +134,7 @@ def _after_start(words: Sequence[str]) -> Sequence[str] | None:
     for index, word in enumerate(words):
         if word == ENTRY_POINT:
             return words[index + 1 :]
-        if word.rpartition("/")[2] == "vllm" and words[index + 1 : index + 2] == [
-            "serve"
-        ]:
+        if word.rpartition("/")[2] == "vllm" and words[index + 1 : index + 2] == ["serve"]:
             return words[index + 2 :]
     # The image's own entry point gets them.
     return words if words and words[0].startswith("--") else None
@@ -172,19 +150,13 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
             continue
         name, has_value, value = word.partition("=")
         name = SHORT.get(name) or name.lstrip("-").replace("_", "-")
-        if (
-            not has_value
-            and rest
-            and (not rest[0].startswith("-") or _NUMBER.fullmatch(rest[0]))
-        ):
+        if not has_value and rest and (not rest[0].startswith("-") or _NUMBER.fullmatch(rest[0])):
             yield name, rest.pop(0)
         else:
             yield name, value if has_value else True
 
 
-def carry_options(
-    draft: Draft, options: Sequence[tuple[str, Value]], path: str
-) -> None:
+def carry_options(draft: Draft, options: Sequence[tuple[str, Value]], path: str) -> None:
     """Put options of vLLM into a draft: as fields of the spec, as engine.args, or on the list of
     left-out ones.
     """
@@ -274,10 +246,7 @@ def _as_field(draft: Draft, name: str, value: Value) -> bool:
     fields: dict[str, tuple[str, Any]] = {
         "max-model-len": ("engine.maxModelLen", _tokens(value)),
         "served-model-name": ("model.servedName", value),
-        "revision": (
-            "model.revision",
-            value if re.fullmatch(COMMIT, str(value)) else None,
-        ),
+        "revision": ("model.revision", value if re.fullmatch(COMMIT, str(value)) else None),
         "quantization": ("model.quantization", _QUANTIZATIONS.get(str(value))),
         "dtype": ("model.quantization", _DTYPES.get(str(value))),
         "kv-cache-dtype": (
@@ -344,9 +313,7 @@ def _tokens(value: Value) -> int | None:
     (8192, 16000, 16384, None)
     """
     text = str(value)
-    number, factor = (
-        (text[:-1], _SUFFIX[text[-1]]) if text[-1:] in _SUFFIX else (text, 1)
-    )
+    number, factor = (text[:-1], _SUFFIX[text[-1]]) if text[-1:] in _SUFFIX else (text, 1)
     return (
         int(number) * factor
         if number.isascii() and number.isdigit() and len(number) < 10  # noqa: PLR2004 - no longer than 999,999,999

@@ -12,15 +12,7 @@ from shardwright.api.names import API_VERSION, KIND
 
 Content = Mapping[str, Any]
 
-ORDER: Final = (
-    "model",
-    "engine",
-    "workload",
-    "replicas",
-    "parallelism",
-    "placement",
-    "pod",
-)
+ORDER: Final = ("model", "engine", "workload", "replicas", "parallelism", "placement", "pod")
 """In which fields of the spec are written: what it is first."""
 
 
@@ -80,23 +72,10 @@ class Draft:
             self.spec["parallelism"] = degrees
         elif degrees:
             said = ", ".join(f"{name} {value}" for name, value in degrees.items())
-            self.leave(
-                "parallelism",
-                f"{said}: the planner chooses the degrees; --pin keeps these",
-            )
-        metadata = {
-            "name": self.name,
-            **({"namespace": self.namespace} if self.namespace else {}),
-        }
+            self.leave("parallelism", f"{said}: the planner chooses the degrees; --pin keeps these")
+        metadata = {"name": self.name, **({"namespace": self.namespace} if self.namespace else {})}
         spec = {name: self.spec[name] for name in ORDER if name in self.spec}
-        manifest = {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": metadata,
-            "spec": spec,
-        }
+        manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
         return Imported(
-            source=source,
-            manifest=manifest,
-            left_out=tuple(dict.fromkeys(self.left_out)),
+            source=source, manifest=manifest, left_out=tuple(dict.fromkeys(self.left_out))
         )

@@ -113,8 +113,7 @@ def _of_leader_worker_set(draft: Draft, content: Content, _: Others) -> None:
     )
     if which == "leaderTemplate":
         draft.leave(
-            "spec.leaderWorkerTemplate.workerTemplate",
-            "all ranks of a group are rendered alike",
+            "spec.leaderWorkerTemplate.workerTemplate", "all ranks of a group are rendered alike"
         )
     for name in ("rolloutStrategy", "startupPolicy", "networkConfig"):
         if spec.get(name):
@@ -131,9 +130,7 @@ def _of_llm_inference_service(draft: Draft, content: Content, _: Others) -> None
     carry_pod(draft, pod, "spec.template", command=False)
     for container in mappings(pod.get("containers"))[:1]:
         _kserve_arguments(draft, container)
-    _kserve_model(
-        draft, text_or_empty(model.get("uri")), text_or_empty(model.get("name"))
-    )
+    _kserve_model(draft, text_or_empty(model.get("uri")), text_or_empty(model.get("name")))
     for theirs, ours in (
         ("tensor", "tensor"),
         ("pipeline", "pipeline"),
@@ -143,8 +140,7 @@ def _of_llm_inference_service(draft: Draft, content: Content, _: Others) -> None
             draft.degrees[ours] = degree
     if degrees.get("expert") is True:
         draft.leave(
-            "spec.parallelism.expert",
-            "whether experts are spread is the planner's to choose",
+            "spec.parallelism.expert", "whether experts are spread is the planner's to choose"
         )
     for field, why in _KSERVE.items():
         if spec.get(field):
@@ -164,9 +160,7 @@ _KSERVE: Final[Mapping[str, str]] = {
 def _kserve_arguments(draft: Draft, container: Content) -> None:
     where = "spec.template.containers[main].env[VLLM_ADDITIONAL_ARGS]"
     draft.left_out = [
-        item
-        for item in draft.left_out
-        if not item.path.endswith(f".env[{KSERVE_ARGUMENTS}]")
+        item for item in draft.left_out if not item.path.endswith(f".env[{KSERVE_ARGUMENTS}]")
     ]
     for item in mappings(container.get("env")):
         if item.get("name") == KSERVE_ARGUMENTS:
@@ -181,17 +175,11 @@ def _kserve_model(draft: Draft, uri: str, name: str) -> None:
         draft.put("model.id", model)
         if revision:
             draft.leave(
-                "spec.model.uri",
-                f"revision {revision}: set spec.model.revision to the commit",
+                "spec.model.uri", f"revision {revision}: set spec.model.revision to the commit"
             )
     elif scheme == "pvc":
         claim, _, folder = rest.partition("/")
-        carry_model(
-            draft,
-            "/weights",
-            "spec.model.uri",
-            MountedWeights(claim=claim, folder=folder),
-        )
+        carry_model(draft, "/weights", "spec.model.uri", MountedWeights(claim=claim, folder=folder))
     elif scheme == "oci":
         draft.put("model.weights.uri", uri)
     else:
@@ -205,33 +193,22 @@ def _kserve_model(draft: Draft, uri: str, name: str) -> None:
 
 
 def _of_workspace(draft: Draft, content: Content, others: Others) -> None:
-    inference, resource = (
-        mapping(content.get("inference")),
-        mapping(content.get("resource")),
-    )
+    inference, resource = (mapping(content.get("inference")), mapping(content.get("resource")))
     preset = mapping(inference.get("preset"))
     if template := mapping(inference.get("template")):
-        if not carry_pod(
-            draft, mapping(template.get("spec")), "inference.template.spec"
-        ):
+        if not carry_pod(draft, mapping(template.get("spec")), "inference.template.spec"):
             raise InputError([_not_vllm(content)])
     elif name := text_or_empty(preset.get("name")):
         _kaito_preset(draft, name)
     else:
         raise InputError([_not_vllm(content)])
-    if secret := text_or_empty(
-        mapping(preset.get("presetOptions")).get("modelAccessSecret")
-    ):
-        draft.put(
-            "model.weights.secretRef",
-            {"name": secret, "key": KAITO_TOKEN_KEY},
-        )
+    if secret := text_or_empty(mapping(preset.get("presetOptions")).get("modelAccessSecret")):
+        draft.put("model.weights.secretRef", {"name": secret, "key": KAITO_TOKEN_KEY})
     _kaito_config(draft, text_or_empty(inference.get("config")), others)
     _kaito_nodes(draft, resource)
     if inference.get("adapters"):
         draft.leave(
-            "inference.adapters",
-            "adapters come from the hub or a claim: spec.model.adapters",
+            "inference.adapters", "adapters come from the hub or a claim: spec.model.adapters"
         )
 
 
@@ -239,11 +216,7 @@ def _kaito_preset(draft: Draft, name: str) -> None:
     """Put the model of a preset into a draft: newer presets are ids of the hub, older ones the last
     part of one.
     """
-    near = [
-        known
-        for known in known_ids()
-        if known.rpartition("/")[2].lower() == name.lower()
-    ]
+    near = [known for known in known_ids() if known.rpartition("/")[2].lower() == name.lower()]
     if "/" in name or len(near) == 1:
         draft.put("model.id", name if "/" in name else near[0])
     else:
@@ -257,8 +230,7 @@ def _kaito_config(draft: Draft, name: str, others: Others) -> None:
         (
             item
             for item in others
-            if item.get("kind") == "ConfigMap"
-            and mapping(item.get("metadata")).get("name") == name
+            if item.get("kind") == "ConfigMap" and mapping(item.get("metadata")).get("name") == name
         ),
         {},
     )
@@ -283,9 +255,7 @@ def _kaito_config(draft: Draft, name: str, others: Others) -> None:
 def _kaito_nodes(draft: Draft, resource: Content) -> None:
     selector = {
         str(key): str(value)
-        for key, value in mapping(
-            mapping(resource.get("labelSelector")).get("matchLabels")
-        ).items()
+        for key, value in mapping(mapping(resource.get("labelSelector")).get("matchLabels")).items()
     }
     if instance := text_or_empty(resource.get("instanceType")):
         selector[INSTANCE_TYPE] = instance
@@ -297,8 +267,7 @@ def _kaito_nodes(draft: Draft, resource: Content) -> None:
         draft.put("placement.nodeSelector", selector)
     if resource.get("count"):
         draft.leave(
-            "resource.count",
-            f"{resource['count']}: how many nodes there are follows from the plan",
+            "resource.count", f"{resource['count']}: how many nodes there are follows from the plan"
         )
     if resource.get("preferredNodes"):
         draft.leave(

@@ -23,11 +23,7 @@ class ImportedKind:
 
 
 _DEPLOYMENT: Final = ImportedKind(
-    kind="Deployment",
-    brought_by="Kubernetes",
-    group="apps",
-    plural="deployments",
-    versions=("v1",),
+    kind="Deployment", brought_by="Kubernetes", group="apps", plural="deployments", versions=("v1",)
 )
 _LEADER_WORKER_SET: Final = ImportedKind(
     kind="LeaderWorkerSet",
@@ -41,20 +37,14 @@ _LLM_INFERENCE_SERVICE: Final = ImportedKind(
     brought_by="KServe",
     group="serving.kserve.io",
     plural="llminferenceservices",
-    versions=(
-        "v1alpha2",
-        "v1alpha1",
-    ),
+    versions=("v1alpha2", "v1alpha1"),
 )
 _WORKSPACE: Final = ImportedKind(
     kind="Workspace",
     brought_by="KAITO",
     group="kaito.sh",
     plural="workspaces",
-    versions=(
-        "v1beta1",
-        "v1alpha1",
-    ),
+    versions=("v1beta1", "v1alpha1"),
 )
 
 KINDS: Final = {
@@ -79,9 +69,7 @@ def kind_and_name(word: str) -> tuple[str, str]:
     (('lws', 'llama'), ('deployment', 'llama'))
     """
     kind, _, name = word.partition("/")
-    if (
-        kind.lower().removesuffix("s") not in KINDS and kind.lower() not in KINDS
-    ) or not name:
+    if (kind.lower().removesuffix("s") not in KINDS and kind.lower() not in KINDS) or not name:
         what = f"{word!r:.80} is not KIND/NAME"
         raise InputError(
             [
@@ -93,6 +81,4 @@ def kind_and_name(word: str) -> tuple[str, str]:
                 )
             ]
         )
-    return (
-        kind.lower() if kind.lower() in KINDS else kind.lower().removesuffix("s")
-    ), name
+    return (kind.lower() if kind.lower() in KINDS else kind.lower().removesuffix("s")), name

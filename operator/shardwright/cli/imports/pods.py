@@ -21,13 +21,7 @@ HUB_TOKENS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
 HUB_CACHES: Final = ("/root/.cache/huggingface", "/.cache/huggingface")
 """Where images keep what they download, unless HF_HOME says otherwise."""
 
-TOLERATION: Final = (
-    "key",
-    "operator",
-    "value",
-    "effect",
-    "tolerationSeconds",
-)
+TOLERATION: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "affinity": "the plan names the nodes; write labels into spec.placement.nodeSelector",
@@ -62,9 +56,7 @@ def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -
     """
     containers = mappings(spec.get("containers"))
     started = [
-        (index, item, launch)
-        for index, item in enumerate(containers)
-        if (launch := _launch(item))
+        (index, item, launch) for index, item in enumerate(containers) if (launch := _launch(item))
     ]
     if command and not started:
         return False
@@ -79,9 +71,7 @@ def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -
     for _, _, launch in started[:1]:
         carry_options(draft, launch.options, where)
         if launch.model and command:
-            carry_model(
-                draft, launch.model, where, _weights_at(launch.model, spec, container)
-            )
+            carry_model(draft, launch.model, where, _weights_at(launch.model, spec, container))
     for other in containers:
         if other is not container:
             draft.leave(
@@ -91,17 +81,13 @@ def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -
     return bool(started)
 
 
-def carry_model(
-    draft: Draft, model: str, where: str, weights: MountedWeights | None
-) -> None:
+def carry_model(draft: Draft, model: str, where: str, weights: MountedWeights | None) -> None:
     """Put a model into a draft: an id of the hub, or a folder on a claim."""
     if not model.startswith("/"):
         draft.put("model.id", model)
         return
     if weights:
-        draft.put(
-            "model.weights.uri", f"pvc://{weights.claim}/{weights.folder}".rstrip("/")
-        )
+        draft.put("model.weights.uri", f"pvc://{weights.claim}/{weights.folder}".rstrip("/"))
     else:
         draft.leave(
             where,
@@ -113,9 +99,7 @@ def carry_model(
 
 
 def _launch(container: Content) -> Any:
-    words = [
-        str(word) for key in ("command", "args") for word in container.get(key) or ()
-    ]
+    words = [str(word) for key in ("command", "args") for word in container.get(key) or ()]
     try:
         return launch_of(words, _literal(container))
     except ValueError:  # a script with quotes that do not end
@@ -137,22 +121,16 @@ def _weights_at(model: str, spec: Content, container: Content) -> MountedWeights
         root = text_or_empty(mount.get("mountPath")).rstrip("/")
         claim = claims.get(text_or_empty(mount.get("name")))
         if claim and root and (model == root or model.startswith(f"{root}/")):
-            sub, rest = (
-                text_or_empty(mount.get("subPath")),
-                model.removeprefix(root).strip("/"),
-            )
+            sub, rest = (text_or_empty(mount.get("subPath")), model.removeprefix(root).strip("/"))
             return MountedWeights(
-                claim=claim,
-                folder="/".join(part for part in (sub.strip("/"), rest) if part),
+                claim=claim, folder="/".join(part for part in (sub.strip("/"), rest) if part)
             )
     return None
 
 
 def _claims(spec: Content) -> Iterator[tuple[str, str]]:
     for volume in mappings(spec.get("volumes")):
-        if claim := text_or_empty(
-            mapping(volume.get("persistentVolumeClaim")).get("claimName")
-        ):
+        if claim := text_or_empty(mapping(volume.get("persistentVolumeClaim")).get("claimName")):
             yield text_or_empty(volume.get("name")), claim
 
 
@@ -173,8 +151,7 @@ def _carry_place(draft: Draft, spec: Content, path: str) -> None:
             draft.put(field, value)
     if secrets := mappings(spec.get("imagePullSecrets")):
         draft.put(
-            "pod.imagePullSecrets",
-            [{"name": text_or_empty(item.get("name"))} for item in secrets],
+            "pod.imagePullSecrets", [{"name": text_or_empty(item.get("name"))} for item in secrets]
         )
     for name, why in _ELSEWHERE.items():
         if spec.get(name):
@@ -187,10 +164,7 @@ def _carry_image(draft: Draft, container: Content, where: str) -> None:
         return
     version = engine_version(image, None, RELEASES)
     if isinstance(version, Problem):
-        draft.leave(
-            f"{where}.image",
-            f"{image}: {version.sentence()}; the default image is used",
-        )
+        draft.leave(f"{where}.image", f"{image}: {version.sentence()}; the default image is used")
     else:
         draft.put("engine.image", image)
 
@@ -210,10 +184,7 @@ def _carry_environment(draft: Draft, container: Content, where: str) -> None:
             }
             draft.put("model.weights.secretRef", token)
         elif name in HUB_TOKENS:
-            draft.leave(
-                place,
-                "a token belongs into a Secret: spec.model.weights.secretRef",
-            )
+            draft.leave(place, "a token belongs into a Secret: spec.model.weights.secretRef")
         elif name in VARIABLES and "value" in item:
             kept.append({"name": name, "value": text_or_empty(item.get("value"))})
         else:
@@ -229,10 +200,7 @@ def _carry_environment(draft: Draft, container: Content, where: str) -> None:
 
 
 def _carry_volumes(draft: Draft, spec: Content, container: Content, path: str) -> None:
-    claims, cache = (
-        dict(_claims(spec)),
-        _literal(container).get("HF_HOME", "").rstrip("/"),
-    )
+    claims, cache = (dict(_claims(spec)), _literal(container).get("HF_HOME", "").rstrip("/"))
     for mount in mappings(container.get("volumeMounts")):
         name, at = (
             text_or_empty(mount.get("name")),

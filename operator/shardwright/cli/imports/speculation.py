@@ -24,12 +24,7 @@ _UNTOLD: Final = (
     "a uri (hf://ID@COMMIT, or pvc:// and a claim), and an EAGLE-3 head its config"
 )
 
-_BY_NAME: Final = {
-    "eagle-": "eagle",
-    "eagle3": "eagle3",
-    "dflash": "dflash",
-    "dspark": "dspark",
-}
+_BY_NAME: Final = {"eagle-": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
 """What vLLM takes a draft model for whose name has this in it, in this order.
 
 Source: vLLM 0.33 ``config/speculative.py:__post_init__``.
@@ -61,11 +56,7 @@ def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
         return None, "it is no JSON"
     if not isinstance(told, dict):
         return None, "it is no JSON object"
-    rest = {
-        name.replace("-", "_"): value
-        for name, value in told.items()
-        if value is not None
-    }
+    rest = {name.replace("-", "_"): value for name, value in told.items() if value is not None}
     head = rest.pop("model", None)
     said = _meant(rest.pop("method", None), head)
     method = _method(said)

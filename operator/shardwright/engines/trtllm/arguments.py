@@ -44,12 +44,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         for word in (f"--{name}", str(value))
     )
     file = ("--extra_llm_api_options", f"{serving.files_dir}/{CONFIGURATION}")
-    return (
-        serving.model,
-        *words,
-        *file,
-        *argument_list(serving.arguments, serving.version, RULES),
-    )
+    return (serving.model, *words, *file, *argument_list(serving.arguments, serving.version, RULES))
 
 
 def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
@@ -72,9 +67,7 @@ def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
         ours["revision"] = serving.revision
     said = configuration(serving.arguments, serving.version, RULES)
     # Ours last: a user's key must not change a number of the plan.
-    return {
-        CONFIGURATION: json.dumps({**said, **ours}, indent=2, sort_keys=True) + "\n"
-    }
+    return {CONFIGURATION: json.dumps({**said, **ours}, indent=2, sort_keys=True) + "\n"}
 
 
 def cache_fraction(plan: Plan) -> float:
@@ -86,8 +79,7 @@ def cache_fraction(plan: Plan) -> float:
     engine.
     """
     stage = min(
-        plan.stages,
-        key=lambda stage: stage.kv_cache_bytes / max(1, stage.kv_bytes_per_token),
+        plan.stages, key=lambda stage: stage.kv_cache_bytes / max(1, stage.kv_bytes_per_token)
     )
     free = stage.budget_bytes / plan.memory_utilization - (
         stage.budget_bytes - stage.kv_cache_bytes

@@ -7,11 +7,7 @@ from shardwright.engines.environment import COMMON
 from shardwright.engines.serving import Start
 from shardwright.planning.report import Plan
 
-VARIABLES: Final = COMMON | {
-    "TLLM_LOG_FIRST_RANK_ONLY",
-    "TLLM_LOG_LEVEL",
-    "TRTLLM_ENABLE_PDL",
-}
+VARIABLES: Final = COMMON | {"TLLM_LOG_FIRST_RANK_ONLY", "TLLM_LOG_LEVEL", "TRTLLM_ENABLE_PDL"}
 """Variables that may be set for TensorRT-LLM."""
 
 

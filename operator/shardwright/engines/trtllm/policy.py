@@ -137,11 +137,7 @@ MISSING: Final[Mapping[str, str]] = {
 """Options that fields of the spec turn into for vLLM, and that TensorRT-LLM cannot be told."""
 
 POLICY: Final = Policy(
-    allowed=ALLOWED,
-    owned=OWNED,
-    dangerous=DANGEROUS,
-    incompatible=INCOMPATIBLE,
-    missing=MISSING,
+    allowed=ALLOWED, owned=OWNED, dangerous=DANGEROUS, incompatible=INCOMPATIBLE, missing=MISSING
 )
 """The policy for ``trtllm-serve``."""
 

@@ -9,11 +9,7 @@ from shardwright.engines.versions import NVIDIA, Releases
 RELEASES: Final = Releases(
     engine="TensorRT-LLM",
     repository=re.compile(r"(.*/)?tensorrt-llm(/release|[^/]*)"),
-    oldest=(
-        1,
-        2,
-        0,
-    ),  # the release whose options and keys are listed; engine-measurements.md 10
+    oldest=(1, 2, 0),  # the release whose options and keys are listed; engine-measurements.md 10
     example="1.2.1",
     default_images=MappingProxyType(
         {}

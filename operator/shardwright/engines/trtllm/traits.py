@@ -11,12 +11,7 @@ from typing import Final
 from shardwright.engines import assumed
 from shardwright.engines.assumed import NOT_READ
 from shardwright.engines.release_months import release_month
-from shardwright.layouts.traits import (
-    BatchRules,
-    CutRules,
-    EngineTraits,
-    Remainder,
-)
+from shardwright.layouts.traits import BatchRules, CutRules, EngineTraits, Remainder
 
 NAME: Final = "TensorRT-LLM"
 
@@ -26,9 +21,7 @@ _UNPROVEN: Final = (
     "option lists are checked, its model classes and its memory are not"
 )
 
-_ASKED_ALONE: Final = (
-    "no figure: what spec asks for, not what the engine does by itself"
-)
+_ASKED_ALONE: Final = "no figure: what spec asks for, not what the engine does by itself"
 
 _SOURCES: Final[Mapping[str, str]] = {
     **assumed.SOURCES,
@@ -97,8 +90,4 @@ def traits(version: str) -> EngineTraits:
     """Return the traits of TensorRT-LLM ``version`` (``major.minor.patch``) that planning must
     know: those that speed is predicted with, and a warning for every plan.
     """
-    return replace(
-        predicted(version),
-        released=release_month(NAME, version),
-        warnings=(_UNPROVEN,),
-    )
+    return replace(predicted(version), released=release_month(NAME, version), warnings=(_UNPROVEN,))

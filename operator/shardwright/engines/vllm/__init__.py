@@ -5,13 +5,6 @@
 ``policy``, with its ``refusals``, classes every option of the tables in ``data``.
 """
 
-from shardwright.engines.vllm import (
-    arguments,
-    environment,
-    families,
-    policy,
-    releases,
-    traits,
-)
+from shardwright.engines.vllm import arguments, environment, families, policy, releases, traits
 
 __all__ = ["arguments", "environment", "families", "policy", "releases", "traits"]

@@ -32,9 +32,7 @@ the default of vLLM 0.32 and 0.33, said all the same: a default may change, and 
 """
 
 
-PLAN_SAYS: Final = frozenset(
-    {"gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs"}
-)
+PLAN_SAYS: Final = frozenset({"gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs"})
 """Options that every plan sets, with the value of the user if there is one."""
 
 
@@ -47,9 +45,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
     """
     return (
         serving.model,
-        *_pairs(
-            {"served-model-name": serving.served_name, "revision": serving.revision}
-        ),
+        *_pairs({"served-model-name": serving.served_name, "revision": serving.revision}),
         *_parallelism(plan, over_ray=serving.over_ray),
         *_exchange(plan, serving.version),
         *_beside_the_gpus(plan),
@@ -65,12 +61,8 @@ def _parallelism(plan: Plan, *, over_ray: bool) -> tuple[str, ...]:
         {
             "tensor-parallel-size": layout.tensor,
             "pipeline-parallel-size": layout.pipeline,
-            "data-parallel-size": layout.attention_data
-            if layout.attention_data > 1
-            else None,
-            "decode-context-parallel-size": layout.context
-            if layout.context > 1
-            else None,
+            "data-parallel-size": layout.attention_data if layout.attention_data > 1 else None,
+            "decode-context-parallel-size": layout.context if layout.context > 1 else None,
         }
     )
     experts = ("--enable-expert-parallel",) if layout.expert > 1 else ()
@@ -81,10 +73,7 @@ def _parallelism(plan: Plan, *, over_ray: bool) -> tuple[str, ...]:
             degrees
             + experts
             + _pairs(
-                {
-                    "data-parallel-size-local": local,
-                    "data-parallel-rpc-port": DATA_PARALLEL_PORT,
-                }
+                {"data-parallel-size-local": local, "data-parallel-rpc-port": DATA_PARALLEL_PORT}
             )
         )
     if over_ray:  # it tells the engine of other nodes
@@ -104,11 +93,7 @@ def _exchange(plan: Plan, version: str) -> tuple[str, ...]:
     take it.
     """
     takes = "all2all-backend" in (option_table(version, RULES.tables) or {})
-    return (
-        _pairs({"all2all-backend": EXCHANGE})
-        if takes and plan.layout.attention_data > 1
-        else ()
-    )
+    return _pairs({"all2all-backend": EXCHANGE}) if takes and plan.layout.attention_data > 1 else ()
 
 
 def _beside_the_gpus(plan: Plan) -> tuple[str, ...]:
@@ -133,18 +118,12 @@ def _devices(plan: Plan) -> str:
     device. Source: ``distributed/device_communicators/shm_broadcast.py`` of vLLM 0.32.0; seen in a
     group of 2 x 2 ranks that failed without.
     """
-    return ",".join(
-        map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica))
-    )
+    return ",".join(map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica)))
 
 
 def _beside_the_plan(arguments: Mapping[str, object]) -> Mapping[str, object]:
     """Return the user's arguments without those that a plan says for him: it was made with them."""
-    return {
-        name: value
-        for name, value in arguments.items()
-        if canonical(name) not in PLAN_SAYS
-    }
+    return {name: value for name, value in arguments.items() if canonical(name) not in PLAN_SAYS}
 
 
 def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
@@ -156,9 +135,7 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             "gpu-memory-utilization": plan.memory_utilization,
             "kv-cache-dtype": serving.kv_cache_dtype,
             "load-format": serving.load_format,
-            "model-loader-extra-config": json.dumps(serving.reader)
-            if serving.reader
-            else None,
+            "model-loader-extra-config": json.dumps(serving.reader) if serving.reader else None,
             "quantization": serving.quantization,
             "speculative-config": _speculation(serving),
             # Else torch's own limits hold, 10 minutes of NCCL and 30 of gloo, whatever the weights
@@ -177,9 +154,7 @@ def _adapters(serving: Serving) -> tuple[str, ...]:
     """
     if not serving.adapters:
         return ()
-    slots = _pairs(
-        {"max-loras": len(serving.adapters), "max-lora-rank": serving.adapter_rank}
-    )
+    slots = _pairs({"max-loras": len(serving.adapters), "max-lora-rank": serving.adapter_rank})
     return (
         "--enable-lora",
         *slots,

@@ -41,10 +41,7 @@ class ParserFamily:
 
 FAMILIES: Final = (
     ParserFamily(
-        name="DeepSeek V4",
-        pattern=r"deepseek-v4-",
-        tools="deepseek_v4",
-        reasoning="deepseek_v4",
+        name="DeepSeek V4", pattern=r"deepseek-v4-", tools="deepseek_v4", reasoning="deepseek_v4"
     ),
     ParserFamily(
         name="DeepSeek V3.2",
@@ -54,26 +51,16 @@ FAMILIES: Final = (
         source="docs",
     ),
     ParserFamily(
-        name="DeepSeek V3 and V3.1",
-        pattern=r"deepseek-v3(\.1)?(-|$)",
-        reasoning="deepseek_v3",
+        name="DeepSeek V3 and V3.1", pattern=r"deepseek-v3(\.1)?(-|$)", reasoning="deepseek_v3"
     ),
     ParserFamily(
-        name="DeepSeek R1",
-        pattern=r"deepseek-r1",
-        reasoning="deepseek_r1",
-        source="docs",
+        name="DeepSeek R1", pattern=r"deepseek-r1", reasoning="deepseek_r1", source="docs"
     ),
     ParserFamily(name="Gemma 4", pattern=r"gemma-4-.*-it", reasoning="gemma4"),
     ParserFamily(
-        name="GLM 4.5 and 4.6",
-        pattern=r"glm-4\.[56](-|$)",
-        tools="glm45",
-        reasoning="glm45",
+        name="GLM 4.5 and 4.6", pattern=r"glm-4\.[56](-|$)", tools="glm45", reasoning="glm45"
     ),
-    ParserFamily(
-        name="GLM 4.7", pattern=r"glm-4\.7(-|$)", tools="glm47", reasoning="glm45"
-    ),
+    ParserFamily(name="GLM 4.7", pattern=r"glm-4\.7(-|$)", tools="glm47", reasoning="glm45"),
     ParserFamily(
         name="GLM 5",
         pattern=r"glm-5(\.1)?(-|$)",
@@ -83,26 +70,18 @@ FAMILIES: Final = (
     ),
     ParserFamily(name="gpt-oss", pattern=r"gpt-oss-\d", tools="openai", source="docs"),
     ParserFamily(name="Hy3", pattern=r"hy3-", tools="hy_v3", reasoning="hy_v3"),
-    ParserFamily(
-        name="Intern-S2", pattern=r"intern-s2-", tools="qwen3_coder", reasoning="qwen3"
-    ),
+    ParserFamily(name="Intern-S2", pattern=r"intern-s2-", tools="qwen3_coder", reasoning="qwen3"),
     ParserFamily(
         name="Kimi K2, those that think",
         pattern=r"kimi-k2(-thinking|\.5)",
         tools="kimi_k2",
         reasoning="kimi_k2",
     ),
-    ParserFamily(
-        name="Kimi K2", pattern=r"kimi-k2-instruct", tools="kimi_k2", source="docs"
-    ),
-    ParserFamily(
-        name="Laguna", pattern=r"laguna-", tools="poolside_v1", reasoning="poolside_v1"
-    ),
+    ParserFamily(name="Kimi K2", pattern=r"kimi-k2-instruct", tools="kimi_k2", source="docs"),
+    ParserFamily(name="Laguna", pattern=r"laguna-", tools="poolside_v1", reasoning="poolside_v1"),
     ParserFamily(name="LFM2.5", pattern=r"lfm2\.5-", tools="lfm2"),
     ParserFamily(name="Ling 3", pattern=r"ling-3\.", tools="ling3", reasoning="ling3"),
-    ParserFamily(
-        name="Macaron V1", pattern=r"macaron-v1-", tools="glm47", reasoning="glm45"
-    ),
+    ParserFamily(name="Macaron V1", pattern=r"macaron-v1-", tools="glm47", reasoning="glm45"),
     ParserFamily(
         name="Mellum 2, those that think",
         pattern=r"mellum2-.*-thinking",
@@ -110,26 +89,15 @@ FAMILIES: Final = (
         reasoning="qwen3",
     ),
     ParserFamily(name="Mellum 2", pattern=r"mellum2-.*-instruct", tools="hermes"),
+    ParserFamily(name="MiMo V2.5", pattern=r"mimo-v2\.5", tools="mimo", reasoning="mimo"),
     ParserFamily(
-        name="MiMo V2.5", pattern=r"mimo-v2\.5", tools="mimo", reasoning="mimo"
+        name="MiMo V2 Flash", pattern=r"mimo-v2-flash", tools="qwen3_xml", reasoning="qwen3"
     ),
     ParserFamily(
-        name="MiMo V2 Flash",
-        pattern=r"mimo-v2-flash",
-        tools="qwen3_xml",
-        reasoning="qwen3",
+        name="MiniMax M2", pattern=r"minimax-m2", tools="minimax_m2", reasoning="minimax_m2"
     ),
     ParserFamily(
-        name="MiniMax M2",
-        pattern=r"minimax-m2",
-        tools="minimax_m2",
-        reasoning="minimax_m2",
-    ),
-    ParserFamily(
-        name="MiniMax M3",
-        pattern=r"minimax-m3",
-        tools="minimax_m3",
-        reasoning="minimax_m3",
+        name="MiniMax M3", pattern=r"minimax-m3", tools="minimax_m3", reasoning="minimax_m3"
     ),
     ParserFamily(
         name="Nemotron 3 Super and 3.5",
@@ -144,17 +112,10 @@ FAMILIES: Final = (
         reasoning="nemotron_v3",
     ),
     ParserFamily(
-        name="Qwen2.5",
-        pattern=r"qwen2\.5-\d[^-]*-instruct",
-        tools="hermes",
-        source="docs",
+        name="Qwen2.5", pattern=r"qwen2\.5-\d[^-]*-instruct", tools="hermes", source="docs"
     ),
-    ParserFamily(
-        name="Qwen3.5", pattern=r"qwen3\.5-\d", tools="qwen3_coder", reasoning="qwen3"
-    ),
-    ParserFamily(
-        name="Qwen3 Coder", pattern=r"qwen3-coder-", tools="qwen3_coder", source="docs"
-    ),
+    ParserFamily(name="Qwen3.5", pattern=r"qwen3\.5-\d", tools="qwen3_coder", reasoning="qwen3"),
+    ParserFamily(name="Qwen3 Coder", pattern=r"qwen3-coder-", tools="qwen3_coder", source="docs"),
     ParserFamily(
         name="Qwen3, those that do not think",
         pattern=r"qwen3-\d.*-instruct",

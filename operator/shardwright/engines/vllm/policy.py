@@ -137,8 +137,7 @@ COUNTED: Final[Mapping[str, str]] = {
     "max-cudagraph-capture-size": "the largest batch that graphs are captured for: their memory",
     "max-num-batched-tokens": "the tokens of a step, which the plan neither lowers nor raises",
     "max-num-seqs": (
-        "the requests that run at once in a replica, "
-        "which the plan neither lowers nor raises"
+        "the requests that run at once in a replica, which the plan neither lowers nor raises"
     ),
     "mm-encoder-tp-mode": "`data`: every rank holds the whole tower for images",
 }
@@ -311,6 +310,5 @@ POLICY: Final = Policy(
 """The policy for ``vllm serve``."""
 
 RULES: Final = Rules(
-    tables=Tables(engine="vLLM", folder="vllm", versions=("0.32.0", "0.33.0")),
-    policy=POLICY,
+    tables=Tables(engine="vLLM", folder="vllm", versions=("0.32.0", "0.33.0")), policy=POLICY
 )

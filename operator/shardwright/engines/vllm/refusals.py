@@ -68,16 +68,7 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     ),
     "generation-config": frozenset({"auto", "vllm"}),
     "tokenizer-mode": frozenset(
-        {
-            "auto",
-            "cohere",
-            "deepseek_v32",
-            "deepseek_v4",
-            "hf",
-            "inkling",
-            "kimi_k3",
-            "mistral",
-        }
+        {"auto", "cohere", "deepseek_v32", "deepseek_v4", "hf", "inkling", "kimi_k3", "mistral"}
     ),
 }
 """Values of them that everybody may set: they name files and modes of the engine itself, no path
@@ -102,28 +93,19 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "elastic-ep-max-dp-size": "changes the number of ranks while the engine runs",
     "enable-elastic-ep": "changes the number of ranks while the engine runs",
     "enable-fault-tolerance": "restarts single ranks, but a group lives and dies as one",
-    "enable-flash-late-interaction": (
-        "is of models that generate no text, which are not planned"
-    ),
+    "enable-flash-late-interaction": ("is of models that generate no text, which are not planned"),
     "enable-ssl-refresh": (
-        "takes the plain HTTP port away that probes and clients use; TLS ends "
-        "before the pod"
+        "takes the plain HTTP port away that probes and clients use; TLS ends before the pod"
     ),
     "fault-tolerance-config": "restarts single ranks, but a group lives and dies as one",
     "grpc": "replaces the HTTP server that probes and clients use",
     "grpc-port": "replaces the HTTP server that probes and clients use",
     "hf-config-path": "reads another model's configuration",
     "hf-overrides": "changes the model that was planned",
-    "hf-token": (
-        "would put a secret into the pod's arguments; use spec.model.weights.secretRef"
-    ),
+    "hf-token": ("would put a secret into the pod's arguments; use spec.model.weights.secretRef"),
     "kv-transfer-config": "opens connections to other hosts; disaggregated prefill is out of scope",
-    "max-lora-cls-labels": (
-        "is of models that generate no text, which are not planned"
-    ),
-    "mm-encoder-only": (
-        "makes an encoder of it that generates no text, which are not planned"
-    ),
+    "max-lora-cls-labels": ("is of models that generate no text, which are not planned"),
+    "mm-encoder-only": ("makes an encoder of it that generates no text, which are not planned"),
     "offload-backend": "keeps weights out of the GPU, but the plan counts them there",
     "offload-group-size": "keeps weights out of the GPU, but the plan counts them there",
     "offload-num-in-group": "keeps weights out of the GPU, but the plan counts them there",

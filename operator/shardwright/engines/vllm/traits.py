@@ -64,9 +64,7 @@ _EMBEDDING_ON_EVERY_STAGE: Final = frozenset(
     }
 )
 
-_REPEATS_DENSE_LAYERS: Final = frozenset(
-    {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
-)
+_REPEATS_DENSE_LAYERS: Final = frozenset({"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"})
 
 _REPEATS_SHARED_EXPERTS: Final = _REPEATS_DENSE_LAYERS | {
     "DeepseekV2ForCausalLM",
@@ -178,19 +176,16 @@ _SOURCES: Final[Mapping[str, str]] = {
         "vLLM 0.32.0 source, layers/vocab_parallel_embedding.py: rounded up to 64"
     ),
     "memory_utilization": (
-        "option default --gpu-memory-utilization: 0.92 "
-        "in vLLM 0.32.0 and 0.33.0, 0.9 in older ones"
+        "option default --gpu-memory-utilization: 0.92 in vLLM 0.32.0 and 0.33.0, 0.9 in older ones"
     ),
     "kv_block_tokens": (
         "vLLM 0.32.0 source, v1/kv_cache_interface.py: 16 on NVIDIA (some kernels force 64)"
     ),
     "max_batched_tokens": (
-        "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of "
-        "less than 70 GiB"
+        "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of less than 70 GiB"
     ),
     "max_sequences": (
-        "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, "
-        "GPUs of less than 70 GiB"
+        "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of less than 70 GiB"
     ),
     "batch_defaults": "the same for GPUs of 70 GiB and more, and of 160 GiB and more",
     "fixed_overhead_bytes": "fitted, docs/memory.md: 0.02 to 0.35 GiB on one GPU",
@@ -244,8 +239,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "released": "engines/release_months.py",
     "mixes_prompts": "vLLM 0.32.0 source, v1/core/sched/scheduler.py: one schedule for both",
     "reserves_output": (
-        "vLLM 0.32.0 source, v1/core/sched/scheduler.py: pages are taken as a "
-        "request grows"
+        "vLLM 0.32.0 source, v1/core/sched/scheduler.py: pages are taken as a request grows"
     ),
     "cache_follows_weights": "vLLM 0.32.0 option default --kv-cache-dtype auto: the model's dtype",
     "refuses_long_requests": "vLLM 0.32.0 source, config/model.py:_get_and_verify_max_len",
@@ -265,8 +259,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "repeats_dense_layers": "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks",
     "pads_shared_experts": "vLLM 0.32.0 source, models/deepseek_v4/nvidia/model.py:DeepseekV4MLP",
     "experts_on_every_stage": (
-        "vLLM 0.32.0 source, models/qwen3_moe.py, "
-        "glm4_moe.py and others: RuntimeError without one"
+        "vLLM 0.32.0 source, models/qwen3_moe.py, glm4_moe.py and others: RuntimeError without one"
     ),
     "quantizations": (
         "vLLM 0.32.0, quantization/__init__.py, of those that are read: bitsandbytes is gone, "
@@ -340,9 +333,7 @@ def traits(version: str) -> EngineTraits:
     )
 
 
-def _support(
-    release: tuple[int, int] | None, registry: Mapping[str, Any]
-) -> EngineSupport:
+def _support(release: tuple[int, int] | None, registry: Mapping[str, Any]) -> EngineSupport:
     adapters = _data("adapters", release)
     listed = release is not None and release <= _LISTED[-1]
     takes_adapters = frozenset(adapters["takes"] + adapters["unverified"])
@@ -362,9 +353,7 @@ def _support(
 
 def _known(registry: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(
-        registry["with_pipeline"]
-        + registry["without_pipeline"]
-        + registry["unverified"]
+        registry["with_pipeline"] + registry["without_pipeline"] + registry["unverified"]
     )
 
 
@@ -400,8 +389,6 @@ def _data(name: str, release: tuple[int, int] | None) -> Mapping[str, Any]:
 
 @cache
 def _list(name: str, version: str) -> Mapping[str, Any]:
-    file = resources.files("shardwright.engines").joinpath(
-        f"vllm/data/{name}-{version}.json"
-    )
+    file = resources.files("shardwright.engines").joinpath(f"vllm/data/{name}-{version}.json")
     data: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return data

@@ -7,23 +7,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.modelspec.families.family import (
-    Family,
-    Shape,
-    grouped,
-    grouped_tensors,
-)
+from shardwright.modelspec.families.family import Family, Shape, grouped, grouped_tensors
 from shardwright.modelspec.fields import CONTEXT, VOCABULARY, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, Layer, PipelineRole, Split
-from shardwright.modelspec.tensors import (
-    Block,
-    Blocks,
-    Tensor,
-    Tensors,
-    gated,
-    linear,
-    norms,
-)
+from shardwright.modelspec.tensors import Block, Blocks, Tensor, Tensors, gated, linear, norms
 
 _OPT_POSITION_OFFSET: Final = 2
 """Rows of OPT's position table before the first position. Source: transformers
@@ -31,9 +18,7 @@ _OPT_POSITION_OFFSET: Final = 2
 """
 
 
-def _ungated(
-    name: tuple[str, str], hidden: int, intermediate: int, *, bias: bool
-) -> Tensors:
+def _ungated(name: tuple[str, str], hidden: int, intermediate: int, *, bias: bool) -> Tensors:
     return (
         *linear(name[0], intermediate, hidden, Split.COLUMN, bias=bias),
         *linear(name[1], hidden, intermediate, Split.ROW, bias=bias),
@@ -47,18 +32,13 @@ def _layer_norms(size: int, *names: str) -> Tensors:
 
 def _same(shape: Shape, intermediate: int, matrices: int, tensors: Tensors) -> Blocks:
     feed_forward = DenseFeedForward(intermediate=intermediate, matrices=matrices)
-    block = Block(
-        layer=Layer(attention=grouped(shape), feed_forward=feed_forward),
-        tensors=tensors,
-    )
+    block = Block(layer=Layer(attention=grouped(shape), feed_forward=feed_forward), tensors=tensors)
     return lambda _: block
 
 
 def _gptj(fields: Fields, shape: Shape) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH, default=4 * shape.hidden)
-    feed_forward = _ungated(
-        ("mlp.fc_in", "mlp.fc_out"), shape.hidden, intermediate, bias=True
-    )
+    feed_forward = _ungated(("mlp.fc_in", "mlp.fc_out"), shape.hidden, intermediate, bias=True)
     tensors = (
         *grouped_tensors(shape),
         *feed_forward,
@@ -90,13 +70,8 @@ def _opt(fields: Fields, shape: Shape) -> Blocks:
 
 
 def _opt_ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
-    positions = (
-        fields.integer("max_position_embeddings", CONTEXT) + _OPT_POSITION_OFFSET
-    )
-    if (
-        fields.integer("word_embed_proj_dim", WIDTH, default=shape.hidden)
-        != shape.hidden
-    ):
+    positions = fields.integer("max_position_embeddings", CONTEXT) + _OPT_POSITION_OFFSET
+    if fields.integer("word_embed_proj_dim", WIDTH, default=shape.hidden) != shape.hidden:
         fields.refuse(
             "word_embed_proj_dim",
             f"{fields.values['word_embed_proj_dim']}",
@@ -105,9 +80,7 @@ def _opt_ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor]
     return (
         (
             PipelineRole.EMBEDDING,
-            Tensor(
-                name="model.embed_positions", outputs=positions, inputs=shape.hidden
-            ),
+            Tensor(name="model.embed_positions", outputs=positions, inputs=shape.hidden),
         ),
         (PipelineRole.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden)),
     )
@@ -122,26 +95,19 @@ def _falcon(fields: Fields, shape: Shape) -> Blocks:
     newer = fields.boolean("new_decoder_architecture", default=False)
     if not newer:
         shape = replace(
-            shape,
-            kv_heads=1 if fields.boolean("multi_query", default=True) else shape.heads,
+            shape, kv_heads=1 if fields.boolean("multi_query", default=True) else shape.heads
         )
-    norms_in_parallel = fields.integer(
-        "num_ln_in_parallel_attn", (1, 2), default=2 if newer else 1
-    )
+    norms_in_parallel = fields.integer("num_ln_in_parallel_attn", (1, 2), default=2 if newer else 1)
     two_norms = norms_in_parallel == 2 or not fields.boolean(  # noqa: PLR2004 - one norm or two
         "parallel_attn", default=True
     )
     tensors = (
         *grouped_tensors(shape, bias=bias, output_bias=bias),
         *_ungated(
-            ("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
-            shape.hidden,
-            intermediate,
-            bias=bias,
+            ("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"), shape.hidden, intermediate, bias=bias
         ),
         *_layer_norms(
-            shape.hidden,
-            *(("ln_attn", "ln_mlp") if two_norms else ("input_layernorm",)),
+            shape.hidden, *(("ln_attn", "ln_mlp") if two_norms else ("input_layernorm",))
         ),
     )
     return _same(shape, intermediate, 2, tensors)
@@ -156,9 +122,7 @@ def _chatglm(fields: Fields, shape: Shape) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
     tensors = (
         *grouped_tensors(
-            shape,
-            bias=biased or fields.boolean("add_qkv_bias", default=False),
-            output_bias=biased,
+            shape, bias=biased or fields.boolean("add_qkv_bias", default=False), output_bias=biased
         ),
         *gated("mlp", shape.hidden, intermediate, bias=biased),
         *norms(shape.hidden, "input_layernorm", "post_attention_layernorm"),
@@ -170,15 +134,9 @@ def _cohere(fields: Fields, shape: Shape) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
     normed = fields.boolean("use_qk_norm", default=False)
     head_norms = (
+        Tensor(name="self_attn.q_norm", outputs=shape.heads * shape.head_dim, split=Split.COLUMN),
         Tensor(
-            name="self_attn.q_norm",
-            outputs=shape.heads * shape.head_dim,
-            split=Split.COLUMN,
-        ),
-        Tensor(
-            name="self_attn.k_norm",
-            outputs=shape.kv_heads * shape.head_dim,
-            split=Split.KV_HEADS,
+            name="self_attn.k_norm", outputs=shape.kv_heads * shape.head_dim, split=Split.KV_HEADS
         ),
     )
     tensors = (
@@ -199,9 +157,7 @@ _GPT_NAMES = MappingProxyType(
         "max_position_embeddings": ("n_positions", "max_seq_len"),
     }
 )
-_OPT_NAMES = MappingProxyType(
-    {**_GPT_NAMES, "intermediate_size": ("ffn_dim", "ffn_embed_dim")}
-)
+_OPT_NAMES = MappingProxyType({**_GPT_NAMES, "intermediate_size": ("ffn_dim", "ffn_embed_dim")})
 _FALCON_NAMES = MappingProxyType(
     {
         "num_key_value_heads": ("num_kv_heads",),

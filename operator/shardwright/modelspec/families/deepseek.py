@@ -10,15 +10,7 @@ from types import MappingProxyType
 
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
 from shardwright.modelspec.families.predictors import DEEPSEEK
-from shardwright.modelspec.fields import (
-    CONTEXT,
-    EXPERTS,
-    HEAD_DIM,
-    HEADS,
-    LAYERS,
-    WIDTH,
-    Fields,
-)
+from shardwright.modelspec.fields import CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import (
     DenseFeedForward,
     ExpertFeedForward,
@@ -58,9 +50,7 @@ def _queries(shape: Shape, attention: LatentAttention) -> Tensors:
     if attention.q_lora_rank is None:
         return linear("self_attn.q_proj", width, shape.hidden, Split.COLUMN)
     return (
-        *linear(
-            "self_attn.q_a_proj", attention.q_lora_rank, shape.hidden, Split.REPLICATED
-        ),
+        *linear("self_attn.q_a_proj", attention.q_lora_rank, shape.hidden, Split.REPLICATED),
         *norms(attention.q_lora_rank, "self_attn.q_a_layernorm"),
         *linear("self_attn.q_b_proj", width, attention.q_lora_rank, Split.COLUMN),
     )
@@ -82,12 +72,7 @@ def latent_tensors(shape: Shape, attention: LatentAttention) -> Tensors:
         ),
         *norms(latent, "self_attn.kv_a_layernorm"),
         *linear("self_attn.kv_b_proj", key_values, latent, Split.COLUMN),
-        *linear(
-            "self_attn.o_proj",
-            shape.hidden,
-            heads * attention.value_head_dim,
-            Split.ROW,
-        ),
+        *linear("self_attn.o_proj", shape.hidden, heads * attention.value_head_dim, Split.ROW),
     )
 
 
@@ -105,16 +90,10 @@ def read_experts(fields: Fields) -> ExpertFeedForward:
 
 
 def expert_tensors(
-    shape: Shape,
-    block: ExpertFeedForward,
-    *,
-    corrected: bool,
-    gate: WeightFormat | None = None,
+    shape: Shape, block: ExpertFeedForward, *, corrected: bool, gate: WeightFormat | None = None
 ) -> Tensors:
     """Return router (with its FP32 correction bias, if it has one), shared and routed experts."""
-    bias = Tensor(
-        name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32
-    )
+    bias = Tensor(name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32)
     shared = (
         gated("mlp.shared_experts", shape.hidden, block.shared_intermediate)
         if block.shared_intermediate
@@ -136,9 +115,7 @@ class _Attention:
     tensors: Tensors
 
 
-def _indexer_tensors(
-    fields: Fields, shape: Shape, attention: LatentAttention, dim: int
-) -> Tensors:
+def _indexer_tensors(fields: Fields, shape: Shape, attention: LatentAttention, dim: int) -> Tensors:
     """Return the indexer, which every rank holds whole. Source: vLLM 0.32
     ``models/deepseek_v2.py:Indexer``.
     """
@@ -151,9 +128,7 @@ def _indexer_tensors(
             Split.REPLICATED,
         ),
         Tensor(name="self_attn.indexer.wk", outputs=dim, inputs=shape.hidden),
-        Tensor(
-            name="self_attn.indexer.weights_proj", outputs=heads, inputs=shape.hidden
-        ),
+        Tensor(name="self_attn.indexer.weights_proj", outputs=heads, inputs=shape.hidden),
         Tensor(name="self_attn.indexer.k_norm", outputs=dim, storage=FP32),
         Tensor(name="self_attn.indexer.k_norm.bias", outputs=dim, storage=FP32),
     )
@@ -172,15 +147,12 @@ def _attentions(fields: Fields, shape: Shape) -> Callable[[int], _Attention]:
     shared = replace(attention, selected_tokens=fields.integer("index_topk", CONTEXT))
     indexed = replace(shared, index_dim=dim)
     own = _Attention(
-        attention=indexed,
-        tensors=(*tensors, *_indexer_tensors(fields, shape, attention, dim)),
+        attention=indexed, tensors=(*tensors, *_indexer_tensors(fields, shape, attention, dim))
     )
     # A layer that borrows a selection has no indexer, and no keys of one in the cache.
     borrowed = _Attention(attention=shared, tensors=tensors)
     types = fields.strings("indexer_types")
-    return lambda layer: (
-        borrowed if layer < len(types) and types[layer] == "shared" else own
-    )
+    return lambda layer: borrowed if layer < len(types) and types[layer] == "shared" else own
 
 
 def _deepseek(fields: Fields, shape: Shape) -> Blocks:
@@ -189,14 +161,8 @@ def _deepseek(fields: Fields, shape: Shape) -> Blocks:
     first_sparse = fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=0)
     corrected = fields.string("topk_method") == "noaux_tc"
     every = fields.integer("moe_layer_freq", LAYERS, default=1)
-    dense_tensors = (
-        *gated("mlp", shape.hidden, dense.intermediate),
-        *block_norms(shape),
-    )
-    sparse_tensors = (
-        *expert_tensors(shape, experts, corrected=corrected),
-        *block_norms(shape),
-    )
+    dense_tensors = (*gated("mlp", shape.hidden, dense.intermediate), *block_norms(shape))
+    sparse_tensors = (*expert_tensors(shape, experts, corrected=corrected), *block_norms(shape))
 
     def block(layer: int) -> Block:
         own = attention(layer)
@@ -219,12 +185,9 @@ _DEFAULTS = MappingProxyType(
 
 FAMILIES = {
     "DeepseekV2ForCausalLM": Family(
-        blocks=_deepseek,
-        defaults=MappingProxyType({"n_shared_experts": 2, "q_lora_rank": 1536}),
+        blocks=_deepseek, defaults=MappingProxyType({"n_shared_experts": 2, "q_lora_rank": 1536})
     ),
-    "DeepseekV3ForCausalLM": Family(
-        blocks=_deepseek, defaults=_DEFAULTS, predictor=DEEPSEEK
-    ),
+    "DeepseekV3ForCausalLM": Family(blocks=_deepseek, defaults=_DEFAULTS, predictor=DEEPSEEK),
     "DeepseekV32ForCausalLM": Family(
         blocks=_deepseek,
         defaults=MappingProxyType({**_DEFAULTS, "index_topk": 2048}),
@@ -232,14 +195,10 @@ FAMILIES = {
     ),
     "GlmMoeDsaForCausalLM": Family(
         blocks=_deepseek,
-        defaults=MappingProxyType(
-            {**_DEFAULTS, "q_lora_rank": 2048, "index_topk": 2048}
-        ),
+        defaults=MappingProxyType({**_DEFAULTS, "q_lora_rank": 2048, "index_topk": 2048}),
         predictor=DEEPSEEK,
     ),
     "KimiK25ForConditionalGeneration": Family(
-        blocks=_deepseek,
-        defaults=_DEFAULTS,
-        tower=Tower(matrices=2, split=Split.COLUMN),
+        blocks=_deepseek, defaults=_DEFAULTS, tower=Tower(matrices=2, split=Split.COLUMN)
     ),
 }

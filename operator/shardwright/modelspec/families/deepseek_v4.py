@@ -92,18 +92,10 @@ def _indexer(fields: Fields, hidden: int, q_rank: int) -> Tensors:
 
 def _attention_tensors(fields: Fields, shape: Shape, ratio: int) -> Tensors:
     q_rank = fields.integer("q_lora_rank", WIDTH)
-    groups, o_rank = (
-        fields.integer("o_groups", HEADS),
-        fields.integer("o_lora_rank", WIDTH),
-    )
+    groups, o_rank = (fields.integer("o_groups", HEADS), fields.integer("o_lora_rank", WIDTH))
     width = shape.heads * shape.head_dim
     return (
-        Tensor(
-            name="self_attn.attn_sink",
-            outputs=shape.heads,
-            split=Split.COLUMN,
-            storage=FP32,
-        ),
+        Tensor(name="self_attn.attn_sink", outputs=shape.heads, split=Split.COLUMN, storage=FP32),
         *linear("self_attn.wq_a", q_rank, shape.hidden, Split.REPLICATED),
         *linear("self_attn.wkv", shape.head_dim, shape.hidden, Split.REPLICATED),
         *norms(q_rank, "self_attn.q_norm"),
@@ -135,9 +127,7 @@ def stream_tensors(fields: Fields, hidden: int) -> Tensors:
 def _expert_tensors(
     fields: Fields, shape: Shape, block: ExpertFeedForward, *, hashed: bool
 ) -> Tensors:
-    experts = routed(
-        "mlp.experts", block.experts, shape.hidden, block.expert_intermediate
-    )
+    experts = routed("mlp.experts", block.experts, shape.hidden, block.expert_intermediate)
     if fields.string("expert_dtype") == "fp4":
         section = fields.section("quantization_config")
         storage = (
@@ -145,9 +135,7 @@ def _expert_tensors(
             if section and (section.string("moe_quant_algo") or "").upper() == "NVFP4"
             else MXFP4
         )
-        experts = tuple(
-            replace(tensor, storage=storage, quantizable=False) for tensor in experts
-        )
+        experts = tuple(replace(tensor, storage=storage, quantizable=False) for tensor in experts)
     vocabulary = fields.integer("vocab_size", VOCABULARY)
     choice = (
         Tensor(
@@ -157,9 +145,7 @@ def _expert_tensors(
             storage=_INT32,
         )
         if hashed
-        else Tensor(
-            name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32
-        )
+        else Tensor(name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32)
     )
     return (
         router("mlp.gate", block.experts, shape.hidden),
@@ -193,9 +179,7 @@ def _deepseek_v4(fields: Fields, shape: Shape) -> Blocks:
     def block(layer: int) -> Block:
         ratio = ratio_of(layer)
         return Block(
-            layer=Layer(
-                attention=_attention(fields, shape, ratio), feed_forward=experts
-            ),
+            layer=Layer(attention=_attention(fields, shape, ratio), feed_forward=experts),
             tensors=(
                 *_attention_tensors(fields, shape, ratio),
                 *_expert_tensors(fields, shape, experts, hashed=layer < hash_layers),
@@ -208,20 +192,11 @@ def _deepseek_v4(fields: Fields, shape: Shape) -> Blocks:
 
 def _ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
     streams = fields.integer("hc_mult", STREAMS, default=1)
-    parts = (
-        ("fn", streams, streams * shape.hidden),
-        ("base", streams, 1),
-        ("scale", 1, 1),
-    )
+    parts = (("fn", streams, streams * shape.hidden), ("base", streams, 1), ("scale", 1, 1))
     return tuple(
         (
             PipelineRole.FINAL,
-            Tensor(
-                name=f"model.hc_head_{part}",
-                outputs=outputs,
-                inputs=inputs,
-                storage=FP32,
-            ),
+            Tensor(name=f"model.hc_head_{part}", outputs=outputs, inputs=inputs, storage=FP32),
         )
         for part, outputs, inputs in parts
     )

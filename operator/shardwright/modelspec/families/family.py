@@ -36,9 +36,7 @@ class Family:
     defaults: Mapping[str, int] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignores: frozenset[str] = frozenset()
-    ends: Callable[[Fields, "Shape"], tuple[tuple[PipelineRole, Tensor], ...]] = (
-        _no_ends
-    )
+    ends: Callable[[Fields, "Shape"], tuple[tuple[PipelineRole, Tensor], ...]] = _no_ends
     tower: "Tower | None" = None
     predictor: "Predictor | None" = None
     warnings: tuple[str, ...] = ()
@@ -101,9 +99,7 @@ def read_shape(fields: Fields) -> Shape:
     kv_heads = fields.integer("num_key_value_heads", HEADS, default=heads)
     if heads % kv_heads and len(fields.problems) == before:
         fields.refuse(
-            "num_key_value_heads",
-            f"{kv_heads}",
-            f"must divide num_attention_heads {heads}",
+            "num_key_value_heads", f"{kv_heads}", f"must divide num_attention_heads {heads}"
         )
     return Shape(
         hidden=hidden,
@@ -125,17 +121,11 @@ def grouped(shape: Shape, window: int | None = None) -> GroupedAttention:
     )
 
 
-def grouped_tensors(
-    shape: Shape, *, bias: bool = False, output_bias: bool = False
-) -> Tensors:
+def grouped_tensors(shape: Shape, *, bias: bool = False, output_bias: bool = False) -> Tensors:
     """Return query, key, value and output projections."""
     return (
         *linear(
-            "self_attn.q_proj",
-            shape.heads * shape.head_dim,
-            shape.hidden,
-            Split.COLUMN,
-            bias=bias,
+            "self_attn.q_proj", shape.heads * shape.head_dim, shape.hidden, Split.COLUMN, bias=bias
         ),
         *linear(
             "self_attn.k_proj",
@@ -188,10 +178,7 @@ def windows(fields: Fields, layers: int) -> tuple[int | None, ...]:
     Source: vLLM 0.32 ``engine/arg_utils.py:create_engine_config``,
     ``models/llama.py:LlamaAttention``.
     """
-    window, slides = (
-        window_of(fields),
-        alternating(fields, layers, full_every=layers + 1),
-    )
+    window, slides = (window_of(fields), alternating(fields, layers, full_every=layers + 1))
     return tuple(window if slides(layer) else None for layer in range(layers))
 
 
@@ -216,9 +203,7 @@ def per_layer(fields: Fields, name: str, layers: int) -> tuple[int, ...]:
     """Return a number for each layer, or nothing if the config has no such list."""
     listed = fields.integers(name)
     if listed and len(listed) < layers:
-        fields.refuse(
-            name, f"{len(listed)} entries", f"must be one for each of {layers} layers"
-        )
+        fields.refuse(name, f"{len(listed)} entries", f"must be one for each of {layers} layers")
         return (0,) * layers
     return listed
 
@@ -228,9 +213,7 @@ def alternating(fields: Fields, layers: int, full_every: int) -> Callable[[int],
     types = fields.strings("layer_types")
     if types and len(types) < layers:
         fields.refuse(
-            "layer_types",
-            f"{len(types)} entries",
-            f"must be one for each of {layers} layers",
+            "layer_types", f"{len(types)} entries", f"must be one for each of {layers} layers"
         )
         return lambda _: False
     if types:

@@ -45,17 +45,14 @@ def _tensors(fields: Fields, shape: Shape, intermediate: int) -> Tensors:
 
 
 def _sandwich(shape: Shape) -> Tensors:
-    return norms(
-        shape.hidden, "pre_feedforward_layernorm", "post_feedforward_layernorm"
-    )
+    return norms(shape.hidden, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 
 def _gemma(fields: Fields, shape: Shape) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
     block = Block(
         layer=Layer(
-            attention=grouped(shape),
-            feed_forward=DenseFeedForward(intermediate=intermediate),
+            attention=grouped(shape), feed_forward=DenseFeedForward(intermediate=intermediate)
         ),
         tensors=_tensors(fields, shape, intermediate),
     )
@@ -97,9 +94,7 @@ def _gemma4_attention(
     full = replace(
         shape,
         head_dim=fields.integer("global_head_dim", HEAD_DIM, default=shape.head_dim),
-        kv_heads=fields.integer(
-            "num_global_key_value_heads", HEADS, default=shape.kv_heads
-        ),
+        kv_heads=fields.integer("num_global_key_value_heads", HEADS, default=shape.kv_heads),
     )
     own = shape if slides else full
     window = window_of(fields) if slides else None
@@ -137,10 +132,7 @@ def _gemma4(fields: Fields, shape: Shape) -> Blocks:
     for unread in ("num_kv_shared_layers", "hidden_size_per_layer_input"):
         if fields.integer(unread, (0, WIDTH[1]), default=0):
             fields.refuse(
-                unread,
-                f"{fields.values[unread]}",
-                "is not read yet",
-                "serve a model without it",
+                unread, f"{fields.values[unread]}", "is not read yet", "serve a model without it"
             )
     intermediate = fields.integer("intermediate_size", WIDTH)
     experts = _gemma4_experts(fields)

@@ -29,8 +29,7 @@ def _glm4_moe(fields: Fields, shape: Shape) -> Blocks:
     )
     dense = Block(
         layer=Layer(
-            attention=grouped(shape),
-            feed_forward=DenseFeedForward(intermediate=intermediate),
+            attention=grouped(shape), feed_forward=DenseFeedForward(intermediate=intermediate)
         ),
         tensors=(*always, *gated("mlp", shape.hidden, intermediate)),
     )

@@ -23,16 +23,7 @@ from shardwright.modelspec.spec import (
     RecurrentAttention,
     Split,
 )
-from shardwright.modelspec.tensors import (
-    FP32,
-    Block,
-    Blocks,
-    Tensor,
-    Tensors,
-    gated,
-    linear,
-    norms,
-)
+from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, Tensors, gated, linear, norms
 
 _POOL: Final = (1, 1024)
 
@@ -44,16 +35,11 @@ def _plain(tensors: Tensors) -> Tensors:
     return tuple(replace(tensor, quantizable=False) for tensor in tensors)
 
 
-def _delta_attention(
-    config: Fields, shape: Shape
-) -> tuple[RecurrentAttention, Tensors]:
+def _delta_attention(config: Fields, shape: Shape) -> tuple[RecurrentAttention, Tensors]:
     """Source: vLLM 0.33 ``models/glm5next/common/kda.py``; two low-rank gates stand whole on every
     rank.
     """
-    heads, dim = (
-        config.integer("num_heads", HEADS),
-        config.integer("head_dim", HEAD_DIM),
-    )
+    heads, dim = (config.integer("num_heads", HEADS), config.integer("head_dim", HEAD_DIM))
     kernel = config.integer("short_conv_kernel_size", KERNEL)
     width = heads * dim
     state = RecurrentAttention(
@@ -65,9 +51,7 @@ def _delta_attention(
         checkpointed=True,
     )
     return state, (
-        Tensor(
-            name="self_attn.dt_bias", outputs=width, split=Split.COLUMN, storage=FP32
-        ),
+        Tensor(name="self_attn.dt_bias", outputs=width, split=Split.COLUMN, storage=FP32),
         Tensor(name="self_attn.A_log", outputs=heads, split=Split.COLUMN, storage=FP32),
         Tensor(
             name="self_attn.conv1d",
@@ -101,15 +85,11 @@ def _indexer_tensors(fields: Fields, shape: Shape, q_rank: int, pool: int) -> Te
             storage=FP32,
         ),
         Tensor(
-            name="self_attn.indexer.index_kpool_compress_gate",
-            outputs=dim,
-            inputs=shape.hidden,
+            name="self_attn.indexer.index_kpool_compress_gate", outputs=dim, inputs=shape.hidden
         ),
         *linear("self_attn.indexer.wq_b", heads * dim, q_rank, Split.REPLICATED),
         *linear("self_attn.indexer.wk", dim, shape.hidden, Split.REPLICATED),
-        *linear(
-            "self_attn.indexer.weights_proj", heads, shape.hidden, Split.REPLICATED
-        ),
+        *linear("self_attn.indexer.weights_proj", heads, shape.hidden, Split.REPLICATED),
         Tensor(name="self_attn.indexer.k_norm", outputs=dim, storage=FP32),
         Tensor(name="self_attn.indexer.k_norm.bias", outputs=dim, storage=FP32),
     )
@@ -118,9 +98,7 @@ def _indexer_tensors(fields: Fields, shape: Shape, q_rank: int, pool: int) -> Te
 def _kinds(fields: Fields, name: str, layers: int) -> tuple[str, ...]:
     kinds = fields.strings(name)
     if len(kinds) < layers:
-        fields.refuse(
-            name, f"{len(kinds)} entries", f"must be one for each of {layers} layers"
-        )
+        fields.refuse(name, f"{len(kinds)} entries", f"must be one for each of {layers} layers")
         return ("",) * layers
     return kinds
 
@@ -136,24 +114,15 @@ def _glm_next(fields: Fields, shape: Shape) -> Blocks:
         _kinds(fields, "layer_types", shape.layers),
         _kinds(fields, "mlp_layer_types", shape.layers),
     )
-    streams = (
-        stream_tensors(fields, shape.hidden)
-        if fields.boolean("mhc", default=False)
-        else ()
-    )
+    streams = stream_tensors(fields, shape.hidden) if fields.boolean("mhc", default=False) else ()
     always = (*block_norms(shape), *streams)
     sparse_tensors = expert_tensors(
         shape, experts, corrected=fields.string("topk_method") == "noaux_tc"
     )
 
     def block(layer: int) -> Block:
-        linear_layer, sparse = (
-            attentions[layer] == "linear_attention",
-            blocks[layer] == "sparse",
-        )
-        rest = (
-            sparse_tensors if sparse else gated("mlp", shape.hidden, dense.intermediate)
-        )
+        linear_layer, sparse = (attentions[layer] == "linear_attention", blocks[layer] == "sparse")
+        rest = sparse_tensors if sparse else gated("mlp", shape.hidden, dense.intermediate)
         return Block(
             layer=Layer(
                 attention=state if linear_layer else latent,
@@ -195,9 +164,7 @@ _UNREAD: Final = frozenset({"head_dim"})
 """Stated as 0: each kind of layer has a width of its own."""
 
 FAMILIES = {
-    "Glm5NextForCausalLM": Family(
-        blocks=_glm_next, ignores=_UNREAD, warnings=(_WARNING,)
-    ),
+    "Glm5NextForCausalLM": Family(blocks=_glm_next, ignores=_UNREAD, warnings=(_WARNING,)),
     "Glm5NextForConditionalGeneration": Family(
         blocks=_glm_next,
         ignores=_UNREAD,

@@ -36,12 +36,7 @@ def _expert_tensors(shape: Shape, block: ExpertFeedForward) -> Tensors:
             copies=count,
             experts=True,
         ),
-        Tensor(
-            name="mlp.experts.down_proj.bias",
-            outputs=shape.hidden,
-            copies=count,
-            experts=True,
-        ),
+        Tensor(name="mlp.experts.down_proj.bias", outputs=shape.hidden, copies=count, experts=True),
     )
 
 
@@ -62,8 +57,7 @@ def _gpt_oss(fields: Fields, shape: Shape) -> Blocks:
     slides = alternating(fields, shape.layers, full_every=2)
     sliding, full = (
         Block(
-            layer=Layer(attention=grouped(shape, reach), feed_forward=feed_forward),
-            tensors=tensors,
+            layer=Layer(attention=grouped(shape, reach), feed_forward=feed_forward), tensors=tensors
         )
         for reach in (window, None)
     )

@@ -7,15 +7,7 @@ from typing import Final
 
 from shardwright.modelspec.families.deepseek import latent_tensors, read_latent
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
-from shardwright.modelspec.fields import (
-    EXPERTS,
-    HEAD_DIM,
-    HEADS,
-    KERNEL,
-    LAYERS,
-    WIDTH,
-    Fields,
-)
+from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, KERNEL, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import (
     DenseFeedForward,
     ExpertFeedForward,
@@ -39,14 +31,9 @@ from shardwright.modelspec.tensors import (
 )
 
 
-def _delta_attention(
-    config: Fields, shape: Shape
-) -> tuple[RecurrentAttention, Tensors]:
+def _delta_attention(config: Fields, shape: Shape) -> tuple[RecurrentAttention, Tensors]:
     """Source: vLLM 0.32 ``models/kimi_k3/nvidia/kda.py``, built for K3."""
-    heads, dim = (
-        config.integer("num_heads", HEADS),
-        config.integer("head_dim", HEAD_DIM),
-    )
+    heads, dim = (config.integer("num_heads", HEADS), config.integer("head_dim", HEAD_DIM))
     kernel = config.integer("short_conv_kernel_size", KERNEL)
     width = heads * dim
     gate = _gate(config, shape.hidden, width, dim)
@@ -59,9 +46,7 @@ def _delta_attention(
         checkpointed=True,
     )
     return state, (
-        Tensor(
-            name="self_attn.dt_bias", outputs=width, split=Split.COLUMN, storage=FP32
-        ),
+        Tensor(name="self_attn.dt_bias", outputs=width, split=Split.COLUMN, storage=FP32),
         Tensor(name="self_attn.A_log", outputs=heads, split=Split.COLUMN, storage=FP32),
         Tensor(
             name="self_attn.conv1d",
@@ -111,11 +96,7 @@ def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> T
             storage=FP32,
         ),
         *(
-            gated(
-                "block_sparse_moe.shared_experts",
-                shape.hidden,
-                block.shared_intermediate,
-            )
+            gated("block_sparse_moe.shared_experts", shape.hidden, block.shared_intermediate)
             if block.shared_intermediate
             else ()
         ),
@@ -132,17 +113,9 @@ def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> T
 def _latent_projections(latent: int, hidden: int) -> Tensors:
     """Return the projections before and after routed experts that work on a narrower state."""
     return (
-        Tensor(
-            name="block_sparse_moe.routed_expert_down_proj",
-            outputs=latent,
-            inputs=hidden,
-        ),
+        Tensor(name="block_sparse_moe.routed_expert_down_proj", outputs=latent, inputs=hidden),
         *norms(latent, "block_sparse_moe.routed_expert_norm"),
-        Tensor(
-            name="block_sparse_moe.routed_expert_up_proj",
-            outputs=hidden,
-            inputs=latent,
-        ),
+        Tensor(name="block_sparse_moe.routed_expert_up_proj", outputs=hidden, inputs=latent),
     )
 
 
@@ -151,8 +124,7 @@ def _residuals(fields: Fields, shape: Shape, *names: str) -> Tensors:
     if fields.values.get("attn_res_block_size") is None:
         return ()
     projections = (
-        Tensor(name=f"{name}_res_proj", outputs=1, inputs=shape.hidden)
-        for name in names
+        Tensor(name=f"{name}_res_proj", outputs=1, inputs=shape.hidden) for name in names
     )
     return (*norms(shape.hidden, *(f"{name}_res_norm" for name in names)), *projections)
 
@@ -165,10 +137,7 @@ def _kimi_linear(fields: Fields, shape: Shape) -> Blocks:
     state, state_tensors = _delta_attention(config, shape)
     latent = read_latent(fields, shape)
     gate = linear(
-        "self_attn.g_proj",
-        latent.heads * latent.value_head_dim,
-        shape.hidden,
-        Split.COLUMN,
+        "self_attn.g_proj", latent.heads * latent.value_head_dim, shape.hidden, Split.COLUMN
     )
     latent_parts = (
         *latent_tensors(shape, latent),
@@ -197,8 +166,7 @@ def _kimi_linear(fields: Fields, shape: Shape) -> Blocks:
 
 def _ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
     return tuple(
-        (PipelineRole.FINAL, tensor)
-        for tensor in _residuals(fields, shape, "model.output_attn")
+        (PipelineRole.FINAL, tensor) for tensor in _residuals(fields, shape, "model.output_attn")
     )
 
 

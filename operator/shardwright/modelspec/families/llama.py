@@ -18,17 +18,11 @@ from shardwright.modelspec.tensors import Block, Blocks, Tensors, gated
 
 
 def _stack(
-    fields: Fields,
-    shape: Shape,
-    attention: Tensors,
-    reach: tuple[int | None, ...],
+    fields: Fields, shape: Shape, attention: Tensors, reach: tuple[int | None, ...]
 ) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
     feed_forward = gated(
-        "mlp",
-        shape.hidden,
-        intermediate,
-        bias=fields.boolean("mlp_bias", default=False),
+        "mlp", shape.hidden, intermediate, bias=fields.boolean("mlp_bias", default=False)
     )
     tensors = (*attention, *feed_forward, *block_norms(shape))
     blocks = {
@@ -63,9 +57,7 @@ def _qwen2(fields: Fields, shape: Shape) -> Blocks:
 def _qwen3(fields: Fields, shape: Shape) -> Blocks:
     bias = fields.boolean("attention_bias", default=False)
     attention = (*grouped_tensors(shape, bias=bias), *head_norms(shape))
-    return _stack(
-        fields, shape, attention, (qwen_window(fields, shape.layers),) * shape.layers
-    )
+    return _stack(fields, shape, attention, (qwen_window(fields, shape.layers),) * shape.layers)
 
 
 FAMILIES = {
@@ -76,7 +68,5 @@ FAMILIES = {
     ),
     "Phi3ForCausalLM": Family(blocks=dense_blocks),
     "Qwen2ForCausalLM": Family(blocks=_qwen2, ignores=frozenset({"head_dim"})),
-    "Qwen3ForCausalLM": Family(
-        blocks=_qwen3, defaults=MappingProxyType({"head_dim": 128})
-    ),
+    "Qwen3ForCausalLM": Family(blocks=_qwen3, defaults=MappingProxyType({"head_dim": 128})),
 }

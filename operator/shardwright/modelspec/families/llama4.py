@@ -17,14 +17,7 @@ from shardwright.modelspec.families.family import (
 )
 from shardwright.modelspec.fields import CONTEXT, EXPERTS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer, Split
-from shardwright.modelspec.tensors import (
-    Block,
-    Blocks,
-    Tensors,
-    gated,
-    routed,
-    router,
-)
+from shardwright.modelspec.tensors import Block, Blocks, Tensors, gated, routed, router
 
 _FULL_EVERY = 4
 """Layers without positions (and with full attention) if the config lists none: every fourth.
@@ -37,9 +30,7 @@ def _experts(fields: Fields) -> ExpertFeedForward:
     intermediate = fields.integer("intermediate_size", WIDTH)
     return ExpertFeedForward(
         experts=experts,
-        experts_per_token=fields.integer(
-            "num_experts_per_tok", (1, experts), default=1
-        ),
+        experts_per_token=fields.integer("num_experts_per_tok", (1, experts), default=1),
         expert_intermediate=intermediate,
         shared_intermediate=intermediate,
     )
@@ -49,12 +40,7 @@ def _expert_tensors(shape: Shape, block: ExpertFeedForward) -> Tensors:
     return (
         router("feed_forward.router", block.experts, shape.hidden),
         *gated("feed_forward.shared_expert", shape.hidden, block.shared_intermediate),
-        *routed(
-            "feed_forward.experts",
-            block.experts,
-            shape.hidden,
-            block.expert_intermediate,
-        ),
+        *routed("feed_forward.experts", block.experts, shape.hidden, block.expert_intermediate),
     )
 
 
@@ -62,9 +48,7 @@ def _is_full(fields: Fields, layers: int) -> Callable[[int], bool]:
     listed = fields.integers("no_rope_layers")
     if listed and len(listed) < layers:
         fields.refuse(
-            "no_rope_layers",
-            f"{len(listed)} entries",
-            f"must be one for each of {layers} layers",
+            "no_rope_layers", f"{len(listed)} entries", f"must be one for each of {layers} layers"
         )
         return lambda _: True
     return (
@@ -77,11 +61,7 @@ def _is_full(fields: Fields, layers: int) -> Callable[[int], bool]:
 def _is_sparse(fields: Fields) -> Callable[[int], bool]:
     listed = frozenset(fields.integers("moe_layers"))
     step = fields.integer("interleave_moe_layer_step", LAYERS, default=1)
-    return (
-        (lambda layer: layer in listed)
-        if listed
-        else (lambda layer: (layer + 1) % step == 0)
-    )
+    return (lambda layer: layer in listed) if listed else (lambda layer: (layer + 1) % step == 0)
 
 
 def _llama4(fields: Fields, shape: Shape) -> Blocks:
@@ -103,13 +83,9 @@ def _llama4(fields: Fields, shape: Shape) -> Blocks:
         attention = grouped(shape) if full(layer) else chunked
         if sparse(layer):
             tensors = (*always, *_expert_tensors(shape, experts))
-            return Block(
-                layer=Layer(attention=attention, feed_forward=experts), tensors=tensors
-            )
+            return Block(layer=Layer(attention=attention, feed_forward=experts), tensors=tensors)
         tensors = (*always, *gated("feed_forward", shape.hidden, dense.intermediate))
-        return Block(
-            layer=Layer(attention=attention, feed_forward=dense), tensors=tensors
-        )
+        return Block(layer=Layer(attention=attention, feed_forward=dense), tensors=tensors)
 
     return block
 

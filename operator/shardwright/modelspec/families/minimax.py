@@ -16,15 +16,7 @@ from shardwright.modelspec.families.family import (
     head_norms,
     per_layer,
 )
-from shardwright.modelspec.fields import (
-    CONTEXT,
-    EXPERTS,
-    HEAD_DIM,
-    HEADS,
-    LAYERS,
-    WIDTH,
-    Fields,
-)
+from shardwright.modelspec.fields import CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import (
     DenseFeedForward,
     ExpertFeedForward,
@@ -60,23 +52,14 @@ def _experts(fields: Fields) -> ExpertFeedForward:
 
 def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> Tensors:
     correction = Tensor(
-        name="block_sparse_moe.e_score_correction_bias",
-        outputs=block.experts,
-        storage=FP32,
+        name="block_sparse_moe.e_score_correction_bias", outputs=block.experts, storage=FP32
     )
-    shared = gated(
-        "block_sparse_moe.shared_experts", shape.hidden, block.shared_intermediate
-    )
+    shared = gated("block_sparse_moe.shared_experts", shape.hidden, block.shared_intermediate)
     return (
         *((correction,) if fields.boolean("use_routing_bias", default=False) else ()),
         router("block_sparse_moe.gate", block.experts, shape.hidden, storage=FP32),
         *(shared if block.shared_intermediate else ()),
-        *routed(
-            "block_sparse_moe.experts",
-            block.experts,
-            shape.hidden,
-            block.expert_intermediate,
-        ),
+        *routed("block_sparse_moe.experts", block.experts, shape.hidden, block.expert_intermediate),
     )
 
 
@@ -86,15 +69,9 @@ def _query_key_norms(fields: Fields, shape: Shape) -> Tensors:
     if fields.string("qk_norm_type") == "per_head":
         return head_norms(shape)
     return (
+        Tensor(name="self_attn.q_norm", outputs=shape.heads * shape.head_dim, split=Split.COLUMN),
         Tensor(
-            name="self_attn.q_norm",
-            outputs=shape.heads * shape.head_dim,
-            split=Split.COLUMN,
-        ),
-        Tensor(
-            name="self_attn.k_norm",
-            outputs=shape.kv_heads * shape.head_dim,
-            split=Split.KV_HEADS,
+            name="self_attn.k_norm", outputs=shape.kv_heads * shape.head_dim, split=Split.KV_HEADS
         ),
     )
 
@@ -137,38 +114,27 @@ def _indexed(fields: Fields, shape: Shape) -> tuple[GroupedAttention, Tensors]:
 def _is_sparse(fields: Fields, layers: int) -> Callable[[int], bool]:
     listed = per_layer(fields, "moe_layer_freq", layers)
     first = fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=0)
-    return (
-        (lambda layer: listed[layer] != 0) if listed else (lambda layer: layer >= first)
-    )
+    return (lambda layer: listed[layer] != 0) if listed else (lambda layer: layer >= first)
 
 
 def _minimax_m3(fields: Fields, shape: Shape) -> Blocks:
     experts = _experts(fields)
-    dense = DenseFeedForward(
-        intermediate=fields.integer("dense_intermediate_size", WIDTH)
-    )
-    always = (
-        *grouped_tensors(shape),
-        *_query_key_norms(fields, shape),
-        *block_norms(shape),
-    )
+    dense = DenseFeedForward(intermediate=fields.integer("dense_intermediate_size", WIDTH))
+    always = (*grouped_tensors(shape), *_query_key_norms(fields, shape), *block_norms(shape))
     attention, indexer = _indexed(fields, shape)
     sparse_tensors = (*always, *indexer, *_expert_tensors(fields, shape, experts))
     first = Block(
         layer=Layer(attention=grouped(shape), feed_forward=dense),
         tensors=(*always, *gated("mlp", shape.hidden, dense.intermediate)),
     )
-    sparse = Block(
-        layer=Layer(attention=attention, feed_forward=experts), tensors=sparse_tensors
-    )
+    sparse = Block(layer=Layer(attention=attention, feed_forward=experts), tensors=sparse_tensors)
     is_sparse = _is_sparse(fields, shape.layers)
     return lambda layer: sparse if is_sparse(layer) else first
 
 
 FAMILIES = {
     "MiniMaxM2ForCausalLM": Family(
-        blocks=_minimax_m2,
-        defaults=MappingProxyType({"num_key_value_heads": 8, "head_dim": 128}),
+        blocks=_minimax_m2, defaults=MappingProxyType({"num_key_value_heads": 8, "head_dim": 128})
     ),
     "MiniMaxM3ForCausalLM": Family(blocks=_minimax_m3),
     "MiniMaxM3SparseForCausalLM": Family(blocks=_minimax_m3),

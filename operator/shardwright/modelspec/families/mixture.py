@@ -66,30 +66,21 @@ def _phimoe(fields: Fields, shape: Shape) -> Blocks:
         expert_intermediate=fields.integer("intermediate_size", WIDTH),
     )
     block = Block(
-        layer=Layer(
-            attention=grouped(shape, window_of(fields)), feed_forward=feed_forward
-        ),
+        layer=Layer(attention=grouped(shape, window_of(fields)), feed_forward=feed_forward),
         tensors=(
             *grouped_tensors(shape, bias=bias, output_bias=bias),
             router("block_sparse_moe.gate", experts, shape.hidden),
             *routed(
-                "block_sparse_moe.experts",
-                experts,
-                shape.hidden,
-                feed_forward.expert_intermediate,
+                "block_sparse_moe.experts", experts, shape.hidden, feed_forward.expert_intermediate
             ),
             *block_norms(shape),
-            *norms(
-                shape.hidden, "input_layernorm.bias", "post_attention_layernorm.bias"
-            ),
+            *norms(shape.hidden, "input_layernorm.bias", "post_attention_layernorm.bias"),
         ),
     )
     return lambda _: block
 
 
-def _phimoe_ends(
-    fields: Fields, shape: Shape
-) -> tuple[tuple[PipelineRole, Tensor], ...]:
+def _phimoe_ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor], ...]:
     norm = (PipelineRole.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden))
     if not fields.boolean("lm_head_bias", default=False):
         return (norm,)
@@ -115,9 +106,7 @@ def _dbrx(fields: Fields, shape: Shape) -> Blocks:
         tensors=(
             *grouped_tensors(shape),
             router("ffn.router.layer", experts, shape.hidden),
-            *routed(
-                "ffn.experts", experts, shape.hidden, feed_forward.expert_intermediate
-            ),
+            *routed("ffn.experts", experts, shape.hidden, feed_forward.expert_intermediate),
             *block_norms(shape),
         ),
     )
@@ -152,11 +141,7 @@ def _qwen_dense(fields: Fields, shape: Shape, attention: Tensors) -> Block:
             attention=grouped(shape, window),
             feed_forward=DenseFeedForward(intermediate=intermediate),
         ),
-        tensors=(
-            *attention,
-            *gated("mlp", shape.hidden, intermediate),
-            *block_norms(shape),
-        ),
+        tensors=(*attention, *gated("mlp", shape.hidden, intermediate), *block_norms(shape)),
     )
 
 
@@ -190,11 +175,7 @@ def qwen_expert_tensors(
 
 
 def _qwen_sparse(
-    fields: Fields,
-    shape: Shape,
-    attention: Tensors,
-    *,
-    quantizable_router: bool,
+    fields: Fields, shape: Shape, attention: Tensors, *, quantizable_router: bool
 ) -> Block:
     experts = read_qwen_experts(fields)
     tensors = qwen_expert_tensors(shape, experts, quantizable_router=quantizable_router)
@@ -205,17 +186,9 @@ def _qwen_sparse(
     )
 
 
-def _qwen(
-    fields: Fields,
-    shape: Shape,
-    attention: Tensors,
-    *,
-    quantizable_router: bool,
-) -> Blocks:
+def _qwen(fields: Fields, shape: Shape, attention: Tensors, *, quantizable_router: bool) -> Blocks:
     is_sparse = _sparse_layers(fields)
-    sparse = _qwen_sparse(
-        fields, shape, attention, quantizable_router=quantizable_router
-    )
+    sparse = _qwen_sparse(fields, shape, attention, quantizable_router=quantizable_router)
     dense = (
         sparse
         if all(map(is_sparse, range(shape.layers)))
@@ -249,7 +222,6 @@ FAMILIES = {
         ignores=frozenset({"head_dim"}),
     ),
     "Qwen3MoeForCausalLM": Family(
-        blocks=_qwen3_moe,
-        names=MappingProxyType({"num_experts": ("num_local_experts",)}),
+        blocks=_qwen3_moe, names=MappingProxyType({"num_experts": ("num_local_experts",)})
     ),
 }

@@ -21,12 +21,7 @@ def _muse_glimmer(fields: Fields, shape: Shape) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
     tensors = (
         *grouped_tensors(shape),
-        *linear(
-            "self_attn.gate_proj",
-            shape.heads * shape.head_dim,
-            shape.hidden,
-            Split.COLUMN,
-        ),
+        *linear("self_attn.gate_proj", shape.heads * shape.head_dim, shape.hidden, Split.COLUMN),
         *gated("mlp", shape.hidden, intermediate),
         *block_norms(shape),
         *norms(shape.hidden, "pre_feedforward_layernorm", "post_feedforward_layernorm"),
@@ -35,8 +30,7 @@ def _muse_glimmer(fields: Fields, shape: Shape) -> Blocks:
     dense = DenseFeedForward(intermediate=intermediate)
     blocks = {
         window: Block(
-            layer=Layer(attention=grouped(shape, window), feed_forward=dense),
-            tensors=tensors,
+            layer=Layer(attention=grouped(shape, window), feed_forward=dense), tensors=tensors
         )
         for window in set(reach)
     }

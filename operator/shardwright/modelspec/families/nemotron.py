@@ -8,12 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.modelspec.families.family import (
-    Family,
-    Shape,
-    grouped,
-    grouped_tensors,
-)
+from shardwright.modelspec.families.family import Family, Shape, grouped, grouped_tensors
 from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, KERNEL, WIDTH, Fields
 from shardwright.modelspec.spec import (
     DenseFeedForward,
@@ -57,10 +52,7 @@ def _mamba(fields: Fields, shape: Shape) -> Block:
         fields.integer("mamba_num_heads", HEADS),
         fields.integer("mamba_head_dim", HEAD_DIM),
     )
-    groups, state = (
-        fields.integer("n_groups", HEADS),
-        fields.integer("ssm_state_size", HEAD_DIM),
-    )
+    groups, state = (fields.integer("n_groups", HEADS), fields.integer("ssm_state_size", HEAD_DIM))
     kernel = fields.integer("conv_kernel", KERNEL)
     inner, mixed = heads * head_dim, heads * head_dim + 2 * groups * state
     attention = RecurrentAttention(
@@ -96,26 +88,19 @@ def _ungated(name: str, hidden: int, intermediate: int) -> Tensors:
 
 def _moe(fields: Fields, shape: Shape) -> Block:
     experts = fields.integer("n_routed_experts", EXPERTS)
-    shared = fields.integer(
-        "moe_shared_expert_intermediate_size", (0, WIDTH[1]), default=0
-    )
+    shared = fields.integer("moe_shared_expert_intermediate_size", (0, WIDTH[1]), default=0)
     latent = fields.optional_integer("moe_latent_size", WIDTH)
     block = ExpertFeedForward(
         experts=experts,
         experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
         expert_intermediate=fields.integer("moe_intermediate_size", WIDTH),
-        shared_intermediate=shared
-        * fields.integer("n_shared_experts", (0, EXPERTS[1]), default=0),
+        shared_intermediate=shared * fields.integer("n_shared_experts", (0, EXPERTS[1]), default=0),
         matrices=2,
     )
-    inside = routed(
-        "mixer.experts", experts, latent or shape.hidden, block.expert_intermediate
-    )
+    inside = routed("mixer.experts", experts, latent or shape.hidden, block.expert_intermediate)
     tensors = (
         router("mixer.gate", experts, shape.hidden),
-        Tensor(
-            name="mixer.gate.e_score_correction_bias", outputs=experts, storage=FP32
-        ),
+        Tensor(name="mixer.gate.e_score_correction_bias", outputs=experts, storage=FP32),
         *(
             _ungated("mixer.shared_experts", shape.hidden, block.shared_intermediate)
             if block.shared_intermediate
@@ -140,23 +125,16 @@ def _mlp(fields: Fields, shape: Shape) -> Block:
     intermediate = fields.integer("intermediate_size", WIDTH)
     return Block(
         layer=Layer(
-            attention=None,
-            feed_forward=DenseFeedForward(intermediate=intermediate, matrices=2),
+            attention=None, feed_forward=DenseFeedForward(intermediate=intermediate, matrices=2)
         ),
-        tensors=(
-            *_ungated("mixer", shape.hidden, intermediate),
-            *norms(shape.hidden, "norm"),
-        ),
+        tensors=(*_ungated("mixer", shape.hidden, intermediate), *norms(shape.hidden, "norm")),
     )
 
 
 def _attention(fields: Fields, shape: Shape) -> Block:
-    projections = grouped_tensors(
-        shape, bias=fields.boolean("attention_bias", default=False)
-    )
+    projections = grouped_tensors(shape, bias=fields.boolean("attention_bias", default=False))
     tensors = (
-        replace(tensor, name=tensor.name.replace("self_attn", "mixer"))
-        for tensor in projections
+        replace(tensor, name=tensor.name.replace("self_attn", "mixer")) for tensor in projections
     )
     return Block(
         layer=Layer(attention=grouped(shape), feed_forward=None),
@@ -178,9 +156,7 @@ def _pattern(fields: Fields, layers: int) -> str:
         return pattern
     name = "layers_block_type" if listed else "hybrid_override_pattern"
     fields.refuse(
-        name,
-        f"{pattern!r:.60}",
-        f"must be one of {' '.join(_READERS)} for each of {layers} layers",
+        name, f"{pattern!r:.60}", f"must be one of {' '.join(_READERS)} for each of {layers} layers"
     )
     return "-" * layers
 
@@ -206,9 +182,7 @@ def _deci_width(config: Fields, shape: Shape) -> int:
         return 0
     factor = config.values.get("ffn_mult")
     if (
-        isinstance(factor, int | float)
-        and not isinstance(factor, bool)
-        and 0 < factor <= 64  # noqa: PLR2004 - published: below 8
+        isinstance(factor, int | float) and not isinstance(factor, bool) and 0 < factor <= 64  # noqa: PLR2004 - published: below 8
     ):
         return -(-int(2 * factor * shape.hidden / 3) // _MULTIPLE) * _MULTIPLE
     return config.integer("intermediate_size", WIDTH)
@@ -222,14 +196,9 @@ def _deci_block(config: Fields, shape: Shape) -> Block:
         attention=grouped(own) if own else None,
         feed_forward=DenseFeedForward(intermediate=width) if width else None,
     )
-    attention = (
-        (*grouped_tensors(own), *norms(shape.hidden, "input_layernorm")) if own else ()
-    )
+    attention = (*grouped_tensors(own), *norms(shape.hidden, "input_layernorm")) if own else ()
     feed_forward = (
-        (
-            *gated("mlp", shape.hidden, width),
-            *norms(shape.hidden, "post_attention_layernorm"),
-        )
+        (*gated("mlp", shape.hidden, width), *norms(shape.hidden, "post_attention_layernorm"))
         if width
         else ()
     )

@@ -83,11 +83,7 @@ def is_plain(architecture: str, top: Fields) -> bool:
         top.strings("layer_types")
     ):
         return False
-    stated = (
-        name
-        for name, value in top.values.items()
-        if value not in (None, False, 0, [], {})
-    )
+    stated = (name for name, value in top.values.items() if value not in (None, False, 0, [], {}))
     return not any(part in name for name in stated for part in _TELLING)
 
 

@@ -37,11 +37,7 @@ def _first_whole(blocks: Blocks, layers: int) -> Block:
     """
     stack = (blocks(layer) for layer in range(layers))
     return next(
-        (
-            block
-            for block in stack
-            if not isinstance(block.layer.attention, RecurrentAttention)
-        ),
+        (block for block in stack if not isinstance(block.layer.attention, RecurrentAttention)),
         blocks(0),
     )
 
@@ -53,9 +49,7 @@ def _qwen(shape: Shape) -> Tensors:
     )
 
 
-DEEPSEEK: Final = Predictor(
-    counts="num_nextn_predict_layers", block=_next, beside=_deepseek
-)
+DEEPSEEK: Final = Predictor(counts="num_nextn_predict_layers", block=_next, beside=_deepseek)
 """``models/deepseek_mtp.py`` and ``models/glm4_moe_mtp.py``."""
 
 QWEN_NEXT: Final = Predictor(

@@ -15,10 +15,7 @@ from shardwright.modelspec.families.family import (
     grouped_tensors,
     head_norms,
 )
-from shardwright.modelspec.families.mixture import (
-    qwen_expert_tensors,
-    read_qwen_experts,
-)
+from shardwright.modelspec.families.mixture import qwen_expert_tensors, read_qwen_experts
 from shardwright.modelspec.families.predictors import QWEN_3_5, QWEN_NEXT
 from shardwright.modelspec.fields import HEAD_DIM, HEADS, KERNEL, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import (
@@ -29,16 +26,7 @@ from shardwright.modelspec.spec import (
     RecurrentAttention,
     Split,
 )
-from shardwright.modelspec.tensors import (
-    FP32,
-    Block,
-    Blocks,
-    Tensor,
-    Tensors,
-    gated,
-    linear,
-    norms,
-)
+from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, Tensors, gated, linear, norms
 
 
 def _delta_rule(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, Tensors]:
@@ -58,12 +46,8 @@ def _delta_rule(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, Tenso
     )
     return state, (
         Tensor(name="linear_attn.dt_bias", outputs=heads, split=Split.COLUMN),
-        Tensor(
-            name="linear_attn.A_log", outputs=heads, split=Split.COLUMN, storage=FP32
-        ),
-        Tensor(
-            name="linear_attn.conv1d", outputs=mixed, inputs=kernel, split=Split.COLUMN
-        ),
+        Tensor(name="linear_attn.A_log", outputs=heads, split=Split.COLUMN, storage=FP32),
+        Tensor(name="linear_attn.conv1d", outputs=mixed, inputs=kernel, split=Split.COLUMN),
         *linear("linear_attn.in_proj_qkv", mixed, shape.hidden, Split.COLUMN),
         *linear("linear_attn.in_proj_z", values, shape.hidden, Split.COLUMN),
         *linear("linear_attn.in_proj_ba", 2 * heads, shape.hidden, Split.COLUMN),
@@ -73,25 +57,17 @@ def _delta_rule(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, Tenso
 
 
 def _full_attention(fields: Fields, shape: Shape) -> Tensors:
-    gate = linear(
-        "self_attn.q_gate", shape.heads * shape.head_dim, shape.hidden, Split.COLUMN
-    )
+    gate = linear("self_attn.q_gate", shape.heads * shape.head_dim, shape.hidden, Split.COLUMN)
     gated_output = fields.boolean("attn_output_gate", default=True)
     bias = fields.boolean("attention_bias", default=False)
-    return (
-        *grouped_tensors(shape, bias=bias),
-        *(gate if gated_output else ()),
-        *head_norms(shape),
-    )
+    return (*grouped_tensors(shape, bias=bias), *(gate if gated_output else ()), *head_norms(shape))
 
 
 def _is_full(fields: Fields, layers: int) -> Callable[[int], bool]:
     types = fields.strings("layer_types")
     if types and len(types) < layers:
         fields.refuse(
-            "layer_types",
-            f"{len(types)} entries",
-            f"must be one for each of {layers} layers",
+            "layer_types", f"{len(types)} entries", f"must be one for each of {layers} layers"
         )
         return lambda _: True
     every = fields.integer("full_attention_interval", LAYERS, default=4)
@@ -102,9 +78,7 @@ def _is_full(fields: Fields, layers: int) -> Callable[[int], bool]:
     )
 
 
-def _hybrid(
-    fields: Fields, shape: Shape, feed_forward: FeedForward, tensors: Tensors
-) -> Blocks:
+def _hybrid(fields: Fields, shape: Shape, feed_forward: FeedForward, tensors: Tensors) -> Blocks:
     state, recurrent = _delta_rule(fields, shape)
     rest = (*tensors, *block_norms(shape))
     is_full = _is_full(fields, shape.layers)
@@ -113,8 +87,7 @@ def _hybrid(
         tensors=(*_full_attention(fields, shape), *rest),
     )
     linear_block = Block(
-        layer=Layer(attention=state, feed_forward=feed_forward),
-        tensors=(*recurrent, *rest),
+        layer=Layer(attention=state, feed_forward=feed_forward), tensors=(*recurrent, *rest)
     )
     return lambda layer: full if is_full(layer) else linear_block
 
@@ -127,10 +100,7 @@ def _dense(fields: Fields, shape: Shape) -> Blocks:
 def _sparse(fields: Fields, shape: Shape) -> Blocks:
     experts: ExpertFeedForward = read_qwen_experts(fields)
     return _hybrid(
-        fields,
-        shape,
-        experts,
-        qwen_expert_tensors(shape, experts, quantizable_router=False),
+        fields, shape, experts, qwen_expert_tensors(shape, experts, quantizable_router=False)
     )
 
 
@@ -141,18 +111,12 @@ _SPARSE_DEFAULTS = MappingProxyType(
 _TOWER = Tower(matrices=2, split=Split.COLUMN)
 
 FAMILIES = {
-    "Qwen3NextForCausalLM": Family(
-        blocks=_sparse, defaults=_SPARSE_DEFAULTS, predictor=QWEN_NEXT
-    ),
-    "Qwen3_5ForCausalLM": Family(
-        blocks=_dense, defaults=_DENSE_DEFAULTS, predictor=QWEN_3_5
-    ),
+    "Qwen3NextForCausalLM": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS, predictor=QWEN_NEXT),
+    "Qwen3_5ForCausalLM": Family(blocks=_dense, defaults=_DENSE_DEFAULTS, predictor=QWEN_3_5),
     "Qwen3_5ForConditionalGeneration": Family(
         blocks=_dense, defaults=_DENSE_DEFAULTS, tower=_TOWER, predictor=QWEN_3_5
     ),
-    "Qwen3_5MoeForCausalLM": Family(
-        blocks=_sparse, defaults=_SPARSE_DEFAULTS, predictor=QWEN_3_5
-    ),
+    "Qwen3_5MoeForCausalLM": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS, predictor=QWEN_3_5),
     "Qwen3_5MoeForConditionalGeneration": Family(
         blocks=_sparse, defaults=_SPARSE_DEFAULTS, tower=_TOWER, predictor=QWEN_3_5
     ),

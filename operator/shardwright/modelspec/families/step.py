@@ -65,9 +65,7 @@ def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> T
     )
 
 
-def _attention(
-    fields: Fields, shape: Shape, *, slides: bool
-) -> tuple[GroupedAttention, Tensors]:
+def _attention(fields: Fields, shape: Shape, *, slides: bool) -> tuple[GroupedAttention, Tensors]:
     other = fields.section("attention_other_setting") if slides else None
     own = replace(
         shape,
@@ -90,15 +88,11 @@ def _sparse_layers(fields: Fields, layers: int) -> frozenset[int]:
     """
     listed = fields.values.get("moe_layers_enum")
     if isinstance(listed, str):
-        return frozenset(
-            int(item) for item in listed.split(",") if item.strip().isdecimal()
-        )
+        return frozenset(int(item) for item in listed.split(",") if item.strip().isdecimal())
     if isinstance(listed, list):
         return frozenset(fields.integers("moe_layers_enum"))
     return frozenset(
-        range(
-            fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=1), layers
-        )
+        range(fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=1), layers)
     )
 
 
@@ -107,14 +101,9 @@ def _step(fields: Fields, shape: Shape) -> Blocks:
     dense = DenseFeedForward(intermediate=fields.integer("intermediate_size", WIDTH))
     sparse = _sparse_layers(fields, shape.layers)
     slides = alternating(fields, shape.layers, full_every=4)
-    attentions = {
-        each: _attention(fields, shape, slides=each) for each in (True, False)
-    }
+    attentions = {each: _attention(fields, shape, slides=each) for each in (True, False)}
     sparse_tensors = (*_expert_tensors(fields, shape, experts), *block_norms(shape))
-    dense_tensors = (
-        *gated("mlp", shape.hidden, dense.intermediate),
-        *block_norms(shape),
-    )
+    dense_tensors = (*gated("mlp", shape.hidden, dense.intermediate), *block_norms(shape))
 
     def block(layer: int) -> Block:
         attention, tensors = attentions[slides(layer)]
@@ -124,8 +113,7 @@ def _step(fields: Fields, shape: Shape) -> Blocks:
                 tensors=(*tensors, *sparse_tensors),
             )
         return Block(
-            layer=Layer(attention=attention, feed_forward=dense),
-            tensors=(*tensors, *dense_tensors),
+            layer=Layer(attention=attention, feed_forward=dense), tensors=(*tensors, *dense_tensors)
         )
 
     return block

@@ -59,24 +59,15 @@ def wrapper(language_model: Family, name: str) -> Family:
         f"{{architecture}} is not known: its language model is read as {name}, its vision "
         "tower by its sizes alone"
     )
-    own = tuple(
-        warning.replace("{architecture}", name) for warning in language_model.warnings
-    )
+    own = tuple(warning.replace("{architecture}", name) for warning in language_model.warnings)
     return replace(
-        language_model,
-        tower=Tower(matrices=3, split=Split.REPLICATED),
-        warnings=(unknown, *own),
+        language_model, tower=Tower(matrices=3, split=Split.REPLICATED), warnings=(unknown, *own)
     )
 
 
 def _first(config: Fields, names: tuple[str, ...], bounds: tuple[int, int]) -> int:
     return next(
-        (
-            config.integer(name, bounds)
-            for name in names
-            if config.values.get(name) is not None
-        ),
-        0,
+        (config.integer(name, bounds) for name in names if config.values.get(name) is not None), 0
     )
 
 

@@ -75,13 +75,9 @@ class Seal:
             self.key, "\n".join((speaker, *challenges, said)).encode(), "sha256"
         ).hex()
 
-    def proves(
-        self, proof: str, speaker: str, challenges: tuple[str, str], said: str
-    ) -> bool:
+    def proves(self, proof: str, speaker: str, challenges: tuple[str, str], said: str) -> bool:
         """Return whether a proof is that of what was said."""
-        return hmac.compare_digest(
-            proof.encode(), self.proof(speaker, challenges, said).encode()
-        )
+        return hmac.compare_digest(proof.encode(), self.proof(speaker, challenges, said).encode())
 
 
 def address_of(text: str) -> str:
@@ -129,9 +125,7 @@ class Meeting:
         self.generation, self.clock = generation, clock
         self.followers = [str(rank) for rank in range(1, ranks)]
         self.start_id = uuid.uuid4().hex
-        self.present: dict[
-            str, tuple[str, float]
-        ] = {}  # rank -> token, when last heard of
+        self.present: dict[str, tuple[str, float]] = {}  # rank -> token, when last heard of
         self.addresses: dict[str, str] = {}  # rank -> where its pod is reached
         self.met = threading.Event()
         self.lock = threading.Lock()
@@ -142,8 +136,8 @@ class Meeting:
         if question == ["id"]:
             return self.start_id
         match question:
-            case ["join", generation, rank, token, address] if (
-                rank in self.followers and (known := address_of(address))
+            case ["join", generation, rank, token, address] if rank in self.followers and (
+                known := address_of(address)
             ):
                 return self.join(generation, rank, token, known)
         return "unknown"
@@ -165,11 +159,7 @@ class Meeting:
     def missing(self) -> list[str]:
         """Return the ranks that have not come, or have not been heard of for a while."""
         fresh = self.clock() - 5 * ANSWER_SECONDS
-        return [
-            rank
-            for rank in self.followers
-            if self.present.get(rank, ("", fresh))[1] <= fresh
-        ]
+        return [rank for rank in self.followers if self.present.get(rank, ("", fresh))[1] <= fresh]
 
 
 class Server(socketserver.ThreadingTCPServer):
@@ -211,9 +201,7 @@ def answer_one(connection: socket.socket, meeting: Meeting, seal: Seal) -> None:
         challenges, question = (own, words[0]), words[2]
         if seal.proves(words[1], FOLLOWER, challenges, question):
             answer = meeting.answer(question)
-            connection.sendall(
-                f"{seal.proof(LEADER, challenges, answer)} {answer}\n".encode()
-            )
+            connection.sendall(f"{seal.proof(LEADER, challenges, answer)} {answer}\n".encode())
 
 
 class News:
@@ -269,24 +257,18 @@ class Peer:
                 shown, _, answer = read_line(connection, deadline).partition(" ")
         except OSError:
             return ""
-        return (
-            answer if self.seal.proves(shown, LEADER, challenges, answer) else STRANGER
-        )
+        return answer if self.seal.proves(shown, LEADER, challenges, answer) else STRANGER
 
 
 def resolve(name: str) -> str:
     """Return the address that a name has now, or an empty string."""
     try:
-        return address_of(
-            str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
-        )
+        return address_of(str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]))
     except OSError:
         return ""
 
 
-def join(
-    peer: Peer, question: str, leader: str, news: News, poll: float
-) -> tuple[str, str]:
+def join(peer: Peer, question: str, leader: str, news: News, poll: float) -> tuple[str, str]:
     """Ask the leader until everybody has come; return its address and start id."""
     address = ""
     while True:
@@ -304,11 +286,7 @@ def join(
 
 def describe(leader: str, address: str, word: str) -> str:
     """Return why there is nothing to join yet."""
-    silent = (
-        f"{leader} ({address}) does not answer"
-        if address
-        else f"{leader} does not resolve"
-    )
+    silent = f"{leader} ({address}) does not answer" if address else f"{leader} does not resolve"
     return {
         "wait": "not all ranks have come",
         "running": "the group runs without this rank and has not started anew",

@@ -107,21 +107,15 @@ class Engine:
         or such counters.
         """
         status, body = self.call("GET", "/metrics", ANSWER_SECONDS)
-        return (
-            self.reader.read(body, self.answered) if status == HTTPStatus.OK else None
-        )
+        return self.reader.read(body, self.answered) if status == HTTPStatus.OK else None
 
     def ask(self) -> bool:
         """Ask for one token; return whether the engine takes such requests at all."""
         if not self.name:
             status, body = self.call("GET", "/v1/models", ANSWER_SECONDS)
-            self.name = (
-                json.loads(body)["data"][0]["id"] if status == HTTPStatus.OK else ""
-            )
+            self.name = json.loads(body)["data"][0]["id"] if status == HTTPStatus.OK else ""
         request = {"model": self.name, "prompt": "1", "max_tokens": 1, "temperature": 0}
-        status, _ = self.call(
-            "POST", "/v1/completions", self.silence, json.dumps(request)
-        )
+        status, _ = self.call("POST", "/v1/completions", self.silence, json.dumps(request))
         self.answered += status == HTTPStatus.OK
         refused = (
             HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
@@ -129,9 +123,7 @@ class Engine:
         )
         return not refused and status != HTTPStatus.NOT_IMPLEMENTED
 
-    def call(
-        self, method: str, path: str, seconds: float, body: str = ""
-    ) -> tuple[int, str]:
+    def call(self, method: str, path: str, seconds: float, body: str = "") -> tuple[int, str]:
         """Return the status and the body of an answer; status 0 without one."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
@@ -186,9 +178,7 @@ def vouch(file: Path, poll: float, stale: float) -> NoReturn:
         time.sleep(poll)
 
 
-def main(
-    counters: str, key_variable: str, port: str, verdict_file: str, *seconds: str
-) -> None:
+def main(counters: str, key_variable: str, port: str, verdict_file: str, *seconds: str) -> None:
     """Watch until the engine is silent for good."""
     silence, idle, poll, stale = map(float, seconds)
     reader: Counters = importlib.import_module(counters).Counters()

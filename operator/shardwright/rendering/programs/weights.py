@@ -37,9 +37,7 @@ def fetch(model: str, revision: str, folder: str) -> None:
     done = marks / f"{name}.complete"
     with (marks / f"{name}.lock").open("w") as lock:
         if not done.exists():
-            print(
-                f"shardwright: {model}: waiting for the lock of the cache", flush=True
-            )
+            print(f"shardwright: {model}: waiting for the lock of the cache", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         if done.exists():
             print(f"shardwright: {model} is in the cache", flush=True)
@@ -55,16 +53,11 @@ def download(model: str, revision: str, folder: str) -> None:
     from huggingface_hub import HfApi, snapshot_download  # noqa: PLC0415
 
     files = HfApi().list_repo_files(model, revision=revision or None)
-    has_safetensors = any(
-        file.endswith(".safetensors") and "/" not in file for file in files
-    )
+    has_safetensors = any(file.endswith(".safetensors") and "/" not in file for file in files)
     unwanted = OTHER_FORMATS if has_safetensors else None
     print(f"shardwright: downloading {model}", flush=True)
     snapshot_download(
-        model,
-        revision=revision or None,
-        ignore_patterns=unwanted,
-        local_dir=folder or None,
+        model, revision=revision or None, ignore_patterns=unwanted, local_dir=folder or None
     )
 
 
