@@ -1,11 +1,11 @@
-"""Measure what the looks cost that bring a model up, without a control plane: milliseconds of CPU
-and calls, by part of a look.
+"""Measure what the reconciles cost that bring a model up, without a control plane: milliseconds of
+CPU and calls, by part of a reconcile.
 
     python -m benchmarks.bring_up [--models 30] [--nodes 600] [--profile PART]
 
 The models are a third each of one GPU, one node and two nodes. Each is looked at as it is new, when
-its pods have been made, are bound, run, are ready, and then until a look has nothing to do. The API
-server is in memory and costs what it costs: its time, and the planner's, are left out.
+its pods have been made, are bound, run, are ready, and then until a reconcile has nothing to do.
+The API server is in memory and costs what it costs: its time, and the planner's, are left out.
 ``--profile`` prints where the CPU time of one part goes (``all`` for all of them).
 """
 
@@ -134,11 +134,11 @@ async def measure(models: int, nodes: int, spent: Spent) -> None:
 
 
 def _count(parts: Parts, spent: Spent) -> None:
-    """Have what the parts of a look cost counted."""
+    """Have what the parts of a reconcile cost counted."""
     counted: tuple[tuple[Any, str, str], ...] = (
         *((parts.api, name, "api") for name in ("get", "create", "patch", "delete", "send")),
         *((parts.planner, name, "planner") for name in ("resolve", "answer")),
-        (parts.reading, "read", "read"),
+        (parts.snapshots, "read", "read"),
         (parts.metrics, "show", "metrics"),
         (Writer, "carry_out", "write"),
         (Recorder, "record", "events"),
@@ -157,7 +157,7 @@ def _count(parts: Parts, spent: Spent) -> None:
 
 
 async def bring_up(parts: Parts, models: list[Manifest], spent: Spent) -> None:
-    """Have models planned, deployed and served, with a look wherever the operator has one."""
+    """Have models planned, deployed and served, with a reconcile wherever the operator has one."""
     for model in models:
         stored = parts.api.put(SHARDED_MODELS, model)
         key = stored["metadata"]["namespace"], stored["metadata"]["name"]

@@ -15,13 +15,13 @@ from time import monotonic
 from typing import Any
 
 from shardwright.controller.metrics import Metrics
+from shardwright.controller.planner_process import Memo, PlannerProcess
 from shardwright.controller.queue import Priority
-from shardwright.controller.worker import Memo, Worker
 from shardwright.hardware.pools import build_inventory
 from shardwright.modelspec.catalogue import known_ids
 from shardwright.reconcile.budget import Failed, QuestionBudget
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.work import MakePlan, Resolve, Stock
 from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
@@ -103,7 +103,7 @@ class Bench:
 
     def __init__(self, budget: QuestionBudget, nodes: int) -> None:
         self._metrics = Metrics()
-        self._worker = Worker(budget, self._metrics)
+        self._worker = PlannerProcess(budget, self._metrics)
         self._whole = build_inventory(h100_facts(nodes), ())
 
     async def run(self) -> None:

@@ -34,7 +34,7 @@ from shardwright.cluster.handover import Handover
 from shardwright.cluster.reader import Reader, Source
 from shardwright.cluster.sources import POD_SOURCE, node_source, project_node, project_pod
 from shardwright.cluster.store import Store
-from shardwright.controller.queue import Again, Priority, Queue
+from shardwright.controller.queue import Priority, Queue, Requeue
 from shardwright.hardware.stated import NONE
 from shardwright.reconcile.ledger import Ledger
 from tests.harness.waiting import wait_for
@@ -304,7 +304,7 @@ def queue_microseconds(keys: int = 1000, rounds: int = 50) -> float:
         for number in range(keys):
             queue.add((f"namespace-{number % 50}", str(number)), Priority.NEW)
         while turn := queue.take():
-            queue.add_after(turn.key, Again(seconds=300))
+            queue.add_after(turn.key, Requeue(seconds=300))
             queue.done(turn.key)
     return (time.process_time() - cpu) / (keys * rounds) * 1e6
 

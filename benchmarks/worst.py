@@ -27,11 +27,11 @@ from rich.console import Console
 from rich.table import Table
 
 from shardwright.controller.metrics import Metrics
+from shardwright.controller.planner_process import Memo, PlannerProcess
 from shardwright.controller.queue import Priority
-from shardwright.controller.worker import Memo, Worker
 from shardwright.reconcile.budget import Failed, QuestionBudget
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.work import MakePlan, Planned, Resolve, Stock, Work
 from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
@@ -71,7 +71,7 @@ class Search:
 
     def __init__(self, budget: QuestionBudget, seed: int) -> None:
         self._metrics = Metrics()
-        self._worker = Worker(budget, self._metrics)
+        self._worker = PlannerProcess(budget, self._metrics)
         self._budget = budget
         self._dice = random.Random(seed)  # noqa: S311 - the same questions for the same seed are wanted
         self.worst: dict[str, list[Cost]] = {figure: [] for figure in FIGURES}

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.fleet import processes
 from benchmarks.fleet.requests import Audit, metric
 from benchmarks.fleet.sizes import Size
-from benchmarks.fleet.watching import Seen
+from benchmarks.fleet.watching import Snapshot
 from tests.harness.controlplane import COMPONENTS, ControlPlane
 from tests.support.operator import OPERATOR_USER, OperatorProcess
 
@@ -98,7 +98,7 @@ class Bench:
     control_plane: ControlPlane
     size: Size
     steps: Steps
-    seen: Seen = field(init=False)
+    seen: Snapshot = field(init=False)
     audit: Audit = field(init=False)
     operators: dict[str, OperatorProcess] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Bench:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.seen = Seen(self.control_plane)
+        self.seen = Snapshot(self.control_plane)
         self.audit = Audit(self.control_plane.audit_log, OPERATOR_USER)
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class Bench:
         self.steps.say(text)
 
     def looks(self, operator: OperatorProcess) -> float:
-        """Return how many looks at models an operator has had."""
+        """Return how many reconciles of models an operator has had."""
         return metric(operator.get("/metrics")[1], LOOKS) or 0.0
 
     def planning_seconds(self, operator: OperatorProcess) -> float | None:

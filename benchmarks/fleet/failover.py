@@ -16,7 +16,7 @@ from tests.support.operator import OperatorProcess
 
 TAKEOVER_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.05
-"""Between two questions for the first look; how exactly a takeover is timed."""
+"""Between two questions for the first reconcile; how exactly a takeover is timed."""
 PERIODS: Final = 3
 """Full comparisons in the span that is measured; asking the operator how far it is would cost CPU
 that is measured.
@@ -49,8 +49,8 @@ def take_over(bench: Bench) -> None:
 def _measure(
     bench: Bench, key: str, end: Callable[[], object], other: OperatorProcess, probe: str
 ) -> None:
-    """End the leader while a probe crashes; measure until the other looks at a model, and until it
-    empties the probe's group.
+    """End the leader while a probe crashes; measure until the other reconciles of a model, and
+    until it empties the probe's group.
     """
     with bench.steps.step(f"{key.replace('_', ' ')}"):
         began = time.monotonic()
@@ -66,7 +66,7 @@ def _measure(
 
 
 def _first_look(bench: Bench, operator: OperatorProcess) -> float | None:
-    """Return when an operator that had none has had its first look."""
+    """Return when an operator that had none has had its first reconcile."""
     deadline = time.monotonic() + TAKEOVER_SECONDS
     while not bench.looks(operator):
         if time.monotonic() > deadline:
@@ -77,7 +77,7 @@ def _first_look(bench: Bench, operator: OperatorProcess) -> float | None:
 
 def resync(bench: Bench) -> None:
     """Measure what a full comparison costs, with an operator that makes one often: by the CPU of
-    one of its looks.
+    one of its reconciles.
     """
     third, period = bench.operators["third"], bench.size.resync_seconds
     bench.quiet(["third"], TAKEOVER_SECONDS)  # else its taking over is measured, too

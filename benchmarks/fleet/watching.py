@@ -78,7 +78,7 @@ class Watch(threading.Thread):
                 self._on_object(event["object"])
 
 
-class Seen:
+class Snapshot:
     """What the watches have shown, as model to the monotonic second in which it was seen first."""
 
     def __init__(self, control_plane: ControlPlane) -> None:

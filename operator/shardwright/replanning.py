@@ -10,10 +10,10 @@ from itertools import count, islice
 from typing import Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.further import (
+from shardwright.extra_groups import (
     differences,
-    further,
-    most_further,
+    extra_groups,
+    most_extra,
     pinned,
     pools_of,
     with_room,
@@ -214,7 +214,7 @@ def settled(
         return _matched(plan.groups, held)
     stand = replace(plan, groups=tuple(kept.values()))
     more = (
-        further(subject, stand, without(pools_of(inventory, plan), stand), missing).outcome
+        extra_groups(subject, stand, without(pools_of(inventory, plan), stand), missing).outcome
         if missing
         else None
     )
@@ -342,7 +342,7 @@ def _restored(
     """Return so many groups of an earlier plan, of which those ``stay`` that can."""
     usable = [stay[index] for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)]
     if not usable:
-        return further(subject, plan, own, wanted)
+        return extra_groups(subject, plan, own, wanted)
     stands = _numbered(plan, [item.number for item in usable], [item.nodes for item in usable])
     return rescale(replace(subject, intent=replace(subject.intent, replicas=wanted)), stands, own)
 
@@ -440,7 +440,7 @@ def rescale(
         return _kept(whole, predicted, fewer)
     if isinstance(whole.outcome, NoPlan):
         return whole
-    added = further(subject, plan, without(own, plan), missing)
+    added = extra_groups(subject, plan, without(own, plan), missing)
     if isinstance(added.outcome, NoPlan):
         return added
     return _kept(
@@ -466,7 +466,7 @@ def rehouse(
     # Until a round finds no further place: that round says why.
     while len(places) < missing and short is None:
         stand = replace(plan, groups=(*kept, *places))
-        outcome = most_further(subject, stand, without(pools, stand), missing - len(places)).outcome
+        outcome = most_extra(subject, stand, without(pools, stand), missing - len(places)).outcome
         short = outcome if isinstance(outcome, NoPlan) else None
         places += () if isinstance(outcome, NoPlan) else outcome.groups
     others = iter(places)
@@ -490,7 +490,7 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
         return None
     if groups * plan.nodes_per_replica > (space.max_nodes or groups * plan.nodes_per_replica):
         return None
-    outcome = further(subject, plan, pools_of(inventory, plan), 1).outcome
+    outcome = extra_groups(subject, plan, pools_of(inventory, plan), 1).outcome
     if isinstance(outcome, NoPlan):
         return None
     (place,) = outcome.groups

@@ -1,6 +1,4 @@
-"""One word, one thing: names of classes, functions, modules and tests, and the glossary that says
-what they mean.
-"""
+"""One word, one thing: names of classes, functions, modules and tests, and the glossary."""
 
 import ast
 import re
@@ -34,8 +32,6 @@ TEST_NAME_MAX: Final = 90
 
 A_BUILDER: Final = re.compile(r"an?_")
 """The beginning of a name that says "one of these", so all files must mean the same by it."""
-
-CORE: Final = ("planning", "layouts", "costs", "hardware", "reconcile", "resolving")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,25 +92,6 @@ def test_a_module_that_is_named_as_a_class_of_its_package_holds_it_or_makes_it()
         and module not in homes
         and (module, module.stem) not in functions
     ] == []
-
-
-def test_the_glossary_has_every_noun_that_a_public_class_of_the_core_is_named_by() -> None:
-    glossary = (ROOT / "docs" / "glossary.md").read_text()
-    defined = set(re.findall(r"^\| ([\w /-]+?) \|", glossary, re.MULTILINE))
-    names = {
-        _snake(item.name).replace("_", " ")
-        for item in _classes()
-        if item.module.relative_to(PACKAGE).parts[0] in CORE
-    }
-
-    assert (
-        sorted(
-            name
-            for name in names
-            if not {name, noun := name.split()[-1], noun.removesuffix("s")} & defined
-        )
-        == []
-    )
 
 
 def test_a_word_stands_in_the_glossary_once() -> None:

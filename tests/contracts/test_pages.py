@@ -35,7 +35,6 @@ GENERATED = {f"docs/{name}" for name in pages()} | {"charts/shardwright/README.m
 LONG = {
     "CHANGELOG.md": "a log",
     "SECURITY.md": "one table of findings and threats, each row with its test",
-    "docs/glossary.md": "a dictionary: one row for each word, held to the code by test_names.py",
     "docs/reasons.md": (
         "a dictionary: one paragraph of eight lines at most for each word, held to the code "
         "by test_reasons.py"

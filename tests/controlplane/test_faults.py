@@ -96,7 +96,7 @@ def objects_written(chart: ControlPlane) -> list[str]:
 
 
 def looks(operator: OperatorProcess) -> float:
-    """Return how many looks at a model have ended."""
+    """Return how many reconciles of a model have ended."""
     families = text_string_to_metric_families(operator.get("/metrics")[1])
     count = "shardwright_reconcile_duration_seconds_count"
     return sum(
@@ -112,7 +112,7 @@ def test_at_rest_no_object_is_written(
         objects_written(chart),
         looks(operator),
     )
-    served.annotate("large", restart="")  # it asks for nothing, and a look at it
+    served.annotate("large", restart="")  # it asks for nothing, and a reconcile of it
     wait_for(lambda: looks(operator) > looked, 30, "a look at it")
     assert invariants.left_alone(before, wait_for_rest(chart, served.namespace)) == []
     assert objects_written(chart) == written

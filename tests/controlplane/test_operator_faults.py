@@ -277,7 +277,7 @@ def test_an_operator_that_may_not_list_pods_everywhere_says_so_and_serves_where_
 
         seen = models.get("ShardedModel", "small")["status"]
         chart.api.delete(f"{here}/rolebindings/narrow")
-        models.annotate("small", restart="")  # a look at it
+        models.annotate("small", restart="")  # a reconcile of it
         assert models.wait_reason("small", "NotPermitted")["status"] == "Unknown"
         now = models.get("ShardedModel", "small")["status"]
         assert {**now, "conditions": []} == {**seen, "conditions": []}
@@ -285,7 +285,7 @@ def test_an_operator_that_may_not_list_pods_everywhere_says_so_and_serves_where_
 
 
 def _narrow_account(chart: ControlPlane) -> None:
-    """Make an account with the rights of the chart's, without a look at the pods of all
+    """Make an account with the rights of the chart's, without a reconcile of the pods of all
     namespaces.
     """
     chart.api.create(

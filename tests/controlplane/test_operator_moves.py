@@ -201,11 +201,13 @@ def test_replan_always_takes_one_better_plan_an_hour_and_only_names_the_second(
 
     for name in ("first", "second"):
         models.delete("ShardedModel", name)
-    wait_for(lambda: layout_of(models, look=True)["tensor"] == 4, 60, "the better plan", interval=1)
+    wait_for(
+        lambda: layout_of(models, reconcile=True)["tensor"] == 4, 60, "the better plan", interval=1
+    )
     models.wait_ready("llama")
     models.delete("ShardedModel", "hog")
     wait_for(
-        lambda: layout_of(models, look=True) and stale(models)["reason"] == "BetterPlan",
+        lambda: layout_of(models, reconcile=True) and stale(models)["reason"] == "BetterPlan",
         60,
         "PlanStale",
         interval=1,
@@ -218,11 +220,11 @@ def stale(models: Models) -> Manifest:
     return models.condition("llama", "PlanStale")
 
 
-def layout_of(models: Models, *, look: bool = False) -> Manifest:
-    """Return the layout of the plan; with ``look`` the operator is made to look at the model again,
+def layout_of(models: Models, *, reconcile: bool = False) -> Manifest:
+    """Return the layout of the plan; with ``reconcile`` the operator is made to look at the model again,
     at what has come free.
     """
-    if look:
+    if reconcile:
         models.annotate("llama", restart="")
         models.patch(
             "ShardedModel", "llama", {"metadata": {"annotations": {"shardwright.io/restart": None}}}

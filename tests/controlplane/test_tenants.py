@@ -316,10 +316,10 @@ def test_a_limit_range_that_comes_restarts_nothing_and_the_next_pod_is_within_it
     models.post("LimitRange", {"metadata": {"name": "alike"}, "spec": {"limits": [alike]}})
     empty = cycle(
         ({"shardwright.io/restart": ""}, {"shardwright.io/restart": None})
-    )  # either is a look at it, and no restart
+    )  # either is a reconcile of it, and no restart
 
     def told() -> bool:
-        """Ask for a look, for the one before may have been sooner than the news of the
+        """Ask for a reconcile, for the one before may have been sooner than the news of the
         LimitRange.
         """
         models.patch("ShardedModel", "llama", {"metadata": {"annotations": next(empty)}})

@@ -12,7 +12,7 @@ from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import CONFIG_MAPS
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.seen import Outcome
+from shardwright.reconcile.snapshot import Outcome
 from shardwright.reconcile.writes import Apply, Create, Patch, Why, Write
 from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import CacheClaim

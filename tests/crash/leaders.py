@@ -178,14 +178,14 @@ class Candidate(MemoryOperator):
             self._work()
             await self.idle()
             await super().move_on(self.cluster.clock.seconds + TICK_SECONDS)
-        self.parts.view.synced = False
+        self.parts.cache.synced = False
         await self.resync()
 
     async def idle(self) -> None:
         """Do what one does that does not lead."""
-        self.parts.intake.wake_waiting()
+        self.parts.handlers.wake_waiting()
         if self.cluster.clock.seconds >= self._resyncs_at:
-            self.parts.view.synced = False
+            self.parts.cache.synced = False
             await self.resync()
         self._due.clear()
 

@@ -142,7 +142,7 @@ def _losses(chapter: Chapter) -> Iterator[Point]:
 
 def _moments(chapter: Chapter, fate_before: Fate, fate_after: Fate) -> dict[bytes, Point]:
     """Return the states in which an operator may come to its end: after a write is before the next
-    one of the same look.
+    one of the same reconcile.
     """
     found: dict[bytes, Point] = {}
     for number, (write, (before, after)) in enumerate(

@@ -39,7 +39,7 @@ PACE: Final = 10.0
 
 RESTS_WITHIN_SECONDS: Final = 120.0
 QUIET_SECONDS: Final = 1.0
-"""How long nothing is written before an act counts as over: a look follows half a second after a
+"""How long nothing is written before an act counts as over: a reconcile follows half a second after a
 write.
 """
 

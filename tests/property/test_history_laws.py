@@ -1,4 +1,4 @@
-"""Laws of whole histories: an operator around ``advance`` on a small cluster, and everything that
+"""Laws of whole histories: an operator around ``next_step`` on a small cluster, and everything that
 can happen to both.
 """
 
@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan
 from shardwright.reconcile import states
-from shardwright.reconcile.advance import Step
+from shardwright.reconcile.next_step import Step
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.seen import Ask, Outcome, Seen
+from shardwright.reconcile.snapshot import Ask, Outcome, Snapshot
 from shardwright.reconcile.states import Situation
 from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned
 from tests.support.builders_reconcile import crashed
-from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
+from tests.support.builders_snapshot import ONE_NODE, OWNER, TWO_NODES, Operator
 from tests.support.small_cluster import LOAD_SECONDS, READY, UNREADY, Refuses, SmallCluster
 
 SELECTOR = {"pool": "serving"}
@@ -226,8 +226,8 @@ class Contrary(Operator):
     order: Sequence[int] = ()
     stops: list[Stop] = field(default_factory=list)
 
-    def answer(self, seen: Seen, ask: Ask) -> Replanned:
-        found = super().answer(seen, ask)
+    def answer(self, snapshot: Snapshot, ask: Ask) -> Replanned:
+        found = super().answer(snapshot, ask)
         if (
             ask.choice is not PlanChoice.REPLAN
             or ask.beside
@@ -326,7 +326,7 @@ def test_groups_down_on_purpose_pass_the_limit_by_one_only_if_all_of_them_wait_f
             stop.waiting and len(stop.stopped) == 1
         )
     assert not operator.cluster.mixed
-    assert operator.look().status["conditions"][0]["reason"] == "Serving"
+    assert operator.reconcile().status["conditions"][0]["reason"] == "Serving"
     assert_moves_are_drawn(operator)
 
 
@@ -344,7 +344,7 @@ def test_a_next_generation_that_is_up_when_a_model_goes_back_takes_over_and_free
     until_all_rest(operator, 3)
 
     assert operator.cluster.sets().keys() == {"llama-0", "llama-1", "llama-2-g1"}
-    assert operator.look().status["conditions"][0]["reason"] == "Serving"
+    assert operator.reconcile().status["conditions"][0]["reason"] == "Serving"
 
 
 def typo(operator: Operator) -> None:

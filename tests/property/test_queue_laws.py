@@ -14,10 +14,10 @@ from shardwright.controller.queue import (
     LONGEST_RETRY_SECONDS,
     RETRY_SPREAD,
     SHARE,
-    Again,
     Key,
     Priority,
     Queue,
+    Requeue,
 )
 from tests.support.clocks import Clock
 
@@ -30,7 +30,7 @@ priorities = st.sampled_from(Priority)
 
 @dataclass
 class Owed:
-    """What a key is owed: a look ``now``, and one at ``later``; none before ``pause_end``."""
+    """What a key is owed: a reconcile ``now``, and one at ``later``; none before ``pause_end``."""
 
     now: Priority | None = None
     later: tuple[float, Priority] | None = None
@@ -86,7 +86,7 @@ class QueueLaws(RuleBasedStateMachine):
 
     @rule(key=keys, priority=priorities, seconds=st.floats(0.01, 100))
     def add_after(self, key: Key, priority: Priority, seconds: float) -> None:
-        self.queue.add_after(key, Again(seconds=seconds, priority=priority))
+        self.queue.add_after(key, Requeue(seconds=seconds, priority=priority))
         self.owed[key].ask_later(self.clock.now + seconds, priority)
 
     @rule()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shardwright.rendering.names import group_number
 from tests.support.builders_reconcile import crashed
-from tests.support.builders_seen import ONE_NODE, OWNER, Operator
+from tests.support.builders_snapshot import ONE_NODE, OWNER, Operator
 from tests.support.small_cluster import LOAD_SECONDS, UNREADY, SmallCluster
 
 GROUPS = 4

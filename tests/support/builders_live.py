@@ -13,7 +13,7 @@ from shardwright.cli.surroundings import Surroundings
 from shardwright.hardware.nodes import GpuUsage
 from shardwright.reconcile.record_object import read_record, record_key
 from shardwright.reconcile.signing import SigningKeys
-from tests.support.builders_seen import OWNER, Operator
+from tests.support.builders_snapshot import OWNER, Operator
 from tests.support.small_cluster import GPU
 
 

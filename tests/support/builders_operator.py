@@ -32,18 +32,18 @@ from shardwright.cluster.sources import (
     project_node,
     project_pod,
 )
-from shardwright.cluster.store import Concern
+from shardwright.cluster.store import Changes
 from shardwright.controller.clock import SteadyClock
-from shardwright.controller.intake import Intake
+from shardwright.controller.cluster_cache import ClusterCache
+from shardwright.controller.event_handlers import EventHandlers
 from shardwright.controller.metrics import Metrics
-from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Again, Key, Priority, Queue
-from shardwright.controller.reading import Reading, SetForAll
+from shardwright.controller.plan_broker import PlanBroker
+from shardwright.controller.queue import Key, Priority, Queue, Requeue
+from shardwright.controller.queue_workers import NotAllTakenError
 from shardwright.controller.reconciler import Parts as ReconcilerParts
 from shardwright.controller.reconciler import Reconciler
 from shardwright.controller.resync import Resync
-from shardwright.controller.view import View
-from shardwright.controller.workers import NotAllTakenError
+from shardwright.controller.snapshots import SetForAll, Snapshots
 from shardwright.reconcile.quotas import read_quota, read_ranges
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.signing import SigningKeys
@@ -92,9 +92,9 @@ class Asking(Queue):
         if len(self.added) == before:  # it comes at the pace of its namespace
             self.added.append((key, Priority.NEW))
 
-    def add_after(self, key: Key, again: Again) -> None:
-        self.added.append((key, again.priority))
-        super().add_after(key, again)
+    def add_after(self, key: Key, requeue: Requeue) -> None:
+        self.added.append((key, requeue.priority))
+        super().add_after(key, requeue)
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Parts:
     While ``watching`` is False its watches are cut: what happens then it does not hear of. Of kinds
     that are ``unheard`` it never hears. ``client`` is how it reaches the API server, as one of
     several; while not ``may_ask``, it does not lead. ``keys`` are what it signs with. ``steady`` is
-    the time by which looks are made: that of ``clock`` from now on, unless it is given.
+    the time by which reconciles are made: that of ``clock`` from now on, unless it is given.
     """
 
     api: MemoryApi = field(default_factory=MemoryApi)
@@ -118,31 +118,33 @@ class Parts:
     steady: SteadyClock | None = None
 
     def __post_init__(self) -> None:
-        self.view = View()
+        self.cache = ClusterCache()
         self.queue = Asking(self.clock)
         self.metrics = Metrics()
         self.worker: Inline = Remembering()
-        self.planner = Planner(self.view, self.worker)
-        self.intake = Intake(self.view, self.queue, self.may_ask, self.clock)
+        self.planner = PlanBroker(self.cache, self.worker)
+        self.handlers = EventHandlers(self.cache, self.queue, self.may_ask, self.clock)
         self.wire()
         self.api.watch(self._on_change)
 
     def wire(self) -> None:
         """Have all that looks be done with the planner as it is now."""
         client = self.client or self.api
-        self.reading = Reading(
+        self.snapshots = Snapshots(
             client,
-            self.view,
+            self.cache,
             self.planner,
             SetForAll(most_moving=self.most_moving),
             lambda: self.keys,
         )
-        self.resync = Resync(client, self.view, self.reading, self.metrics, self.intake.on_gone)
+        self.resync = Resync(
+            client, self.cache, self.snapshots, self.metrics, self.handlers.on_gone
+        )
         parts = ReconcilerParts(
             client=client,
-            view=self.view,
+            cache=self.cache,
             planner=self.planner,
-            reading=self.reading,
+            snapshots=self.snapshots,
             recorder=Recorder(client, "test"),
             metrics=self.metrics,
         )
@@ -159,18 +161,18 @@ class Parts:
         """List everything, and book what the plans of record keep."""
         await self.resync.run()
         await self.resync.book()
-        self.view.synced = True
+        self.cache.synced = True
 
-    async def look(self, key: Key, priority: Priority = Priority.RESYNC) -> Again | None:
-        return await self.reconciler.look(key, priority)
+    async def reconcile(self, key: Key, priority: Priority = Priority.RESYNC) -> Requeue | None:
+        return await self.reconciler.reconcile(key, priority)
 
-    async def look_again(self, key: Key) -> None:
-        """Look after a minute, whatever the last look has said of the next one; what is not taken
+    async def reconcile_again(self, key: Key) -> None:
+        """Look after a minute, whatever the last reconcile has said of the next one; what is not taken
         is for the status to say.
         """
         self.wait(60)
         with suppress(NotAllTakenError):
-            await self.look(key)
+            await self.reconcile(key)
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -301,25 +303,25 @@ class Parts:
         )
 
     def reserved_nodes(self) -> set[str]:
-        return {reservation.node for reservation in self.view.ledger.reservations()}
+        return {reservation.node for reservation in self.cache.ledger.reservations()}
 
     def _on_change(self, resource: Resource, item: Manifest, gone: bool) -> None:  # noqa: FBT001  # a fact
         if not self.watching or resource in self.unheard:
             return
         if resource == SHARDED_MODELS:
-            self.intake.on_model(project_model(item), gone)
+            self.handlers.on_model(project_model(item), gone)
         else:
-            concern = self._taken(resource, item, gone=gone)
-            self.reading.config_maps.forget_gone(concern.config_maps)
-            self.intake.on_concern(concern)
+            affected = self._taken(resource, item, gone=gone)
+            self.snapshots.config_maps.forget_gone(affected.config_maps)
+            self.handlers.on_concern(affected)
 
-    def _taken(self, resource: Resource, item: Manifest, *, gone: bool) -> Concern:
-        metadata, store = item["metadata"], self.view.store
+    def _taken(self, resource: Resource, item: Manifest, *, gone: bool) -> Changes:
+        metadata, store = item["metadata"], self.cache.store
         key, version = (
             (metadata.get("namespace", ""), metadata["name"]),
             int(metadata["resourceVersion"]),
         )
-        readers: dict[Resource, tuple[Callable[[Any], Any], Callable[[Any], Concern]]] = {
+        readers: dict[Resource, tuple[Callable[[Any], Any], Callable[[Any], Changes]]] = {
             NODES: (project_node, store.take_nodes),
             PODS: (project_pod, store.take_pods),
             CONFIG_MAPS: (project_config_map, store.take_config_maps),
@@ -330,7 +332,7 @@ class Parts:
             project, take_over = readers[resource]
             return take_over({key: Change(None if gone else project(item), version)})
         if resource not in _WATCHED:
-            return Concern()
+            return Changes()
         gone = gone or not is_managed(item)  # as a watch with a selector says it
         take = partial(store.take_children, kind_of(item))
         return take({key: Change(None if gone else project_child(resource, item), version)})
@@ -353,7 +355,7 @@ async def deployed(nodes: int = 2) -> tuple[Parts, Key]:
     """Return an operator that has looked at a model for two nodes once."""
     parts = await synced(nodes)
     key = parts.add_model("large", model=LARGE)
-    await parts.look(key)
+    await parts.reconcile(key)
     return parts, key
 
 
@@ -365,7 +367,7 @@ async def serving(nodes: int = 2) -> tuple[Parts, Key]:
     parts.run_pods("large")
     while parts.api.written:
         parts.api.written.clear()
-        await parts.look(key)
+        await parts.reconcile(key)
     assert parts.condition(key)["reason"] == "Serving"
     parts.api.requests.clear()
     parts.queue.added.clear()

@@ -6,8 +6,8 @@ from typing import Any
 from shardwright.api.autoscaled import read_pools
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.provisioning import AutoscaledPool, Turnout
 from shardwright.hardware.stated import NONE
-from shardwright.hardware.to_come import AutoscaledPool, Turnout
 from tests.support.builders_nodes import a_node
 
 SPOT = {"pool": "spot"}

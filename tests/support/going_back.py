@@ -9,7 +9,7 @@ from json import dumps, loads
 from typing import Any
 
 from shardwright.reconcile.life_rules import ROLLBACK_TO
-from tests.support.builders_seen import ONE_NODE, Operator
+from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.changed_engines import Cluster
 from tests.support.small_cluster import LOAD_SECONDS
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from shardwright.controller.planner_process import Memo
 from shardwright.controller.queue import Key, Priority
-from shardwright.controller.worker import Memo
 from shardwright.reconcile.budget import Failed
 from shardwright.reconcile.work import Work
 from tests.support.known_answers import known

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shardwright.reconcile.observed import object_key
-from tests.support.builders_seen import OWNER, TWO_NODES, Operator
+from tests.support.builders_snapshot import OWNER, TWO_NODES, Operator
 from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "landed" / "models.json.xz"
@@ -92,7 +92,7 @@ def landed() -> dict[str, dict[str, Any]]:
 
 def taken_over(name: str) -> Operator:
     """Return an operator of this release that finds a model serving as the snapshot has it, before
-    its first look.
+    its first reconcile.
     """
     model = json.loads(json.dumps(landed()[name]))
     cluster = _cluster()

@@ -1,4 +1,4 @@
-"""The life of one model with many groups of two pods: each call of ``advance`` from a first look
+"""The life of one model with many groups of two pods: each call of ``next_step`` from a first reconcile
 until all of it serves.
 """
 
@@ -7,45 +7,45 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from shardwright.reconcile.advance import Step
+from shardwright.reconcile.next_step import Step
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.rollout import planned_nodes
-from shardwright.reconcile.seen import Seen
-from tests.support.builders_seen import TWO_NODES, Operator
+from shardwright.reconcile.snapshot import Snapshot
+from tests.support.builders_snapshot import TWO_NODES, Operator
 from tests.support.small_cluster import READY, SmallCluster
 
-Advance = Callable[[str, Seen, datetime], Step]
+Advance = Callable[[str, Snapshot, datetime], Step]
 """Called for each step with what it is for."""
 
 
-def live(groups: int, advance: Advance) -> None:
+def live(groups: int, next_step: Advance) -> None:
     """Look while nothing exists, all groups are made, all have just come to serve, all serve, and
     the spec has changed.
     """
     cluster = SmallCluster()
     cluster.add_nodes(2 * groups)
     operator = Operator(cluster, TWO_NODES | {"replicas": groups})
-    _look("new", operator, advance)
-    _look("made", operator, advance)
+    _look("new", operator, next_step)
+    _look("made", operator, next_step)
     _let_all_serve(cluster)
-    _look("noted", operator, advance)
-    _look("serve", operator, advance)
+    _look("noted", operator, next_step)
+    _look("serve", operator, next_step)
     operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
-    _look("changed", operator, advance)
+    _look("changed", operator, next_step)
 
 
-def _look(what: str, operator: Operator, advance: Advance) -> None:
-    """Carry one look out as the shell does."""
-    seen = operator.seen()
+def _look(what: str, operator: Operator, next_step: Advance) -> None:
+    """Carry one reconcile out as the shell does."""
+    snapshot = operator.seen()
     while True:
-        step = advance(f"{what}: {_stage(seen)}", seen, operator.cluster.now)
+        step = next_step(f"{what}: {_stage(snapshot)}", snapshot, operator.cluster.now)
         if step.tell:
-            seen = operator.read_on(seen, step)
+            snapshot = operator.read_on(snapshot, step)
         elif step.ask:
-            seen = seen.answered(step.ask, operator.answer(seen, step.ask))
+            snapshot = snapshot.answered(step.ask, operator.answer(snapshot, step.ask))
         elif step.records:
             operator.kept = Kept(record=step.records)
-            seen = seen.put_down(step.records, operator.cluster.carry_out(step.writes))
+            snapshot = snapshot.put_down(step.records, operator.cluster.carry_out(step.writes))
         else:
             operator.cluster.carry_out(step.writes)
             assert step.published
@@ -53,8 +53,8 @@ def _look(what: str, operator: Operator, advance: Advance) -> None:
             return
 
 
-def _stage(seen: Seen) -> str:
-    return "is written" if seen.recorded else "is planned" if seen.answers else "begins"
+def _stage(snapshot: Snapshot) -> str:
+    return "is written" if snapshot.recorded else "is planned" if snapshot.answers else "begins"
 
 
 def _let_all_serve(cluster: SmallCluster) -> None:

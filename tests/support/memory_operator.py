@@ -1,4 +1,4 @@
-"""An operator on a cluster in memory: its looks are made when they are due, and it is killed and
+"""An operator on a cluster in memory: its reconciles are made when they are due, and it is killed and
 started at will.
 """
 
@@ -10,8 +10,8 @@ from typing import Final
 
 from shardwright.cluster.client import ApiError
 from shardwright.controller.clock import SteadyClock
-from shardwright.controller.queue import FIRST_RETRY_SECONDS, Again, Key
-from shardwright.controller.workers import NotAllTakenError
+from shardwright.controller.queue import FIRST_RETRY_SECONDS, Key, Requeue
+from shardwright.controller.queue_workers import NotAllTakenError
 from tests.harness.api import Manifest
 from tests.support.builders_operator import Hand, Parts
 from tests.support.builders_reconcile import NOON
@@ -77,11 +77,11 @@ class MemoryOperator:
 
     async def resync(self) -> None:
         """List all models, and look at all of them."""
-        if self.parts.view.synced:
+        if self.parts.cache.synced:
             await self.parts.resync.run()
         else:
             await self.parts.sync()
-        for key in self.parts.view.resources:
+        for key in self.parts.cache.resources:
             self._due[key] = self.cluster.clock.seconds
         self._resyncs_at = self.cluster.clock.seconds + RESYNC_SECONDS
 
@@ -129,11 +129,11 @@ class MemoryOperator:
             self.on_step()
 
     async def _look_at_due(self) -> bool:
-        """Make all looks that are due, and return whether there was any."""
+        """Make all reconciles that are due, and return whether there was any."""
         now = self.cluster.clock.seconds
         if now >= self._resyncs_at:
             await self.resync()
-        self.parts.intake.wake_waiting()
+        self.parts.handlers.wake_waiting()
         for key, _ in self.parts.queue.added:
             self._due[key] = now
         self.parts.queue.added.clear()
@@ -145,19 +145,19 @@ class MemoryOperator:
     async def _look(self, key: Key) -> None:
         del self._due[key]
         before = self.cluster.changes
-        again: Again | None
+        requeue: Requeue | None
         try:
-            again = await self.parts.look(key)
+            requeue = await self.parts.reconcile(key)
             self._failures.pop(key, None)
         except NotAllTakenError as error:
-            again = error.again
+            requeue = error.again
         except ApiError:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-            again = Again(seconds=FIRST_RETRY_SECONDS * 2.0**failures)
+            requeue = Requeue(seconds=FIRST_RETRY_SECONDS * 2.0**failures)
         finally:
-            self.parts.intake.looked_at(key)
-        if again:
-            self._due[key] = self.cluster.clock.seconds + again.seconds
+            self.parts.handlers.reconciled(key)
+        if requeue:
+            self._due[key] = self.cluster.clock.seconds + requeue.seconds
         if self.cluster.changes != before:
             self.on_step()
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from shardwright.controller import reconciler
 from shardwright.controller.clock import SteadyClock
 from shardwright.controller.main import main
-from shardwright.controller.queue import Again, Key, Queue
+from shardwright.controller.queue import Key, Queue, Requeue
 
 
 def run(pace: float, arguments: list[str]) -> int:
@@ -21,8 +21,8 @@ def run(pace: float, arguments: list[str]) -> int:
     """
     add_after = Queue.add_after
 
-    def sooner(queue: Queue, key: Key, again: Again) -> None:
-        add_after(queue, key, Again(seconds=again.seconds / pace, priority=again.priority))
+    def sooner(queue: Queue, key: Key, requeue: Requeue) -> None:
+        add_after(queue, key, Requeue(seconds=requeue.seconds / pace, priority=requeue.priority))
 
     def clock() -> SteadyClock:
         return SteadyClock(lambda: monotonic() * pace)

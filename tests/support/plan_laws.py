@@ -40,7 +40,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class Snapshot:
     """A question with the layouts that stand, the plan first; none where nothing stands."""
 
     question: Question
@@ -52,7 +52,7 @@ class Seen:
         return self.ranked[0]
 
 
-def look(question: Question) -> Seen:
+def reconcile(question: Question) -> Snapshot:
     """Return what the planner makes of a question, before it becomes words."""
     model, inventory, request, traits = (
         question.model,
@@ -66,7 +66,7 @@ def look(question: Question) -> Seen:
         for candidate in enumerate_candidates(model, inventory, request.space, traits)
     ]
     feasible = [verdict for verdict in verdicts if not verdict.violations]
-    return Seen(
+    return Snapshot(
         question=question,
         ranked=settled(best_first(feasible, scale), scale, judge.prices),
         scale=scale,
@@ -85,8 +85,8 @@ def examine(question: Question) -> Examined:
     """Return what a question breaks: laws of its own, and of one question beside it that its seed
     picks.
     """
-    seen = look(question)
-    if not seen.ranked:
+    snapshot = reconcile(question)
+    if not snapshot.ranked:
         return Examined(planned=False, findings=())
     laws = (
         _little,
@@ -96,39 +96,39 @@ def examine(question: Question) -> Examined:
         _simplest,
         _BESIDE[question.seed % len(_BESIDE)],
     )
-    return Examined(planned=True, findings=[finding for law in laws for finding in law(seen)])
+    return Examined(planned=True, findings=[finding for law in laws for finding in law(snapshot)])
 
 
-def _little(seen: Seen) -> Iterator[Finding]:
+def _little(snapshot: Snapshot) -> Iterator[Finding]:
     """No more tokens than the requests in flight can bring in the time that each takes, nor than
     are offered.
     """
-    load = seen.question.request.workload
-    for feasible in seen.ranked:
+    load = snapshot.question.request.workload
+    for feasible in snapshot.ranked:
         speed = feasible.estimate.performance
         most = (
             load.concurrency
             * load.output_tokens
-            / answer_seconds(feasible.estimate, seen.question.request)
+            / answer_seconds(feasible.estimate, snapshot.question.request)
         )
         if load.requests_per_second is not None:
             most = load.requests_per_second * load.output_tokens
         if speed.output_tokens_per_second > most * (1 + ROUNDING):
             yield _found(
                 "Little",
-                seen,
+                snapshot,
                 feasible,
                 f"{speed.output_tokens_per_second:.1f} tok/s of at most {most:.1f}",
             )
 
 
-def _data_sheet(seen: Seen) -> Iterator[Finding]:
+def _data_sheet(snapshot: Snapshot) -> Iterator[Finding]:
     """No step is faster than reading the weights that it cannot do without, no prompt than its
     products on the fastest unit.
     """
-    load = seen.question.request.workload
-    dense, experts, active = _sizes(seen.question.model)
-    for feasible in seen.ranked:
+    load = snapshot.question.request.workload
+    dense, experts, active = _sizes(snapshot.question.model)
+    for feasible in snapshot.ranked:
         layout, gpu, speed = (
             feasible.candidate.layout,
             feasible.candidate.pool.gpu,
@@ -139,7 +139,7 @@ def _data_sheet(seen: Seen) -> Iterator[Finding]:
         if speed.tpot_seconds * load.tokens_per_step < read * (1 - ROUNDING):
             yield _found(
                 "Data sheet",
-                seen,
+                snapshot,
                 feasible,
                 f"{speed.tpot_seconds:.5f} s per token, reading takes {read:.5f} s",
             )
@@ -153,7 +153,7 @@ def _data_sheet(seen: Seen) -> Iterator[Finding]:
         if speed.ttft_seconds < prompt * (1 - ROUNDING):
             yield _found(
                 "Data sheet",
-                seen,
+                snapshot,
                 feasible,
                 f"first token after {speed.ttft_seconds:.4f} s, its products take {prompt:.4f}",
             )
@@ -190,31 +190,31 @@ def _fastest(gpu: Gpu) -> float:
     return max((*gpu.flops.values(), *gpu.matmul_flops.values()))
 
 
-def _requests(seen: Seen) -> Iterator[Finding]:
+def _requests(snapshot: Snapshot) -> Iterator[Finding]:
     """No replica runs more requests than its share of those that there are."""
-    load = seen.question.request.workload
+    load = snapshot.question.request.workload
     if load.requests_per_second is not None:
         return
-    for feasible in seen.ranked:
+    for feasible in snapshot.ranked:
         share = -(-load.concurrency // feasible.candidate.layout.replicas)
         running = feasible.estimate.performance.running_requests
         if not 1 <= running <= share:
-            yield _found("Requests", seen, feasible, f"{running} run of {share}")
+            yield _found("Requests", snapshot, feasible, f"{running} run of {share}")
 
 
-def _undominated(seen: Seen) -> Iterator[Finding]:
+def _undominated(snapshot: Snapshot) -> Iterator[Finding]:
     """Nothing that surely starts brings more, and sooner, for no more GPUs.
 
     By a near tie it may; over the network by half the band of a modelled figure, where the plan has
     no such traffic.
     """
-    plan, request = seen.plan, seen.question.request
+    plan, request = snapshot.plan, snapshot.question.request
     if plan.falls_behind:
         return  # the queue grows without end, whatever the time
-    for other in seen.ranked[1:]:
+    for other in snapshot.ranked[1:]:
         crosses = other.candidate.uses_network and not plan.candidate.uses_network
         margin = 1 + (NEAR_TIE_OVER_NETWORK if crosses else NEAR_TIE)
-        cheaper = seen.scale.cost(other.candidate) <= seen.scale.cost(plan.candidate)
+        cheaper = snapshot.scale.cost(other.candidate) <= snapshot.scale.cost(plan.candidate)
         surely = other.tight <= plan.tight and other.carries_load >= plan.carries_load
         more = _rate(other) > _rate(plan) * margin
         sooner = answer_seconds(other.estimate, request) * margin < answer_seconds(
@@ -223,7 +223,7 @@ def _undominated(seen: Seen) -> Iterator[Finding]:
         if cheaper and surely and more and sooner:
             yield _found(
                 "Dominated",
-                seen,
+                snapshot,
                 other,
                 f"{_rate(other):.1f} tok/s, and sooner; the plan is {_words(plan)}, "
                 f"{_rate(plan):.1f}",
@@ -234,12 +234,12 @@ def _rate(feasible: FeasibleCandidate) -> float:
     return feasible.estimate.performance.output_tokens_per_second
 
 
-def _simplest(seen: Seen) -> Iterator[Finding]:
+def _simplest(snapshot: Snapshot) -> Iterator[Finding]:
     """What is as good and as sure, for no more and without the network, is taken; but not where the
     plan answers much sooner.
     """
-    plan = seen.plan
-    for other in seen.ranked[1:]:
+    plan = snapshot.plan
+    for other in snapshot.ranked[1:]:
         same = (other.tight, other.carries_load) == (
             plan.tight,
             plan.carries_load,
@@ -248,51 +248,53 @@ def _simplest(seen: Seen) -> Iterator[Finding]:
             "modelled" not in other.estimate.performance.basis
             or "modelled" in plan.estimate.performance.basis
         )
-        fewer = seen.scale.cost(other.candidate) <= seen.scale.cost(plan.candidate)
+        fewer = snapshot.scale.cost(other.candidate) <= snapshot.scale.cost(plan.candidate)
         apart = plan.candidate.uses_network and not other.candidate.uses_network
-        times = [answer_seconds(one.estimate, seen.question.request) for one in (plan, other)]
+        times = [answer_seconds(one.estimate, snapshot.question.request) for one in (plan, other)]
         much = times[0] * (1 + NEAR_TIE_OVER_NETWORK) < times[1]
         if same and sure and fewer and apart and not much and not plan.falls_behind:
             yield _found(
-                "Near tie", seen, other, f"is as good as {_words(plan)} and needs no network"
+                "Near tie", snapshot, other, f"is as good as {_words(plan)} and needs no network"
             )
 
 
-def _one_more(seen: Seen) -> Iterator[Finding]:
+def _one_more(snapshot: Snapshot) -> Iterator[Finding]:
     """One request more never halves what all get, nor doubles what each waits.
 
     Where a layout that carries the load is pinned down by its limits, the next that does is
     another: then only what is served counts. With a rate, concurrency says nothing.
     """
-    load = seen.question.request.workload
+    load = snapshot.question.request.workload
     if (
         load.requests_per_second is not None
-        or seen.question.request.space.fill
-        or seen.question.request.objective.limited
+        or snapshot.question.request.space.fill
+        or snapshot.question.request.objective.limited
     ):
         return
     more = replace(load, concurrency=load.concurrency + 1)
-    after = _asked(seen, request=replace(seen.question.request, workload=more))
+    after = _asked(snapshot, request=replace(snapshot.question.request, workload=more))
     if not after.ranked:
-        yield _found("One more", seen, seen.plan, "one request more and nothing stands")
+        yield _found("One more", snapshot, snapshot.plan, "one request more and nothing stands")
         return
-    rates = [one.plan.estimate.performance.output_tokens_per_second for one in (seen, after)]
+    rates = [one.plan.estimate.performance.output_tokens_per_second for one in (snapshot, after)]
     if rates[1] < rates[0] / 2:
-        yield _found("One more", seen, after.plan, f"{rates[0]:.1f} tok/s become {rates[1]:.1f}")
+        yield _found(
+            "One more", snapshot, after.plan, f"{rates[0]:.1f} tok/s become {rates[1]:.1f}"
+        )
 
 
-def _more_nodes(seen: Seen) -> Iterator[Finding]:
+def _more_nodes(snapshot: Snapshot) -> Iterator[Finding]:
     """A node more never makes the plan worse."""
     pools = tuple(
         replace(pool, nodes=(*pool.nodes, _like(pool)))
-        for pool in seen.question.inventory.pools
+        for pool in snapshot.question.inventory.pools
         if pool.domain_gpus <= 16
     )
-    if len(pools) == len(seen.question.inventory.pools):
+    if len(pools) == len(snapshot.question.inventory.pools):
         yield from _no_worse(
             "More nodes",
-            seen,
-            _asked(seen, inventory=replace(seen.question.inventory, pools=pools)),
+            snapshot,
+            _asked(snapshot, inventory=replace(snapshot.question.inventory, pools=pools)),
         )
 
 
@@ -303,7 +305,7 @@ def _like(pool: Pool) -> Node:
     )
 
 
-def _faster_links(seen: Seen) -> Iterator[Finding]:
+def _faster_links(snapshot: Snapshot) -> Iterator[Finding]:
     """Links that are twice as fast never make the plan worse."""
     pools = tuple(
         replace(
@@ -315,10 +317,12 @@ def _faster_links(seen: Seen) -> Iterator[Finding]:
             ),
             network=_twice(pool.network),
         )
-        for pool in seen.question.inventory.pools
+        for pool in snapshot.question.inventory.pools
     )
     yield from _no_worse(
-        "Faster links", seen, _asked(seen, inventory=replace(seen.question.inventory, pools=pools))
+        "Faster links",
+        snapshot,
+        _asked(snapshot, inventory=replace(snapshot.question.inventory, pools=pools)),
     )
 
 
@@ -328,25 +332,27 @@ def _twice(link: Link) -> Link:
     )
 
 
-def _more_memory(seen: Seen) -> Iterator[Finding]:
+def _more_memory(snapshot: Snapshot) -> Iterator[Finding]:
     """A quarter more memory never makes the plan worse.
 
     But where it crosses a size from which vLLM takes larger batches by itself: these slow single
     requests. And under a limit on the time per token: where more run at once every token takes
     longer, and a limit says nothing of waiting.
     """
-    pools = tuple(replace(pool, gpu=_larger(pool.gpu)) for pool in seen.question.inventory.pools)
-    sizes = [row.gpu_bytes for row in seen.question.traits.batching.batch_defaults]
+    pools = tuple(
+        replace(pool, gpu=_larger(pool.gpu)) for pool in snapshot.question.inventory.pools
+    )
+    sizes = [row.gpu_bytes for row in snapshot.question.traits.batching.batch_defaults]
     jumps = any(
         pool.gpu.memory_bytes < size <= _larger(pool.gpu).memory_bytes
-        for pool in seen.question.inventory.pools
+        for pool in snapshot.question.inventory.pools
         for size in sizes
     )
-    if not jumps and not seen.question.request.objective.limited:
+    if not jumps and not snapshot.question.request.objective.limited:
         yield from _no_worse(
             "More memory",
-            seen,
-            _asked(seen, inventory=replace(seen.question.inventory, pools=pools)),
+            snapshot,
+            _asked(snapshot, inventory=replace(snapshot.question.inventory, pools=pools)),
         )
 
 
@@ -354,13 +360,13 @@ def _larger(gpu: Gpu) -> Gpu:
     return replace(gpu, memory_bytes=gpu.memory_bytes * 5 // 4)
 
 
-def _fewer_bits(seen: Seen) -> Iterator[Finding]:
+def _fewer_bits(snapshot: Snapshot) -> Iterator[Finding]:
     """FP8 instead of 16 bits never makes the plan worse where the GPU multiplies FP8.
 
     With 4 bits it may: prompts are computed in 16 bits, after widening. And under a limit on the
     time per token, as with more memory: smaller weights leave room for more requests at once.
     """
-    question = seen.question
+    question = snapshot.question
     plain = {weight.storage.name for weight in question.model.weights if weight.quantizable} <= {
         "bf16",
         "fp16",
@@ -368,49 +374,52 @@ def _fewer_bits(seen: Seen) -> Iterator[Finding]:
     native = all("fp8" in pool.gpu.flops for pool in question.inventory.pools)
     if plain and native and question.request.objective.tpot_seconds is None:
         halved = replace(question, model=stored_as(question.model, "fp8"), stored="fp8")
-        yield from _no_worse("Fewer bits", seen, look(halved))
+        yield from _no_worse("Fewer bits", snapshot, reconcile(halved))
 
 
-def _less_load(seen: Seen) -> Iterator[Finding]:
+def _less_load(snapshot: Snapshot) -> Iterator[Finding]:
     """Half of the requests are answered no later."""
-    load = seen.question.request.workload
+    load = snapshot.question.request.workload
     if (
         load.requests_per_second is not None
         or load.concurrency == 1
-        or seen.question.request.space.fill
+        or snapshot.question.request.space.fill
     ):
         return
     request = replace(
-        seen.question.request, workload=replace(load, concurrency=load.concurrency // 2)
+        snapshot.question.request, workload=replace(load, concurrency=load.concurrency // 2)
     )
-    after = _asked(seen, request=request)
-    if not after.ranked or (seen.plan.carries_load and not after.plan.carries_load):
+    after = _asked(snapshot, request=request)
+    if not after.ranked or (snapshot.plan.carries_load and not after.plan.carries_load):
         yield _found(
-            "Less load", seen, seen.plan, "is not carried any more with half of the requests"
+            "Less load",
+            snapshot,
+            snapshot.plan,
+            "is not carried any more with half of the requests",
         )
 
 
-def _agreed(seen: Seen) -> Iterator[Finding]:
+def _agreed(snapshot: Snapshot) -> Iterator[Finding]:
     """The report says of the plan what its prediction says, and lists nothing that it did not
     price.
     """
-    question = seen.question
+    question = snapshot.question
     report = make_plan(question.model, question.inventory, question.request, question.traits)
-    plan, chosen = report.outcome, seen.plan
+    plan, chosen = report.outcome, snapshot.plan
     if not isinstance(plan, Plan) or (plan.layout, plan.pool) != (
         chosen.candidate.layout,
         chosen.candidate.pool.name,
     ):
-        yield _found("Agree", seen, chosen, "is not what the report plans")
+        yield _found("Agree", snapshot, chosen, "is not what the report plans")
         return
     alone = estimator_of(question.model, question.request, question.traits).estimate(
         chosen.candidate
     )
     if (plan.performance, plan.carries_load) != (alone.performance, chosen.carries_load):
-        yield _found("Agree", seen, chosen, "is predicted otherwise alone")
+        yield _found("Agree", snapshot, chosen, "is predicted otherwise alone")
 
 
-_BESIDE: Final[Sequence[Callable[[Seen], Iterator[Finding]]]] = (
+_BESIDE: Final[Sequence[Callable[[Snapshot], Iterator[Finding]]]] = (
     _one_more,
     _more_nodes,
     _faster_links,
@@ -421,11 +430,11 @@ _BESIDE: Final[Sequence[Callable[[Seen], Iterator[Finding]]]] = (
 )
 
 
-def _asked(seen: Seen, **changes: object) -> Seen:
-    return look(replace(seen.question, **changes))  # type: ignore[arg-type]
+def _asked(snapshot: Snapshot, **changes: object) -> Snapshot:
+    return reconcile(replace(snapshot.question, **changes))  # type: ignore[arg-type]
 
 
-def _no_worse(law: str, before: Seen, after: Seen) -> Iterator[Finding]:
+def _no_worse(law: str, before: Snapshot, after: Snapshot) -> Iterator[Finding]:
     """Yield that the plan got worse: it carries less, or by its objective is less good, by more
     than two near ties.
 
@@ -453,9 +462,12 @@ def _no_worse(law: str, before: Seen, after: Seen) -> Iterator[Finding]:
             yield _found(law, before, new, f"is worth {gained:.3f} of {_words(old)}")
 
 
-def _as_good_in_all(before: Seen, after: Seen) -> bool:
+def _as_good_in_all(before: Snapshot, after: Snapshot) -> bool:
     old, new = before.plan, after.plan
-    times = [answer_seconds(seen.plan.estimate, seen.question.request) for seen in (before, after)]
+    times = [
+        answer_seconds(snapshot.plan.estimate, snapshot.question.request)
+        for snapshot in (before, after)
+    ]
     cheaper = after.scale.cost(new.candidate) <= before.scale.cost(old.candidate)
     return cheaper and _rate(new) >= _rate(old) * (1 - SLACK) and times[1] <= times[0] * (1 + SLACK)
 
@@ -475,5 +487,5 @@ def _words(feasible: FeasibleCandidate) -> str:
     )
 
 
-def _found(law: str, seen: Seen, feasible: FeasibleCandidate, what: str) -> Finding:
-    return Finding(law=law, question=seen.question, what=f"{_words(feasible)}: {what}")
+def _found(law: str, snapshot: Snapshot, feasible: FeasibleCandidate, what: str) -> Finding:
+    return Finding(law=law, question=snapshot.question, what=f"{_words(feasible)}: {what}")

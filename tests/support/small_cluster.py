@@ -15,7 +15,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, read_node, read_pod
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.rollout import planned_nodes
-from shardwright.reconcile.seen import Outcome, Refusal
+from shardwright.reconcile.snapshot import Outcome, Refusal
 from shardwright.reconcile.writes import (
     Aside,
     CreateKey,

@@ -67,7 +67,7 @@ def watching(control_plane: ControlPlane, namespace: str) -> Iterator[list[str]]
 
     def look() -> None:
         while not over.wait(PAUSE_SECONDS):
-            with suppress(ApiError):  # the next look is half a second later
+            with suppress(ApiError):  # the next reconcile is half a second later
                 found = invariants.at_any_moment(snapshot(control_plane, namespace))
                 broken.extend(what for what in found if what not in broken)
 

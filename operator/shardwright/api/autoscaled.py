@@ -17,10 +17,10 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
+from shardwright.hardware.provisioning import HOSTNAME, AutoscaledPool
 from shardwright.hardware.slices import is_slice
 from shardwright.hardware.stated import Stated
 from shardwright.hardware.suitability import RESOURCES
-from shardwright.hardware.to_come import HOSTNAME, AutoscaledPool
 
 AUTOSCALED_POOLS: Final = "autoscaledPools"
 

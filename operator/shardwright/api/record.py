@@ -20,7 +20,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from shardwright.errors import Problem
-from shardwright.hardware.to_come import Sought
+from shardwright.hardware.provisioning import Sought
 from shardwright.planning.report import Alternative, Exclusion, LossKind, Plan, Report
 
 Plain = Mapping[str, Any]

@@ -26,8 +26,8 @@ from shardwright.api.pod import Pod, Resources, lie_together
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Spec
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.provisioning import AutoscaledPool
 from shardwright.hardware.stated import Stated
-from shardwright.hardware.to_come import AutoscaledPool
 
 DEFAULTS: Final = "engineDefaults"
 ROLLOUT: Final = "rollout"

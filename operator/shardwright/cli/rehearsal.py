@@ -21,16 +21,16 @@ from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Plan, Report
-from shardwright.reconcile.advance import advance
 from shardwright.reconcile.annotations import read_annotations
-from shardwright.reconcile.answering import answer
+from shardwright.reconcile.derived import nodes_of_interest
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.known import nodes_of_interest
+from shardwright.reconcile.next_step import next_step
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
+from shardwright.reconcile.planner_answers import answer
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.record_object import record_key
 from shardwright.reconcile.revisions import AskedSpec, Former, Revision, unusable
-from shardwright.reconcile.seen import Ask, Cluster, ModelResource, Outcome, Seen
+from shardwright.reconcile.snapshot import Ask, Cluster, ModelResource, Outcome, Snapshot
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 from shardwright.reconcile.templates import OF_PODS, asked_by
 from shardwright.reconcile.writes import (
@@ -188,21 +188,21 @@ def rehearse(
     model: LiveModel, subject: Subject, around: Surroundings, generation: int, now: datetime
 ) -> Rehearsal:
     """Return what the operator would do with a model if a subject were its spec."""
-    seen = _seen(model, subject, around, generation)
+    snapshot = _seen(model, subject, around, generation)
     while True:
-        step = advance(seen, now)
+        step = next_step(snapshot, now)
         if step.tell:
-            seen = replace(seen, told=_UNSAID)
+            snapshot = replace(snapshot, told=_UNSAID)
         elif step.recalls is not None:
             former = model.formers.get(step.recalls.hash) or Former(
                 hash=step.recalls.hash, subject=(_unread(step.recalls),)
             )
             subject = former.subject if isinstance(former.subject, Subject) else subject
-            seen = replace(seen, former=former)
+            snapshot = replace(snapshot, former=former)
         elif step.ask is not None:
-            seen = seen.answered(step.ask, _answer(subject, step.ask, around))
+            snapshot = snapshot.answered(step.ask, _answer(subject, step.ask, around))
         elif step.records is not None:
-            seen = seen.put_down(step.records, Outcome(written=step.writes))
+            snapshot = snapshot.put_down(step.records, Outcome(written=step.writes))
         elif step.published is not None:
             return Rehearsal(
                 model=model,
@@ -216,14 +216,14 @@ def _unread(revision: Revision) -> Problem:
     return unusable(revision.number, "has not been read")
 
 
-def _seen(model: LiveModel, subject: Subject, around: Surroundings, generation: int) -> Seen:
+def _seen(model: LiveModel, subject: Subject, around: Surroundings, generation: int) -> Snapshot:
     observed = Observed(
         objects=model.objects, members=model.members, absent_kinds=model.absent_kinds
     )
     wanted = nodes_of_interest(observed, model.record)
     nodes = {_name(facts): facts for facts in around.nodes if _name(facts) in wanted}
     metadata = model.content["metadata"]
-    return Seen(
+    return Snapshot(
         resource=ModelResource(
             owner=model.owner,
             generation=generation,

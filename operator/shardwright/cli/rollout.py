@@ -24,9 +24,9 @@ from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.documents import to_camel
 from shardwright.errors import InputError, Problem
 from shardwright.planning.phrases import letters
-from shardwright.reconcile.course_choice import SPEC, request_in
 from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import OF_NOW, Revision, Saying, revisions_of
+from shardwright.reconcile.rollback import SPEC, request_in
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal

@@ -1,7 +1,7 @@
 """The readers of everything that the operator watches beside its ShardedModels, and the store that
 they fill.
 
-Nothing is decided here: a change that concerns a model is handed to its look.
+Nothing is decided here: a change that concerns a model is handed to its reconcile.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from shardwright.cluster.sources import (
     SLICE_SOURCE,
     node_source,
 )
-from shardwright.cluster.store import Concern, Store
+from shardwright.cluster.store import Changes, Store
 from shardwright.cluster.streams import Trouble
 from shardwright.hardware.inventory import KnownPods
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.reconcile.writes import kind_of
 
-Take = Callable[[Mapping[Key, Change[Any]]], Concern]
+Take = Callable[[Mapping[Key, Change[Any]]], Changes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Caches:
         self,
         client: Client,
         store: Store,
-        on_concern: Callable[[Concern], None],
+        on_concern: Callable[[Changes], None],
         *,
         scope: Scope = EVERYTHING,
         timing: Timing | None = None,
@@ -74,8 +74,8 @@ class Caches:
         # Those that are not optional.
         self._of_namespace: dict[str, list[Reader[Any]]] = {}
         self._listed: set[str] = set()
-        # Until then no look decides: with half of the nodes known, every decision could be a wrong
-        # one.
+        # Until then no reconcile decides: with half of the nodes known, every decision could be a
+        # wrong one.
         self.filled = asyncio.Event()
 
     def start(self) -> None:
@@ -164,15 +164,15 @@ class Caches:
         name = f"{kind} of {source.namespace}" if source.namespace else kind
 
         def take_over(changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001  # a fact
-            concern = take(changes)
+            affected = take(changes)
             # After the changes are taken: whoever waits for the caches to be full looks into the
             # store at once.
             if listed:
                 self._listed.add(name)
                 if self.synced:
                     self.filled.set()
-            if concern:
-                self._on_concern(concern)
+            if affected:
+                self._on_concern(affected)
 
         handover: Handover[Any] = Handover(asyncio.get_running_loop(), take_over)
         reader = self._readers[name] = Reader(self._client, source, handover.put, self._timing)

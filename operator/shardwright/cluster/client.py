@@ -314,7 +314,8 @@ class Client:
                 failed = error
             # Spread, so that looks that failed together do not come back together.
             pause = failed.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
-            # At once: a look that waits out its time for nothing holds up its model's next one.
+            # At once: a reconcile that waits out its time for nothing holds up its model's next
+            # one.
             if monotonic() + pause >= self._deadline:
                 raise _no_time(failed) from failed
             await asyncio.sleep(pause)

@@ -154,7 +154,7 @@ class Elector:
         if lease is None:
             return await self._make(client)
         spec = _spec_of(lease)
-        # Asked before the look, as the look itself marks it as seen.
+        # Asked before the reconcile, as the reconcile itself marks it as seen.
         first = self._seen is None
         self._look(spec)
         if self._renewed_at is not None:

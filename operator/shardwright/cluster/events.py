@@ -30,8 +30,8 @@ class Recorder:
     async def record(self, regarding: KubernetesObject, event: Event) -> None:
         """Write an event unless the same one was written within ``QUIET_SECONDS``."""
         key = regarding["metadata"]["uid"], event
-        # A look repeats its findings, and an event each time would drown those of everybody else in
-        # the namespace.
+        # A reconcile repeats its findings, and an event each time would drown those of everybody
+        # else in the namespace.
         if not self._is_news(key):
             return
         try:

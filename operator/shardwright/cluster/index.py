@@ -13,7 +13,7 @@ class Index(Generic[A, B]):
     """Many to one: which ``B`` go by an ``A``, in the order in which they came."""
 
     def __init__(self) -> None:
-        # A dict and no set: it keeps the order, and so a look finds the same order each time.
+        # A dict and no set: it keeps the order, and so a reconcile finds the same order each time.
         self._sets: dict[A, dict[B, None]] = {}
 
     def get(self, key: A) -> tuple[B, ...]:

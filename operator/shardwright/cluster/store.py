@@ -1,7 +1,7 @@
-"""The readers' findings, by every key that a look asks for. For the event loop alone.
+"""The readers' findings, by every key that a reconcile asks for. For the event loop alone.
 
 Each change comes in once and updates indexes and counters, so that no question needs a scan. Its
-effect is told as a :class:`Concern`. Models go by namespace and the base of their name, which is
+effect is told as a :class:`Changes`. Models go by namespace and the base of their name, which is
 also the value of the label on their pods.
 """
 
@@ -48,7 +48,7 @@ B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Concern:
+class Changes:
     """The effect of a batch of changes.
 
     ``models`` are those whose objects or pods have changed, ``hurt`` those of them with a pod that
@@ -166,32 +166,32 @@ class Store:
         """Return the ConfigMaps that a ShardedModel controls."""
         return {key: self._config_maps[key] for key in self._config_maps_by_owner.get(owner)}
 
-    def take_nodes(self, changes: Mapping[Key, Change[NodeEntry | BareNode]]) -> Concern:
+    def take_nodes(self, changes: Mapping[Key, Change[NodeEntry | BareNode]]) -> Changes:
         """Take over changes of nodes."""
         return self._put_nodes(self._devices.take_nodes(changes))
 
-    def take_slices(self, changes: Mapping[Key, Change[DeviceSlice]]) -> Concern:
+    def take_slices(self, changes: Mapping[Key, Change[DeviceSlice]]) -> Changes:
         """Take over changes of ResourceSlices."""
         return self._put_nodes(self._devices.take_slices(changes))
 
-    def take_device_classes(self, changes: Mapping[Key, Change[DeviceClass]]) -> Concern:
+    def take_device_classes(self, changes: Mapping[Key, Change[DeviceClass]]) -> Changes:
         """Take over changes of DeviceClasses."""
         return self._put_nodes(self._devices.take_classes(changes))
 
-    def _put_nodes(self, entries: Entries) -> Concern:
+    def _put_nodes(self, entries: Entries) -> Changes:
         changed = {name: node for name, node in entries.items() if self._nodes.get(name) != node}
         for name, node in changed.items():
             if node is None:
                 del self._nodes[name]
                 continue
             self._nodes[name] = node
-        # One number for all: a look compares it, and need not compare thousands of nodes.
+        # One number for all: a reconcile compares it, and need not compare thousands of nodes.
         self.node_version += bool(changed)
         freed = self._bind_pods_on(changed)
         usable = {name for name, node in changed.items() if isinstance(node, NodeFacts)}
         # A node that can be planned on is room as well: those that wait are woken as by GPUs that
         # come free.
-        return Concern(nodes=frozenset(changed), freed=freed | usable)
+        return Changes(nodes=frozenset(changed), freed=freed | usable)
 
     def _bind_pods_on(self, nodes: Iterable[str]) -> frozenset[str]:
         """Book the pods of nodes that may offer other resources now, and return the nodes on which
@@ -203,7 +203,7 @@ class Store:
     def _bind_again(self, pod: Key) -> frozenset[str]:
         return self._ledger.bind(pod, self._usage(pod, self._pods[pod], self._pods[pod]))
 
-    def take_pods(self, changes: Mapping[Key, Change[PodFacts]]) -> Concern:
+    def take_pods(self, changes: Mapping[Key, Change[PodFacts]]) -> Changes:
         """Take over changes of pods."""
         models: set[Key] = set()
         hurt: set[Key] = set()
@@ -221,20 +221,21 @@ class Store:
                 for model in self._models_of(key[0], facts)
             }
             models |= concerned
-            # A change for the worse is urgent: a look at a broken group goes before all others.
+            # A change for the worse is urgent: a reconcile of a broken group goes before all
+            # others.
             if before and before.member and is_worse(before.member, now.member if now else None):
                 hurt |= concerned
             freed |= self._ledger.bind(key, self._usage(key, before, now)) | self._claims.bind_of(
                 key
             )
         self._count(models)
-        return Concern(models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed))
+        return Changes(models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed))
 
-    def take_claims(self, changes: Mapping[Key, Change[DeviceUsage]]) -> Concern:
+    def take_claims(self, changes: Mapping[Key, Change[DeviceUsage]]) -> Changes:
         """Take over changes of ResourceClaims."""
-        return Concern(freed=self._claims.take(changes))
+        return Changes(freed=self._claims.take(changes))
 
-    def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
+    def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Changes:
         """Take over changes of the objects of a kind; one that is older than the known one is
         passed over.
         """
@@ -256,9 +257,9 @@ class Store:
             if now and kind == STATEFUL_SET:
                 freed |= self._bind_pods_of(now)
         self._count(models)
-        return Concern(models=frozenset(models), freed=frozenset(freed))
+        return Changes(models=frozenset(models), freed=frozenset(freed))
 
-    def take_config_maps(self, changes: Mapping[Key, Change[ConfigMapFacts]]) -> Concern:
+    def take_config_maps(self, changes: Mapping[Key, Change[ConfigMapFacts]]) -> Changes:
         """Take over changes of ConfigMaps; one that is older than the known one is passed over."""
         models: set[Key] = set()
         changed: set[Key] = set()
@@ -273,15 +274,15 @@ class Store:
                 (key[0], base_name(facts.owner)) for facts in (before, now) if facts and facts.owner
             }
         self._count(models)
-        return Concern(models=frozenset(models), config_maps=frozenset(changed))
+        return Changes(models=frozenset(models), config_maps=frozenset(changed))
 
-    def take_priority_classes(self, changes: Mapping[Key, Change[PriorityClass]]) -> Concern:
+    def take_priority_classes(self, changes: Mapping[Key, Change[PriorityClass]]) -> Changes:
         """Take over changes of PriorityClasses."""
         before = self.priorities
         self.priorities = before.changed(
             {name: change.value for (_, name), change in changes.items()}
         )
-        return Concern(priorities=self.priorities != before)
+        return Changes(priorities=self.priorities != before)
 
     def allowance(self, namespace: str) -> Allowance:
         """Return the ResourceQuotas and LimitRanges of a namespace."""
@@ -291,17 +292,17 @@ class Store:
             ranges=tuple(item for name in sorted(ranges) for item in ranges[name]),
         )
 
-    def take_quotas(self, changes: Mapping[Key, Change[Quota]]) -> Concern:
+    def take_quotas(self, changes: Mapping[Key, Change[Quota]]) -> Changes:
         """Take over changes of ResourceQuotas."""
-        return Concern(allowances=_take(self._quotas, changes))
+        return Changes(allowances=_take(self._quotas, changes))
 
-    def take_ranges(self, changes: Mapping[Key, Change[tuple[Range, ...]]]) -> Concern:
+    def take_ranges(self, changes: Mapping[Key, Change[tuple[Range, ...]]]) -> Changes:
         """Take over changes of LimitRanges."""
-        return Concern(allowances=_take(self._ranges, changes))
+        return Changes(allowances=_take(self._ranges, changes))
 
     def wrote(self, content: Mapping[str, Any]) -> None:
-        """Take over an object as the API server has answered that it is stored: the next look sees
-        it, and no event is news.
+        """Take over an object as the API server has answered that it is stored: the next reconcile
+        sees it, and no event is news.
         """
         kind = kind_of(content)
         metadata = content["metadata"]

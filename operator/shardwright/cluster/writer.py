@@ -36,8 +36,8 @@ from shardwright.errors import Problem
 from shardwright.reconcile.drift import dropped_fields
 from shardwright.reconcile.fetched import ALREADY_EXISTS
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
-from shardwright.reconcile.seen import Outcome, Refusal
 from shardwright.reconcile.sentences import field_dropped, forbids_pods, pod_security_forbids
+from shardwright.reconcile.snapshot import Outcome, Refusal
 from shardwright.reconcile.templates import template_hash
 from shardwright.reconcile.writes import (
     HIDDEN_NAME,

@@ -1,4 +1,4 @@
-"""Objects of a model as the caches keep them, packed, and as a look reads them.
+"""Objects of a model as the caches keep them, packed, and as a reconcile reads them.
 
 Their content is not looked at here.
 """

@@ -15,8 +15,8 @@ from shardwright.modelspec.parse import folder_text
 from shardwright.reconcile.fetched import config_taken, job_unread
 from shardwright.reconcile.fetched_config import is_believed
 from shardwright.reconcile.observed import controller_uid
-from shardwright.reconcile.seen import Fetching
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.reconcile.snapshot import Fetching
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import Fetcher, job_name

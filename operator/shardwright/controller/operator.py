@@ -19,26 +19,26 @@ from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import Duties, may_see_pods, missing_permissions, needed
 from shardwright.cluster.reviews import may_read
-from shardwright.cluster.store import Concern
+from shardwright.cluster.store import Changes
+from shardwright.controller.cluster_cache import ClusterCache
+from shardwright.controller.event_handlers import FREED_SECONDS, EventHandlers
 from shardwright.controller.fetches import own_fetcher
 from shardwright.controller.files import Watched
 from shardwright.controller.health import Health
-from shardwright.controller.intake import FREED_SECONDS, Intake
 from shardwright.controller.leadership import Leadership, Pulse
 from shardwright.controller.metrics import Metrics
+from shardwright.controller.metrics_auth import REVIEW_SECONDS, MetricsAuth
 from shardwright.controller.options import Options
-from shardwright.controller.planner import AdministratorFiles, Planner
+from shardwright.controller.plan_broker import AdministratorFiles, PlanBroker
+from shardwright.controller.planner_process import PlannerProcess
 from shardwright.controller.plans import Plans, Sources, listed
-from shardwright.controller.queue import Again, Key, Priority, Queue
-from shardwright.controller.reading import Reading, SetForAll
+from shardwright.controller.queue import Key, Priority, Queue, Requeue
+from shardwright.controller.queue_workers import QueueWorkers
 from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
-from shardwright.controller.scrapers import REVIEW_SECONDS, Scrapers
 from shardwright.controller.servers import METRICS_PATH, Servers
-from shardwright.controller.view import View
+from shardwright.controller.snapshots import SetForAll, Snapshots
 from shardwright.controller.watches import Watches
-from shardwright.controller.worker import Worker
-from shardwright.controller.workers import Workers
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import KnownPods
 from shardwright.pages.page import Listed
@@ -63,7 +63,7 @@ class Operator:
         self._metrics = Metrics(options.max_model_series)
         self._health = Health()
         self._queue = Queue(options.workers)
-        self._view = View(namespaces=options.watch_namespaces)
+        self._cache = ClusterCache(namespaces=options.watch_namespaces)
         meters = Meters(call=self._metrics.count_call, wait=self._metrics.count_wait)
         # A client of its own: the Lease is renewed over connections that no other request holds.
         self._lease_client = Client(access, threads=2, meters=meters).at(Urgency.LEASE)
@@ -71,17 +71,19 @@ class Operator:
             self._lease_client, _identity(options), timings=options.lease_timings
         )
         self._client = self._make_client(meters)
-        self._worker = Worker(options.budget, self._metrics)
+        self._worker = PlannerProcess(options.budget, self._metrics)
         self._planner = self._make_planner()
         self._planner.load_settings()
         self._keys = _signing_keys(options)
-        self._intake = Intake(self._view, self._queue, self._leads)
-        self._reading = self._make_reading()
+        self._handlers = EventHandlers(self._cache, self._queue, self._leads)
+        self._snapshots = self._make_reading()
         self._resync = Resync(
-            self._client, self._view, self._reading, self._metrics, self._intake.on_gone
+            self._client, self._cache, self._snapshots, self._metrics, self._handlers.on_gone
         )
         self._reconciler = self._make_reconciler()
-        self._workers = Workers(self._queue, self._look, self._reconciler.say_fault, self._metrics)
+        self._workers = QueueWorkers(
+            self._queue, self._look, self._reconciler.say_fault, self._metrics
+        )
         self._caches: Caches | None = None
         self._leadership: Leadership | None = None
         self._reads = asyncio.Event()
@@ -95,9 +97,9 @@ class Operator:
             self._access, meters=meters, may_write=self._leads, limits=self._options.request_limits
         )
 
-    def _make_planner(self) -> Planner:
-        return Planner(
-            self._view,
+    def _make_planner(self) -> PlanBroker:
+        return PlanBroker(
+            self._cache,
             self._worker,
             AdministratorFiles(
                 catalogue=self._options.catalogue_file, settings=self._options.settings_file
@@ -105,11 +107,11 @@ class Operator:
             self._metrics,
         )
 
-    def _make_reading(self) -> Reading:
+    def _make_reading(self) -> Snapshots:
         options = self._options
-        return Reading(
+        return Snapshots(
             self._client,
-            self._view,
+            self._cache,
             self._planner,
             SetForAll(most_moving=options.max_moving_groups, cluster_domain=options.cluster_domain),
             keys=lambda: self._keys.content,
@@ -119,19 +121,21 @@ class Operator:
         return Reconciler(
             Parts(
                 client=self._client,
-                view=self._view,
+                cache=self._cache,
                 planner=self._planner,
-                reading=self._reading,
+                snapshots=self._snapshots,
                 recorder=Recorder(self._client, self._options.identity),
                 metrics=self._metrics,
             )
         )
 
-    def _make_scrapers(self) -> Scrapers | None:
+    def _make_scrapers(self) -> MetricsAuth | None:
         """Return the judge of scrapers, None if everybody may scrape."""
         if self._options.metrics_authentication == "None":
             return None
-        return Scrapers(lambda token: may_read(self._client, token, METRICS_PATH, REVIEW_SECONDS))
+        return MetricsAuth(
+            lambda token: may_read(self._client, token, METRICS_PATH, REVIEW_SECONDS)
+        )
 
     def _make_plans(self) -> Plans | None:
         """Return the server of plans as pages, None if nobody asked for pages."""
@@ -142,17 +146,19 @@ class Operator:
         )
 
     async def _listed(self) -> list[Listed]:
-        return [listed(content) for content in self._view.resources.values()]
+        return [listed(content) for content in self._cache.resources.values()]
 
     async def _shown(self, key: Key) -> tuple[Subject, PlanRecord] | None:
-        live = self._view.resources.get(key)
-        return await self._reading.shown(key, live, self._reconciler.note_of(key)) if live else None
+        live = self._cache.resources.get(key)
+        return (
+            await self._snapshots.shown(key, live, self._reconciler.note_of(key)) if live else None
+        )
 
-    async def _look(self, key: Key, priority: Priority) -> Again | None:
+    async def _look(self, key: Key, priority: Priority) -> Requeue | None:
         try:
-            return await self._reconciler.look(key, priority)
+            return await self._reconciler.reconcile(key, priority)
         finally:
-            self._intake.looked_at(key)
+            self._handlers.reconciled(key)
 
     def _leads(self) -> bool:
         return self._elector.leading or not self._options.leader_elect
@@ -170,7 +176,7 @@ class Operator:
             servers.probes.port,
             servers.scrapes.port,
         )
-        heard, namespaces = (self._on_loop(self._intake.on_model), self._options.watch_namespaces)
+        heard, namespaces = (self._on_loop(self._handlers.on_model), self._options.watch_namespaces)
         watches = Watches(self._client, self._access, heard, namespaces=namespaces)
         tasks = self._start(watches)
         await self._stopping.wait()
@@ -224,13 +230,13 @@ class Operator:
         await self._look_at_itself()
         with suppress(OSError):  # who asks it something starts it again
             self._worker.start()  # while the caches fill
-        view = self._view
+        cache = self._cache
         caches = Caches(
             self._client,
-            view.store,
+            cache.store,
             self._on_concern,
             scope=Scope(
-                namespaces=view.namespaces, pods=view.known_pods, stated=self._planner.stated
+                namespaces=cache.namespaces, pods=cache.known_pods, stated=self._planner.stated
             ),
         )
         caches.start()
@@ -239,7 +245,7 @@ class Operator:
         self._note_namespaces(caches)
         self._reads.set()
         fetches = self._planner.fetcher is not None and self._planner.settings.config_fetch.enabled
-        duties = Duties(namespaces=view.namespaces, fetches=fetches)
+        duties = Duties(namespaces=cache.namespaces, fetches=fetches)
         with suppress(ApiError):
             for missing in await missing_permissions(self._client, needed(duties)):
                 log.error("not permitted, but needed: %s", missing)
@@ -291,20 +297,20 @@ class Operator:
         """Note which namespaces cannot be read; the models of one that can be read again are listed
         at once.
         """
-        self._metrics.show_namespaces(self._view.namespaces, caches.refused)
-        if caches.filled.is_set() and caches.unread != self._view.unread:
-            self._view.unread = caches.unread
+        self._metrics.show_namespaces(self._cache.namespaces, caches.refused)
+        if caches.filled.is_set() and caches.unread != self._cache.unread:
+            self._cache.unread = caches.unread
             self._sync_due.set()
 
-    def _on_concern(self, concern: Concern) -> None:
-        self._reading.config_maps.forget_gone(concern.config_maps)
-        self._intake.on_concern(concern)
+    def _on_concern(self, affected: Changes) -> None:
+        self._snapshots.config_maps.forget_gone(affected.config_maps)
+        self._handlers.on_concern(affected)
 
     async def _asked_for_pods(self) -> bool:
         """Find out whether pods may be listed, and return whether the API server has said so."""
         try:
             others = KnownPods.WATCHED if self._options.watch_namespaces else KnownPods.NONE
-            self._view.known_pods = KnownPods.ALL if await may_see_pods(self._client) else others
+            self._cache.known_pods = KnownPods.ALL if await may_see_pods(self._client) else others
         # Not known is not refused: with pods unseen all GPUs would count as free.
         except ApiError as error:
             log.warning("the API server does not answer: %s", error, extra={"reason": error.reason})
@@ -333,15 +339,15 @@ class Operator:
     async def _beat(self) -> None:
         while True:
             self._health.beat()
-            self._metrics.show_load(self._queue.load(), self._view.moving)
+            self._metrics.show_load(self._queue.load(), self._cache.moving)
             if self._caches:
-                self._reading.note_absent(self._caches.absent_kinds)
+                self._snapshots.note_absent(self._caches.absent_kinds)
                 self._note_namespaces(self._caches)
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _wake_waiting(self) -> None:
         while True:
-            self._intake.wake_waiting()
+            self._handlers.wake_waiting()
             await asyncio.sleep(FREED_SECONDS)
 
     async def _keep_synced(self) -> None:
@@ -365,7 +371,7 @@ class Operator:
         async with self._syncing:
             try:
                 await self._resync.run()
-                if not (self._view.synced and self._leads()):
+                if not (self._cache.synced and self._leads()):
                     # Booked before anybody plans: GPUs that plans of record keep must not look
                     # free.
                     await self._resync.book()
@@ -373,8 +379,8 @@ class Operator:
                 log.warning("the full LIST has failed: %s", error, extra={"reason": error.reason})
                 return False
         # After the booking: from here on looks plan.
-        self._view.synced = True
-        self._intake.all_again(Priority.RESYNC)
+        self._cache.synced = True
+        self._handlers.all_again(Priority.RESYNC)
         self._health.ready = True
         return True
 
@@ -383,7 +389,7 @@ class Operator:
         while True:
             # A list, not a generator: both are read again, whether the first has changed or not.
             if any([self._planner.reload(), self._keys.reload()]):
-                self._intake.all_again(Priority.NEW)
+                self._handlers.all_again(Priority.NEW)
             await asyncio.sleep(FILES_SECONDS)
 
     async def _work(self) -> None:
@@ -393,7 +399,7 @@ class Operator:
         if not await self._is_ours():
             return
         # Others have led until now: their bookings are in their plans of record alone.
-        self._view.synced = False
+        self._cache.synced = False
         while True:
             if await self._sync():
                 break
@@ -404,8 +410,8 @@ class Operator:
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
         """Take no more work, let the looks in flight end, and let go of the Lease."""
         self._queue.close()
-        # Before any task is cancelled: a look that is cut off between two writes is not wrong, but
-        # late.
+        # Before any task is cancelled: a reconcile that is cut off between two writes is not wrong,
+        # but late.
         await self._workers.finish(FINISH_SECONDS)
         for task in tasks:
             task.cancel()

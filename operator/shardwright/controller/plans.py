@@ -22,10 +22,10 @@ from shardwright.cluster.calls import ApiError
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.cluster.reviews import PLANS_AUDIENCE, User, may, who_brings
+from shardwright.controller.full_objects import ChangedError
 from shardwright.controller.http_server import in_slices
+from shardwright.controller.metrics_auth import Desk
 from shardwright.controller.queue import Key
-from shardwright.controller.scrapers import Desk
-from shardwright.controller.whole import ChangedError
 from shardwright.documents import explanation_document
 from shardwright.hardware.inventory import Inventory
 from shardwright.pages.page import Listed, plan_page, plans_page

@@ -9,7 +9,7 @@ beside all that it holds. Nor may it hold the last one beside others of its own.
 floods, or that has API calls that hang, keeps no other from its workers. A key that has failed
 comes again after a pause that grows, whatever happens meanwhile; only its user ends the pause, by
 changing the resource. If the users of a namespace change resources all the time, only so many a
-second are looked at for that. Each look sees the last of the changes; until then a resource is
+second are looked at for that. Each reconcile sees the last of the changes; until then a resource is
 looked at only if it is broken.
 """
 
@@ -24,7 +24,7 @@ from itertools import count
 from time import monotonic
 from typing import Final
 
-from shardwright.controller.pace import CHANGES_AT_ONCE, CHANGES_PER_SECOND, Pace
+from shardwright.controller.rate_limits import CHANGES_AT_ONCE, CHANGES_PER_SECOND, RateLimit
 
 Key = tuple[str, str]
 """Namespace and name of a ShardedModel."""
@@ -54,7 +54,7 @@ all requests (``cluster.throttle``).
 
 
 class Priority(IntEnum):
-    """How urgent a look is, the most urgent first."""
+    """How urgent a reconcile is, the most urgent first."""
 
     BROKEN = 0  #: a group does not serve and may be repaired
     ROLL = 1  #: a group moves or rolls
@@ -64,7 +64,7 @@ class Priority(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class Requeue:
     """When to look at a key again although nothing may happen, and how urgent that is then."""
 
     seconds: float
@@ -96,7 +96,9 @@ class QueueLoad:
 
 @dataclass(slots=True)
 class _Asked:
-    """A look that was asked for; ``fresh``: by a change of the resource that no look has seen."""
+    """A reconcile that was asked for; ``fresh``: by a change of the resource that no reconcile has
+    seen.
+    """
 
     priority: Priority
     since: float
@@ -164,8 +166,8 @@ class Queue:
     """The semantics of client-go's work queue, with urgency, turns and back-off; for one event loop
     and ``workers``.
 
-    A key that is added while it is worked on comes again afterwards. A look decides anew when to
-    look again, so taking a key cancels its appointment.
+    A key that is added while it is worked on comes again afterwards. A reconcile decides anew when
+    to look again, so taking a key cancels its appointment.
     """
 
     def __init__(self, workers: int, clock: Callable[[], float] = monotonic) -> None:
@@ -182,15 +184,15 @@ class Queue:
         self._numbers = count()
         self._failures: dict[Key, int] = {}
         self._pauses: dict[Key, float] = {}  # until when
-        self._pace = Pace(CHANGES_PER_SECOND, CHANGES_AT_ONCE)
+        self._pace = RateLimit(CHANGES_PER_SECOND, CHANGES_AT_ONCE)
         self._changed: dict[Key, float] = {}  # when these are looked at for a change
         self._idle: deque[asyncio.Future[None]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
 
     def add(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
-        """Ask for a look at a key: now, or after its pause unless this is ``fresh``, a change that
-        its user has made.
+        """Ask for a reconcile of a key: now, or after its pause unless this is ``fresh``, a change
+        that its user has made.
 
         A key that is in line already moves up if this is more urgent. Former failures say nothing
         of a resource that has changed: they are forgotten, and a request that waited for the end of
@@ -214,14 +216,14 @@ class Queue:
         self._ask(key, priority, fresh=fresh)
 
     def change(self, key: Key) -> None:
-        """Ask for a look at a key that its user has changed: at the pace of its namespace; failures
-        before it are forgotten.
+        """Ask for a reconcile of a key that its user has changed: at the pace of its namespace;
+        failures before it are forgotten.
         """
         now = self._clock()
-        # A look is due already, and it will see this change, too.
+        # A reconcile is due already, and it will see this change, too.
         if self._closed or self._changed.get(key, 0.0) > now:
             return
-        # In line already: the look to come sees this change, too, so it costs its namespace
+        # In line already: the reconcile to come sees this change, too, so it costs its namespace
         # nothing.
         due = now if key in self._asked else self._pace.next(key[0], now)
         if due <= now:
@@ -231,17 +233,17 @@ class Queue:
         self._changed[key] = due
         self._appoint(key, due, Priority.NEW)
 
-    def add_after(self, key: Key, again: Again) -> None:
-        """Ask for a look at a key in a while; an earlier appointment stands."""
+    def add_after(self, key: Key, requeue: Requeue) -> None:
+        """Ask for a reconcile of a key in a while; an earlier appointment stands."""
         if not self._closed:
-            self._appoint(key, self._clock() + again.seconds, again.priority)
+            self._appoint(key, self._clock() + requeue.seconds, requeue.priority)
 
     def retry(self, key: Key, least_seconds: float = 0.0) -> float:
-        """Ask for a look at a key that is worked on after a pause, which doubles with every
+        """Ask for a reconcile of a key that is worked on after a pause, which doubles with every
         failure; return it, in seconds.
 
-        Requests that arrived meanwhile wait as long, too, unless they tell of a change that no look
-        has seen. A broken model waits no longer than until its last change is due.
+        Requests that arrived meanwhile wait as long, too, unless they tell of a change that no
+        reconcile has seen. A broken model waits no longer than until its last change is due.
         ``least_seconds`` is the API server's own demand.
         """
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
@@ -287,7 +289,7 @@ class Queue:
             return None
         asked = self._asked.pop(key)
         self._appointments.pop(key, None)
-        # This look sees the last of the changes, so none is due any more.
+        # This reconcile sees the last of the changes, so none is due any more.
         self._changed.pop(key, None)
         self._working[key] = _Work(asked.priority, self._clock())
         self._count(key[0], asked.priority, 1)
@@ -332,9 +334,9 @@ class Queue:
 
         Alone it gets half of them. The next one gets half of the rest, so that it takes one
         namespace more for each halving to fill them all, and no namespace needs a share of its own
-        set aside. A look that repairs nothing has its part only, which is shared in the same way,
-        and does not count against those that repair; the last free worker is for a namespace that
-        has none.
+        set aside. A reconcile that repairs nothing has its part only, which is shared in the same
+        way, and does not count against those that repair; the last free worker is for a namespace
+        that has none.
         """
         free, busy, calm = (
             self.workers - len(self._working),

@@ -1,5 +1,5 @@
-"""One look at one ShardedModel: read everything, carry out the steps of ``reconcile.advance`` until
-there are no more, publish.
+"""One reconcile of one ShardedModel: read everything, carry out the steps of
+``reconcile.next_step`` until there are no more, publish.
 """
 
 import asyncio
@@ -15,25 +15,25 @@ from shardwright.cluster.events import Recorder
 from shardwright.cluster.status import write_status
 from shardwright.cluster.writer import Writer
 from shardwright.controller.clock import SteadyClock
+from shardwright.controller.cluster_cache import ClusterCache, Dependencies, user_written
+from shardwright.controller.full_objects import ChangedError
 from shardwright.controller.metrics import Metrics
-from shardwright.controller.notes import Note, Notes
-from shardwright.controller.pace import Rechecks
-from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
-from shardwright.controller.reading import Reading, resource_of
-from shardwright.controller.recalling import Recalling
-from shardwright.controller.right_of_way import RightOfWay
-from shardwright.controller.view import Interests, View, user_written
-from shardwright.controller.whole import ChangedError
-from shardwright.controller.worker import WorkError
-from shardwright.controller.workers import NotAllTakenError
+from shardwright.controller.observations import Observation, Observations
+from shardwright.controller.plan_broker import PlanBroker
+from shardwright.controller.planner_process import WorkError
+from shardwright.controller.preemption import Preemption
+from shardwright.controller.queue import Key, Priority, Requeue, retry_pause_seconds
+from shardwright.controller.queue_workers import NotAllTakenError
+from shardwright.controller.rate_limits import Rechecks
+from shardwright.controller.revision_reader import RevisionReader
+from shardwright.controller.snapshots import Snapshots, resource_of
 from shardwright.hardware.inventory import KnownPods
-from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.pacing import gist_of, write_at
+from shardwright.reconcile.next_step import Step, next_step
 from shardwright.reconcile.publish import Published, undetermined
 from shardwright.reconcile.rollout import turn_is_gone
-from shardwright.reconcile.seen import Ask, Cluster, Outcome, Refusal, Seen
 from shardwright.reconcile.sentences import internal_error
+from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Refusal, Snapshot
+from shardwright.reconcile.status_rate_limit import gist_of, write_at
 from shardwright.reconcile.writes import Apply, DryRunPod, broken_groups, written_kind, written_name
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.subject import Subject
@@ -43,12 +43,12 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Until the next look, where the model has changed under this one.
+# Until the next reconcile, where the model has changed under this one.
 CHANGED_SECONDS: Final = 0.1
 
 GROUPS_AT_ONCE: Final = 16
-"""Groups of a model up to which a look works on the event loop. Basis: measured, 0.8 to 1.3 ms of
-CPU a group in each pure call (``python -m benchmarks.look``).
+"""Groups of a model up to which a reconcile works on the event loop. Basis: measured, 0.8 to 1.3 ms
+of CPU a group in each pure call (``python -m benchmarks.reconcile``).
 """
 
 WRITTEN_SECONDS: Final = 0.5
@@ -68,59 +68,59 @@ second, 2.7 a model (``python -m benchmarks.neighbours``).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The tools of a look."""
+    """The tools of a reconcile."""
 
     client: Client
-    view: View
-    planner: Planner
-    reading: Reading
+    cache: ClusterCache
+    planner: PlanBroker
+    snapshots: Snapshots
     recorder: Recorder
     metrics: Metrics
 
 
 class Reconciler:
-    """Looks at models; see :meth:`look`."""
+    """Looks at models; see :meth:`reconcile`."""
 
     def __init__(self, parts: Parts, clock: SteadyClock | None = None) -> None:
         self._parts = parts
-        self._view = parts.view
+        self._cache = parts.cache
         self._writer = Writer(parts.client, self._stored)
-        self._notes = Notes()
-        self._recalling = Recalling(parts.client, parts.planner, parts.reading)
+        self._observations = Observations()
+        self._recalling = RevisionReader(parts.client, parts.planner, parts.snapshots)
         self._clock = clock or SteadyClock()
-        self._way = RightOfWay()
+        self._way = Preemption()
         self._rechecks = Rechecks()
 
-    def note_of(self, key: Key) -> Note:
-        """Return the note that the last look at a model has left."""
-        return self._notes.of(key)
+    def note_of(self, key: Key) -> Observation:
+        """Return the note that the last reconcile of a model has left."""
+        return self._observations.of(key)
 
-    async def look(self, key: Key, priority: Priority) -> Again | None:
+    async def reconcile(self, key: Key, priority: Priority) -> Requeue | None:
         """Bring a model one step further and return when to look again, None for only when it
-        changes. ``priority`` is how urgent the look is.
+        changes. ``priority`` is how urgent the reconcile is.
 
         Raises:
-            NotAllTakenError: something was not taken; all else is done and published.
-            ApiError: the API server could not be read; the look is to be repeated after a pause.
+            NotAllTakenError: something was not taken; all else is done and published. ApiError: the
+            API server could not be read; the reconcile is to be repeated after a pause.
         """
-        live = self._view.resources.get(key)
+        live = self._cache.resources.get(key)
         # Nothing is deleted here: owner references and the garbage collector do that (ADR 1).
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._forget(key)
             return None
-        # The mark is taken before anything is read, so a change in the midst of the look is seen by
-        # the next.
-        mark, note, now = self._mark(key, live), self._notes.of(key), self._clock.now()
-        # Nothing has changed that matters to it: most looks that a resync asks for end here.
+        # The mark is taken before anything is read, so a change in the midst of the reconcile is
+        # seen by the next.
+        mark, note, now = self._mark(key, live), self._observations.of(key), self._clock.now()
+        # Nothing has changed that matters to it: most reconciles that a resync asks for end here.
         if note.at_rest(mark, now):
             return self._again(note.again_at, Priority.RESYNC)
         try:
             with self._way.looking(priority):
-                seen = await self._parts.reading.read(key, live, note, now)
-                published, done = await self._advance(key, live, seen, priority)
-        # Nothing was written over the change, so the look is only repeated.
+                snapshot = await self._parts.snapshots.read(key, live, note, now)
+                published, done = await self._advance(key, live, snapshot, priority)
+        # Nothing was written over the change, so the reconcile is only repeated.
         except ChangedError:
-            return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
+            return Requeue(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
         # Before the status: the GPUs must be kept also where the API server does not take the
         # status.
         self._take_over(key, live["metadata"]["uid"], published)
@@ -129,17 +129,17 @@ class Reconciler:
 
     def _next_look(
         self, key: Key, mark: object, done: Outcome, again_at: datetime | None, priority: Priority
-    ) -> Again | None:
+    ) -> Requeue | None:
         if refused := done.refusal:
-            again = self._after_refusal(key, refused, again_at, priority)
-            raise NotAllTakenError(refused.code, refused.reason, refused.message, again)
-        self._notes.taken(key)
+            requeue = self._after_refusal(key, refused, again_at, priority)
+            raise NotAllTakenError(refused.code, refused.reason, refused.message, requeue)
+        self._observations.taken(key)
         # No mark is noted: our own writes are no events to us, and their consequences are still to
         # be done.
         if done.changed:
-            return Again(seconds=WRITTEN_SECONDS, priority=priority)
+            return Requeue(seconds=WRITTEN_SECONDS, priority=priority)
         # Changes since it began are still to be looked at.
-        self._notes.rest(key, mark, again_at)
+        self._observations.rest(key, mark, again_at)
         return self._again(again_at, priority)
 
     async def say_fault(self, key: Key, fault: Exception) -> None:
@@ -148,7 +148,7 @@ class Reconciler:
         Raises:
             ApiError: the status was not taken.
         """
-        live = self._view.resources.get(key)
+        live = self._cache.resources.get(key)
         if live is None:
             return
         # Only the class of the fault: its message may quote a Secret.
@@ -158,20 +158,23 @@ class Reconciler:
 
     def _after_refusal(
         self, key: Key, refusal: Refusal, again_at: datetime | None, priority: Priority
-    ) -> Again:
+    ) -> Requeue:
         """Return when to try a refused write again: after pauses that double, and not later than
         any other thing to do.
         """
-        failures = self._notes.refused(key) + (0 if refusal.passes else REFUSED_DOUBLINGS)
-        pause = Again(seconds=retry_pause_seconds(failures), priority=priority)
+        failures = self._observations.refused(key) + (0 if refusal.passes else REFUSED_DOUBLINGS)
+        pause = Requeue(seconds=retry_pause_seconds(failures), priority=priority)
         return min(
-            filter(None, (pause, self._again(again_at, priority))), key=lambda again: again.seconds
+            filter(None, (pause, self._again(again_at, priority))),
+            key=lambda requeue: requeue.seconds,
         )
 
-    def _again(self, at: datetime | None, priority: Priority) -> Again | None:
+    def _again(self, at: datetime | None, priority: Priority) -> Requeue | None:
         if at is None:
             return None
-        return Again(seconds=max(0.0, (at - self._clock.now()).total_seconds()), priority=priority)
+        return Requeue(
+            seconds=max(0.0, (at - self._clock.now()).total_seconds()), priority=priority
+        )
 
     def _mark(self, key: Key, live: KubernetesObject) -> object:
         """Return a mark that stays equal while nothing has changed that matters to a model.
@@ -179,8 +182,8 @@ class Reconciler:
         To a model that waits for capacity, or for its turn, the actions of others matter; pods that
         are not watched may have changed.
         """
-        view, reading, metadata = self._view, self._parts.reading, live["metadata"]
-        if view.interests(key).follows_others or view.known_pods is KnownPods.NONE:
+        cache, snapshots, metadata = self._cache, self._parts.snapshots, live["metadata"]
+        if cache.interests(key).follows_others or cache.known_pods is KnownPods.NONE:
             # Equal to nothing: such a model is looked at again whenever it is asked for.
             return object()
         return (
@@ -190,100 +193,105 @@ class Reconciler:
                 metadata.get("annotations"),
                 live.get("status"),
             ),
-            view.state_around(key),
+            cache.state_around(key),
             self._parts.planner.files_version,
-            (reading.keys(), reading.absent_kinds),
+            (snapshots.keys(), snapshots.absent_kinds),
         )
 
-    async def _read_on(self, key: Key, live: KubernetesObject, seen: Seen, step: Step) -> Seen:
-        """Return the facts of this look with the readings that a step asks for."""
+    async def _read_on(
+        self, key: Key, live: KubernetesObject, snapshot: Snapshot, step: Step
+    ) -> Snapshot:
+        """Return the facts of this reconcile with the readings that a step asks for."""
         if step.recalls:
-            return await self._recalling.recalled(key, live, seen, step.recalls)
-        return replace(seen, told=await self._recalling.told(key, live))
+            return await self._recalling.recalled(key, live, snapshot, step.recalls)
+        return replace(snapshot, told=await self._recalling.told(key, live))
 
     async def _advance(
-        self, key: Key, live: KubernetesObject, seen: Seen, priority: Priority
+        self, key: Key, live: KubernetesObject, snapshot: Snapshot, priority: Priority
     ) -> tuple[Published, Outcome]:
         """Carry out the steps of the pure core until there are no more; return the results to
         publish, and all that was written.
         """
         done = Outcome()
         while True:
-            # Before each step: a broken group's look must not wait for a step of every other look.
+            # Before each step: a broken group's reconcile must not wait for a step of every other
+            # reconcile.
             await self._way.step(priority)
-            step = await _aside(seen.groups, advance, seen, self._clock.now())
-            if more := await self._know_more(key, live, seen, step, priority):
-                seen = more
+            step = await _aside(snapshot.groups, next_step, snapshot, self._clock.now())
+            if more := await self._know_more(key, live, snapshot, step, priority):
+                snapshot = more
                 continue
-            outcome = await self._carry_out(key, seen, step)
+            outcome = await self._carry_out(key, snapshot, step)
             done = done.then(outcome)
-            seen, published = _after(seen, step, outcome)
+            snapshot, published = _after(snapshot, step, outcome)
             if published:
                 return published, done
 
     async def _know_more(
-        self, key: Key, live: KubernetesObject, seen: Seen, step: Step, priority: Priority
-    ) -> Seen | None:
-        """Return the facts of this look with the facts that a step needs first, None if it needs
-        none.
+        self, key: Key, live: KubernetesObject, snapshot: Snapshot, step: Step, priority: Priority
+    ) -> Snapshot | None:
+        """Return the facts of this reconcile with the facts that a step needs first, None if it
+        needs none.
         """
         if step.recalls or step.tell:
-            return await self._read_on(key, live, seen, step)
+            return await self._read_on(key, live, snapshot, step)
         if step.ask is not None and step.subject is not None:
             with self._way.letting_on(priority):
                 answer = await self._answer(key, step.subject, step.ask)
             # Bookings of others meanwhile may be the reason why there was no room for this one.
-            return seen.answered(step.ask, answer).beside(self._view.kept_beside(key))
-        if ended := step.doubtful_ends(seen):
-            return await self._certain(seen, ended, broken_groups(step.writes))
+            return snapshot.answered(step.ask, answer).beside(self._cache.kept_beside(key))
+        if ended := step.doubtful_ends(snapshot):
+            return await self._certain(snapshot, ended, broken_groups(step.writes))
         return None
 
-    async def _carry_out(self, key: Key, seen: Seen, step: Step) -> Outcome:
+    async def _carry_out(self, key: Key, snapshot: Snapshot, step: Step) -> Outcome:
         """Take the turns and the GPUs that others want as well, and write."""
-        if step.published and seen.cluster:
+        if step.published and snapshot.cluster:
             # Before the writes: two looks at once must not take the same turn or the same GPUs.
-            self._take_turns(key, step.published, seen.cluster)
-            self._take_gpus(key, step.published, seen.cluster)
-            self._view.promise(key, step.published.pods)
+            self._take_turns(key, step.published, snapshot.cluster)
+            self._take_gpus(key, step.published, snapshot.cluster)
+            self._cache.promise(key, step.published.pods)
         outcome = await self._writer.carry_out(step.writes)
         for refusal in outcome.refused:
             if refusal.reason == UNKNOWN_PATH:
-                self._parts.reading.note_unserved(written_kind(refusal.write))
+                self._parts.snapshots.note_unserved(written_kind(refusal.write))
         return outcome
 
     def _take_turns(self, key: Key, published: Published, cluster: Cluster) -> None:
         """Count the groups that are to go down before they do: two looks at once never take the
         same turn.
         """
-        before, counted_on = self._view.interests(key), cluster.most_moving or 0
-        left, goes_down = (self._parts.reading.most_moving(key), published.moving > before.moving)
+        before, counted_on = self._cache.interests(key), cluster.most_moving or 0
+        left, goes_down = (self._parts.snapshots.most_moving(key), published.moving > before.moving)
         if turn_is_gone(left, counted_on, goes_down=goes_down):
             # Another look was faster: this one is repeated, and then waits for its turn.
             raise ChangedError
-        self._view.note(key, replace(before, moving=published.moving))
+        self._cache.note(key, replace(before, moving=published.moving))
 
     def _take_gpus(self, key: Key, published: Published, cluster: Cluster) -> None:
         """Keep the GPUs of a plan that was only shown before its pods are made: two looks at once
         never take the same ones.
         """
         kept = published.newly_kept(cluster)
-        if kept and not self._view.keep(key, kept, cluster.limits.gpus):
+        if kept and not self._cache.keep(key, kept, cluster.limits.gpus):
             # Some groups may have been taken in: a plan that has only a part of its GPUs runs
             # nowhere.
-            self._view.keep(key, None)
+            self._cache.keep(key, None)
             raise ChangedError
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
         """Ask the planner; before groups leave their nodes those are read afresh."""
         # A cache that lags must move no group (ADR 6).
-        if ask.vacated and await self._parts.reading.certain_nodes(ask.vacated):
+        if ask.vacated and await self._parts.snapshots.certain_nodes(ask.vacated):
             raise ChangedError
         # GPUs that come free meanwhile count.
-        self._view.note(key, replace(self._view.interests(key), waits_for_capacity=True))
+        self._cache.note(key, replace(self._cache.interests(key), waits_for_capacity=True))
         return await self._parts.planner.answer(key, subject, ask, self._clock.now())
 
-    async def _certain(self, seen: Seen, groups: frozenset[str], broken: frozenset[str]) -> Seen:
-        certain = await self._parts.reading.freshened(seen, groups, broken)
+    async def _certain(
+        self, snapshot: Snapshot, groups: frozenset[str], broken: frozenset[str]
+    ) -> Snapshot:
+        certain = await self._parts.snapshots.freshened(snapshot, groups, broken)
         if certain is None:
             raise ChangedError
         return certain
@@ -292,14 +300,14 @@ class Reconciler:
         """Keep the findings of a look for the next one, and the GPUs of the standing plan."""
         if published.found.rollback is None:
             self._recalling.forget(key)
-        self._notes.take_over(key, uid, published, self._clock.now())
+        self._observations.take_over(key, uid, published, self._clock.now())
         if published.leaves_the_line:
-            self._view.stand_in_line(key, None)
-        before, claimed = self._view.interests(key), self._view.claimed_by(key)
-        self._view.note(key, _interests(published, before, claimed))
+            self._cache.enqueue(key, None)
+        before, claimed = self._cache.interests(key), self._cache.claimed_by(key)
+        self._cache.note(key, _dependencies(published, before, claimed))
         if published.known:
-            self._view.keep(key, published.kept)
-            self._view.promise(key, published.pods)
+            self._cache.keep(key, published.kept)
+            self._cache.promise(key, published.pods)
 
     async def _publish(
         self, key: Key, live: KubernetesObject, published: Published, done: Outcome
@@ -326,26 +334,26 @@ class Reconciler:
             return None
         gist = gist_of(status)
         # A probe or a label that flaps would write the same two statuses in turn, every second.
-        due = write_at(self._notes.of(key).said, gist, now)
+        due = write_at(self._observations.of(key).said, gist, now)
         if due > now:
             return due
         stored = await write_status(self._parts.client, live, status)
-        self._notes.wrote_status(key, gist, now)
+        self._observations.wrote_status(key, gist, now)
         if (
             stored
             and user_written(stored) == user_written(live)
             # By identity: an event may have brought a later form while the status was written.
-            and self._view.resources.get(key) is live
+            and self._cache.resources.get(key) is live
         ):
             # Otherwise its user has changed it: that is, or was, for its event to tell.
-            self._view.take_resource(stored)
+            self._cache.take_resource(stored)
         return None
 
     def _again_at(self, key: Key, published: Published) -> datetime | None:
         """Return when to look again by the findings, and when a model that waits begins to claim
         nodes.
         """
-        waiting = self._view.line.get(key)
+        waiting = self._cache.line.get(key)
         claims_at = waiting.claims_at if waiting else None
         now = self._clock.now()
         times = (
@@ -362,24 +370,25 @@ class Reconciler:
         if asked is None:
             self._rechecks.forget(key)
             return None
-        # Where pods are not watched, a look is all that tells of them.
-        if self._view.known_pods is KnownPods.NONE:
+        # Where pods are not watched, a reconcile is all that tells of them.
+        if self._cache.known_pods is KnownPods.NONE:
             return asked
         at = self._rechecks.next(key, asked.timestamp(), now.timestamp())
         return datetime.fromtimestamp(at, UTC)
 
     def _stored(self, content: KubernetesObject) -> None:
-        """Take over an object as the API server has stored it: the next look sees it before any
-        event does.
+        """Take over an object as the API server has stored it: the next reconcile sees it before
+        any event does.
         """
         if content["kind"] == "ConfigMap":
-            # Whole, as the store has versions of ConfigMaps alone: the next look need not read it.
-            self._parts.reading.config_maps.put(content)
-        self._view.store.wrote(content)
+            # Whole, as the store has versions of ConfigMaps alone: the next reconcile need not read
+            # it.
+            self._parts.snapshots.config_maps.put(content)
+        self._cache.store.wrote(content)
 
     def _forget(self, key: Key) -> None:
-        self._view.forget(key)
-        self._notes.forget(key)
+        self._cache.forget(key)
+        self._observations.forget(key)
         self._rechecks.forget(key)
         self._parts.planner.forget(key)
         self._recalling.forget(key)
@@ -395,23 +404,25 @@ async def _aside(groups: int, work: Callable[P, R], *arguments: P.args, **option
     return await asyncio.to_thread(work, *arguments, **options)
 
 
-def _after(seen: Seen, step: Step, outcome: Outcome) -> tuple[Seen, Published | None]:
+def _after(snapshot: Snapshot, step: Step, outcome: Outcome) -> tuple[Snapshot, Published | None]:
     """Return the knowledge after a round of writes. After the last round, also return the results
     to publish.
     """
     if step.records is not None:
-        return seen.put_down(step.records, outcome), None
+        return snapshot.put_down(step.records, outcome), None
     if outcome.refused:
-        return seen.done(outcome), None
-    return seen, step.published
+        return snapshot.done(outcome), None
+    return snapshot, step.published
 
 
-def _interests(published: Published, before: Interests, claimed: frozenset[str]) -> Interests:
-    """Return the dependencies of a model after a look. Unknown ones are as before."""
+def _dependencies(
+    published: Published, before: Dependencies, claimed: frozenset[str]
+) -> Dependencies:
+    """Return the dependencies of a model after a reconcile. Unknown ones are as before."""
     now = replace(
         before, moving=published.moving, starting=published.starting, broken=published.failing
     )
-    # Otherwise a look that could read nothing would wake nobody when its nodes change.
+    # Otherwise a reconcile that could read nothing would wake nobody when its nodes change.
     if not published.known:
         return now
     groups = published.kept.record.plan.groups if published.kept else ()
@@ -420,7 +431,7 @@ def _interests(published: Published, before: Interests, claimed: frozenset[str])
         nodes=frozenset(node for group in groups for node in group) | claimed,
         waits_for_capacity=published.waits_for_capacity,
         waits_for_turn=bool(published.found.awaiting_turn),
-        barred=published.found.barred is not None,
+        not_admitted=published.found.not_admitted is not None,
     )
 
 

@@ -14,10 +14,10 @@ from typing import Final
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import SHARDED_MODELS
+from shardwright.controller.cluster_cache import ClusterCache, base_key
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key
-from shardwright.controller.reading import Reading, RecordForm
-from shardwright.controller.view import View, base_key
+from shardwright.controller.snapshots import RecordForm, Snapshots
 from shardwright.hardware.pools import Reservation
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.resolving.stock import reservations_of
@@ -38,14 +38,14 @@ class Resync:
     def __init__(
         self,
         client: Client,
-        view: View,
-        reading: Reading,
+        cache: ClusterCache,
+        snapshots: Snapshots,
         metrics: Metrics,
         on_gone: Callable[[Key], None],
     ) -> None:
         self._client = client
-        self._view = view
-        self._reading = reading
+        self._cache = cache
+        self._snapshots = snapshots
         self._metrics = metrics
         self._on_gone = on_gone
         self._listing = asyncio.Lock()
@@ -61,7 +61,7 @@ class Resync:
         """
         async with self._listing:
             ending, hidden = 0, []
-            for namespace in self._view.namespaces or (None,):
+            for namespace in self._cache.namespaces or (None,):
                 try:
                     ending += await self._list(namespace)
                 except ApiError as error:
@@ -81,10 +81,10 @@ class Resync:
 
     async def _list(self, namespace: str | None) -> int:
         """List the models of a namespace, or all, and return how many are being deleted."""
-        known, found, ending = (
+        derived, found, ending = (
             # Known before the LIST: a model that comes while it is read is in none of its pages,
             # and not gone.
-            {key for key in self._view.resources if namespace in {None, key[0]}},
+            {key for key in self._cache.resources if namespace in {None, key[0]}},
             set(),
             0,
         )
@@ -94,10 +94,10 @@ class Resync:
                 found.add(key)
                 ending += "deletionTimestamp" in item["metadata"]
                 if (
-                    key in self._view.resources or key not in known
+                    key in self._cache.resources or key not in derived
                 ):  # else it has ended while it was on its way to us
                     self._take(item)
-        for gone in known - found:
+        for gone in derived - found:
             self._on_gone(gone)
         return ending
 
@@ -108,37 +108,38 @@ class Resync:
         Raises:
             ApiError: a plan of record could not be read.
         """
-        models = {key: item for key, item in self._view.resources.items() if holds_gpus(item)}
-        # A standby that starts to lead asks for all of them again, and its first look waits for it.
+        models = {key: item for key, item in self._cache.resources.items() if holds_gpus(item)}
+        # A standby that starts to lead asks for all of them again, and its first reconcile waits
+        # for it.
         self._booked = await self._bookings(models)
         # The others have ended while their plans were read.
-        keys = models.keys() & self._view.resources.keys()
+        keys = models.keys() & self._cache.resources.keys()
         for key in sorted(keys, key=self._precedence):
             _, wanted = self._booked[key]
             if wanted is not None:
-                self._view.reserve(key, wanted)
+                self._cache.reserve(key, wanted)
         # GPUs that are kept for models that are gone, or hold nothing any more, are given back
         # last, so that nobody plans on them in between.
-        for owner in self._view.ledger.owners() - {base_key(key) for key in keys}:
-            self._view.freed |= self._view.ledger.forget(owner)
+        for owner in self._cache.ledger.owners() - {base_key(key) for key in keys}:
+            self._cache.freed |= self._cache.ledger.forget(owner)
 
     def _precedence(self, key: Key) -> tuple[bool, str, Key]:
-        item = self._view.resources[key]
-        runs = bool(self._view.store.members_of(base_key(key)))
+        item = self._cache.resources[key]
+        runs = bool(self._cache.store.members_of(base_key(key)))
         # Plans whose pods run hold their GPUs in any case, so they are booked first (ADR 7).
         return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
 
     async def _bookings(self, models: Mapping[Key, KubernetesObject]) -> dict[Key, Booking]:
         """Return the GPUs that the plan of record of each model keeps, as far as it is believed."""
-        gate, known = asyncio.Semaphore(AT_ONCE), self._booked
+        gate, derived = asyncio.Semaphore(AT_ONCE), self._booked
 
         async def read(key: Key, item: KubernetesObject) -> Booking:
-            form = self._reading.record_form(item)
-            if form is not None and key in known and known[key][0] == form:
-                return known[key]
-            # Bounded: after a start thousands of records are read while the first looks wait.
+            form = self._snapshots.record_form(item)
+            if form is not None and key in derived and derived[key][0] == form:
+                return derived[key]
+            # Bounded: after a start thousands of records are read while the first reconciles wait.
             async with gate:
-                record, form = await self._reading.kept_record(item)
+                record, form = await self._snapshots.kept_record(item)
             # None, not empty: nothing is known, so its bookings stay as they are.
             if record is None or not record.plan.deployable:
                 return form, None
@@ -152,10 +153,10 @@ class Resync:
         meanwhile.
         """
         metadata = item["metadata"]
-        known = self._view.resources.get((metadata["namespace"], metadata["name"]))
+        derived = self._cache.resources.get((metadata["namespace"], metadata["name"]))
         # A watch may have been faster than the pages of the LIST.
-        if known is None or _version(item) > _version(known):
-            self._view.take_resource(item)
+        if derived is None or _version(item) > _version(derived):
+            self._cache.take_resource(item)
 
 
 def _version(item: KubernetesObject) -> int:

@@ -13,15 +13,15 @@ from shardwright.controller.exposition import Exposition
 from shardwright.controller.health import Health
 from shardwright.controller.http_server import HttpServer
 from shardwright.controller.metrics import Metrics
+from shardwright.controller.metrics_auth import MetricsAuth
 from shardwright.controller.options import Options
 from shardwright.controller.plans import Plans
-from shardwright.controller.scrapers import Scrapers
 
 METRICS_PATH: Final = "/metrics"
 
 
 class Servers:
-    """The servers, which listen from the start on. ``scrapers`` judges who may scrape (None:
+    """The servers, which listen from the start on. ``metrics_auth`` judges who may scrape (None:
     everybody), ``plans`` answers with pages (None: nobody asked for them).
     """
 
@@ -30,20 +30,20 @@ class Servers:
         options: Options,
         health: Health,
         metrics: Metrics,
-        scrapers: Scrapers | None,
+        metrics_auth: MetricsAuth | None,
         plans: Plans | None,
     ) -> None:
-        self._scrapers, self._plans = scrapers, plans
+        self._metrics_auth, self._plans = metrics_auth, plans
         self.probes = HttpServer(health.routes(), options.health_port, "probes")
-        routes = [scraped(Exposition(metrics.text), scrapers)]
+        routes = [scraped(Exposition(metrics.text), metrics_auth)]
         routes += plans.routes() if plans else []
         self.scrapes = HttpServer(routes, options.port, "scrapes")
 
     async def stop(self) -> None:
         """Answer nothing more."""
         self.probes.stop()
-        if self._scrapers:
-            self._scrapers.stop()
+        if self._metrics_auth:
+            self._metrics_auth.stop()
         if self._plans:
             # A page that is made now may wait for this loop.
             await asyncio.to_thread(self._plans.stop)
@@ -51,12 +51,12 @@ class Servers:
         self.scrapes.stop()
 
 
-def scraped(exposition: Exposition, scrapers: Scrapers | None) -> web.RouteDef:
-    """Return the route of the metrics, which is open to those whom ``scrapers`` admit."""
+def scraped(exposition: Exposition, metrics_auth: MetricsAuth | None) -> web.RouteDef:
+    """Return the route of the metrics, which is open to those whom ``metrics_auth`` admit."""
 
     async def metrics(request: web.Request) -> web.Response:
         header = request.headers.get("authorization", "")
-        refusal = await scrapers(header, request.remote or "") if scrapers else None
+        refusal = await metrics_auth(header, request.remote or "") if metrics_auth else None
         if refusal is None:
             return exposition.answer(request)
         known = refusal is not HTTPStatus.UNAUTHORIZED

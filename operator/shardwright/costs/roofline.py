@@ -319,8 +319,8 @@ def step_time(floor: StageFloor, links: Links, batch: Batch, fitted: Coefficient
         (dense_compute, dense_weights, 1.0),
         (expert_compute, expert_weights, thin),
     ):
-        computing, reading = _joined(busy, read)
-        compute, weights = compute + computing * factor, weights + reading * factor
+        computing, snapshots = _joined(busy, read)
+        compute, weights = compute + computing * factor, weights + snapshots * factor
     scores, kv = _joined(scores, kv)
     compute += scores
     return StepTime(

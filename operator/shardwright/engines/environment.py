@@ -262,12 +262,14 @@ def _refusal(name: str) -> Problem:
     others = CLASSES if admissible else NEVER_CLASSES
     by_form = next((why for form, why in others if re.fullmatch(form, name)), UNLISTED)
     reason = DANGEROUS.get(name, by_form) if admissible else NEVER.get(name, by_form)
-    further = ", or have it added to policy.admittedEnvironment of the chart" if admissible else ""
+    extra_groups = (
+        ", or have it added to policy.admittedEnvironment of the chart" if admissible else ""
+    )
     return Problem(
         code="EnvironmentForbidden",
         path=name,
         what=name,
         limit="is not allowed",
         gap=f"because it {reason}",
-        remedy=f"leave it out{further}",
+        remedy=f"leave it out{extra_groups}",
     )

@@ -2,7 +2,7 @@
 
 A ``Layout`` is a set of degrees (tensor, pipeline, expert, data, context), a placement says on
 which free GPUs its ranks sit, and both together are a ``Candidate``. ``enumerate`` yields every
-candidate worth a look, lazily and always in the same order; ``stages`` deals the layers out,
+candidate worth a reconcile, lazily and always in the same order; ``stages`` deals the layers out,
 ``placing`` puts ranks that talk most into the same fast domain.
 
 The cuts that an engine can make arrive as values (``traits``). No layout is preferred here: that

@@ -48,11 +48,11 @@ def none_barred(_pool: Pool, _layout: Layout) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchScope:
-    """How far candidates reach: to no node that is ``barred`` to a layout; ``beyond`` goes on to a
-    few nodes more than a pool has, so that the missing nodes can be counted.
+    """How far candidates reach: to no node that is ``not_admitted`` to a layout; ``beyond`` goes on
+    to a few nodes more than a pool has, so that the missing nodes can be counted.
     """
 
-    barred: Barred = none_barred
+    not_admitted: Barred = none_barred
     beyond: bool = False
 
 
@@ -84,10 +84,12 @@ def enumerate_candidates(
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
         # Placed with free GPUs only: busy ones show as missing nodes.
         for layout in cuts[key]:
-            without = scope.barred(pool, layout)
+            without = scope.not_admitted(pool, layout)
             shelf = shelves.without(without)
             filled = _filled(layout, shelf, space) if space.fill else layout
-            yield Candidate(layout=filled, pool=pool, placement=shelf.place(filled), barred=without)
+            yield Candidate(
+                layout=filled, pool=pool, placement=shelf.place(filled), not_admitted=without
+            )
 
 
 class _Shelves:

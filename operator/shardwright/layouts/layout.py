@@ -87,12 +87,14 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A layout on a pool; nothing of it is placed on the nodes that are ``barred`` to its pods."""
+    """A layout on a pool; nothing of it is placed on the nodes that are ``not_admitted`` to its
+    pods.
+    """
 
     layout: Layout
     pool: Pool
     placement: Placement
-    barred: frozenset[str] = frozenset()
+    not_admitted: frozenset[str] = frozenset()
 
     @property
     def uses_network(self) -> bool:

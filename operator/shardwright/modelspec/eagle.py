@@ -75,7 +75,7 @@ def read_eagle(config: Mapping[str, object], *, source: str, vocabulary: int) ->
     drafted = fields.integer("draft_vocab_size", VOCABULARY, default=embedded)
     block = DenseFeedForward(intermediate=fields.integer("intermediate_size", WIDTH))
     attention, tensors = _attention(fields, shape, latent=architecture in LATENT_HEADS)
-    first, further = _by_layer(fields, shape, block, tensors)
+    first, extra_groups = _by_layer(fields, shape, block, tensors)
     context = max_context_tokens(fields)
     if fields.problems:
         raise InputError(fields.problems)
@@ -83,7 +83,7 @@ def read_eagle(config: Mapping[str, object], *, source: str, vocabulary: int) ->
     placed = (
         tensor.placed(index, BF16)
         for index in range(shape.layers)
-        for tensor in (further if index else first)
+        for tensor in (extra_groups if index else first)
     )
     hashed = canonical_hash(config, source)
     return ModelSpec(

@@ -187,7 +187,7 @@ class Judge:
         How replicas are spread over a label changes nothing of that: as many have room.
         """
         pool = candidate.pool
-        if not candidate.barred:
+        if not candidate.not_admitted:
             return False
         if pool.name not in self._free:
             self._free[pool.name] = Shelf(pool)

@@ -183,8 +183,8 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
         return Problem(
             code="NoGpuNodes", what="no node has GPUs", remedy=_NODES_COME, path="spec.placement"
         )
-    # The most frequent reason, and by name among equals: the message must not alternate from look
-    # to look.
+    # The most frequent reason, and by name among equals: the message must not alternate from
+    # reconcile to look.
     counts = Counter(item.problem.code for item in excluded)
     code = min(counts, key=lambda code: (-counts[code], code))
     first = min(

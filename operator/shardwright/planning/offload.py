@@ -132,7 +132,7 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
         return none_barred
     pod_bytes = wanted.pod_bytes
 
-    def barred(pool: Pool, layout: Layout) -> frozenset[str]:
+    def not_admitted(pool: Pool, layout: Layout) -> frozenset[str]:
         nodes = Spread.of(layout, pool.gpus_per_node).nodes
         shape = PodShape.of(layout, nodes, wanted, over_ray=over_ray)
         enough = {
@@ -148,7 +148,7 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
             if node.host_bytes is not None and not enough[node.host_bytes]
         )
 
-    return barred
+    return not_admitted
 
 
 def barred_nodes(
@@ -158,7 +158,7 @@ def barred_nodes(
     if wanted is None or wanted.pod_bytes is None:
         return
     for node in candidate.pool.nodes:
-        if node.name not in candidate.barred or not node.free:
+        if node.name not in candidate.not_admitted or not node.free:
             continue
         room = _room_of(candidate, node.host_bytes or 0, wanted, model, over_ray=over_ray)
         problem = Problem(
@@ -235,9 +235,9 @@ def host_problems(
             remedy="raise it, or say Auto",
             path=PATH,
         )
-    if not (candidate.barred and candidate.placement.missing_nodes):
+    if not (candidate.not_admitted and candidate.placement.missing_nodes):
         return
-    nodes = [node for node in candidate.pool.nodes if node.name in candidate.barred]
+    nodes = [node for node in candidate.pool.nodes if node.name in candidate.not_admitted]
     most = max(node.host_bytes or 0 for node in nodes)
     room = _room_of(candidate, most, wanted, model, over_ray=over_ray)
     yield Problem(

@@ -12,7 +12,6 @@ from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices
-from shardwright.planning.cautions import more_replicas, warnings
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.choice import in_replicas, settled
 from shardwright.planning.deployability import in_reach, not_yet
@@ -31,6 +30,7 @@ from shardwright.planning.select import (
     select,
 )
 from shardwright.planning.sentences import losses_sentence, reasons
+from shardwright.planning.warnings import more_replicas, warnings
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows, beside the best on each kind of GPU."""
@@ -75,7 +75,7 @@ def consider(
     judge = Judge(model, request, traits, prices)
     wanted = request.workload.kv_offload
     candidates = partial(enumerate_candidates, model, inventory, request.space, traits)
-    scope = SearchScope(barred=too_small(wanted, model, over_ray=traits.options.over_ray))
+    scope = SearchScope(not_admitted=too_small(wanted, model, over_ray=traits.options.over_ray))
     verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
     # Only now: most questions have an answer, and a plan beyond the free GPUs would cost as much
     # again.
@@ -137,11 +137,11 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     )
     # With a budget to fill the number of replicas was part of the search already.
     copies = None if request.space.fill else in_replicas(best, ranked, scale, prices)
-    looked_at = (best, *others)
+    reconciled = (best, *others)
     inventory = considered.inventory
     care = (
         *more_replicas(ranked, copies, scale),
-        *warnings(inventory, looked_at, request, considered.model, considered.traits),
+        *warnings(inventory, reconciled, request, considered.model, considered.traits),
     )
     return Report(
         outcome=replace(
@@ -189,13 +189,13 @@ def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandi
     if len(rivals) == len(feasible):
         return ranked
     best = ranked[0].candidate
-    looked_at = {id(verdict) for verdict in rivals}
+    reconciled = {id(verdict) for verdict in rivals}
     beside = (
         verdict
         for verdict in feasible
         # Slower twins on the best one's own pool are priced after all: a near tie may go to one of
         # them.
-        if verdict.candidate.pool is best.pool and id(verdict) not in looked_at
+        if verdict.candidate.pool is best.pool and id(verdict) not in reconciled
     )
     rest = select(
         (verdict for verdict in beside if verdict.candidate.layout.gpus <= best.layout.gpus), scale

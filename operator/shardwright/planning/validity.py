@@ -11,8 +11,8 @@ from typing import Final
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.provisioning import is_provisioned_later
 from shardwright.hardware.scheduling import NodeFilter, PodTerms
-from shardwright.hardware.to_come import is_to_come
 from shardwright.planning.report import Plan
 
 
@@ -99,7 +99,7 @@ def _fault(
     # Also of a node to come: there are facts of it as long as an autoscaled pool has it.
     if node is None:
         return NodeFault.GONE, "is gone or has no GPUs any more"
-    if is_to_come(name):
+    if is_provisioned_later(name):
         return NodeFault.TO_COME, "has not been made by its autoscaler yet"
     problem = node.problem if isinstance(node, NodeExclusion) else admission.keeps_out(node)
     if problem is not None:

@@ -162,7 +162,7 @@ class GroupAnnotations:
     def ready(self, members: Sequence[Member], now: datetime) -> "GroupAnnotations":
         """Return the annotations of a group with all pods ready."""
         uids = members_value(members)
-        # The same pods: the memory must stay as it is, or every look would write a new time.
+        # The same pods: the memory must stay as it is, or every reconcile would write a new time.
         if self.members == uids and self.ready_since:
             return self
         return replace(
@@ -239,8 +239,9 @@ def ready_pods(
     """Return the pods of the groups that have been ready at some time, at most ``groups`` of them,
     each counted once.
 
-    ``ready`` are the names of those that are ready now, which is noted in the same look. A group
-    that is at zero comes back with ``size`` pods; one that stands has as many as it was made with.
+    ``ready`` are the names of those that are ready now, which is noted in the same reconcile. A
+    group that is at zero comes back with ``size`` pods; one that stands has as many as it was made
+    with.
     """
     pods: dict[str, int] = {}
     for live in stateful_sets:
@@ -273,7 +274,7 @@ def _restarts_before(text: str) -> RestartsBefore | None:
 
 
 def _whole(now: datetime) -> datetime:
-    # Whole seconds: the text must read back as the same value, or each look would find a
+    # Whole seconds: the text must read back as the same value, or each reconcile would find a
     # difference.
     return now.astimezone(UTC).replace(microsecond=0)
 

@@ -1,7 +1,7 @@
 """The limits of a question's cost, and the answer to one that exceeds them.
 
-How a budget is enforced is not said here: the worker's process ends, and ``controller.worker`` sees
-it.
+How a budget is enforced is not said here: the worker's process ends, and
+``controller.planner_process`` sees it.
 """
 
 from dataclasses import dataclass

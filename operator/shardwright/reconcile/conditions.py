@@ -1,4 +1,4 @@
-"""The conditions of a ShardedModel, made of the findings of one look.
+"""The conditions of a ShardedModel, made of the findings of one reconcile.
 
 Nothing is decided here, and no sentence is read back: a condition that a rule needs is a fact of
 ``findings``.
@@ -103,7 +103,7 @@ def _conditions(
 
 def _planned(found: Findings, missing: ConditionSaid) -> ConditionSaid:
     plan = found.plan
-    if found.problems or found.no_plan or found.barred or not found.cluster_known:
+    if found.problems or found.no_plan or found.not_admitted or not found.cluster_known:
         return missing
     if plan is None:
         return ConditionSaid(None, Reason.PROGRESSING)
@@ -150,7 +150,7 @@ def _contested(found: Findings) -> ConditionSaid:
     """Return whether somebody else keeps setting fields of our objects back, or has filled one of
     them.
     """
-    # The first by name in every look: a message that alternates would be a write each time.
+    # The first by name in every reconcile: a message that alternates would be a write each time.
     if found.overfull:
         (kind, name), excess = min(found.overfull.items())
         others = len(found.overfull) - 1

@@ -12,10 +12,8 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
 from shardwright.reconcile.group import Group, LifeRules, as_it_stands
 from shardwright.reconcile.groups import GroupStep, next_step
-from shardwright.reconcile.holds import Rejection, held_back, rejected
 from shardwright.reconcile.immutable import as_it_can_be, is_in_the_way
 from shardwright.reconcile.members import (
     claim_templates,
@@ -33,8 +31,10 @@ from shardwright.reconcile.observed import (
     controller_uid,
     object_key,
 )
+from shardwright.reconcile.paused_groups import Rejection, held_back, rejected
 from shardwright.reconcile.rollout import one_after_another
 from shardwright.reconcile.states import GroupState
+from shardwright.reconcile.surge import finds_no_place, former_generations, overdue
 from shardwright.reconcile.templates import template_hash
 from shardwright.reconcile.writes import (
     Apply,
@@ -208,7 +208,7 @@ def keep_alive(
     """
     lives = [
         # Sorted, here and below: a message or a turn that depends on the order of a cache would
-        # change from look to look.
+        # change from reconcile to look.
         live
         for key, live in sorted(observed.objects.items())
         if key[0] == STATEFUL_SET
@@ -426,7 +426,7 @@ def _group(content: KubernetesObject, observed: Observed, rules: LifeRules) -> G
         kept_out=observed.kept_out.get(live["metadata"]["uid"]) if live else None,
         short_since=observed.short_since.get(live["metadata"]["uid"]) if live else None,
         crowded_out=generation_of(name)[0] in observed.crowded_out,
-        nodes_to_come=observed.nodes_to_come.get(generation_of(name)[0]),
+        nodes_in_provisioning=observed.nodes_in_provisioning.get(generation_of(name)[0]),
         ready_since=observed.ready_since.get(live["metadata"]["uid"]) if live else None,
         starting_since=observed.starting_since.get(live["metadata"]["uid"]) if live else None,
     )

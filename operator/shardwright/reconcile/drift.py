@@ -29,7 +29,7 @@ API. ``ports`` are keyed, too, but we own all of them, so they are compared in o
 """
 
 # The server keeps a quantity as it was written: "1024Mi" and "1Gi" are the same amount, and a text
-# that differs would be drift in each look.
+# that differs would be drift in each reconcile.
 QUANTITY_FIELDS: Final = frozenset({"limits", "requests", "sizeLimit", "capacity"})
 QUANTITY: Final = re.compile(r"([0-9.]+)([num]|[kMGTPE]i?|)")
 SUFFIXES: Final = {

@@ -1,7 +1,7 @@
 """The changes that are worth an event: a new plan, a changed outcome, a group that restarts, a
 repair.
 
-An event is made of a change, never of a state: a look that finds the same says nothing.
+An event is made of a change, never of a state: a reconcile that finds the same says nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,8 +28,8 @@ from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.names import generation_of
 
 WRITES_TOLD: Final = 20
-"""Writes of one look that have an event of their own: a thousand groups that fail at once say no
-more. Basis: assumed.
+"""Writes of one reconcile that have an event of their own: a thousand groups that fail at once say
+no more. Basis: assumed.
 """
 
 
@@ -46,7 +46,7 @@ class Event:
 def events_of(
     before: Iterable[Mapping[str, Any]], found: Findings, written: Iterable[Write]
 ) -> Iterator[Event]:
-    """Yield the events of one look.
+    """Yield the events of one reconcile.
 
     Args:
         before: The conditions that the status had.
@@ -75,8 +75,8 @@ def _of_outcome(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterato
             reason=summary.reason, action="Reconcile", note=summary.message, warning=summary.stalled
         )
     refused = _before(before, ConditionType.RECORD_REFUSED)
-    # Told by the change of the condition: the finding itself holds for ten minutes, and each look
-    # would tell it again.
+    # Told by the change of the condition: the finding itself holds for ten minutes, and each
+    # reconcile would tell it again.
     if found.distrusted and refused.get("status") != "True":
         yield Event(
             reason=Reason.PLAN_RECORD_REFUSED,

@@ -17,8 +17,8 @@ from shardwright.reconcile.fetched_config import fetched_config
 from shardwright.reconcile.incidents import read_time
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.rights import too_many
-from shardwright.reconcile.seen import Fetching, Seen
 from shardwright.reconcile.sentences import problem_of
+from shardwright.reconcile.snapshot import Fetching, Snapshot
 from shardwright.reconcile.writes import Create, StartJob, Write, written_name
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.fetch_job import (
@@ -92,13 +92,13 @@ class Fetched:
     again_seconds: float
 
 
-def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
+def fetched(snapshot: Snapshot, fetching: Fetching, now: datetime) -> Fetched:
     """Return how it goes on with a config that is to be read."""
-    owner, fetch, job = seen.resource.owner, fetching.fetch, fetching.job
+    owner, fetch, job = snapshot.resource.owner, fetching.fetch, fetching.job
     name = job_name(owner, fetch)
-    if against := _refused(seen, fetching) or (
+    if against := _refused(snapshot, fetching) or (
         # A Job that there is may end: the limit is for new ones.
-        too_many(seen.cluster) if seen.cluster and job is None else None
+        too_many(snapshot.cluster) if snapshot.cluster and job is None else None
     ):
         return Fetched(problem=against, again_seconds=LATER_SECONDS)
     # Its name follows from public facts, so somebody else's Job may be there. Its findings are not
@@ -109,7 +109,7 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
     # A Job that has failed may have left words as well: its pod says why before it ends.
     if job is not None and state in {JobState.COMPLETE, JobState.FAILED}:
         return _found(
-            seen,
+            snapshot,
             fetch,
             read_handover(fetching.left)
             if fetching.left
@@ -121,7 +121,7 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
     start = (
         (StartJob(content=fetch_job(owner, fetch)),)
         # Without the cluster nobody knows how many models of the namespace there are.
-        if job is None and seen.cluster
+        if job is None and snapshot.cluster
         else ()
     )
     return Fetched(
@@ -131,23 +131,23 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
     )
 
 
-def _found(seen: Seen, fetch: HubFetch, found: CheckpointFiles | Problem) -> Fetched:
+def _found(snapshot: Snapshot, fetch: HubFetch, found: CheckpointFiles | Problem) -> Fetched:
     """Decide on the message that the pod has left."""
-    owner = seen.resource.owner
+    owner = snapshot.resource.owner
     if isinstance(found, Problem):
         return Fetched(problem=_said(found, job_name(owner, fetch)), again_seconds=LATER_SECONDS)
-    keep = Create(content=fetched_config(owner, fetch, found, seen.keys))
+    keep = Create(content=fetched_config(owner, fetch, found, snapshot.keys))
     return Fetched(
         writes=(keep,), problem=_on_its_way(fetch, "was read"), again_seconds=SOON_SECONDS
     )
 
 
-def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
+def _refused(snapshot: Snapshot, fetching: Fetching) -> Problem | None:
     """Return why the Job or the ConfigMap could not be made."""
-    owner, fetch = seen.resource.owner, fetching.fetch
+    owner, fetch = snapshot.resource.owner, fetching.fetch
     config = config_name(owner.name, fetch.model, fetch.revision)
     ours = {job_name(owner, fetch), config}
-    refused = seen.outcome.refused if seen.outcome else ()
+    refused = snapshot.outcome.refused if snapshot.outcome else ()
     for item in refused:
         if (
             isinstance(item.write, Create)

@@ -1,4 +1,4 @@
-"""The findings of one look at a ShardedModel, and its outcome in a word and a sentence.
+"""The findings of one reconcile of a ShardedModel, and its outcome in a word and a sentence.
 
 Facts only: the rules that led to them are in ``decide`` and ``rollout``, and their sentences are
 made last, in ``sentences``.
@@ -67,13 +67,13 @@ class Findings:
     labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
     with their fields, ``overfull`` objects that somebody has filled, with their oversized fields.
     ``kept_engine`` is the engine's version by default if an earlier release has chosen it, unless a
-    revision is run. ``distrusted`` is why a plan of record was not believed a while ago, ``barred``
-    why the pods of a new plan are not let in. ``most_moving`` is how many groups may be down on
-    purpose for the sake of all models. ``rollback`` is the revision that runs instead of the spec,
-    ``rollback_problem`` why a requested one is not restored, ``history_problem`` why the serving
-    state is not kept as a revision. ``alpha_groups``: its PodGroups are of an API that the next
-    release of Kubernetes does not have. ``unread`` are watched namespaces of which something was
-    never read.
+    revision is run. ``distrusted`` is why a plan of record was not believed a while ago,
+    ``not_admitted`` why the pods of a new plan are not let in. ``most_moving`` is how many groups
+    may be down on purpose for the sake of all models. ``rollback`` is the revision that runs
+    instead of the spec, ``rollback_problem`` why a requested one is not restored,
+    ``history_problem`` why the serving state is not kept as a revision. ``alpha_groups``: its
+    PodGroups are of an API that the next release of Kubernetes does not have. ``unread`` are
+    watched namespaces of which something was never read.
     """
 
     generation: int
@@ -102,7 +102,7 @@ class Findings:
     overfull: Mapping[ObjectKey, str] = field(default_factory=dict)
     kept_engine: KeptEngine | None = None
     distrusted: Problem | None = None
-    barred: Problem | None = None
+    not_admitted: Problem | None = None
     most_moving: int | None = None
     rollback: tuple[Rollback, Revision | None] | None = None
     rollback_problem: Problem | None = None
@@ -220,8 +220,10 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
             said.append(no_place_sentence(found.revision_number))
         message = "; ".join(filter(None, said))
         return Summary(reason=reason, message=message, stalled=not heals)
-    if found.barred:
-        return Summary(reason=Reason.QUOTA_EXCEEDED, message=found.barred.sentence(), stalled=True)
+    if found.not_admitted:
+        return Summary(
+            reason=Reason.QUOTA_EXCEEDED, message=found.not_admitted.sentence(), stalled=True
+        )
     return None
 
 

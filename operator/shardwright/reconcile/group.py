@@ -59,11 +59,11 @@ class Group:
     ``former`` is the live StatefulSet of the generation before, with its pods, if this one is made
     anew beside it. ``as_it_is``: its wanted form is not known, so ``rendered`` is the live one with
     all its pods, and it is kept alive so. ``kept_out`` says that the API server refuses its pods
-    (at zero: in this look), ``short_since`` since when some are missing. ``crowded_out``: others
-    leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be made.
-    ``ready_since`` is since when all its pods are ready, ``starting_since`` since when all have
-    nodes and it has not come up. ``hold`` is why it keeps the pods that it has although others are
-    wanted.
+    (at zero: in this reconcile), ``short_since`` since when some are missing. ``crowded_out``:
+    others leave it too few GPUs on its nodes. ``nodes_in_provisioning`` is how it waits for nodes
+    to be made. ``ready_since`` is since when all its pods are ready, ``starting_since`` since when
+    all have nodes and it has not come up. ``hold`` is why it keeps the pods that it has although
+    others are wanted.
     """
 
     rendered: KubernetesObject
@@ -76,7 +76,7 @@ class Group:
     kept_out: KeptOut | None = None
     short_since: datetime | None = None
     crowded_out: bool = False
-    nodes_to_come: Wait | None = None
+    nodes_in_provisioning: Wait | None = None
     ready_since: datetime | None = None
     starting_since: datetime | None = None
     hold: Wait | None = None
@@ -118,8 +118,8 @@ class Group:
         """
         seconds = self.rules.min_ready_seconds
         return (
-            # Readiness that this look sees for the first time counts from now: earlier times are
-            # another process's clock (ADR 8).
+            # Readiness that this reconcile sees for the first time counts from now: earlier times
+            # are another process's clock (ADR 8).
             (self.ready_since or now) + timedelta(seconds=seconds)
             if seconds and self.complete
             else None

@@ -18,7 +18,6 @@ from shardwright.reconcile.annotations import (
     changed_annotations,
 )
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.generations import overdue
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.incidents import (
     TAKEN_GRACEFULLY,
@@ -30,6 +29,7 @@ from shardwright.reconcile.incidents import (
 )
 from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member, nodes_of
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
+from shardwright.reconcile.surge import overdue
 from shardwright.reconcile.templates import asked_by, template_hash
 from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Write, asked_first
 
@@ -133,7 +133,9 @@ def _find_failure(group: Group, now: datetime) -> Failure | None:
     # the GPUs of the former.
     if failure:
         return failure
-    unplaced = find_unschedulable(group.members, nodes_to_come=group.nodes_to_come is not None)
+    unplaced = find_unschedulable(
+        group.members, nodes_in_provisioning=group.nodes_in_provisioning is not None
+    )
     return unplaced[0] if unplaced and now >= unplaced[1] else None
 
 
@@ -385,8 +387,10 @@ def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> Grou
         situation = Situation.WAITING_FOR_QUOTA
     elif _unready(group):
         situation = Situation.UNREADY
-    seeks = group.nodes_to_come is not None
-    unplaced = find_unschedulable(group.members, nodes_to_come=seeks) if group.size > 1 else None
+    seeks = group.nodes_in_provisioning is not None
+    unplaced = (
+        find_unschedulable(group.members, nodes_in_provisioning=seeks) if group.size > 1 else None
+    )
     look_at = unplaced[1] if unplaced else None
     return _state(
         group,
@@ -422,8 +426,8 @@ def _waits(group: Group) -> Iterator[Wait]:
         yield Wait(
             what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO, said=group.served_by
         )
-    if group.nodes_to_come:
-        yield group.nodes_to_come
+    if group.nodes_in_provisioning:
+        yield group.nodes_in_provisioning
     if group.crowded_out and not any(member.node for member in group.members):
         yield Wait(what=Awaited.ROOM)
     missing = group.size - len(group.members)

@@ -179,12 +179,12 @@ def _ended(members: Sequence[Member]) -> Iterator[Failure]:
 
 
 def find_unschedulable(
-    members: Sequence[Member], *, nodes_to_come: bool = False
+    members: Sequence[Member], *, nodes_in_provisioning: bool = False
 ) -> tuple[Failure, datetime] | None:
     """Return which rank finds no place while others of the group hold GPUs, and until when they
     hold them.
 
-    They hold them longer if nodes are made for the group (``nodes_to_come``).
+    They hold them longer if nodes are made for the group (``nodes_in_provisioning``).
     """
     # Nobody holds GPUs in vain: a group without any place costs nobody anything, and may wait for
     # as long as it likes.
@@ -198,7 +198,7 @@ def find_unschedulable(
     since, member = min(waiting, key=lambda item: item[0])
     failure = Failure(rank=member.rank, reason=UNSCHEDULABLE, message=member.waiting)
     return failure, since + timedelta(
-        seconds=NODES_COME_SECONDS if nodes_to_come else UNSCHEDULABLE_SECONDS
+        seconds=NODES_COME_SECONDS if nodes_in_provisioning else UNSCHEDULABLE_SECONDS
     )
 
 
@@ -230,8 +230,8 @@ def new_incident(
     """
     row = previous if previous and not stable else None
     return Incident(
-        # By the uids of the pods: the same failure that is seen by two looks, or by two operators,
-        # is the same incident.
+        # By the uids of the pods: the same failure that is seen by two reconciles, or by two
+        # operators, is the same incident.
         id=sha256(members_value(members).encode()).hexdigest()[:12],
         restarts=previous.restarts + 1 if previous else 1,
         attempt=row.attempt + 1 if row else 1,

@@ -175,7 +175,7 @@ def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
     mounted = {
         (volume.get("configMap") or {}).get("name", "") for volume in pod_spec.get("volumes") or ()
     }
-    # Sorted: members are compared from look to look, and a set has no order.
+    # Sorted: members are compared from reconcile to look, and a set has no order.
     return tuple(sorted(mounted - {""}))
 
 

@@ -56,10 +56,10 @@ class Observed:
     ``overfull`` are the oversized fields of objects that somebody has filled. ``kept_out`` are the
     StatefulSets whose pods are refused, ``short_since`` says since when each has fewer pods than it
     should, both by uid. ``crowded_out`` are the groups, without their generation, on whose nodes
-    others leave too few GPUs; ``nodes_to_come`` says so of those that are planned on nodes which an
-    autoscaler is to make, with how they wait for them. ``ready_since`` says since when all pods of
-    a StatefulSet are ready, ``starting_since`` since when all have nodes and it has not come up,
-    both by uid.
+    others leave too few GPUs; ``nodes_in_provisioning`` says so of those that are planned on nodes
+    which an autoscaler is to make, with how they wait for them. ``ready_since`` says since when all
+    pods of a StatefulSet are ready, ``starting_since`` since when all have nodes and it has not
+    come up, both by uid.
     """
 
     objects: Mapping[ObjectKey, KubernetesObject]
@@ -70,7 +70,7 @@ class Observed:
     kept_out: Mapping[str, KeptOut] = field(default_factory=dict)
     short_since: Mapping[str, datetime] = field(default_factory=dict)
     crowded_out: frozenset[str] = frozenset()
-    nodes_to_come: Mapping[str, Wait] = field(default_factory=dict)
+    nodes_in_provisioning: Mapping[str, Wait] = field(default_factory=dict)
     ready_since: Mapping[str, datetime] = field(default_factory=dict)
     starting_since: Mapping[str, datetime] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
-"""The results of one look: status, events, the model's share in the cluster, and when to look
+"""The results of one reconcile: status, events, the model's share in the cluster, and when to look
 again.
 
-Nothing is written here: the writes of the look have ended before, and the shell publishes.
+Nothing is written here: the writes of the reconcile have ended before, and the shell publishes.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from shardwright.hardware.inventory import KnownPods
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision
+from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings, KeptEngine
-from shardwright.reconcile.generations import given_up_at
-from shardwright.reconcile.known import Known
+from shardwright.reconcile.first_seen import Sight, Sighting
 from shardwright.reconcile.life_rules import groups_wanted
 from shardwright.reconcile.observed import controller_uid, object_key
-from shardwright.reconcile.placing import StandingPlan
+from shardwright.reconcile.plan_outcome import CurrentPlan
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
 from shardwright.reconcile.revisions import (
@@ -36,10 +36,10 @@ from shardwright.reconcile.revisions import (
     revisions_of,
 )
 from shardwright.reconcile.rights import pods_of
-from shardwright.reconcile.seen import Cluster, ModelResource, Outcome, Refusal, Seen
 from shardwright.reconcile.sentences import pods_refused, problem_of, revision_refused
-from shardwright.reconcile.sightings import Sight, Sighting
+from shardwright.reconcile.snapshot import Cluster, ModelResource, Outcome, Refusal, Snapshot
 from shardwright.reconcile.status import build_status, hidden_status, service_status
+from shardwright.reconcile.surge import given_up_at
 from shardwright.reconcile.writes import (
     Apply,
     Aside,
@@ -112,7 +112,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The results of one look.
+    """The results of one reconcile.
 
     Args:
         status: The whole status.
@@ -124,9 +124,9 @@ class Published:
         record: The plan of record that is in place, None if there is none, or nobody can tell.
         distrusted: Why a plan of record was not believed, and when one was last found; for as long
             as a condition says so.
-        kept: The GPUs to keep for it, None for none, or if nobody can tell: see ``known``.
+        kept: The GPUs to keep for it, None for none, or if nobody can tell: see ``derived``.
         pods: The pods that are to hold them, as quotas count them; None if nothing is limited.
-        known: Whether this look could tell which GPUs to keep.
+        known: Whether this reconcile could tell which GPUs to keep.
         since: When each passing fact was first seen.
         kept_out: The API server's objections to the pods of StatefulSets, by uid.
         repaired: Which objects were repaired, with their fields.
@@ -188,20 +188,20 @@ class Published:
         return None if cluster.reserved or self.found.standing else self.kept
 
 
-def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
+def hidden(snapshot: Snapshot, problem: Problem, now: datetime) -> Published:
     """Return the results for a model whose objects cannot be read: nothing changes but the
     conditions.
     """
     return replace(
-        undetermined(seen.resource, problem, now),
+        undetermined(snapshot.resource, problem, now),
         # Waits go on: a read that fails is no sign that a fact has passed.
-        since=seen.since,
-        kept_out=seen.kept_out,
+        since=snapshot.since,
+        kept_out=snapshot.kept_out,
     )
 
 
 def undetermined(resource: ModelResource, problem: Problem, now: datetime) -> Published:
-    """Return the results for a model of which no look says how it is."""
+    """Return the results for a model of which no reconcile says how it is."""
     found = Findings(generation=resource.generation, hidden=problem)
     return Published(
         status=hidden_status(resource.status, found, now),
@@ -215,98 +215,100 @@ def undetermined(resource: ModelResource, problem: Problem, now: datetime) -> Pu
 
 
 def publish(
-    seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, now: datetime
+    snapshot: Snapshot, derived: Derived, planned: CurrentPlan, deployed: Deployed, now: datetime
 ) -> Published:
-    """Return the results of a look, once its writes have ended as ``seen.outcome`` says."""
-    outcome = seen.outcome or Outcome()
-    distrusted, record = _distrusted(seen, now), _in_place(seen, known)
-    found = _found(seen, known, planned, deployed, outcome)
+    """Return what a reconcile leaves behind, its writes ended as ``snapshot.outcome`` says."""
+    outcome = snapshot.outcome or Outcome()
+    distrusted, record = _distrusted(snapshot, now), _in_place(snapshot, derived)
+    found = _found(snapshot, derived, planned, deployed, outcome)
     found = replace(found, distrusted=distrusted[0] if distrusted else None)
-    before = seen.resource.status.get("conditions") or ()
+    before = snapshot.resource.status.get("conditions") or ()
     return Published(
         status={
-            **_status(seen, planned, deployed, found, now),
-            **_serial(seen, record),
-            **_revisions(seen, deployed, outcome),
+            **_status(snapshot, planned, deployed, found, now),
+            **_serial(snapshot, record),
+            **_revisions(snapshot, deployed, outcome),
         },
         events=(*planned.events, *events_of(before, found, outcome.written)),
         again_at=_sooner(
-            _again_at(seen, known, found, now, distrusted), deployed.again_seconds, now
+            _again_at(snapshot, derived, found, now, distrusted), deployed.again_seconds, now
         ),
-        recheck_at=_recheck_at(seen, found, now),
+        recheck_at=_recheck_at(snapshot, found, now),
         found=found,
         report=planned.report,
         record=record,
         distrusted=distrusted,
-        kept=_kept(seen, known, planned, found),
-        pods=_pods(seen, known, planned),
+        kept=_kept(snapshot, derived, planned, found),
+        pods=_pods(snapshot, derived, planned),
         # Only a known record may free GPUs of the ledger: one that cannot be read may well keep
         # some.
-        known=seen.cluster is not None
-        and not isinstance(seen.subject, tuple)
-        and not (known.unreadable and known.standing),
-        since=known.since,
-        kept_out=_kept_out(seen, known, outcome),
-        repaired=_repaired(seen, known, outcome),
-        unseen=_unseen(seen, known, outcome),
+        known=snapshot.cluster is not None
+        and not isinstance(snapshot.subject, tuple)
+        and not (derived.unreadable and derived.standing),
+        since=derived.since,
+        kept_out=_kept_out(snapshot, derived, outcome),
+        repaired=_repaired(snapshot, derived, outcome),
+        unseen=_unseen(snapshot, derived, outcome),
         waits_for_capacity=planned.short is not None,
     )
 
 
-def _pods(seen: Seen, known: Known, planned: StandingPlan) -> Pods | None:
+def _pods(snapshot: Snapshot, derived: Derived, planned: CurrentPlan) -> Pods | None:
     if (
         planned.record is None
         or planned.unplaced
-        or seen.cluster is None
-        or not isinstance(seen.subject, Subject)
+        or snapshot.cluster is None
+        or not isinstance(snapshot.subject, Subject)
     ):
         return None
-    return pods_of(seen, known, seen.subject, planned.record)
+    return pods_of(snapshot, derived, snapshot.subject, planned.record)
 
 
-def _in_place(seen: Seen, known: Known) -> PlanRecord | None:
-    """Return the plan of record that is stored after this look."""
+def _in_place(snapshot: Snapshot, derived: Derived) -> PlanRecord | None:
+    """Return the plan of record that is stored after this reconcile."""
     written = (
         # The last that was written; the API server does not have a refused one.
         record
-        for record, outcome in reversed(seen.recorded)
+        for record, outcome in reversed(snapshot.recorded)
         if not outcome.refused
     )
-    return next(written, known.record)
+    return next(written, derived.record)
 
 
-def _distrusted(seen: Seen, now: datetime) -> tuple[Problem, datetime] | None:
+def _distrusted(snapshot: Snapshot, now: datetime) -> tuple[Problem, datetime] | None:
     """Return why a plan of record was not believed, as long as it is to be said."""
-    found = seen.distrusted
+    found = snapshot.distrusted
     return found if found and now - found[1] < timedelta(seconds=DISTRUST_SECONDS) else None
 
 
-def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
+def _serial(snapshot: Snapshot, record: PlanRecord | None) -> dict[str, int]:
     """Return the status's fields about the newest plan of record. Earlier plans are not believed
     from then on.
     """
-    serial = max(seen.serial, record.serial if record else 0)
+    serial = max(snapshot.serial, record.serial if record else 0)
     # With a serial in the status, the first process that has a key would refuse an unsigned record.
-    return {SERIAL: serial} if seen.keys and serial else {}
+    return {SERIAL: serial} if snapshot.keys and serial else {}
 
 
-def _revisions(seen: Seen, deployed: Deployed, outcome: Outcome) -> dict[str, Any]:
+def _revisions(snapshot: Snapshot, deployed: Deployed, outcome: Outcome) -> dict[str, Any]:
     """Return the status's fields about revisions. If a revision could not be kept, they are the
     earlier ones.
     """
-    stand, history = history_of(seen.resource.status), deployed.history
-    runs = hash_of(seen.subject) if isinstance(seen.subject, Subject) else ""
+    stand, history = history_of(snapshot.resource.status), deployed.history
+    runs = hash_of(snapshot.subject) if isinstance(snapshot.subject, Subject) else ""
     return revision_entries(history.after(stand, outcome.written) if history else stand, runs)
 
 
-def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
+def _repaired(
+    snapshot: Snapshot, derived: Derived, outcome: Outcome
+) -> dict[ObjectKey, tuple[str, ...]]:
     """Return which objects were set right, or would have been if somebody had not changed them at
     the same moment.
 
     In a look in which a plan follows its pods to other nodes, objects are rendered anew: that was
     nobody's doing.
     """
-    outcomes = (outcome, *(done for record, done in seen.recorded if record == known.record))
+    outcomes = (outcome, *(done for record, done in snapshot.recorded if record == derived.record))
     raced = (item.write for done in outcomes for item in done.refused if item.code == CONFLICT)
     written = (write for done in outcomes for write in done.written)
     tried = (
@@ -314,38 +316,38 @@ def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tup
     )
     # A record that follows its pods to their nodes renders the template anew: not somebody else's
     # edit, so it must not count as contested.
-    follows = any(record.sought and record != seen.record for record, _ in seen.recorded)
+    follows = any(record.sought and record != snapshot.record for record, _ in snapshot.recorded)
     return {
         object_key(item.content): item.fields
         for item in tried
-        if not (follows and _rendered_anew(known, item.content))
+        if not (follows and _rendered_anew(derived, item.content))
     }
 
 
-def _rendered_anew(known: Known, content: KubernetesObject) -> bool:
+def _rendered_anew(derived: Derived, content: KubernetesObject) -> bool:
     """Return whether an object stands as we have once rendered it, and we render it otherwise
     now.
     """
-    live = known.observed.objects.get(object_key(content), {"metadata": {}})
+    live = derived.observed.objects.get(object_key(content), {"metadata": {}})
     stood, stands = (
         (item["metadata"].get("annotations") or {}).get(CONTENT_HASH) for item in (live, content)
     )
     return None not in (stood, stands) and stood != stands
 
 
-def _unseen(seen: Seen, known: Known, outcome: Outcome) -> frozenset[ObjectKey]:
+def _unseen(snapshot: Snapshot, derived: Derived, outcome: Outcome) -> frozenset[ObjectKey]:
     """Return the objects that the caches do not show as ours: they lack our label, or somebody else
     controls them.
     """
-    there = known.observed.objects.items()
+    there = derived.observed.objects.items()
     hidden = (
         key
         for key, live in there
-        if not is_managed(live) or controller_uid(live) != seen.resource.owner.uid
+        if not is_managed(live) or controller_uid(live) != snapshot.resource.owner.uid
     )
     return frozenset(
-        # The caches hold only objects with our label. These are read by name in the next look, or
-        # the creation would answer 409 for ever.
+        # The caches hold only objects with our label. These are read by name in the next reconcile,
+        # or the creation would answer 409 for ever.
         (*hidden, *(key for item in outcome.refused if (key := _exists(item))))
     )
 
@@ -361,37 +363,37 @@ def _exists(refusal: Refusal) -> ObjectKey | None:
 
 
 def _found(
-    seen: Seen, known: Known, planned: StandingPlan, deployed: Deployed, outcome: Outcome
+    snapshot: Snapshot, derived: Derived, planned: CurrentPlan, deployed: Deployed, outcome: Outcome
 ) -> Findings:
-    subject = seen.subject if isinstance(seen.subject, Subject) else None
+    subject = snapshot.subject if isinstance(snapshot.subject, Subject) else None
     queued = subject is not None and subject.intent.scheduler == "Kueue"
     found = Findings(
-        generation=seen.resource.generation,
+        generation=snapshot.resource.generation,
         problems=deployed.problems,
-        cluster_known=seen.cluster is not None or subject is None,
-        standing=known.standing,
+        cluster_known=snapshot.cluster is not None or subject is None,
+        standing=derived.standing,
         decision=deployed.decision,
         refused=deployed.refused or _first_refusal(outcome, queued=queued),
-        paused=seen.resource.paused,
-        rollback=_rollback(seen),
-        rollback_problem=seen.course.problem,
-        history_problem=_history_problem(seen, outcome),
-        lost=known.lost,
-        strangers=known.observed.strangers,
-        contested=seen.contested,
-        overfull=known.observed.overfull,
-        pods_refused=_pods_refused(seen, known, outcome),
+        paused=snapshot.resource.paused,
+        rollback=_rollback(snapshot),
+        rollback_problem=snapshot.course.problem,
+        history_problem=_history_problem(snapshot, outcome),
+        lost=derived.lost,
+        strangers=derived.observed.strangers,
+        contested=snapshot.contested,
+        overfull=derived.observed.overfull,
+        pods_refused=_pods_refused(snapshot, derived, outcome),
     )
-    if subject is None or seen.cluster is None:
+    if subject is None or snapshot.cluster is None:
         return found
     return replace(
-        _with_plan(found, planned, subject, seen.cluster),
-        kept_engine=None if seen.course.rollback else _kept_engine(subject),
+        _with_plan(found, planned, subject, snapshot.cluster),
+        kept_engine=None if snapshot.course.rollback else _kept_engine(subject),
     )
 
 
 def _with_plan(
-    found: Findings, planned: StandingPlan, subject: Subject, cluster: Cluster
+    found: Findings, planned: CurrentPlan, subject: Subject, cluster: Cluster
 ) -> Findings:
     """Return the findings with those about the plan, on a cluster that is known."""
     intent, record = subject.intent, planned.record
@@ -406,7 +408,7 @@ def _with_plan(
         stale=planned.stale,
         better=planned.better,
         anew=planned.anew,
-        barred=planned.barred,
+        not_admitted=planned.not_admitted,
         plan_only=intent.plan_only,
         scaled_to_zero=intent.replicas == 0,
         wanted=groups_wanted(intent, record.plan if record else None),
@@ -424,21 +426,21 @@ def _kept_engine(subject: Subject) -> KeptEngine | None:
     return KeptEngine(engine=subject.deployment.engine, version=version, newest=NEWEST_DEFAULT)
 
 
-def _rollback(seen: Seen) -> tuple[Rollback, Revision | None] | None:
+def _rollback(snapshot: Snapshot) -> tuple[Rollback, Revision | None] | None:
     """Return the rollback and the revision that it goes to, None if the spec is run."""
-    stands = seen.course.rollback
+    stands = snapshot.course.rollback
     if stands is None:
         return None
     return stands, next(
-        (item for item in revisions_of(seen.resource.status) if item.hash == stands.to), None
+        (item for item in revisions_of(snapshot.resource.status) if item.hash == stands.to), None
     )
 
 
-def _history_problem(seen: Seen, outcome: Outcome) -> Problem | None:
+def _history_problem(snapshot: Snapshot, outcome: Outcome) -> Problem | None:
     """Return why a revision is not kept, or one that is no longer kept is not deleted; None if
     all is well.
     """
-    revisions = revisions_of(seen.resource.status)
+    revisions = revisions_of(snapshot.resource.status)
     refused = (
         item for item in outcome.refused if isinstance(item.write, KeepRevision | DropRevision)
     )
@@ -455,17 +457,17 @@ def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
     return next((problem_of(item, queued=queued) for item in refused), None)
 
 
-def _pods_refused(seen: Seen, known: Known, outcome: Outcome) -> Problem | None:
+def _pods_refused(snapshot: Snapshot, derived: Derived, outcome: Outcome) -> Problem | None:
     """Return why pods of a StatefulSet are not created, in the words of the API server."""
-    said = _kept_out(seen, known, outcome)
-    names = {live["metadata"]["uid"]: name for (_, name), live in known.observed.objects.items()}
+    said = _kept_out(snapshot, derived, outcome)
+    names = {live["metadata"]["uid"]: name for (_, name), live in derived.observed.objects.items()}
     return next(
         (pods_refused(names[uid], text) for uid, text in sorted(said.items()) if uid in names), None
     )
 
 
-def _kept_out(seen: Seen, known: Known, outcome: Outcome) -> dict[str, str]:
-    """Return the objections to the pods of StatefulSets after this look. If nobody asked, the
+def _kept_out(snapshot: Snapshot, derived: Derived, outcome: Outcome) -> dict[str, str]:
+    """Return the objections to the pods of StatefulSets after this reconcile. If nobody asked, the
     earlier objections stay.
 
     One that is at zero has nobody to ask for, and of one that has all its pods nothing is said any
@@ -479,13 +481,13 @@ def _kept_out(seen: Seen, known: Known, outcome: Outcome) -> dict[str, str]:
     taken = {write.set_uid for write in outcome.written if isinstance(write, DryRunPod)}
     at_zero = {
         live["metadata"]["uid"]
-        for live in known.observed.objects.values()
+        for live in derived.observed.objects.values()
         if live.get("spec", {}).get("replicas") == 0
     }
-    short = {sighting.of for sighting in known.since if sighting.sight is Sight.NO_PODS}
+    short = {sighting.of for sighting in derived.since if sighting.sight is Sight.NO_PODS}
     return {
         uid: text
-        for uid, text in seen.kept_out.items()
+        for uid, text in snapshot.kept_out.items()
         # The minus binds first: those that are at zero stay, and of those that are short all but
         # the ones that a dry run has let in.
         if uid in at_zero | short - taken
@@ -493,11 +495,11 @@ def _kept_out(seen: Seen, known: Known, outcome: Outcome) -> dict[str, str]:
 
 
 def _status(
-    seen: Seen, planned: StandingPlan, deployed: Deployed, found: Findings, now: datetime
+    snapshot: Snapshot, planned: CurrentPlan, deployed: Deployed, found: Findings, now: datetime
 ) -> dict[str, Any]:
     owner, subject = (
-        seen.resource.owner,
-        seen.subject if isinstance(seen.subject, Subject) else None,
+        snapshot.resource.owner,
+        snapshot.subject if isinstance(snapshot.subject, Subject) else None,
     )
     shown = plan_status(planned.report) if planned.report else None
     # The engine of the pods that are written, not of a plan that is only shown.
@@ -505,41 +507,41 @@ def _status(
     engine = engine_status(subject, runs) if subject else {}
     # A group that serves is found by its address, however wrong the spec is.
     stands = deployed.runs or found.groups
-    domain = seen.cluster.domain if seen.cluster else "cluster.local"
+    domain = snapshot.cluster.domain if snapshot.cluster else "cluster.local"
     service = service_status(owner, domain) if stands else {}
     return build_status(
-        seen.resource.status.get("conditions") or (), found, shown, {**engine, **service}, now
+        snapshot.resource.status.get("conditions") or (), found, shown, {**engine, **service}, now
     )
 
 
 def _again_at(
-    seen: Seen,
-    known: Known,
+    snapshot: Snapshot,
+    derived: Derived,
     found: Findings,
     now: datetime,
     distrusted: tuple[Problem, datetime] | None,
 ) -> datetime | None:
     waits = (
-        known.recheck_at,
+        derived.recheck_at,
         found.decision.wake_at if found.decision else None,
-        given_up_at(known.observed.members, now),
+        given_up_at(derived.observed.members, now),
     )
     times = [time for time in waits if time]
     if distrusted:
         times.append(distrusted[1] + timedelta(seconds=DISTRUST_SECONDS))
-    if seen.cluster is None:
+    if snapshot.cluster is None:
         times.append(now + timedelta(seconds=UNSYNCED_SECONDS))
     if (
-        any(sighting.sight is Sight.NO_PODS for sighting in known.since)
-        and not seen.resource.paused
+        any(sighting.sight is Sight.NO_PODS for sighting in derived.since)
+        and not snapshot.resource.paused
     ):
         times.append(now + timedelta(seconds=NO_PODS_SECONDS))
     return min(times, default=None)
 
 
-def _recheck_at(seen: Seen, found: Findings, now: datetime) -> datetime | None:
+def _recheck_at(snapshot: Snapshot, found: Findings, now: datetime) -> datetime | None:
     # A kind that the cluster lacks may come.
-    beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)
+    beside_the_spec = bool(found.problems) and isinstance(snapshot.subject, Subject)
     if (
         found.refused
         or found.history_problem
@@ -548,7 +550,7 @@ def _recheck_at(seen: Seen, found: Findings, now: datetime) -> datetime | None:
         or _unfinished(found)
     ):
         return now + timedelta(seconds=UNREADY_SECONDS)
-    return now + timedelta(seconds=BARRED_SECONDS) if found.barred else None
+    return now + timedelta(seconds=BARRED_SECONDS) if found.not_admitted else None
 
 
 def _sooner(at: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
@@ -570,11 +572,13 @@ def _unfinished(found: Findings) -> bool:
     )
 
 
-def _kept(seen: Seen, known: Known, planned: StandingPlan, found: Findings) -> Kept | None:
+def _kept(
+    snapshot: Snapshot, derived: Derived, planned: CurrentPlan, found: Findings
+) -> Kept | None:
     """Return the GPUs to keep for the model: none if it is only shown, cannot be run, or its nodes
     do not come.
     """
-    record, subject = planned.record, seen.subject
+    record, subject = planned.record, snapshot.subject
     if (
         record is None
         or planned.unplaced
@@ -584,7 +588,7 @@ def _kept(seen: Seen, known: Known, planned: StandingPlan, found: Findings) -> K
     ):
         return None
     gave_up = {generation_of(group.name)[0] for group in found.groups if group.holds_nothing}
-    base = base_name(seen.resource.owner.name)
+    base = base_name(snapshot.resource.owner.name)
     return Kept(
         record=record,
         released=frozenset(
@@ -594,6 +598,6 @@ def _kept(seen: Seen, known: Known, planned: StandingPlan, found: Findings) -> K
             )
             # A group whose pods are refused for five minutes gives its GPUs back, and nodes that do
             # not come are booked no longer (ADR 7, ADR 14).
-            if root in gave_up or not known.late.isdisjoint(nodes)
+            if root in gave_up or not derived.late.isdisjoint(nodes)
         ),
     )

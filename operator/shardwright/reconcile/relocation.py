@@ -15,10 +15,10 @@ from typing import Final
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.planning.validity import NodeFault, Unfit
-from shardwright.reconcile.generations import overdue
 from shardwright.reconcile.incidents import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.states import GroupState
+from shardwright.reconcile.surge import overdue
 from shardwright.rendering.names import generation_of, group_names
 
 GRACE_SECONDS: Final = 300.0

@@ -283,8 +283,8 @@ def renewed(
         return replace(before, drops=_drops(subject.owner, before.surplus))
     if known and same:
         return History(revisions=(*others, replace(known, number=number)), surplus=before.surplus)
-    # Kept word for word, as defaults may change; and most looks do not need the text, so it is read
-    # only here.
+    # Kept word for word, as defaults may change; and most reconciles do not need the text, so it is
+    # read only here.
     if told is None:
         return None
     text = _text(told, served)

@@ -8,11 +8,11 @@ from typing import Any
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
+from shardwright.reconcile.derived import Derived
 from shardwright.reconcile.group import as_it_stands
-from shardwright.reconcile.known import Known
-from shardwright.reconcile.making import as_made, stateful_sets
+from shardwright.reconcile.pod_inputs import as_made, stateful_sets
 from shardwright.reconcile.quotas import Need, Pods, grows, need_of, quota_problem, range_problem
-from shardwright.reconcile.seen import Cluster, Seen
+from shardwright.reconcile.snapshot import Cluster, Snapshot
 from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Deployment
@@ -22,13 +22,15 @@ from shardwright.rendering.place import pod_template
 from shardwright.resolving.subject import Subject
 
 
-def pods_of(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> Pods | None:
+def pods_of(
+    snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
+) -> Pods | None:
     """Return the pods of a plan as quotas count them, None if it has none or nothing is limited."""
     plan = record.plan
-    cluster = seen.cluster or Cluster()
+    cluster = snapshot.cluster or Cluster()
     if not cluster.allowance or not plan.groups or not plan.deployable or subject.intent.plan_only:
         return None
-    deployment = as_made(seen, known, subject, record)
+    deployment = as_made(snapshot, derived, subject, record)
     need = _need(cluster, _spec_of(plan, deployment))
     pods = len(plan.groups) * plan.nodes_per_replica
     return need, pods
@@ -78,15 +80,15 @@ def _limited(name: str, limit: int, gap: str, remedy: str) -> Problem:
     )
 
 
-def _most_gpus(seen: Seen, known: Known, plan: Plan) -> int | None:
+def _most_gpus(snapshot: Snapshot, derived: Derived, plan: Plan) -> int | None:
     """Return the number of GPUs that the namespace may keep with a plan. None means any number: the
     plan needs no more than the one that runs.
     """
-    before = known.record
-    runs = stateful_sets(known.observed, seen.resource.owner.uid)
+    before = derived.record
+    runs = stateful_sets(derived.observed, snapshot.resource.owner.uid)
     if before and runs and _gpus(plan) <= _gpus(before.plan):
         return None
-    return (seen.cluster or Cluster()).limits.gpus
+    return (snapshot.cluster or Cluster()).limits.gpus
 
 
 def _too_many_gpus(cluster: Cluster, plan: Plan, most: int | None) -> Problem | None:
@@ -105,27 +107,29 @@ def _gpus(plan: Plan) -> int:
     return len(plan.groups) * plan.nodes_per_replica * plan.gpus_per_node
 
 
-def barred(seen: Seen, known: Known, subject: Subject, record: PlanRecord | None) -> Problem | None:
+def not_admitted(
+    snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord | None
+) -> Problem | None:
     """Return why the pods of a plan are not let in that is to be started, None if they are, or are
     there already.
 
     A plan that counts for no more than its predecessor is never barred: the usage in a quota lags
     behind pods that end. Groups of which the same is asked keep the pods that they have.
     """
-    cluster = seen.cluster or Cluster()
+    cluster = snapshot.cluster or Cluster()
     if record is None or not record.plan.deployable or subject.intent.plan_only:
         return None
-    if problem := _too_many_gpus(cluster, record.plan, _most_gpus(seen, known, record.plan)):
+    if problem := _too_many_gpus(cluster, record.plan, _most_gpus(snapshot, derived, record.plan)):
         return problem
     if not cluster.allowance or not record.plan.groups:
         return None
-    lives = stateful_sets(known.observed, seen.resource.owner.uid)
-    deployment = as_made(seen, known, subject, record)
-    return _not_allowed(known, cluster, lives, record.plan, deployment)
+    lives = stateful_sets(derived.observed, snapshot.resource.owner.uid)
+    deployment = as_made(snapshot, derived, subject, record)
+    return _not_allowed(derived, cluster, lives, record.plan, deployment)
 
 
 def _not_allowed(
-    known: Known,
+    derived: Derived,
     cluster: Cluster,
     lives: Mapping[str, KubernetesObject],
     plan: Plan,
@@ -152,25 +156,27 @@ def _not_allowed(
     return quota_problem(
         cluster.allowance,
         (need, made),
-        _there(known, cluster, lives.values()),
+        _there(derived, cluster, lives.values()),
         cluster.promised,
         kept,
     )
 
 
-def outgrown(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> Problem | None:
+def outgrown(
+    snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
+) -> Problem | None:
     """Return why the groups of a plan that runs keep the pods that they have: those that are asked
     for now would not be let in. None if they would, or if the first of them have come.
     """
-    if not (seen.cluster or Cluster()).allowance:
+    if not (snapshot.cluster or Cluster()).allowance:
         return None
-    lives = stateful_sets(known.observed, seen.resource.owner.uid)
-    deployment = as_made(seen, known, subject, record)
+    lives = stateful_sets(derived.observed, snapshot.resource.owner.uid)
+    deployment = as_made(snapshot, derived, subject, record)
     # The first group has come with the new pods, so the quota lets them in; used counts lag, and a
     # second judgement could stop the rollout halfway.
     if any(_as_asked(lives, record.plan, deployment)):
         return None
-    return barred(seen, known, subject, record)
+    return not_admitted(snapshot, derived, subject, record)
 
 
 def _as_asked(
@@ -203,9 +209,11 @@ def _pods(cluster: Cluster, lives: Iterable[KubernetesObject]) -> tuple[Pods, ..
     return tuple(found)
 
 
-def _there(known: Known, cluster: Cluster, lives: Iterable[KubernetesObject]) -> tuple[Pods, ...]:
+def _there(
+    derived: Derived, cluster: Cluster, lives: Iterable[KubernetesObject]
+) -> tuple[Pods, ...]:
     """Return the pods of StatefulSets that there are now."""
-    there = Counter(member.set_uid for member in known.observed.members)
+    there = Counter(member.set_uid for member in derived.observed.members)
     found = []
     for live in lives:
         need = _need(cluster, live["spec"]["template"]["spec"])

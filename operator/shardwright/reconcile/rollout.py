@@ -24,7 +24,8 @@ def turns_left(most: int, beside: int, elsewhere: int) -> int:
 
 
 def turn_is_gone(left: int | None, counted_on: int, *, goes_down: bool) -> bool:
-    """Return whether others have taken a turn that a look has counted on before it could take it.
+    """Return whether others have taken a turn that a reconcile has counted on before it could take
+    it.
 
     ``left`` is how many there are (None: any number), ``counted_on`` how many there were when it
     read; one that takes none misses none.
@@ -63,7 +64,7 @@ def one_after_another(
 
 
 def _is_up(group: Group, step: GroupStep, now: datetime) -> bool:
-    """Return whether a group serves, and will after this look but for its turn."""
+    """Return whether a group serves, and will after this reconcile but for its turn."""
     return step.planned or (group.available(now) and step.state.situation not in AT_ZERO)
 
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from shardwright.api.record import Cause, Rollback
 from shardwright.errors import Problem
-from shardwright.improving import GAIN_MIN
+from shardwright.plan_upgrade import GAIN_MIN
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import copies
-from shardwright.reconcile.seen import Refusal
+from shardwright.reconcile.snapshot import Refusal
 from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.reconcile.writes import (
     Apply,

@@ -44,7 +44,7 @@ def build_status(
 
     Args:
         before: The conditions that the status had: they keep the time of their last transition.
-        found: The findings of the look.
+        found: The findings of the reconcile.
         plan: ``status.plan``, None if nothing could be planned.
         service: The result of :func:`service_status`, empty if nothing is deployed, and
             the engine if it is known.

@@ -14,8 +14,8 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.ways_out import Holder
-from shardwright.reconcile import answering
-from shardwright.reconcile.seen import Ask
+from shardwright.reconcile import planner_answers
+from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import Claim
 from shardwright.replanning import Replanned, place_beside
 from shardwright.resolving.stored import Administration, resolve_stored
@@ -92,7 +92,7 @@ class MakePlan:
             made.append(plan_serving(subject, inventory))
             return made[-1]
 
-        replanned = answering.answer(self.subject, self.ask, self.stock.inventory(), planned)
+        replanned = planner_answers.answer(self.subject, self.ask, self.stock.inventory(), planned)
         return Planned(replanned=replanned, report=made[0] if made else None)
 
 
@@ -121,7 +121,7 @@ class FindWaysOut:
 
     def answer(self) -> Replanned:
         """Return the planner's answer with the ways out."""
-        return answering.with_ways_out(
+        return planner_answers.with_ways_out(
             self.subject, self.ask, self.stock.inventory(), self.made, self.holders
         )
 
@@ -139,5 +139,5 @@ class ChooseClaim:
 
     def answer(self) -> Claim:
         """Return the claim."""
-        found = tuple(answering.rooms(self.stock.whole, self.stock.taken, self.claimed))
-        return answering.claim(self.subject, self.ask, self.stock.whole, found)
+        found = tuple(planner_answers.rooms(self.stock.whole, self.stock.taken, self.claimed))
+        return planner_answers.claim(self.subject, self.ask, self.stock.whole, found)

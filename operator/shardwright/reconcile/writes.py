@@ -33,7 +33,7 @@ class Create:
     """Create an object; one of the same name that appears first is left alone.
 
     ``needs`` are objects without which it is not to be created: if one of them was refused, this
-    waits for the next look.
+    waits for the next reconcile.
     """
 
     content: KubernetesObject

@@ -183,7 +183,7 @@ def start_budget(
     )
 
 
-@lru_cache(maxsize=_REMEMBERED)  # a look asks for it a dozen times, and spells it out
+@lru_cache(maxsize=_REMEMBERED)  # a reconcile asks for it a dozen times, and spells it out
 def _start_budget(
     size: int, kept: int, storage: Storage, stated_bytes_per_second: float | None, *, several: bool
 ) -> StartBudget:

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
+from shardwright.hardware.provisioning import Sought
 from shardwright.hardware.slices import whole_resource
-from shardwright.hardware.to_come import Sought
 from shardwright.layouts.traits import DraftMethod
 from shardwright.rendering import names
 

@@ -7,7 +7,7 @@ Pods of this release and those that a revision has kept are placed alike.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from shardwright.hardware.to_come import HOSTNAME, PoolTerm
+from shardwright.hardware.provisioning import HOSTNAME, PoolTerm
 from shardwright.planning.report import Plan
 from shardwright.rendering import gpu_claims, group_token, resources, ssh
 from shardwright.rendering.bare import pods_of

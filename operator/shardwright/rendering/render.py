@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.errors import InputError
-from shardwright.hardware.to_come import is_to_come
+from shardwright.hardware.provisioning import is_provisioned_later
 from shardwright.planning.report import Plan
 from shardwright.rendering import group_token, objects, ssh
 from shardwright.rendering.bare import pods_of
@@ -148,7 +148,7 @@ def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
     bound = {
         deployment.group_name(index): nodes
         for index, nodes in enumerate(plan.groups)
-        if deployment.sought_by(index) and not any(map(is_to_come, nodes))
+        if deployment.sought_by(index) and not any(map(is_provisioned_later, nodes))
     }
     return replace(
         bundle, objects=tuple(_on_nodes(item, bound, plan.architecture) for item in bundle.objects)

@@ -60,8 +60,8 @@ connection yet; assumed.
 """
 
 LOOK_SECONDS: Final = 30
-"""What a look at the engine's tokens may take beside waiting for one (``silence_seconds``) before
-it counts as hung; assumed: three answers of 4 s and the pauses between looks, doubled.
+"""What a reconcile of the engine's tokens may take beside waiting for one (``silence_seconds``)
+before it counts as hung; assumed: three answers of 4 s and the pauses between reconciles, doubled.
 """
 
 WATCH_PAUSE_SECONDS: Final = 5
@@ -70,9 +70,9 @@ WATCH_PAUSE_SECONDS: Final = 5
 """
 
 REMEMBERED: Final = 256
-"""Settings of which the scripts are kept, for every look at a model renders them. Basis: assumed;
-20 KB each, of which the larger part is shared, and the settings of resources differ by little else
-than their start-up budgets.
+"""Settings of which the scripts are kept, for every reconcile of a model renders them. Basis:
+assumed; 20 KB each, of which the larger part is shared, and the settings of resources differ by
+little else than their start-up budgets.
 """
 
 _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")

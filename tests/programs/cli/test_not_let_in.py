@@ -24,7 +24,7 @@ from shardwright.cli import main as entry
 from shardwright.reconcile.record_object import record_key
 from tests.support.builders_cli import Files, a_manifest
 from tests.support.builders_live import a_live_model
-from tests.support.builders_seen import ONE_NODE, OWNER, Operator
+from tests.support.builders_snapshot import ONE_NODE, OWNER, Operator
 from tests.support.certificates import self_signed
 from tests.support.small_cluster import SmallCluster
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from shardwright.controller.metrics import Metrics
+from shardwright.controller.planner_process import Memo, PlannerProcess, WorkError
 from shardwright.controller.queue import Priority
-from shardwright.controller.worker import Memo, Worker, WorkError
 from shardwright.reconcile.budget import Failed, QuestionBudget, QuestionFault
 from shardwright.reconcile.work import Work
 from tests.harness.waiting import wait_for
@@ -30,15 +30,15 @@ ROOT = Path(__file__).parents[3]
 
 
 @asynccontextmanager
-async def working() -> AsyncIterator[Worker]:
-    worker = Worker(BUDGET, Metrics())
+async def working() -> AsyncIterator[PlannerProcess]:
+    worker = PlannerProcess(BUDGET, Metrics())
     try:
         yield worker
     finally:
         worker.stop()
 
 
-def run(scenario: Callable[[Worker], Awaitable[None]]) -> None:
+def run(scenario: Callable[[PlannerProcess], Awaitable[None]]) -> None:
     async def scene() -> None:
         async with working() as worker:
             await asyncio.wait_for(scenario(worker), 120)
@@ -46,7 +46,7 @@ def run(scenario: Callable[[Worker], Awaitable[None]]) -> None:
     asyncio.run(scene())
 
 
-async def ask(worker: Worker, work: Work[int]) -> int | Failed:
+async def ask(worker: PlannerProcess, work: Work[int]) -> int | Failed:
     return await worker.ask(KEY, Priority.NEW, work, Memo())
 
 
@@ -55,7 +55,7 @@ def refused(fault: QuestionFault) -> Failed:
 
 
 def test_answers_come_from_another_process_that_stays() -> None:
-    async def scenario(worker: Worker) -> None:
+    async def scenario(worker: PlannerProcess) -> None:
         pids = {await ask(worker, Pid()) for _ in range(3)}
         assert pids == {worker.pid}
         assert pids != {os.getpid()}
@@ -64,7 +64,7 @@ def test_answers_come_from_another_process_that_stays() -> None:
 
 
 def test_a_question_that_spends_its_cpu_time_has_no_answer_and_the_next_one_has() -> None:
-    async def scenario(worker: Worker) -> None:
+    async def scenario(worker: PlannerProcess) -> None:
         assert await ask(worker, Spin()) == refused(QuestionFault.CPU)
         assert await ask(worker, Pid()) == worker.pid
 
@@ -72,7 +72,7 @@ def test_a_question_that_spends_its_cpu_time_has_no_answer_and_the_next_one_has(
 
 
 def test_a_question_that_spends_the_memory_has_no_answer_and_the_next_one_has() -> None:
-    async def scenario(worker: Worker) -> None:
+    async def scenario(worker: PlannerProcess) -> None:
         assert await ask(worker, Grow()) == refused(QuestionFault.MEMORY)
         assert await ask(worker, Pid()) == worker.pid
 
@@ -82,7 +82,7 @@ def test_a_question_that_spends_the_memory_has_no_answer_and_the_next_one_has() 
 def test_a_question_that_ends_the_process_twice_has_no_answer_and_the_next_one_has(
     tmp_path: Path,
 ) -> None:
-    async def scenario(worker: Worker) -> None:
+    async def scenario(worker: PlannerProcess) -> None:
         assert await ask(worker, Die(folder=tmp_path)) == refused(QuestionFault.CRASH)
         assert await ask(worker, Pid()) == worker.pid
 
@@ -93,14 +93,14 @@ def test_a_question_that_ends_the_process_twice_has_no_answer_and_the_next_one_h
 def test_a_question_with_which_the_process_is_killed_once_is_answered_by_the_next_process(
     tmp_path: Path,
 ) -> None:
-    async def scenario(worker: Worker) -> None:
+    async def scenario(worker: PlannerProcess) -> None:
         assert await ask(worker, Die(by=signal.SIGKILL, lives=1, folder=tmp_path)) == 1
 
     run(scenario)
 
 
 def test_a_worker_that_is_killed_while_it_has_nothing_to_do_is_nobodys_fault() -> None:
-    async def scenario(worker: Worker) -> None:
+    async def scenario(worker: PlannerProcess) -> None:
         first = await ask(worker, Pid())
         assert isinstance(first, int)
         os.kill(first, signal.SIGKILL)
@@ -112,14 +112,14 @@ def test_a_worker_that_is_killed_while_it_has_nothing_to_do_is_nobodys_fault() -
 
 
 def test_a_question_that_recurses_without_end_has_no_answer() -> None:
-    async def scenario(worker: Worker) -> None:
+    async def scenario(worker: PlannerProcess) -> None:
         assert await ask(worker, Dive()) == refused(QuestionFault.CRASH)
 
     run(scenario)
 
 
 def test_a_fault_of_ours_is_told_to_who_asked_and_ends_nothing() -> None:
-    async def scenario(worker: Worker) -> None:
+    async def scenario(worker: PlannerProcess) -> None:
         before = await ask(worker, Pid())
         with pytest.raises(WorkError, match="KeyError: 'a fault'"):
             await ask(worker, Fail())
@@ -129,7 +129,7 @@ def test_a_fault_of_ours_is_told_to_who_asked_and_ends_nothing() -> None:
 
 
 def test_what_comes_of_a_question_is_noted_although_who_asked_has_given_up(tmp_path: Path) -> None:
-    async def scenario(worker: Worker) -> None:
+    async def scenario(worker: PlannerProcess) -> None:
         noted: list[int | Failed] = []
         memo: Memo[int | Failed] = Memo(
             recall=lambda: noted[0] if noted else None, keep=noted.append
@@ -150,7 +150,7 @@ def test_what_comes_of_a_question_is_noted_although_who_asked_has_given_up(tmp_p
 def test_what_the_worker_prints_is_logged_and_harms_no_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(worker: Worker) -> None:
+    async def scenario(worker: PlannerProcess) -> None:
         assert await ask(worker, Say()) == 1
         said = {"worker: to standard output", "worker: to standard error"}
         await asyncio.to_thread(
@@ -165,7 +165,7 @@ PARENT = """
 import asyncio, os
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Priority
-from shardwright.controller.worker import Memo, Worker
+from shardwright.controller.planner_process import Memo, Worker
 from shardwright.reconcile.budget import QuestionBudget
 from tests.support.works import Pid
 

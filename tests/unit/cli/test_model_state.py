@@ -18,7 +18,7 @@ from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.members import Failure
 from tests.support.builders_live import a_live_model
 from tests.support.builders_reconcile import NOON
-from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
+from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.small_cluster import SmallCluster
 
 PROGRAM = "kubectl shardwright"

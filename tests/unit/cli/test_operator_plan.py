@@ -18,7 +18,7 @@ from shardwright.planning.report import NoPlan, Plan
 from shardwright.reporting.explanation import Explanation, Fact
 from shardwright.resolving.subject import Subject
 from tests.support.builders_live import a_live_model, around
-from tests.support.builders_seen import Operator
+from tests.support.builders_snapshot import Operator
 from tests.support.small_cluster import SmallCluster
 
 

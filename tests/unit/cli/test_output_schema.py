@@ -22,7 +22,7 @@ from shardwright.reconcile.revisions import revisions_of
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.builders_live import a_live_model
 from tests.support.builders_reconcile import NOON
-from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
+from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.small_cluster import SmallCluster
 from tests.unit.cli.test_rehearsal import a_difference, serving
 

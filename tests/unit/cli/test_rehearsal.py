@@ -29,7 +29,7 @@ from shardwright.reconcile.revisions import Former, revisions_of
 from shardwright.resolving.subject import Subject
 from tests.support import scripted_api as scripted
 from tests.support.builders_live import a_live_model, around
-from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
+from tests.support.builders_snapshot import ONE_NODE, OWNER, TWO_NODES, Operator
 from tests.support.builders_subject import a_resource
 from tests.support.scripted_api import Answer
 from tests.support.small_cluster import SmallCluster

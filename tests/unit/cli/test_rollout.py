@@ -16,7 +16,7 @@ from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.record_object import record_key
 from shardwright.reconcile.revisions import Saying, read_revision, revisions_of
 from tests.support.builders_live import a_live_model
-from tests.support.builders_seen import ONE_NODE, OWNER, Operator
+from tests.support.builders_snapshot import ONE_NODE, OWNER, Operator
 from tests.support.scripted_api import Answer, ScriptedApi
 from tests.support.small_cluster import SmallCluster
 

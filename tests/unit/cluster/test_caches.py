@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from shardwright.cluster.caches import EVERYTHING, Caches, Scope
 from shardwright.cluster.reader import Timing
-from shardwright.cluster.store import Concern, Store
+from shardwright.cluster.store import Changes, Store
 from shardwright.cluster.streams import Trouble
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.ledger import Ledger
@@ -41,7 +41,7 @@ class Cluster(WatchApi):
 def read(
     cluster: Cluster,
     complete: Callable[[Caches], bool],
-    on_concern: Callable[[Concern], None] = lambda _: None,
+    on_concern: Callable[[Changes], None] = lambda _: None,
     *,
     ledger: Ledger | None = None,
     scope: Scope = EVERYTHING,
@@ -51,12 +51,12 @@ def read(
     async def scenario() -> Caches:
         news = asyncio.Event()
 
-        def concern(what: Concern) -> None:
+        def affected(what: Changes) -> None:
             on_concern(what)
             news.set()
 
         caches = Caches(
-            cluster.client, Store(ledger or Ledger()), concern, scope=scope, timing=QUICK
+            cluster.client, Store(ledger or Ledger()), affected, scope=scope, timing=QUICK
         )
         assert not caches.synced
         caches.start()
@@ -83,7 +83,7 @@ def test_caches_are_filled_once_every_existing_kind_is_read_and_then_report_chan
     cluster.lists["statefulsets"] = a_list(a_set("llama-0"), version=7)
     pod = a_pod("llama-0-0", model="llama", set_name="llama-0", node="a", gpus=8)
     cluster.events["pods"] = Reply(parts=[line(("ADDED", pod))], ending="hold")
-    seen: list[Concern] = []
+    seen: list[Changes] = []
     ledger = Ledger()
 
     caches = read(
@@ -99,7 +99,7 @@ def test_caches_are_filled_once_every_existing_kind_is_read_and_then_report_chan
         kind for kind in caches.health if kind.startswith(MAY_BE_MISSING)
     }
     assert caches.counts["Pod"].events == 1
-    assert frozenset({("models", "llama")}) in [concern.models for concern in seen]
+    assert frozenset({("models", "llama")}) in [affected.models for affected in seen]
 
 
 def test_where_pods_may_not_be_listed_they_are_not_asked_for() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shardwright.cluster.handover import Change
 from shardwright.cluster.sources import PodFacts
-from shardwright.cluster.store import Concern, Store
+from shardwright.cluster.store import Changes, Store
 from shardwright.hardware.devices import DeviceUsage, read_device_class, read_slice
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -59,19 +59,19 @@ def store(ledger: Ledger) -> Store:
 def test_nodes_are_there_by_name_with_or_without_what_can_be_planned() -> None:
     store = Store(Ledger())
     shared = a_node("shared", labels={"nvidia.com/gpu.replicas": "4"})
-    concern = store.take_nodes(nodes(a_node("a"), shared, {"metadata": {"name": "cpu"}}))
+    affected = store.take_nodes(nodes(a_node("a"), shared, {"metadata": {"name": "cpu"}}))
     assert store.nodes.keys() == {"a", "shared"}
     assert store.nodes["a"] == read_node(a_node("a"))
     assert isinstance(store.nodes["shared"], NodeExclusion)
-    assert concern == Concern(nodes=frozenset({"a", "shared"}), freed=frozenset({"a"}))
+    assert affected == Changes(nodes=frozenset({"a", "shared"}), freed=frozenset({"a"}))
 
 
 def test_a_node_that_changes_or_goes_concerns_whoever_stands_on_it(store: Store) -> None:
-    assert store.take_nodes(nodes(a_node("a"))) == Concern()
-    assert store.take_nodes(nodes(a_node("a", cordoned=True))) == Concern(
+    assert store.take_nodes(nodes(a_node("a"))) == Changes()
+    assert store.take_nodes(nodes(a_node("a", cordoned=True))) == Changes(
         nodes=frozenset("a"), freed=frozenset("a")
     )
-    assert store.take_nodes(nodes(gone=("a", "never"))) == Concern(nodes=frozenset("a"))
+    assert store.take_nodes(nodes(gone=("a", "never"))) == Changes(nodes=frozenset("a"))
     assert store.nodes.keys() == {"b"}
 
 
@@ -84,13 +84,13 @@ def test_a_node_whose_kubelet_is_silent_is_known_and_not_ready(store: Store) -> 
 
 def test_a_node_that_slices_give_gpus_to_concerns_who_waits_for_some() -> None:
     store = Store(Ledger())
-    assert store.take_nodes(nodes(bare_node("dra"))) == Concern()
+    assert store.take_nodes(nodes(bare_node("dra"))) == Changes()
     classes = {("", DRIVER): Change(read_device_class(a_device_class("nvidia.com/gpu")), 1)}
-    assert store.take_device_classes(classes) == Concern()
+    assert store.take_device_classes(classes) == Changes()
     slices = {("", "s"): Change(read_slice(a_slice("dra")), 1)}
-    assert store.take_slices(slices) == Concern(nodes=frozenset({"dra"}), freed=frozenset({"dra"}))
+    assert store.take_slices(slices) == Changes(nodes=frozenset({"dra"}), freed=frozenset({"dra"}))
     assert isinstance(store.nodes["dra"], NodeFacts)
-    assert store.take_slices({("", "s"): Change(None, 2)}) == Concern(nodes=frozenset({"dra"}))
+    assert store.take_slices({("", "s"): Change(None, 2)}) == Changes(nodes=frozenset({"dra"}))
     assert store.nodes == {}
 
 
@@ -105,9 +105,9 @@ class TestClaims:
     def test_gpus_that_nobodys_claim_holds_are_taken_until_it_goes(
         self, store: Store, ledger: Ledger
     ) -> None:
-        assert store.take_claims(claims(theirs=DeviceUsage(node="b", gpus=8))) == Concern()
+        assert store.take_claims(claims(theirs=DeviceUsage(node="b", gpus=8))) == Changes()
         assert ledger.taken() == {"a": 16, "b": 8}
-        assert store.take_claims(claims(theirs=None)) == Concern(freed=frozenset({"b"}))
+        assert store.take_claims(claims(theirs=None)) == Changes(freed=frozenset({"b"}))
         assert ledger.taken() == {"a": 16}
 
     def test_what_the_pod_of_a_model_claims_is_the_models(
@@ -148,7 +148,7 @@ class TestClaims:
         assert ledger.taken() == {"a": 16, "dra": 10}
 
 
-def with_slices(store: Store, node: str) -> Concern:
+def with_slices(store: Store, node: str) -> Changes:
     """Have slices say which GPUs a node has; return whom that concerns."""
     made = read_device_class(a_device_class("nvidia.com/gpu"))
     store.take_nodes(nodes(bare_node(node)))
@@ -243,7 +243,7 @@ def test_a_pod_that_comes_before_its_stateful_set_counts_as_its_models_once_that
     ledger.keep(LLAMA, (Reservation(owner=LLAMA, node="b", gpus=8, group="llama-1"),))
     store.take_pods(pods(a_pod("llama-1-0", model="llama", set_name="llama-1", node="b", gpus=8)))
     assert ledger.taken() == {"a": 16, "b": 16}
-    assert store.take_children(SET, children(a_set("llama-1"))) == Concern(
+    assert store.take_children(SET, children(a_set("llama-1"))) == Changes(
         models=frozenset({LLAMA}), freed=frozenset("b")
     )
     assert ledger.taken() == {"a": 16, "b": 8}
@@ -260,8 +260,8 @@ def test_pods_whose_stateful_set_goes_before_them_are_their_models_to_the_end(
 
 
 def test_a_pod_that_ends_frees_its_node_and_one_that_starts_frees_nothing(store: Store) -> None:
-    assert store.take_pods(pods(a_pod("foreign", node="b", gpus=3))) == Concern()
-    assert store.take_pods(pods(gone=(("models", "foreign"),))) == Concern(freed=frozenset("b"))
+    assert store.take_pods(pods(a_pod("foreign", node="b", gpus=3))) == Changes()
+    assert store.take_pods(pods(gone=(("models", "foreign"),))) == Changes(freed=frozenset("b"))
 
 
 def test_the_nodes_have_a_new_version_when_one_has_changed_and_only_then(store: Store) -> None:
@@ -320,13 +320,13 @@ def test_members_of_a_model_are_there_by_its_label_too(store: Store) -> None:
 
 
 def test_a_change_of_a_member_concerns_its_model_and_what_is_worse_hurts_it(store: Store) -> None:
-    assert store.take_pods(pods(member("llama-0-0"))) == Concern()
-    assert store.take_pods(pods(member("llama-0-0", ready=False))) == Concern(
+    assert store.take_pods(pods(member("llama-0-0"))) == Changes()
+    assert store.take_pods(pods(member("llama-0-0", ready=False))) == Changes(
         models=frozenset({LLAMA}), hurt=frozenset({LLAMA})
     )
-    assert store.take_pods(pods(member("llama-0-0"))) == Concern(models=frozenset({LLAMA}))
+    assert store.take_pods(pods(member("llama-0-0"))) == Changes(models=frozenset({LLAMA}))
     gone = store.take_pods(pods(gone=(("models", "llama-0-0"),)))
-    assert gone == Concern(models=frozenset({LLAMA}), hurt=frozenset({LLAMA}), freed=frozenset("a"))
+    assert gone == Changes(models=frozenset({LLAMA}), hurt=frozenset({LLAMA}), freed=frozenset("a"))
 
 
 @pytest.mark.parametrize(
@@ -382,8 +382,8 @@ def test_a_pod_concerns_the_model_that_controls_it_and_the_one_that_it_names(sto
 
 def test_a_model_with_a_long_name_goes_by_its_base() -> None:
     store = Store(Ledger())
-    concern = store.take_children(SET, children(a_set("x", owner="qwen2.5-7b")))
-    assert concern.models == {("models", "qwen2-5-7b-5f5e975ce4")}
+    affected = store.take_children(SET, children(a_set("x", owner="qwen2.5-7b")))
+    assert affected.models == {("models", "qwen2-5-7b-5f5e975ce4")}
 
 
 def test_children_are_there_by_name_and_by_the_uid_of_their_model(store: Store) -> None:
@@ -399,18 +399,18 @@ def test_children_are_there_by_name_and_by_the_uid_of_their_model(store: Store) 
 
 
 def test_a_child_that_changes_its_owner_goes_by_the_new_one_and_concerns_both(store: Store) -> None:
-    concern = store.take_children(SET, children(a_set("llama-0", owner="qwen")))
-    assert concern.models == {LLAMA, QWEN}
+    affected = store.take_children(SET, children(a_set("llama-0", owner="qwen")))
+    assert affected.models == {LLAMA, QWEN}
     assert {child.name for child in store.children(("models", "uid-of-llama"))} == {"llama"}
     assert {child.name for child in store.children(("models", "uid-of-qwen"))} == {"llama-0"}
 
 
 def test_a_child_that_is_gone_is_nowhere(store: Store) -> None:
-    concern = store.take_children(SET, {("models", "llama-0"): Change(None, 11)})
-    assert concern.models == {LLAMA}
+    affected = store.take_children(SET, {("models", "llama-0"): Change(None, 11)})
+    assert affected.models == {LLAMA}
     assert store.child(SET, "models", "llama-0") is None
     assert store.strangers(LLAMA) == (("models", "llama-0-1"), ("models", "llama-0-0"))
-    assert store.take_children(SET, {("models", "llama-0"): Change(None, 12)}) == Concern()
+    assert store.take_children(SET, {("models", "llama-0"): Change(None, 12)}) == Changes()
 
 
 def test_a_kind_that_goes_takes_its_objects_along_whatever_their_version(store: Store) -> None:
@@ -430,7 +430,7 @@ def test_what_we_wrote_is_seen_at_once_and_its_event_is_no_news(store: Store) ->
     child = store.child(SET, "models", "llama-0")
     assert child is not None
     assert child.content()["spec"] == {"replicas": 0}
-    assert store.take_children(SET, children(written)) == Concern()
+    assert store.take_children(SET, children(written)) == Changes()
 
 
 def test_who_reads_a_kind_is_told_of_what_we_wrote(store: Store) -> None:
@@ -444,8 +444,8 @@ def test_who_reads_a_kind_is_told_of_what_we_wrote(store: Store) -> None:
 def test_an_event_from_before_what_we_wrote_undoes_nothing(store: Store) -> None:
     written = a_set("llama-0", replicas=0, version=20)
     store.wrote(written)
-    assert store.take_children(SET, children(a_set("llama-0", replicas=5, version=19))) == Concern()
-    assert store.take_children(SET, {("models", "llama-0"): Change(None, 19)}) == Concern()
+    assert store.take_children(SET, children(a_set("llama-0", replicas=5, version=19))) == Changes()
+    assert store.take_children(SET, {("models", "llama-0"): Change(None, 19)}) == Changes()
     assert store.child(SET, "models", "llama-0") is not None
     assert store.take_children(SET, children(a_set("llama-0", replicas=5, version=21))).models == {
         LLAMA
@@ -453,16 +453,16 @@ def test_an_event_from_before_what_we_wrote_undoes_nothing(store: Store) -> None
 
 
 def test_config_maps_are_there_by_name_and_by_the_uid_of_their_model(store: Store) -> None:
-    concern = store.take_config_maps(
+    affected = store.take_config_maps(
         config_maps(a_config_map("record", "llama", version=5), a_config_map("theirs", version=5))
     )
     both = frozenset({("models", "record"), ("models", "theirs")})
-    assert concern == Concern(models=frozenset({LLAMA}), config_maps=both)
+    assert affected == Changes(models=frozenset({LLAMA}), config_maps=both)
     assert store.config_maps(("models", "uid-of-llama")).keys() == {("models", "record")}
     assert store.config_map(("models", "theirs")) is not None
-    assert store.take_config_maps(config_maps(a_config_map("theirs", version=5))) == Concern()
+    assert store.take_config_maps(config_maps(a_config_map("theirs", version=5))) == Changes()
     changed = store.take_config_maps(config_maps(a_config_map("theirs", version=6)))
-    assert changed == Concern(config_maps=frozenset({("models", "theirs")}))
+    assert changed == Changes(config_maps=frozenset({("models", "theirs")}))
 
 
 def test_a_record_that_we_wrote_is_seen_at_once_and_no_event_from_before_undoes_it(
@@ -471,7 +471,7 @@ def test_a_record_that_we_wrote_is_seen_at_once_and_no_event_from_before_undoes_
     store.wrote(a_config_map("record", "llama", version=20))
     assert (
         store.take_config_maps(config_maps(a_config_map("record", "llama", version=19)))
-        == Concern()
+        == Changes()
     )
     facts = store.config_map(("models", "record"))
     assert facts is not None

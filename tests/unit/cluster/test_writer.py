@@ -13,7 +13,7 @@ import pytest
 from shardwright.cluster.client import ApiError, Client, NotLeadingError
 from shardwright.cluster.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from shardwright.cluster.writer import CARRY_OUT_SECONDS, WELL_SECONDS, Writer
-from shardwright.reconcile.seen import Outcome, Refusal
+from shardwright.reconcile.snapshot import Outcome, Refusal
 from shardwright.reconcile.writes import (
     Apply,
     Create,

@@ -13,16 +13,16 @@ import pytest
 
 from shardwright.api.free_form import CONFIG_MAX_BYTES, DEPTH_MAX
 from shardwright.cluster.resources import PODS
-from shardwright.controller.planner import REFUSED_SECONDS, Planner
+from shardwright.controller.cluster_cache import ClusterCache
+from shardwright.controller.fair_lock import FairLock
+from shardwright.controller.plan_broker import REFUSED_SECONDS, PlanBroker
+from shardwright.controller.planner_process import Memo
 from shardwright.controller.queue import Key, Priority
-from shardwright.controller.subjects import Subjects
-from shardwright.controller.turns import Turns
-from shardwright.controller.view import View
-from shardwright.controller.worker import Memo
+from shardwright.controller.resolve_cache import ResolveCache
 from shardwright.errors import InputError, Problem
 from shardwright.reconcile.budget import Failed, QuestionBudget, QuestionFault
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.work import MakePlan, Work
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
@@ -52,17 +52,17 @@ def a_model_of_generation(generation: int = 1, **spec: Any) -> dict[str, Any]:
     }
 
 
-def a_planner(worker: Inline, clock: Clock) -> Planner:
-    view = View()
-    view.store.take_nodes(nodes(*h100_nodes(2)))
-    return Planner(view, worker, clock=clock)
+def a_planner(worker: Inline, clock: Clock) -> PlanBroker:
+    cache = ClusterCache()
+    cache.store.take_nodes(nodes(*h100_nodes(2)))
+    return PlanBroker(cache, worker, clock=clock)
 
 
-def resolved(planner: Planner, live: dict[str, Any], config_text: str | None = None) -> Subject:
+def resolved(planner: PlanBroker, live: dict[str, Any], config_text: str | None = None) -> Subject:
     return asyncio.run(planner.resolve(live, config_text))
 
 
-def answered(planner: Planner, subject: Subject) -> Replanned | Problem:
+def answered(planner: PlanBroker, subject: Subject) -> Replanned | Problem:
     return asyncio.run(planner.answer(KEY, subject, NEW, NOON))
 
 
@@ -71,7 +71,7 @@ class OneAtATime(Inline):
 
     def __init__(self) -> None:
         super().__init__()
-        self._turns = Turns()
+        self._lock = FairLock()
 
     async def ask(
         self,
@@ -82,7 +82,7 @@ class OneAtATime(Inline):
         *,
         first: bool = False,
     ) -> Answer | Failed:
-        async with self._turns.turn(key, priority):
+        async with self._lock.turn(key, priority):
             await asyncio.sleep(0)
             return await super().ask(key, priority, work, memo, first=first)
 
@@ -103,7 +103,7 @@ class AtOnce(ThreadPoolExecutor):
 def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_few_questions() -> (
     None
 ):
-    async def plan(planner: Planner, namespace: str, name: str) -> None:
+    async def plan(planner: PlanBroker, namespace: str, name: str) -> None:
         live = a_model_of_generation(mode="PlanOnly")
         live["metadata"] |= {"namespace": namespace, "name": name, "uid": name}
         subject = await planner.resolve(live, None)
@@ -254,7 +254,7 @@ def test_a_config_that_is_too_large_is_named_without_the_worker_and_measured_onc
     }
     with pytest.raises(InputError, match="bytes of JSON must be at most"):
         resolved(planner, live)
-    monkeypatch.setattr("shardwright.controller.whole.free_form_problems", lambda _: ())
+    monkeypatch.setattr("shardwright.controller.full_objects.free_form_problems", lambda _: ())
     with pytest.raises(InputError, match="bytes of JSON must be at most"):
         resolved(planner, live)
     assert worker.asked == []
@@ -265,13 +265,13 @@ def test_a_model_that_cannot_be_read_or_planned_says_so_and_others_are_planned()
         parts = await synced()
         parts.worker.failing["Resolve"] = SPENT
         unread = parts.add_model("unread")
-        await parts.look(unread)
+        await parts.reconcile(unread)
         parts.worker.failing = {"MakePlan": SPENT}
         unplanned = parts.add_model("unplanned")
-        await parts.look(unplanned)
+        await parts.reconcile(unplanned)
         parts.worker.failing.clear()
         good = parts.add_model("good")
-        await parts.look(good)
+        await parts.reconcile(good)
 
         assert parts.condition(unread)["reason"] == "ConfigTooCostly"
         assert parts.condition(unplanned)["reason"] == "PlanTooCostly"
@@ -291,13 +291,13 @@ def test_what_runs_is_kept_alive_and_keeps_its_gpus_while_its_new_spec_costs_too
         reserved = parts.reserved_nodes()
         parts.worker.failing[question] = SPENT
         parts.change(key, workload={"concurrency": 16})
-        await parts.look(key)
+        await parts.reconcile(key)
         assert (parts.replicas("large"), parts.reserved_nodes()) == ([2], reserved)
 
         for rank in range(2):
             with parts.api.changing(PODS, NAMESPACE, f"large-0-{rank}") as pod:
                 pod["status"] = crashed("large-0-0")["status"]
-        await parts.look(key)
+        await parts.reconcile(key)
         assert (parts.replicas("large"), parts.reserved_nodes()) == ([0], reserved)
 
     run(scenario())
@@ -305,7 +305,7 @@ def test_what_runs_is_kept_alive_and_keeps_its_gpus_while_its_new_spec_costs_too
 
 def test_subjects_of_the_largest_models_are_forgotten_where_there_are_too_many() -> None:
     small, large = a_subject(), a_subject(**LARGE)
-    subjects = Subjects(weights_max=len(small.model.weights) + len(large.model.weights))
+    subjects = ResolveCache(weights_max=len(small.model.weights) + len(large.model.weights))
     for number in range(3):
         subjects.keep(("a", f"{number}"), (), small)
     subjects.keep(("b", "large"), (), large)

@@ -13,7 +13,7 @@ import pytest
 
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, JOBS
-from shardwright.controller.planner import AdministratorFiles, Planner
+from shardwright.controller.plan_broker import AdministratorFiles, PlanBroker
 from shardwright.controller.queue import Key
 from shardwright.modelspec.checkpoint_files import CheckpointFiles
 from shardwright.reconcile.fetched import LATER_SECONDS
@@ -44,7 +44,7 @@ def kept(parts: Parts, key: Key, keys: SigningKeys = KEYS, model: str = FETCH.mo
 
 
 async def believed(parts: Parts, key: Key) -> str | None:
-    return await parts.reading.config_text(key, parts.model(key))
+    return await parts.snapshots.config_text(key, parts.model(key))
 
 
 def no_signature(content: Manifest) -> None:
@@ -152,13 +152,13 @@ def test_a_config_map_of_somebody_else_plans_no_running_model_anew() -> None:
     async def scenario() -> None:
         parts = await synced()
         key = parts.add_model("known", model={"id": BUILT_IN})
-        await parts.look(key)
+        await parts.reconcile(key)
         before = parts.api.find(CONFIG_MAPS, NAMESPACE, "known-plan")
         forged = kept(parts, key, NO_KEYS, BUILT_IN)
         another_config(forged)
         parts.api.put(CONFIG_MAPS, forged)
 
-        await parts.look_again(key)
+        await parts.reconcile_again(key)
 
         assert parts.api.find(CONFIG_MAPS, NAMESPACE, "known-plan") == before
 
@@ -170,7 +170,7 @@ async def that_reads(folder: Path) -> Parts:
     parts = await synced()
     file = folder / "settings.json"
     file.write_text(json.dumps({"configFetch": {"enabled": True}}))
-    parts.planner = Planner(parts.view, parts.worker, AdministratorFiles(settings=file))
+    parts.planner = PlanBroker(parts.cache, parts.worker, AdministratorFiles(settings=file))
     parts.planner.fetcher = FETCH.fetcher
     parts.planner.reload()
     parts.wire()
@@ -185,7 +185,7 @@ def test_a_config_map_that_is_no_config_of_ours_is_said_and_no_hub_is_asked(tmp_
         no_signature(stranger)
         parts.api.put(CONFIG_MAPS, stranger)
 
-        await parts.look(key)
+        await parts.reconcile(key)
 
         name = stranger["metadata"]["name"]
         sentence = (
@@ -205,7 +205,7 @@ async def with_a_job(folder: Path) -> tuple[Parts, Key]:
     """Return an operator with a model whose config a Job has read for some time."""
     parts = await that_reads(folder)
     key = parts.add_model("ours", model={"id": FETCH.model})
-    await parts.look(key)
+    await parts.reconcile(key)
     (place,) = (place for place in parts.api.objects if place[0] == JOBS.plural)
     with parts.api.changing(JOBS, place[1], place[2]) as job:
         job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
@@ -233,7 +233,7 @@ def test_a_job_that_cannot_be_looked_at_costs_no_look(
                 raise ApiError(code, "Refused", "no")
 
         parts.api.before = refuse
-        await parts.look(key)
+        await parts.reconcile(key)
 
         assert parts.condition(key)["reason"] == reason
 
@@ -245,7 +245,7 @@ def test_no_job_of_a_paused_model_is_looked_at(tmp_path: Path) -> None:
         parts, key = await with_a_job(tmp_path)
         parts.change(key, paused=True)
 
-        again = await parts.look(key)
+        again = await parts.reconcile(key)
 
         assert [item for item in parts.api.requests if "jobs" in item] == []
         assert parts.condition(key, "Planned")["reason"] == "ModelUnknown"
@@ -283,4 +283,4 @@ def configs(parts: Parts) -> list[str]:
 
 async def settled(parts: Parts, key: Key) -> None:
     for _ in range(3):
-        await parts.look_again(key)
+        await parts.reconcile_again(key)

@@ -1,4 +1,4 @@
-"""Pods say whatever their tenant has written: what a look reads because of it is bounded."""
+"""Pods say whatever their tenant has written: what a reconcile reads because of it is bounded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from shardwright.cluster.resources import PODS
 from shardwright.controller.fetches import JOB_NAME, _left
 from shardwright.controller.queue import Priority
-from shardwright.controller.reading import NAMED_MAX
+from shardwright.controller.snapshots import NAMED_MAX
 from tests.support.builders_operator import NAMESPACE, deployed, run
 from tests.support.builders_reconcile import pod
 from tests.support.memory_api import MemoryApi
@@ -36,7 +36,7 @@ def test_sets_that_pods_name_are_read_one_at_a_time_and_no_more_than_a_look_take
                 under_way -= 1
 
         parts.api.before = read
-        await parts.look_again(key)
+        await parts.reconcile_again(key)
         assert reads == [1] * NAMED_MAX
 
     run(scenario())
@@ -54,8 +54,8 @@ def test_the_time_for_a_read_begins_with_its_turn(monkeypatch: pytest.MonkeyPatc
             return parts.api
 
         monkeypatch.setattr(parts.api, "until", until)
-        async with parts.reading._naming.turn(("other", "x"), Priority.NEW):
-            read = parts.reading._named(namespace, [("StatefulSet", "x")])
+        async with parts.snapshots._naming.turn(("other", "x"), Priority.NEW):
+            read = parts.snapshots._named(namespace, [("StatefulSet", "x")])
             task = asyncio.create_task(read)
             await asyncio.sleep(0)
             assert begun == []

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import pytest
 
 from shardwright.cluster.resources import PODS, RESOURCE_QUOTAS, STATEFUL_SETS
-from shardwright.controller.planner import AdministratorFiles, Planner
+from shardwright.controller.plan_broker import AdministratorFiles, PlanBroker
+from shardwright.controller.planner_process import Memo
 from shardwright.controller.queue import Key, Priority
-from shardwright.controller.worker import Memo
 from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.budget import Failed
 from shardwright.reconcile.publish import BARRED_SECONDS
@@ -37,7 +37,7 @@ def allow(parts: Parts, gpus: int, used: int = 0, **spec: Any) -> None:
 
 
 def gpus_kept(parts: Parts) -> int:
-    return sum(item.gpus for item in parts.view.ledger.reservations())
+    return sum(item.gpus for item in parts.cache.ledger.reservations())
 
 
 def told(parts: Parts, key: Key) -> str:
@@ -51,7 +51,7 @@ def test_a_model_whose_pods_are_never_let_in_holds_no_gpu_writes_nothing_and_nam
         parts = await synced(nodes=4)
         allow(parts, 0)
         key = parts.add_model("hog", model=SMALL, replicas=20)
-        await parts.look(key)
+        await parts.reconcile(key)
 
         assert gpus_kept(parts) == 0
         assert not [
@@ -75,7 +75,7 @@ def test_the_more_models_a_quota_keeps_out_the_later_each_is_looked_at_to_be_sur
         parts = await synced()
         allow(parts, 0)
         keys = [parts.add_model(f"m{number}", model=SMALL) for number in range(95)]
-        pauses = [again.seconds for key in keys if (again := await parts.look(key))]
+        pauses = [again.seconds for key in keys if (again := await parts.reconcile(key))]
         assert (pauses[0], pauses[-1]) == (BARRED_SECONDS, 65.0)
 
     run(scenario())
@@ -86,13 +86,13 @@ def test_a_quota_that_is_raised_wakes_those_whom_it_kept_out_and_lets_them_run()
         parts = await synced()
         allow(parts, 8)
         key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert told(parts, key) == "QuotaExceeded"
         parts.queue.added.clear()
 
         allow(parts, 16)
         assert parts.asked == [key]
-        await parts.look(key)
+        await parts.reconcile(key)
         assert gpus_kept(parts) == 16
         assert parts.replicas("large") == [2]
 
@@ -104,16 +104,16 @@ def test_what_is_promised_to_one_model_no_other_of_the_namespace_gets() -> None:
         parts = await synced(nodes=4)
         allow(parts, 24)
         first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
-        await parts.look(first)
-        await parts.look(second)
+        await parts.reconcile(first)
+        await parts.reconcile(second)
         assert (told(parts, second), gpus_kept(parts)) == ("QuotaExceeded", 16)
 
         parts.run_pods("first")
         allow(parts, 24, used=16)  # its pods are there now, and count once
-        await parts.look(second)
+        await parts.reconcile(second)
         assert told(parts, second) == "QuotaExceeded"
         allow(parts, 32, used=16)
-        await parts.look(second)
+        await parts.reconcile(second)
         assert gpus_kept(parts) == 32
 
     run(scenario())
@@ -127,7 +127,7 @@ def test_a_model_that_wants_more_replicas_than_the_quota_allows_goes_on_with_tho
         allow(parts, 16, used=16)
         before = parts.groups("large")
         parts.change(key, replicas=2)
-        await parts.look(key)
+        await parts.reconcile(key)
 
         assert (told(parts, key), parts.groups("large"), gpus_kept(parts)) == (
             "QuotaExceeded",
@@ -135,7 +135,7 @@ def test_a_model_that_wants_more_replicas_than_the_quota_allows_goes_on_with_tho
             16,
         )
         parts.change(key, replicas=1)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert told(parts, key) == "Serving"
 
     run(scenario())
@@ -145,12 +145,12 @@ def test_a_quota_that_is_lowered_below_what_runs_ends_nothing_and_lets_a_group_m
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         allow(parts, 0, used=16)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert (told(parts, key), gpus_kept(parts)) == ("Serving", 16)
 
         parts.change_node("h100-1", unschedulable=True)
         parts.api.remove(PODS, NAMESPACE, "large-0-1")
-        await parts.look(key)
+        await parts.reconcile(key)
         assert "h100-1" not in parts.reserved_nodes()
         assert gpus_kept(parts) == 16
 
@@ -163,7 +163,7 @@ def test_a_quota_of_a_namespace_holds_up_nobody_elsewhere() -> None:
         metadata = {"namespace": "elsewhere", "name": "none"}
         parts.api.put(RESOURCE_QUOTAS, {"metadata": metadata, "spec": {"hard": {GPU: "0"}}})
         key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        await parts.reconcile(key)
 
         assert parts.replicas("large") == [2]
         assert parts.api.find(STATEFUL_SETS, NAMESPACE, "large-0")
@@ -184,7 +184,7 @@ async def with_limits(
     parts.worker = worker or parts.worker
     file = folder / "settings.json"
     file.write_text(limited(**limits))
-    parts.planner = Planner(parts.view, parts.worker, AdministratorFiles(settings=file))
+    parts.planner = PlanBroker(parts.cache, parts.worker, AdministratorFiles(settings=file))
     parts.planner.load_settings()
     parts.wire()
     return parts
@@ -194,8 +194,8 @@ def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(tmp_path: Path
     async def scenario() -> None:
         parts = await with_limits(tmp_path, gpus=24)
         first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
-        await parts.look(first)
-        await parts.look(second)
+        await parts.reconcile(first)
+        await parts.reconcile(second)
 
         assert (gpus_kept(parts), parts.replicas("second")) == (16, [])
         assert parts.condition(second)["message"] == (
@@ -204,7 +204,7 @@ def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(tmp_path: Path
             "ask for fewer replicas or GPUs, or have the limit raised in the chart"
         )
         parts.change(first, replicas=2)
-        await parts.look(first)
+        await parts.reconcile(first)
         assert (told(parts, first), gpus_kept(parts)) == ("QuotaExceeded", 16)
 
     run(scenario())
@@ -239,12 +239,12 @@ def test_of_two_models_that_are_looked_at_together_one_finds_the_limit_of_gpus_u
         ]
         if running:
             for key in keys:
-                await parts.look(key)
+                await parts.reconcile(key)
                 parts.run_pods(key[1])
-                await parts.look(key)
+                await parts.reconcile(key)
                 parts.change(key, replicas=2)
 
-        await asyncio.gather(*map(parts.look, keys))
+        await asyncio.gather(*map(parts.reconcile, keys))
 
         assert sorted(len(parts.groups(name)) for _, name in keys) == [running, running + 1]
         assert gpus_kept(parts) == limit
@@ -260,8 +260,8 @@ def test_of_more_models_than_the_operator_allows_a_namespace_the_younger_ones_ar
         parts = await with_limits(tmp_path, models=1)
         young = parts.add_model("a", created="2026-01-02T13:00:00Z", model=SMALL)
         old = parts.add_model("b", created="2026-01-02T12:00:00Z", model=SMALL)
-        await parts.look(young)
-        await parts.look(old)
+        await parts.reconcile(young)
+        await parts.reconcile(old)
 
         assert (parts.replicas("a"), parts.replicas("b")) == ([], [1])
         assert parts.condition(young)["message"].startswith(
@@ -278,7 +278,7 @@ def test_no_more_plans_of_a_namespace_wait_for_gpus_than_the_operator_allows(
         parts = await with_limits(tmp_path, waiting=1)
         keys = [parts.add_model(name, model=LARGE) for name in ("a", "b", "c", "d")]
         for key in keys:
-            await parts.look(key)
+            await parts.reconcile(key)
 
         reasons = [told(parts, key) for key in keys]
         assert reasons[2:] == ["InsufficientCapacity", "QuotaExceeded"]
@@ -292,10 +292,10 @@ def test_no_more_plans_of_a_namespace_wait_for_gpus_than_the_operator_allows(
 def test_pods_of_unwatched_namespaces_are_said_to_be_unknown_and_own_plans_count() -> None:
     async def scenario() -> None:
         parts = await synced()
-        parts.view.known_pods = KnownPods.WATCHED
+        parts.cache.known_pods = KnownPods.WATCHED
         first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
-        await parts.look(first)
-        await parts.look(second)
+        await parts.reconcile(first)
+        await parts.reconcile(second)
 
         assert parts.condition(first, "Planned")["reason"] == "FreeCapacityUnknown"
         assert parts.condition(first, "Planned")["message"].startswith(
@@ -328,9 +328,9 @@ def test_a_watched_namespace_that_was_never_read_is_named_and_stops_no_plan(
 ) -> None:
     async def scenario() -> None:
         parts = await synced()
-        parts.view.known_pods, parts.view.unread = pods, frozenset({"team-b"})
+        parts.cache.known_pods, parts.cache.unread = pods, frozenset({"team-b"})
         key = parts.add_model("first", model=LARGE)
-        await parts.look(key)
+        await parts.reconcile(key)
 
         planned = parts.condition(key, "Planned")
         assert (planned["status"], planned["reason"]) == ("True", reason)

@@ -16,7 +16,7 @@ WAITS_EVERY = 5 * EACH
 
 
 def roots(parts: Parts) -> dict[str, Any]:
-    """Return all that outlives a look."""
+    """Return all that outlives a reconcile."""
     names = ("view", "queue", "metrics", "planner", "intake", "reading", "resync", "reconciler")
     return {name: getattr(parts, name) for name in names}
 
@@ -40,13 +40,13 @@ async def lived(parts: Parts, number: int) -> Key:
     if number % WAITS_EVERY == 0:
         spec = {"model": LARGE, "replicas": 3}
     key = parts.add_model(f"mortal-{number}", **spec)
-    await parts.look(key)
+    await parts.reconcile(key)
     if kind in {2, 3}:
         parts.run_pods(f"mortal-{number}")
-        await parts.look(key)
+        await parts.reconcile(key)
     if kind == 2 and parts.groups(f"mortal-{number}"):
         parts.delete_pod(f"mortal-{number}-0-0")
-        await parts.look(key)
+        await parts.reconcile(key)
     return key
 
 
@@ -59,14 +59,14 @@ async def end(parts: Parts, key: Key, *, told: bool) -> None:
     parts.api.collect(uid)
 
 
-async def looked_at(parts: Parts) -> None:
+async def reconciled(parts: Parts) -> None:
     """Look at all that was asked for, as workers would."""
     parts.wait(3600)
     while turn := parts.queue.take():
-        again = await parts.look(turn.key)
+        again = await parts.reconcile(turn.key)
         parts.queue.forget(turn.key)
         parts.queue.done(turn.key)
-        assert again is None or turn.key in parts.view.resources
+        assert again is None or turn.key in parts.cache.resources
 
 
 def test_of_models_that_came_and_went_nothing_is_left() -> None:
@@ -84,8 +84,8 @@ def test_of_models_that_came_and_went_nothing_is_left() -> None:
             parts.api.remove(NODES, None, f"h100-{1 + first}")
         assert remembered(parts, "mortal")
         await parts.resync.run()
-        await looked_at(parts)
-        parts.intake.wake_waiting()
+        await reconciled(parts)
+        parts.handlers.wake_waiting()
         assert remembered(parts, "mortal") == []
         assert remembered(parts, "h100-1") == []
 
@@ -103,11 +103,11 @@ def test_a_model_that_is_missed_while_it_is_looked_at_is_forgotten_all_the_same(
                 await parts.resync.run()
 
         parts.api.before = miss_the_end
-        await parts.look(key)
-        await looked_at(parts)
+        await parts.reconcile(key)
+        await reconciled(parts)
         for item in [place for place in parts.api.objects if place[1] == NAMESPACE]:
             parts.api.remove(parts.api._resources[item[0]], *item[1:])
-        await looked_at(parts)
+        await reconciled(parts)
         assert remembered(parts, "mortal") == []
 
     run(scenario())

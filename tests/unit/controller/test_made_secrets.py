@@ -48,7 +48,7 @@ async def restarted(parts: Parts, key: Key) -> None:
     that serves.
     """
     await parts.sync()
-    await parts.look_again(key)
+    await parts.reconcile_again(key)
 
 
 def test_a_secret_that_somebody_made_under_a_name_that_he_worked_out_is_not_used() -> None:
@@ -61,7 +61,7 @@ def test_a_secret_that_somebody_made_under_a_name_that_he_worked_out_is_not_used
         }
         parts.api.put(SECRETS, theirs)
 
-        await parts.look(key)
+        await parts.reconcile(key)
 
         (name,) = mounted(parts)
         assert name != theirs["metadata"]["name"]
@@ -90,7 +90,7 @@ def test_nobody_hears_the_name_of_a_secret_that_could_not_be_made() -> None:
                     )
 
             parts.api.before = refuse
-            await parts.look_again(key)
+            await parts.reconcile_again(key)
 
             assert parts.groups("large") == []
             assert parts.condition(key)["message"].count("(name withheld)") == (
@@ -109,7 +109,7 @@ def test_a_new_signing_key_leaves_a_group_its_secret_until_the_old_key_is_gone()
     async def scenario() -> None:
         parts = await synced(nodes=2)
         key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        await parts.reconcile(key)
         parts.run_pods("large")
         first = mounted(parts)
 
@@ -131,7 +131,7 @@ def test_a_group_keeps_the_secret_of_an_earlier_release_until_its_next_restart()
         parts = await synced(nodes=2)
         keys, parts.keys = parts.keys, SigningKeys()
         key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        await parts.reconcile(key)
         parts.run_pods("large")
         before = mounted(parts)
         pods = [item for (plural, *_), item in parts.api.objects.items() if plural == PODS.plural]

@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 
 from shardwright.cluster.resources import NODES, PODS
-from shardwright.controller.queue import Again, Priority
+from shardwright.controller.queue import Priority, Requeue
 from tests.support.builders_operator import NAMESPACE, run, serving
 from tests.support.builders_reconcile import crashed
 
-CHANGED = Again(seconds=0.1, priority=Priority.ROLL)
+CHANGED = Requeue(seconds=0.1, priority=Priority.ROLL)
 
 
 def test_a_group_whose_node_died_moves_although_more_groups_wait_for_room() -> None:
@@ -21,11 +21,11 @@ def test_a_group_whose_node_died_moves_although_more_groups_wait_for_room() -> N
         parts.add_nodes(1, first=2)
         parts.silence("h100-1")
         parts.delete_pod("large-0-1", grace_seconds=30)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.reserved_nodes() == {"h100-0", "h100-1"}
 
         parts.wait(30 + 60)
-        await parts.look(key)
+        await parts.reconcile(key)
 
         assert parts.reserved_nodes() == {"h100-0", "h100-2"}
         assert parts.condition(key, "PlanStale")["status"] == "False"
@@ -40,14 +40,14 @@ def test_a_group_stays_on_a_cordoned_node_until_a_pod_is_evicted_and_then_goes_e
     async def scenario() -> None:
         parts, key = await serving(nodes=3)
         parts.change_node("h100-1", unschedulable=True)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert (parts.reserved_nodes(), parts.condition(key)["status"]) == (
             {"h100-0", "h100-1"},
             "True",
         )
 
         parts.api.remove(PODS, NAMESPACE, "large-0-1")
-        await parts.look(key)
+        await parts.reconcile(key)
 
         assert parts.reserved_nodes() == {"h100-0", "h100-2"}
         assert parts.status(key)["plan"]["placement"]["nodes"] == ["h100-0", "h100-2"]
@@ -65,9 +65,9 @@ def test_a_group_whose_planned_node_is_dead_for_long_moves_although_no_pod_of_it
         parts, key = await serving(nodes=3)
         parts.silence("h100-1")
         parts.api.remove(PODS, NAMESPACE, "large-0-1")  # by force
-        await parts.look(key)
+        await parts.reconcile(key)
         parts.wait(seconds)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.reserved_nodes() == nodes
 
     run(scenario())
@@ -83,9 +83,9 @@ def test_a_group_goes_elsewhere_when_somebody_else_keeps_gpus_that_it_is_planned
         parts, key = await serving(nodes=3)
         parts.unbind("large-0-1")
         parts.hold_gpus("h100-1", 1)
-        await parts.look(key)
+        await parts.reconcile(key)
         parts.wait(seconds)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.reserved_nodes() == nodes
         assert parts.status(key)["plan"]["placement"]["nodes"] == sorted(nodes)
 
@@ -101,7 +101,7 @@ def test_times_that_others_have_written_count_for_nothing() -> None:
         with parts.api.changing(NODES, None, "h100-1") as node:
             node["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-02T12:00:00Z"
         parts.unbind("large-0-1")
-        await parts.look(key)
+        await parts.reconcile(key)
         assert (parts.reserved_nodes(), parts.replicas("large")) == ({"h100-0", "h100-1"}, [2])
 
     run(scenario())
@@ -116,9 +116,9 @@ def test_nodes_are_read_afresh_before_a_group_leaves_them() -> None:
         parts.watching = True
         parts.api.remove(PODS, NAMESPACE, "large-0-1")
 
-        assert await parts.look(key) == CHANGED
+        assert await parts.reconcile(key) == CHANGED
         assert sorted(parts.api.requests) == ["get nodes/h100-0", "get nodes/h100-1"]
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.reserved_nodes() == {"h100-0", "h100-1"}
 
     run(scenario())
@@ -134,7 +134,7 @@ def test_a_group_is_ended_only_when_the_api_server_itself_says_that_it_is_broken
         with parts.api.changing(PODS, NAMESPACE, "large-0-1") as pod:
             pod["status"] = healthy
         parts.watching = True
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.replicas("large") == [2]
         asked = ["shardedmodels/large", "statefulsets/large-0", "pods/large-0-0", "pods/large-0-1"]
         assert [line for line in parts.api.requests if line.startswith("get ")] == [
@@ -152,7 +152,7 @@ def test_a_group_goes_on_whose_missing_pod_is_there_although_no_cache_shows_it()
         parts.watching = False
         parts.api.put(PODS, there)
         parts.watching = True
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.replicas("large") == [2]
         assert parts.api.requests[-1] == "get pods/large-0-1"
 
@@ -164,10 +164,10 @@ def test_a_group_that_is_broken_in_truth_is_ended_in_the_same_look() -> None:
         parts, key = await serving()
         with parts.api.changing(PODS, NAMESPACE, "large-0-1") as pod:
             pod["status"] = crashed("large-0-1")["status"]
-        again = await parts.look(key)
+        requeue = await parts.reconcile(key)
         assert parts.replicas("large") == [0]
-        assert again is not None
-        assert again.priority is Priority.BROKEN
+        assert requeue is not None
+        assert requeue.priority is Priority.BROKEN
 
     run(scenario())
 
@@ -179,7 +179,7 @@ def test_nothing_is_ended_for_a_spec_that_is_not_the_newest() -> None:
         parts.watching = False
         parts.change(key, replicas=1)
         parts.watching = True
-        assert await parts.look(key) == CHANGED
+        assert await parts.reconcile(key) == CHANGED
         assert parts.replicas("large") == [2]
 
     run(scenario())

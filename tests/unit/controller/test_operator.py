@@ -43,7 +43,7 @@ def operator(api: ScriptedApi, *arguments: str) -> Operator:
 
 def test_who_does_not_lead_queues_nothing(api: ScriptedApi) -> None:
     standby = operator(api)
-    standby._intake.on_model(MODEL, False)
+    standby._handlers.on_model(MODEL, False)
     assert sum(standby._queue.load().depth.values()) == 0
 
 
@@ -56,7 +56,7 @@ def test_serving_plans_requires_token_review(caplog: pytest.LogCaptureFixture) -
 
 def test_who_leads_queues_what_has_changed(api: ScriptedApi) -> None:
     alone = operator(api, "--no-leader-elect")
-    alone._intake.on_model(MODEL, False)
+    alone._handlers.on_model(MODEL, False)
     assert sum(alone._queue.load().depth.values()) == 1
 
 
@@ -238,7 +238,7 @@ def test_when_a_namespace_can_be_read_that_could_not_before_all_models_are_liste
             read = watching._metrics.registry.get_sample_value(
                 "shardwright_watched_namespace_readable", {"namespace": "b"}
             )
-            seen.append((watching._sync_due.is_set(), watching._view.unread, read))
+            seen.append((watching._sync_due.is_set(), watching._cache.unread, read))
             caches.filled.set()
         return seen
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from shardwright.controller.pace import CHANGES_AT_ONCE, CHANGES_PER_SECOND
 from shardwright.controller.queue import (
     DOUBLINGS,
     FIRST_RETRY_SECONDS,
     LONGEST_RETRY_SECONDS,
-    Again,
     Key,
     Priority,
     Queue,
+    Requeue,
     Turn,
 )
+from shardwright.controller.rate_limits import CHANGES_AT_ONCE, CHANGES_PER_SECOND
 from tests.support.clocks import Clock
 
 A, B = ("models", "a"), ("models", "b")
@@ -122,7 +122,7 @@ def test_an_appointment_in_a_pause_is_kept_at_its_end(queue: Queue, clock: Clock
         queue.add(A, NEW)
         clock.now += 2 * LONGEST_RETRY_SECONDS
         pause = fail(queue, A)
-    queue.add_after(A, Again(seconds=1, priority=BROKEN))
+    queue.add_after(A, Requeue(seconds=1, priority=BROKEN))
     clock.now += 0.99 * pause
     assert taken(queue) is None
     clock.now += 0.02 * pause
@@ -145,8 +145,8 @@ def test_a_change_by_the_user_during_a_look_that_fails_is_looked_at_at_once(queu
     assert taken(queue) == A
 
 
-def looked_at(queue: Queue) -> list[Key]:
-    """Return all keys that may be looked at now, each look over at once."""
+def reconciled(queue: Queue) -> list[Key]:
+    """Return all keys that may be looked at now, each reconcile over at once."""
     keys = []
     while (key := taken(queue)) is not None:
         keys.append(key)
@@ -158,7 +158,7 @@ def flooded(queue: Queue) -> None:
     """Use up all that a namespace may have changed at once."""
     for number in range(CHANGES_AT_ONCE):
         queue.change(("models", f"flood-{number}"))
-    assert len(looked_at(queue)) == CHANGES_AT_ONCE
+    assert len(reconciled(queue)) == CHANGES_AT_ONCE
 
 
 def test_looks_for_changes_of_a_busy_namespace_are_paced_and_no_other_namespace_waits(
@@ -167,11 +167,11 @@ def test_looks_for_changes_of_a_busy_namespace_are_paced_and_no_other_namespace_
     flooded(queue)
     for key in (A, B, ("other", "a")):
         queue.change(key)
-    assert looked_at(queue) == [("other", "a")]
+    assert reconciled(queue) == [("other", "a")]
     clock.now += 1 / CHANGES_PER_SECOND
-    assert looked_at(queue) == [A]
+    assert reconciled(queue) == [A]
     clock.now += 1 / CHANGES_PER_SECOND
-    assert looked_at(queue) == [B]
+    assert reconciled(queue) == [B]
 
 
 def test_of_the_changes_of_a_model_that_wait_the_last_is_looked_at_and_counts_once(
@@ -181,9 +181,9 @@ def test_of_the_changes_of_a_model_that_wait_the_last_is_looked_at_and_counts_on
     for key in (A, A, A, B):
         queue.change(key)
     clock.now += 2 / CHANGES_PER_SECOND
-    assert looked_at(queue) == [A, B]
+    assert reconciled(queue) == [A, B]
     clock.now += 60
-    assert looked_at(queue) == []
+    assert reconciled(queue) == []
 
 
 def test_a_model_whose_change_waits_is_looked_at_before_only_if_broken_and_then_not_again(
@@ -192,12 +192,12 @@ def test_a_model_whose_change_waits_is_looked_at_before_only_if_broken_and_then_
     flooded(queue)
     queue.change(A)
     queue.add(A, Priority.ROLL)
-    queue.add_after(A, Again(seconds=0.0))
-    assert looked_at(queue) == []
+    queue.add_after(A, Requeue(seconds=0.0))
+    assert reconciled(queue) == []
     queue.add(A, BROKEN)
-    assert looked_at(queue) == [A]
+    assert reconciled(queue) == [A]
     clock.now += 60
-    assert looked_at(queue) == []
+    assert reconciled(queue) == []
 
 
 def test_a_change_that_waits_ends_the_pause_after_a_failure(queue: Queue, clock: Clock) -> None:
@@ -208,7 +208,7 @@ def test_a_change_that_waits_ends_the_pause_after_a_failure(queue: Queue, clock:
     flooded(queue)
     queue.change(A)
     clock.now += 1 / CHANGES_PER_SECOND
-    assert looked_at(queue) == [A]
+    assert reconciled(queue) == [A]
 
 
 def test_a_look_that_fails_while_a_change_waits_is_repeated_with_it(
@@ -222,7 +222,7 @@ def test_a_look_that_fails_while_a_change_waits_is_repeated_with_it(
     assert queue.retry(A, least_seconds=60) == pytest.approx(1 / CHANGES_PER_SECOND)
     queue.done(A)
     clock.now += 1 / CHANGES_PER_SECOND
-    assert A in looked_at(queue)
+    assert A in reconciled(queue)
 
 
 def test_what_is_broken_is_tried_again_after_its_pause_though_a_change_waits_for_longer(
@@ -243,7 +243,7 @@ def test_what_is_broken_is_tried_again_after_its_pause_though_a_change_waits_for
         None,
     )
     clock.now += pause
-    assert looked_at(queue)[:1] == [A]
+    assert reconciled(queue)[:1] == [A]
 
 
 def test_a_pause_is_at_least_what_the_api_server_asks_for(queue: Queue) -> None:
@@ -255,19 +255,19 @@ def test_a_pause_is_at_least_what_the_api_server_asks_for(queue: Queue) -> None:
 def test_of_two_appointments_the_earlier_stands_with_the_greater_urgency(
     queue: Queue, clock: Clock
 ) -> None:
-    queue.add_after(A, Again(seconds=10, priority=RESYNC))
-    queue.add_after(A, Again(seconds=1000, priority=BROKEN))
+    queue.add_after(A, Requeue(seconds=10, priority=RESYNC))
+    queue.add_after(A, Requeue(seconds=1000, priority=BROKEN))
     clock.now += 10
     assert queue.take() == Turn(key=A, priority=BROKEN)
     queue.done(A)
-    queue.add_after(B, Again(seconds=1000))
-    queue.add_after(B, Again(seconds=10))
+    queue.add_after(B, Requeue(seconds=1000))
+    queue.add_after(B, Requeue(seconds=10))
     clock.now += 10
     assert queue.take() == Turn(key=B, priority=RESYNC)
 
 
 def test_a_look_makes_the_appointment_before_it_void(queue: Queue, clock: Clock) -> None:
-    queue.add_after(A, Again(seconds=10))
+    queue.add_after(A, Requeue(seconds=10))
     queue.add(A, NEW)
     assert taken(queue) == A
     queue.done(A)
@@ -277,7 +277,7 @@ def test_a_look_makes_the_appointment_before_it_void(queue: Queue, clock: Clock)
 
 def test_void_appointments_do_not_pile_up(queue: Queue) -> None:
     for _ in range(1000):
-        queue.add_after(A, Again(seconds=300))
+        queue.add_after(A, Requeue(seconds=300))
         queue.add(A, NEW)
         queue.take()
         queue.done(A)
@@ -332,8 +332,8 @@ def test_a_worker_wakes_for_an_appointment_that_is_made_while_it_waits() -> None
         queue = Queue(2)
         worker = asyncio.create_task(queue.get())
         await asyncio.sleep(0)
-        queue.add_after(B, Again(seconds=1000))
-        queue.add_after(A, Again(seconds=0.01))
+        queue.add_after(B, Requeue(seconds=1000))
+        queue.add_after(A, Requeue(seconds=0.01))
         assert (await worker).key == A
 
     run(scenario())

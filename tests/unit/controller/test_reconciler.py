@@ -1,4 +1,4 @@
-"""One look at a model, with its faults: what comes between, what is refused, what there is no room
+"""One reconcile of a model, with its faults: what comes between, what is refused, what there is no room
 for.
 """
 
@@ -17,13 +17,13 @@ from shardwright.cluster.resources import (
     Resource,
 )
 from shardwright.controller import reconciler
-from shardwright.controller.notes import Note
-from shardwright.controller.queue import Again, Priority
+from shardwright.controller.cluster_cache import Dependencies
+from shardwright.controller.observations import Observation
+from shardwright.controller.planner_process import WorkError
+from shardwright.controller.queue import Priority, Requeue
 from shardwright.controller.reconciler import GROUPS_AT_ONCE
-from shardwright.controller.view import Interests
-from shardwright.controller.worker import WorkError
-from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.life_rules import ROLLBACK_TO
+from shardwright.reconcile.next_step import Step, next_step
 from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
 from tests.support.memory_api import nothing
 
@@ -58,7 +58,7 @@ def test_a_fault_of_ours_is_told_by_its_class_alone_and_goes_with_the_next_look(
         with monkeypatch.context() as patched:
             patched.setattr(reconciler, "advance", failing)
             with pytest.raises(ZeroDivisionError) as caught:
-                await parts.look_again(key)
+                await parts.reconcile_again(key)
         await parts.reconciler.say_fault(key, caught.value)
         ready = parts.condition(key)
         assert (ready["status"], ready["reason"], ready["message"]) == (
@@ -73,7 +73,7 @@ def test_a_fault_of_ours_is_told_by_its_class_alone_and_goes_with_the_next_look(
         assert parts.status(key)["groups"] == groups
         assert "canary" not in str(parts.api.objects)
 
-        await parts.look_again(key)
+        await parts.reconcile_again(key)
         ready = parts.condition(key)
         assert (ready["status"], ready["reason"]) == ("True", "Serving")
 
@@ -98,10 +98,10 @@ def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_go
         before = len([line for line in parts.api.written if "statefulsets" in line])
 
         parts.change(key, placement={"scheduler": "Native"})
-        assert await parts.look(key) == Again(
+        assert await parts.reconcile(key) == Requeue(
             seconds=0.5, priority=Priority.RESYNC
         )  # the plan of record says the new question
-        assert await parts.look(key) == Again(seconds=30, priority=Priority.RESYNC)
+        assert await parts.reconcile(key) == Requeue(seconds=30, priority=Priority.RESYNC)
         assert parts.status(key)["groups"][0]["ready"]
         assert parts.condition(key)["reason"] == "SchedulerUnavailable"
         assert "choose another scheduler" in parts.condition(key, "Stalled")["message"]
@@ -121,8 +121,8 @@ def test_a_change_of_the_spec_that_is_seen_before_the_answer_to_a_status_is_not_
             parts.change(key, replicas=0)
 
         parts.api.after = change
-        await parts.look(key)
-        await parts.look(key)
+        await parts.reconcile(key)
+        await parts.reconcile(key)
         assert parts.condition(key)["reason"] == "ScaledToZero"
 
     run(scenario())
@@ -132,8 +132,8 @@ def test_a_model_without_its_scheduler_can_be_scaled_to_zero() -> None:
     async def scenario() -> None:
         parts, key = await deployed()
         parts.change(key, placement={"scheduler": "Native"}, replicas=0)
-        await parts.look(key)
-        await parts.look(key)
+        await parts.reconcile(key)
+        await parts.reconcile(key)
         assert parts.groups("large") == []
         assert parts.condition(key)["reason"] == "ScaledToZero"
 
@@ -164,7 +164,7 @@ def test_a_plan_that_is_only_shown_has_no_start_up_budget() -> None:
     async def scenario() -> None:
         parts = await synced()
         key = parts.add_model("large", model=LARGE, mode="PlanOnly")
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.status(key)["plan"]["nodes"] == 2
         assert set(parts.status(key)["engine"]) == {"name", "version", "image"}
 
@@ -177,7 +177,7 @@ def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of
         before = parts.status(key)
 
         parts.change(key, replicas=2)
-        await parts.look(key)
+        await parts.reconcile(key)
 
         assert parts.condition(key)["reason"] == "NothingFits"
         assert {field: parts.status(key)[field] for field in ("selector", "endpoint")} == {
@@ -193,7 +193,7 @@ def test_a_model_that_serves_keeps_its_address_when_its_spec_becomes_wrong() -> 
         parts, key = await deployed()
         parts.run_pods("large")
         parts.change(key, model={"id": "nobody/nothing"})
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.condition(key)["reason"] == "ModelUnknown"
         assert parts.status(key)["endpoint"] == "http://large.models.svc.cluster.local:8000"
 
@@ -206,7 +206,7 @@ def test_a_group_is_looked_after_while_there_is_no_room_for_another() -> None:
         parts.change(key, replicas=2)
         parts.run_pods("large", containerStatuses=[FAILED])
 
-        await parts.look(key)
+        await parts.reconcile(key)
 
         assert parts.condition(key)["reason"] == "NothingFits"
         assert [group["spec"]["replicas"] for group in parts.groups("large")] == [
@@ -227,7 +227,7 @@ def test_what_is_read_right_before_a_group_ends_waits_for_no_other_request_than_
 
         parts.api.urgencies.clear()
         parts.api.before = note
-        await parts.look(key)
+        await parts.reconcile(key)
 
         assert parts.replicas("large") == [0]
         reads = ("get shardedmodels", "get statefulsets", "get pods")
@@ -252,7 +252,7 @@ def test_what_is_read_right_before_a_group_ends_is_asked_for_at_once() -> None:
                 await asyncio.wait_for(all_asked.wait(), 5)
 
         parts.api.before = answer
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.replicas("large") == [0]
 
     run(scenario())
@@ -262,13 +262,13 @@ def test_a_model_is_scaled_down_while_its_nodes_are_away() -> None:
     async def scenario() -> None:
         parts = await synced()
         key = parts.add_model("small", replicas=2)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert len(parts.groups("small")) == 2
         for name in ("h100-0", "h100-1"):
             parts.change_node(name, unschedulable=True)
 
         parts.change(key, replicas=0)
-        await parts.look(key)
+        await parts.reconcile(key)
 
         assert parts.groups("small") == []
         assert parts.reserved_nodes() == set()
@@ -290,11 +290,11 @@ def test_a_node_that_comes_when_the_planner_has_answered_is_not_missed(
             return answered
 
         monkeypatch.setattr(parts.planner, "answer", too_early)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.condition(key)["reason"] == "NothingFits"
 
         parts.queue.added.clear()
-        parts.intake.wake_waiting()
+        parts.handlers.wake_waiting()
         assert parts.queue.added == [(key, Priority.WAITING)]
 
     run(scenario())
@@ -310,7 +310,7 @@ def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing(
         key = parts.add_model("large", model=LARGE)
         parts.api.before = refuse
         with pytest.raises(ApiError, match="exceeded quota"):
-            await parts.look(key)
+            await parts.reconcile(key)
         assert parts.condition(key)["reason"] == "ObjectRefused"
         assert "exceeded quota" in parts.condition(key)["message"]
         assert (parts.groups("large"), parts.reserved_nodes()) == ([], set())
@@ -332,7 +332,7 @@ def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods
         parts.api.before = refuse
 
         with pytest.raises(ApiError):
-            await parts.look(key)
+            await parts.reconcile(key)
 
         assert parts.condition(key)["reason"] == "ObjectRefused"
         assert len(before) == 1
@@ -340,7 +340,7 @@ def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods
         assert len(parts.scripts()) == 2
 
         parts.change(key, readiness={})
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.scripts() == before
 
     run(scenario())
@@ -353,7 +353,7 @@ def test_a_plan_that_can_only_be_shown_keeps_no_gpus_from_others() -> None:
         key = parts.add_model(
             "wide", model={"id": "deepseek-ai/DeepSeek-V3"}, parallelism=over_nodes
         )
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.condition(key)["reason"] == "NotDeployable"
         assert (parts.groups("wide"), parts.reserved_nodes()) == ([], set())
 
@@ -368,7 +368,7 @@ def test_a_foreign_object_in_the_place_of_the_record_lets_nothing_be_reserved() 
             {"metadata": {"name": "large-plan", "namespace": NAMESPACE}, "data": {"mine": "yes"}},
         )
         key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.condition(key)["reason"] == "NameConflict"
         assert parts.reserved_nodes() == set()
 
@@ -382,7 +382,7 @@ def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobo
         parts.api.remove(SHARDED_MODELS, *key)
         parts.add_model("large", model=LARGE)
 
-        assert await parts.look(key) == Again(seconds=30.0)
+        assert await parts.reconcile(key) == Requeue(seconds=30.0)
         ready = parts.condition(key)
         assert (ready["status"], ready["reason"]) == ("False", "Progressing")
         assert "of an earlier ShardedModel of this name" in ready["message"]
@@ -392,7 +392,7 @@ def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobo
         ]
 
         parts.api.collect(former)
-        await parts.look(key)
+        await parts.reconcile(key)
         owner = parts.groups("large")[0]["metadata"]["ownerReferences"][0]
         assert owner["uid"] == parts.model(key)["metadata"]["uid"]
 
@@ -403,15 +403,19 @@ def test_a_model_that_is_gone_is_forgotten_with_everything_about_it() -> None:
     async def scenario() -> None:
         parts, key = await deployed()
         assert b'shardwright_plan_gpus{name="large"' in parts.metrics.text()
-        assert parts.reconciler._notes.of(key) != Note()
+        assert parts.reconciler._observations.of(key) != Observation()
 
         parts.api.remove(SHARDED_MODELS, *key)
-        assert await parts.look(key) is None
+        assert await parts.reconcile(key) is None
 
-        assert parts.view.interests(key) == Interests()
-        assert (parts.view.models, parts.view.resources, parts.reserved_nodes()) == ({}, {}, set())
-        assert parts.view.freed == {"h100-0", "h100-1"}
-        assert parts.reconciler._notes.of(key) == Note()
+        assert parts.cache.interests(key) == Dependencies()
+        assert (parts.cache.models, parts.cache.resources, parts.reserved_nodes()) == (
+            {},
+            {},
+            set(),
+        )
+        assert parts.cache.freed == {"h100-0", "h100-1"}
+        assert parts.reconciler._observations.of(key) == Observation()
         assert len(parts.planner._subjects) == 0
         assert b'name="large"' not in parts.metrics.text()
 
@@ -424,7 +428,7 @@ def test_a_model_that_is_being_deleted_keeps_nothing_and_nothing_is_written_for_
         with parts.api.changing(SHARDED_MODELS, *key) as model:  # somebody's finalizer holds it
             model["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
         parts.api.requests.clear()
-        assert await parts.look(key) is None
+        assert await parts.reconcile(key) is None
         assert (parts.reserved_nodes(), parts.api.requests) == (set(), [])
 
     run(scenario())
@@ -443,14 +447,14 @@ def test_what_is_worked_out_for_many_groups_holds_up_no_look_at_another_model(
 
     def noting(*arguments: Any) -> Step:
         threads.add(threading.current_thread() is not threading.main_thread())
-        return advance(*arguments)
+        return next_step(*arguments)
 
     monkeypatch.setattr("shardwright.controller.reconciler.advance", noting)
 
     async def scenario() -> None:
         parts = await synced(nodes=3)
         key = parts.add_model("many", replicas=groups)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert len(parts.groups("many")) == groups
 
     run(scenario())
@@ -469,10 +473,10 @@ def test_an_object_that_has_lost_our_label_is_taken_back(kind: Resource) -> None
         uid = parts.api.objects[kind.plural, NAMESPACE, name]["metadata"]["uid"]
         with parts.api.changing(kind, NAMESPACE, name) as live:
             del live["metadata"]["labels"]["app.kubernetes.io/managed-by"]
-        assert parts.view.store.child(kind.kind, NAMESPACE, name) is None
+        assert parts.cache.store.child(kind.kind, NAMESPACE, name) is None
         for _ in range(3):
-            await parts.look_again(key)
-        child = parts.view.store.child(kind.kind, NAMESPACE, name)
+            await parts.reconcile_again(key)
+        child = parts.cache.store.child(kind.kind, NAMESPACE, name)
         assert child
         assert (child.uid, child.owner_uid) == (uid, parts.model(key)["metadata"]["uid"])
         assert (parts.condition(key)["reason"], parts.replicas("large")) == ("Serving", [2])
@@ -485,14 +489,14 @@ def test_an_object_of_somebody_else_in_our_place_is_said_for_as_long_as_it_is_th
         parts = await synced()
         parts.api.put(SERVICES, {"metadata": {"namespace": NAMESPACE, "name": "small"}, "spec": {}})
         key = parts.add_model("small")
-        await parts.look_again(key)  # is told that there is one
+        await parts.reconcile_again(key)  # is told that there is one
         reasons = []
         for _ in range(4):
-            await parts.look_again(key)
+            await parts.reconcile_again(key)
             reasons.append(parts.condition(key, "Stalled")["reason"])
         assert reasons == ["NameConflict"] * 4
         parts.api.remove(SERVICES, NAMESPACE, "small")
-        await parts.look_again(key)
+        await parts.reconcile_again(key)
         assert parts.condition(key, "Stalled")["status"] == "False"
 
     run(scenario())
@@ -507,7 +511,7 @@ def test_what_a_revision_resolves_to_is_read_once_and_kept_as_long_as_it_is_run(
             with parts.api.changing(SHARDED_MODELS, *key) as model:
                 model["metadata"]["annotations"] = {ROLLBACK_TO: request} if request else {}
             for _ in range(3):
-                await parts.look(key)
+                await parts.reconcile(key)
             kept = parts.reconciler._recalling._subjects
             assert (parts.condition(key, "RolledBack")["status"], len(kept)) == (
                 ("True", 1) if request else ("False", 0)

@@ -117,7 +117,7 @@ async def settled(parts: Parts, key: Key) -> list[str]:
     written: list[str] = []
     while True:
         parts.api.written.clear()
-        await parts.look(key)
+        await parts.reconcile(key)
         found = [
             item
             for item in parts.api.written
@@ -305,7 +305,7 @@ def test_a_plan_of_record_missing_from_the_caches_is_read_by_name_before_it_coun
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         after = Parts(api=parts.api)
-        after.view.store.take_config_maps({(NAMESPACE, "large-plan"): Change(None, 10**9)})
+        after.cache.store.take_config_maps({(NAMESPACE, "large-plan"): Change(None, 10**9)})
         await after.sync()
 
         assert after.reserved_nodes() == {"h100-0", "h100-1"}

@@ -9,11 +9,11 @@ import pytest
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.overfull import CHILD_MAX_BYTES
 from shardwright.cluster.resources import PODS, SERVICES, SHARDED_MODELS, STATEFUL_SETS
-from shardwright.controller.intake import TURN_SECONDS
-from shardwright.controller.queue import Again, Key, Priority
-from shardwright.controller.reading import Reading
-from shardwright.controller.view import NOTHING, Interests
-from shardwright.controller.workers import NotAllTakenError
+from shardwright.controller.cluster_cache import NOTHING, Dependencies
+from shardwright.controller.event_handlers import TURN_SECONDS
+from shardwright.controller.queue import Key, Priority, Requeue
+from shardwright.controller.queue_workers import NotAllTakenError
+from shardwright.controller.snapshots import Snapshots
 from shardwright.reconcile.life_rules import RESTART
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.memory_api import nothing
@@ -25,7 +25,7 @@ def test_a_look_where_nothing_has_changed_asks_for_nothing_and_writes_nothing() 
     async def scenario() -> None:
         parts, key = await serving()
         parts.wait(3600)
-        assert await parts.look(key) is None
+        assert await parts.reconcile(key) is None
         assert parts.api.requests == []
 
     run(scenario())
@@ -36,11 +36,11 @@ def test_a_look_where_nothing_has_changed_does_not_even_read_the_caches(
 ) -> None:
     async def scenario() -> None:
         parts, key = await serving()
-        monkeypatch.delattr(Reading, "read")
-        assert await parts.look(key) is None
+        monkeypatch.delattr(Snapshots, "read")
+        assert await parts.reconcile(key) is None
         parts.api.remove(PODS, NAMESPACE, "large-0-1")
         with pytest.raises(AttributeError):
-            await parts.look(key)
+            await parts.reconcile(key)
 
     run(scenario())
 
@@ -51,7 +51,7 @@ def test_what_changes_around_a_model_and_does_not_concern_it_costs_no_request_ei
         parts.add_nodes(1, first=7)
         parts.hold_gpus("h100-7", 8)
         assert parts.asked == []
-        assert await parts.look(key) is None
+        assert await parts.reconcile(key) is None
         assert parts.api.requests == []
 
     run(scenario())
@@ -62,7 +62,7 @@ def test_our_own_status_is_no_news() -> None:
         parts = await synced(nodes=1)
         key = parts.add_model("large", model=LARGE)
         parts.queue.added.clear()
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.api.written[0] == STATUS
         assert parts.asked == []
 
@@ -73,10 +73,10 @@ def test_a_model_starts_until_a_group_of_it_has_served() -> None:
     async def scenario() -> None:
         parts = await synced()
         key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
-        assert parts.view.interests(key).starting
+        await parts.reconcile(key)
+        assert parts.cache.interests(key).starting
         parts, key = await serving()
-        assert not parts.view.interests(key).starting
+        assert not parts.cache.interests(key).starting
 
     run(scenario())
 
@@ -107,17 +107,17 @@ def test_what_comes_free_wakes_those_that_wait_the_oldest_first_and_once() -> No
             for name, created in ages.items()
         }
         for key in keys.values():
-            await parts.look(key)
-        parts.intake.wake_waiting()
+            await parts.reconcile(key)
+        parts.handlers.wake_waiting()
         for key in (*keys.values(), *keys.values(), *keys.values()):
-            parts.intake.looked_at(key)  # whoever's turn it was
+            parts.handlers.reconciled(key)  # whoever's turn it was
         parts.queue.added.clear()
 
         parts.api.remove(PODS, "them", "h100-0")
         for _ in range(2):
-            parts.intake.wake_waiting()
+            parts.handlers.wake_waiting()
         for name in ("c", "b", "a"):
-            parts.intake.looked_at(keys[name])
+            parts.handlers.reconciled(keys[name])
 
         assert parts.queue.added == [(keys[name], Priority.WAITING) for name in ("c", "b", "a")]
 
@@ -128,22 +128,22 @@ def test_each_free_turn_to_restart_wakes_one_model_and_the_next_if_it_is_not_tak
     async def scenario() -> None:
         parts = await synced(nodes=1)
         rolls, *waiting = [parts.add_model(name) for name in ("rolls", "a", "b", "c", "d")]
-        parts.view.note(rolls, Interests(moving=2))
+        parts.cache.note(rolls, Dependencies(moving=2))
         for key in waiting:
-            parts.view.note(key, Interests(waits_for_turn=True))
+            parts.cache.note(key, Dependencies(waits_for_turn=True))
         parts.queue.added.clear()
 
-        parts.view.note(rolls, NOTHING)
-        parts.intake.wake_waiting()
+        parts.cache.note(rolls, NOTHING)
+        parts.handlers.wake_waiting()
         assert parts.asked == waiting[:2]
-        parts.view.note(waiting[0], Interests(moving=1))
+        parts.cache.note(waiting[0], Dependencies(moving=1))
         for key in waiting[:2]:
-            parts.intake.looked_at(key)  # the second one did not want its turn
+            parts.handlers.reconciled(key)  # the second one did not want its turn
         assert parts.asked == waiting[:3]
 
-        parts.wait(TURN_SECONDS)  # the look at the third one hangs
+        parts.wait(TURN_SECONDS)  # the reconcile of the third one hangs
         for _ in range(2):
-            parts.intake.wake_waiting()
+            parts.handlers.wake_waiting()
         assert parts.asked == waiting
 
     run(scenario())
@@ -152,20 +152,20 @@ def test_each_free_turn_to_restart_wakes_one_model_and_the_next_if_it_is_not_tak
 def test_a_probe_that_flaps_sixty_times_in_a_minute_costs_a_handful_of_writes() -> None:
     async def scenario() -> None:
         parts, key = await serving()
-        again: Again | None = None
+        requeue: Requeue | None = None
         for flip in range(60):
             parts.wait(1)
             _set_ready(parts, "large-0-1", ready=flip % 2 == 1)
-            again = await parts.look(key)
+            requeue = await parts.reconcile(key)
         assert parts.api.written.count(STATUS) <= 8
         assert {line.partition("/")[0] for line in parts.api.written} == {
             "patch shardedmodels",
             "create events",
         }
 
-        while again:
-            parts.wait(again.seconds)
-            again = await parts.look(key)
+        while requeue:
+            parts.wait(requeue.seconds)
+            requeue = await parts.reconcile(key)
         assert parts.condition(key)["reason"] == "Serving"
 
     run(scenario())
@@ -182,7 +182,7 @@ async def _set_back(parts: Parts, key: Key, seconds: int) -> None:
         parts.wait(1)
         with parts.api.changing(SERVICES, *key) as service:
             service["spec"]["ports"][0]["port"] = 9
-        await parts.look(key)
+        await parts.reconcile(key)
 
 
 def test_a_contested_field_is_repaired_now_and_then_and_shown_as_a_condition() -> None:
@@ -200,12 +200,12 @@ def test_a_contested_field_is_repaired_now_and_then_and_shown_as_a_condition() -
         assert parts.api.written.count(repair) == 6
 
         parts.wait(300)
-        await parts.look(key)
+        await parts.reconcile(key)
         found = parts.api.find(SERVICES, *key)
         assert found
         assert found["spec"]["ports"][0]["port"] == 8000
         parts.wait(300)
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.condition(key, "FieldConflict")["status"] == "False"
 
     run(scenario())
@@ -228,7 +228,7 @@ def test_a_write_that_the_api_server_cannot_answer_is_in_the_status_and_is_tried
         parts.api.before = away
         key = parts.add_model("large", model=LARGE)
         with pytest.raises(ApiError, match="failed calling webhook"):
-            await parts.look(key)
+            await parts.reconcile(key)
         assert parts.status(key)["observedGeneration"] == 1
         ready = parts.condition(key)
         assert (ready["status"], ready["reason"]) == ("False", "ApiUnavailable")
@@ -236,7 +236,7 @@ def test_a_write_that_the_api_server_cannot_answer_is_in_the_status_and_is_tried
         assert parts.condition(key, "Stalled")["status"] == "False"
 
         parts.api.before = nothing
-        await parts.look(key)
+        await parts.reconcile(key)
         assert [group["metadata"]["name"] for group in parts.groups("large")] == ["large-0"]
 
     run(scenario())
@@ -259,7 +259,7 @@ def test_what_is_refused_for_good_is_tried_again_later_than_what_passes(
         key = parts.add_model("large", model=LARGE)
         parts.api.before = refuse
         with pytest.raises(NotAllTakenError) as raised:
-            await parts.look(key)
+            await parts.reconcile(key)
         assert least < raised.value.again.seconds < most
 
     run(scenario())
@@ -278,12 +278,12 @@ def test_a_refusal_whose_words_vary_is_one_status_and_no_event_of_ours_comes_of_
 
         parts.api.before = refuse
         with pytest.raises(ApiError):
-            await parts.look(key)
+            await parts.reconcile(key)
         parts.queue.added.clear()
         parts.api.written.clear()
         for _ in range(9):
             with pytest.raises(ApiError):
-                await parts.look(key)
+                await parts.reconcile(key)
         assert STATUS not in parts.api.written
         assert parts.asked == []
 
@@ -295,26 +295,26 @@ def test_no_more_groups_of_all_models_restart_at_once_than_the_operator_allows()
         parts = await synced(nodes=2, most_moving=1)
         keys = [parts.add_model(name) for name in ("first", "second")]
         for key in keys:
-            await parts.look(key)
+            await parts.reconcile(key)
             parts.run_pods(key[1])
-            await parts.look(key)
+            await parts.reconcile(key)
         for key in keys:
             parts.change(key, readiness={"silenceSeconds": 90})
-            await parts.look(key)
+            await parts.reconcile(key)
         assert (parts.replicas("first"), parts.replicas("second")) == ([0], [1])
-        assert parts.view.moving == 1
+        assert parts.cache.moving == 1
         awaited = parts.condition(keys[1], "TurnAwaited")
         assert (awaited["status"], awaited["reason"]) == ("True", "OthersRestart")
         assert parts.condition(keys[0], "TurnAwaited")["status"] == "False"
 
         parts.run_pods("first")
-        await parts.look(keys[0])
+        await parts.reconcile(keys[0])
         parts.run_pods("first")
-        await parts.look(keys[0])
-        assert parts.view.moving == 0
-        again = await parts.look(keys[1])
+        await parts.reconcile(keys[0])
+        assert parts.cache.moving == 0
+        requeue = await parts.reconcile(keys[1])
         assert (parts.replicas("first"), parts.replicas("second")) == ([1], [0])
-        assert again is not None
+        assert requeue is not None
 
     run(scenario())
 
@@ -323,11 +323,11 @@ def test_a_group_that_awaits_its_turn_is_looked_at_again_by_itself() -> None:
     async def scenario() -> None:
         parts = await synced(nodes=1, most_moving=0)
         key = parts.add_model("first")
-        await parts.look(key)
+        await parts.reconcile(key)
         parts.run_pods("first")
-        await parts.look(key)
+        await parts.reconcile(key)
         parts.change(key, readiness={"silenceSeconds": 90})
-        assert await parts.look(key) is not None
+        assert await parts.reconcile(key) is not None
         assert parts.condition(key, "TurnAwaited")["status"] == "True"
 
     run(scenario())
@@ -348,7 +348,7 @@ def test_a_group_that_others_have_filled_stays_ours_is_said_and_is_repaired_on()
         before = pods_of(parts)
         with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
             live["metadata"]["annotations"] |= {"others.example/notes": "x" * CHILD_MAX_BYTES}
-        await parts.look(key)
+        await parts.reconcile(key)
         said = parts.condition(key, "FieldConflict")
         assert (said["status"], said["reason"]) == ("True", "ObjectOverfull")
         assert said["message"].startswith(
@@ -362,14 +362,14 @@ def test_a_group_that_others_have_filled_stays_ours_is_said_and_is_repaired_on()
         with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
             engine = live["spec"]["template"]["spec"]["containers"][0]
             engine["image"] = "somebody/else:1"
-        await parts.look(key)
+        await parts.reconcile(key)
         assert "patch statefulsets/large-0" in parts.api.written
         assert pods_of(parts) == before
 
         with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
             live["metadata"]["annotations"].pop("others.example/notes", None)
         parts.wait(60)  # what was said a moment ago is no news
-        await parts.look(key)
+        await parts.reconcile(key)
         assert parts.condition(key, "FieldConflict")["status"] == "False"
 
     run(scenario())

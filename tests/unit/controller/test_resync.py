@@ -25,15 +25,17 @@ def test_a_model_that_plans_while_everything_is_listed_keeps_its_gpus() -> None:
 
         async def create_a_model(verb: str, plural: str) -> None:
             if (verb, plural) == ("list", "shardedmodels"):
-                looks.append(asyncio.create_task(parts.look(parts.add_model("large", model=LARGE))))
+                looks.append(
+                    asyncio.create_task(parts.reconcile(parts.add_model("large", model=LARGE)))
+                )
                 await looks[0]
 
         parts.api.before = create_a_model
         await parts.resync.run()
 
         assert parts.reserved_nodes() == {"h100-0", "h100-1"}
-        assert parts.view.interests((NAMESPACE, "large")).nodes == {"h100-0", "h100-1"}
-        assert parts.view.models == {(NAMESPACE, "large"): (NAMESPACE, "large")}
+        assert parts.cache.interests((NAMESPACE, "large")).nodes == {"h100-0", "h100-1"}
+        assert parts.cache.models == {(NAMESPACE, "large"): (NAMESPACE, "large")}
 
     run(scenario())
 
@@ -48,7 +50,7 @@ def test_a_list_that_is_older_than_an_event_undoes_nothing() -> None:
 
         parts.api.before = change
         await parts.resync.run()
-        assert parts.view.resources[key]["spec"]["replicas"] == 2
+        assert parts.cache.resources[key]["spec"]["replicas"] == 2
 
     run(scenario())
 
@@ -65,7 +67,7 @@ def test_a_list_that_is_older_than_the_end_of_a_model_does_not_bring_it_back() -
 
         parts.api.pages = old  # type: ignore[method-assign]
         await parts.resync.run()
-        assert parts.view.resources == {}
+        assert parts.cache.resources == {}
 
     run(scenario())
 
@@ -74,7 +76,7 @@ def test_a_model_that_ends_while_the_plans_are_read_for_booking_is_not_booked() 
     async def scenario() -> None:
         parts, key = await deployed()
         (plan,) = plans_of(parts, key)
-        parts.reading.config_maps._drop(plan)
+        parts.snapshots.config_maps._drop(plan)
 
         async def end(verb: str, plural: str) -> None:
             if (verb, plural) == ("get", "configmaps"):
@@ -96,7 +98,7 @@ def test_plans_that_are_not_signed_are_judged_one_in_a_turn_of_the_event_loop() 
             for number in range(8)
         ]
         for key in keys:
-            await parts.look(key)
+            await parts.reconcile(key)
         after = Parts(api=parts.api, keys=SigningKeys((b"another key",)))
         await after.resync.run()
         turns = 0
@@ -110,7 +112,7 @@ def test_plans_that_are_not_signed_are_judged_one_in_a_turn_of_the_event_loop() 
         counting = asyncio.create_task(count())
         await after.resync.book()
         counting.cancel()
-        assert len(after.view.ledger.owners()) == len(keys)
+        assert len(after.cache.ledger.owners()) == len(keys)
         assert turns >= len(keys)
 
     run(scenario())
@@ -126,7 +128,7 @@ def test_a_list_that_fails_takes_nothing_away() -> None:
         parts.api.before = fail
         with pytest.raises(ApiError):
             await parts.resync.run()
-        assert (set(parts.view.resources), parts.reserved_nodes()) == ({key}, {"h100-0", "h100-1"})
+        assert (set(parts.cache.resources), parts.reserved_nodes()) == ({key}, {"h100-0", "h100-1"})
 
     run(scenario())
 
@@ -137,10 +139,10 @@ def test_a_model_whose_end_no_event_has_told_gives_its_gpus_back_with_the_next_l
         parts.watching = False
         parts.api.remove(SHARDED_MODELS, *key)
         await parts.resync.run()
-        assert (parts.view.resources, parts.view.models, parts.asked[-1]) == ({}, {}, key)
-        await parts.look(key)
+        assert (parts.cache.resources, parts.cache.models, parts.asked[-1]) == ({}, {}, key)
+        await parts.reconcile(key)
         assert parts.reserved_nodes() == set()
-        assert parts.view.freed == {"h100-0", "h100-1"}
+        assert parts.cache.freed == {"h100-0", "h100-1"}
         assert b'name="large"' not in parts.metrics.text()
 
     run(scenario())
@@ -161,7 +163,7 @@ def test_models_that_somebody_keeps_from_their_end_are_counted() -> None:
                 "deletionTimestamp": "2026-01-02T12:00:00Z",
                 "finalizers": ["theirs.example/wait"],
             }
-        await parts.look(key)
+        await parts.reconcile(key)
         assert await counted() == 1
         parts.api.remove(SHARDED_MODELS, *key)
         assert await counted() == 0
@@ -174,11 +176,11 @@ def test_a_model_that_is_not_deployed_any_more_books_nothing() -> None:
         parts = await synced()
         first, second, third = (parts.add_model(name) for name in ("first", "second", "third"))
         for key in (first, second, third):
-            await parts.look(key)
+            await parts.reconcile(key)
         parts.change(first, mode="PlanOnly")
         parts.change(second, replicas=0)
         await parts.resync.book()
-        assert parts.view.ledger.owners() == {third}
+        assert parts.cache.ledger.owners() == {third}
 
     run(scenario())
 
@@ -189,8 +191,10 @@ def test_what_the_plans_of_record_keep_is_booked_anew_after_a_restart() -> None:
         before.run_pods("large")
         after = Parts(api=before.api)
         await after.sync()
-        assert set(after.view.ledger.reservations()) == set(before.view.ledger.reservations())
-        assert after.view.ledger.taken() == before.view.ledger.taken() == {"h100-0": 8, "h100-1": 8}
+        assert set(after.cache.ledger.reservations()) == set(before.cache.ledger.reservations())
+        assert (
+            after.cache.ledger.taken() == before.cache.ledger.taken() == {"h100-0": 8, "h100-1": 8}
+        )
 
     run(scenario())
 
@@ -219,7 +223,7 @@ def test_a_standby_that_starts_to_lead_reads_no_plan_again_that_is_as_it_was() -
                 read.append(plural)
 
         (plan,) = plans_of(standby, key)
-        standby.reading.config_maps._drop(plan)
+        standby.snapshots.config_maps._drop(plan)
         standby.api.before = note
         await standby.resync.book()
         assert (read, standby.reserved_nodes()) == ([], {"h100-0", "h100-1"})
@@ -231,13 +235,13 @@ def test_a_standby_books_what_the_leader_has_planned_anew() -> None:
     async def scenario() -> None:
         leader = await synced(nodes=4)
         key = leader.add_model("large", model=LARGE)
-        await leader.look(key)
+        await leader.reconcile(key)
         standby = Parts(api=leader.api)
         await standby.sync()
         assert standby.reserved_nodes() == {"h100-0", "h100-1"}
 
         leader.change(key, replicas=2)
-        await leader.look(key)
+        await leader.reconcile(key)
         await standby.resync.book()
         assert standby.reserved_nodes() == {f"h100-{node}" for node in range(4)}
 
@@ -250,7 +254,7 @@ def test_a_standby_that_has_other_keys_now_judges_each_plan_anew() -> None:
         standby = Parts(api=leader.api)
         await standby.sync()
         (plan,) = plans_of(standby, key)
-        standby.reading.config_maps._drop(plan)
+        standby.snapshots.config_maps._drop(plan)
         read: list[str] = []
 
         async def note(verb: str, plural: str) -> None:
@@ -266,7 +270,7 @@ def test_a_standby_that_has_other_keys_now_judges_each_plan_anew() -> None:
 
 def plans_of(parts: Parts, key: tuple[str, str]) -> list[tuple[str, str]]:
     """Return the ConfigMaps with the plan of record of a model."""
-    owned = parts.view.store.config_maps((NAMESPACE, parts.model(key)["metadata"]["uid"]))
+    owned = parts.cache.store.config_maps((NAMESPACE, parts.model(key)["metadata"]["uid"]))
     return [item for item in owned if item[1] == f"{key[1]}-plan"]
 
 
@@ -285,7 +289,7 @@ def test_of_two_plans_for_one_node_the_older_models_counts_unless_only_the_young
     async def scenario() -> None:
         parts = await synced(nodes=3)
         young = parts.add_model("young", created="2026-01-02T13:00:00Z", model=LARGE)
-        await parts.look(young)
+        await parts.reconcile(young)
         if runs:
             parts.run_pods("young")
             parts.api.remove(PODS, NAMESPACE, "young-0-1")
@@ -302,8 +306,8 @@ def test_of_two_plans_for_one_node_the_older_models_counts_unless_only_the_young
         after = Parts(api=parts.api)
         await after.sync()
 
-        assert after.view.ledger.owners() == {(NAMESPACE, keeps)}
-        assert after.view.ledger.taken() == nodes
+        assert after.cache.ledger.owners() == {(NAMESPACE, keeps)}
+        assert after.cache.ledger.taken() == nodes
 
     run(scenario())
 
@@ -319,7 +323,7 @@ def test_a_plan_of_record_that_cannot_be_read_ends_the_booking_and_is_no_evidenc
         before.api.before = fail
         with pytest.raises(ApiError):
             await after.sync()
-        assert not after.view.synced
+        assert not after.cache.synced
 
     run(scenario())
 
@@ -329,7 +333,7 @@ def test_nothing_is_planned_before_the_plans_of_record_are_booked() -> None:
         parts = Parts()
         parts.add_nodes(2)
         key = parts.add_model("large", model=LARGE)
-        again = await parts.look(key)
+        again = await parts.reconcile(key)
         assert again is not None
         assert again.seconds == 1
         assert parts.condition(key)["reason"] == "ClusterReading"
@@ -356,13 +360,13 @@ def test_of_some_namespaces_one_that_is_not_ours_to_see_keeps_its_models_and_hol
         parts = Parts(api=Closed())
         key, listed = (parts.add_model("large", model=LARGE), a_sharded_model("listed", "closed"))
         parts.api.put(SHARDED_MODELS, a_sharded_model("unwatched", "elsewhere"))
-        parts.view.resources.clear()
-        parts.view.take_resource(listed)
-        parts.view.namespaces = ("closed", NAMESPACE)
+        parts.cache.resources.clear()
+        parts.cache.take_resource(listed)
+        parts.cache.namespaces = ("closed", NAMESPACE)
 
         await parts.resync.run()
 
-        assert set(parts.view.resources) == {key, ("closed", "listed")}
+        assert set(parts.cache.resources) == {key, ("closed", "listed")}
         assert parts.metrics.last_sync.labels("shardedmodels")._value.get() == 0
 
     run(scenario())

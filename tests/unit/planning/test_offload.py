@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.documents import plan_document
-from shardwright.further import further
+from shardwright.extra_groups import extra_groups
 from shardwright.pipeline import plan_serving
 from shardwright.planning.offload import HostCache
 from shardwright.planning.report import Exclusion, NoPlan, Plan, Report
@@ -150,8 +150,8 @@ def test_a_further_group_goes_where_there_is_memory_for_what_the_plan_keeps(offl
     plan = plan_of(plan_serving(subject, stock(subject, [large])))
     room = stock(subject, [large, odd])
 
-    added = plan_of(further(subject, plan, room, 2))
-    alone = further(subject, plan, stock(subject, [odd]), 1).outcome
+    added = plan_of(extra_groups(subject, plan, room, 2))
+    alone = extra_groups(subject, plan, stock(subject, [odd]), 1).outcome
 
     assert (added.host_cache, added.groups) == (plan.host_cache, (("large",), ("large",)))
     assert isinstance(alone, NoPlan)
@@ -166,7 +166,9 @@ def test_a_further_group_of_a_plan_that_keeps_nothing_keeps_nothing_where_there_
     )
 
     added = plan_of(
-        further(subject, plan, stock(subject, [a_node("b", allocatable={"memory": "2000Gi"})]), 1)
+        extra_groups(
+            subject, plan, stock(subject, [a_node("b", allocatable={"memory": "2000Gi"})]), 1
+        )
     )
 
     assert (plan.host_cache, added.host_cache) == (None, None)

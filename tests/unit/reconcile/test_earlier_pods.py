@@ -14,7 +14,7 @@ from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import LEADER_VARIABLE
 from shardwright.units import GIB
-from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
+from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import GOOD, HANGS
 from tests.support.going_back import (
     ROLL_BACK,

@@ -14,11 +14,18 @@ import pytest
 from shardwright.api.admission import NamespaceLimits
 from shardwright.errors import Problem
 from shardwright.modelspec.checkpoint_files import CheckpointFiles, handed_over, problem_handed_over
-from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.fetched import config_taken
+from shardwright.reconcile.next_step import Step, next_step
 from shardwright.reconcile.observed import Observed, object_key
-from shardwright.reconcile.seen import Cluster, Fetching, ModelResource, Outcome, Refusal, Seen
+from shardwright.reconcile.snapshot import (
+    Cluster,
+    Fetching,
+    ModelResource,
+    Outcome,
+    Refusal,
+    Snapshot,
+)
 from shardwright.reconcile.writes import Create, StartJob, written_name
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import config_map, fetch_job, job_name
@@ -43,19 +50,19 @@ def a_job(condition: str = "", reason: str = "", uid: str = OWNER.uid) -> dict[s
     return {**job, "status": {"conditions": [{"type": "FailureTarget", "status": "True"}, *ended]}}
 
 
-def a_look(fetching: Fetching, **seen: Any) -> Seen:
+def a_look(fetching: Fetching, **snapshot: Any) -> Snapshot:
     unknown = Unread(code="ModelUnknown", path="spec.model.id", what="'acme/llama'", fetch=FETCH)
     given: dict[str, Any] = {
         "cluster": Cluster(),
         "observed": Observed(objects={}),
         "record": None,
-    } | seen
+    } | snapshot
     resource = ModelResource(owner=OWNER, generation=1, paused=given.pop("paused", False))
-    return Seen(resource=resource, subject=(unknown,), fetching=fetching, **given)
+    return Snapshot(resource=resource, subject=(unknown,), fetching=fetching, **given)
 
 
-def step_of(fetching: Fetching, **seen: Any) -> Step:
-    return advance(a_look(fetching, **seen), NOW)
+def step_of(fetching: Fetching, **snapshot: Any) -> Step:
+    return next_step(a_look(fetching, **snapshot), NOW)
 
 
 def said(step: Step) -> tuple[str, str, str, float]:
@@ -235,8 +242,10 @@ def test_nothing_is_written_for_a_model_that_is_paused_or_before_all_is_known(
 
 
 def test_a_paused_model_says_what_it_lacks_and_is_not_looked_at_again_for_a_job() -> None:
-    look = a_look(Fetching(fetch=FETCH), paused=True)
-    paused, without = (advance(replace(look, fetching=item), NOW) for item in (look.fetching, None))
+    reconcile = a_look(Fetching(fetch=FETCH), paused=True)
+    paused, without = (
+        next_step(replace(reconcile, fetching=item), NOW) for item in (reconcile.fetching, None)
+    )
 
     assert paused == without
     assert paused.published

@@ -8,7 +8,7 @@ from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.writes import ended_groups
 from shardwright.rendering import pod as rendering
 from tests.support.builders_reconcile import OWNER_UID
-from tests.support.builders_seen import OWNER, Operator
+from tests.support.builders_snapshot import OWNER, Operator
 from tests.support.landed import MODELS, SETTLED, landed, taken_over
 
 

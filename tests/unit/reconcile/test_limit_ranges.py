@@ -12,7 +12,7 @@ import pytest
 from shardwright.rendering import pod as rendering
 from shardwright.rendering.hashing import OWN_HASH
 from tests.support.builders_reconcile import crashed
-from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
+from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.small_cluster import SmallCluster
 
 SETTLED = 900

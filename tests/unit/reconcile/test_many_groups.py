@@ -1,4 +1,4 @@
-"""A look at a model with many groups costs what that many groups must, and never their square."""
+"""A reconcile of a model with many groups costs what that many groups must, and never their square."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from datetime import datetime
 from types import FrameType
 
-from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.seen import Seen
+from shardwright.reconcile.next_step import Step, next_step
+from shardwright.reconcile.snapshot import Snapshot
 from tests.support.many_groups import live
 
 FEW, MORE, MANY = 8, 16, 32
@@ -16,10 +16,10 @@ SLACK = 1.05
 
 
 def counted(groups: int) -> dict[str, int]:
-    """Return how many functions each call of ``advance`` has called."""
+    """Return how many functions each call of ``next_step`` has called."""
     counts: dict[str, int] = {}
 
-    def count(what: str, seen: Seen, now: datetime) -> Step:
+    def count(what: str, snapshot: Snapshot, now: datetime) -> Step:
         calls = 0
 
         def note(_frame: FrameType, event: str, _argument: object) -> None:
@@ -28,7 +28,7 @@ def counted(groups: int) -> dict[str, int]:
 
         sys.setprofile(note)
         try:
-            return advance(seen, now)
+            return next_step(snapshot, now)
         finally:
             sys.setprofile(None)
             counts[what] = calls

@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.nodes import read_node
 from shardwright.pipeline import plan_serving, record_of
-from shardwright.reconcile.advance import Step, advance
+from shardwright.reconcile.next_step import Step, next_step
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.revisions import AskedSpec
-from shardwright.reconcile.seen import Cluster, ModelResource, Outcome, Seen
+from shardwright.reconcile.snapshot import Cluster, ModelResource, Outcome, Snapshot
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import h100_nodes
@@ -41,14 +41,14 @@ class Life:
         self.free = ROOM
         self.asked: list[PlanChoice] = []
 
-    def look(self, now: datetime) -> Step:
+    def reconcile(self, now: datetime) -> Step:
         """Look once, with a planner that finds no other place, and write what comes out; return the
         last step.
         """
         facts = {
             name: fact for node, name in zip(NODES, NAMES, strict=True) if (fact := read_node(node))
         }
-        seen = Seen(
+        snapshot = Snapshot(
             resource=ModelResource(owner=self.subject.owner, generation=1),
             subject=self.subject,
             record=self.record,
@@ -57,11 +57,11 @@ class Life:
             certain=True,
         )
         while True:
-            step = advance(seen, now)
+            step = next_step(snapshot, now)
             if step.ask:
                 self.asked.append(step.ask.choice)
                 short = plan_serving(self.subject, stock(self.subject, NODES[:1])).outcome
-                seen = seen.answered(
+                snapshot = snapshot.answered(
                     step.ask,
                     Replanned(
                         record=self.record,
@@ -71,21 +71,21 @@ class Life:
                 )
                 continue
             if step.tell:
-                seen = replace(seen, told=AskedSpec(text='{"spec": {}}'))
+                snapshot = replace(snapshot, told=AskedSpec(text='{"spec": {}}'))
                 continue
             self.world.write(step.writes)
             if step.published:
                 return step
-            seen = (
-                seen.put_down(step.records, Outcome())
+            snapshot = (
+                snapshot.put_down(step.records, Outcome())
                 if step.records
-                else seen.done(Outcome(written=step.writes))
+                else snapshot.done(Outcome(written=step.writes))
             )
 
     def run(self, now: datetime) -> Step:
         """Look and let the cluster follow until it is at rest."""
         for _ in range(6):
-            step = self.look(now)
+            step = self.reconcile(now)
             self.world.settle()
         return step
 

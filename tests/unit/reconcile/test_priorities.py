@@ -2,10 +2,10 @@
 
 import pytest
 
-from shardwright.reconcile.advance import advance
+from shardwright.reconcile.next_step import next_step
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.priorities import Priorities, PriorityClass
-from shardwright.reconcile.seen import Cluster, ModelResource, Seen
+from shardwright.reconcile.snapshot import Cluster, ModelResource, Snapshot
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_subject import a_subject
 
@@ -14,9 +14,9 @@ SERVING = Priorities(
 )
 
 
-def seen(name: str, priorities: Priorities) -> Seen:
+def snapshot(name: str, priorities: Priorities) -> Snapshot:
     subject = a_subject(pod={"priorityClassName": name})
-    return Seen(
+    return Snapshot(
         resource=ModelResource(owner=subject.owner, generation=1),
         subject=subject,
         record=None,
@@ -52,7 +52,7 @@ def test_priority_classes_are_added_changed_and_removed() -> None:
 
 
 def test_nothing_is_asked_or_written_for_a_class_that_does_not_exist() -> None:
-    step = advance(seen("gone", SERVING), NOON)
+    step = next_step(snapshot("gone", SERVING), NOON)
 
     assert (step.ask, step.writes) == (None, ())
     assert step.published
@@ -64,4 +64,4 @@ def test_nothing_is_asked_or_written_for_a_class_that_does_not_exist() -> None:
 
 
 def test_a_model_of_a_class_that_exists_is_planned() -> None:
-    assert advance(seen("serving", SERVING), NOON).ask is not None
+    assert next_step(snapshot("serving", SERVING), NOON).ask is not None

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from shardwright.planning.validity import PASSES, NodeFault, Unfit
-from shardwright.reconcile.generations import LOST_SECONDS
 from shardwright.reconcile.incidents import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Failure
 from shardwright.reconcile.relocation import (
@@ -23,6 +22,7 @@ from shardwright.reconcile.relocation import (
     recheck_at,
 )
 from shardwright.reconcile.states import GroupState, Situation
+from shardwright.reconcile.surge import LOST_SECONDS
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON, member
 

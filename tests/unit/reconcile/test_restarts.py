@@ -15,7 +15,6 @@ from shardwright.reconcile.annotations import (
     ready_pods,
 )
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.generations import LOST_SECONDS, following_generations
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.incidents import find_failure, new_incident
@@ -24,6 +23,7 @@ from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
 from shardwright.reconcile.status import group_status
+from shardwright.reconcile.surge import LOST_SECONDS, following_generations
 from shardwright.reconcile.writes import Apply, DryRunPod, Patch, Why
 from shardwright.rendering.hashing import ASKED_HASH
 from shardwright.resolving.intent import RestartPolicy
@@ -54,12 +54,12 @@ def memory(world: World) -> GroupAnnotations:
     return read_annotations(world.objects["StatefulSet", "llama-0"])
 
 
-def look(world: World, now: datetime = NOON, rules: LifeRules | None = None) -> Decision:
+def reconcile(world: World, now: datetime = NOON, rules: LifeRules | None = None) -> Decision:
     return decide(desired(stateful_set(), rules=rules), world.observed(), now)
 
 
 def state(world: World, now: datetime = NOON, rules: LifeRules | None = None) -> GroupState:
-    (group,) = look(world, now, rules).groups
+    (group,) = reconcile(world, now, rules).groups
     return group
 
 
@@ -77,7 +77,7 @@ def fail_in_a_row(
     for count in range(times):
         world.crash("llama-0-1")
         world.run(desired(stateful_set(), rules=rules), now=now)
-        wake = look(world, now, rules).wake_at
+        wake = reconcile(world, now, rules).wake_at
         if wake is None or count == times - 1:
             continue
         now = wake
@@ -92,7 +92,7 @@ def test_pauses_double_up_to_the_longest_one() -> None:
     for _ in range(6):
         world.crash("llama-0-1")
         world.run(desired(stateful_set(), rules=rules), now=now)
-        wake = look(world, now, rules).wake_at
+        wake = reconcile(world, now, rules).wake_at
         pauses.append((wake - now).total_seconds() if wake else 0)
         now = wake or now
         world.run(desired(stateful_set(), rules=rules), now=now)
@@ -182,7 +182,7 @@ def test_of_many_ranks_those_that_the_others_wait_for_are_named_first() -> None:
 def test_a_clock_that_ran_ahead_when_a_group_failed_does_not_hold_it_down() -> None:
     world = running()
     world.crash("llama-0-1")
-    world.write(look(world, seconds(3600)).writes)
+    world.write(reconcile(world, seconds(3600)).writes)
     world.settle()
     assert state(world, seconds(5)).situation == "Starting"
 
@@ -190,11 +190,11 @@ def test_a_clock_that_ran_ahead_when_a_group_failed_does_not_hold_it_down() -> N
 def test_an_outage_that_began_by_a_clock_that_ran_ahead_has_no_length() -> None:
     world = running()
     world.crash("llama-0-1")
-    world.write(look(world, seconds(3600)).writes)
+    world.write(reconcile(world, seconds(3600)).writes)
     world.settle()
-    world.write(look(world, seconds(5)).writes)
+    world.write(reconcile(world, seconds(5)).writes)
     world.settle()
-    world.write(look(world, seconds(60)).writes)
+    world.write(reconcile(world, seconds(60)).writes)
     remembered = memory(world)
     assert (remembered.stopped_at, remembered.outage_seconds) == (None, None)
 
@@ -337,12 +337,12 @@ def test_a_restart_that_is_asked_for_takes_the_group_through_zero_once() -> None
 def test_a_new_group_owes_no_restart_for_an_annotation_that_is_older() -> None:
     asked = LifeRules(restart_asked="yesterday")
     world = running(asked)
-    assert look(world, rules=asked).writes == ()
+    assert reconcile(world, rules=asked).writes == ()
 
 
 def test_an_annotation_that_is_taken_away_restarts_nothing() -> None:
     world = running(LifeRules(restart_asked="now"))
-    assert look(world).writes == ()
+    assert reconcile(world).writes == ()
 
 
 def unschedulable(name: str, since: datetime) -> dict[str, Any]:
@@ -363,10 +363,10 @@ def halfway(since: datetime = NOON) -> World:
 
 def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_five_minutes() -> None:
     world = halfway()
-    waiting = look(world, seconds(299))
+    waiting = reconcile(world, seconds(299))
     assert (waiting.writes, waiting.wake_at) == ((), seconds(300))
 
-    (write,) = look(world, seconds(300)).writes
+    (write,) = reconcile(world, seconds(300)).writes
     assert isinstance(write, Patch)
     assert write.replicas == 0
     world.write((write,))
@@ -384,7 +384,7 @@ def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_fiv
 def test_a_group_that_holds_nothing_waits_for_a_place_without_limit() -> None:
     world = halfway()
     world.put(unschedulable("llama-0-0", NOON))
-    decision = look(world, NOON + timedelta(days=9))
+    decision = reconcile(world, NOON + timedelta(days=9))
     assert (decision.writes, decision.wake_at) == ((), None)
 
 
@@ -420,7 +420,7 @@ def test_pods_that_a_queue_holds_back_have_not_failed_however_long_it_takes() ->
     assert waiting_sentence(state_after_a_day).startswith(
         "ranks 0, 1: held back by kueue.x-k8s.io/admission, example.com/other"
     )
-    assert look(world, seconds(86_400)).wake_at is None
+    assert reconcile(world, seconds(86_400)).wake_at is None
 
 
 def taken_by_the_queue(world: World, *names: str) -> None:
@@ -444,14 +444,14 @@ def taken_by_the_queue(world: World, *names: str) -> None:
 def test_a_group_that_its_queue_preempts_is_no_failure_and_waits_for_quota() -> None:
     world = running()
     taken_by_the_queue(world, "llama-0-0")
-    assert look(world, seconds(1)).writes == ()  # the other one follows at once
+    assert reconcile(world, seconds(1)).writes == ()  # the other one follows at once
     for name in ("llama-0-0", "llama-0-1"):
         world.put(gated(name, "kueue.x-k8s.io/admission"))
     waiting = state(world, seconds(2))
     assert (waiting.situation, waiting.last_failure) == ("WaitingForQuota", None)
-    world.write(look(world, seconds(2)).writes)
+    world.write(reconcile(world, seconds(2)).writes)
     assert (memory(world).members, memory(world).stopped_at) == ("", seconds(2))
-    assert look(world, seconds(3)).writes == ()
+    assert reconcile(world, seconds(3)).writes == ()
 
     world.put(pod("llama-0-0", uid="new-0"))
     world.put(pod("llama-0-1", uid="new-1"))
@@ -463,8 +463,8 @@ def test_a_pod_that_its_queue_takes_and_that_stays_is_a_failure_after_its_grace(
     world = running()
     taken_by_the_queue(world, "llama-0-0", "llama-0-1")
     late = 60 + LOST_SECONDS
-    assert look(world, seconds(late - 1)).writes == ()
-    (write,) = look(world, seconds(late + 1)).writes
+    assert reconcile(world, seconds(late - 1)).writes == ()
+    (write,) = reconcile(world, seconds(late + 1)).writes
     assert isinstance(write, Patch)
     assert (write.why, write.replicas) == (Why.FAILURE, 0)
 
@@ -476,7 +476,7 @@ def test_a_preemption_says_nothing_of_a_failure_before_it() -> None:
     taken_by_the_queue(world, "llama-0-0", "llama-0-1")
     for name in ("llama-0-0", "llama-0-1"):
         world.put(gated(name, "kueue.x-k8s.io/admission"))
-    world.write(look(world, seconds(2)).writes)
+    world.write(reconcile(world, seconds(2)).writes)
     assert not memory(world).since_failure
     assert not state(world, seconds(3)).failing
 
@@ -640,7 +640,7 @@ def test_neither_a_rank_that_followed_another_nor_a_lost_node_counts_against_the
 def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(code: int) -> None:
     world = running()
     world.crash("llama-0-1", code)
-    world.write(look(world).writes)
+    world.write(reconcile(world).writes)
     last = memory(world).incident
     assert last
     assert (last.failure.exit_code, last.counted) == (code, int(code == 78))
@@ -668,7 +668,7 @@ def test_a_cause_that_shows_late_does_not_hide_that_somebody_has_changed_the_gro
     world.crash("llama-0-1")
     world.run(WANTED)
     world.crash("llama-0-1")  # the second in a row: there is a pause
-    world.write(look(world).writes)
+    world.write(reconcile(world).writes)
     changed = desired(stateful_set(revision="r2"))
 
     assert decide(changed, world.observed().seen_from({"node-0"}), NOON).writes == ()
@@ -729,7 +729,7 @@ def test_memory_that_somebody_has_damaged_is_forgotten(damage: str) -> None:
 def kept_out(rules: LifeRules | None = None) -> World:
     """Return a group whose pods the API server has refused since noon."""
     world = World()
-    world.write(look(world, rules=rules).writes)
+    world.write(reconcile(world, rules=rules).writes)
     world.kept_out["llama-0"] = KeptOut(said="exceeded quota: pods", since=NOON)
     return world
 
@@ -737,9 +737,9 @@ def kept_out(rules: LifeRules | None = None) -> World:
 def test_a_group_whose_pods_are_refused_frees_its_gpus_after_five_minutes_and_tries_again() -> None:
     rules = LifeRules(restart=RestartPolicy(budget=0, delay_seconds=30))
     world = kept_out(rules)
-    assert look(world, seconds(REFUSED_SECONDS - 1), rules).writes == ()
+    assert reconcile(world, seconds(REFUSED_SECONDS - 1), rules).writes == ()
 
-    (write,) = look(world, seconds(REFUSED_SECONDS), rules).writes
+    (write,) = reconcile(world, seconds(REFUSED_SECONDS), rules).writes
     assert isinstance(write, Patch)
     assert (write.why, write.replicas) == (Why.FAILURE, 0)
     world.write((write,))
@@ -755,7 +755,7 @@ def test_a_group_whose_pods_are_refused_frees_its_gpus_after_five_minutes_and_tr
     assert group.look_at == seconds(REFUSED_SECONDS + 30)
 
     world.kept_out.clear()  # at zero nobody has asked yet
-    ask, write = look(world, seconds(REFUSED_SECONDS + 30), rules).writes
+    ask, write = reconcile(world, seconds(REFUSED_SECONDS + 30), rules).writes
     assert isinstance(ask, DryRunPod)
     assert isinstance(write, Apply)
     assert (write.why, ("Pod", "llama-0-") in write.needs) == (Why.START, True)
@@ -764,13 +764,13 @@ def test_a_group_whose_pods_are_refused_frees_its_gpus_after_five_minutes_and_tr
 def test_a_group_that_serves_goes_on_although_a_further_pod_of_it_would_be_refused() -> None:
     world = running()
     world.kept_out["llama-0"] = KeptOut(said="exceeded quota: pods", since=NOON)
-    assert look(world, seconds(86_400)).writes == ()
+    assert reconcile(world, seconds(86_400)).writes == ()
 
 
 def test_the_first_rank_that_is_missing_is_the_one_that_was_refused() -> None:
     world = kept_out()
     world.put(pod("llama-0-0", ready=False))
-    world.write(look(world, seconds(REFUSED_SECONDS)).writes)
+    world.write(reconcile(world, seconds(REFUSED_SECONDS)).writes)
     assert memory(world).incident
     assert state(world).last_failure == Failure(
         rank=1, reason="PodsRefused", message="exceeded quota: pods"
@@ -877,6 +877,6 @@ def test_a_group_whose_memory_somebody_has_damaged_goes_on() -> None:
         world.objects["StatefulSet", "llama-0"]["metadata"]["annotations"][
             "shardwright.io/incident"
         ] = json.dumps(AN_INCIDENT | damage)
-        (group,) = look(world).groups
+        (group,) = reconcile(world).groups
         assert group_status(group)["name"] == "llama-0"
         assert "lastFailure" not in group_status(group)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.holds import FAILED_STARTS
+from shardwright.reconcile.paused_groups import FAILED_STARTS
 from tests.support.builders_reconcile import crashed
-from tests.support.builders_seen import ONE_NODE, Operator
+from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.changed_engines import GOOD
 from tests.support.going_back import (
     ROLL_BACK,

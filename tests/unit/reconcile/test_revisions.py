@@ -25,7 +25,7 @@ from shardwright.reconcile.revisions import (
 )
 from shardwright.reconcile.writes import KeepRevision
 from tests.support.builders_reconcile import NOON, OWNER_UID, a_record
-from tests.support.builders_seen import ONE_NODE
+from tests.support.builders_snapshot import ONE_NODE
 from tests.support.builders_subject import a_subject
 from tests.support.going_back import serving
 

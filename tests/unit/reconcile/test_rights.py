@@ -11,7 +11,7 @@ import pytest
 
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.quotas import Allowance, read_quota, read_ranges
-from tests.support.builders_seen import ONE_NODE, Operator
+from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.going_back import ask, condition, ready, revisions, rolled_back, serving, uids
 
 MEMORY, DISK = "requests.memory", "limits.ephemeral-storage"
@@ -139,6 +139,6 @@ def test_a_template_that_somebody_has_filled_is_judged_by_its_pods_alone() -> No
     bare = {**live["spec"]["template"], "spec": {}}
     objects["StatefulSet", "llama-0"] = {**live, "spec": {**live["spec"], "template": bare}}
 
-    operator.look(replace(seen, observed=replace(seen.observed, objects=objects)))
+    operator.reconcile(replace(seen, observed=replace(seen.observed, objects=objects)))
 
     assert (ready(operator), uids(operator)) == (("False", "QuotaExceeded"), before)

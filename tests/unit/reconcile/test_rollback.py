@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.seen import Ask, Seen
+from shardwright.reconcile.snapshot import Ask, Snapshot
 from shardwright.reconcile.writes import DropRevision, KeepRevision
 from shardwright.replanning import Replanned
-from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
+from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import EXITS, GOOD, HANGS, Cluster
 from tests.support.going_back import (
     OTHER,
@@ -33,8 +33,8 @@ from tests.support.small_cluster import LOAD_SECONDS, Refuses
 class Reversed(Operator):
     """An operator whose first plan has the nodes of a group in no order of their names."""
 
-    def answer(self, seen: Seen, ask: Ask) -> Replanned:
-        found = super().answer(seen, ask)
+    def answer(self, snapshot: Snapshot, ask: Ask) -> Replanned:
+        found = super().answer(snapshot, ask)
         if ask.on or not found.record:
             return found
         groups = tuple(nodes[::-1] for nodes in found.record.plan.groups)

@@ -11,7 +11,7 @@ from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.states import GroupState, Situation
 from shardwright.rendering.names import group_names
 from tests.support.builders_reconcile import crashed
-from tests.support.builders_seen import ONE_NODE, Operator
+from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.small_cluster import LOAD_SECONDS, UNREADY, SmallCluster
 
 FAILED = Failure(rank=0, reason="Error", container="engine", exit_code=1)

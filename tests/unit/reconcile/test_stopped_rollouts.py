@@ -9,7 +9,7 @@ from shardwright.reconcile.decide import decide
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.writes import ended_groups
 from tests.support.builders_reconcile import NOON, World, desired, stateful_set
-from tests.support.builders_seen import ONE_NODE, TWO_NODES
+from tests.support.builders_snapshot import ONE_NODE, TWO_NODES
 from tests.support.changed_engines import EXITS, GOOD, HANGS
 from tests.support.small_cluster import SmallCluster
 from tests.support.stages_of_rollouts import (

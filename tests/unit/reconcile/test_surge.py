@@ -9,10 +9,10 @@ import pytest
 
 from shardwright.reconcile.annotations import read_annotations
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.generations import generations
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.sentences import waiting_sentence
+from shardwright.reconcile.surge import generations
 from shardwright.reconcile.writes import Apply, Create, written_name
 from shardwright.rendering.labels import GROUP
 from tests.support.builders_reconcile import (
@@ -45,7 +45,7 @@ def serving(*names: str) -> World:
     return world
 
 
-def look(world: World, *names: str, **options: Any) -> Decision:
+def reconcile(world: World, *names: str, **options: Any) -> Decision:
     return decide(wanted(*names, **options), world.observed(), NOON)
 
 
@@ -54,8 +54,8 @@ def written(decision: Decision) -> list[tuple[str, str]]:
 
 
 def test_a_group_that_is_to_stop_on_purpose_is_named_so_that_a_place_can_be_looked_for() -> None:
-    assert look(serving("llama-0"), "llama-0").stopping == (0,)
-    assert look(
+    assert reconcile(serving("llama-0"), "llama-0").stopping == (0,)
+    assert reconcile(
         serving("llama-0", "llama-1"),
         "llama-0",
         "llama-1",
@@ -64,23 +64,23 @@ def test_a_group_that_is_to_stop_on_purpose_is_named_so_that_a_place_can_be_look
 
 
 def test_without_surge_or_without_a_change_none_is_named() -> None:
-    assert look(serving("llama-0"), "llama-0", rules=LifeRules()).stopping == ()
-    assert look(serving("llama-0"), "llama-0", revision="r1").stopping == ()
+    assert reconcile(serving("llama-0"), "llama-0", rules=LifeRules()).stopping == ()
+    assert reconcile(serving("llama-0"), "llama-0", revision="r1").stopping == ()
 
 
 def test_a_group_that_does_not_serve_anyway_restarts_in_its_place() -> None:
     world = serving("llama-0")
     world.pods["llama-0-1"]["status"]["conditions"][0]["status"] = "False"
-    assert look(world, "llama-0").stopping == ()
+    assert reconcile(world, "llama-0").stopping == ()
 
 
 def test_the_next_generation_starts_and_the_former_stays_until_it_is_ready() -> None:
     world = serving("llama-0")
-    first = look(world, "llama-0-g1")
+    first = reconcile(world, "llama-0-g1")
     assert written(first) == [("Create", "llama-0-g1-peers"), ("Create", "llama-0-g1")]
     world.write(first.writes)
 
-    second = look(world, "llama-0-g1")
+    second = reconcile(world, "llama-0-g1")
     assert second.writes == ()
     assert (
         waiting_sentence(second.groups[0])
@@ -90,24 +90,24 @@ def test_the_next_generation_starts_and_the_former_stays_until_it_is_ready() -> 
 
 def test_a_ready_next_generation_deletes_the_former_and_its_service_after_its_last_pod() -> None:
     world = serving("llama-0")
-    world.write(look(world, "llama-0-g1").writes)
+    world.write(reconcile(world, "llama-0-g1").writes)
     world.settle()
 
-    ready = look(world, "llama-0-g1")
+    ready = reconcile(world, "llama-0-g1")
     assert written(ready) == [("Patch", "llama-0-g1"), ("Delete", "llama-0")]
     assert ready.groups[0].ready
     world.write(ready.writes)
-    assert look(world, "llama-0-g1").writes == ()
+    assert reconcile(world, "llama-0-g1").writes == ()
 
     world.settle()
-    assert written(look(world, "llama-0-g1")) == [("Delete", "llama-0-peers")]
+    assert written(reconcile(world, "llama-0-g1")) == [("Delete", "llama-0-peers")]
 
 
 def test_the_next_generation_knows_nothing_of_the_pods_of_the_former_and_counts_failures_anew() -> (
     None
 ):
     world = serving("llama-0")
-    _, create = look(world, "llama-0-g1").writes
+    _, create = reconcile(world, "llama-0-g1").writes
     assert isinstance(create, Create)
     memory = read_annotations(create.content)
     assert (memory.members, memory.ready_since, memory.ready_once, memory.outage_seconds) == (
@@ -121,24 +121,24 @@ def test_the_next_generation_knows_nothing_of_the_pods_of_the_former_and_counts_
 def test_other_groups_wait_until_the_former_generation_is_gone_to_its_last_pod() -> None:
     world = serving("llama-0", "llama-1")
     names = ("llama-0-g1", "llama-1")
-    world.write(look(world, *names).writes)
-    assert look(world, *names).stopping == ()
+    world.write(reconcile(world, *names).writes)
+    assert reconcile(world, *names).stopping == ()
 
     world.settle()
-    world.write(look(world, *names).writes)
+    world.write(reconcile(world, *names).writes)
     assert [name for name in world.pods if name.startswith("llama-0-")] == [
         "llama-0-0",
         "llama-0-1",
         "llama-0-g1-0",
         "llama-0-g1-1",
     ]
-    assert (look(world, *names).stopping, look(world, *names).groups[1].situation) == (
+    assert (reconcile(world, *names).stopping, reconcile(world, *names).groups[1].situation) == (
         (),
         "Outdated",
     )
 
     world.settle()
-    assert look(world, *names).stopping == (1,)
+    assert reconcile(world, *names).stopping == (1,)
 
 
 def test_a_group_is_of_no_earlier_generation_than_the_plan_of_record_says() -> None:
@@ -159,10 +159,10 @@ def test_another_change_while_the_next_generation_starts_rolls_that_one_alone(
     revision: str,
 ) -> None:
     world = serving("llama-0")
-    world.write(look(world, "llama-0-g1", revision="r2").writes)
+    world.write(reconcile(world, "llama-0-g1", revision="r2").writes)
     world.settle()
     world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
-    (write,) = look(world, "llama-0-g1", revision=revision).writes
+    (write,) = reconcile(world, "llama-0-g1", revision=revision).writes
     assert isinstance(write, Apply)
     assert (write.content["metadata"]["name"], write.content["spec"]["replicas"]) == (
         "llama-0-g1",
@@ -172,7 +172,7 @@ def test_another_change_while_the_next_generation_starts_rolls_that_one_alone(
 
 def test_a_next_generation_that_finds_no_place_ends_the_former_after_five_minutes() -> None:
     world = serving("llama-0")
-    world.write(look(world, "llama-0-g1").writes)
+    world.write(reconcile(world, "llama-0-g1").writes)
     world.short_since["llama-0-g1"] = NOON
     wait = timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
@@ -187,7 +187,7 @@ def test_a_next_generation_that_finds_no_place_ends_the_former_after_five_minute
 
 def test_a_next_generation_that_has_its_place_may_take_its_time() -> None:
     world = serving("llama-0")
-    world.write(look(world, "llama-0-g1").writes)
+    world.write(reconcile(world, "llama-0-g1").writes)
     world.short_since["llama-0-g1"] = NOON
     world.settle()
     world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
@@ -199,7 +199,7 @@ def test_a_next_generation_with_a_pod_that_no_node_takes_ends_the_former_after_f
     None
 ):
     world = serving("llama-0")
-    world.write(look(world, "llama-0-g1").writes)
+    world.write(reconcile(world, "llama-0-g1").writes)
     world.settle()
     place = {
         "type": "PodScheduled",
@@ -226,7 +226,7 @@ def test_a_next_generation_that_fails_or_is_corrected_later_leaves_the_former_al
     revision: str,
 ) -> None:
     world, later = serving("llama-0"), NOON + timedelta(minutes=10)
-    world.write(look(world, "llama-0-g1").writes)
+    world.write(reconcile(world, "llama-0-g1").writes)
     world.short_since["llama-0-g1"] = NOON
     world.settle()
     world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
@@ -247,12 +247,12 @@ def test_a_next_generation_that_fails_or_is_corrected_later_leaves_the_former_al
 
 def test_a_former_generation_that_fails_is_not_said_to_serve() -> None:
     world = serving("llama-0")
-    world.write(look(world, "llama-0-g1").writes)
+    world.write(reconcile(world, "llama-0-g1").writes)
     world.settle()
     world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
     world.pods["llama-0-1"]["status"]["conditions"][0]["status"] = "False"
 
-    decision = look(world, "llama-0-g1")
+    decision = reconcile(world, "llama-0-g1")
     assert decision.writes == ()
     assert waiting_sentence(decision.groups[0]) == "llama-0 is not ready either; rank 1: starting"
 

@@ -23,7 +23,7 @@ from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_reconcile import a_record, crashed
 from tests.support.builders_resource import a_sharded_model
-from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
+from tests.support.builders_snapshot import ONE_NODE, TWO_NODES, Operator
 from tests.support.landed import SETTLED
 from tests.support.small_cluster import Refuses, SmallCluster
 
@@ -198,13 +198,13 @@ def test_pods_of_a_group_that_are_still_missing_come_as_those_that_there_are(
     cluster = SmallCluster()
     cluster.add_nodes(2)
     operator = Operator(cluster, TWO_NODES)
-    operator.look()
+    operator.reconcile()
     cluster.settle()
     older = hashes(operator)
     del cluster.pods["llama-0-1"]
     release(monkeypatch, 6)
 
-    operator.look()
+    operator.reconcile()
     cluster.settle()
     operator.run(SETTLED)
 
@@ -389,7 +389,7 @@ def test_a_rollout_that_comes_to_nothing_at_zero_leaves_no_pods_of_the_wrong_spe
     asked = dict(operator.spec)
     operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
     while not ended_groups(operator.written):
-        operator.look()
+        operator.reconcile()
     operator.edit(engine={"args": {"no-such-option": "1"}})
     operator.run(SETTLED)
 

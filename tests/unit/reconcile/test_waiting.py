@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from shardwright.reconcile.answering import claim, rooms
 from shardwright.reconcile.plan_choice import PlanChoice
-from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.planner_answers import claim, rooms
+from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import (
     BACKFILL_SECONDS,
     Room,

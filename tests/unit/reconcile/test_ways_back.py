@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.writes import DropRevision, KeepRevision
-from tests.support.builders_seen import ONE_NODE, Operator
+from tests.support.builders_snapshot import ONE_NODE, Operator
 from tests.support.changed_engines import GOOD, HANGS, Cluster
 from tests.support.going_back import (
     OTHER,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.to_come import PoolTerm, Sought
+from shardwright.hardware.provisioning import PoolTerm, Sought
 from shardwright.planning.report import Plan
 from shardwright.rendering.bundle import of_kind
 from shardwright.rendering.deployment import Scheduling

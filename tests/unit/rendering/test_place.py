@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.to_come import Sought
+from shardwright.hardware.provisioning import Sought
 from shardwright.rendering.bare import bare_pods, pods_from, pods_hash, pods_text
 from shardwright.rendering.deployment import BarePods, Ceiling, OwnMarks
 from shardwright.rendering.place import pod_template

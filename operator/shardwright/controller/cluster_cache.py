@@ -1,0 +1,434 @@
+"""The operator's knowledge of the cluster between two reconciles: the caches, the ledger of GPUs,
+the dependencies of models.
+
+Everything is a projection that can be read again at any time; nothing here is the only copy of
+anything.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from shardwright.cluster.store import Store
+from shardwright.controller.queue import Key
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import KnownPods, NodeExclusion
+from shardwright.hardware.pools import Reservation
+from shardwright.hardware.provisioning import AutoscaledPool, Turnout
+from shardwright.hardware.scheduling import NodeFilter, PodTerms
+from shardwright.reconcile.ledger import Ledger, OwnerKey
+from shardwright.reconcile.publish import Kept
+from shardwright.reconcile.quotas import Pods
+from shardwright.reconcile.waiting import Rank, Waiting, claimed_before, rank_of
+from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.names import base_name
+from shardwright.resolving.stock import reservations_of
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """The dependencies of one model beside its own objects.
+
+    ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first
+    start, ``broken``: one has failed and does not serve; ``waits_for_turn``: groups of it wait
+    because others' are down; ``not_admitted``: its namespace does not let its pods in.
+    """
+
+    config_map: Key | None = None
+    nodes: frozenset[str] = frozenset()
+    waits_for_capacity: bool = False
+    moving: int = 0
+    starting: bool = False
+    waits_for_turn: bool = False
+    not_admitted: bool = False
+    broken: bool = False
+
+    @property
+    def follows_others(self) -> bool:
+        """Return whether its next step depends on other models."""
+        return self.waits_for_capacity or self.waits_for_turn or self.not_admitted
+
+
+NOTHING = Dependencies()
+
+
+@dataclass(slots=True)
+class ClusterCache:
+    """The caches, and which models to look at when something in them changes.
+
+    ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are
+    nodes on which GPUs have come free since it was last emptied, ``turns_came`` how many turns to
+    restart have been given back since it was last 0. ``line`` is how those wait that the planner
+    found no room for; see ``enqueue``. ``pools`` are those that an autoscaler adds nodes to,
+    ``to_come`` these nodes by name; see ``expect``. ``namespaces`` are those that are watched, all
+    if none is named; ``unread`` those of them of which something was never read.
+    """
+
+    ledger: Ledger = field(default_factory=Ledger)
+    store: Store = field(init=False)
+    resources: dict[Key, KubernetesObject] = field(default_factory=dict)
+    models: dict[OwnerKey, Key] = field(default_factory=dict)
+    freed: set[str] = field(default_factory=set)
+    turns_came: int = 0
+    synced: bool = False
+    known_pods: KnownPods = KnownPods.ALL
+    namespaces: tuple[str, ...] = ()
+    unread: frozenset[str] = frozenset()
+    _dependencies: dict[Key, Dependencies] = field(default_factory=dict)
+    _on_node: dict[str, set[Key]] = field(default_factory=dict)
+    _snapshots: dict[Key, set[Key]] = field(default_factory=dict)
+    line: dict[Key, Waiting] = field(default_factory=dict)
+    pools: tuple[AutoscaledPool, ...] = ()
+    to_come: dict[str, NodeFacts] = field(default_factory=dict)
+    _of_pools: tuple[int, dict[str, dict[str, NodeFacts]]] = (-1, {})
+    # Dicts as ordered sets: the one that has waited longest comes first.
+    _waiting: dict[Key, None] = field(default_factory=dict)
+    _turns: dict[Key, None] = field(default_factory=dict)
+    _barred: dict[Key, None] = field(default_factory=dict)
+    _pods: dict[str, dict[Key, Pods]] = field(default_factory=dict)
+    _moving: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        """Have the store book in our ledger the GPUs of pods."""
+        self.store = Store(self.ledger)
+
+    def expect(self, pools: Iterable[AutoscaledPool]) -> None:
+        """Know from now on which nodes an autoscaler may add."""
+        self.pools = tuple(pools)
+        self.to_come = {node.name: node for pool in self.pools for node in pool.nodes()}
+
+    def turnouts(self) -> tuple[Turnout, ...]:
+        """Return the turnout of each pool that an autoscaler adds nodes to."""
+        if not self.pools:
+            return ()
+        # Worked out anew only when a node has changed: it walks through all nodes.
+        if self._of_pools[0] != self.store.node_version:
+            nodes = [node for node in self.store.nodes.values() if isinstance(node, NodeFacts)]
+            there = {
+                pool.name: {node.name: node for node in nodes if pool.has(node)}
+                for pool in self.pools
+            }
+            self._of_pools = self.store.node_version, there
+        return tuple(self._turnout(pool, self._of_pools[1][pool.name]) for pool in self.pools)
+
+    def _turnout(self, pool: AutoscaledPool, there: Mapping[str, NodeFacts]) -> Turnout:
+        taken = self.ledger.taken_on((*there, *pool.names()))
+        used = frozenset(name for name, gpus in taken.items() if gpus > 0)
+        return Turnout(
+            pool=pool, there=there, held=used.intersection(there), booked=used.difference(there)
+        )
+
+    def openings(self, changed: Iterable[str]) -> frozenset[str]:
+        """Return the nodes to come of pools that have lost one of these nodes: others may be made
+        in its place.
+        """
+        gone = {name for name in changed if name not in self.store.nodes}
+        lesser = {pool for pool, there in self._of_pools[1].items() if not gone.isdisjoint(there)}
+        return frozenset(
+            name for pool in self.pools if pool.name in lesser for name in pool.names()
+        )
+
+    @property
+    def all_nodes(self) -> Mapping[str, NodeFacts | NodeExclusion]:
+        """Return the known facts of all nodes, with the nodes that are to come."""
+        return {**self.store.nodes, **self.to_come} if self.to_come else self.store.nodes
+
+    def node(self, name: str) -> NodeFacts | NodeExclusion | None:
+        """Return the known facts of a node. The node may be one that is to come."""
+        return self.store.nodes.get(name) or self.to_come.get(name)
+
+    def take_resource(self, content: KubernetesObject) -> None:
+        """Take over a ShardedModel as it is now (``cluster.kept_model.project_model``)."""
+        key = content["metadata"]["namespace"], content["metadata"]["name"]
+        self.resources[key] = {**content, "status": content.get("status") or {}}
+        self.models[base_key(key)] = key
+        self.store.follow(base_key(key))
+
+    def drop_resource(self, key: Key) -> None:
+        """Know a ShardedModel no more; it keeps its GPUs until :meth:`forget`."""
+        self.resources.pop(key, None)
+        self.models.pop(base_key(key), None)
+        self.store.unfollow(base_key(key))
+
+    def forget(self, key: Key) -> None:
+        """Forget a model that is gone."""
+        self.drop_resource(key)
+        # Noted before it is forgotten: by that it leaves every list and every count.
+        self.note(key, NOTHING)
+        self._dependencies.pop(key, None)
+        self.enqueue(key, None)
+        self.promise(key, None)
+        self.freed |= self.ledger.forget(base_key(key))
+
+    def interests(self, key: Key) -> Dependencies:
+        """Return everything that a model depends on."""
+        return self._dependencies.get(key, NOTHING)
+
+    def state_around(self, key: Key) -> tuple[object, ...]:
+        """Return a value that stays equal while nothing changes in the caches that matters to a
+        model.
+        """
+        nodes, config_map = self.interests(key).nodes, self.interests(key).config_map
+        return (
+            self.store.version_of(base_key(key)),
+            self.nodes(nodes),
+            # The GPUs that others leave on its nodes, as a plan that lacks its GPUs has to be made
+            # anew.
+            self.free(key, nodes),
+            self.synced,
+            self.unread,
+            self.store.priorities,
+            self.store.config_map(config_map) if config_map else None,
+        )
+
+    def note(self, key: Key, now: Dependencies) -> None:
+        """Note the dependencies of a model from now on."""
+        before = self._dependencies.get(key, NOTHING)
+        if now == before:
+            return
+        self._dependencies[key] = now
+        _move(self._on_node, key, before.nodes, now.nodes)
+        _move(
+            self._snapshots,
+            key,
+            *(frozenset({item.config_map} if item.config_map else ()) for item in (before, now)),
+        )
+        _list(self._waiting, key, listed=now.waits_for_capacity)
+        _list(self._turns, key, listed=now.waits_for_turn)
+        _list(self._barred, key, listed=now.not_admitted)
+        self._moving[key[0]] += now.moving - before.moving
+        if not self._moving[key[0]]:
+            del self._moving[key[0]]
+        # Counted here, as a turn comes back by a reconcile of another model than the one that
+        # waits.
+        self.turns_came += max(0, before.moving - now.moving)
+
+    def keep(self, key: Key, kept: Kept | None, most: int | None = None) -> bool:
+        """Keep the GPUs of a plan of record (None: none) and return whether all of them could be
+        kept.
+
+        ``most`` are the GPUs that the plans of its namespace may keep, None for any number.
+        """
+        wanted: tuple[Reservation, ...] = ()
+        if kept is not None:
+            record = kept.record
+            wanted = tuple(
+                reservations_of(base_key(key), record.plan, record.generations, kept.released)
+            )
+        return self.reserve(key, wanted, most)
+
+    def reserve(self, key: Key, wanted: tuple[Reservation, ...], most: int | None = None) -> bool:
+        """Keep these GPUs for a model, and no others; see :meth:`keep`."""
+        refused, freed = self.ledger.keep(
+            base_key(key), wanted, self.healthy(item.node for item in wanted), most
+        )
+        self.freed |= freed
+        return not refused
+
+    def promise(self, key: Key, pods: Pods | None) -> None:
+        """Count the pods of a plan in its namespace (None: none) as long as they are still to be
+        made.
+        """
+        if pods is not None:
+            self._pods.setdefault(key[0], {})[key] = pods
+        elif key in self._pods.get(key[0], {}):
+            del self._pods[key[0]][key]
+            if not self._pods[key[0]]:
+                del self._pods[key[0]]
+
+    def promised(self, key: Key) -> tuple[Pods, ...]:
+        """Return the pods of other models of the namespace that are still to be made."""
+        planned = (
+            (other, pods) for other, pods in self._pods.get(key[0], {}).items() if other != key
+        )
+        return tuple(
+            (need, missing)
+            for other, (need, count) in planned
+            # Pods that are there are in the quota's own count.
+            if (missing := count - self._there(other)) > 0
+        )
+
+    def _there(self, key: Key) -> int:
+        return len(self.store.members_of(base_key(key)))
+
+    def older(self, key: Key) -> int:
+        """Return the number of models of the namespace that are older than one. Models of the same
+        second are ordered by name.
+        """
+        age = _created(self.resources.get(key)), key
+        return sum(
+            other[0] == key[0] and (_created(item), other) < age
+            for other, item in self.resources.items()
+        )
+
+    def waiting_beside(self, key: Key) -> int:
+        """Return the number of other models of the namespace that wait for GPUs."""
+        return sum(other[0] == key[0] and other != key for other in self.line)
+
+    def kept_beside(self, key: Key) -> int:
+        """Return the number of GPUs that the plans of other models of the namespace keep."""
+        return self.ledger.kept_beside(base_key(key))
+
+    def barred_in(self, namespaces: Collection[str]) -> tuple[Key, ...]:
+        """Return the models of these namespaces whose pods are not let in, those first that were
+        barred first.
+        """
+        return tuple(key for key in self._barred if key[0] in namespaces) if namespaces else ()
+
+    def healthy(self, nodes: Iterable[str]) -> dict[str, int]:
+        """Return the healthy GPUs of these nodes, whoever holds them; nodes that cannot be planned
+        are left out.
+        """
+        found = ((name, self.node(name)) for name in set(nodes))
+        return {name: node.gpus for name, node in found if isinstance(node, NodeFacts)}
+
+    def enqueue(self, key: Key, waiting: Waiting | None) -> None:
+        """Have a model wait for GPUs, None: not any more; nodes that it claims no longer are free
+        for others.
+        """
+        before = self.line.pop(key, None)
+        if waiting is not None:
+            self.line[key] = waiting
+        # Nodes that are claimed no longer are like GPUs that come free: those behind it are woken.
+        self.freed |= (before.claim.keys() if before else set()) - (
+            waiting.claim.keys() if waiting else set()
+        )
+
+    def rank(self, key: Key, priority_class: str | None) -> Rank:
+        """Return the place in line of a model whose pods are of this class."""
+        return rank_of(
+            self.store.priorities.value_of(priority_class), _created(self.resources.get(key)), key
+        )
+
+    def claimed_before(self, rank: Rank) -> Counter[str]:
+        """Return the GPUs by node that are claimed by those who come before a place in line."""
+        return claimed_before(self.line.values(), rank)
+
+    def claimed_by(self, key: Key) -> frozenset[str]:
+        """Return the nodes that a model claims."""
+        return frozenset(self.line[key].claim) if key in self.line else frozenset()
+
+    def unheld(self, nodes: Iterable[str]) -> dict[str, int]:
+        """Return the number of GPUs of each of these nodes that nobody holds."""
+        healthy = self.healthy(nodes)
+        taken = self.ledger.taken_on(healthy)
+        return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
+
+    def free(self, key: Key, nodes: Iterable[str]) -> dict[str, int] | None:
+        """Return the number of GPUs that others leave a model on each of these nodes, None if pods
+        may not be listed.
+        """
+        if self.known_pods is KnownPods.NONE:
+            return None
+        healthy = self.healthy(nodes)
+        taken = self.ledger.taken_on(healthy, base_key(key))
+        return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
+
+    def nodes(self, names: Iterable[str]) -> dict[str, NodeFacts | NodeExclusion]:
+        """Return the known facts of these nodes."""
+        return {name: node for name in names if (node := self.node(name))}
+
+    @property
+    def moving(self) -> int:
+        """Return the number of groups of all models that are down on purpose."""
+        return self._moving.total()
+
+    def moving_beside(self, key: Key) -> tuple[int, int]:
+        """Return the number of other models' groups that are down on purpose: first in the
+        namespace of this model, then elsewhere.
+        """
+        theirs = self._moving[key[0]]
+        return theirs - self.interests(key).moving, self.moving - theirs
+
+    def planned_on(self, nodes: Iterable[str]) -> set[Key]:
+        """Return the models that are planned on one of these nodes."""
+        return set().union(*(self._on_node.get(node, ()) for node in nodes))
+
+    def served_by(self, freed: Iterable[str]) -> list[Key]:
+        """Return the models that wait for capacity and may use one of these nodes, in the order in
+        which they are served.
+        """
+        usable = [node for name in freed if isinstance(node := self.node(name), NodeFacts)]
+        admitted: dict[str, bool] = {}
+        for key in self._waiting:
+            # Once for all models of the same terms: a thousand of them often have the same.
+            if (terms := self._terms(key)) is not None and repr(terms) not in admitted:
+                admission = NodeFilter(terms)
+                admitted[repr(terms)] = any(admission.keeps_out(node) is None for node in usable)
+        return sorted(
+            (
+                key
+                for key in self._waiting
+                # One of which nothing is known yet may use any node.
+                if admitted.get(repr(self._terms(key)), True)
+            ),
+            key=self.place_in_line,
+        )
+
+    def place_in_line(self, key: Key) -> Rank:
+        """Return the place in line of a model; of one that nobody has planned yet as if its pods
+        were of the default class.
+        """
+        waiting = self.line.get(key)
+        return waiting.rank if waiting else self.rank(key, None)
+
+    def _terms(self, key: Key) -> PodTerms | None:
+        """Return the terms on which a waiting model's pods take nodes, None if they are not known
+        yet.
+        """
+        waiting = self.line.get(key)
+        return waiting.terms if waiting else None
+
+    def waiting_for_turn(self) -> tuple[Key, ...]:
+        """Return the models with groups that wait for other models' groups to finish moving. The
+        longest wait comes first.
+        """
+        return tuple(self._turns)
+
+    def snapshots(self, config_maps: Iterable[Key]) -> set[Key]:
+        """Return the models whose architecture comes from one of these ConfigMaps."""
+        return set().union(*(self._snapshots.get(key, ()) for key in config_maps))
+
+
+def _move(index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozenset[A]) -> None:
+    """Have a model go by these things instead of those; nodes and ConfigMaps come and go, so no
+    empty set is kept.
+    """
+    for item in before - now:
+        index[item].discard(key)
+        if not index[item]:
+            del index[item]
+    for item in now - before:
+        index.setdefault(item, set()).add(key)
+
+
+def base_key(key: Key) -> OwnerKey:
+    """Return namespace and base name of a model: the key of its pods and its reservations."""
+    return key[0], base_name(key[1])
+
+
+def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
+    """Put a model into a list, behind all others if it is new there, or take it out."""
+    if listed:
+        names.setdefault(key)
+    else:
+        names.pop(key, None)
+
+
+def user_written(content: KubernetesObject) -> tuple[Any, ...]:
+    """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
+    metadata = content["metadata"]
+    # Without the status and managedFields, which change with each of our own writes.
+    return (
+        metadata["uid"],
+        metadata["generation"],
+        metadata.get("annotations"),
+        metadata.get("deletionTimestamp"),
+    )
+
+
+def _created(resource: Mapping[str, Any] | None) -> str:
+    return str(resource["metadata"].get("creationTimestamp") or "") if resource else ""

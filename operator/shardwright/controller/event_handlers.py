@@ -1,0 +1,202 @@
+"""Events to keys: which models are to be looked at because something has changed, and how soon. On
+the main loop only.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from shardwright.cluster.store import Changes
+from shardwright.controller.cluster_cache import ClusterCache, user_written
+from shardwright.controller.queue import Key, Priority, Queue, Requeue
+from shardwright.rendering.bundle import KubernetesObject
+
+SETTLING_SECONDS: Final = 0.5
+"""How long what breaks nothing is waited for more of. Basis: assumed; the pods of a group are made,
+bound and started one after another, and each of it is an event.
+"""
+
+FREED_SECONDS: Final = 1.0
+"""The least time between two rounds of those that wait for GPUs. Basis: assumed; a model that goes
+frees many nodes.
+"""
+
+TURN_SECONDS: Final = 2.0
+"""How long those in line wait for a reconcile of the one before them. Basis: assumed, several times
+what a reconcile takes.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Woken:
+    """A model that was woken for a turn to restart: how many of its groups were down then, and
+    until when the turn is kept for it.
+    """
+
+    moving: int
+    ends: float
+
+
+class EventHandlers:
+    """Takes events over into the view and asks for looks; ``may_ask`` is False in a process that
+    does not lead.
+    """
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        queue: Queue,
+        may_ask: Callable[[], bool],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._may_ask = may_ask
+        self._clock = clock
+        # Models that wait, may use the GPUs that came free, and have not had their turn.
+        self._round: deque[Key] = deque()
+        self._turn: Key | None = None
+        self._turn_ends = 0.0
+        # Models that wait for a turn to restart and have not been woken for it.
+        self._for_turns: deque[Key] = deque()
+        self._woken: dict[Key, _Woken] = {}  # who has
+
+    def on_model(self, content: KubernetesObject, gone: bool) -> None:  # noqa: FBT001  # a fact
+        """Take over an event of a ShardedModel; our own status is no news."""
+        key = content["metadata"]["namespace"], content["metadata"]["name"]
+        before = self._cache.resources.get(key)
+        if gone and before is not None and before["metadata"]["uid"] != content["metadata"]["uid"]:
+            return  # an earlier one of the name
+        if gone:
+            self.on_gone(key)
+            return
+        self._cache.take_resource(content)
+        if before is None:
+            self._add(key, Priority.NEW, fresh=True)
+        elif user_written(before) != user_written(content):
+            self._add_changed(key)
+
+    def on_gone(self, key: Key) -> None:
+        """Ask for the reconcile that forgets a model which is there no more."""
+        self._cache.drop_resource(key)
+        self._add(key, Priority.NEW, fresh=True)
+
+    def on_concern(self, affected: Changes) -> None:
+        """Ask for looks at whom a batch of changes concerns."""
+        cache = self._cache
+        for owner in affected.hurt:
+            if key := cache.models.get(owner):
+                self._add(key, Priority.BROKEN)
+        # A model that is hurt is in line already, and more urgently.
+        for owner in affected.models - affected.hurt:
+            if key := cache.models.get(owner):
+                self._add_soon(key)
+        # As urgent as a move: the node may be one that a group has to leave.
+        for key in cache.planned_on(affected.nodes):
+            self._add(key, Priority.ROLL)
+        for key in cache.snapshots(affected.config_maps):
+            self._add_changed(key)
+        for key in cache.barred_in(affected.allowances):
+            self._add(key, Priority.WAITING)
+        # Gathered, not acted on: a model that goes frees many nodes within a second, and one round
+        # serves them all.
+        cache.freed |= affected.freed | cache.openings(affected.nodes)
+        if affected.priorities:
+            self.all_again(Priority.WAITING)
+
+    def wake_waiting(self) -> None:
+        """Ask for looks at those that wait and may use the GPUs that have come free: one after
+        another, in line.
+
+        Of those that wait for their turn to restart as many are looked at as turns have come.
+        """
+        if self._cache.turns_came:
+            # As many looks as turns. To look at all waiting models for each turn made most of 96
+            # requests a second.
+            came, self._cache.turns_came = self._cache.turns_came, 0
+            self._for_turns = deque(
+                key for key in self._cache.waiting_for_turn() if key not in self._woken
+            )
+            for _ in range(came):
+                self._wake_for_turn()
+        for key in [key for key, woken in self._woken.items() if self._clock() >= woken.ends]:
+            del self._woken[key]
+            self._wake_for_turn()
+        if self._cache.freed:
+            # Those of the last round stay in line: their turn has not come yet.
+            served = {*self._round, *self._cache.served_by(self._cache.freed)}
+            self._round = deque(sorted(served, key=self._cache.place_in_line))
+            self._cache.freed.clear()
+        # One whose reconcile hangs must not keep all others of the line from theirs.
+        if self._turn and self._clock() >= self._turn_ends:
+            self._skip(self._turn[0])
+        if self._turn is None:
+            self._next_turn()
+
+    def reconciled(self, key: Key) -> None:
+        """Let the next one in line have its turn, now that this one has been looked at.
+
+        A turn to restart goes to the next one if this one did not take it.
+        """
+        if key == self._turn:
+            self._next_turn()
+        woken = self._woken.pop(key, None)
+        # It did not take the turn, so the turn is still there.
+        if woken and self._cache.interests(key).moving <= woken.moving:
+            self._wake_for_turn()
+
+    def _wake_for_turn(self) -> None:
+        if self._for_turns:
+            key = self._for_turns.popleft()
+            self._woken[key] = _Woken(
+                self._cache.interests(key).moving, self._clock() + TURN_SECONDS
+            )
+            self._add(key, Priority.ROLL)
+
+    def _next_turn(self) -> None:
+        self._turn = self._round.popleft() if self._round else None
+        if self._turn:
+            self._turn_ends = self._clock() + TURN_SECONDS
+            self._add(self._turn, Priority.WAITING)
+
+    def _skip(self, namespace: str) -> None:
+        """Wait no longer for looks at models of a namespace: its API calls may hang, which is
+        nothing to the others.
+        """
+        # Its whole namespace: the next one of it would hang in the same way.
+        theirs = [key for key in self._round if key[0] == namespace]
+        self._round = deque(key for key in self._round if key[0] != namespace)
+        self._turn = None
+        for key in theirs:
+            self._add(key, Priority.WAITING)
+
+    def all_again(self, priority: Priority) -> None:
+        """Ask for looks at all models."""
+        # In one order: the queue serves namespaces in turn, whatever order they come in.
+        for key in sorted(self._cache.resources):
+            self._add(key, priority)
+
+    def _add(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
+        if self._may_ask():
+            self._queue.add(key, priority, fresh=fresh)
+
+    def _add_changed(self, key: Key) -> None:
+        if self._may_ask():
+            self._queue.change(key)
+
+    def _add_soon(self, key: Key) -> None:
+        """Ask for a reconcile once no more is to be expected; the wait of a group that has failed
+        is as urgent as its failure.
+
+        A roll waits for the pace of its namespace if its user has changed the model again: that
+        look is one at the change. A first start has time: models that have no pods yet come before
+        it.
+        """
+        wants = self._cache.interests(key)
+        priority = (
+            Priority.BROKEN if wants.broken else Priority.NEW if wants.starting else Priority.ROLL
+        )
+        if self._may_ask():
+            self._queue.add_after(key, Requeue(seconds=SETTLING_SECONDS, priority=priority))

@@ -1,0 +1,568 @@
+"""Answers the questions of reconciles to the planner, one model at a time: a plan is kept before
+the next one is made.
+
+It plans nothing itself: the worker does, and this keeps the GPUs of its answer.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+from time import monotonic, thread_time
+from typing import Any, Final, TypeVar
+
+from shardwright.api.record import PlanRecord
+from shardwright.api.settings import Settings, read_settings
+from shardwright.controller.cluster_cache import ClusterCache, base_key
+from shardwright.controller.fair_lock import FairLock
+from shardwright.controller.files import Watched, catalogue_of
+from shardwright.controller.full_objects import ReadFull, as_it_is
+from shardwright.controller.metrics import Metrics
+from shardwright.controller.planner_process import Answerer, Memo
+from shardwright.controller.queue import Key, Priority
+from shardwright.controller.resolve_cache import Resolution as Resolved
+from shardwright.controller.resolve_cache import ResolveCache, key_beside
+from shardwright.errors import InputError, Problem
+from shardwright.hardware.inventory import Inventory, KnownPods
+from shardwright.hardware.pools import build_inventory
+from shardwright.hardware.stated import NONE, Stated
+from shardwright.planning.report import NoPlan
+from shardwright.planning.ways_out import Holder
+from shardwright.reconcile import planner_answers
+from shardwright.reconcile.budget import Failed, config_too_costly, plan_too_costly
+from shardwright.reconcile.plan_cache import PlanCache
+from shardwright.reconcile.plan_choice import PlanChoice
+from shardwright.reconcile.provisioning import seeking
+from shardwright.reconcile.publish import Kept
+from shardwright.reconcile.snapshot import Ask
+from shardwright.reconcile.waiting import Waiting, first_of, holds, kept_back
+from shardwright.reconcile.work import (
+    ChooseClaim,
+    FindPlaceBeside,
+    FindWaysOut,
+    MakePlan,
+    Planned,
+    Resolve,
+    Stock,
+    Work,
+)
+from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.names import group_name
+from shardwright.replanning import Replanned
+from shardwright.resolving.stock import AS_THEY_STAND, OwnGpus
+from shardwright.resolving.stored import Administration
+from shardwright.resolving.subject import Subject
+
+REMEMBERED: Final = 16
+"""Terms of pods for which the whole cluster is kept in pools: those of models beyond it are
+collapsed anew.
+"""
+
+REFUSED_SECONDS: Final = 3600.0
+"""How long what cost too much is not asked again of a model that has not changed: the cluster may
+have.
+"""
+
+Answer = TypeVar("Answer")
+
+Form = tuple[str, PlanChoice, bool]
+"""What tells a question of a model from its others: the hash of its spec, what is to be chosen,
+whether nodes are to come.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdministratorFiles:
+    """The administrator's files; None: there is none."""
+
+    catalogue: Path | None = None
+    settings: Path | None = None
+
+
+NO_FILES: Final = AdministratorFiles()
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    until: float
+    failed: Failed
+
+
+class PlanBroker:
+    """Holds the lock under which GPUs are chosen and kept, and the administrator's files; no
+    request is made under it.
+    """
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        worker: Answerer,
+        files: AdministratorFiles = NO_FILES,
+        metrics: Metrics | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._metrics = metrics or Metrics()
+        self._lock = FairLock(self._metrics.turn_waits("planner"))
+        self._cache = cache
+        self._catalogue = Watched(files.catalogue, "the catalogue file", catalogue_of)
+        self._settings = Watched(files.settings, "the settings file", read_settings)
+        self._plans = PlanCache()
+        self.files_version = 0
+        self.administration = Administration()
+        self.fetcher = self.administration.fetcher  # what reads configs from the hub
+        self._subjects = ResolveCache()
+        self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
+        self.stated: Stated = NONE
+        self._advice: dict[Key, tuple[tuple[str, Ask, Inventory], NoPlan | None]] = {}
+        self._pooled: dict[str, tuple[int, Inventory]] = {}
+
+    def load_settings(self) -> None:
+        """Read the settings for the first time: a model that runs must not lose its defaults to a
+        broken file.
+
+        Their statements about GPUs, nodes and pools hold as long as this process runs: otherwise
+        its nodes would have been read by different settings.
+
+        Raises:
+            InputError: the file cannot be used.
+        """
+        # Fails at a broken file, where a reload keeps the last good content.
+        self._settings.load()
+        self._administer()
+        self.stated = self._settings.content.stated
+        self._cache.expect(self._settings.content.autoscaled_pools)
+
+    @property
+    def settings(self) -> Settings:
+        """Return the administrator's settings for all models."""
+        return self._settings.content
+
+    def reload(self) -> bool:
+        """Read the administrator's files if they have changed and return whether one had; a broken
+        one changes nothing.
+        """
+        # A list, not a generator: both are read again, whether the first has changed or not.
+        changed = any([self._catalogue.reload(), self._settings.reload()])
+        self.files_version += changed
+        self._administer()
+        return changed
+
+    def _administer(self) -> None:
+        # One value, made anew only here: the worker knows it by identity, and it crosses once (ADR
+        # 11).
+        self.administration = Administration(
+            catalogue=self._catalogue.content, settings=self.settings, fetcher=self.fetcher
+        )
+
+    async def resolve(
+        self,
+        live: KubernetesObject,
+        config_text: str | None,
+        kept_version: str | None = None,
+        whole: ReadFull = as_it_is,
+    ) -> Subject:
+        """Return the facts of a resource that planning needs; worked out once for each form of it.
+
+        ``kept_version`` is the engine's version that it has had by default so far, if that is not
+        the newest known.
+
+        Raises:
+            InputError: the problems that the user must correct.
+        """
+        metadata = live["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        # All that the answer follows from, and nothing else: status and labels change all the time.
+        form = (
+            metadata["uid"],
+            metadata["generation"],
+            _digest(config_text),
+            self.files_version,
+            kept_version,
+        )
+        found = self._subjects.of(key, form)
+        if found is None:
+            try:
+                text = await whole(live)
+            except InputError as error:
+                # It is not read again either.
+                self._subjects.keep(key, form, error.problems)
+                raise
+            administration = self.administration
+            question = Resolve(
+                text=text,
+                config_text=config_text,
+                administration=administration,
+                kept_version=kept_version,
+            )
+            found = await self._resolved(key, form, question, live)
+        if isinstance(found, Subject):
+            return found
+        raise InputError(found)
+
+    async def _resolved(
+        self, key: Key, form: tuple[Any, ...], work: Resolve, live: KubernetesObject
+    ) -> Resolved:
+        """Return the resolution of a resource, and keep it: a form of it that costs too much is not
+        read again either.
+        """
+
+        def keep(outcome: Resolved | Failed) -> None:
+            self._subjects.keep(key, form, _resolved(outcome))
+
+        memo: Memo[Resolved | Failed] = Memo(recall=lambda: self._subjects.of(key, form), keep=keep)
+        # Another leader has tried it.
+        priority = Priority.RESYNC if _was_too_costly(live) else Priority.NEW
+        return _resolved(await self._worker.ask(key, priority, work, memo))
+
+    def forget(self, key: Key) -> None:
+        """Forget a resource that is gone."""
+        self._subjects.forget(key)
+        self._subjects.forget(key_beside(key))
+        self._advice.pop(key, None)
+        self._refused.pop(key, None)
+
+    async def answer(
+        self, key: Key, subject: Subject, ask: Ask, now: datetime
+    ) -> Replanned | Problem:
+        """Return the planner's answer, or why there is none.
+
+        The GPUs of a plan that is to be deployed are kept from then on, if its namespace may keep
+        so many. A model that does not get its GPUs stands in line. A mere comparison, or a plan
+        that is only to be shown, keeps no GPUs, and is answered beside the others.
+        """
+        if ask.only_compares:
+            return await self._make(key, subject, ask, self._stock(key, subject, ask))
+        # GPUs that are chosen and not kept yet look free to everybody: one chooses at a time.
+        async with (
+            self._lock.turn(key, _urgency(ask.choice))
+            if subject.intent.keeps_gpus
+            else nullcontext()
+        ):
+            answer = await self._answer(key, subject, ask)
+            if isinstance(answer, Problem):
+                return answer
+            answer = planner_answers.dated(answer, ask, now)
+            record = answer.record
+            if record and record != ask.on:
+                answer = replace(answer, record=seeking(record, ask.on, self._cache.turnouts()))
+            # Under the lock: until they are kept, the chosen GPUs look free to the next one.
+            self._book(key, subject, ask, answer.record)
+            if ask.beside is None:
+                self._cache.enqueue(
+                    key, await self._waiting(key, subject, ask, now) if answer.short else None
+                )
+        if not answer.short or ask.beside is not None:
+            return answer
+        # Outside of the lock: it takes as long as a plan, and chooses no GPUs.
+        advised = await self._advised(key, subject, ask, answer)
+        # Where its namespace had kept too many, it may keep fewer now.
+        self._book(key, subject, ask, advised.record)
+        return advised
+
+    def _book(self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None) -> None:
+        """Keep the GPUs of a new plan that is to be deployed. If its namespace would keep too many,
+        it is not written.
+        """
+        if record and record != ask.on and record.plan.deployable and subject.intent.keeps_gpus:
+            self._cache.keep(key, Kept(record=record), self.settings.limits_of(key[0]).gpus)
+
+    async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
+        """Return the answer with the ways to make room, worked out outside the lock, and again if
+        the question or the inventory has changed.
+        """
+        stock = self._stock(key, subject, ask)
+        inventory = stock.inventory()
+        known = self._advice.get(key)
+        # Remembered: a model that waits is looked at each time that GPUs come free, mostly in vain.
+        if known is None or known[0] != (subject.input_hash, ask, inventory):
+            holders = self._holders(key, subject, inventory)
+            work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
+            advised = await self._ask(key, _form(subject, ask), work)
+            short = answer.short if isinstance(advised, Problem) else advised.short
+            known = self._advice[key] = (subject.input_hash, ask, inventory), short
+        ways = known[1].ways_out if known[1] else None
+        return (
+            replace(answer, short=replace(answer.short, ways_out=ways)) if answer.short else answer
+        )
+
+    def _holders(self, key: Key, subject: Subject, inventory: Inventory) -> tuple[Holder, ...]:
+        """Return the models that hold GPUs of an inventory, with pods of no higher priority than
+        those of a model.
+
+        Those of other namespaces are not named: a user who may not see them must not learn of them.
+        """
+        cache = self._cache
+        found = []
+        values, nodes = (
+            cache.store.priorities,
+            {node.name for pool in inventory.pools for node in pool.nodes},
+        )
+        most = values.value_of(subject.deployment.pods.priority_class)
+        for owner, gpus in cache.ledger.holders(nodes).items():
+            other = cache.models.get(owner)
+            theirs = self._subjects.last(other) if other else None
+            if other is None or other == key or theirs is None:
+                continue
+            priority = values.value_of(theirs.deployment.pods.priority_class)
+            name = "/".join(other) if other[0] == key[0] else "a model of another namespace"
+            if priority <= most:
+                found.append(Holder(name=name, priority=priority, gpus=gpus))
+        return tuple(found)
+
+    async def _waiting(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Waiting:
+        """Return how a model waits that did not get its GPUs: with nodes that it claims once it has
+        waited for long.
+        """
+        waiting = Waiting(
+            rank=self._cache.rank(key, subject.deployment.pods.priority_class),
+            since=now,
+            asked=subject.input_hash,
+            terms=subject.terms,
+            deploys=subject.intent.keeps_gpus
+            # Where pods are not seen everything looks free, so there is nothing to claim.
+            and self._cache.known_pods is not KnownPods.NONE,
+        ).carried_on(self._cache.line.get(key))
+        if not waiting.may_claim(now):
+            return waiting
+        whole = self._whole(subject)
+        taken = self._cache.ledger.taken(base_key(key))
+        claimed = self._cache.claimed_before(waiting.rank)
+        if holds(
+            waiting.claim,
+            {room.node: room for room in planner_answers.rooms(whole, taken, claimed)},
+        ):
+            return waiting
+        work = ChooseClaim(
+            subject=subject, ask=ask, stock=Stock(whole=whole, taken=taken), claimed=claimed
+        )
+        claim = await self._ask(key, _form(subject, ask), work)
+        return replace(waiting, claim={} if isinstance(claim, Problem) else claim)
+
+    async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
+        if (found := await self._beside(key, subject, ask)) is not None:
+            return found
+        stock = self._stock(key, subject, ask)
+        made = await self._make(key, subject, ask, stock)
+        if isinstance(made, Replanned) and planner_answers.waits_for_itself(ask, made):
+            vacated = self._stock(key, subject, ask, OwnGpus(vacated=True))
+            # The same stock has the same answer, which costs as much again.
+            if vacated.inventory() != stock.inventory():
+                made = await self._make(key, subject, ask, vacated)
+        if (
+            isinstance(made, Replanned)
+            and made.short
+            and self._cache.pools
+            and self._cache.known_pods is not KnownPods.NONE
+        ):
+            # Nodes that exist come first: those to come are asked about only where the answer
+            # without them is short (ADR 14).
+            larger = self._stock(key, subject, ask, to_come=True)
+            later = await self._make(key, subject, ask, larger, more=True)
+            if isinstance(later, Replanned) and (later.short is None or later.record != ask.on):
+                return later
+        return made
+
+    async def _make(
+        self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False
+    ) -> Replanned | Problem:
+        """Return the answer on a stock, out of memory if the same was asked before. With ``more``
+        it has nodes to come, too.
+        """
+        if planner_answers.plans_anew(ask) and (
+            # On a thread: choosing nodes anew takes 12 to 16 ms on 5,000 nodes (ADR 6).
+            recalled := await asyncio.to_thread(self._recall, subject, ask, stock)
+        ):
+            return recalled
+
+        def remember(made: Planned) -> None:
+            if made.report:
+                self._plans.keep(subject, stock.inventory(), made.report)
+
+        work = MakePlan(subject=subject, ask=ask, stock=stock)
+        made = await self._ask(key, _form(subject, ask, more=more), work, remember)
+        return made if isinstance(made, Problem) else made.replanned
+
+    def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
+        """Answer by a plan that was made before, and tell how many seconds of CPU that took."""
+        began = thread_time()
+        inventory = stock.inventory()
+        report = self._plans.recall(subject, inventory)
+        answer = (
+            planner_answers.answer(subject, ask, inventory, lambda *_: report) if report else None
+        )
+        self._metrics.planning.inc(thread_time() - began)
+        return answer
+
+    async def _ask(
+        self,
+        key: Key,
+        form: Form,
+        work: Work[Answer],
+        remember: Callable[[Answer], None] = lambda _: None,
+    ) -> Answer | Problem:
+        """Return the worker's answer; one that costs too much is asked again when the spec has
+        changed, or after a long while.
+
+        ``remember`` is told the answer also if the reconcile that asked has come to its deadline:
+        the next one finds it. While all but advice is asked, others wait for their turn at choosing
+        GPUs, so it goes first.
+        """
+        asked = (type(work), *form)
+
+        def recall() -> Failed | None:
+            refused = self._refused.get(key, {}).get(asked)
+            return refused.failed if refused and self._clock() < refused.until else None
+
+        def keep(outcome: Answer | Failed) -> None:
+            if isinstance(outcome, Failed):
+                others = {
+                    other: known
+                    for other, known in self._refused.get(key, {}).items()
+                    # Those of the present spec: a question of an earlier spec will not be asked
+                    # again.
+                    if other[1] == form[0]
+                }
+                self._refused[key] = others | {
+                    asked: _Refused(self._clock() + REFUSED_SECONDS, outcome)
+                }
+            else:
+                remember(outcome)
+
+        if (known := recall()) is not None:
+            return plan_too_costly(known)
+        memo: Memo[Answer | Failed] = Memo(recall=recall, keep=keep)
+        advice = isinstance(work, FindWaysOut)
+        priority = Priority.NEW if advice else _urgency(form[1])
+        outcome = await self._worker.ask(key, priority, work, memo, first=not advice)
+        return plan_too_costly(outcome) if isinstance(outcome, Failed) else outcome
+
+    async def _beside(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem | None:
+        """Return the record with a group as a later generation on free GPUs, no record if there are
+        none. Return None if no second place is asked for.
+        """
+        if ask.beside is None or ask.on is None:
+            return None
+        record, (group, generation) = ask.on, ask.beside
+        nodes: tuple[str, ...] | None = None
+        if self._cache.known_pods is not KnownPods.NONE:
+            own = OwnGpus(beside=record.plan.group_numbers[group])
+            stock = self._stock(key, subject, ask, own)
+            work = FindPlaceBeside(subject=subject, plan=record.plan, stock=stock)
+            found = await self._ask(key, _form(subject, ask), work)
+            if isinstance(found, Problem):
+                return found
+            nodes = found
+        return Replanned(
+            record=record.moved(group, nodes, generation) if nodes else None, report=record.report()
+        )
+
+    def _stock(
+        self,
+        key: Key,
+        subject: Subject,
+        ask: Ask,
+        own_gpus: OwnGpus = AS_THEY_STAND,
+        *,
+        to_come: bool = False,
+    ) -> Stock:
+        """Return the stock for a model: nodes that it selects and tolerates, without the GPUs that
+        others hold or claim before it.
+
+        Of nodes that do not give its pods back nothing is free, whatever they say. With ``to_come``
+        there are the nodes, too, that an autoscaler may add.
+        """
+        whole = self._whole(subject, to_come=to_come)
+        cache = self._cache
+        # Nobody knows which GPUs are held, so none are taken off. The status says that free
+        # capacity is unknown.
+        if cache.known_pods is KnownPods.NONE:
+            return Stock(whole=whole, lost=ask.lost, taken={})
+        own = base_key(key)
+        beside = own_gpus.beside
+        root = None if beside is None else group_name(own[1], beside)
+        taken = cache.ledger.taken(own, beside=root, vacated=own_gpus.vacated)
+        rank = cache.rank(key, subject.deployment.pods.priority_class)
+        # A group that has lost its node goes before all of its priority: it has served, and others
+        # are still to come (ADR 10).
+        claimed = cache.claimed_before(first_of(rank) if ask.goes_first else rank)
+        taken.update(kept_back(claimed, cache.unheld(claimed)))
+        turnouts = cache.turnouts()
+        taken.update(
+            # An empty node of such a pool is awaited by the model that has booked one, until its
+            # pods are bound (ADR 14).
+            cache.healthy(name for turnout in turnouts for name in turnout.awaited())
+        )
+        if to_come:
+            taken.update(
+                cache.healthy(name for turnout in turnouts for name in turnout.withheld(ask.lost))
+            )
+        return Stock(whole=whole, lost=ask.lost, taken=dict(taken))
+
+    def _whole(self, subject: Subject, *, to_come: bool = False) -> Inventory:
+        """Return all nodes in pools as pods of these terms see them; collapsed anew only when a
+        node has changed.
+        """
+        terms = f"{subject.terms!r} {to_come}"
+        version = self._cache.store.node_version
+        known = self._pooled.get(terms)
+        if known and known[0] == version:
+            return known[1]
+        nodes = (
+            *self._cache.store.nodes.values(),
+            *(self._cache.to_come.values() if to_come else ()),
+        )
+        # Without pods: which GPUs are taken changes with each pod, the pools only with the nodes.
+        inventory = replace(
+            build_inventory(nodes, (), terms=subject.terms), known_pods=self._cache.known_pods
+        )
+        if len(self._pooled) >= REMEMBERED:
+            # All at once: terms are few in practice, and which of them is used least is not worth a
+            # count.
+            self._pooled.clear()
+        self._pooled[terms] = version, inventory
+        return inventory
+
+
+def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:
+    return subject.input_hash, ask.choice, more
+
+
+def _urgency(choice: PlanChoice) -> Priority:
+    """Return how urgent a question is: a reconcile that users cause as often as they like, going
+    back too, waits for its namespace's turn.
+    """
+    # Users cause all others as often as they like, so only a group without a place goes before the
+    # turn of its namespace.
+    return {PlanChoice.REHOUSE: Priority.BROKEN, PlanChoice.COMPARE: Priority.RESYNC}.get(
+        choice, Priority.NEW
+    )
+
+
+def _was_too_costly(live: KubernetesObject) -> bool:
+    """Return whether the status says of this very generation that it costs too much to read."""
+    status = live.get("status") or {}
+    reasons = {condition.get("reason") for condition in status.get("conditions") or ()}
+    return (
+        status.get("observedGeneration") == live["metadata"]["generation"]
+        and "ConfigTooCostly" in reasons
+    )
+
+
+def _resolved(outcome: Resolved | Failed) -> Resolved:
+    return (config_too_costly(outcome),) if isinstance(outcome, Failed) else outcome
+
+
+def _digest(text: str | None) -> bytes | None:
+    """Return a digest that identifies a text. The text of a ConfigMap may have a megabyte, and is
+    not kept for each model.
+    """
+    return (
+        None
+        if text is None
+        else blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+    )

@@ -1,0 +1,104 @@
+"""The resolutions of resources, as they were worked out last: for as many of them as there is room
+for.
+
+A forgotten one costs time, never an answer: it is resolved anew.
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+from shardwright.controller.queue import Key
+from shardwright.errors import Problem
+from shardwright.rendering.bundle import KubernetesObject
+from shardwright.resolving.subject import Subject
+
+WEIGHTS_MAX: Final = 100_000
+"""Tensors of models of which subjects are kept. Basis: assumed; a model has about 1,000 and at most
+10,000, which are 3 MiB.
+"""
+
+_BESIDE: Final = "@revision"
+"""What is added to the name of a resource for what it has gone back to; no name ends so."""
+
+Resolution = Subject | tuple[Problem, ...]
+
+
+class ResolveCache:
+    """Outcomes by resource, each for one form of it; those of the largest models are forgotten if
+    there are too many.
+    """
+
+    def __init__(self, weights_max: int = WEIGHTS_MAX) -> None:
+        self._weights_max = weights_max
+        self._known: dict[Key, tuple[tuple[Any, ...], Resolution]] = {}
+        self._users: Counter[int] = Counter()  # of models, by identity
+        self._weights = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, key: Key, form: tuple[Any, ...]) -> Resolution | None:
+        """Return the resolution of a form of a resource, None if it is not known."""
+        known = self._known.get(key)
+        return known[1] if known and known[0] == form else None
+
+    def last(self, key: Key) -> Subject | None:
+        """Return the subject of a resource as it was last known, None if it has none."""
+        known = self._known.get(key)
+        return known[1] if known and isinstance(known[1], Subject) else None
+
+    def keep(self, key: Key, form: tuple[Any, ...], outcome: Resolution) -> None:
+        """Keep the resolution of one form of a resource. It replaces the resolution of the former
+        form.
+        """
+        # The former outcome first, so that its model is not counted twice.
+        self.forget(key)
+        self._known[key] = form, outcome
+        self._count(outcome, 1)
+        while self._weights > self._weights_max:
+            self.forget(
+                # The largest, not the oldest: one of a thousand tensors makes room for a thousand
+                # others of one.
+                max(self._known, key=lambda known: _size(self._known[known][1]))
+            )
+
+    def forget(self, key: Key) -> None:
+        """Forget a resource."""
+        known = self._known.pop(key, None)
+        if known:
+            self._count(known[1], -1)
+
+    def _count(self, outcome: Resolution, users: int) -> None:
+        if not isinstance(outcome, Subject):
+            return
+        for model in filter(None, (outcome.model, outcome.draft)):
+            # By identity, as models are interned: comparing two takes as long as there are tensors.
+            before = self._users[id(model)]
+            self._users[id(model)] += users
+            if not self._users[id(model)]:
+                del self._users[id(model)]
+            # A model that several resources share is counted once, as it is in memory once.
+            if not before or before + users == 0:
+                self._weights += users * len(model.weights)
+
+
+def _size(outcome: Resolution) -> int:
+    return len(outcome.model.weights) if isinstance(outcome, Subject) else 0
+
+
+def key_beside(key: Key) -> Key:
+    """Return the key of the revision that a resource has gone back to: that is remembered beside
+    its own spec.
+    """
+    return key[0], key[1] + _BESIDE
+
+
+def beside(live: KubernetesObject, hashed: str) -> dict[str, Any]:
+    """Return a resource as another one, of this hash, with the key of :func:`key_beside`."""
+    metadata = live["metadata"]
+    _, name = key_beside((metadata["namespace"], metadata["name"]))
+    return {
+        **live,
+        "metadata": {**metadata, "name": name, "uid": f"{metadata['uid']} {hashed}"},
+        "status": {},
+    }

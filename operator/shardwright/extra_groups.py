@@ -1,0 +1,197 @@
+"""Places for further groups of a plan: of its cut, in its pool, with pods as they are rendered for
+it.
+
+Nodes that need other pods are no place, however free they are.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from shardwright.errors import Problem
+from shardwright.hardware.inventory import Inventory
+from shardwright.layouts.layout import SearchSpace
+from shardwright.layouts.placing import Over
+from shardwright.planning import offload
+from shardwright.planning.phrases import copies
+from shardwright.planning.planner import make_plan
+from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.request import Request
+from shardwright.resolving.subject import Subject
+
+_LESS_MEMORY: Final = "less memory on the nodes for K/V"
+
+
+def pinned(request: Request, plan: Plan) -> Request:
+    """Return a request for the layout of a plan, the K/V that it keeps beside the GPUs and the
+    tokens that its pods draft, and no other.
+
+    How many replicas are wanted stays open.
+    """
+    layout = plan.layout
+    pins = replace(
+        request.space,
+        tensor=layout.tensor,
+        pipeline=layout.pipeline,
+        expert=layout.expert,
+        attention_data=layout.attention_data,
+        context=layout.context,
+        partition=layout.partition,
+    )
+    # Pinned too: all groups have one template, which has the size of the K/V beside the GPUs.
+    kept = plan.host_cache.pod_bytes if plan.host_cache else None
+    wanted = request.workload.kv_offload
+    pinned_offload = None if wanted is None or kept is None else replace(wanted, pod_bytes=kept)
+    drafts = (plan.draft_tokens,) if plan.draft_tokens else ()
+    return replace(
+        request,
+        space=pins,
+        workload=replace(request.workload, kv_offload=pinned_offload, draft_choices=drafts),
+    )
+
+
+def _more(request: Request, replicas: int, standing: tuple[tuple[str, int], ...]) -> Request:
+    """Return the request for further replicas alone; limits on latency hold for all of them, not
+    for a part.
+
+    ``standing`` counts the existing replicas by label value, if replicas are to be spread.
+    """
+    # A part of the replicas cannot keep a limit that holds for the load of all.
+    objective = replace(request.objective, ttft_seconds=None, tpot_seconds=None)
+    return replace(
+        request,
+        objective=objective,
+        space=replace(request.space, replicas=replicas, fill=False, standing=standing),
+    )
+
+
+def _standing(space: SearchSpace, plan: Plan, room: Inventory) -> tuple[tuple[str, int], ...]:
+    over = Over.of(space)
+    if over is None:
+        return ()
+    return tuple(
+        sorted(
+            over.count(plan.groups, (node for pool in room.pools for node in pool.nodes)).items()
+        )
+    )
+
+
+def most_extra(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:
+    """Return places for as many as possible of ``most`` further groups of a plan, or why not one
+    has a place.
+    """
+    whole = extra_groups(subject, plan, room, most)
+    if not isinstance(whole.outcome, NoPlan):
+        return whole
+    # Fewer groups have a place wherever more have, and each question is a plan.
+    # By halving: each question is a whole plan.
+    fewer = bisect_left(
+        range(1, most),
+        True,
+        key=lambda count: isinstance(extra_groups(subject, plan, room, count).outcome, NoPlan),
+    )
+    return extra_groups(subject, plan, room, fewer) if fewer else whole
+
+
+def extra_groups(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
+    """Return places for further groups of a plan in a room, or why there are none: all of its
+    groups have one template.
+
+    They are spread beside the groups that the plan has.
+    """
+    standing = _standing(subject.request.space, plan, room)
+    roomy = with_room(subject, plan, room)
+    if room.pools and not roomy.pools:
+        wanted = replace(plan, layout=replace(plan.layout, replicas=count))
+        outcome = _unlike(wanted, _LESS_MEMORY)
+        return Report(outcome=outcome, alternatives=(), excluded=(), considered=0)
+    report = make_plan(
+        subject.model, roomy, _more(pinned(subject.request, plan), count, standing), subject.traits
+    )
+    if isinstance(report.outcome, NoPlan):
+        return report
+    unlike = "; ".join(differences(report.outcome, plan))
+    return replace(report, outcome=_unlike(report.outcome, unlike)) if unlike else report
+
+
+def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
+    """Return the nodes of a room that have the memory which the pods of a plan request for K/V."""
+    wanted = subject.request.workload.kv_offload
+    if wanted is None or plan.host_cache is None:
+        return room
+    shape = offload.PodShape.of(
+        plan.layout, plan.nodes_per_replica, wanted, over_ray=subject.traits.options.over_ray
+    )
+    return offload.with_room(room, plan.host_cache.pod_bytes, shape, subject.model)
+
+
+def differences(found: Plan, plan: Plan) -> Iterator[str]:
+    """Yield why pods as they are rendered for a plan do not run on the nodes of another."""
+    if (found.nodes_per_replica, found.gpus_per_node) != (
+        plan.nodes_per_replica,
+        plan.gpus_per_node,
+    ):
+        yield (
+            f"{found.nodes_per_replica} x {found.gpus_per_node} GPUs, not {plan.nodes_per_replica}"
+            f" x {plan.gpus_per_node}"
+        )
+    if (found.resource, found.architecture) != (plan.resource, plan.architecture):
+        yield (
+            f"{found.resource} on {found.architecture}, not {plan.resource} on {plan.architecture}"
+        )
+    if found.claimed != plan.claimed:
+        yield "GPUs that pods request in another way"
+    if plan.host_cache and (
+        found.host_cache is None or found.host_cache.pod_bytes < plan.host_cache.pod_bytes
+    ):
+        yield _LESS_MEMORY
+    if found.compute_domain != plan.compute_domain:
+        yield (
+            f"{'' if found.compute_domain else 'no '}nodes "
+            "that share an NVLink domain, unlike the plan"
+        )
+    offered, wanted = dict(found.rdma), dict(plan.rdma)
+    if offered.keys() != wanted.keys() or any(
+        offered[name] < count for name, count in wanted.items()
+    ):
+        yield f"{_devices(offered)}, not {_devices(wanted)}"
+
+
+def _devices(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no RDMA devices"
+
+
+def _unlike(found: Plan, unlike: str) -> NoPlan:
+    problem = Problem(
+        code="InsufficientCapacity",
+        what=f"{copies(found.layout)} on {found.pool}",
+        limit="must run in the same pods as the groups that there are",
+        gap=f"what is free has {unlike}",
+        remedy="free or add nodes as those of the plan; spec.replan: Always plans all groups anew",
+    )
+    return NoPlan(problem=problem, heals_by_itself=True)
+
+
+def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
+    """Return the pool of the plan alone; if none has its name now, those of the same product that
+    hold its nodes.
+    """
+    planned = {node for group in plan.groups for node in group}
+    named = [pool for pool in inventory.pools if pool.name == plan.pool]
+    holding = [
+        pool
+        # A label may have renamed the pool. Of the same product only, for pods of the plan request
+        # GPUs of this kind.
+        for pool in inventory.pools
+        if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
+    ]
+    excluded = tuple(item for item in inventory.excluded if item.product == plan.product)
+    return replace(inventory, pools=tuple(named or holding), excluded=excluded)
+
+
+def without(inventory: Inventory, plan: Plan) -> Inventory:
+    """Return the inventory that is left beside the groups of a plan."""
+    held = Counter(node for group in plan.groups for node in group)
+    return inventory.without({node: count * plan.gpus_per_node for node, count in held.items()})

@@ -1,0 +1,576 @@
+"""One reconcile of one ShardedModel as a pure function: all that was read in, the next thing to do
+out.
+
+The shell carries a step out and calls ``next_step`` again with the result, until there is nothing
+left to do::
+
+    Seen ─▶ ask the planner ─▶ write the plan of record ─▶ write the rest ─▶ publish
+               ▲                          │
+               └── a second place for a group that serves and is to restart
+
+A model that has gone back to an earlier revision is treated as if its spec were that revision;
+everything else follows: which groups change, how they take turns, and the fate of the plan.
+
+Running groups are left alone by anything that is not a valid, placed, deployable plan for the spec
+as it is, and they are kept alive meanwhile: a group that breaks starts again as it was.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from shardwright.api.record import PlanRecord
+from shardwright.errors import InputError, Problem
+from shardwright.pipeline import OnCluster, bundle_for
+from shardwright.reconcile.annotations import ready_pods
+from shardwright.reconcile.availability import unavailable
+from shardwright.reconcile.decide import (
+    Desired,
+    KnownGroups,
+    decide,
+    is_leftover,
+    keep_alive,
+    not_as_they_are,
+    placed,
+)
+from shardwright.reconcile.derived import Derived, derive
+from shardwright.reconcile.events import surge_event
+from shardwright.reconcile.fetched import fetched
+from shardwright.reconcile.first_seen import Sight, Sighting
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
+from shardwright.reconcile.plan_outcome import CurrentPlan, current_plan
+from shardwright.reconcile.pod_inputs import as_made, restored_pods, stateful_sets
+from shardwright.reconcile.provisioning import following
+from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
+from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
+from shardwright.reconcile.revisions import Course, Revision, Served, hash_of, history_of, renewed
+from shardwright.reconcile.rollback import former_of, given_up, rollback_of
+from shardwright.reconcile.sentences import place_taken, problem_of
+from shardwright.reconcile.snapshot import Ask, Cluster, Outcome, Snapshot
+from shardwright.reconcile.surge import following_generations, generations
+from shardwright.reconcile.writes import Apply, DryRunPod, Why, Write, ended_groups, pod_of
+from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names
+from shardwright.rendering.pod import start_deadline_seconds
+from shardwright.resolving.subject import Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The next thing to do: read or ask, else write, else publish the findings.
+
+    ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on.
+    ``subject`` is the planner's subject. If something is still to be read, that comes first:
+    ``recalls`` is a revision to read, ``tell`` asks for the request of the resource, word for word.
+    """
+
+    recalls: Revision | None = None
+    tell: bool = False
+    subject: Subject | None = None
+    ask: Ask | None = None
+    records: PlanRecord | None = None
+    writes: tuple[Write, ...] = ()
+    published: Published | None = None
+
+    def doubtful_ends(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the groups that it ends and that only caches have shown: one that lags must end no
+        group.
+        """
+        return frozenset() if snapshot.certain else ended_groups(self.writes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Carried:
+    """The plan that stands, and how it is carried out in this reconcile."""
+
+    planned: CurrentPlan
+    deployed: Deployed
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether all groups have served the wanted state for long enough."""
+        decision = self.deployed.decision
+        record = self.deployed.record
+        states = decision.groups if decision and record else ()
+        expected = len(record.plan.groups) if record else 0
+        return (
+            self.planned.short is None
+            and 0 < expected == len(states)
+            and all(state.available and not state.hold for state in states)
+        )
+
+
+def next_step(snapshot: Snapshot, now: datetime) -> Step:
+    """Return the next thing to do for a model."""
+    # First of all: without its objects nobody can tell which writes would end a group that serves.
+    if isinstance(snapshot.observed, Problem):
+        return Step(published=hidden(snapshot, snapshot.observed, now))
+    on_course = _on_course(snapshot)
+    return on_course if isinstance(on_course, Step) else _look(on_course, snapshot.observed, now)
+
+
+def _on_course(snapshot: Snapshot) -> Step | Snapshot:
+    """Return the facts of this reconcile with the subject that is to run: the spec, or the revision
+    that is gone back to.
+    """
+    course = rollback_of(snapshot)
+    snapshot = replace(snapshot, course=course)
+    # A spec that cannot be used has no hash, so nobody can tell whether the rollback is still one
+    # from this spec.
+    if course.rollback is None or isinstance(snapshot.subject, tuple):
+        return snapshot
+    former = former_of(snapshot, course.rollback)
+    return (
+        Step(recalls=former)
+        if isinstance(former, Revision)
+        else replace(snapshot, subject=former.subject, former=former)
+    )
+
+
+def _look(snapshot: Snapshot, observed: Observed, now: datetime) -> Step:
+    """Return the next thing to do for a model of which everything is known."""
+    derived = derive(snapshot, observed, now)
+    as_it_stands = CurrentPlan(record=derived.record)
+    # Before the caches are asked for: groups are kept alive also where no node is known yet.
+    if isinstance(snapshot.subject, tuple):
+        deployed = _without_subject(snapshot, derived, snapshot.subject, now)
+        return _end(snapshot, derived, as_it_stands, deployed, now)
+    # Caches are not full yet. With half of the nodes known, every decision could be a wrong one.
+    if snapshot.cluster is None:
+        return Step(published=publish(snapshot, derived, as_it_stands, Deployed(), now))
+    missing = snapshot.cluster.priorities.problem_of(
+        snapshot.subject.deployment.pods.priority_class
+    )
+    planned = (
+        missing
+        # Where no group stands by it, a record that cannot be read is replaced by a new plan.
+        or (derived.unreadable if derived.standing else None)
+        or current_plan(snapshot, derived, snapshot.subject, now)
+    )
+    # The planner's answer takes seconds. The shell asks it and looks again, so the event loop goes
+    # on.
+    if isinstance(planned, Ask):
+        return Step(ask=planned, subject=snapshot.subject)
+    if isinstance(planned, Problem):
+        deployed = _kept(snapshot, derived, now, problems=(planned,))
+        return _end(snapshot, derived, as_it_stands, deployed, now)
+    return _put_in_place(snapshot, derived, snapshot.subject, planned, now)
+
+
+def _without_subject(
+    snapshot: Snapshot, derived: Derived, problems: tuple[Problem, ...], now: datetime
+) -> Deployed:
+    """Decide for a model with a spec that cannot be used, or a config that is still to be read from
+    the hub.
+    """
+    if snapshot.fetching is None or snapshot.resource.paused:
+        return _kept(snapshot, derived, now, problems=problems)
+    found = fetched(snapshot, snapshot.fetching, now)
+    # Groups of an earlier spec serve on while the config of a new one is read.
+    deployed = _kept(snapshot, derived, now, problems=(found.problem,))
+    decision = deployed.decision and replace(
+        deployed.decision, writes=(*deployed.decision.writes, *found.writes)
+    )
+    return replace(deployed, decision=decision, again_seconds=found.again_seconds)
+
+
+def _put_in_place(
+    snapshot: Snapshot, derived: Derived, subject: Subject, planned: CurrentPlan, now: datetime
+) -> Step:
+    """Write the plan of record before any object of it, and deploy it."""
+    # A paused model keeps the record that it has: the plan is only shown.
+    if planned.record and not subject.intent.paused:
+        if problem := _held_up(snapshot, derived, subject, planned.record):
+            return _end(
+                snapshot,
+                derived,
+                CurrentPlan(record=None),
+                _kept(snapshot, derived, now, problems=(problem,)),
+                now,
+            )
+        record = _numbered(
+            snapshot,
+            derived,
+            snapshot.course.kept_in(_where_it_is(snapshot, derived, subject, planned.record)),
+        )
+        planned, placing = replace(planned, record=record), _record(snapshot, derived, record)
+        if isinstance(placing, Step):
+            return placing
+        if isinstance(placing, Problem):
+            # The refused plan was not written, so no event may say that there is a new one.
+            stands = replace(planned, record=derived.record, events=())
+            return _end(
+                snapshot, derived, stands, _kept(snapshot, derived, now, refused=placing), now
+            )
+    return _run(snapshot, derived, subject, planned, now)
+
+
+def _run(
+    snapshot: Snapshot, derived: Derived, subject: Subject, planned: CurrentPlan, now: datetime
+) -> Step:
+    """Deploy the plan of record, unless groups do not come up with it and are to go back."""
+    deployed = _deploy(snapshot, derived, subject, planned, now)
+    # Before any write of this decision: it would start groups with the very spec that is being
+    # given up.
+    if course := given_up(snapshot, subject, planned.record, deployed.decision):
+        carried = _Carried(planned=planned, deployed=deployed)
+        return _taken_back(snapshot, derived, carried, course, now)
+    beside = _beside(snapshot, derived, subject, planned, deployed)
+    if isinstance(beside, Step):
+        return beside
+    if isinstance(beside, Problem):
+        return _end(snapshot, derived, planned, _kept(snapshot, derived, now, refused=beside), now)
+    if beside:
+        planned = beside
+        # Decided again: the record has a new generation for a group now, so other objects are
+        # rendered.
+        deployed = _deploy(snapshot, derived, subject, beside, now)
+    carried = _Carried(planned=planned, deployed=deployed)
+    return _good(snapshot, derived, subject, carried, now)
+
+
+def _good(
+    snapshot: Snapshot, derived: Derived, subject: Subject, carried: _Carried, now: datetime
+) -> Step:
+    """Keep the running state as a revision if all groups serve with it, and end."""
+    planned = carried.planned
+    deployed = carried.deployed
+    if planned.record and not snapshot.resource.paused and carried.is_good:
+        # Pods of another release serve under the same spec. A revision that says which pods were
+        # good must not take this release's for them.
+        mixed = any(
+            group.pending for group in (deployed.decision.groups if deployed.decision else ())
+        )
+        served = Served(
+            subject=subject,
+            record=planned.record,
+            restored=restored_pods(snapshot, subject, planned.record),
+            mixed=mixed,
+        )
+        history = renewed(history_of(snapshot.resource.status), served, snapshot.told, now)
+        # A revision keeps the request word for word, and this reconcile was not told it.
+        if history is None:
+            return Step(tell=True)
+        deployed = replace(deployed, history=history)
+    return _end(snapshot, derived, planned, deployed, now)
+
+
+def _taken_back(
+    snapshot: Snapshot, derived: Derived, carried: _Carried, course: Course, now: datetime
+) -> Step:
+    """Write down that the spec is given up, before anything follows from it; all groups stay as
+    they are until the next reconcile.
+    """
+    planned = carried.planned
+    record = (
+        _numbered(snapshot, derived, course.kept_in(planned.record)) if planned.record else None
+    )
+    placing = _record(snapshot, derived, record) if record else None
+    if isinstance(placing, Step):
+        return placing
+    # Only a decision that is written counts: one that is refused would be forgotten with this
+    # process.
+    if placing is None:
+        snapshot, planned = replace(snapshot, course=course), replace(planned, record=record)
+    return _end(snapshot, derived, planned, carried.deployed, now)
+
+
+def _where_it_is(
+    snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
+) -> PlanRecord:
+    """Return a plan of record with the nodes that groups have got which had sought some."""
+    if not record.sought:
+        return record
+    try:
+        return following(
+            record, _bundle(snapshot, subject, derived, record).objects, derived.observed
+        )
+    # Deploying tells why it cannot be rendered; here the record stays as it is.
+    except InputError:
+        return record
+
+
+def _held_up(
+    snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
+) -> Problem | None:
+    """Return why a plan that was made because the one that is stored is not believed stays
+    unwritten: it would end running groups.
+    """
+    # Only a plan that replaces one that is not believed can be somebody's attempt to restart groups
+    # (ADR 12).
+    if snapshot.refused is None or derived.record is not None:
+        return None
+    owner = snapshot.resource.owner
+    try:
+        rendered = _bundle(snapshot, subject, derived, record).objects
+    except InputError:
+        # Rendered to nothing it changes each template, so every group with pods speaks against it.
+        rendered = ()
+    ended = not_as_they_are(derived.observed, owner.uid, rendered)
+    return would_end(record_key(owner)[1], ended) if ended else None
+
+
+def _numbered(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> PlanRecord:
+    """Return a plan of record with its serial: one more than that of the newest if it is new."""
+    there = (
+        *((derived.record,) if derived.record else ()),
+        # Attempts count as well: one whose answer was lost may have been written, and two records
+        # of one serial could be put back for each other.
+        *(attempt for attempt, _ in snapshot.recorded),
+    )
+    newest = max((snapshot.serial, *(item.serial for item in there)))
+    # The same record keeps its serial: a new one in each reconcile would be a write in each
+    # reconcile.
+    serial = next((item.serial for item in there if item == record), newest + 1)
+    # 0: it was taken over, and is signed now.
+    return replace(record, serial=max(serial, 1) if snapshot.keys else serial)
+
+
+def _record(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> Step | Problem | None:
+    """Return how a plan of record comes into its place, why it does not, None if it is there.
+
+    One that is there, but not as it was written, is written again. If that write is refused, the
+    plan still counts.
+    """
+    owner = snapshot.resource.owner
+    stands = record == derived.record
+    tried = next(
+        # The last one counts: the same record may have been refused earlier in this reconcile and
+        # taken later.
+        (outcome for attempt, outcome in reversed(snapshot.recorded) if attempt == record),
+        None,
+    )
+    if tried is None:
+        content = record_object(owner, record, snapshot.keys)
+        # It is right in memory, and somebody sets it back: the rest need not wait for it.
+        if stands and object_key(content) in snapshot.contested:
+            return None
+        if writes := placed(content, owner.uid, derived.observed):
+            return Step(records=record, writes=writes)
+        if stands:
+            return None
+        live = derived.observed.objects[object_key(content)]
+        return place_taken(content, leftover=is_leftover(live, content))
+    return problem_of(tried.refused[0], queued=False) if tried.refused and not stands else None
+
+
+def _deploy(
+    snapshot: Snapshot, derived: Derived, subject: Subject, planned: CurrentPlan, now: datetime
+) -> Deployed:
+    """Return the writes for the plan, or those that keep the groups alive while the wanted objects
+    are unknown.
+    """
+    record = planned.record
+    problem = (snapshot.cluster or Cluster()).scheduler_problem
+    if record is None or not _may_run(subject, planned, record):
+        return _kept(snapshot, derived, now)
+    # A scheduler that cannot place the pods as they are rendered is told before they hang; groups
+    # that run are not its concern.
+    if problem and record.plan.groups and not subject.intent.plan_only:
+        return _kept(snapshot, derived, now, refused=problem)
+    try:
+        bundle = _bundle(snapshot, subject, derived, record)
+    except InputError as error:
+        return _kept(snapshot, derived, now, problems=error.problems)
+    # Both are empty where nothing was ever rejected: equality alone would say that it was.
+    rejected = record.rejected == subject.deployment.groups.asked != ""
+    rules = replace(
+        derived.rules,
+        rejected=rejected,
+        revision=hash_of(subject),
+        restores=restored_pods(snapshot, subject, record) is not None,
+    )
+    # Only the plan knows how many bytes of weights a start has to load.
+    if rules.progress_deadline_seconds is None:
+        rules = replace(
+            rules, progress_deadline_seconds=start_deadline_seconds(record.plan, subject.deployment)
+        )
+    return _decided(snapshot, replace(derived, rules=rules), planned, bundle, now)
+
+
+def _may_run(subject: Subject, planned: CurrentPlan, record: PlanRecord) -> bool:
+    """Return whether a record says how to run the spec as it is: all of it, or the groups that
+    there is room for.
+    """
+    if (
+        # All four keep what runs alive as it is: a plan that is shown must not end groups by the
+        # objects that it lacks.
+        planned.undeployable
+        or planned.unplaced
+        or planned.stays
+        or not (record.plan.deployable or subject.intent.plan_only)
+    ):
+        return False
+    # A record for other replicas still says how to run those that have room; for another cut it
+    # does not.
+    fewer = (
+        planned.short or planned.not_admitted
+    ) is not None and record.cut_hash == subject.cut_hash
+    return record.input_hash == subject.input_hash or fewer
+
+
+def _decided(
+    snapshot: Snapshot, derived: Derived, planned: CurrentPlan, bundle: Bundle, now: datetime
+) -> Deployed:
+    """Return the next writes for the objects that a plan turns into."""
+    owner, record, cluster = (
+        snapshot.resource.owner,
+        planned.record,
+        snapshot.cluster or Cluster(),
+    )
+    place = record_place(owner)  # what it says has been written by now
+    objects = (place, *bundle.objects)
+    config = snapshot.resource.config
+    desired = Desired(
+        owner_uid=owner.uid, objects=objects, keys=bundle.keys, config=config, rules=derived.rules
+    )
+    # The record is taken as there: how it comes into its place was settled before (_record), and a
+    # repair here would write it twice.
+    decision = decide(desired, derived.observed.having(place, owner.uid), now, cluster.most_moving)
+    return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
+
+
+def _beside(
+    snapshot: Snapshot, derived: Derived, subject: Subject, planned: CurrentPlan, deployed: Deployed
+) -> CurrentPlan | Step | Problem | None:
+    """Return how the first group that is to stop starts on free GPUs as well; None if there are
+    none.
+
+    If the plan of record that says so is not taken, that is the problem: nobody stops a group for
+    an answer that was lost.
+    """
+    if subject.intent.paused or deployed.decision is None or not deployed.decision.stopping:
+        return None
+    # One at a time: the GPUs that it leaves are the next one's place (ADR 3).
+    group = deployed.decision.stopping[0]
+    name = deployed.decision.groups[group].name
+    ask = Ask(on=planned.record, lost=derived.lost, beside=(group, generation_of(name)[1] + 1))
+    answer = snapshot.answers.get(ask)
+    if answer is None:
+        return (
+            None
+            # After the writes of this reconcile it is too late to ask: they have stopped the group.
+            if snapshot.outcome or generation_of(name)[1] >= GENERATION_MAX
+            else Step(ask=ask, subject=subject)
+        )
+    # No free GPUs: the group stops first and starts in its own place, as it would without maxSurge.
+    if isinstance(answer, Problem) or answer.record is None:
+        return None
+    record = _numbered(snapshot, derived, answer.record)
+    placing = _record(snapshot, derived, record)
+    if placing is not None:
+        return placing
+    event = surge_event(name, record.plan.groups[group])
+    return replace(planned, record=record, report=record.report(), events=(*planned.events, event))
+
+
+def _kept(
+    snapshot: Snapshot,
+    derived: Derived,
+    now: datetime,
+    *,
+    problems: tuple[Problem, ...] = (),
+    refused: Problem | None = None,
+) -> Deployed:
+    """Return the writes that keep the existing groups alive as they are. A paused resource gets
+    none.
+    """
+    if snapshot.resource.paused:
+        return Deployed(problems=problems, refused=refused)
+    most_moving = (snapshot.cluster or Cluster()).most_moving
+    groups = KnownGroups(
+        owner_uid=snapshot.resource.owner.uid,
+        rules=derived.rules,
+        # A group at zero that does not remember its size must not start with a guessed number of
+        # pods: some ranks would wait for peers that nobody makes.
+        size=derived.record.plan.nodes_per_replica if derived.record else None,
+    )
+    decision = keep_alive(derived.observed, groups, now, most_moving)
+    return Deployed(decision=decision, problems=problems, refused=refused)
+
+
+def _end(
+    snapshot: Snapshot, derived: Derived, planned: CurrentPlan, deployed: Deployed, now: datetime
+) -> Step:
+    """Return the writes, with the findings that hold once all of them are taken."""
+    # The writes of this reconcile have been sent. Deciding again on caches that may not show them
+    # yet would send some of them twice.
+    if snapshot.outcome is not None:
+        return Step(published=publish(snapshot, derived, planned, deployed, now))
+    kept = deployed.history.writes if deployed.history else ()
+    writes = (
+        ()
+        if snapshot.resource.paused
+        else (*_taken_up(snapshot, deployed), *kept, *_questions(snapshot, derived, now))
+    )
+    return Step(
+        writes=writes,
+        published=publish(snapshot.done(Outcome(written=writes)), derived, planned, deployed, now),
+    )
+
+
+def _taken_up(snapshot: Snapshot, deployed: Deployed) -> Iterator[Write]:
+    """Yield the writes, without the repairs that somebody else sets back each time."""
+    for write in deployed.decision.writes if deployed.decision else ():
+        contested = (
+            isinstance(write, Apply)
+            # Only repairs: a stop or a start is never left out because somebody edits the same
+            # object.
+            and write.why is Why.DRIFT
+            and object_key(write.content) in snapshot.contested
+        )
+        if not contested:
+            yield write
+
+
+def _questions(snapshot: Snapshot, derived: Derived, now: datetime) -> Iterator[Write]:
+    """Yield the questions why pods have not been created for a while: only the API server knows its
+    refusals.
+    """
+    # A dry run is a request to the API server with all its webhooks, so it waits until the
+    # StatefulSet controller has had time to create the pods.
+    limit = timedelta(seconds=NO_PODS_SECONDS)
+    for (kind, _), live in derived.observed.objects.items():
+        if kind == STATEFUL_SET and controller_uid(live) == snapshot.resource.owner.uid:
+            since = derived.since.get(Sighting(Sight.NO_PODS, live["metadata"]["uid"]))
+            if since is not None and now - since >= limit:
+                yield DryRunPod(content=pod_of(live), set_uid=live["metadata"]["uid"])
+
+
+def _bundle(snapshot: Snapshot, subject: Subject, derived: Derived, record: PlanRecord) -> Bundle:
+    """Return the objects that a plan turns into, none if it is only shown.
+
+    Raises:
+        InputError: This cluster lacks something that they need.
+    """
+    if subject.intent.plan_only:
+        return Bundle(objects=())
+    plan = record.plan
+    owner, observed = snapshot.resource.owner, derived.observed
+    cluster = snapshot.cluster or Cluster()
+    sets = stateful_sets(observed).values()
+    # From this reconcile: the annotation that notes readiness is written after the rendering.
+    ready = frozenset(group.name for group in derived.standing if group.ready)
+    places = dict(
+        zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True)
+    )
+    pods = plan.nodes_per_replica
+    asking = as_made(snapshot, derived, subject, record)
+
+    def made(of: tuple[int, ...]) -> Bundle:
+        return bundle_for(
+            replace(subject, deployment=asking),
+            plan,
+            OnCluster(domain=cluster.domain, scheduling_api=cluster.scheduling_api or None),
+            ready_pods=ready_pods(sets, len(plan.groups), pods, ready),
+            generations=of,
+        )
+
+    # Only the rendered object shows whether a StatefulSet can become it; if not, a generation more.
+    numbers = generations(places, observed, owner.uid, derived.lost, record.generations)
+    bundle = made(numbers)
+    if (anew := following_generations(bundle.objects, numbers, observed)) != numbers:
+        bundle = made(anew)
+    if problem := unavailable(bundle.objects, observed):
+        raise InputError([problem])
+    return bundle

@@ -1,0 +1,445 @@
+"""The fate of the plan of record in this reconcile: kept, or asked anew of the planner.
+
+The planner's answers are made in ``answering``, off this process; a question from here may have no
+answer yet.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from shardwright.api.record import PlanRecord
+from shardwright.errors import Problem
+from shardwright.plan_upgrade import is_due
+from shardwright.planning.gain import Better, Prospect
+from shardwright.planning.phrases import gpus_of
+from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.validity import PASSES
+from shardwright.reconcile.derived import Derived
+from shardwright.reconcile.events import Event, plan_event
+from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
+from shardwright.reconcile.paused_groups import is_against
+from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
+from shardwright.reconcile.relocation import departure_problem
+from shardwright.reconcile.rights import not_admitted, outgrown, too_many
+from shardwright.reconcile.rollout import planned_nodes
+from shardwright.reconcile.scaling import worst_first
+from shardwright.reconcile.snapshot import Ask, Cluster, Snapshot
+from shardwright.reconcile.states import Situation
+from shardwright.reconcile.templates import asked_by
+from shardwright.rendering.names import base_name, group_names, group_number
+from shardwright.rendering.objects import asked_of
+from shardwright.replanning import Held, Replanned
+from shardwright.resolving.subject import Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentPlan:
+    """The standing plan: that of record, new or kept, the report to show of it, and why it is not
+    all that is asked for.
+
+    ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has
+    no GPUs and may not run, ``undeployable`` why the one that there is cannot be run,
+    ``not_admitted`` why the pods that are to be made would not be let in, ``stays``: nor would
+    those of the plan that stands as they are asked for now, so all groups keep the pods that they
+    have. ``stale`` is the fault of the plan that stands, ``better`` one that would be better,
+    ``anew`` the one that would be made now. ``events`` say that it is new.
+    """
+
+    record: PlanRecord | None
+    report: Report | None = None
+    short: NoPlan | None = None
+    unplaced: bool = False
+    undeployable: Problem | None = None
+    not_admitted: Problem | None = None
+    stays: bool = False
+    stale: Problem | None = None
+    better: Better | None = None
+    anew: Prospect | None = None
+    events: tuple[Event, ...] = ()
+
+
+def current_plan(
+    snapshot: Snapshot, derived: Derived, subject: Subject, now: datetime
+) -> CurrentPlan | Ask | Problem:
+    """Return the plan that stands, or the question for the planner first, or why that has no
+    answer.
+    """
+    record = derived.record
+    intent = subject.intent
+    stale = _fault(derived, record) or _no_room(snapshot, derived, subject)
+    # Before any question: a pause must hold also where a node of the plan is gone.
+    if record and intent.paused:
+        return CurrentPlan(record=record, report=record.report(), stale=stale)
+    if (
+        # Neither planned nor kept in line: a namespace beyond its limit would cost the planner's
+        # time (ADR 13).
+        record is None
+        and not _has_begun(snapshot, derived)
+        and (why := too_many(snapshot.cluster or Cluster()))
+    ):
+        return CurrentPlan(record=None, not_admitted=why)
+    state = _state_of_record(snapshot, derived, now)
+    choice = _choice(snapshot, record, subject, state, stale=stale is not None)
+    if choice is PlanChoice.KEEP and record:
+        stands = CurrentPlan(record=record, report=record.report(), stale=stale)
+        return _let_in(snapshot, derived, subject, stands)
+    answer = _answered(snapshot, derived, subject, choice)
+    if not isinstance(answer, Replanned):
+        return answer
+    planned = _of_answer(derived, subject, answer, stale)
+    # Before it is written: a plan of which the quota admits no pod kept all GPUs of a cluster (ADR
+    # 13).
+    if planned.record != record and (
+        why := not_admitted(snapshot, derived, subject, planned.record)
+    ):
+        planned = CurrentPlan(record=record, report=planned.report, not_admitted=why, stale=stale)
+    # A new plan was made on GPUs that are free: only the one that stands can lack them.
+    unplaced = not state.has_its_gpus and planned.record == record
+    return _let_in(snapshot, derived, subject, replace(planned, unplaced=unplaced))
+
+
+def _answered(
+    snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanChoice
+) -> Replanned | Ask | Problem:
+    """Return the planner's answer, or the question itself: then the shell asks it."""
+    ask = _ask(snapshot, derived, subject, choice)
+    answer = snapshot.answers.get(ask, ask)
+    record = derived.record
+    if (
+        isinstance(answer, Problem)
+        and record
+        and choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE}
+    ):
+        # It serves, whatever keeps us from looking for a better one.
+        answer = Replanned(record=record, report=record.report())
+    if isinstance(answer, Replanned) and (made := answer.record):
+        rejected = _rejected(snapshot, derived, subject, made)
+        return replace(answer, record=replace(made, rejected=rejected))
+    return answer
+
+
+def _let_in(
+    snapshot: Snapshot, derived: Derived, subject: Subject, planned: CurrentPlan
+) -> CurrentPlan:
+    """Return the standing plan. If its pods, as they are asked for now, would not be let in, it
+    says why.
+    """
+    record = derived.record
+    if (
+        record is None
+        or planned.record != record
+        or planned.undeployable
+        # The pods of another cut are the new plan's, and that is judged for itself.
+        or record.cut_hash != subject.cut_hash
+    ):
+        return planned
+    if _has_begun(snapshot, derived):
+        # Before the first group stops: its new pods would be refused, and the old ones would be
+        # gone.
+        why = outgrown(snapshot, derived, subject, record)
+        unplaced = planned.unplaced
+    else:
+        why = not_admitted(snapshot, derived, subject, record)
+        unplaced = planned.unplaced or why is not None
+    return replace(
+        planned, not_admitted=planned.not_admitted or why, stays=why is not None, unplaced=unplaced
+    )
+
+
+def _state_of_record(snapshot: Snapshot, derived: Derived, now: datetime) -> RecordState:
+    record = derived.record
+    return RecordState(
+        leaving=bool(derived.leaving),
+        has_its_gpus=_has_its_gpus(snapshot, derived, record),
+        serves=_serves(derived, record),
+        due=record is not None and is_due(record, now),
+    )
+
+
+def _choice(
+    snapshot: Snapshot,
+    record: PlanRecord | None,
+    subject: Subject,
+    state: RecordState,
+    *,
+    stale: bool,
+) -> PlanChoice:
+    """Choose the fate of the plan of record. For a ``stale`` plan that serves, also describe the
+    plan that would be made now.
+    """
+    intent = subject.intent
+    wanted = Wanted(
+        input_hash=subject.input_hash,
+        cut_hash=subject.cut_hash,
+        replan=intent.replan,
+        replicas=intent.replicas,
+        deploy=subject.request.deploy,
+    )
+    choice = choose(record, wanted, state)
+    if choice is PlanChoice.REPLAN and _is_former(snapshot, subject):
+        return PlanChoice.RESTORE
+    compares = choice is PlanChoice.KEEP and stale and state.serves
+    return PlanChoice.COMPARE if compares else choice
+
+
+def _has_begun(snapshot: Snapshot, derived: Derived) -> bool:
+    """Return whether anything of a plan was ever deployed."""
+    uid = snapshot.resource.owner.uid
+    return any(
+        kind == STATEFUL_SET and controller_uid(live) == uid
+        for (kind, _), live in derived.observed.objects.items()
+    )
+
+
+def _serves(derived: Derived, record: PlanRecord | None) -> bool:
+    """Return whether all groups of a plan serve, with the pods that are wanted of it."""
+    serving = [
+        state for state in derived.standing if state.ready and state.situation is Situation.READY
+    ]
+    # With no group too many either: one that is on its way out still holds GPUs that a better plan
+    # would count as free.
+    return record is not None and 0 < len(record.plan.groups) == len(serving) == len(
+        derived.standing
+    )
+
+
+def _is_former(snapshot: Snapshot, subject: Subject) -> bool:
+    """Return whether it is a revision to restore, with a plan of its own."""
+    return (
+        snapshot.former is not None
+        and snapshot.former.subject is subject
+        and snapshot.former.plan is not None
+    )
+
+
+def _ask(snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanChoice) -> Ask:
+    if choice is PlanChoice.RESTORE and snapshot.former:
+        return _restoring(snapshot, derived, snapshot.former.plan)
+    leaving = (
+        frozenset(item.group for item in derived.leaving)
+        if choice is PlanChoice.REHOUSE
+        else frozenset[int]()
+    )
+    held = tuple(
+        item
+        for item in _held(snapshot, derived)
+        # Those below the partition may stand elsewhere than the record says.
+        if not derived.record or item.number < subject.intent.partition
+    )
+    numbers = (
+        derived.record.plan.group_numbers if derived.record else tuple(item.number for item in held)
+    )
+    may_drop = choice in {PlanChoice.REPLAN, PlanChoice.COMPARE, PlanChoice.IMPROVE} or (
+        choice is PlanChoice.RESCALE and subject.intent.replicas < len(numbers)
+    )
+    roots = group_names(base_name(snapshot.resource.owner.name), numbers)
+    worst = worst_first(roots, numbers, derived.standing, derived.leaving) if may_drop else ()
+    return Ask(
+        on=derived.record,
+        choice=choice,
+        leaving=leaving,
+        held=held,
+        worst=worst,
+        # Nodes that did not come in time are left out as well, or the same ones would be planned
+        # again.
+        lost=derived.lost | derived.late,
+    )
+
+
+def _restoring(snapshot: Snapshot, derived: Derived, plan: Plan | None) -> Ask:
+    """Return the question for an earlier plan: groups count at their present place, not at that for
+    which they were meant meanwhile.
+    """
+    said = [
+        _places(item) for item in (derived.record.plan if derived.record else None, plan) if item
+    ]
+    held = tuple(
+        # Groups stay where their StatefulSets stand, as far as the plan can run there (ADR 25).
+        replace(item, nodes=_in_order(item, said))
+        for item in _held(snapshot, derived)
+    )
+    numbers = tuple(item.number for item in held)
+    worst = worst_first(
+        group_names(base_name(snapshot.resource.owner.name), numbers), numbers, derived.standing, ()
+    )
+    lost = derived.lost | derived.late
+    return Ask(
+        on=derived.record,
+        choice=PlanChoice.RESTORE,
+        held=held,
+        restored=plan,
+        worst=worst,
+        lost=lost,
+    )
+
+
+def _places(plan: Plan) -> dict[int, tuple[str, ...]]:
+    return dict(zip(plan.group_numbers, plan.groups, strict=True))
+
+
+def _in_order(item: Held, said: Iterable[Mapping[int, tuple[str, ...]]]) -> tuple[str, ...]:
+    """Return the nodes of a group in the order of its ranks, as a plan says it: pods restart for
+    another one.
+
+    If its pods name no nodes, as those were to come, it is where the first plan has it.
+    """
+    places = (nodes for plan in said if (nodes := plan.get(item.number)))
+    return next(
+        (nodes for nodes in places if not item.nodes or set(nodes) == set(item.nodes)), item.nodes
+    )
+
+
+def _held(snapshot: Snapshot, derived: Derived) -> Iterator[Held]:
+    """Yield the groups that stand, in order, with the nodes that they were planned on when they
+    were made.
+    """
+    owner = snapshot.resource.owner
+    sets = {
+        number: tuple(sorted(planned_nodes(live)))
+        for (kind, name), live in sorted(derived.observed.objects.items())
+        if kind == STATEFUL_SET and controller_uid(live) == owner.uid
+        if (number := group_number(base_name(owner.name), name)) is not None
+    }
+    yield from (Held(number=number, nodes=nodes) for number, nodes in sorted(sets.items()))
+
+
+def _of_answer(
+    derived: Derived, subject: Subject, answer: Replanned, stale: Problem | None
+) -> CurrentPlan:
+    record = derived.record
+    made = answer.record
+    # No group that runs is ended for a plan that cannot be run.
+    if made and not made.plan.deployable and derived.standing and subject.request.deploy:
+        return CurrentPlan(record=record, report=answer.report, undeployable=made.plan.undeployable)
+    if answer.short:
+        moved = made is not None and made != record
+        # Of the plan that is stored now: it may fix the fault of the one before.
+        left = _fault(derived, made) if moved else stale
+        return CurrentPlan(
+            record=made,
+            report=answer.report,
+            short=answer.short,
+            stale=left,
+            events=_news(made) if moved else (),
+        )
+    if record and made and record.input_hash == made.input_hash and record.plan == made.plan:
+        return CurrentPlan(
+            record=record,
+            report=record.report(),
+            stale=stale,
+            better=answer.better,
+            anew=answer.anew,
+        )
+    return CurrentPlan(record=made, report=answer.report, events=_news(made))
+
+
+def _rejected(snapshot: Snapshot, derived: Derived, subject: Subject, made: PlanRecord) -> str:
+    """Return the request that a group did not come up with, if that group goes with a new plan
+    while others run other pods: they are to keep them.
+
+    A rejected request stays so for as long as the same cut is wanted.
+    """
+    record = derived.record
+    # Another cut is another template, against which nothing has been said.
+    if record is None or record.cut_hash != made.cut_hash:
+        return ""
+    domain = (snapshot.cluster or Cluster()).domain
+    stated = subject.deployment
+    deployment = replace(
+        stated,
+        groups=replace(stated.groups, sought=record.sought),
+        cluster=replace(stated.cluster, cluster_domain=domain),
+    )
+    base = base_name(snapshot.resource.owner.name)
+    against = False
+    others = False
+    for index, number in enumerate(record.plan.group_numbers):
+        for state in derived.standing:
+            live = derived.observed.objects.get((STATEFUL_SET, state.name))
+            if live is None or group_number(base, state.name) != number:
+                continue
+            has_it = asked_by(live) == asked_of(record.plan, deployment, index)
+            others |= number in made.plan.group_numbers and not has_it
+            against |= number not in made.plan.group_numbers and has_it and is_against(state)
+    return subject.deployment.groups.asked if against and others else record.rejected
+
+
+def _news(record: PlanRecord | None) -> tuple[Event, ...]:
+    return (plan_event(record.plan),) if record else ()
+
+
+def _fault(derived: Derived, record: PlanRecord | None) -> Problem | None:
+    """Return the fault of a node that a plan still names: a group must leave it, or it will not
+    pass by itself.
+    """
+    groups = record.plan.groups if record else ()
+    leaving = [
+        item
+        for item in derived.leaving
+        if item.group < len(groups) and item.node in groups[item.group]
+    ]
+    planned = {node for group in groups for node in group}
+    lasting = (
+        item.problem for item in derived.unfit if item.fault not in PASSES and item.node in planned
+    )
+    return departure_problem(leaving) or next(lasting, None)
+
+
+def _has_its_gpus(snapshot: Snapshot, derived: Derived, record: PlanRecord | None) -> bool:
+    """Return whether the GPUs of a plan are kept for it, or its pods have them, or it could have
+    them.
+
+    Those of a plan that was only shown are not kept, and of a node that has lost a GPU since its
+    pods started none can be.
+    """
+    if record is None or snapshot.cluster is None or snapshot.cluster.reserved:
+        return True
+    return (
+        _short_node(
+            snapshot,
+            record.plan,
+            # Pods that run have their GPUs, whatever the node says of its healthy ones by now.
+            frozenset(member.node or "" for member in derived.observed.members),
+        )
+        is None
+    )
+
+
+def _no_room(snapshot: Snapshot, derived: Derived, subject: Subject) -> Problem | None:
+    """Return the problem of a plan that is only shown and could no longer be started."""
+    if (
+        derived.record is None
+        or not subject.intent.plan_only
+        or (node := _short_node(snapshot, derived.record.plan)) is None
+    ):
+        return None
+    free = (snapshot.cluster.free or {}).get(node, 0) if snapshot.cluster else 0
+    return Problem(
+        code="PlanInvalid",
+        what=f"planned node {node} has {gpus_of(free, 'free')}",
+        limit=f"the plan needs {derived.record.plan.gpus_per_node} there",
+        remedy="it is planned anew when it is deployed; change the spec to see another plan now",
+    )
+
+
+def _short_node(snapshot: Snapshot, plan: Plan, held: frozenset[str] = frozenset()) -> str | None:
+    """Return the first planned node on which others leave fewer GPUs than the plan needs, None if
+    there is none.
+
+    On those that are ``held`` its pods have them already.
+    """
+    free = snapshot.cluster.free if snapshot.cluster else None
+    if free is None:
+        return None
+    wanted: dict[str, int] = {}
+    for node in (node for group in plan.groups for node in group):
+        wanted[node] = wanted.get(node, 0) + plan.gpus_per_node
+    return next(
+        (
+            node
+            for node, gpus in sorted(wanted.items())
+            if node not in held and free.get(node, 0) < gpus
+        ),
+        None,
+    )

@@ -1,0 +1,153 @@
+"""The planner's answers to a reconcile's questions, on the stock for the model; and the claims of a
+model that waits.
+
+Nothing is priced here: :mod:`shardwright.replanning` and the pipeline make plans, this says which
+of their answers holds. The worker runs it, so it gets values and asks nobody.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from shardwright.api.record import PlanRecord
+from shardwright.hardware.inventory import Inventory
+from shardwright.pipeline import plan_serving
+from shardwright.plan_upgrade import improve
+from shardwright.planning.report import Plan, Report
+from shardwright.planning.ways_out import Holder, ways_out
+from shardwright.reconcile.plan_choice import PlanChoice
+from shardwright.reconcile.snapshot import Ask
+from shardwright.reconcile.waiting import Claim, Room, choose
+from shardwright.replanning import Ground, Replanned, plan_anew, relocate, rescaled, restore
+from shardwright.resolving.subject import Subject
+
+
+def answer(
+    subject: Subject,
+    ask: Ask,
+    inventory: Inventory,
+    planned: Callable[[Subject, Inventory], Report] = plan_serving,
+) -> Replanned:
+    """Return the fate of a plan of record, or a first plan, as it is ``planned``.
+
+    An earlier plan gives way to a new one if its hardware is gone: its groups would have no room
+    however long they waited.
+    """
+    if ask.choice is PlanChoice.RESCALE and ask.on:
+        return rescaled(subject, ask.on, inventory, ask.worst)
+    if ask.choice is PlanChoice.REHOUSE and ask.on:
+        return relocate(subject, ask.on, inventory, ask.leaving)
+    if ask.choice in {PlanChoice.COMPARE, PlanChoice.IMPROVE} and ask.on:
+        ground = Ground(inventory=inventory, worst=ask.worst)
+        take = ask.choice is PlanChoice.IMPROVE
+        return improve(subject, ask.on, ground, planned, take=take)
+    ground = Ground(inventory=inventory, held=ask.held, worst=ask.worst)
+    if ask.choice is PlanChoice.RESTORE and ask.restored:
+        restored = restore(subject, ask.on, ask.restored, ground)
+        # A lack that passes is waited out, to restore the very plan that was good;
+        # nodes that an autoscaler could make are not, as hardware that is gone may never come
+        # (ADR 25).
+        if restored.short is None or (
+            restored.short.heals_by_itself and not restored.short.awaits_nodes
+        ):
+            return restored
+    return plan_anew(subject, ask.on, ground, planned)
+
+
+def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
+    """Return an answer. If its plan takes the place of one that served, its record says when."""
+    if (
+        # The hour between two improvements counts from here (ADR 24); a plan that was made for
+        # another reason does not begin it.
+        ask.choice is not PlanChoice.IMPROVE or answer.record is None or answer.record == ask.on
+    ):
+        return answer
+    return replace(answer, record=replace(answer.record, improved_at=now))
+
+
+def plans_anew(ask: Ask) -> bool:
+    """Return whether :func:`answer` makes a new plan in any case."""
+    return ask.on is None or ask.choice not in {
+        PlanChoice.RESCALE,
+        PlanChoice.REHOUSE,
+        PlanChoice.RESTORE,
+    }
+
+
+def waits_for_itself(ask: Ask, made: Replanned) -> bool:
+    """Return whether a model that has no room is answered once more, as if former generations of
+    its own groups were gone.
+
+    Only a plan that may run ends them: as long as there is none, they would be in its way for ever.
+    If groups only come, go or move, the plan of record goes on meanwhile, and ends them.
+    """
+    return made.short is not None and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}
+
+
+def with_ways_out(
+    subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]
+) -> Replanned:
+    """Return an answer with the ways to make room, if there is none."""
+    short = made.short
+    if short is None or short.lack is None:
+        return made
+
+    # The very question that failed, asked of other inventories: a rule of thumb here could promise
+    # room that the planner then does not find.
+    def fits(other: Inventory) -> bool:
+        return answer(subject, ask, other).short is None
+
+    return replace(
+        made, short=replace(short, ways_out=ways_out(short.lack, inventory, fits, holders))
+    )
+
+
+def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]) -> Iterator[Room]:
+    """Yield the nodes that a model may claim.
+
+    ``whole`` is the inventory with every GPU free, ``taken`` are the GPUs that others hold, and
+    ``claimed`` those that models before it in the line claim, both by node.
+    """
+    for pool in whole.pools:
+        for node in pool.nodes:
+            gpus = max(0, node.gpus - claimed.get(node.name, 0))
+            yield Room(
+                node=node.name,
+                gpus=gpus,
+                free=min(gpus, max(0, node.gpus - taken.get(node.name, 0))),
+            )
+
+
+def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -> Claim:
+    """Return the claim of a model on these nodes: the GPUs of the plan that it would get on them,
+    beyond the GPUs that it has.
+    """
+    room_of = {room.node: room.gpus for room in found}
+    blocked = {
+        node.name: node.gpus - room_of.get(node.name, 0)
+        for pool in whole.pools
+        for node in pool.nodes
+    }
+    # With all GPUs of others free: a claim asks where there would be room, and is filled as they go
+    # (ADR 10).
+    vacant = whole.without(blocked)
+
+    def fit(near: Sequence[Room]) -> Claim | None:
+        made = answer(subject, ask, vacant.of_nodes(frozenset(room.node for room in near)))
+        if made.short or made.record is None:
+            return None
+        # A Counter's difference leaves out numbers below one: GPUs that it gives back are no claim.
+        return _gpus(made.record.plan) - _gpus(
+            ask.on.plan if isinstance(ask.on, PlanRecord) else None
+        )
+
+    return choose(found, fit)
+
+
+def _gpus(plan: Plan | None) -> Counter[str]:
+    """Return the GPUs of a plan by node."""
+    gpus: Counter[str] = Counter()
+    for node in (node for group in plan.groups for node in group) if plan else ():
+        gpus[node] += plan.gpus_per_node if plan else 0
+    return gpus
