@@ -2,9 +2,7 @@
 release has stored.
 """
 
-import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,20 +15,27 @@ from tests.harness.deployed import NAMED
 from tests.support.builders_chart import (
     CHART,
     GONE,
-    ROOT,
+    STORED,
+    chart_with,
     defaults,
     difference,
     named,
-    read,
     render,
     schema,
+    without,
 )
 from tests.support.values_fitted import CONTAINER, POD, of_account
 
-STORED = sorted((ROOT / "tests" / "data" / "chart_values").glob("*.yaml"))
-"""values.yaml of chart states that were landed: what `--reuse-values` brings of a release that was
-installed then.
-"""
+EMPTIED = (
+    "podSecurityContext",
+    "securityContext",
+    "resources",
+    "topologySpreadConstraints",
+    "policy.admittedImages",
+    "policy.admittedModels",
+    "policy.admittedRuntimeClasses",
+)
+"""What `null` empties: the chart delivers something, and nothing is a choice."""
 CLAIMS = {"shardwright-nodes", "shardwright-namespaces"}
 """By their names other installations know what is claimed."""
 OF_NO_USE_IN_A_POD = {"--help", "--kubeconfig", "--context", "--leader-elect", "--no-leader-elect"}
@@ -153,27 +158,6 @@ def test_null_is_an_empty_list(control_plane: ControlPlane, name: str) -> None:
     assert difference(emptied, render(control_plane, "--set", f"{name}=null")) == {}
 
 
-@pytest.mark.parametrize("name", ["admittedImages", "admittedModels", "admittedRuntimeClasses"])
-def test_null_that_an_earlier_release_has_stored_is_an_empty_list(
-    control_plane: ControlPlane, tmp_path: Path, name: str
-) -> None:
-    chart = tmp_path / "shardwright"
-    shutil.copytree(CHART, chart)
-    stored = yaml.safe_load((STORED[0].parent / "2026-11-23.yaml").read_text())
-    del stored["policy"][name]
-    (chart / "values.yaml").write_text(json.dumps(stored))
-
-    (settings,) = [
-        json.loads(item["data"]["settings.json"])
-        for item in read(
-            control_plane.helm("template", "shardwright", str(chart), "--skip-tests", *NAMED)
-        )
-        if item["metadata"]["name"] == "shardwright-settings"
-    ]
-
-    assert settings["policy"][name] == []
-
-
 def test_each_option_of_the_operator_is_the_charts_or_may_be_added(
     as_delivered: list[Manifest],
 ) -> None:
@@ -217,53 +201,33 @@ def test_policies_are_left_out_where_the_api_server_serves_none(
     )
 
 
-@pytest.mark.parametrize("stored", STORED, ids=lambda file: file.stem)
 def test_values_that_an_earlier_release_has_stored_are_enough(
-    control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, stored: Path
-) -> None:
-    """With `--reuse-values` Helm takes them for the chart's own defaults, and has nothing to say of
-    values that they lack.
-    """
-    chart = tmp_path / "shardwright"
-    shutil.copytree(CHART, chart)
-    shutil.copy(stored, chart / "values.yaml")
-
-    objects = read(
-        control_plane.helm(
-            "template",
-            "shardwright",
-            str(chart),
-            "--namespace",
-            "shardwright-system",
-            "--skip-tests",
-            *NAMED,
-        )
-    )
-
-    assert difference(as_delivered, objects) == {}
-    assert set(defaults()) > set(yaml.safe_load(stored.read_text()))
-
-
-def test_what_null_has_emptied_stays_empty_when_values_are_reused(
     control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path
 ) -> None:
-    chart = tmp_path / "shardwright"
-    shutil.copytree(CHART, chart)
-    emptied = {name: value for name, value in defaults().items() if name != "podSecurityContext"}
-    (chart / "values.yaml").write_text(json.dumps(emptied))
+    chart = chart_with(tmp_path, yaml.safe_load(STORED.read_text()))
 
-    reused = read(
-        control_plane.helm(
-            "template",
-            "shardwright",
-            str(chart),
-            "--namespace",
-            "shardwright-system",
-            "--skip-tests",
-            *NAMED,
-        )
-    )
+    assert difference(as_delivered, render(control_plane, chart=chart)) == {}
 
-    assert difference(as_delivered, reused) == difference(
-        as_delivered, render(control_plane, "--set", "podSecurityContext=null")
-    )
+
+def test_a_value_that_stored_ones_do_not_know_is_as_this_chart_delivers_it(
+    control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path
+) -> None:
+    known = {name: value for name, value in defaults().items() if name in EMPTIED}
+    policy = {
+        name: value for name, value in defaults()["policy"].items() if f"policy.{name}" in EMPTIED
+    }
+    chart = chart_with(tmp_path, known | {"policy": policy})
+
+    assert difference(as_delivered, render(control_plane, chart=chart)) == {}
+
+
+@pytest.mark.parametrize("name", EMPTIED)
+def test_what_null_has_emptied_stays_empty_when_values_are_reused(
+    control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, name: str
+) -> None:
+    """Helm stores what `null` has emptied as if there were no such value."""
+    emptied = render(control_plane, "--set", f"{name}=null")
+    chart = chart_with(tmp_path, without(defaults(), name))
+
+    assert difference(as_delivered, emptied) != {}
+    assert difference(emptied, render(control_plane, chart=chart)) == {}

@@ -5,7 +5,6 @@ roles used.
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from base64 import b64decode
 from collections.abc import Iterator
@@ -21,7 +20,16 @@ from tests.harness.api import ApiError, Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import NAMED
 from tests.harness.waiting import wait_for
-from tests.support.builders_chart import CHART, ROOT, named, read, render
+from tests.support.builders_chart import (
+    CHART,
+    ROOT,
+    chart_with,
+    defaults,
+    named,
+    read,
+    render,
+    without,
+)
 
 pytestmark = pytest.mark.controlplane
 
@@ -412,12 +420,10 @@ def _install(cluster: ControlPlane, chart: Path = CHART, *arguments: str) -> str
 
 
 def _older_chart(folder: Path) -> Path:
-    """Return a copy of the chart of a release before: without the field `pod`, and with the values
-    of the first chart.
+    """Return a copy of the chart as of a release before: without the value `lease` and the field
+    `pod`.
     """
-    chart = folder / "shardwright"
-    shutil.copytree(CHART, chart)
-    shutil.copy(ROOT / "tests" / "data" / "chart_values" / "2026-11-22.yaml", chart / "values.yaml")
+    chart = chart_with(folder, without(defaults(), "lease"))
     file = chart / "files" / "shardwright.io_shardedmodels.yaml"
     crd = yaml.safe_load(file.read_text())
     _spec_fields(crd).pop("pod")

@@ -263,7 +263,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": settings_text({}, gpuHourPrices={"H100-SXM-80GB": 2.5}),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
-                [{"H100-SXM-80GB": 2.5}, ""]
+                [{"H100-SXM-80GB": 2.5}, "", ""]
             ),
         },
     ),
@@ -272,7 +272,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": settings_text({}, trustedLabelPrefix="node-restriction.kubernetes.io/"),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
-                [{}, "node-restriction.kubernetes.io/"]
+                [{}, "node-restriction.kubernetes.io/", ""]
             ),
         },
     ),

@@ -53,7 +53,7 @@ def test_an_operator_that_works_passes(
 
 
 def test_what_is_wrong_is_said_of_each_part(chart: ControlPlane, pod: list[str]) -> None:
-    """Nobody is ready or leads, and the account is not the operator's."""
+    """Nobody answers, and the account is not the operator's: it may not read the Lease."""
     chart.kubectl("create", "serviceaccount", "nobody", "-n", SYSTEM)
     account = chart.kubeconfig_for(SYSTEM, "nobody")
     address = "http://127.0.0.1:9/readyz"
@@ -66,10 +66,6 @@ def test_what_is_wrong_is_said_of_each_part(chart: ControlPlane, pod: list[str])
         "WRONG operator",
         "WRONG rights of the operator",
     ]
-    assert lines[2:6] == [
-        f"      {SYSTEM}/shardwright: 0 of 2 pods of the operator are ready",
-        f"        $ kubectl -n {SYSTEM} describe deployment shardwright",
-        f"      {SYSTEM}/shardwright: nobody holds the Lease, so nothing is written",
-        f"        $ kubectl -n {SYSTEM} logs deployment/shardwright",
-    ]
-    assert lines[-1].startswith(f"note: {address} answers nothing (")
+    said = " ".join(line.strip() for line in lines)
+    assert f"{SYSTEM}/shardwright: {address} answers nothing (" in said
+    assert f"{SYSTEM}/shardwright: the Lease cannot be read: " in said

@@ -1,7 +1,8 @@
 """What the chart renders, and how two renderings differ."""
 
 import json
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,10 @@ from tests.harness.deployed import NAMED
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "shardwright"
+STORED: Final = ROOT / "tests" / "data" / "chart_values" / "0.1.0.yaml"
+"""The one snapshot of values that upgrades are tested from; `tests/data/landed` says how it is
+made.
+"""
 SYSTEM = "shardwright-system"
 GONE: Final = "(gone)"
 NEW: Final = "(new)"
@@ -30,12 +35,13 @@ def render(
     *arguments: str,
     release: str = "shardwright",
     namespace: str = SYSTEM,
+    chart: Path = CHART,
 ) -> list[Manifest]:
     """Return what `helm template` prints, with the image named and more arguments to it."""
     text = control_plane.helm(
         "template",
         release,
-        str(CHART),
+        str(chart),
         "--namespace",
         namespace,
         "--skip-tests",
@@ -43,6 +49,26 @@ def render(
         *arguments,
     )
     return read(text)
+
+
+def chart_with(folder: Path, values: Mapping[str, Any]) -> Path:
+    """Return a copy of the chart that delivers other values. Helm makes the same of this chart when
+    `--reuse-values` brings those that a release has stored.
+    """
+    chart = folder / "shardwright"
+    shutil.copytree(CHART, chart)
+    (chart / "values.yaml").write_text(json.dumps(values))
+    return chart
+
+
+def without(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return the values but for the one of this dotted path."""
+    name, _, inner = path.partition(".")
+    return {
+        key: without(value, inner) if key == name else value
+        for key, value in values.items()
+        if key != name or inner
+    }
 
 
 def read(text: str) -> list[Manifest]:

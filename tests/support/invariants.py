@@ -26,7 +26,6 @@ from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.revisions import Saying, as_now, read_revision, revisions_of
-from shardwright.rendering.bare import restored
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.rendering.names import (
     base_name,
@@ -35,6 +34,7 @@ from shardwright.rendering.names import (
     plan_configmap,
     revision_name,
 )
+from shardwright.rendering.render import restored
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of
 from shardwright.resolving.subject import resolve

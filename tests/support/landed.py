@@ -1,11 +1,12 @@
-"""The one snapshot of models that serve which upgrades are tested from; ``tests/data/landed`` has
-it, and says how it is made.
+"""The one snapshot which upgrades are tested from, of models that serve and of the chart's values;
+``tests/data/landed`` says how it is made.
 """
 
 from __future__ import annotations
 
 import json
 import lzma
+import shutil
 import zlib
 from base64 import b64decode, b64encode
 from functools import cache
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shardwright.reconcile.observed import object_key
+from tests.support.builders_chart import CHART, STORED
 from tests.support.builders_snapshot import OWNER, TWO_NODES, Operator
 from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
 
@@ -25,7 +27,6 @@ SETTLED = 900
 
 _ONE: dict[str, Any] = {"parallelism": {"tensor": 8, "pipeline": 1}}
 _SMALL = "meta-llama/Llama-3.1-8B-Instruct"
-_HUB: dict[str, Any] = {"tokenSecretRef": {"name": "hub", "key": "token"}}
 _TRT = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
 _LOAD = {"inputTokens": 1024, "outputTokens": 256, "concurrency": 16}
 
@@ -45,26 +46,23 @@ MODELS: dict[str, dict[str, Any]] = {
     | {
         "model": {
             "id": "meta-llama/Llama-3.1-405B-Instruct",
-            "weights": {"huggingFace": _HUB | {"cache": {"storage": "1Ti"}}},
+            "weights": {"secretRef": {"name": "hub", "key": "token"}, "cache": {"storage": "1Ti"}},
         }
     },
-    "weights on a claim": _ONE
-    | {"model": {"id": _SMALL, "weights": {"pvc": {"claimName": "w", "path": "8b"}}}},
+    "weights on a claim": _ONE | {"model": {"id": _SMALL, "weights": {"uri": "pvc://w/8b"}}},
     "adapters": {
         "model": {
             "id": _SMALL,
-            "adapters": [
-                {"name": "support", "huggingFace": {"id": "acme/support", "revision": "f" * 40}}
-            ],
+            "adapters": [{"name": "support", "uri": f"hf://acme/support@{'f' * 40}"}],
             "maxAdapterRank": 64,
         }
     },
     "quantized while loading": {"model": {"id": _SMALL, "quantization": "FP8"}},
-    "cache of 8 bits": {"workload": _LOAD | {"kvCacheQuantization": "FP8"}},
+    "cache of 8 bits": {"workload": _LOAD, "engine": {"kvCacheQuantization": "FP8"}},
     "experts": {"model": {"id": "deepseek-ai/DeepSeek-V3"}, "workload": _LOAD},
     "attention replicas": {
         "model": {"id": "Qwen/Qwen3-235B-A22B-FP8"},
-        "parallelism": {"tensor": 2, "attentionData": 4, "expert": 8},
+        "parallelism": {"tensor": 2, "dataParallelAttention": 4, "expert": 8},
     },
     "older vLLM": TWO_NODES | {"engine": {"version": "0.32.0"}},
     "Kueue": TWO_NODES | {"placement": {"scheduler": "Kueue", "queue": "serving"}},
@@ -135,10 +133,11 @@ def _served(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Replace the snapshot with what this release makes of the models."""
+    """Replace the snapshot with what this release makes of the models, and with its values."""
     found = {name: _served(spec) for name, spec in MODELS.items()}
     text = json.dumps(found, sort_keys=True, separators=(",", ":"), default=str)
     SNAPSHOT.write_bytes(lzma.compress(text.encode()))
+    shutil.copy(CHART / "values.yaml", STORED)
 
 
 if __name__ == "__main__":

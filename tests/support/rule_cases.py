@@ -49,6 +49,14 @@ def _speculating(method: str, **fields: Any) -> Manifest:
 HEAD = {"id": "a/b"} | CLAIM
 
 
+def _adapter_at(uri: str) -> Manifest:
+    return _adapted({"name": "x", "uri": uri})
+
+
+def _head_at(uri: str) -> Manifest:
+    return _speculating("EAGLE3", head={"id": "a/b", "uri": uri})
+
+
 def _toleration(**fields: Any) -> Manifest:
     return {"placement": {"tolerations": [fields]}}
 
@@ -103,6 +111,28 @@ RULE_CASES = (
         _model(revision=REVISION, weights=HUB),
     ),
     RuleCase("WeightsOfAnotherModel", _model(weights={"uri": "hf://a/c"}), _model(weights=HUB)),
+    *(
+        RuleCase(
+            "TooLong",
+            _model(weights={"uri": f"{start}{'a' * (most + 1)}{end}"} | more),
+            _model(weights={"uri": f"{start}{'a' * most}{end}"} | more),
+        )
+        for start, most, end, more in (
+            ("pvc://", 253, "", {}),
+            ("pvc://", 253, "/x", {}),
+            ("pvc://x/", 1024, "", {}),
+            (f"pvc://{'x' * 252}/", 1024, "", {}),
+            ("oci://", 512, "", {}),
+            ("s3://models/", 1024 - len("s3://models/"), "", {}),
+            ("gs://models/", 1024 - len("gs://models/"), "", {}),
+            ("az://models/", 1024 - len("az://models/"), "", {"objectStore": {"account": "abc"}}),
+        )
+    ),
+    *(
+        RuleCase("TooLong", at(f"{start}{'a' * (most + 1)}{end}"), at(f"{start}{'a' * most}{end}"))
+        for start, most, end in (("pvc://", 253, "/x"), ("pvc://x/", 1024, ""))
+        for at in (_adapter_at, _head_at)
+    ),
     *(
         RuleCase(
             "WeightsSettings",

@@ -8,21 +8,12 @@
 {{- /*
 Every template begins with this. `helm upgrade --reuse-values` brings the values of the release before, and not this chart's:
 what they do not know is as this chart delivers it. What `null` has emptied stays empty, an admission above all: Helm has dropped
-it, but the values know the ones that came with it.
+it, but the values of every release know it.
 */ -}}
 {{- define "shardwright.values" -}}
-{{- $delivered := omit (.Files.Get "files/values.json" | fromJson) "resources" -}}
-{{- $emptied := list "admittedRuntimeClasses" -}}
-{{- $fitted := hasKey .Values "podLabels" -}}
-{{- if or $fitted (hasKey .Values "lease") -}}
-{{- $emptied = concat $emptied (list "admittedImages" "admittedModels") -}}
-{{- end -}}
-{{- range $emptied -}}
+{{- $delivered := omit (.Files.Get "files/values.json" | fromJson) "resources" "podSecurityContext" "securityContext" "topologySpreadConstraints" -}}
+{{- range list "admittedImages" "admittedModels" "admittedRuntimeClasses" -}}
 {{- $_ := set $delivered.policy . list -}}
-{{- end -}}
-{{- if $fitted -}}
-{{- $delivered = omit $delivered "podSecurityContext" "securityContext" -}}
-{{- $_ := set $delivered "topologySpreadConstraints" list -}}
 {{- end -}}
 {{- include "shardwright.complete" (dict "values" .Values "delivered" $delivered) -}}
 {{- end -}}

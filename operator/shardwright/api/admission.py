@@ -155,6 +155,8 @@ def read_policy(described: object) -> UserPolicy:
     Raises:
         InputError: every violation, with its path.
     """
+    if nulls := [*_nulls(described, POLICY)]:
+        raise InputError(nulls)
     found = read_part(_Setting, {POLICY: described}).policy
     problems = [
         *(
@@ -169,6 +171,24 @@ def read_policy(described: object) -> UserPolicy:
     if problems:
         raise InputError(problems)
     return found
+
+
+def _nulls(value: object, path: str) -> Iterator[Problem]:
+    """Yield every null: as if it were left out, it would admit or limit what nobody has said."""
+    if value is None:
+        yield Problem(
+            code="WrongType",
+            path=path,
+            what="null",
+            limit="must not be null",
+            remedy="give it a value, or leave it out",
+        )
+    elif isinstance(value, Mapping):
+        for name, child in value.items():
+            yield from _nulls(child, f"{path}.{name}")
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _nulls(child, f"{path}[{index}]")
 
 
 def check_variables(own: Spec, allowed: Collection[str], policy: UserPolicy) -> Iterator[Problem]:

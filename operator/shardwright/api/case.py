@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BeforeValidator,
+    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
@@ -21,7 +22,9 @@ from shardwright.api.parts import Part
 from shardwright.api.structural import structural
 from shardwright.api.violations import Schema, explain
 from shardwright.costs.workload import Arrival
+from shardwright.engines.known import BY_LOWER_NAME
 from shardwright.errors import InputError
+from shardwright.modelspec.stored import STORED
 
 _MOST: Final = 10**7  # tokens, requests, GPUs: more is a mistake
 
@@ -35,13 +38,23 @@ FromNought = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=1, le=_MOST), BeforeValidator(_whole)]
 
 
+def _plain(schema: dict[str, Any]) -> None:
+    # What a class is for is no advice on how to set it.
+    schema.pop("description", None)
+
+
 class _Object(Part):
+    model_config = ConfigDict(json_schema_extra=_plain)
+
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, content: object) -> object:
         if not isinstance(content, Mapping):
             return content
-        return {name: value for name, value in content.items() if value is not None}
+        known = {field.alias for field in cls.model_fields.values()}
+        return {
+            name: value for name, value in content.items() if value is not None or name not in known
+        }
 
 
 class CaseModel(_Object):
@@ -54,7 +67,7 @@ class CaseModel(_Object):
 class CaseEngine(_Object):
     """The engine and its version."""
 
-    name: Literal["vllm", "tensorrt-llm", "sglang"]
+    name: Literal[tuple(BY_LOWER_NAME)]  # type: ignore[valid-type]  # one table has them
     version: str | None = None
 
 
@@ -106,7 +119,7 @@ class CaseLine(_Object):
 
     id: Any = None
     model: CaseModel
-    weights: Literal["bf16", "fp16", "fp8", "int8", "int4", "nvfp4", "mxfp4"] | None = None
+    weights: Literal[STORED] | None = None  # type: ignore[valid-type]  # one table has them
     kv_cache: Literal["auto", "fp16", "bf16", "fp8"] = "auto"
     engine: CaseEngine
     hardware: CaseHardware
@@ -123,9 +136,9 @@ def read_case(content: Mapping[str, Any]) -> CaseLine:
         InputError: every violation, with its path.
     """
     try:
-        return CaseLine.model_validate(content)
+        return CaseLine.model_validate(content, by_name=False)
     except ValidationError as error:
-        found = explain(error, _schema())
+        found = explain(error, _schema(), "a case")
         raise InputError(replace(one, code="CaseInvalid") for one in found) from None
 
 

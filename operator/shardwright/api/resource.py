@@ -87,7 +87,7 @@ def read_stored(stored: Mapping[str, Any]) -> ShardedModel:
 def _read(raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]) -> ShardedModel:
     plain = _without_what_is_of_no_use(without_nulls(raw))
     try:
-        resource = ShardedModel.model_validate_json(json.dumps(plain), extra=extra)
+        resource = ShardedModel.model_validate_json(json.dumps(plain), extra=extra, by_name=False)
     except ValidationError as error:
         raise InputError(explain(error, _schema())) from None
     problems = (

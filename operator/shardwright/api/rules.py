@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from shardwright.api import engine, model, weights, workload
+from shardwright.api.engine import DraftHead
 from shardwright.api.life import delays_grow
+from shardwright.api.model import Adapter
 from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH, unsaid
 from shardwright.api.pod import keys_are_label_keys
 from shardwright.api.pod_rules import POD_RULES
@@ -30,6 +32,7 @@ from shardwright.api.spec import (
     scheduler_is_not_kai,
     seconds_need_no_execute,
 )
+from shardwright.api.weights import Weights
 from shardwright.engines.environment import NEVER, NEVER_PATTERN
 from shardwright.errors import Problem
 
@@ -101,6 +104,19 @@ def _within_gpu_budget(spec: Spec) -> bool:
     return gpus * spec.replicas <= spec.budget.gpus
 
 
+def _is_short_enough(part: Weights | Adapter | DraftHead) -> bool:
+    return weights.is_short_enough(part.uri)
+
+
+_SHORT_ENOUGH: Final = (
+    "!has(self.uri) || (self.uri.startsWith('pvc://') ? "
+    f"size(self.uri.split('/')[2]) <= {weights.CLAIM_MAX_LENGTH} && size(self.uri) - "
+    "size(self.uri.split('/')[2]) <= "
+    f"{weights.URI_MAX_LENGTH - weights.CLAIM_MAX_LENGTH} : self.uri.startsWith('oci://') ? "
+    f"size(self.uri) <= {len('oci://') + weights.IMAGE_MAX_LENGTH} : "
+    f"size(self.uri) <= {weights.BUCKET_MAX_LENGTH})"
+)
+
 RULES: Final = (
     Rule(
         code="ConfigTwice",
@@ -130,16 +146,49 @@ RULES: Final = (
         "name; correct it, or remove uri",
         holds=model.hub_has_the_model,
     ),
+    *(
+        Rule(
+            code="TooLong",
+            path=path,
+            field=".uri",
+            cel=_SHORT_ENOUGH,
+            message=f"{uri} must have at most {weights.CLAIM_MAX_LENGTH} characters of a claim and "
+            f"{weights.FOLDER_MAX_LENGTH:,} of a folder after pvc://, {weights.IMAGE_MAX_LENGTH} "
+            f"after oci://, and {weights.BUCKET_MAX_LENGTH:,} in all for a bucket; shorten it",
+            holds=_is_short_enough,
+        )
+        for path, uri in (
+            ("spec.model.weights", "weights.uri"),
+            ("spec.model.adapters[]", "uri of an adapter"),
+            ("spec.engine.speculation.head", "head.uri"),
+        )
+    ),
     Rule(
         code="WeightsSettings",
         path="spec.model.weights",
-        field="",
-        cel="(!has(self.cache) || !has(self.uri) || self.uri.startsWith('hf://')) && "
-        "(!has(self.objectStore) || (has(self.uri) && self.uri.matches('^(s3|gs|az)://'))) && "
-        "(!has(self.image) || (has(self.uri) && self.uri.startsWith('oci://')))",
-        message="weights must have cache only with a uri hf://, objectStore only with s3://, "
-        "gs:// or az://, and image only with oci://; remove what is of another address",
-        holds=weights.settings_are_of_the_address,
+        field=".cache",
+        cel="!has(self.cache) || !has(self.uri) || self.uri.startsWith('hf://')",
+        message="cache must come with a uri hf://, which is the default: it keeps downloads from "
+        "the hub; remove cache or correct uri",
+        holds=weights.cache_is_of_the_hub,
+    ),
+    Rule(
+        code="WeightsSettings",
+        path="spec.model.weights",
+        field=".objectStore",
+        cel="!has(self.objectStore) || (has(self.uri) && self.uri.matches('^(s3|gs|az)://'))",
+        message="objectStore must come with a uri s3://, gs:// or az://: it says how a bucket is "
+        "read; remove objectStore or correct uri",
+        holds=weights.store_is_of_a_bucket,
+    ),
+    Rule(
+        code="WeightsSettings",
+        path="spec.model.weights",
+        field=".image",
+        cel="!has(self.image) || (has(self.uri) && self.uri.startsWith('oci://'))",
+        message="image must come with a uri oci://: it says how an image is read; remove image or "
+        "correct uri",
+        holds=weights.image_is_mounted,
     ),
     Rule(
         code="WeightsSecret",

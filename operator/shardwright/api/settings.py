@@ -64,11 +64,6 @@ else.
 NATIVE: Final = "Native"
 """Executor that everybody may ask for: the engine itself joins the ranks."""
 
-NVIDIA: Final = "nvidia"
-"""RuntimeClass that NVIDIA's GPU operator makes: it hands devices to a container, and opens nothing
-else.
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -304,7 +299,10 @@ def _read_defaults(defaults: Mapping[str, Any]) -> Spec:
 
 
 def _of_defaults(problem: Problem) -> Problem:
-    return replace(problem, path=f"{DEFAULTS}.{problem.path.removeprefix('spec.')}")
+    path = f"{DEFAULTS}.{problem.path.removeprefix('spec.')}"
+    if problem.code == "UnknownField":
+        problem = replace(problem, what="is not a field of the settings")
+    return replace(problem, path=path)
 
 
 def _shapes(said: Mapping[str, Any]) -> Iterable[Problem]:

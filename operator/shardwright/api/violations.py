@@ -3,6 +3,7 @@ out.
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -12,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from shardwright.api.structural import structural
+from shardwright.api.weights import FORMS
 from shardwright.errors import InputError, Problem, hint_for, nearest
 
 Location = Sequence[int | str]
@@ -48,14 +50,18 @@ def read_part(part: type[P], content: Mapping[str, Any]) -> P:
         InputError: every violation, with its path.
     """
     try:
-        return part.model_validate(without_nulls(content))
+        return part.model_validate(without_nulls(content), by_name=False)
     except ValidationError as error:
-        raise InputError(explain(error, structural(part))) from None
+        raise InputError(explain(error, structural(part), "the settings")) from None
 
 
-def explain(error: ValidationError, schema: Schema) -> tuple[Problem, ...]:
-    """Return one problem per violation, sorted by path, in the words of the schema of the input."""
-    problems = {_problem(detail, schema) for detail in error.errors(include_url=False)}
+def explain(
+    error: ValidationError, schema: Schema, whole: str = "this resource"
+) -> tuple[Problem, ...]:
+    """Return one problem per violation, sorted by path, in the words of the schema of the input,
+    which is called ``whole``.
+    """
+    problems = {_problem(detail, schema, whole) for detail in error.errors(include_url=False)}
     return tuple(sorted(problems, key=lambda problem: (problem.path, problem.code)))
 
 
@@ -109,10 +115,12 @@ def _readable(key: str) -> str:
     return shown if len(shown) <= SHOWN_MAX_LENGTH else f"{shown[:SHOWN_MAX_LENGTH]}…"
 
 
-def _problem(detail: ErrorDetails, whole: Schema) -> Problem:
+def _problem(detail: ErrorDetails, root: Schema, whole: str) -> Problem:
     location, kind = detail["loc"], detail["type"]
-    # An unknown field has no schema; that of its parent lists the known ones.
-    schema = _schema_at(whole, location[:-1] if kind == "extra_forbidden" else location)
+    if kind == "extra_forbidden":
+        # An unknown field has no schema; that of its parent lists the known ones.
+        return _unknown(location, _schema_at(root, location[:-1]), whole)
+    schema = _schema_at(root, location)
     for prefix, make in _BY_KIND:
         if kind.startswith(prefix):
             return make(location, detail, schema)
@@ -130,12 +138,12 @@ def _missing(location: Location, _detail: ErrorDetails, schema: Schema) -> Probl
     )
 
 
-def _unknown(location: Location, _detail: ErrorDetails, parent: Schema) -> Problem:
+def _unknown(location: Location, parent: Schema, whole: str) -> Problem:
     known = sorted(parent.get("properties", {}))
     return Problem(
         code="UnknownField",
         path=path_of(location),
-        what="is not a field of this resource",
+        what=f"is not a field of {whole}",
         remedy=hint_for(str(location[-1]), known),
     )
 
@@ -200,6 +208,8 @@ def _figure(value: float) -> str:
     >>> _figure(65536), _figure(0.5), _figure(3.0), _figure(-1e-7), _figure(10**400)
     ('65,536', '0.5', '3', '-1e-07', 'a very large number')
     """
+    if value != value:  # noqa: PLR0124 - it alone differs from itself
+        return "NaN"
     if not _is_readable(value):
         return "a very large number"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
@@ -207,11 +217,21 @@ def _figure(value: float) -> str:
 
 def _is_readable(value: float) -> bool:
     """Return whether a number is one to write out, and to reckon with as a float."""
-    return isinstance(value, float) or value.bit_length() <= LONGEST_FIGURE_BITS
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value.bit_length() <= LONGEST_FIGURE_BITS
 
 
 def _bad_format(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
     pattern = schema.get("pattern", detail.get("ctx", {}).get("pattern", ""))
+    if pattern in FORMS:
+        return Problem(
+            code="BadFormat",
+            path=path_of(location),
+            what=_shown(detail["input"]),
+            limit=f"must be {FORMS[pattern]}",
+            remedy="write one of these forms",
+        )
     return Problem(
         code="BadFormat",
         path=path_of(location),
@@ -246,18 +266,30 @@ def _wrong_value(location: Location, detail: ErrorDetails, _schema: Schema) -> P
 
 
 def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
+    found = detail["input"]
+    if _is_beyond(found, schema):
+        return _out_of_range(location, detail, schema)
     # The schema of the resource leaves metadata to Kubernetes, where a name is a string.
     kind = schema.get("type") or detail["type"].removesuffix("_type")
     if kind in _OBJECTS:
         kind = "object"
     wanted = _TYPES.get(kind, "a string or an integer")
-    found = detail["input"]
     return Problem(
         code="WrongType",
         path=path_of(location),
         what=_shown(found),
         limit=f"must be {wanted}",
         remedy=_quotes(found, kind) or f"write {wanted}",
+    )
+
+
+def _is_beyond(found: object, schema: Schema) -> bool:
+    """Return whether a value is a number beyond its bounds, as NaN always is."""
+    return (
+        isinstance(found, int | float)
+        and not isinstance(found, bool)
+        and "minimum" in schema
+        and not schema["minimum"] <= found <= schema["maximum"]
     )
 
 
@@ -329,7 +361,6 @@ _UNQUOTED: Final = {
 
 _BY_KIND: Final[tuple[tuple[str, Callable[[Location, ErrorDetails, Schema], Problem]], ...]] = (
     ("missing", _missing),
-    ("extra_forbidden", _unknown),
     ("literal_error", _not_allowed),
     ("enum", _not_allowed),
     ("greater_than", _out_of_range),

@@ -9,15 +9,17 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from shardwright.api.parts import IMAGE, DataKey, ObjectName, Part, unsaid
+from shardwright.api.parts import DNS_SUBDOMAIN, IMAGE, DataKey, ObjectName, Part, unsaid
 
 HUB, S3, GCS, AZURE, CLAIM, IMAGE_VOLUME = "hf", "s3", "gs", "az", "pvc", "oci"
+HUB_KEY: Final = "token"
+"""The key of a Secret that holds the token for the hub, if none is named."""
 BUCKETS = (S3, GCS, AZURE)
 
 _ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?"
 _COMMIT = r"[0-9a-f]{40}"
 _FOLDER = r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*"
-_ON_CLAIM = rf"pvc://[a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?(/{_FOLDER})?"
+_ON_CLAIM = rf"pvc://{DNS_SUBDOMAIN[1:-1]}(/{_FOLDER})?"
 _IN_BUCKET = (
     r"(s3|gs|az)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
     r"(/[A-Za-z0-9_-][A-Za-z0-9._=+-]*)*"
@@ -27,8 +29,20 @@ COMMIT = rf"^{_COMMIT}$"
 FOLDER = rf"^{_FOLDER}$"
 WEIGHTS_URI = rf"^(hf://{_ID}|{_IN_BUCKET}|{_ON_CLAIM}|oci://{IMAGE[1:-1]})$"
 PART_URI = rf"^(hf://{_ID}@{_COMMIT}|{_ON_CLAIM})$"
-URI_MAX_LENGTH = 1284
-"""Unit: characters: ``pvc://``, a claim of 253, a slash, a folder of 1,024."""
+FORMS: Final = MappingProxyType(
+    {
+        WEIGHTS_URI: "hf://ID, s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH, "
+        "pvc://CLAIM/PATH or oci://IMAGE",
+        PART_URI: "hf://ID@COMMIT or pvc://CLAIM/PATH",
+    }
+)
+"""What an address looks like, in words, by its pattern."""
+
+CLAIM_MAX_LENGTH, FOLDER_MAX_LENGTH = 253, 1024
+BUCKET_MAX_LENGTH, IMAGE_MAX_LENGTH = 1024, 512
+"""Unit: characters, those of a bucket with its scheme."""
+URI_MAX_LENGTH = len("pvc://") + CLAIM_MAX_LENGTH + len("/") + FOLDER_MAX_LENGTH
+"""The longest of all: one on a claim."""
 STORAGE = r"^[1-9][0-9]{0,14}(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 ENDPOINT = r"^https?://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$"
 REGION = r"^[a-z0-9][a-z0-9-]*$"
@@ -95,10 +109,12 @@ class ImageVolume(Part):
         description="When a node pulls it. Default: Kubernetes' "
         "own, IfNotPresent, but Always of the tag latest.",
     )
-    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = Field(
-        default=None,
-        description="Folder in the image that holds the weights and tokenizer, relative to its "
-        "root. Default: the root.",
+    path: Annotated[str, StringConstraints(max_length=FOLDER_MAX_LENGTH, pattern=FOLDER)] | None = (
+        Field(
+            default=None,
+            description="Folder in the image that holds the weights and tokenizer, relative to its "
+            "root. Default: the root.",
+        )
     )
 
 
@@ -224,19 +240,32 @@ def hub_token(weights: Weights | None) -> tuple[str, str] | None:
     secret = weights.secret_ref if weights else None
     if secret is None or scheme_of(weights) != HUB:
         return None
-    return secret.name, secret.key or "token"
+    return secret.name, secret.key or HUB_KEY
 
 
-def settings_are_of_the_address(weights: Weights) -> bool:
-    """Return whether a cache, a store and an image are described only for an address that has
-    them.
-    """
-    scheme = scheme_of(weights)
-    return (
-        (weights.cache is None or scheme == HUB)
-        and (weights.object_store is None or scheme in BUCKETS)
-        and (weights.image is None or scheme == IMAGE_VOLUME)
-    )
+def is_short_enough(uri: str | None) -> bool:
+    """Return whether an address is no longer than its scheme allows; that of the hub always is."""
+    if (lies := claim_of(uri)) is not None:
+        claim, folder = lies
+        return len(claim) <= CLAIM_MAX_LENGTH and len(folder) <= FOLDER_MAX_LENGTH
+    if uri is not None and uri.startswith(f"{IMAGE_VOLUME}://"):
+        return len(place_of(uri)) <= IMAGE_MAX_LENGTH
+    return uri is None or len(uri) <= BUCKET_MAX_LENGTH
+
+
+def cache_is_of_the_hub(weights: Weights) -> bool:
+    """Return whether a cache is described for the hub alone."""
+    return weights.cache is None or scheme_of(weights) == HUB
+
+
+def store_is_of_a_bucket(weights: Weights) -> bool:
+    """Return whether it is said for a bucket alone how it is read."""
+    return weights.object_store is None or scheme_of(weights) in BUCKETS
+
+
+def image_is_mounted(weights: Weights) -> bool:
+    """Return whether it is said for an image alone how it is read."""
+    return weights.image is None or scheme_of(weights) == IMAGE_VOLUME
 
 
 def secret_is_of_the_address(weights: Weights) -> bool:

@@ -26,13 +26,18 @@ def advice(standing: ModelState, program: str) -> tuple[Advice, ...]:
     if standing.ready == "True":
         return ()
     kubectl = f"kubectl -n {standing.namespace}"
-    waiting = (group for group in standing.groups if group.pods and not group.ready)
+    waiting = (
+        group for group in standing.groups if (group.pods or group.missing) and not group.ready
+    )
     found = (*(_of_group(kubectl, group) for group in waiting), _of_model(standing, program))
     return tuple(islice(dict.fromkeys(found), MOST))
 
 
 def _of_group(kubectl: str, group: StandingGroup) -> Advice:
     """Return what to run for the first of a group's pods that holds the others up."""
+    if group.missing:
+        command = f"{kubectl} describe statefulset {group.name}"
+        return command, "why its pods are not created"
     pod = min(group.pods, key=lambda one: (one.ready, one.runs, one.rank))
     if pod.failure and pod.failure.container:
         command = f"{kubectl} logs {pod.name} -c {pod.failure.container} --previous"

@@ -376,8 +376,8 @@ def _network_policies(stock: TakenStock) -> Iterator[Finding]:
     if stock.measured.enforcement is Enforcement.IGNORED:
         yield Finding(
             "NetworkPoliciesNotEnforced",
-            "a pod reached what its NetworkPolicy closes: whoever has a pod in the "
-            "cluster reaches the ranks of every model",
+            "a pod reached the API server although its egress policy forbids it: "
+            "policies around the ranks of models may stop nobody either",
             "kubectl -n kube-system get daemonsets",
         )
     elif stock.measured.enforcement is not Enforcement.ENFORCED:
@@ -385,6 +385,7 @@ def _network_policies(stock: TakenStock) -> Iterator[Finding]:
             "NetworkPoliciesUnclear",
             f"whether NetworkPolicies are enforced could not be measured: {stock.measured.trouble}",
             f"{stock.program} doctor --network-policies --image IMAGE",
+            wrong=False,
         )
 
 

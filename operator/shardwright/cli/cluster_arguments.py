@@ -100,7 +100,7 @@ def _add_status(commands: Any, add: AddCommand) -> None:
     command = add(
         commands,
         "status",
-        summary="say who waits for whom, since when, and the next command",
+        summary="say what each model waits for, why its groups failed, and the next command",
         epilog=STATUS_EXAMPLES,
     )
     command.add_argument("name", nargs="?", metavar="NAME", help="a ShardedModel (default: all)")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 from shardwright.api.resource import ShardedModel, parse_manifest, read_stored
@@ -24,7 +25,7 @@ from shardwright.cli.live import read_live_surroundings
 from shardwright.cli.live_models import LiveModel, read_model, with_objects
 from shardwright.cli.live_subjects import read_subject
 from shardwright.cli.namespaces import given_models
-from shardwright.cli.output import print_lines, print_note, width_of_output
+from shardwright.cli.output import print_lines, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.rehearsal import ModelDifference, Rehearsal, Rehearsed, rehearse, rehearsed_of
 from shardwright.cli.revisions import read_formers
@@ -33,6 +34,7 @@ from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.kinds import BY_KIND
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
+from shardwright.reconcile.sentences import WEBHOOK
 from shardwright.reconcile.writes import ObjectKey, kind_of
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.reporting.lines import Line
@@ -67,9 +69,6 @@ def diff(arguments: Namespace) -> int:
     settings = name_the_file(file, partial(read_settings, read_text(file))) if file else Settings()
     wanted = tuple(_wanted(arguments, cluster))
     differences = cluster.ask(lambda client: _differences(client, wanted, settings))
-    refused = {one for item in differences for one in item.rehearsed.refused}
-    for said in sorted(refused):
-        print_note(f"fields that would be removed are not shown: {said}")
     if arguments.output == "text":
         for index, difference in enumerate(differences):
             print_lines(
@@ -140,15 +139,21 @@ async def _difference(
 async def outcome_by_dry_run(client: Client, rehearsal: Rehearsal) -> Rehearsed:
     """Return the outcome; a dry run says what the API server would store of a changed object."""
     stored = dict[ObjectKey, KubernetesObject]()
-    refused = list[str]()
+    refused = dict[str, None]()
     for key, content in rehearsal.applies.items():
         try:
             stored[key] = await as_stored(client, content)
         except ApiError as error:
-            if error.code not in range(400, 500):
+            if not _is_refusal(error):
                 raise
-            refused.append(str(error))
+            refused[str(error)] = None
     return replace(rehearsed_of(rehearsal, stored), refused=tuple(refused))
+
+
+def _is_refusal(error: ApiError) -> bool:
+    """Return whether the API server refuses an object, by rights, rules or a webhook, for good."""
+    by_webhook = error.code == HTTPStatus.BAD_REQUEST and WEBHOOK in str(error)
+    return by_webhook or error.code in {HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY}
 
 
 async def as_stored(client: Client, content: KubernetesObject) -> KubernetesObject:

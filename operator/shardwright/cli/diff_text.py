@@ -35,6 +35,7 @@ FATES: Final[Mapping[Fate, str]] = {
     Fate.KEEPS: "keeps its pods",
     Fate.STARTS: "starts",
     Fate.ENDS: "ends",
+    Fate.UNKNOWN: "may restart",
 }
 
 
@@ -72,6 +73,8 @@ def _headline(difference: ModelDifference) -> str:
     if not difference.differs:
         return "nothing changes"
     ends = sum(group.fate is Fate.ENDS for group in groups)
+    may = sum(group.fate is Fate.UNKNOWN for group in groups)
+    says = "may change" if difference.rehearsed.refused else "changes"
     parts = [
         (
             f"{restarts} of {format_plural(len(groups), 'group')} "
@@ -80,8 +83,9 @@ def _headline(difference: ModelDifference) -> str:
         if restarts
         else "",
         f"{format_plural(ends, 'group')} {'ends' if ends == 1 else 'end'}" if ends else "",
+        f"{format_plural(may, 'group')} may restart" if may else "",
     ]
-    return ", ".join(part for part in parts if part) or "changes, and restarts nothing"
+    return ", ".join(filter(None, parts)) or f"{says}, and restarts nothing"
 
 
 def _field(change: FieldChange) -> tuple[str, str, str]:
@@ -147,7 +151,7 @@ def _groups(difference: ModelDifference, width: int) -> Iterator[Line]:
 
 def _down(group: GroupFate, seconds: int | None) -> str:
     """Say for how long a group does not serve: its limit, and its last time."""
-    if group.fate is not Fate.RESTARTS:
+    if group.fate not in {Fate.RESTARTS, Fate.UNKNOWN}:
         return "for good" if group.fate is Fate.ENDS else "-"
     most = f"at most {format_seconds(seconds)}" if seconds else "?"
     return (
@@ -181,6 +185,8 @@ def _notes(difference: ModelDifference) -> Iterator[str]:
             "Groups restart one after another, as spec.rollout says. A start that takes longer "
             "than that time counts as failed."
         )
+    for said in difference.rehearsed.refused:
+        yield f"Fields that would be removed are not known: {said}"
     if difference.restarts_anyway:
         names = ", ".join(difference.restarts_anyway)
         yield (
@@ -208,6 +214,7 @@ def difference_document(difference: ModelDifference) -> dict[str, Any]:
         "groups": [_camel(group) for group in rehearsed.groups],
         "objects": [_camel(change) for change in rehearsed.objects],
         "restartsAnyway": list(difference.restarts_anyway),
+        "refused": list(rehearsed.refused),
     }
 
 

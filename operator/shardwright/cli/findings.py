@@ -20,7 +20,7 @@ class Result(StrEnum):
 
 
 class Enforcement(StrEnum):
-    """Whether a NetworkPolicy stopped a pod; unclear if the pod never got through without one."""
+    """Whether a NetworkPolicy stopped a pod; unclear if the pod never got through, or ended."""
 
     ENFORCED = "Enforced"
     IGNORED = "Ignored"

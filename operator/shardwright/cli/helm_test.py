@@ -8,26 +8,18 @@ import sys
 import urllib.error
 import urllib.request
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from shardwright import __version__
-from shardwright.cli.checks import CHECKS, Examined, made
-from shardwright.cli.clusters import unless_forbidden
+from shardwright.cli.checks import CHECKS, Check, Examined, made
 from shardwright.cli.doctor import lines_of
-from shardwright.cli.findings import Result
-from shardwright.cli.output import print_error, print_lines, print_note, width_of_output
-from shardwright.cli.taking_stock import (
-    InstalledOperator,
-    Object,
-    TakenStock,
-    holder_of,
-    is_served,
-    rights_of,
-)
+from shardwright.cli.findings import Finding, Result
+from shardwright.cli.output import print_error, print_lines, width_of_output
+from shardwright.cli.taking_stock import Object, TakenStock, holder_of, is_served, rights_of
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.connection import AccessError
@@ -35,76 +27,111 @@ from shardwright.cluster.permissions import Duties
 from shardwright.cluster.resources import LEASES
 
 LOOK_SECONDS: Final = 1.0
-MADE: Final = ("ShardedModels", "Operator", "Rights")
-"""The checks for which an operator has the rights."""
+StockOrFindings = TakenStock | tuple[Finding, ...]
+"""What the doctor's own check looks at, or what was found here."""
+
+_NOTHING: Final = TakenStock(now=datetime.now(UTC), program="shardwright", version={}, served=False)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the checks, print them, and return 0 if all are fine, else 1."""
     given = _parser().parse_args(words)
     try:
-        examined = asyncio.run(_examined(given))
-    except (AccessError, ApiError) as error:
+        examined = asyncio.run(_tested(given))
+    except AccessError as error:
         print_error(str(error))
         return 1
     print_lines(lines_of(examined, width_of_output()))
     return 0 if all(one.result is Result.FINE for one in examined) else 1
 
 
-async def _examined(given: Namespace) -> list[Examined]:
+async def _tested(given: Namespace) -> list[Examined]:
     client = Client(open_access(given.kubeconfig, None, given.credentials_dir))
     try:
-        stock = await _stock(client, given)
+        return await examined_by(client, given)
     finally:
         client.close()
-    return [made(check, stock) for check in CHECKS if check.name in MADE]
 
 
-async def _stock(client: Client, given: Namespace) -> TakenStock:
+async def examined_by(client: Client, given: Namespace) -> list[Examined]:
+    """Return each check with its findings; one that gets no answer keeps none from being made."""
+    findings: dict[str, Awaitable[StockOrFindings]] = {
+        "ShardedModels": _served(client),
+        "Operator": _operator(client, given),
+        "Rights": _rights(client, given),
+    }
+    return [
+        await _made(check, finding) for check in CHECKS if (finding := findings.get(check.name))
+    ]
+
+
+async def _made(check: Check, finding: Awaitable[StockOrFindings]) -> Examined:
+    try:
+        found = await finding
+    except ApiError as error:
+        found = (Finding("NotAsked", f"no answer: {error}", "kubectl cluster-info"),)
+    if isinstance(found, TakenStock):
+        return made(check, found)
+    return Examined(check, Result.WRONG if found else Result.FINE, found)
+
+
+async def _served(client: Client) -> TakenStock:
+    return replace(_NOTHING, served=await is_served(client))
+
+
+async def _rights(client: Client, given: Namespace) -> TakenStock:
     duties = Duties(
         namespaces=_words(given.watch_namespaces),
         claims=_words(given.claims),
         fetches=given.config_fetch,
     )
     account = f"system:serviceaccount:{given.namespace}:{given.account}"
-    return TakenStock(
-        now=datetime.now(UTC),
-        program="shardwright",
-        version={},
-        served=await is_served(client),
-        operators=(await _operator(client, given),),
-        rights={account: await rights_of(client, duties, None)},
-    )
+    return replace(_NOTHING, rights={account: await rights_of(client, duties, None)})
 
 
-async def _operator(client: Client, given: Namespace) -> InstalledOperator:
-    """Return the operator as its /readyz and its Lease show it, as soon as both are fine."""
+async def _operator(client: Client, given: Namespace) -> tuple[Finding, ...]:
+    """Return what its /readyz and its Lease show, as soon as both are fine."""
     deadline = monotonic() + given.seconds
     first = await _lease(client, given)
     while True:
         answer = await asyncio.to_thread(_get, given.ready_url)
         lease = await _lease(client, given)
-        # Changed, not recent: the holder's clock may be minutes off.
-        holder = holder_of(lease) if lease != first else ""
-        if (answer == "200" and holder) or monotonic() > deadline:
+        trouble = _trouble(first, lease, given.seconds)
+        if (answer == "200" and not trouble) or monotonic() > deadline:
             break
+        if isinstance(first, ApiError):
+            first = lease
         await asyncio.sleep(LOOK_SECONDS)
-    if answer != "200":
-        print_note(f"{given.ready_url} answers {answer}")
-    return InstalledOperator(
-        namespace=given.namespace,
-        name=given.name,
-        version=__version__,
-        account=given.account,
-        wanted=given.replicas,
-        ready=given.replicas if answer == "200" else 0,
-        holder=holder,
+    unready = f"{given.ready_url} answers {answer}" if answer != "200" else ""
+    kubectl, it = f"kubectl -n {given.namespace}", f"{given.namespace}/{given.name}"
+    said = (
+        ("NotReady", unready, f"{kubectl} describe deployment {given.name}"),
+        ("NobodyLeads", trouble, f"{kubectl} logs deployment/{given.name}"),
+    )
+    return tuple(
+        Finding(reason, f"{it}: {what}", command) for reason, what, command in said if what
     )
 
 
-async def _lease(client: Client, given: Namespace) -> Object | None:
-    # Without the right to read it nobody can lead, and the rights are said beside it.
-    return await unless_forbidden(client.get(LEASES, given.namespace, given.name))
+def _trouble(
+    first: Object | ApiError | None, lease: Object | ApiError | None, seconds: float
+) -> str:
+    if isinstance(lease, ApiError):
+        return f"the Lease cannot be read: {lease}"
+    holder = holder_of(lease)
+    if not holder:
+        return "nobody holds the Lease, so nothing is written"
+    # Changed, not recent: the holder's clock may be minutes off.
+    if lease == first or isinstance(first, ApiError):
+        return f"{holder} holds the Lease, and was not seen to renew it in {seconds:g} s"
+    return ""
+
+
+async def _lease(client: Client, given: Namespace) -> Object | ApiError | None:
+    try:
+        return await client.get(LEASES, given.namespace, given.name)
+    except ApiError as error:
+        return error
 
 
 def _get(url: str) -> str:
@@ -131,7 +158,6 @@ def _parser() -> ArgumentParser:
     for name in ("kubeconfig", "credentials-dir"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--config-fetch", action="store_true")
-    parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60.0)
     return parser
 

@@ -15,7 +15,8 @@ from shardwright.api.conditions import ConditionType, Reason
 from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 from shardwright.modelspec.catalogue import like_ids
 from shardwright.reconcile.incidents import read_time
-from shardwright.reconcile.members import Member, read_member
+from shardwright.reconcile.members import Failure, Member, read_member
+from shardwright.reconcile.observed import controller_uid
 
 ENGINE: Final = "engine"
 """The container that loads the weights."""
@@ -39,13 +40,18 @@ that nobody may see it or that there is none.
 
 Content = Mapping[str, Any]
 
-PodsByGroup = Mapping[tuple[str, str], Sequence[tuple[Member, datetime | None]]]
-"""PodsByGroup by namespace and group, each with since when its engine runs."""
+PodsOfGroup = tuple[int, Sequence[tuple[Member, datetime | None]]]
+"""How many pods a group is to have, and those that there are, each with since when its engine runs.
+"""
+
+PodsByGroup = Mapping[tuple[str | None, str], PodsOfGroup]
+"""By the uid of the model and the name of the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingGroup:
-    """How a group stands: ``said`` are its status's words, ``pods`` those that may be seen.
+    """How a group stands: ``said`` are its status's words, ``failure`` is why it failed last,
+    ``pods`` are those that may be seen, ``missing`` is how many its StatefulSet has not created.
 
     ``loading`` is for how long all its engines have run in a start, seconds; None if they do not.
     """
@@ -54,8 +60,10 @@ class StandingGroup:
     ready: bool
     said: str = ""
     restarts: int | None = None
+    failure: Failure | None = None
     nodes: tuple[str, ...] = ()
     pods: tuple[Member, ...] = ()
+    missing: int = 0
     loading: float | None = None
 
 
@@ -84,14 +92,19 @@ class ModelState:
     meant: tuple[str, ...] = ()
 
 
-def read_pods(pods: Iterable[Content]) -> PodsByGroup:
-    """Return the pods that StatefulSets control."""
-    found: dict[tuple[str, str], list[tuple[Member, datetime | None]]] = {}
+def read_pods(sets: Iterable[Content], pods: Iterable[Content]) -> PodsByGroup:
+    """Return the pods that these StatefulSets control: others may have their names and labels."""
+    found: dict[str, list[tuple[Member, datetime | None]]] = {}
     for pod in pods:
         if member := read_member(pod):
-            key = pod["metadata"]["namespace"], member.group
-            found.setdefault(key, []).append((member, _runs_since(pod)))
-    return found
+            found.setdefault(member.set_uid, []).append((member, _runs_since(pod)))
+    return {
+        (controller_uid(item), item["metadata"]["name"]): (
+            _whole(mapping(item.get("spec")).get("replicas")) or 0,
+            found.get(item["metadata"]["uid"], ()),
+        )
+        for item in sets
+    }
 
 
 def standing_of(content: Content, pods: PodsByGroup, now: datetime) -> ModelState:
@@ -101,7 +114,6 @@ def standing_of(content: Content, pods: PodsByGroup, now: datetime) -> ModelStat
     ready = next((item for item in conditions if item.get("type") == ConditionType.READY), {})
     said = text_or_empty(ready.get("message"))
     budget = mapping(mapping(status.get("engine")).get("startBudget"))
-    most = budget.get("loadSeconds")
     return ModelState(
         name=metadata["name"],
         namespace=metadata["namespace"],
@@ -114,10 +126,9 @@ def standing_of(content: Content, pods: PodsByGroup, now: datetime) -> ModelStat
         layout=text_or_empty(status.get("layout")),
         running=text_or_empty(status.get("ready")),
         groups=tuple(
-            _group(group, metadata["namespace"], pods, now)
-            for group in mappings(status.get("groups"))
+            _group(group, metadata["uid"], pods, now) for group in mappings(status.get("groups"))
         ),
-        most_seconds=most if isinstance(most, int) else None,
+        most_seconds=_whole(budget.get("loadSeconds")),
         endpoint=text_or_empty(status.get("endpoint")),
         conditions=tuple(
             item
@@ -137,24 +148,43 @@ def _meant(content: Content, ready: Content) -> tuple[str, ...]:
     return like_ids(text_or_empty(mapping(mapping(content.get("spec")).get("model")).get("id")))
 
 
-def _group(group: Content, namespace: str, pods: PodsByGroup, now: datetime) -> StandingGroup:
+def _group(group: Content, uid: str, pods: PodsByGroup, now: datetime) -> StandingGroup:
     name, ready = text_or_empty(group.get("name")), group.get("ready") is True
-    restarts, nodes = group.get("restarts"), group.get("nodes")
-    members = pods.get((namespace, name), ())
+    nodes = group.get("nodes")
+    wanted, members = pods.get((uid, name), (0, ()))
+    missing = max(0, wanted - len(members))
     started = [since for _, since in members if since]
     starts = not (ready or all(member.started for member, _ in members))
     return StandingGroup(
         name=name,
         ready=ready,
         said=text_or_empty(group.get("waiting")),
-        restarts=restarts if isinstance(restarts, int) else None,
+        restarts=_whole(group.get("restarts")),
+        failure=_failure(mapping(group.get("lastFailure"))),
         nodes=tuple(map(text_or_empty, nodes)) if isinstance(nodes, list) else (),
         pods=tuple(member for member, _ in members),
+        missing=missing,
         # It begins when the last engine does: before that a start takes no time.
         loading=max(0.0, (now - max(started)).total_seconds())
-        if starts and len(started) == len(members)
+        if starts and not missing and len(started) == len(members)
         else None,
     )
+
+
+def _failure(said: Content) -> Failure | None:
+    if not said:
+        return None
+    return Failure(
+        rank=_whole(said.get("rank")) or 0,
+        reason=text_or_empty(said.get("reason")),
+        container=text_or_empty(said.get("container")),
+        exit_code=_whole(said.get("exitCode")),
+        message=text_or_empty(said.get("message")),
+    )
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _runs_since(pod: Content) -> datetime | None:

@@ -4,12 +4,16 @@ A start shows how long it has taken, not how far it is: nobody counts bytes.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
 from shardwright.cli.advice import advice
 from shardwright.cli.findings import names
 from shardwright.cli.model_state import ModelState, StandingGroup
+from shardwright.documents import to_camel
+from shardwright.reconcile.members import Failure
+from shardwright.reconcile.sentences import failed_sentence
 from shardwright.reporting.figures import format_seconds
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table, whole_rows
 from shardwright.units import format_plural
@@ -116,6 +120,9 @@ def _group(group: StandingGroup, most: int | None, width: int) -> Iterator[Line]
         nodes = names(list(filter(None, group.nodes)))
         said = ": ".join(filter(None, (nodes and f"on {nodes}", group.said)))
         yield from paragraph(said, width=width, first=[Span("    ")])
+    if group.failure and not group.ready:
+        failed = f"failed: {failed_sentence(group.failure, group.restarts or 0)}"
+        yield from paragraph(failed, width=width, first=[Span("    ")])
 
 
 def _bar(seconds: float | None, most: int | None) -> tuple[Span, ...]:
@@ -176,8 +183,15 @@ def _group_as_json(group: StandingGroup, most: int | None) -> dict[str, Any]:
         "nodes": list(group.nodes),
         "message": group.said,
         "restarts": group.restarts,
+        "lastFailure": _camel(group.failure),
         "loading": None if seconds is None else {"seconds": round(seconds), "mostSeconds": most},
     }
+
+
+def _camel(failure: Failure | None) -> dict[str, Any] | None:
+    if failure is None:
+        return None
+    return {to_camel(name): value for name, value in asdict(failure).items()}
 
 
 def _time(moment: datetime | None) -> str | None:

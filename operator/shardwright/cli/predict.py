@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
@@ -18,13 +19,16 @@ from shardwright.cli.inputs import STDIN
 from shardwright.cli.output import print_note, with_progress
 from shardwright.costs.estimates import Estimate
 from shardwright.errors import InputError, Problem
-from shardwright.planning.checks import memory_violations
+from shardwright.planning.checks import MODEL_LENGTH, memory_violations
+from shardwright.planning.degrees import ATTENTION_DATA
 from shardwright.planning.formats import dtype_problems
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import GIB
 
 _LONGEST_LINE: Final = 10**7  # characters; a config is a few thousand
 _ROUND: Final = 6  # significant digits
+_OF_A_CASE: Final = {ATTENTION_DATA: "attentionData", MODEL_LENGTH: "maxModelLen"}
+"""Fields of the resource that a case calls something else."""
 
 
 def predict(arguments: Namespace) -> Exit:
@@ -161,7 +165,8 @@ def _figure(value: float) -> float:
 
 
 def _reason(problem: Problem) -> dict[str, str]:
-    return {"code": problem.code, "message": problem.sentence()}
+    told = replace(problem, path=_OF_A_CASE.get(problem.path, problem.path))
+    return {"code": told.code, "message": told.sentence()}
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from shardwright.reconcile.record_object import record_key
 from shardwright.reconcile.revisions import AskedSpec, Former, Revision, unusable
 from shardwright.reconcile.snapshot import Ask, Cluster, ModelResource, Outcome, Snapshot
 from shardwright.reconcile.states import Awaited, GroupState, Situation
-from shardwright.reconcile.templates import OF_PODS, asked_by
+from shardwright.reconcile.templates import OF_PODS, asks_the_same
 from shardwright.reconcile.writes import (
     Apply,
     Aside,
@@ -77,6 +77,7 @@ class Fate(StrEnum):
     KEEPS = "Keeps"
     STARTS = "Starts"  #: there is none yet
     ENDS = "Ends"  #: it is not wanted any more
+    UNKNOWN = "Unknown"  #: it stays, or restarts for fields that could not be compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +160,14 @@ class ModelDifference:
 
     @property
     def differs(self) -> bool:
-        """Return whether anything would change."""
+        """Return whether anything would change, or may, as it could not be compared."""
         groups = any(
             group.fate is not Fate.STAYS or group.fields for group in self.rehearsed.groups
         )
         plans = self.plan_before != self.plan_after
-        return not self.exists or bool(self.fields or groups or plans or self.rehearsed.objects)
+        return not self.exists or bool(
+            self.fields or groups or plans or self.rehearsed.objects or self.rehearsed.refused
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +279,7 @@ def rehearsed_of(rehearsal: Rehearsal, stored: Mapping[ObjectKey, KubernetesObje
     model, published = rehearsal.model, rehearsal.published
     removed = {key: removed_fields(content, model.objects[key]) for key, content in stored.items()}
     fates = [
-        _fate(state, rehearsal, removed.get((STATEFUL_SET, state.name), ()))
+        _fate(state, rehearsal, removed.get((STATEFUL_SET, state.name)))
         for state in published.found.groups
     ]
     named = {fate.name for fate in fates}
@@ -315,7 +318,7 @@ def _is_former(name: str, fates: Iterable[GroupFate]) -> bool:
     return generation_of(name)[0] in {generation_of(fate.name)[0] for fate in fates}
 
 
-def _fate(state: GroupState, rehearsal: Rehearsal, removed: tuple[str, ...]) -> GroupFate:
+def _fate(state: GroupState, rehearsal: Rehearsal, known: tuple[str, ...] | None) -> GroupFate:
     key = STATEFUL_SET, state.name
     live, write = rehearsal.model.objects.get(key), rehearsal.writes.get(key)
     if live is None:
@@ -325,23 +328,27 @@ def _fate(state: GroupState, rehearsal: Rehearsal, removed: tuple[str, ...]) -> 
         )
         return GroupFate(name=state.name, fate=Fate.BESIDE if beside else Fate.STARTS)
     memory = read_annotations(live)
-    removed = tuple(path.removeprefix(OF_PODS) for path in removed if path.startswith(OF_PODS))
+    removed = tuple(path.removeprefix(OF_PODS) for path in known or () if path.startswith(OF_PODS))
     fields = removed
     if isinstance(write, Apply):
         fields = (*pod_fields(write.content, live, rehearsal.model.owner), *removed)
     return GroupFate(
         name=state.name,
-        fate=_fate_of(state, write, "" if fields else memory.asked),
+        fate=_fate_of(state, write, None if fields else live, compared=known is not None),
         fields=fields,
         removed=removed,
         last_outage_seconds=memory.outage_seconds,
     )
 
 
-def _fate_of(state: GroupState, write: Write | None, asked: str) -> Fate:
+def _fate_of(
+    state: GroupState, write: Write | None, alike: KubernetesObject | None, *, compared: bool
+) -> Fate:
     if isinstance(write, Apply | Patch) and write.why in {Why.ROLLOUT, Why.REQUESTED}:
-        same = isinstance(write, Apply) and asked_by(write.content) == asked != ""
-        return Fate.STAYS if same and write.why is Why.ROLLOUT else Fate.RESTARTS
+        same = isinstance(write, Apply) and alike and asks_the_same(write.content, alike)
+        if not (same and write.why is Why.ROLLOUT):
+            return Fate.RESTARTS
+        return Fate.STAYS if compared else Fate.UNKNOWN
     if state.hold and state.hold.what in _HELD:
         return Fate.KEEPS
     return Fate.RESTARTS if state.situation is Situation.OUTDATED else Fate.STAYS

@@ -46,13 +46,14 @@ def _written(content: KubernetesObject) -> dict[str, Any]:
 def _removed(
     owned: Owned, others: Sequence[Owned], live: Any, wanted: Any, path: str
 ) -> Iterator[str]:
+    owned = mapping(owned)
     if not owned:
         now, then = {path: live}, {path: wanted}
         changed = drifted_fields(then, now)
         yield from (at for at in drifted_fields(now, then) if at not in changed)
     for sign, below in owned.items():
         at, value = _at(sign, live, path)
-        theirs = [one[sign] for one in others if sign in one]
+        theirs = [mapping(one[sign]) for one in others if sign in one]
         if value in NO_VALUE or not all(theirs):
             continue
         _, new = _at(sign, wanted, path)
@@ -67,8 +68,14 @@ def _at(sign: str, content: Any, path: str) -> tuple[str, Any]:
     kind, _, name = sign.partition(":")
     if kind == "f":
         return f"{path}.{name}" if path else name, mapping(content).get(name)
-    if kind == "k":
-        key = json.loads(name)
+    if kind == "k" and (key := _key(name)):
         items = (one for one in mappings(content) if key.items() <= one.items())
         return f"{path}[{next(iter(key.values()))}]", next(items, None)
     return path, None
+
+
+def _key(text: str) -> Mapping[str, Any]:
+    try:
+        return mapping(json.loads(text))
+    except ValueError:
+        return {}

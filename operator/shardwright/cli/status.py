@@ -1,4 +1,4 @@
-"""The command ``status``: who waits for whom, since when, and the next commands.
+"""The command ``status``: what models wait for, why their groups failed, and the next commands.
 
 Writes nothing.
 """
@@ -22,12 +22,12 @@ from shardwright.cli.model_state_text import detail_lines, document, table_lines
 from shardwright.cli.output import clear_terminal, print_lines, print_note, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cluster.client import Client
-from shardwright.cluster.resources import PODS
+from shardwright.cluster.resources import PODS, STATEFUL_SETS
 from shardwright.rendering.labels import MODEL
 from shardwright.reporting.lines import Line, line
 
 REFRESH_SECONDS: Final = 2.0
-"""How often ``--watch`` looks; assumed: a person reads no faster, and it costs the API server two
+"""How often ``--watch`` looks; assumed: a person reads no faster, and it costs the API server three
 LISTs.
 """
 
@@ -122,10 +122,13 @@ async def _standing(
 ) -> list[ModelState]:
     # One after another: the first to fail says why.
     models = await list_models(client, namespace)
-    pods = await unless_forbidden(list_objects(client, PODS, namespace, labelSelector=MODEL))
+    sets, pods = [
+        await unless_forbidden(list_objects(client, resource, namespace, labelSelector=MODEL))
+        for resource in (STATEFUL_SETS, PODS)
+    ]
     if name:
         models = [item for item in models if item["metadata"]["name"] == name]
         if not models:
             await no_such_model(client, namespace or "", name)
-    by_group = read_pods(pods or ())
+    by_group = {} if sets is None or pods is None else read_pods(sets, pods)
     return [standing_of(item, by_group, now) for item in models]

@@ -2,7 +2,7 @@
 a policy forbids it.
 
 What no policy can stop, such as traffic between a pod and its own node, proves nothing: the pod
-keeps away from nodes of the control plane. If it never got through, the answer is Unclear.
+keeps away from nodes of the control plane. If it never got through, or ends, the answer is Unclear.
 """
 
 import asyncio
@@ -53,7 +53,8 @@ _ELSEWHERE: Final = {
 """On no node of the control plane: nothing stops a pod on its way to its own node."""
 
 _GONE: Final = "Gone"
-_ENDED: Final = frozenset({"Succeeded", "Failed", _GONE})
+_ENDED: Final = frozenset({"Succeeded", "Failed", "Unknown", _GONE})
+"""Phases of a pod that shows nothing more, its last readiness among it."""
 LIMITS: Final = {"cpu": "100m", "memory": "64Mi"}
 
 
@@ -157,7 +158,11 @@ async def _create(
 
 
 async def _becomes(client: Client, pod: Mapping[str, Any], *, ready: bool, seconds: float) -> bool:
-    """Wait until a running pod is ready, or is not; return whether it came to that in time."""
+    """Wait until a running pod is ready, or is not; return whether it came to that in time.
+
+    Raises:
+        UnclearError: the pod has ended.
+    """
     deadline = monotonic() + seconds
     while (status := await _status(client, pod)).get("phase") not in _ENDED:
         if status.get("phase") == "Running" and _is_ready(status) is ready:
@@ -165,13 +170,16 @@ async def _becomes(client: Client, pod: Mapping[str, Any], *, ready: bool, secon
         if monotonic() > deadline:
             return False
         await asyncio.sleep(LOOK_SECONDS)
-    return False
+    raise UnclearError(await _trouble(client, pod))
 
 
 async def _status(client: Client, pod: Mapping[str, Any]) -> Mapping[str, Any]:
     metadata = pod["metadata"]
     live = await client.get(PODS, metadata["namespace"], metadata["name"])
-    return mapping(live.get("status")) if live else {"phase": _GONE}
+    # Whoever deletes it may close its network first.
+    if not live or "deletionTimestamp" in live["metadata"]:
+        return {"phase": _GONE}
+    return mapping(live.get("status"))
 
 
 def _is_ready(status: Mapping[str, Any]) -> bool:

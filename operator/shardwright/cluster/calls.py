@@ -14,6 +14,12 @@ JSON: Final = "application/json"
 METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """What asks for the metadata of an object alone."""
 
+METADATA: Final = {
+    "list": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    "watch": METADATA_ONLY,
+}
+"""What asks for metadata alone, by verb."""
+
 DRY_RUN: Final = (("dryRun", "All"),)
 
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"

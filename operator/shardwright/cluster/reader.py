@@ -18,7 +18,7 @@ from sys import intern
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
-from shardwright.cluster.calls import JSON
+from shardwright.cluster.calls import JSON, METADATA
 from shardwright.cluster.client import CHUNK, Call, Client
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.json_stream import (
@@ -31,7 +31,6 @@ from shardwright.cluster.json_stream import (
 )
 from shardwright.cluster.resources import Collection, Resource
 from shardwright.cluster.streams import (
-    METADATA,
     ReadError,
     Stream,
     Trouble,

@@ -1,7 +1,7 @@
 """Asks the API server for the user of a token, and whether that user may read the pages of this
 process.
 
-No answer is kept here: a user who may no longer read is refused at the next request.
+No answer is kept here: those who ask remember them for seconds.
 """
 
 from collections.abc import Mapping

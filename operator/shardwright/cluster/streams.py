@@ -10,21 +10,13 @@ from typing import Any, Final
 import urllib3
 
 from shardwright.cluster.answers import NO_SUCH_PATH
-from shardwright.cluster.calls import METADATA_ONLY
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.json_stream import BrokenError, SilentError
 from shardwright.cluster.permissions import may_now
 from shardwright.cluster.resources import Collection
 
-METADATA: Final = {
-    "list": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-    "watch": METADATA_ONLY,
-}
-"""What asks for metadata alone, by verb."""
-
 READ_BYTES: Final = 2**18
 REFUSAL_BYTES: Final = 2**16  # of an answer that refuses; the rest says nothing more
-# So says the API server where it does not have a kind.
 
 
 class Trouble(StrEnum):

@@ -77,7 +77,15 @@ class _Connection(web.RequestHandler):
     """
 
     def __init__(self, manager: web.Server, places: "dict[_Connection, str]") -> None:
-        super().__init__(manager, loop=asyncio.get_running_loop(), lingering_time=0)
+        super().__init__(
+            manager,
+            loop=asyncio.get_running_loop(),
+            lingering_time=0,
+            access_log=None,  # type: ignore[arg-type]  # aiohttp takes it so itself
+            # Of all that may be sent one line may be the most: a token with many claims is long.
+            max_line_size=LONGEST_REQUEST_BYTES,
+            max_field_size=LONGEST_REQUEST_BYTES,
+        )
         self._places = places
         self._may_send = LONGEST_REQUEST_BYTES
 

@@ -5,13 +5,13 @@ questions becomes an attack on it.
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
 from time import monotonic
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from shardwright.cluster.calls import ApiError
 
@@ -80,12 +80,48 @@ class Desk:
         self._thread.shutdown(cancel_futures=True)
 
 
+class Memory(Generic[T]):
+    """The last answers by what was asked, each of which holds for a while."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        self._found: OrderedDict[Hashable, tuple[T, float]] = OrderedDict()
+
+    def __contains__(self, mark: Hashable) -> bool:
+        """Return whether there is an answer, also one that holds no longer."""
+        return mark in self._found
+
+    def get(self, mark: Hashable) -> T | None:
+        """Return the answer, None if none holds."""
+        answer, until = self._found.get(mark, (None, 0.0))
+        return answer if self._clock() < until else None
+
+    def put(self, mark: Hashable, answer: T) -> None:
+        """Remember an answer, and forget the oldest for which there is no place."""
+        self.forget(mark)
+        self._found[mark] = (answer, self._clock() + REMEMBERED_SECONDS)
+        if len(self._found) > self._most:
+            self._found.popitem(last=False)
+
+    def forget(self, mark: Hashable) -> None:
+        """Forget the answer, if there is one."""
+        self._found.pop(mark, None)
+
+
+def mark_of(token: str) -> bytes:
+    """Return by what a token is remembered."""
+    # The hash alone is kept: a dump of this process's memory is to hold no token that is worth
+    # anything.
+    return sha256(token.encode()).digest()
+
+
 @dataclass(frozen=True)
 class _Judge:
-    """A desk and its findings: hash of a token to its verdict, and until when that holds."""
+    """A desk, and its verdicts by token."""
 
     desk: Desk
-    found: OrderedDict[bytes, tuple[HTTPStatus, float]] = field(default_factory=OrderedDict)
+    found: Memory[HTTPStatus]
 
 
 class MetricsAuth:
@@ -103,8 +139,11 @@ class MetricsAuth:
         self._review = review
         self._clock = clock
         self._tell_at = 0.0
-        self._known = _Judge(Desk("scrapers", WAITING_MAX))
-        self._strangers = _Judge(Desk("strangers", WAITING_MAX))
+        # Each judge by itself: a flood of new tokens pushes no scraper out.
+        self._known, self._strangers = (
+            _Judge(Desk(name, WAITING_MAX), Memory(REMEMBERED_MAX, clock))
+            for name in ("scrapers", "strangers")
+        )
 
     async def __call__(self, authorization: str, address: str) -> HTTPStatus | None:
         """Return why a client that sends this header from this address is refused, None if it is
@@ -114,13 +153,11 @@ class MetricsAuth:
         token = token.strip()
         if scheme.lower() != "bearer" or not token or not token.isascii():
             return HTTPStatus.UNAUTHORIZED
-        # The hash alone is kept: a dump of this process's memory is to hold no token that is worth
-        # anything.
-        mark = sha256(token.encode()).digest()
+        mark = mark_of(token)
         # A token that was admitted once keeps its own thread when its answer is asked for anew.
         judge = self._known if mark in self._known.found else self._strangers
-        verdict, until = judge.found.get(mark, (HTTPStatus.UNAUTHORIZED, 0.0))
-        if self._clock() >= until:
+        verdict = judge.found.get(mark)
+        if verdict is None:
             answer = judge.desk.asked(address, lambda: self._review(token))
             if answer is None:
                 return HTTPStatus.TOO_MANY_REQUESTS
@@ -135,12 +172,9 @@ class MetricsAuth:
     def _remember(self, mark: bytes, verdict: HTTPStatus) -> None:
         # A verdict may change, and then it must not stand in both.
         for judge in (self._known, self._strangers):
-            judge.found.pop(mark, None)
-        found = (self._known if verdict is HTTPStatus.OK else self._strangers).found
-        found[mark] = (verdict, self._clock() + REMEMBERED_SECONDS)
-        # Each judge by itself: a flood of new tokens pushes no scraper out.
-        while len(found) > REMEMBERED_MAX:
-            found.popitem(last=False)
+            judge.found.forget(mark)
+        judge = self._known if verdict is HTTPStatus.OK else self._strangers
+        judge.found.put(mark, verdict)
 
     def _tell(self, error: ApiError) -> None:
         if (now := self._clock()) >= self._tell_at:

@@ -91,6 +91,8 @@ class Operator:
         self._stopping = asyncio.Event()
         self._may_work = asyncio.Event()
         self._failed = False
+        # Without a name there is nothing to claim: a laptop, or one operator installed by hand.
+        self._claims_hold = not options.installation
 
     def _make_client(self, meters: Meters) -> Client:
         return Client(
@@ -161,7 +163,7 @@ class Operator:
             self._handlers.reconciled(key)
 
     def _leads(self) -> bool:
-        return self._elector.leading or not self._options.leader_elect
+        return self._claims_hold and (self._elector.leading or not self._options.leader_elect)
 
     async def run(self) -> int:
         """Run until told to stop (0) or until a part of it has failed (1)."""
@@ -255,7 +257,6 @@ class Operator:
         another.
         """
         options = self._options
-        # Without a name there is nothing to claim: a laptop, or one operator installed by hand.
         if not options.installation:
             return True
         installation = Installation(
@@ -271,13 +272,13 @@ class Operator:
                 log.warning("claims cannot be read: %s", error, extra={"reason": error.reason})
                 await asyncio.sleep(SYNC_RETRY_SECONDS)
         if complaint:
-            log.critical(
-                "ending, for two installations must share neither nodes nor namespaces: %s",
-                complaint,
-            )
-            self._failed = True
-            self._stopping.set()
+            self._fail(f"two installations must share neither nodes nor namespaces: {complaint}")
         return not complaint
+
+    def _fail(self, why: str) -> None:
+        log.critical("ending, for %s", why)
+        self._failed = True
+        self._stopping.set()
 
     async def _look_at_itself(self) -> None:
         """Find out which image reads configs from the hub, before anything is resolved."""
@@ -396,7 +397,13 @@ class Operator:
         """Work while leading; writes of others before are listed first."""
         await self._may_work.wait()
         # Once more: another installation may have come while this process stood by (ADR 34).
-        if not await self._is_ours():
+        try:
+            async with asyncio.timeout(self._options.lease_duration_seconds):
+                self._claims_hold = await self._is_ours()
+        except TimeoutError:
+            # A leader that does not work keeps the Lease from one that could.
+            self._fail("its claims could not be read for as long as a Lease lasts")
+        if not self._claims_hold:
             return
         # Others have led until now: their bookings are in their plans of record alone.
         self._cache.synced = False

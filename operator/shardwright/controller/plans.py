@@ -24,7 +24,7 @@ from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.cluster.reviews import PLANS_AUDIENCE, User, may, who_brings
 from shardwright.controller.full_objects import ChangedError
 from shardwright.controller.http_server import in_slices
-from shardwright.controller.metrics_auth import Desk
+from shardwright.controller.metrics_auth import Desk, Memory, mark_of
 from shardwright.controller.queue import Key
 from shardwright.documents import explanation_document
 from shardwright.hardware.inventory import Inventory
@@ -36,6 +36,8 @@ from shardwright.resolving.subject import Subject
 log = logging.getLogger(__name__)
 
 PLANS_PATH: Final = "/plans"
+# Percent-encoded letters are in no name: nothing odd goes into a message or a log.
+_NAME: Final = "[a-z0-9][-.a-z0-9]*"
 
 ANSWER_SECONDS: Final = 4.0
 """How long an answer may take to be made. Basis: assumed; less than a client has for its exchange.
@@ -50,6 +52,10 @@ NAMESPACES_MAX: Final = 100
 """Namespaces that are asked about for one list. Basis: assumed; each is a request to the API server
 of some milliseconds.
 """
+
+# Of two users' lists and more: one that took too long goes on from here when it is asked for again.
+RIGHTS_REMEMBERED_MAX: Final = 256
+USERS_REMEMBERED_MAX: Final = 64
 
 PAGE_MAX_BYTES: Final = 1_500_000  # as of the command report
 
@@ -77,10 +83,14 @@ class Plans:
         self._loop = loop
         # One: a page takes CPU that repairs need, however many people ask.
         self._desk = Desk("plans", WAITING_MAX)
+        # Apart: strangers with tokens push out no right.
+        self._users: Memory[User] = Memory(USERS_REMEMBERED_MAX)
+        self._rights: Memory[bool] = Memory(RIGHTS_REMEMBERED_MAX)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the pages, with and without a slash at the end."""
-        paths = ("", "/{namespace}", "/{namespace}/{name}")
+        one, other = f"/{{namespace:{_NAME}}}", f"/{{name:{_NAME}}}"
+        paths = ("", one, one + other)
         return [web.get(f"{PLANS_PATH}{path}{{_:/?}}", self._answer) for path in paths]
 
     async def _answer(self, request: web.Request) -> web.Response:
@@ -111,8 +121,12 @@ class Plans:
         self._desk.stop()
 
     def _page(self, token: str, wanted: Mapping[str, str], until: float) -> str:
-        who = who_brings(self._client, token, PLANS_AUDIENCE, until)
+        who = self._users.get(mark := mark_of(token))
         if who is None:
+            # Nobody is remembered as well, as a user without a name.
+            who = who_brings(self._client, token, PLANS_AUDIENCE, until) or {}
+            self._users.put(mark, who)
+        if not who:
             raise _unknown()
         namespace, name = wanted.get("namespace", ""), wanted.get("name", "")
         if not name:
@@ -153,13 +167,20 @@ class Plans:
         return plans_page(shown, unasked=len(namespaces) - len(asked), root=PLANS_PATH)
 
     def _may(self, verb: str, who: User, namespace: str, until: float) -> bool:
+        # By the verb as well: the right to get one plan is not the right to list those of a
+        # namespace.
+        allowed = self._rights.get(mark := (repr(who), verb, namespace))
+        if allowed is not None:
+            return allowed
         deed = {
             "group": SHARDED_MODELS.group,
             "resource": SHARDED_MODELS.plural,
             "verb": verb,
             "namespace": namespace,
         }
-        return may(self._client, who, {"resourceAttributes": deed}, until)
+        allowed = may(self._client, who, {"resourceAttributes": deed}, until)
+        self._rights.put(mark, allowed)
+        return allowed
 
     def _asked(self, question: Coroutine[Any, Any, Answer], until: float) -> Answer:
         """Return the answer of the operator's loop, within the time that is left."""

@@ -25,6 +25,7 @@ from shardwright.planning.request import Request, Statistic
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import format_bytes, to_milliseconds
 
+MODEL_LENGTH: Final = "spec.engine.maxModelLen"
 KV_BYTES_PATH: Final = "spec.engine.args.kv-cache-memory-bytes"
 
 LIMITS: Final = frozenset({"TtftLimitExceeded", "TpotLimitExceeded"})
@@ -402,7 +403,7 @@ def _cache_violation(
         limit=f"must hold one request of {longest:,}",
         gap=f"{missing:,} tokens short on {candidate.pool.product}",
         remedy=f"plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use {more}",
-        path="spec.engine.maxModelLen",
+        path=MODEL_LENGTH,
     )
     return Violation(problem=problem, miss=missing / longest)
 

@@ -23,7 +23,7 @@ from shardwright.modelspec.spec import (
 TENSOR: Final = "tensor"
 _EXPERT: Final = "expert"
 _PIPELINE: Final = "pipeline"
-_ATTENTION_DATA: Final = "dataParallelAttention"
+ATTENTION_DATA: Final = "dataParallelAttention"
 
 
 def degree_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
@@ -226,7 +226,7 @@ def _needs_experts(layout: Layout) -> Iterator[Problem]:
     if layout.attention_data > 1:
         yield Problem(
             code="AttentionDataNeedsExperts",
-            path=_ATTENTION_DATA,
+            path=ATTENTION_DATA,
             what="a model without experts",
             limit=f"gains nothing from attention data {layout.attention_data}",
             remedy="use attention data 1 and more replicas",
@@ -244,7 +244,7 @@ def _unsayable_problems(
     if layout.attention_data > 1 and layout.tensor > 1 and not traits.cuts.data_beside_tensor:
         yield Problem(
             code="AttentionDataExcludesTensor",
-            path=_ATTENTION_DATA,
+            path=ATTENTION_DATA,
             what=f"attention data {layout.attention_data} beside tensor {layout.tensor}",
             limit=f"cannot be combined in {traits.name}: "
             "attention is whole on every rank or on none",

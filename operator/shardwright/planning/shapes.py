@@ -95,7 +95,7 @@ MIN_REFINED_BLOCK: Final = 32
 """Finest grid that FP8 scales of experts are refined to. Source: vLLM 0.32
 ``fused_moe/oracle/fp8.py:refine_fp8_moe_block_shape``."""
 
-LARGESTTENSOR: Final = 72
+_LARGEST_TENSOR: Final = 72
 """Largest tensor degree that a remedy proposes: the GPUs of the largest scale-up domain (NVL72)."""
 
 _T = TypeVar("_T")
@@ -435,7 +435,7 @@ def _tensor_remedy(model: ModelSpec, layout: Layout, rules: _Rules) -> str:
     """Return which tensor degrees do divide, all else being equal."""
     works = [
         str(tensor)
-        for tensor in range(1, LARGESTTENSOR + 1)
+        for tensor in range(1, _LARGEST_TENSOR + 1)
         if not any(_cut_problems(model, _with_tensor(layout, tensor), rules))
     ]
     if not works:

@@ -23,7 +23,7 @@ from shardwright.reconcile.sentences import (
     not_ready_sentence,
 )
 from shardwright.reconcile.states import Awaited, GroupState
-from shardwright.rendering.fixes import fixes_of_engine, fixes_of_pods
+from shardwright.rendering.fixes import fixes_of_engine
 
 FIELDS_SAID_MAX: Final = 8
 """How many fields are said that a restart changes. Basis: assumed; the first ones tell which part
@@ -214,7 +214,7 @@ def _pending(found: Findings) -> ConditionSaid:
         said[Reason.OLDER_RENDERING] = (
             f"{_names(older)}: rendered by another release of the operator, or for another "
             "LimitRange or image pull policy; the next restart of a group changes "
-            f"{changes} of its pods{fixes_sentence(fixes_of_pods(fields))}"
+            f"{changes} of its pods"
         )
     if kept := found.kept_engine:
         fixed = fixes_sentence(fixes_of_engine(kept.engine, kept.version, kept.newest))

@@ -117,7 +117,8 @@ def _of_list(rendered: Sequence[Any], live: Any, path: str) -> Iterator[Differen
     # and volumes.
     by_key = {item.get(key): item for item in live}
     for item in rendered:
-        yield from _differences(item, by_key.get(item[key]), f"{path}[{item[key]}]")
+        name = item.get(key)
+        yield from _differences(item, by_key.get(name), f"{path}[{name}]")
 
 
 def _of_atomic_list(

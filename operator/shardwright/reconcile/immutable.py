@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from shardwright.reconcile.drift import amount, drifted_fields
-from shardwright.reconcile.templates import asks_the_same
+from shardwright.reconcile.templates import asked_by, asks_the_same
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.gang_scheduling import QUEUE as OUR_QUEUE
 
@@ -58,7 +58,8 @@ def made_anew(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, 
     :func:`as_it_can_be`.
     """
     if asks_the_same(rendered, live):
-        return ()
+        # Where the mark is gone the template has told, and claims are no part of that.
+        return () if asked_by(live) else _other_claims(rendered["spec"], live["spec"])
     return (*_differing(rendered, live), *_queued(rendered, live))
 
 
@@ -138,8 +139,7 @@ def _differing(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str,
         # As drift compares: the server's own defaults in these fields are no difference.
         and drifted_fields(wanted[name], there.get(name))
     )
-    claims = () if tuple(_claims(wanted)) == tuple(_claims(there)) else (CLAIMS,)
-    return (*plain, *claims)
+    return (*plain, *_other_claims(wanted, there))
 
 
 def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]:
@@ -195,6 +195,10 @@ def _amounts(requests: Mapping[str, Any]) -> tuple[tuple[str, object], ...]:
     written first.
     """
     return tuple(sorted((name, amount(size)) for name, size in requests.items()))
+
+
+def _other_claims(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[str, ...]:
+    return () if tuple(_claims(wanted)) == tuple(_claims(there)) else (CLAIMS,)
 
 
 def _claims(spec: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:

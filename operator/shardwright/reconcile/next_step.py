@@ -4,7 +4,7 @@ out.
 The shell carries a step out and calls ``next_step`` again with the result, until there is nothing
 left to do::
 
-    Seen ─▶ ask the planner ─▶ write the plan of record ─▶ write the rest ─▶ publish
+    Snapshot ─▶ ask the planner ─▶ write the plan of record ─▶ write the rest ─▶ publish
                ▲                          │
                └── a second place for a group that serves and is to restart
 

@@ -26,7 +26,7 @@ from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.snapshot import Ask, Cluster, Snapshot
 from shardwright.reconcile.states import Situation
-from shardwright.reconcile.templates import asked_by
+from shardwright.reconcile.templates import made_for
 from shardwright.rendering.names import base_name, group_names, group_number
 from shardwright.rendering.objects import asked_of
 from shardwright.replanning import Held, Replanned
@@ -359,7 +359,7 @@ def _rejected(snapshot: Snapshot, derived: Derived, subject: Subject, made: Plan
             live = derived.observed.objects.get((STATEFUL_SET, state.name))
             if live is None or group_number(base, state.name) != number:
                 continue
-            has_it = asked_by(live) == asked_of(record.plan, deployment, index)
+            has_it = made_for(live, asked_of(record.plan, deployment, index))
             others |= number in made.plan.group_numbers and not has_it
             against |= number not in made.plan.group_numbers and has_it and is_against(state)
     return subject.deployment.groups.asked if against and others else record.rejected

@@ -12,9 +12,9 @@ from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.quotas import ceilings
 from shardwright.reconcile.snapshot import Cluster, Snapshot
-from shardwright.rendering.bare import restored
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import BarePods, Deployment
+from shardwright.rendering.render import restored
 from shardwright.resolving.subject import Subject
 
 

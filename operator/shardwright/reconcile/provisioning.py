@@ -12,7 +12,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.hardware.provisioning import Sought, Turnout, is_provisioned_later
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
-from shardwright.reconcile.templates import asked_by, template_hash
+from shardwright.reconcile.templates import asks_the_same, template_hash
 from shardwright.rendering.bundle import KubernetesObject, of_kind
 
 
@@ -113,7 +113,7 @@ def _bound(rendered: KubernetesObject, observed: Observed) -> Iterator[str]:
     whichever release they are.
     """
     live = observed.objects.get((STATEFUL_SET, rendered["metadata"]["name"]), {})
-    wanted, same = template_hash(rendered), asked_by(live) == asked_by(rendered) != ""
+    wanted, same = template_hash(rendered), asks_the_same(rendered, live)
     members: Iterable[Member] = observed.members_of(rendered["metadata"]["name"])
     yield from (
         m.node

@@ -13,7 +13,7 @@ from shardwright.reconcile.group import as_it_stands
 from shardwright.reconcile.pod_inputs import as_made, stateful_sets
 from shardwright.reconcile.quotas import Need, Pods, grows, need_of, quota_problem, range_problem
 from shardwright.reconcile.snapshot import Cluster, Snapshot
-from shardwright.reconcile.templates import asked_by
+from shardwright.reconcile.templates import made_for
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.names import generation_of, group_names
@@ -194,8 +194,7 @@ def _as_asked(
         if root not in latest:
             continue
         name = latest[root]
-        asked = asked_of(plan, deployment, index)
-        if asked and asked == asked_by(lives[name]):
+        if made_for(lives[name], asked_of(plan, deployment, index)):
             yield name
 
 

@@ -12,6 +12,7 @@ from shardwright.errors import Problem
 from shardwright.plan_upgrade import GAIN_MIN
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import copies
+from shardwright.reconcile.members import Failure
 from shardwright.reconcile.snapshot import Refusal
 from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.reconcile.writes import (
@@ -130,17 +131,19 @@ def _sentence(wait: Wait) -> str:
 
 def failure_sentence(state: GroupState) -> str:
     """Return why a group failed last."""
-    failure = state.last_failure
-    if failure is None:
+    if state.last_failure is None:
         return "has not failed"
+    return failed_sentence(state.last_failure, state.restarts)
+
+
+def failed_sentence(failure: Failure, restarts: int) -> str:
+    """Return the sentence on a failure of a group that has restarted so often."""
     where = f", container {failure.container}" if failure.container else ""
     code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
     said = failure.message.splitlines()[-1:]
     quoted = "".join(f": {line[:LINE_LENGTH]}" for line in said)
     hub = _HUB_REFUSES if _HUB_REFUSAL.search(failure.message) else ""
-    return (
-        f"rank {failure.rank}{where}: {failure.reason}{code}, restart {state.restarts}{quoted}{hub}"
-    )
+    return f"rank {failure.rank}{where}: {failure.reason}{code}, restart {restarts}{quoted}{hub}"
 
 
 def not_ready_sentence(state: GroupState) -> str:
@@ -247,10 +250,11 @@ def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
 
 
 def fixes_sentence(fixes: Sequence[Fix]) -> str:
-    """Return the faults that a restart fixes, as the end of a sentence. It is empty if none is
+    """Return the faults that a newer engine fixes, as the end of a sentence. It is empty if none is
     known.
 
-    >>> fixes_sentence([Fix(id="CVE-1", what="it could be ended", source="https://example.com/1")])
+    >>> words = {"what": "it could be ended", "source": "https://example.com/1"}
+    >>> fixes_sentence([Fix(id="CVE-1", **words, engine="vLLM", version="1.0.0")])
     '; that fixes CVE-1 (it could be ended, https://example.com/1)'
     >>> fixes_sentence([])
     ''

@@ -58,10 +58,17 @@ def asked_by(stateful_set: KubernetesObject) -> str:
 
 def asks_the_same(rendered: KubernetesObject, live: KubernetesObject) -> bool:
     """Return whether the pods of a live StatefulSet were made for what is wanted now."""
-    wanted = asked_by(rendered)
-    # A mark that somebody has taken away speaks against nothing: no group restarts for it, and the
-    # repair of the StatefulSet brings it back (ADR 15).
-    return wanted != "" and asked_by(live) in ("", wanted)
+    return made_for(live, asked_by(rendered), own_hash(rendered))
+
+
+def made_for(live: KubernetesObject, asked: str, own: str = "") -> bool:
+    """Return whether the pods of a live StatefulSet were made for a request. ``own`` is the
+    template hash without LimitRanges that it has now (empty: nobody has rendered it).
+    """
+    mark = asked_by(live)
+    # Somebody has taken the mark away: the template tells, as that of another request is never
+    # written while pods stay (ADR 15).
+    return asked != "" and (mark == asked if mark else own_hash(live) == own != "")
 
 
 def pending_fields(drift: Iterable[str], before: Iterable[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from shardwright.planning.report import Plan
 from shardwright.rendering import cache
 from shardwright.rendering.deployment import BarePods, Deployment
-from shardwright.rendering.hashing import asked_hash, digest
+from shardwright.rendering.hashing import digest
 from shardwright.rendering.pod import bare_template, scripts_name, scripts_of
 
 _DIGITS: Final = 16
@@ -52,14 +52,3 @@ def pods_from(said: Mapping[str, Any]) -> BarePods | None:
     known = {field.name for field in fields(BarePods)}
     # A later release may keep more. Pods are not made again from a part of their record.
     return BarePods(**said) if said.keys() == known else None
-
-
-def restored(kept: BarePods, then: Plan, plan: Plan, deployment: Deployment) -> BarePods | None:
-    """Return the pods that a revision has kept, for a plan by now; ``then`` is the plan that they
-    were made for.
-
-    None if this release makes the same, or if the plan cuts the model in another way.
-    """
-    if asked_hash("", then, ()) != asked_hash("", plan, ()):
-        return None
-    return kept if pods_hash(kept) != pods_hash(bare_pods(plan, deployment)) else None

@@ -1,12 +1,10 @@
-"""Faults that a restart of a group also fixes: by the fields of its pods that change, and by its
-engine's version.
+"""Faults that a newer version of an engine fixes.
 
-``data/fixes.json`` has both, each with its source. A release with a fix adds it there; a fix that
+``data/fixes.json`` has them, each with its source. A release with a fix adds it there; a fix that
 is not certain is not in it.
 """
 
 import json
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -19,34 +17,24 @@ _FILE: Final = "data/fixes.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """Something that is fixed: its ``id`` (of a CVE, an advisory, or ours), a line, and a link to
-    more.
-
-    It comes to a group with one of ``fields`` of its pods (without the template's own path), or
-    with ``version`` of ``engine``.
+    """Something that ``version`` of ``engine`` fixes: its ``id`` (of a CVE or an advisory), a line,
+    and a link to more.
     """
 
     id: str
     what: str
     source: str
-    fields: tuple[str, ...] = ()
-    engine: str = ""
-    version: str = ""
+    engine: str
+    version: str
 
 
 @cache
 def known_fixes() -> tuple[Fix, ...]:
-    """Return all fixes that this release knows of, those of pods first."""
+    """Return all fixes that this release knows of."""
     found = json.loads(
         resources.files("shardwright.rendering").joinpath(_FILE).read_text(encoding="utf-8")
     )
-    of_pods = (Fix(**{**row, "fields": tuple(row["fields"])}) for row in found["pods"])
-    return (*of_pods, *(Fix(**row) for row in found["engines"]))
-
-
-def fixes_of_pods(fields: Collection[str]) -> tuple[Fix, ...]:
-    """Return the fixes that come with a change of these fields of pods."""
-    return tuple(fix for fix in known_fixes() if not set(fix.fields).isdisjoint(fields))
+    return tuple(Fix(**row) for row in found["engines"])
 
 
 def fixes_of_engine(engine: str, old: str, new: str) -> tuple[Fix, ...]:

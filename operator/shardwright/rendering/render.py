@@ -11,13 +11,14 @@ from shardwright.errors import InputError
 from shardwright.hardware.provisioning import is_provisioned_later
 from shardwright.planning.report import Plan
 from shardwright.rendering import group_token, objects, ssh
-from shardwright.rendering.bare import pods_of
+from shardwright.rendering.bare import bare_pods, pods_hash, pods_of
 from shardwright.rendering.bundle import Bundle, KubernetesObject
-from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.deployment import BarePods, Deployment
 from shardwright.rendering.gang_scheduling import STATEFUL_SET, adapt
 from shardwright.rendering.hashing import (
     OWN_HASH,
     TEMPLATE_HASH,
+    asked_hash,
     plan_hash,
     template_hash,
     with_content_hash,
@@ -53,6 +54,31 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
     # neither.
     bundle = adapt(bundle, deployment.cluster.scheduling)
     return _pinned(_marked(bundle, pods.template), plan, deployment)
+
+
+def restored(kept: BarePods, then: Plan, plan: Plan, deployment: Deployment) -> BarePods | None:
+    """Return the pods that a revision has kept, for a plan by now; ``then`` is the plan that they
+    were made for.
+
+    None if this release makes the same or cannot place them, or if the plan cuts the model in
+    another way.
+    """
+    if asked_hash("", then, ()) != asked_hash("", plan, ()) or (
+        pods_hash(kept) == pods_hash(bare_pods(plan, deployment))
+    ):
+        return None
+    on = deployment.on(plan.resource)
+    # One group tells for all: they are placed alike.
+    one = replace(plan, groups=plan.groups[:1], numbers=plan.numbers[:1])
+    groups = replace(on.groups, numbers=one.numbers, kept=kept)
+    try:
+        render(one, replace(on, groups=groups))
+    except InputError:
+        return kept  # deploying tells why
+    # Another release may have given its pods a form of which these parts cannot be read.
+    except (AttributeError, LookupError, TypeError):
+        return None
+    return kept
 
 
 def _objects(subject: objects.RenderInputs, ready_pods: int) -> Iterator[KubernetesObject]:

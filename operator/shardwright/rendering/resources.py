@@ -98,7 +98,7 @@ def admitted(
     found = dict(resources)
     if MEMORY in ceilings and ceilings[MEMORY].most_ratio is not None:
         # The little that a download asks for may not have the engine's limit.
-        found["requests"] = {**found["requests"], MEMORY: engine[MEMORY]}
+        found["requests"] = {**found.get("requests", {}), MEMORY: engine[MEMORY]}
     limits = {
         name: _limit(ceilings[name], engine[name], limit)
         if name in ceilings and stated[name] is None

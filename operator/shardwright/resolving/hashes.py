@@ -12,6 +12,7 @@ from typing import Any, Final
 from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
 from shardwright.api.spec import Spec
+from shardwright.api.weights import HUB, HUB_KEY, Weights, scheme_of
 from shardwright.modelspec.spec import ModelSpec
 
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
@@ -52,7 +53,7 @@ def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: st
     """Return the hashes of a spec, of the models that it names and of the version of the engine."""
     named = [one for one in (model, draft) if one is not None]
     models, files = ([one.config_hash for one in named], [one.config_file_hash for one in named])
-    plain: dict[str, Any] = spec.model_dump(
+    plain: dict[str, Any] = _without_said_defaults(spec).model_dump(
         # Without fields that nobody sets: a new field of the spec leaves all stored hashes as they
         # are (ADR 15).
         mode="json",
@@ -69,6 +70,21 @@ def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: st
             version,
         ),
     )
+
+
+def _without_said_defaults(spec: Spec) -> Spec:
+    """Return a spec without what it says of its weights that holds if it is left out, too."""
+    weights = spec.model.weights
+    if weights is None:
+        return spec
+    secret = weights.secret_ref
+    if scheme_of(weights) == HUB:
+        weights = weights.model_copy(update={"uri": None})
+    if secret is not None and secret.key == HUB_KEY:
+        secret = secret.model_copy(update={"key": None})
+        weights = weights.model_copy(update={"secret_ref": secret})
+    said = weights if weights != unsaid(Weights) else None
+    return spec.model_copy(update={"model": spec.model.model_copy(update={"weights": said})})
 
 
 def _planned_with(spec: Mapping[str, Any], without: Collection[str]) -> dict[str, Any]:

@@ -43,6 +43,54 @@ def test_a_misspelt_field_gets_the_right_name_as_a_hint() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("manifest", "path"),
+    [
+        ({"workload": {"input_tokens": 8}}, "spec.workload.input_tokens"),
+        ({"engine": {"max_model_len": 4096}}, "spec.engine.max_model_len"),
+        ({"model": {"id": "a", "load_format": "Auto"}}, "spec.model.load_format"),
+    ],
+)
+def test_a_field_has_one_name_and_it_is_not_that_of_the_program(
+    manifest: dict[str, Any], path: str
+) -> None:
+    (problem,) = problems_of(a_sharded_model(**manifest))
+
+    assert (problem.code, problem.path) == ("UnknownField", path)
+
+
+@pytest.mark.parametrize(
+    "uri", ["HF://a/b", "http://models/llama", "pvc://a..b-.c/x", "pvc://a-/x", "pvc://a.-b"]
+)
+def test_an_address_that_is_none_is_told_the_forms_that_are_taken(uri: str) -> None:
+    (of_weights,) = sentences(model={"id": "a/b", "weights": {"uri": uri}})
+    (of_adapter,) = sentences(model={"id": "a/b", "adapters": [{"name": "x", "uri": uri}]})
+
+    assert of_weights == (
+        f'spec.model.weights.uri: "{uri}" must be hf://ID, s3://BUCKET/PATH, gs://BUCKET/PATH, '
+        "az://CONTAINER/PATH, pvc://CLAIM/PATH or oci://IMAGE; write one of these forms"
+    )
+    assert of_adapter == (
+        f'spec.model.adapters[0].uri: "{uri}" must be hf://ID@COMMIT or pvc://CLAIM/PATH; '
+        "write one of these forms"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"uri": "pvc://x", "cache": {"claimName": "x"}}, "cache"),
+        ({"objectStore": {"concurrency": 8}}, "objectStore"),
+        ({"image": {"path": "a"}}, "image"),
+    ],
+)
+def test_what_is_of_another_address_is_named(settings: dict[str, Any], field: str) -> None:
+    (problem,) = problems_of(a_sharded_model(model={"id": "a/b", "weights": settings}))
+
+    assert problem.path == f"spec.model.weights.{field}"
+    assert problem.what.startswith(f"{field} must come with a uri ")
+
+
 def test_an_unknown_field_without_a_near_name_gets_the_known_ones() -> None:
     assert sentences(budget={"money": 8}) == [
         "spec.budget.money: is not a field of this resource; known here: fill, gpus, nodes"

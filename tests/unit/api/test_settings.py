@@ -3,12 +3,13 @@ them.
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pydantic.alias_generators import to_camel
 
-from shardwright.api.admission import NamespaceLimits
+from shardwright.api.admission import NamespaceLimits, UserPolicy
 from shardwright.api.engine import ApiKeyReference
 from shardwright.api.pod import Pod, Resources, TopologySpread
 from shardwright.api.resource import parse_manifest
@@ -273,6 +274,51 @@ def test_each_admission_gets_its_verdict(
         assert problems(content) == [(code, f"policy.{name}{path}")]
     else:
         read_settings(json.dumps(content))
+
+
+def _nulls_of_policy() -> Iterator[tuple[str, object]]:
+    """Yield every field of the policy as null, and with a null at each level under it."""
+    for field in UserPolicy.model_fields.values():
+        name, kind = str(field.alias), str(field.annotation)
+        yield name, None
+        if kind.startswith("list"):
+            yield f"{name}[0]", [None]
+        if kind.startswith("dict"):
+            yield f"{name}.team", {"team": None}
+        if kind.startswith("dict") and "list" in kind:
+            yield f"{name}.*[0]", {"*": [None]}
+    for field in NamespaceLimits.model_fields.values():
+        yield f"namespaceLimits.*.{field.alias}", {"*": {str(field.alias): None}}
+
+
+@pytest.mark.parametrize(("path", "value"), list(_nulls_of_policy()))
+def test_no_null_in_the_policy_admits_or_limits_anything(path: str, value: object) -> None:
+    name = path.partition(".")[0].removesuffix("[0]")
+
+    assert problems({"policy": {name: value}}) == [("WrongType", f"policy.{path}")]
+
+
+@pytest.mark.parametrize(
+    ("content", "path"),
+    [
+        (
+            {"engineDefaults": {"engine": {"kv_cache_quantization": "FP8"}}},
+            "engineDefaults.engine.kv_cache_quantization",
+        ),
+        (
+            {"engineDefaults": {"pod": {"runtime_class_name": "a"}}},
+            "engineDefaults.pod.runtime_class_name",
+        ),
+        ({"policy": {"admitted_images": ["a"]}}, "policy.admitted_images"),
+    ],
+)
+def test_a_field_has_one_name_and_it_is_not_that_of_the_program(content: object, path: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_settings(json.dumps(content))
+
+    (problem,) = refused.value.problems
+    assert (problem.code, problem.path) == ("UnknownField", path)
+    assert problem.what == "is not a field of the settings"
 
 
 def test_two_documents_are_not_settings() -> None:

@@ -465,7 +465,7 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
     ]
 
 
-def test_policies_that_are_not_enforced_are_wrong_and_so_is_a_trial_that_says_nothing() -> None:
+def test_policies_that_are_not_enforced_are_wrong_and_a_trial_that_says_nothing_is_noted() -> None:
     ignored = found(a_stock(measured=Measured(enforcement=Enforcement.IGNORED)), "NetworkPolicies")
     unclear = a_stock(
         measured=Measured(enforcement=Enforcement.UNCLEAR, trouble="pod p is Pending for too long")
@@ -475,6 +475,10 @@ def test_policies_that_are_not_enforced_are_wrong_and_so_is_a_trial_that_says_no
         Result.WRONG,
         "NetworkPoliciesNotEnforced",
     )
+    assert ignored.findings[0].message.startswith(
+        "a pod reached the API server although its egress policy forbids it"
+    )
+    assert found(unclear, "NetworkPolicies").result is Result.NOTED
     assert said(unclear, "NetworkPolicies")[0][0] == (
         "whether NetworkPolicies are enforced could not be measured: pod p is Pending for too long"
     )

@@ -38,7 +38,8 @@ def _standing(
 ) -> ModelState:
     model = a_live_model(operator)
     seen = list(model.pods or ()) if pods is None else list(pods)
-    return standing_of(model.content, read_pods(seen if may_see else ()), operator.cluster.now)
+    by_group = read_pods(operator.cluster.sets().values(), seen) if may_see else {}
+    return standing_of(model.content, by_group, operator.cluster.now)
 
 
 def _pods(operator: Operator, **engines: str | None) -> list[dict[str, Any]]:
@@ -192,6 +193,41 @@ def test_what_is_to_be_run_for_a_pod_follows_from_how_far_it_is(
     assert advice(asked, PROGRAM)[0][0] == command
 
 
+@pytest.mark.parametrize("created", [0, 1])
+def test_a_group_whose_pods_are_not_created_leads_to_its_stateful_set(created: int) -> None:
+    operator = _after(20)
+    pods = _pods(operator, rank0=NOON.isoformat())[:created]
+    standing = _standing(operator, pods=pods)
+
+    assert advice(standing, PROGRAM)[0] == (
+        "kubectl -n models describe statefulset llama-0",
+        "why its pods are not created",
+    )
+    assert standing.groups[0].loading is None
+
+
+def test_pods_of_a_former_stateful_set_are_not_those_of_the_group() -> None:
+    operator = _after(20)
+    former = [
+        {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+        for pod in operator.cluster.pods.values()
+        for one in pod["metadata"]["ownerReferences"]
+        for owner in [{**one, "uid": "former"}]
+    ]
+    standing = _standing(operator, pods=former)
+
+    assert (standing.groups[0].pods, standing.groups[0].missing) == ((), 2)
+
+
+def test_a_stateful_set_of_another_model_has_no_pods_of_the_group() -> None:
+    operator = _after(20)
+    content = a_live_model(operator).content
+    other = {**content, "metadata": {**content["metadata"], "uid": "other"}}
+    by_group = read_pods(operator.cluster.sets().values(), operator.cluster.pods.values())
+
+    assert standing_of(other, by_group, NOON).groups[0].pods == ()
+
+
 def test_a_bar_shows_how_much_of_a_start_is_over() -> None:
     """It begins when the last engine does: before that a start takes no time."""
     operator = _after(20)
@@ -218,6 +254,48 @@ def test_without_the_right_to_see_pods_the_status_speaks() -> None:
         "What to run",
         "  kubectl -n models events --for smodel/llama  # what has happened to it",
     ]
+
+
+FAILED = {
+    "rank": 1,
+    "container": "engine",
+    "exitCode": 137,
+    "reason": "Error",
+    "message": "loading\nout of \x1b[2J memory",
+}
+
+
+def _failed(operator: Operator, **group: Any) -> ModelState:
+    """Return the state of a model whose status says why its first group failed last."""
+    content = a_live_model(operator).content
+    (shown,) = content["status"]["groups"]
+    groups = [{**shown, "restarts": 3, "lastFailure": FAILED, **group}]
+    status = {**content["status"], "groups": groups}
+    return standing_of({**content, "status": status}, {}, NOON)
+
+
+def test_a_group_that_failed_says_why_with_the_last_line_of_its_engine(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    operator = _after(20)
+    standing = _failed(operator)
+
+    print_lines(detail_lines(standing, NOON, 110, PROGRAM), width=110)
+
+    assert capsys.readouterr().out.splitlines()[6] == (
+        "    failed: rank 1, container engine: Error with exit code 137, restart 3: out of "
+        "\\x1b[2J memory"
+    )
+    assert document(standing, PROGRAM)["groups"][0]["lastFailure"] == FAILED
+    served = _lines(_failed(operator, ready=True), operator)
+    assert not [line for line in served if "failed" in line]
+
+
+@pytest.mark.parametrize("said", ["gone", {"rank": "one", "exitCode": [], "message": 7}])
+def test_a_failure_that_somebody_else_has_written_ends_nothing(said: Any) -> None:
+    operator = _after(20)
+
+    assert _lines(_failed(operator, lastFailure=said), operator)
 
 
 def test_where_nothing_fits_the_planner_is_asked_why() -> None:
@@ -295,6 +373,7 @@ def test_the_state_of_a_model_as_data_has_what_the_text_says() -> None:
             "nodes": ["h100-0", "h100-1"],
             "message": "ranks 0, 1: starting",
             "restarts": 0,
+            "lastFailure": None,
             "loading": None,
         }
     ]

@@ -1,6 +1,7 @@
 """What the command line prints for programs is what docs/reference/output.schema.json says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from shardwright.cli.model_state_text import document
 from shardwright.cli.operator_plan import document as plan_document
 from shardwright.cli.rollout import print_history, shown_revisions
 from shardwright.cli.taking_stock import TakenStock
+from shardwright.reconcile.members import Failure
 from shardwright.reconcile.revisions import revisions_of
 from tests.support.builders_cli import Files, a_listed_node, a_manifest
 from tests.support.builders_live import a_live_model
@@ -51,11 +53,20 @@ def test_how_models_stand() -> None:
     operator = Operator(cluster, TWO_NODES)
     operator.run(20)
     model = a_live_model(operator)
-    standing = standing_of(model.content, read_pods(model.pods or ()), operator.cluster.now)
+    standing = standing_of(
+        model.content,
+        read_pods(operator.cluster.sets().values(), model.pods or ()),
+        operator.cluster.now,
+    )
     hidden = standing_of(model.content, {}, NOON)
+    failure = Failure(rank=1, reason="Evicted")
+    groups = tuple(replace(group, failure=failure) for group in standing.groups)
+    failed = replace(standing, groups=groups)
 
     check(
-        as_list("ModelStanding", *(document(item, "shardwright") for item in (standing, hidden))),
+        as_list(
+            "ModelStanding", *(document(item, "shardwright") for item in (standing, hidden, failed))
+        ),
         "ModelStandingList",
     )
     check(as_list("PlanReport", plan_document(model)), "PlanReportList")

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from shardwright.cli.main import main
+from shardwright.engines.known import BY_LOWER_NAME
+from shardwright.modelspec.stored import STORED
 from tests.support.builders_plan import CONFIGS
 
 CASE: dict[str, Any] = {
@@ -96,14 +98,8 @@ def test_a_bad_line_gets_an_error_under_its_id_and_stops_nothing(tmp_path: Path)
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        (
-            "parallelism__tensr",
-            "parallelism.tensr: is not a field of this resource; did you mean tensor?",
-        ),
-        (
-            "engine__version!",
-            "engine.version!: is not a field of this resource; did you mean version?",
-        ),
+        ("parallelism__tensr", "parallelism.tensr: is not a field of a case; did you mean tensor?"),
+        ("engine__version!", "engine.version!: is not a field of a case; did you mean version?"),
     ],
 )
 def test_a_field_that_is_not_known_is_refused_with_the_one_that_was_probably_meant(
@@ -112,6 +108,75 @@ def test_a_field_that_is_not_known_is_refused_with_the_one_that_was_probably_mea
     (answer,) = _predict(tmp_path, _case(**{path: 8}), code=2)
 
     assert answer["error"] == [{"code": "CaseInvalid", "message": f"line 1: {message}"}]
+
+
+@pytest.mark.parametrize("value", [None, 1])
+@pytest.mark.parametrize(
+    "path", ["foo", "kv_cache", "hardware__gpus_per_node", "workload__foo", "model__foo"]
+)
+def test_a_field_that_no_case_has_is_refused_even_if_it_is_null(
+    tmp_path: Path, path: str, value: object
+) -> None:
+    (answer,) = _predict(tmp_path, _case(**{path: value}), code=2)
+
+    at = path.replace("__", ".")
+    (error,) = answer["error"]
+    assert error["message"].startswith(f"line 1: {at}: is not a field of a case")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("engine", None, "engine: is not set and has no default; set it"),
+        (
+            "workload__outputTokens",
+            float("nan"),
+            "workload.outputTokens: NaN must be from 1 to 10,000,000; set it to 1 or more",
+        ),
+        (
+            "workload__inputTokens",
+            10**400,
+            "workload.inputTokens: a very large number must be from 1 to 10,000,000; set it to 10,000,000 or less",
+        ),
+        (
+            "parallelism__tensor",
+            float("inf"),
+            "parallelism.tensor: a very large number must be from 1 to 10,000,000; set it to 10,000,000 or less",
+        ),
+        (
+            "parallelism__tensor",
+            float("nan"),
+            "parallelism.tensor: NaN must be from 1 to 10,000,000; set it to 1 or more",
+        ),
+    ],
+)
+def test_a_refusal_says_the_bounds(tmp_path: Path, path: str, value: object, message: str) -> None:
+    (answer,) = _predict(tmp_path, _case(**{path: value}), code=2)
+
+    assert [error["message"] for error in answer["error"]] == [f"line 1: {message}"]
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "path"),
+    [
+        ({"parallelism__attentionData": 2}, "AttentionDataNeedsExperts", "attentionData"),
+        ({"workload__inputTokens": 9_000_000, "weights": "fp8"}, "KvCacheTooSmall", "maxModelLen"),
+    ],
+)
+def test_an_answer_calls_the_fields_what_the_case_calls_them(
+    tmp_path: Path, case: dict[str, Any], code: str, path: str
+) -> None:
+    (answer,) = _predict(tmp_path, _case(engine__name="sglang", **case))
+
+    assert code in [reason["code"] for reason in answer["reasons"]]
+    assert path in [reason["message"].partition(": ")[0] for reason in answer["reasons"]]
+
+
+@pytest.mark.parametrize("stored", STORED)
+def test_every_form_that_weights_can_be_stored_in_is_taken(tmp_path: Path, stored: str) -> None:
+    (answer,) = _predict(tmp_path, _case(weights=stored))
+
+    assert "error" not in answer
 
 
 def test_every_field_that_a_case_may_have_is_read(tmp_path: Path) -> None:
@@ -252,7 +317,7 @@ def test_a_file_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str
     )
 
 
-@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "sglang"])
+@pytest.mark.parametrize("engine", BY_LOWER_NAME)
 def test_neither_name_nor_version_string_changes_a_prediction(tmp_path: Path, engine: str) -> None:
     """A renamed model and an unknown version of the same month are predicted alike: nothing is
     keyed by either.

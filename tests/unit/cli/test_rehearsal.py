@@ -5,6 +5,7 @@ brought up.
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +25,11 @@ from shardwright.cli.rehearsal import (
     rehearsed_of,
 )
 from shardwright.cli.surroundings import Surroundings
+from shardwright.cluster.client import ApiError
+from shardwright.reconcile.drift import LIST_KEYS
 from shardwright.reconcile.life_rules import ROLLBACK_TO
 from shardwright.reconcile.revisions import Former, revisions_of
+from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.resolving.subject import Subject
 from tests.support import scripted_api as scripted
 from tests.support.builders_live import a_live_model, around
@@ -99,8 +103,122 @@ def test_what_an_edit_takes_from_the_pods_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize("code", [403, 422])
-def test_without_a_dry_run_it_is_said_that_what_would_be_removed_is_not_shown(code: int) -> None:
+WEBHOOK = 'admission webhook "a.example" does not support dry run'
+
+
+def _dry_run(found: Rehearsal, answer: Answer) -> Rehearsed:
+    with scripted.serving(answer) as (_, client):
+        return asyncio.run(outcome_by_dry_run(client.impatient(), found))
+
+
+TO_ROLL = {**ONE_NODE, "rollout": {"onUpgrade": "Roll"}}
+
+
+def _upgraded(operator: Operator) -> Rehearsal:
+    """Return a rehearsal for pods of an earlier release, of which no field is known to differ."""
+    model, subject = a_live_model(operator), operator.subject
+    assert isinstance(subject, Subject)
+    pods = []
+    for pod in model.pods or ():
+        labels = {**pod["metadata"]["labels"], TEMPLATE_HASH: "earlier"}
+        pods.append({**pod, "metadata": {**pod["metadata"], "labels": labels}})
+    there = around(operator)
+    model = replace(model, pods=tuple(pods))
+    return rehearse(model, subject, there, operator.generation, operator.cluster.now)
+
+
+def test_what_could_not_be_compared_may_differ() -> None:
+    operator = serving(TO_ROLL)
+    found = _upgraded(operator)
+    refused = _dry_run(found, Answer(403, {"message": "no right"}))
+    difference = replace(a_difference(operator), rehearsed=_outcome(found))
+    assert not difference.differs
+
+    difference = replace(difference, rehearsed=refused)
+    lines = [line.plain() for line in difference_lines(difference, 100)]
+
+    assert difference.differs
+    assert _fates(refused) == {"llama-0": Fate.UNKNOWN}
+    assert lines[0] == "llama: 1 group may restart"
+    assert "Fields that would be removed are not known: no right" in lines
+    document = difference_document(difference)
+    assert (document["differs"], document["refused"]) == (True, ["no right"])
+
+
+def _filled_in(live: Any) -> Any:
+    """Return a StatefulSet with the defaults of the API server that stand in its pods, too."""
+    spec, template = live["spec"], live["spec"]["template"]
+    containers = [
+        {
+            "imagePullPolicy": "IfNotPresent",
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+            **one,
+        }
+        for one in template["spec"]["containers"]
+    ]
+    pod = {
+        "dnsPolicy": "ClusterFirst",
+        "restartPolicy": "Always",
+        "schedulerName": "default-scheduler",
+        **template["spec"],
+        "containers": containers,
+    }
+    own = {"podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10}
+    return {**live, "spec": {**own, **spec, "template": {**template, "spec": pod}}}
+
+
+def _all_ours(value: Any, name: str = "") -> dict[str, Any]:
+    """Return an object's fields as the API server has them down for whoever has created it."""
+    if isinstance(value, dict):
+        return {f"f:{key}": _all_ours(item, key) for key, item in value.items()}
+    keys = ["containerPort", "protocol"] if name == "ports" else [LIST_KEYS.get(name)]
+    if isinstance(value, list) and keys != [None]:
+        return {
+            f"k:{json.dumps({key: item[key] for key in keys})}": _all_ours(item) for item in value
+        }
+    return {}
+
+
+def test_what_the_api_server_fills_in_is_never_removed() -> None:
+    operator = serving(TO_ROLL)
+    found = _upgraded(operator)
+    key = "StatefulSet", "llama-0"
+    live = _filled_in(found.model.objects[key])
+    fields = {"f:spec": _all_ours(live["spec"])}
+    managed = [{"manager": "shardwright", "operation": "Update", "fieldsV1": fields}]
+    live = {**live, "metadata": {**live["metadata"], "managedFields": managed}}
+    objects = {**found.model.objects, key: live}
+    found = replace(found, model=replace(found.model, objects=objects))
+
+    stored = _filled_in(found.applies[key])
+    rehearsed = _dry_run(found, Answer(body=stored))
+
+    assert (rehearsed.groups[0].fate, rehearsed.groups[0].fields) == (Fate.STAYS, ())
+    assert not replace(a_difference(operator), rehearsed=rehearsed).differs
+    unfilled = _outcome(found).groups[0].removed
+    assert {
+        "spec.dnsPolicy",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.containers[engine].terminationMessagePath",
+    } <= set(unfilled)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"), [(400, "bad"), (401, ""), (404, ""), (408, ""), (409, "")]
+)
+def test_a_dry_run_that_fails_otherwise_ends_the_command(code: int, message: str) -> None:
+    found = _upgraded(serving(TO_ROLL))
+
+    with pytest.raises(ApiError):
+        _dry_run(found, Answer(code, {"message": message}))
+
+
+@pytest.mark.parametrize(("code", "message"), [(403, "no"), (422, "no"), (400, WEBHOOK)])
+def test_without_a_dry_run_it_is_said_that_what_would_be_removed_is_not_shown(
+    code: int, message: str
+) -> None:
     engine = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
     operator = serving({**ONE_NODE, "engine": engine})
     model, there = a_live_model(operator), around(operator)
@@ -109,11 +227,10 @@ def test_without_a_dry_run_it_is_said_that_what_would_be_removed_is_not_shown(co
     assert isinstance(subject, Subject)
     found = rehearse(model, subject, there, operator.generation, operator.cluster.now)
 
-    with scripted.serving(Answer(code, {"message": "no"})) as (_, client):
-        known = asyncio.run(outcome_by_dry_run(client, found))
+    known = _dry_run(found, Answer(code, {"message": message}))
 
     assert (_fates(known), known.groups[0].removed) == ({"llama-0": Fate.RESTARTS}, ())
-    assert known.refused == ("no",)
+    assert known.refused == (message,)
 
 
 def test_a_dry_run_asks_for_an_object_of_another_name_that_belongs_to_nobody() -> None:

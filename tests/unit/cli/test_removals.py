@@ -109,3 +109,40 @@ def test_of_a_port_only_what_we_have_written_is_ours() -> None:
     )
 
     assert removed_fields({"spec": {"ports": [port]}}, content) == ("spec.ports[80].name",)
+
+
+def test_a_label_is_a_label_whatever_field_has_its_name() -> None:
+    labels = {"dnsPolicy": "a", "env": "b", "status": "c"}
+    signs: dict[str, Any] = {f"f:{name}": {} for name in labels}
+    content = owned({"f:metadata": {"f:labels": signs}}, metadata={"labels": labels})
+
+    assert removed_fields({"metadata": {"labels": {"env": "b"}}}, content) == (
+        "metadata.labels.dnsPolicy",
+        "metadata.labels.status",
+    )
+
+
+@pytest.mark.parametrize("fields", [{}, {"f:spec": {"f:imagePullSecrets": {}}}])
+def test_an_item_of_a_keyed_list_may_have_no_key(fields: dict[str, Any]) -> None:
+    secrets = [{}, {"name": "ours"}]
+    wanted = {"spec": {"imagePullSecrets": [{"name": "other"}]}}
+    content = owned(fields, spec={"imagePullSecrets": secrets})
+
+    assert removed_fields(wanted, content) == ("spec.imagePullSecrets[ours]",)
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        {"f:spec": 7},
+        {"f:spec": {"f:env": "all"}},
+        {"f:spec": {"f:env": {"k:7": {}, "k:{": {}, "k:{}": {}, "f:name": {}}}},
+    ],
+)
+@pytest.mark.parametrize("theirs", [None, {"f:spec": 7}])
+def test_owned_fields_that_are_no_mapping_end_nothing(
+    ours: dict[str, Any], theirs: dict[str, Any] | None
+) -> None:
+    spec = {"env": ENV}
+
+    assert removed_fields({"spec": spec}, owned(ours, theirs, spec=spec)) == ()

@@ -316,6 +316,14 @@ def test_a_request_of_many_headers_is_as_long_as_one_may_be(server: HttpServer) 
     assert sent(server.port, asked + 3 * header + b"\r\n") == b""
 
 
+def test_one_header_or_path_may_be_nearly_as_long_as_a_request(server: HttpServer) -> None:
+    long = b"x" * (15 << 10)
+    ended = b" HTTP/1.1\r\nHost: x\r\n"
+    header = b"GET /healthz" + ended + b"Authorization: Bearer " + long + b"\r\n\r\n"
+    path = b"GET /healthz?" + long + ended + b"\r\n"
+    assert [sent(server.port, asked)[-2:] for asked in (header, path)] == [b"ok"] * 2
+
+
 def test_probes_are_answered_while_the_metrics_are_flooded(health: Health) -> None:
     """200 clients ask and take nothing, or only half ask; the probes have a thread, a port and
     connections of their own.

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.caches import Caches
+from shardwright.cluster.client import NotLeadingError
+from shardwright.cluster.resources import PODS
 from shardwright.controller.operator import Operator
 from shardwright.controller.options import parse_options
 from shardwright.errors import InputError
@@ -38,7 +40,7 @@ class Readers(Caches):
 
 
 def operator(api: ScriptedApi, *arguments: str) -> Operator:
-    return Operator(parse_options([*arguments, "--port=0"]), api.access())
+    return Operator(parse_options([*arguments, "--port=0", "--health-port=0"]), api.access())
 
 
 def test_who_does_not_lead_queues_nothing(api: ScriptedApi) -> None:
@@ -217,6 +219,75 @@ def test_an_operator_whose_nodes_are_for_another_ends_and_says_whose_they_are(
     ) in caplog.text
     asked = [path for _, path, _ in cluster.requests]
     assert all("/clusterroles" in path for path in asked) is not began
+
+
+class WithLease(Cluster):
+    """The same with a Lease that nobody holds."""
+
+    def __init__(self, *owners: str | None) -> None:
+        super().__init__(*owners)
+        self.holders: list[str] = []
+        self.lease: dict[str, Any] = {
+            "metadata": {"name": "shardwright"},
+            "spec": {"holderIdentity": "", "leaseDurationSeconds": 1},
+        }
+
+    def answer(self, method: str, path: str, body: Any) -> Answer:
+        other = super().answer(method, path, body)
+        if "/leases/" not in path:
+            return other
+        if body:
+            self.lease = body
+            self.holders.append(body["spec"]["holderIdentity"])
+        return Answer(body=self.lease)
+
+
+LEASE_OF_SECONDS = (
+    "--lease-duration-seconds=2",
+    "--lease-renew-deadline-seconds=1.5",
+    "--lease-retry-seconds=0.2",
+)
+
+
+def test_a_leader_that_cannot_read_its_claims_writes_nothing_and_lets_another_lead(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> int:
+        loser = operator(cluster, "--installation=system/ours", *LEASE_OF_SECONDS)
+        task = asyncio.create_task(loser.run())
+        await asyncio.to_thread(
+            wait_for, lambda: "claims cannot be read" in caplog.text, 20, "it to look"
+        )
+        loser._handlers.on_model(MODEL, False)
+        assert sum(loser._queue.load().depth.values()) == 0
+        # RuntimeError: on a busy machine it has ended by now.
+        with pytest.raises((NotLeadingError, RuntimeError)):
+            await loser._client.create(PODS, "models", {})
+        return await task
+
+    cluster = WithLease("system/ours", None)
+    assert asyncio.run(asyncio.wait_for(scenario(), 30)) == 1
+    cluster.stop()
+    assert "its claims could not be read for as long as a Lease lasts" in caplog.text
+    assert (cluster.holders[0] != "", cluster.holders[-1]) == (True, "")
+    assert [
+        path
+        for method, path, _ in cluster.requests
+        if method != "GET" and "/leases/" not in path and "accessreviews" not in path
+    ] == []
+
+
+def test_a_leader_whose_claims_hold_may_write() -> None:
+    async def scenario() -> int:
+        leader = operator(cluster, "--installation=system/ours", *LEASE_OF_SECONDS)
+        task = asyncio.create_task(leader.run())
+        await asyncio.to_thread(wait_for, leader._leads, 20, "it to lead")
+        leader._stopping.set()
+        return await task
+
+    cluster = WithLease("system/ours")
+    assert asyncio.run(asyncio.wait_for(scenario(), 30)) == 0
+    cluster.stop()
 
 
 def test_when_a_namespace_can_be_read_that_could_not_before_all_models_are_listed_at_once(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -23,6 +24,7 @@ from shardwright.controller.plans import Plans, Sources, listed
 from shardwright.controller.queue import Key
 from shardwright.pages.page import Listed
 from shardwright.resolving.subject import Subject
+from tests.support.clocks import Clock
 from tests.support.scripted_api import Answer, ScriptedApi, serving
 
 WHO = {
@@ -109,7 +111,7 @@ def test_who_may_get_one_plan_may_not_therefore_list_those_of_its_namespace(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     who = Answer(201, WHO)
-    with serving(who, MAY, who, NOT, NOT, may_write=lambda: False) as (api, client):
+    with serving(who, MAY, NOT, NOT, may_write=lambda: False) as (api, client):
         pages = Plans(client, Sources(models=_rows, plan=_none), loop)
         one, those = ask(pages, "/plans/a/gone"), ask(pages, "/plans/a")
         pages.stop()
@@ -132,6 +134,41 @@ def test_who_may_list_all_is_asked_about_once(loop: asyncio.AbstractEventLoop) -
     assert len(api.requests) == 2
 
 
+def test_answers_hold_for_seconds_so_that_a_list_that_took_too_long_goes_on_next_time(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    """The API server fails for once after the first of two namespaces."""
+    clock = Clock()
+    answers = (Answer(201, WHO), NOT, MAY, Answer(500, {}), MAY, Answer(201, WHO), MAY)
+    with serving(*answers, may_write=lambda: False) as (api, client):
+        pages = Plans(client, Sources(models=_rows, plan=_none), loop)
+        pages._users._clock = pages._rights._clock = clock
+        replies = []
+        for moment in (0.0, 9.0, 9.0, 10.0):
+            clock.now = moment
+            replies.append((ask(pages).status, len(api.requests)))
+        pages.stop()
+
+    assert replies == [
+        (HTTPStatus.SERVICE_UNAVAILABLE, 4),
+        (HTTPStatus.OK, 5),
+        (HTTPStatus.OK, 5),
+        (HTTPStatus.OK, 7),
+    ]
+
+
+def test_a_token_that_is_nobodys_is_asked_about_once(loop: asyncio.AbstractEventLoop) -> None:
+    with serving(Answer(201, {}), may_write=lambda: False) as (api, client):
+        pages = Plans(client, Sources(models=_rows, plan=_none), loop)
+        statuses = [ask(pages).status for _ in range(2)]
+        kept = repr(list(pages._users._found))
+        pages.stop()
+
+    assert statuses == [HTTPStatus.UNAUTHORIZED] * 2
+    assert len(api.requests) == 1
+    assert kept == repr([hashlib.sha256(b"t").digest()])
+
+
 @pytest.mark.parametrize(
     ("path", "answer", "status"),
     [
@@ -147,6 +184,17 @@ def test_what_is_not_shown_says_why(
     loop: asyncio.AbstractEventLoop, path: str, answer: Answer, status: HTTPStatus
 ) -> None:
     assert asked_with(loop, answer, path=path)[0].status is status
+
+
+@pytest.mark.parametrize(
+    "path", ["/plans/..", "/plans/%2e%2e", "/plans/a/%2E%2e", "/plans/a%0d%0ab", "/plans/a/A"]
+)
+def test_what_is_no_name_is_not_found_without_asking_the_api_server(
+    loop: asyncio.AbstractEventLoop, path: str
+) -> None:
+    reply, api = asked_with(loop, MAY, path=path)
+
+    assert (reply.status, api.requests) == (HTTPStatus.NOT_FOUND, [])
 
 
 def test_a_request_without_a_token_is_unauthorized_without_asking_the_api_server(

@@ -11,6 +11,8 @@ from tests.support.builders_reconcile import OWNER_UID
 from tests.support.builders_snapshot import OWNER, Operator
 from tests.support.landed import MODELS, SETTLED, landed, taken_over
 
+SOME = ("one whole node", "two nodes", "cache of every pod")
+
 
 def pods(operator: Operator) -> set[str]:
     return {pod["metadata"]["uid"] for pod in operator.cluster.pods.values()}
@@ -42,7 +44,7 @@ def test_the_former_state_is_taken_over_and_no_pod_is_replaced(name: str) -> Non
     assert operator.kept.record.plan == stored.said.plan
 
 
-@pytest.mark.parametrize("name", ["one whole node", "two nodes", "cache of every pod"])
+@pytest.mark.parametrize("name", SOME)
 def test_after_that_going_back_and_forth_between_two_renderings_restarts_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,3 +56,46 @@ def test_after_that_going_back_and_forth_between_two_renderings_restarts_nothing
         operator.run(SETTLED)
         assert pods(operator) == before
         assert reason(operator, "RolloutPending")[0] == pending
+
+
+@pytest.mark.parametrize("looks_first", [True, False], ids=["watched", "unwatched"])
+@pytest.mark.parametrize("name", SOME)
+def test_a_spec_that_changes_restarts_groups_that_were_taken_over(
+    name: str, *, looks_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendering, "PROBE_TIMEOUT_SECONDS", 6)
+    operator = taken_over(name)
+    before = pods(operator)
+    if looks_first:
+        operator.run(SETTLED)
+    operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+
+    operator.run(SETTLED)
+
+    assert pods(operator).isdisjoint(before)
+    assert "NCCL_DEBUG" in str(operator.cluster.pods)
+    assert reason(operator, "Ready") == ("True", "Serving")
+    assert reason(operator, "RolloutPending")[0] == "False"
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_group_that_is_asked_to_restart_takes_the_release_on_too(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendering, "PROBE_TIMEOUT_SECONDS", 6)
+    operator = taken_over(name)
+    before = pods(operator)
+    operator.run(SETTLED)
+    assert pods(operator) == before
+    operator.annotations["shardwright.io/restart"] = "now"
+    operator.cluster.version += 1
+
+    operator.run(SETTLED)
+
+    assert pods(operator).isdisjoint(before)
+    assert reason(operator, "RolloutPending")[0] == "False"
+    assert {
+        container["readinessProbe"]["timeoutSeconds"]
+        for pod in operator.cluster.pods.values()
+        for container in pod["spec"]["containers"]
+    } == {6}

@@ -107,6 +107,18 @@ def marks(operator: Operator) -> list[str]:
     ]
 
 
+def lose_marks(operator: Operator) -> None:
+    """Take away what the StatefulSets say of the request for their pods."""
+    for item in operator.cluster.sets().values():
+        del item["metadata"]["annotations"][ASKED_HASH]
+    operator.cluster.version += 1
+
+
+def cached(storage: str) -> dict[str, Any]:
+    """Return a model whose pods have caches of a size."""
+    return {"id": "meta-llama/Llama-3.1-8B-Instruct", "weights": {"cache": {"storage": storage}}}
+
+
 @pytest.mark.parametrize("seconds", [5, 6], ids=["this release", "another release"])
 @pytest.mark.parametrize(
     "spec",
@@ -124,9 +136,7 @@ def test_a_serving_group_whose_mark_was_removed_by_hand_is_not_restarted_and_get
     before, said = uids(operator), marks(operator)
     release(monkeypatch, seconds)
     operator.run(60)
-    for item in operator.cluster.sets().values():
-        del item["metadata"]["annotations"][ASKED_HASH]
-    operator.cluster.version += 1
+    lose_marks(operator)
 
     published = operator.run(SETTLED)
 
@@ -134,6 +144,54 @@ def test_a_serving_group_whose_mark_was_removed_by_hand_is_not_restarted_and_get
     assert marks(operator) == said
     assert condition(published.status, "Ready")["reason"] == "Serving"
     assert condition(published.status, "RolloutPending")["status"] == str(seconds == 6)
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["at once", "after a pause"])
+@pytest.mark.parametrize(
+    ("spec", "change"),
+    [
+        (ONE_NODE, {"engine": {"image": "vllm/vllm-openai:v0.33.0-mended"}}),
+        (TWO_NODES, {"engine": {"image": "vllm/vllm-openai:v0.33.0-mended"}}),
+        (TWO_NODES | {"model": cached("100Gi")}, {"model": cached("200Gi")}),
+    ],
+    ids=["one node", "two nodes", "claims alone"],
+)
+def test_a_spec_that_changes_while_the_mark_is_gone_rolls(
+    spec: dict[str, Any], change: dict[str, Any], *, paused: bool
+) -> None:
+    operator = serving(**spec)
+    before, said = uids(operator), marks(operator)
+    operator.edit(paused=paused)
+    operator.reconcile()
+    lose_marks(operator)
+    operator.edit(**change)
+    operator.run(3600 if paused else 0)
+    assert not paused or uids(operator) == before
+    operator.edit(paused=False)
+
+    published = operator.run(SETTLED)
+
+    assert uids(operator).isdisjoint(before)
+    assert not {"", *said} & {*marks(operator)}
+    assert condition(published.status, "Ready")["reason"] == "Serving"
+    assert condition(published.status, "RolloutPending")["status"] == "False"
+
+
+@pytest.mark.parametrize("spec", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
+def test_a_mark_that_goes_during_a_pause_comes_back_after_it_and_nothing_restarts(
+    spec: dict[str, Any],
+) -> None:
+    operator = serving(**spec)
+    before, said = uids(operator), marks(operator)
+    operator.edit(paused=True)
+    operator.reconcile()
+    lose_marks(operator)
+    operator.run(3600)
+    operator.edit(paused=False)
+
+    operator.run(SETTLED)
+
+    assert (uids(operator), marks(operator)) == (before, said)
 
 
 def test_what_differs_is_said_by_field(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,29 @@ def test_a_quantization_file_beside_the_config_changes_pods_through_the_plan_alo
     assert (alone.cut_hash != beside.cut_hash) is new_plan
 
 
+@pytest.mark.parametrize(
+    ("said", "without"),
+    [
+        ({}, None),
+        ({"uri": "hf://org/name"}, None),
+        (
+            {"uri": "hf://org/name", "secretRef": {"name": "a", "key": "token"}},
+            {"secretRef": {"name": "a"}},
+        ),
+    ],
+)
+def test_to_write_a_default_of_the_weights_down_plans_and_restarts_nothing(
+    said: dict[str, Any], without: dict[str, Any] | None
+) -> None:
+    model = {"id": "org/name", "config": A_CONFIG}
+
+    long = a_subject(model=model | {"weights": said})
+    short = a_subject(model=model | ({"weights": without} if without else {}))
+
+    assert (long.input_hash, long.cut_hash) == (short.input_hash, short.cut_hash)
+    assert long.deployment.groups.asked == short.deployment.groups.asked
+
+
 def test_the_number_of_replicas_alone_keeps_the_cut() -> None:
     one, two = a_subject(), a_subject(replicas=2)
 
