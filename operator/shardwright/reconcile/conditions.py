@@ -1,7 +1,5 @@
-"""The conditions of a ShardedModel, made of the findings of one reconcile.
-
-Nothing is decided here, and no sentence is read back: a condition that a rule needs is a fact of
-``findings``.
+"""Which conditions does a ShardedModel have after the findings of one reconcile? Nothing is decided
+here, and no sentence is read back.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,8 +43,8 @@ _CAUSES: Final = {
 
 
 class ConditionSaid(NamedTuple):
-    """What a condition says: whether it holds (None: not known), why, and a sentence (empty: the
-    meaning of the reason).
+    """A condition's status (None: unknown), reason and message (empty: the meaning of the
+    reason).
     """
 
     status: bool | None
@@ -62,7 +60,6 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
     summary = summarise(found)
     outcome = summary.reason, summary.message
     if found.hidden:
-        # Somebody must act, and nothing else is known.
         unknown = dict.fromkeys(ConditionType, ConditionSaid(None, *outcome))
         known = {
             ConditionType.RECONCILING: _IDLE,
@@ -119,7 +116,7 @@ def _planned(found: Findings, missing: ConditionSaid) -> ConditionSaid:
 
 
 def _unread(found: Findings) -> str:
-    """Return which watched namespaces are not seen either: first, for a Role is soon made."""
+    # First of all, because a Role is soon made.
     if not found.unread or found.known_pods is not KnownPods.WATCHED:
         return ""
     names = sorted(found.unread)
@@ -147,10 +144,7 @@ def _degraded(found: Findings) -> ConditionSaid:
 
 
 def _contested(found: Findings) -> ConditionSaid:
-    """Return whether somebody else keeps setting fields of our objects back, or has filled one of
-    them.
-    """
-    # The first by name in every reconcile: a message that alternates would be a write each time.
+    # Always the first by name: a message that alternates would be a write in each reconcile.
     if found.overfull:
         (kind, name), excess = min(found.overfull.items())
         others = len(found.overfull) - 1
@@ -171,9 +165,6 @@ def _contested(found: Findings) -> ConditionSaid:
 
 
 def _strangers(found: Findings) -> ConditionSaid:
-    """Return whether pods that are not ours carry the labels of the model: its Service may send
-    them requests.
-    """
     if not found.strangers:
         return _IDLE
     message = (
@@ -201,7 +192,6 @@ def _limited(found: Findings) -> ConditionSaid:
 
 
 def _pending(found: Findings) -> ConditionSaid:
-    """Return whether groups keep pods that would be rendered otherwise now."""
     said = {}
     if held := found.held_by(Awaited.PARTITION):
         said[Reason.HELD_BY_PARTITION] = (
@@ -227,7 +217,9 @@ def _pending(found: Findings) -> ConditionSaid:
 
 
 def rollout_stopped(found: Findings) -> ConditionSaid:
-    """Return whether groups keep their pods because one with the changed pods does not come up."""
+    """Return whether groups keep their pods because a group with the changed pods does not come
+    up.
+    """
     held = found.held_by(Awaited.STOPPED_ROLLOUT)
     if not held:
         return _IDLE
@@ -250,8 +242,8 @@ def rollout_stopped(found: Findings) -> ConditionSaid:
 
 
 def rolled_back(found: Findings) -> ConditionSaid:
-    """Return whether an earlier revision runs in place of the spec, and why; or why none does that
-    was asked for.
+    """Return whether an earlier revision runs in place of the spec, or why a requested rollback
+    does not run.
     """
     if found.rollback:
         cause = _CAUSES[found.rollback[0].cause]

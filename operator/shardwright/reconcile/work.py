@@ -1,7 +1,5 @@
-"""The questions to the worker: questions that users' input decides the cost of, each with the pure
-function that answers it.
-
-How questions reach the worker, and the fate of one that costs too much, is not said here.
+"""Which questions go to the planner process, as users' input decides what they cost? Each comes
+with the pure function that answers it.
 """
 
 import json
@@ -48,8 +46,8 @@ class Stock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolve:
-    """Which request does a resource make? Its JSON may say anything that the API server takes; as
-    Python values it would be far larger.
+    """Which request does a resource make? It is given as JSON, which as Python values would be far
+    larger.
     """
 
     text: str
@@ -66,8 +64,8 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """The fate of a plan of record, and the report of the new plan as it was before its groups were
-    settled on nodes.
+    """What becomes of a plan of record, and the report of a new plan before its groups were settled
+    on nodes.
     """
 
     replanned: Replanned
@@ -84,8 +82,7 @@ class MakePlan:
 
     def answer(self) -> Planned:
         """Return the planner's answer, and its report before the groups were settled on nodes."""
-        # Kept as it was made: the cache of plans needs the report before its groups were settled on
-        # nodes.
+        # The cache of plans needs it unsettled.
         made: list[Report] = []
 
         def planned(subject: Subject, inventory: Inventory) -> Report:
@@ -105,7 +102,7 @@ class FindPlaceBeside:
     stock: Stock
 
     def answer(self) -> tuple[str, ...] | None:
-        """Return the nodes for one more group, None if there are none."""
+        """Return the nodes for one more group, or None."""
         return place_beside(self.subject, self.plan, self.stock.inventory())
 
 
@@ -128,8 +125,8 @@ class FindWaysOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseClaim:
-    """Which nodes does a model claim that has waited for long? ``claimed`` are GPUs by node that
-    those before it claim.
+    """Which nodes does a long-waiting model claim? ``claimed`` are GPUs by node that others claim
+    before it.
     """
 
     subject: Subject
