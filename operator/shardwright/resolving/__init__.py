@@ -5,5 +5,5 @@ A ``Question`` is a resource and the texts that it refers to (a config, a draft'
 names the model (``model``), the engine and its version (``engine``), how the pods are to run
 (``deployment``) and the use of the plan (``intent``); together they are a ``Subject``, the value to
 begin reading with. ``hashes`` change with all that makes a new plan necessary and with nothing
-else, and ``stock`` says which GPUs there are for a subject, those of its own groups told apart.
+else, and ``stock`` says which GPUs there are for a subject.
 """

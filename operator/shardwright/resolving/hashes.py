@@ -1,6 +1,4 @@
-"""Hashes of a question: they change with all that makes a new plan necessary, and with nothing
-else.
-"""
+"""Which hashes change with all that makes a new plan necessary, and with nothing else?"""
 
 import hashlib
 import json
@@ -38,9 +36,8 @@ class Hashes:
     """``whole`` covers all that a plan depends on beside the cluster, ``cut`` the same without the
     number of replicas.
 
-    ``pods`` covers all that the pods of a group depend on beside the plan: of a model its
-    ``config.json`` alone, so that a quantization file that is added restarts nothing if it changes
-    no plan.
+    ``pods`` covers all that the pods of a group depend on beside the plan: of a model only its
+    ``config.json``, so that an added quantization file that changes no plan restarts nothing.
     """
 
     whole: str
@@ -49,7 +46,7 @@ class Hashes:
 
 
 def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str) -> Hashes:
-    """Return the hashes of a spec, of the models that it names and of the version of the engine."""
+    """Return the hashes of a spec, the models that it names and the version of the engine."""
     named = [one for one in (model, draft) if one is not None]
     models, files = ([one.config_hash for one in named], [one.config_file_hash for one in named])
     plain: dict[str, Any] = spec.model_dump(
@@ -78,9 +75,7 @@ def _planned_with(spec: Mapping[str, Any], without: Collection[str]) -> dict[str
 def _without(
     spec: Mapping[str, Any], names: Collection[str], of_pod: Collection[str]
 ) -> dict[str, Any]:
-    """Return a spec without some fields, and its pod without some; a pod section that becomes empty
-    is left out.
-    """
+    # A pod section that becomes empty is left out.
     fields = {name: value for name, value in spec.items() if name not in names}
     pod = fields.get("pod")
     if pod is not None and not pod.keys().isdisjoint(of_pod):

@@ -1,6 +1,5 @@
-"""The question: a resource, and the texts that it refers to.
-
-Nothing of it is resolved yet: its names may stand for nothing.
+"""What is to be resolved? A resource, and the texts that it refers to; its names may stand for
+nothing.
 """
 
 from collections.abc import Mapping
