@@ -23,9 +23,7 @@ _LESS_MEMORY: Final = "less memory on the nodes for K/V"
 
 
 def pinned(request: Request, plan: Plan) -> Request:
-    """Return a request for exactly a plan's layout, K/V beside the GPUs and draft tokens, for any
-    number of replicas.
-    """
+    """Return a request for a plan's layout, K/V beside GPUs and draft tokens alone."""
     layout = plan.layout
     pins = replace(
         request.space,
@@ -71,9 +69,7 @@ def _standing(space: SearchSpace, plan: Plan, room: Inventory) -> tuple[tuple[st
 
 
 def most_extra(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:
-    """Return places for as many as possible of ``most`` further groups, or why not one has a
-    place.
-    """
+    """Return places for as many as possible of ``most`` further groups, or why for none."""
     whole = extra_groups(subject, plan, room, most)
     if not isinstance(whole.outcome, NoPlan):
         return whole
@@ -162,9 +158,7 @@ def _unlike(found: Plan, unlike: str) -> NoPlan:
 
 
 def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
-    """Return only the plan's pool or, if none has its name now, those of its product that hold its
-    nodes.
-    """
+    """Return the plan's pool or, if it was renamed, those of its product with its nodes."""
     planned = {node for group in plan.groups for node in group}
     named = [pool for pool in inventory.pools if pool.name == plan.pool]
     holding = [

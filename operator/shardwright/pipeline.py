@@ -54,9 +54,7 @@ def with_ways_out(subject: Subject, inventory: Inventory, report: Report) -> Rep
 
 
 def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, Any]:
-    """Return the engine's part of ``status``; with a ``deployed`` plan also how long its pods may
-    take to start.
-    """
+    """Return the engine's part of ``status``; with a ``deployed`` plan also its start budget."""
     from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine, ShownStartBudget  # noqa: PLC0415 - see above
     from shardwright.rendering.pod import start_budget  # noqa: PLC0415 - see above
 

@@ -20,14 +20,14 @@ from shardwright.replanning import Ground, Replanned, plan_anew
 from shardwright.resolving.subject import Subject
 
 GAIN_MIN: Final = 0.10
-"""What a plan must bring to take the place of one that serves, as a share of the objective. Basis:
-assumed; a move restarts every group, and predictions of two layouts may be off against each other
-by some per cent.
+"""The gain for which a plan replaces one that serves, as a share of the objective. Basis:
+assumed; a move restarts every group, and predictions of two layouts may be off against each
+other by some per cent.
 """
 
 PAUSE: Final = timedelta(hours=1)
-"""How long a plan that took the place of another one stays before the next one may. Basis: assumed,
-several times as long as a large model takes to load.
+"""How long a plan that has replaced another one stays before the next one may come. Basis:
+assumed, several times as long as a large model takes to load.
 """
 
 

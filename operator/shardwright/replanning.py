@@ -103,8 +103,7 @@ def _standing(plan: Plan) -> tuple[Held, ...]:
 
 
 def _staying(groups: Sequence[Held], worst: Sequence[int], most: int) -> tuple[Held, ...]:
-    """Return at most ``most`` of the groups, in order: the worst go first, then the highest
-    numbers.
+    """Return at most ``most`` groups, in order: the worst go first, then the highest numbers.
 
     >>> one, two, three = (Held(number=number, nodes=()) for number in range(3))
     >>> [[item.number for item in _staying((one, two, three), worst, 2)] for worst in ((1,), ())]
@@ -165,8 +164,7 @@ def _clear_of(
 
 
 def _numbered(plan: Plan, kept: Sequence[int], groups: Sequence[tuple[str, ...]]) -> Plan:
-    """Return a plan with these groups: the first keep the ``kept`` numbers, others get the lowest
-    free ones.
+    """Return a plan with these groups: the first have the ``kept`` numbers, others free ones.
 
     A group's name has three digits, and a monitor that watches a model by these names finds them
     again.
@@ -189,8 +187,7 @@ def settled(
     held: Sequence[tuple[str, ...]],
     before: Plan | None,
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the nodes of each group of a new plan with the fewest moves: groups stay where it can
-    run.
+    """Return the nodes of each group of a new plan with the fewest moves.
 
     ``plan`` may have its groups anywhere in its pool. In ``inventory`` the GPUs of the groups count
     as free. ``held`` are the groups' present nodes, by index, and ``before`` is the plan that put
@@ -258,8 +255,7 @@ def _shape(plan: Plan) -> tuple[object, ...]:
 def _matched(
     places: Sequence[tuple[str, ...]], held: Sequence[tuple[str, ...]]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the places ordered so that each group gets the one that shares most nodes with its
-    own.
+    """Return the places so ordered that groups share most nodes with their own.
 
     >>> _matched((("a",), ("b",), ("c",)), (("b",), ("c",), ("d",)))
     (('b',), ('c',), ('a',))
@@ -296,8 +292,7 @@ def rescaled(
 
 
 def restore(subject: Subject, record: PlanRecord | None, plan: Plan, ground: Ground) -> Replanned:
-    """Return an earlier plan in place of the current one: its cut, on its pool, for the groups
-    wanted now.
+    """Return an earlier plan, its cut on its pool, for the groups wanted now.
 
     Held groups stay on their nodes as far as the plan can run there; others keep clear of those
     below the partition, as in a new plan. If not all have room, the record is as it is.
@@ -332,8 +327,7 @@ def _restored(
 def relocate(
     subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]
 ) -> Replanned:
-    """Return the plan with the ``leaving`` groups elsewhere, then with the number of replicas
-    wanted now.
+    """Return the plan with ``leaving`` groups elsewhere, then with the wanted number of replicas.
 
     Existing groups come first: while some wait for a place, or if there is no room for more, the
     record goes on answering its earlier question. If not all have room of this kind, and no group
@@ -398,8 +392,7 @@ def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | 
 def rescale(
     subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[int] = ()
 ) -> Report:
-    """Return the plan with the number of replicas wanted now: groups are added or dropped, none
-    moves.
+    """Return the plan with the wanted number of replicas; no group moves.
 
     A replica stays as it is, its engine's limits included, so that no group restarts for a new
     number; only predictions and reasons are new. Groups are dropped, the ``worst`` first, by
@@ -431,8 +424,7 @@ def rescale(
 def rehouse(
     subject: Subject, plan: Plan, inventory: Inventory, leaving: frozenset[int]
 ) -> tuple[Plan, NoPlan | None]:
-    """Return the plan with as many ``leaving`` groups as possible on other nodes of their kind, and
-    why not all.
+    """Return the plan with ``leaving`` groups on other nodes as far as possible, and why not all.
 
     Every group keeps its index, and the others stay on their nodes.
     """

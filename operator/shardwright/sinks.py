@@ -77,9 +77,7 @@ def in_status(text: str, longest: int) -> str:
 
 
 def in_status_lines(text: str, longest: int) -> str:
-    """Return the end of another program's output for a field of the status, of at most ``longest``
-    characters.
-    """
+    """Return the end of a program's output for a field of at most ``longest`` characters."""
     return _end(in_lines(text), longest)
 
 
@@ -98,8 +96,7 @@ def in_page(text: str) -> str:
 
 
 def in_script(value: object) -> str:
-    r"""Return JSON for a script element of HTML: ASCII, and without a character that could end the
-    element.
+    r"""Return JSON for a script element of HTML: ASCII, and nothing that could end the element.
 
     >>> in_script({"a": "</script><!--"})
     '{"a":"\\u003c/script\\u003e\\u003c!--"}'

@@ -53,7 +53,7 @@ NAMES: Final = (
     PENDING,
     RESTARTS_BEFORE,
 )
-"""All annotations that hold it."""
+"""All annotations of a group's memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +68,8 @@ class RestartsBefore:
 
 
 HELD_BACK: Final = "HeldBack"
-"""Why a group is at zero that is changed and that its queue held back. Kueue 0.17 loses sight of a
-StatefulSet whose pods go as fast as such pods do: its next generation takes its place.
+"""Why a group is at zero that its queue gates and that is changed. Kueue 0.17 loses sight of a
+StatefulSet whose pods go as fast as such pods do: its next generation replaces it.
 """
 
 
@@ -102,9 +102,7 @@ class GroupAnnotations:
         return replace(self, **changes)
 
     def forgiven(self) -> "GroupAnnotations":
-        """Return the annotations after a change by the user, with failures in a row counted
-        anew.
-        """
+        """Return the annotations after a user's change, with failures in a row counted anew."""
         return replace(self, incident=self.incident.forgiven() if self.incident else None)
 
     def stable(self, now: datetime, seconds: int) -> bool:
@@ -113,9 +111,7 @@ class GroupAnnotations:
 
     @property
     def since_failure(self) -> bool:
-        """Return whether a failure ended service, and neither service nor a change has come
-        since.
-        """
+        """Return whether a failure ended service, with neither service nor a change since."""
         return (
             self.stopped_at is not None and self.incident is not None and self.incident.attempt > 0
         )
@@ -205,9 +201,7 @@ def changed_annotations(before: GroupAnnotations, after: GroupAnnotations) -> di
 
 
 def read_annotations(stateful_set: KubernetesObject) -> GroupAnnotations:
-    """Return the memory of a StatefulSet; values that nobody could have written by these rules are
-    ignored.
-    """
+    """Return the memory of a StatefulSet; damaged values are ignored."""
     found: Mapping[str, str] = stateful_set.get("metadata", {}).get("annotations") or {}
     return GroupAnnotations(
         incident=read_incident(found),

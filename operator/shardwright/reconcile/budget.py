@@ -20,9 +20,7 @@ class QuestionFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionBudget:
-    """The CPU seconds and the memory in bytes that the whole planner process may use for one
-    question.
-    """
+    """The CPU seconds and the memory in bytes of the planner process for one question."""
 
     cpu_seconds: float
     memory_bytes: int

@@ -24,8 +24,8 @@ from shardwright.reconcile.states import Awaited, GroupState
 from shardwright.rendering.fixes import fixes_of_engine, fixes_of_pods
 
 FIELDS_SAID_MAX: Final = 8
-"""How many fields are said that a restart changes. Basis: assumed; the first ones tell which part
-of a pod it is.
+"""How many fields that a restart changes are named. Basis: assumed; the first ones tell which
+part of a pod it is.
 """
 
 _UNKNOWN_PODS: Final = {
@@ -43,9 +43,7 @@ _CAUSES: Final = {
 
 
 class ConditionSaid(NamedTuple):
-    """A condition's status (None: unknown), reason and message (empty: the meaning of the
-    reason).
-    """
+    """A condition's status (None: unknown), reason and message ("": the reason's meaning)."""
 
     status: bool | None
     reason: str
@@ -217,9 +215,7 @@ def _pending(found: Findings) -> ConditionSaid:
 
 
 def rollout_stopped(found: Findings) -> ConditionSaid:
-    """Return whether groups keep their pods because a group with the changed pods does not come
-    up.
-    """
+    """Return whether groups keep their pods because one with the changed pods fails."""
     held = found.held_by(Awaited.STOPPED_ROLLOUT)
     if not held:
         return _IDLE
@@ -242,9 +238,7 @@ def rollout_stopped(found: Findings) -> ConditionSaid:
 
 
 def rolled_back(found: Findings) -> ConditionSaid:
-    """Return whether an earlier revision runs in place of the spec, or why a requested rollback
-    does not run.
-    """
+    """Return whether an earlier revision runs, or why a requested rollback does not."""
     if found.rollback:
         cause = _CAUSES[found.rollback[0].cause]
         return ConditionSaid(True, cause, rollback_message(found))

@@ -55,8 +55,7 @@ _ANY_RULES: Final = LifeRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """Everything that shall exist, in order of creation, with its owner and the rules by which
-    groups live.
+    """Everything that shall exist, in order of creation, and the rules of its groups' life.
 
     ``keys`` are Secrets that only the kubelet reads. ``config`` is the ConfigMap that the spec
     takes its config from (empty: none): it is input, and never pruned.
@@ -185,8 +184,7 @@ class KnownGroups:
 def keep_alive(
     observed: Observed, known: KnownGroups, now: datetime, most_moving: int | None = None
 ) -> Decision:
-    """Return the decision that keeps existing groups alive as they are while nobody knows the
-    wanted ones.
+    """Return the decision that keeps groups alive while nobody knows the wanted ones.
 
     A failing group still restarts as a whole, and a requested restart still goes through all
     groups; nothing else is created, changed or deleted. ``most_moving`` is as in :func:`decide`.
@@ -321,9 +319,7 @@ def _named_by(live: KubernetesObject) -> Iterator[ObjectKey]:
 
 
 def _beside_pods_of(template: KubernetesObject) -> frozenset[str]:
-    """Return the names of a template's PodGroup and claim templates; none of its pods is placed
-    without them.
-    """
+    """Return the PodGroup and claim templates without which none of a template's pods is placed."""
     return claim_templates(template.get("spec") or {}) | {pod_group_of(template)}
 
 
@@ -457,9 +453,7 @@ def placed(content: KubernetesObject, owner_uid: str, observed: Observed) -> tup
 
 
 def _repaired(content: KubernetesObject, owner_uid: str, observed: Observed) -> tuple[Write, ...]:
-    """Return the write that an object beside the pods needs; one that cannot be patched is deleted
-    and made again.
-    """
+    """Return the write of an object beside the pods; one that cannot be patched is remade."""
     writes = placed(content, owner_uid, observed)
     live = observed.objects.get(object_key(content))
     if live is None or not any(

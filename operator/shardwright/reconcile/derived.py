@@ -46,8 +46,7 @@ from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject
 
 SHOWN_NODES: Final = 3
-"""How many nodes to come of a group are named; assumed: the first ones tell which pool they are of.
-"""
+"""How many nodes in provisioning of a group are named; assumed: the first ones tell their pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

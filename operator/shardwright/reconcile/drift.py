@@ -45,9 +45,7 @@ NO_VALUE: Final[tuple[Any, ...]] = (None, False, 0, "", {}, [], ())
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A rendered field that an object does not hold: its path, and the object's value there (None:
-    nothing).
-    """
+    """A rendered field that an object does not hold, and its value there (None: nothing)."""
 
     path: str
     live: Any

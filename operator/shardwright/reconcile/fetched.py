@@ -31,16 +31,16 @@ from shardwright.rendering.fetch_job import (
 PATH: Final = "spec.model.id"
 
 SOON_SECONDS: Final = 3.0
-"""How soon to look again at a Job that runs: no cache shows Jobs. Basis: assumed; one takes about
-as long.
+"""How soon to reconcile again while a Job runs: no cache shows Jobs. Basis: assumed; one takes
+about as long.
 """
 
 LATER_SECONDS: Final = 60.0
-"""The same of one that has ended without a config: it is there for some minutes. Basis: assumed."""
+"""The same after a Job without a config: it is there for some minutes. Basis: assumed."""
 
 OVERDUE_SECONDS: Final = DEADLINE_SECONDS + 60
-"""How old a Job is that should have ended. Basis: its deadline, 30 s for its pod to end, the rest
-assumed.
+"""The age at which a Job should have ended. Basis: its deadline, 30 s for its pod to end, the
+rest assumed.
 """
 
 ALREADY_EXISTS: Final = "AlreadyExists"
@@ -242,9 +242,7 @@ def _damaged(job: str) -> Problem:
 
 
 def config_taken(name: str) -> Problem:
-    """Return the problem of a foreign ConfigMap under the config's name; nothing is read while it
-    exists.
-    """
+    """Return the problem of a foreign ConfigMap under the config's name."""
     limit = "is there and is not what the operator has read"
     return Problem(
         code="NameConflict", path=PATH, what=f"ConfigMap {name}", limit=limit, remedy="delete it"

@@ -41,9 +41,7 @@ _BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.UNREADY})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptEngine:
-    """An engine whose version the spec leaves open: the one it is kept at, and the newer
-    default.
-    """
+    """An engine whose version the spec leaves open: the kept one, and the newer default."""
 
     engine: str
     version: str
@@ -118,9 +116,7 @@ class Findings:
 
     @property
     def revision_number(self) -> int | None:
-        """Return the number of the revision to restore, or None if none is or the status does not
-        say.
-        """
+        """Return the number of the revision to restore, or None without one or if unknown."""
         revision = self.rollback[1] if self.rollback else None
         return revision.number if revision else None
 

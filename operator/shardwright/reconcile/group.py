@@ -25,13 +25,13 @@ class LifeRules:
     empty.
 
     ``keeps_templates``: pods stay if the request is the same and only another release would render
-    them differently. ``restores``: a group that does not serve at once gets the pods of another
-    release that are restored. ``min_ready_seconds`` is how long a group must be ready to count as
-    available, ``progress_deadline_seconds`` how long it may take to become ready on its nodes
-    (None: unknown). Groups numbered below ``partition`` keep their pods. ``rejected``: a group did
-    not come up with the wanted state, and is gone. ``rolls_back``: a spec that groups do not come
-    up with is rolled back. ``revision`` tells the wanted state from all earlier ones (empty:
-    unknown).
+    them differently. ``restores``: pods of another release are restored, and a group with other
+    pods that does not serve gets them at once. ``min_ready_seconds`` is how long a group must be
+    ready to count as available, ``progress_deadline_seconds`` how long it may take to become ready
+    on its nodes (None: unknown). Groups numbered below ``partition`` keep their pods. ``rejected``:
+    a group did not come up with the wanted state, and is gone. ``rolls_back``: a spec that groups
+    do not come up with is rolled back. ``revision`` tells the wanted state from all earlier ones
+    (empty: unknown).
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -131,9 +131,7 @@ class Group:
 
     @property
     def restarts_since(self) -> int:
-        """Return how often a group of one pod restarted in place under the wanted state since it
-        last served well.
-        """
+        """Return the restarts in place of a group of one pod since it last served well."""
         before = self.remembered.restarts_before
         return sum(
             # The kubelet counts for the pod's whole life; restarts under an earlier spec do not
@@ -143,9 +141,7 @@ class Group:
         )
 
     def forgets_restarts_at(self) -> datetime | None:
-        """Return when it will have served long enough to forget its restarts, or None if it had
-        none.
-        """
+        """Return when its restarts are forgotten, having served long enough, or None."""
         # In a group of several pods no container restarts in place, so its incidents count.
         if self.size > 1 or not (self.complete and self.ready_since and self.restarts_since > 0):
             return None
@@ -207,9 +203,7 @@ class Group:
 
     @property
     def is_made_anew(self) -> bool:
-        """Return whether its StatefulSet cannot become the rendered one, so that a next generation
-        must replace it.
-        """
+        """Return whether its StatefulSet cannot become the rendered one but needs a next one."""
         return (
             self.live is not None
             and not self.as_it_is
@@ -263,9 +257,7 @@ class Group:
 
 
 def as_it_stands(live: KubernetesObject, size: int) -> dict[str, Any]:
-    """Return a live StatefulSet with all its pods: those that it has, had or, if it does not
-    remember, ``size``.
-    """
+    """Return a live StatefulSet with all pods that it has, had or, if unknown, ``size``."""
     pods = live["spec"].get("replicas") or read_annotations(live).size or size
     return {**live, "spec": {**live["spec"], "replicas": pods}}
 

@@ -34,17 +34,16 @@ from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Writ
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 QUEUE_TAKES: Final = "WorkloadEvicted"
-"""How the reason begins of the condition TerminationTarget of a pod whose whole group gives its
-quota back: WorkloadEvictedDueToPreempted.
-Source: Kueue 0.17 ``pkg/controller/jobframework/interface.go``.
+"""How the reason of TerminationTarget begins on a pod whose whole group gives its quota back:
+WorkloadEvictedDueToPreempted. Source: Kueue 0.17 ``pkg/controller/jobframework/interface.go``.
 """
 
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
-"""Why a group is stopped that could have gone on."""
+"""Reasons to stop a group that could have gone on."""
 
 # A patch cannot bring a new template, so none of these writes can start pods of another one.
 PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.STOP_AGAIN, Why.NOTE})
-"""Why a StatefulSet is written that serves nobody any more, or whose pods stay as they are."""
+"""Reasons to write a StatefulSet that serves nobody any more, or whose pods stay as they are."""
 
 BROKEN_GRACE_SECONDS: Final = 5  # a broken group serves nobody
 REFUSED_SECONDS: Final = 300
@@ -154,7 +153,6 @@ def _create(group: Group) -> GroupStep:
 
 
 def _leave_zero(group: Group, now: datetime) -> GroupStep:
-    # A change waits for no backoff.
     # Also a pod that hangs on a dead node: its rank could come back and meet the new group.
     if group.members:
         return _end(group, now)
@@ -472,9 +470,7 @@ def _write(
 
 
 def outdated(group: Group, now: datetime) -> GroupState:
-    """Return the state of a group that serves as it was, until its turn comes or the rollout goes
-    on.
-    """
+    """Return the state of a group that serves as it was until its turn comes."""
     return _state(
         group,
         Situation.OUTDATED,

@@ -26,9 +26,8 @@ INCIDENT: Final = "shardwright.io/incident"
 MEMBERS: Final = "shardwright.io/members"
 
 INCIDENT_LENGTH: Final = 16_384
-"""What is read of the annotation, characters: it is cut off where it is longer, and so no JSON any
-more. Basis: a message of ``MESSAGE_LENGTH`` takes six times as many where every character is
-escaped.
+"""Characters that are read of the annotation; a longer one is cut, and so no JSON any more.
+Basis: a message of ``MESSAGE_LENGTH`` takes six times as many if every character is escaped.
 """
 
 LONGEST_ID: Final = 64
@@ -38,20 +37,20 @@ EXIT_CODES: Final = 2**31
 """Bounds of what the status shows. Source: ``api/published.py``."""
 
 YEARS: Final = (2000, 2200)
-"""Between which a time can be that an operator wrote. Basis: assumed; far enough from where adding
-to it overflows.
+"""Bounds of a time that an operator may have written. Basis: assumed; far from overflow when
+added to.
 """
 
 CONTAINER_LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
-"""How a container ended that nobody saw end: its node was started anew. Source: containerd (exit
+"""Reasons of a container that nobody saw end: its node was restarted. Source: containerd (exit
 code 255), the kubelet (137).
 """
 
 TAKEN_GRACEFULLY: Final = frozenset(
     {"PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"}
 )
-"""Why a pod ends that still runs and drains: its leader goes on answering. Source: condition
-DisruptionTarget, and ours.
+"""Reasons of a pod that ends but still runs and drains: its leader goes on answering. Source:
+condition DisruptionTarget, and ours.
 """
 
 UNSCHEDULABLE_SECONDS: Final = 300
@@ -214,9 +213,7 @@ def new_incident(
     *,
     stable: bool,
 ) -> Incident:
-    """Return the incident of a failure, counted on from the previous one unless the group was
-    ``stable`` since.
-    """
+    """Return the incident of a failure, counted anew if the group was ``stable`` since."""
     row = previous if previous and not stable else None
     return Incident(
         # By the uids of the pods: the same failure seen by two reconciles, or two operators, is the
@@ -263,9 +260,7 @@ def encode_incident(incident: Incident) -> str:
 
 
 def read_incident(annotations: Mapping[str, str]) -> Incident | None:
-    """Return the last incident, or None if there was none or the annotation is not of our
-    writing.
-    """
+    """Return the last incident, or None if there was none or it is not of our writing."""
     try:
         record: dict[str, Any] = json.loads(annotations[INCIDENT][:INCIDENT_LENGTH])
         # Whoever may write StatefulSets may write the annotation, and its numbers are calculated

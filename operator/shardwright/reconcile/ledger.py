@@ -52,9 +52,7 @@ class _Place:
 
 
 class Ledger:
-    """The holders of all GPUs. Nothing here is the only copy: pods and plans of record can be read
-    again.
-    """
+    """The holders of all GPUs; never the only copy: pods and plans of record can be reread."""
 
     def __init__(self) -> None:
         self._pods: dict[PodKey, GpuUsage] = {}
@@ -70,9 +68,7 @@ class Ledger:
         self._taken: Counter[str] = Counter()  # by node, of all models
 
     def bind(self, pod: PodKey, usage: GpuUsage | None) -> frozenset[str]:
-        """Book the GPUs that a pod holds now (None: none) and return the nodes on which GPUs came
-        free.
-        """
+        """Book the GPUs that a pod holds now (None: none) and return nodes with freed GPUs."""
         before = self._pods.pop(pod, None)
         if usage is not None:
             self._pods[pod] = usage

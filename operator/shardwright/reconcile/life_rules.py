@@ -13,10 +13,8 @@ RESTART: Final = "shardwright.io/restart"
 """Annotation of a ShardedModel: a new value restarts its groups, one after another."""
 
 ROLLBACK_TO: Final = "shardwright.io/rollback-to"
-"""Annotation of a ShardedModel: the number of a revision to go back to, or ``spec`` to have the
-spec tried again.
-
-What follows an ``@`` tells one request from the same one made earlier.
+"""Annotation of a ShardedModel: the number of a revision to roll back to, or ``spec`` to have
+the spec tried again. What follows an ``@`` tells one request from the same one made earlier.
 """
 
 READ_ANNOTATIONS: Final = (RESTART, ROLLBACK_TO)
@@ -43,9 +41,7 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
 
 
 def groups_wanted(intent: Intent, plan: Plan | None) -> int:
-    """Return the number of groups that shall run: ``replicas``, or the plan's if it fills a
-    budget.
-    """
+    """Return how many groups shall run: ``replicas``, or the plan's if it fills a budget."""
     if intent.plan_only:
         return 0
     return len(plan.groups) if intent.fills and plan else intent.replicas

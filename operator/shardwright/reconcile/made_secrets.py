@@ -19,8 +19,7 @@ KIND: Final = "made secrets"
 
 
 def seed_of(keys: SigningKeys, owner: Owner, stateful_sets: Iterable[KubernetesObject]) -> str:
-    """Return the seed of the names. Without a key it is empty: names follow from the uid alone and
-    can be foreseen.
+    """Return the seed of the names; empty without a key: then names can be foreseen.
 
     A new key gives new names, but mounted Secrets keep theirs while one of the keys gives them.
     """

@@ -18,7 +18,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 LONGEST_REASON: Final = 256
 
 MESSAGE_LENGTH: Final = 1024
-"""What is kept of a container's last words, characters: annotations of an object share 256 KiB."""
+"""Characters that are kept of a container's last words: annotations of an object share 256 KiB."""
 
 RANKS_MAX: Final = 4096
 """Ranks are below this. Basis: assumed, far above the nodes of any group; somebody may name a pod
@@ -31,7 +31,7 @@ Kubernetes API.
 """
 
 PODS_REFUSED: Final = "PodsRefused"
-"""Why a group gives its GPUs back whose pods the API server does not let be created."""
+"""Reason of a group that gives its GPUs back as the API server does not create its pods."""
 
 FINISHED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 
@@ -52,9 +52,7 @@ class Failure:
 
     @property
     def by_engine(self) -> bool:
-        """Return whether the engine ended or failed its probes, as opposed to its pod being taken
-        away.
-        """
+        """Return whether the engine ended or failed its probes; else its pod was taken away."""
         return bool(self.container)
 
 
@@ -98,9 +96,7 @@ class Member:
 
 
 def read_member(pod: KubernetesObject) -> Member | None:
-    """Return the member that a pod is, or None if no StatefulSet controls it, whatever its labels
-    say.
-    """
+    """Return the member that a pod is, or None if no StatefulSet controls it."""
     metadata = pod["metadata"]
     owner, labels = controlling_set(metadata), metadata.get("labels") or {}
     rank = _rank(metadata["name"].removeprefix(f"{owner.get('name')}-"))
@@ -148,9 +144,7 @@ def _rank(ordinal: str) -> int | None:
 
 
 def nodes_of(members: Sequence[Member]) -> tuple[str | None, ...]:
-    """Return the node of each rank up to the last that has a pod; None for a missing or unbound
-    pod.
-    """
+    """Return the node of each rank up to the last with a pod; None for a missing one."""
     by_rank = {member.rank: member.node for member in members}
     return tuple(by_rank.get(rank) for rank in range(max(by_rank, default=-1) + 1))
 

@@ -299,8 +299,7 @@ def _numbered(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> PlanR
 
 
 def _record(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> Step | Problem | None:
-    """Return the step that writes a plan of record, the problem that prevents it, or None if it is
-    there.
+    """Return the step that writes a plan of record, what prevents it, or None if there.
 
     A changed one is written again; if that is refused, the plan still counts.
     """
@@ -449,8 +448,8 @@ def _kept(
 def _end(
     snapshot: Snapshot, derived: Derived, planned: CurrentPlan, deployed: Deployed, now: datetime
 ) -> Step:
-    # The findings hold once all writes are taken.
-    # They have been sent: caches may not show them yet, and deciding again would send some twice.
+    # The writes have been sent: caches may not show them yet, and deciding again would send some
+    # twice.
     if snapshot.outcome is not None:
         return Step(published=publish(snapshot, derived, planned, deployed, now))
     kept = deployed.history.writes if deployed.history else ()

@@ -47,8 +47,7 @@ class KeptOut:
 # No slots: cached_property keeps its value in the instance's __dict__.
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """The objects that carry our label or a wanted name, ours or not, and all pods that
-    StatefulSets control.
+    """The objects with our label or a wanted name, and all pods of StatefulSets.
 
     ``absent_kinds`` are kinds that this cluster lacks. ``strangers`` are names of pods with the
     model's labels that no StatefulSet controls. ``overfull`` are the oversized fields of objects

@@ -30,9 +30,9 @@ condition DisruptionTarget for a node that is silent or gone.
 
 
 FAILED_STARTS: Final = 3
-"""How often in a row the engine of a group must have failed before a change is given up. Basis:
-assumed; it starts again at once, then after 30 s and 60 s, and what passes by itself (a name that
-is not resolved yet, a GPU that is reset) is over then.
+"""How often in a row the engine of a group must fail before a change is given up. Basis:
+assumed; it starts again at once, then after 30 s and 60 s, and what passes by itself (a name
+that is not resolved yet, a GPU that is reset) is over by then.
 """
 
 

@@ -14,29 +14,28 @@ from shardwright.replanning import planned_again
 from shardwright.resolving.subject import Subject
 
 REMEMBERED_MAX: Final = 512
-"""Questions that are remembered; the one that was asked longest ago goes first. Basis: assumed, a
-few MiB.
+"""How many questions are remembered; the one asked longest ago goes first. Basis: assumed, a few
+MiB.
 """
 
 NODES_MAX: Final = 64
-"""Up to how many free nodes of a pool are counted for one replica: whether there are more changes
-no choice. Basis: assumed, more than any replica is cut over.
+"""Free nodes of a pool that are counted for one replica: more of them change no choice. Basis:
+assumed, more than any replica is cut over.
 """
 
 DOMAINS_MAX: Final = 8
-"""Up to how many scale-up domains are counted for one replica: one that so many others surpass
-changes no choice. Basis: assumed, more than any replica is cut over: 8 racks of NVL72 have 576
-GPUs.
+"""Scale-up domains that are counted for one replica: one that so many others surpass changes no
+choice. Basis: assumed, more than any replica is cut over: 8 racks of NVL72 have 576 GPUs.
 """
 
 SAME: Final = 1.005
-"""By which factor a prediction may differ where the nodes are others, before all layouts are
-compared again. Basis: assumed, below what tells layouts apart.
+"""Factor by which a prediction may differ on other nodes before all layouts are compared again.
+Basis: assumed, below what tells layouts apart.
 """
 
 
 FreeCounts = tuple[tuple[int, int], ...]
-"""How many nodes have at least so many GPUs free: pairs of GPUs and nodes, most GPUs first."""
+"""Pairs of GPUs and the number of nodes with at least as many free, most GPUs first."""
 
 
 class PlanCache:

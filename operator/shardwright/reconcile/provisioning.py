@@ -74,8 +74,7 @@ def _sought(
 def following(
     record: PlanRecord, rendered: Iterable[KubernetesObject], observed: Observed
 ) -> PlanRecord:
-    """Return the plan of record with nodes in provisioning replaced by those that pods are bound to
-    by now.
+    """Return the plan of record with the nodes that pods are bound to by now.
 
     ``rendered`` are the objects of the record: only pods that ask as they do count.
     """

@@ -58,13 +58,14 @@ from shardwright.resolving.subject import Subject
 CONFLICT: Final = 409  # HTTP: the name exists already
 
 BARRED_SECONDS: Final = 60.0
-"""How soon to look again at a plan whose pods are not let in, although a quota that changes wakes
-it. Basis: assumed; what was promised to another model may be given back, which no quota says.
+"""How soon to reconcile again while pods are not admitted, although a changed quota wakes the
+model. Basis: assumed; what was promised to another model may be given back, which no quota says.
 """
 
 UNSYNCED_SECONDS: Final = 1.0
 UNREADY_SECONDS: Final = 30.0
-"""How soon to look again at what is not ready, although its events should wake us. Basis: assumed.
+"""How soon to reconcile again while something is not ready, although its events should wake us.
+Basis: assumed.
 """
 
 NO_PODS_SECONDS: Final = 10.0
@@ -100,9 +101,7 @@ class Deployed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """The GPUs to keep for a model: those of its plan of record, except for groups (by index) that
-    gave theirs back.
-    """
+    """The GPUs to keep for a model, without those that groups (by index) gave back."""
 
     record: PlanRecord
     released: frozenset[int] = frozenset()
@@ -112,7 +111,7 @@ class Kept:
 class Published:
     """The results of one reconcile.
 
-    ``again_at`` is when to reconcile again although nothing may happen (None: never);
+    ``again_at`` is when to reconcile again even if nothing happens (None: it need not be);
     ``recheck_at`` the same to be sure, or to try once more, and it may be later. ``found`` is for
     the metrics; ``report`` is the plan to show. ``record`` is the stored plan of record, None if
     there is none or nobody can tell. ``distrusted`` is why a plan of record was not believed, and

@@ -17,12 +17,12 @@ from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Ceiling
 
 Amounts = Mapping[str, Decimal]
-"""By name of a resource."""
+"""Amounts by name of a resource."""
 
 _MUST_BE_STATED: Final = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 )
-"""What every container must state where a quota limits it. Source: ``PodEvaluator.Constraints``."""
+"""What every container must state if a quota limits it. Source: ``PodEvaluator.Constraints``."""
 
 _ONCE: Final = ("pods", "count/pods")
 
@@ -48,8 +48,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """One limit of a LimitRange, of each container or of a pod; ``limits`` and ``requests`` are
-    defaults.
+    """One limit of a LimitRange; ``limits`` and ``requests`` are its defaults.
 
     ``ratios`` are how many times a request a limit may be.
     """
@@ -90,7 +89,7 @@ class Need:
 
 
 Pods = tuple[Need, int]
-"""So many pods that are alike."""
+"""A number of equal pods."""
 
 
 def need_of(spec: Mapping[str, Any], allowance: Allowance, default_class: str = "") -> Need:

@@ -31,9 +31,7 @@ KIND: Final = "PlanRecord"
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRecord:
-    """A stored plan of record: its text, and whether we signed it (None: no signature, or no
-    key).
-    """
+    """A stored plan of record, and whether we signed it (None: no signature, or no key)."""
 
     text: str = field(repr=False)
     signed: bool | None = None
@@ -72,9 +70,7 @@ def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[s
 def read_record(
     content: KubernetesObject | None, owner_uid: str, keys: SigningKeys
 ) -> StoredRecord | None:
-    """Return the plan of record in a ConfigMap, or None if the resource with this uid does not
-    control it.
-    """
+    """Return the plan of record in a ConfigMap, or None if this uid does not control it."""
     # A ConfigMap that another resource controls is not this model's record, signed or not.
     if content is None or controller_uid(content) != owner_uid:
         return None
@@ -98,9 +94,7 @@ def not_ours(name: str, limit: str) -> Problem:
 
 
 def would_end(name: str, groups: Sequence[str]) -> Problem:
-    """Return the problem of a plan that would end these groups and replace a record that is not
-    believed.
-    """
+    """Return the problem of a plan that would end groups and replace an unbelieved record."""
     return Problem(
         code="PlanRecordRefused",
         what=f"ConfigMap {name}",

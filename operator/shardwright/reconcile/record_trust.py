@@ -58,8 +58,7 @@ class RecordEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Believed:
-    """The plan of record that counts, and why the stored one does not, or is not signed (None: all
-    is well).
+    """The plan of record that counts, and what is wrong with the stored one, or None.
 
     A record of ours that cannot be read, as a later release wrote it, is a problem.
     """

@@ -139,9 +139,7 @@ def _reasons(
 
 
 def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
-    """Return when the next fault will have lasted long enough for a group that needs a place, or
-    None.
-    """
+    """Return when the next fault will have lasted long enough for a waiting group, or None."""
     # A running group is looked at when it needs a place; nothing needs to wake it before.
     waiting = {
         node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]
@@ -186,8 +184,7 @@ def departure_problem(leaving: Sequence[Departure]) -> Problem | None:
 def homeless_groups(
     roots: Sequence[str], standing: Iterable[GroupState], members: Iterable[Member], now: datetime
 ) -> frozenset[int]:
-    """Return the indices of planned groups, by name in ``roots``, that the scheduler has long found
-    no place for.
+    """Return the indices of groups in ``roots`` that have long found no place.
 
     A pod also waits for one that is just ending. So only a longer wait counts, or a group that has
     given its GPUs back because of it.
@@ -206,9 +203,7 @@ def homeless_groups(
 def hanging_groups(
     roots: Sequence[str], members: Iterable[Member], lost: frozenset[str], now: datetime
 ) -> frozenset[int]:
-    """Return the indices of planned groups, by name in ``roots``, with overdue pods on lost
-    nodes.
-    """
+    """Return the indices of groups in ``roots`` with overdue pods on lost nodes."""
     found = {
         generation_of(member.group)[0]
         for member in members
@@ -220,8 +215,7 @@ def hanging_groups(
 def crowded_out(
     plan: Plan, base: str, free: Mapping[str, int], healthy: Mapping[str, int]
 ) -> frozenset[str]:
-    """Return the names, without generation, of planned groups on whose nodes others leave too few
-    GPUs.
+    """Return the planned groups on whose nodes others leave too few GPUs, by root name.
 
     A node with too few healthy GPUs, held or free, has a fault instead: those have their own
     patience.

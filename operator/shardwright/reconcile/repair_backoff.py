@@ -1,6 +1,4 @@
-"""Which objects does somebody keep setting back? After some repairs such an object is repaired only
-now and then.
-"""
+"""Which objects does somebody keep setting back, so that they are repaired only now and then?"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +15,8 @@ assumed.
 WINDOW_SECONDS: Final = 300.0
 
 PAUSE_SECONDS: Final = 300.0
-"""How long a contested object is left as it is. Basis: assumed; as long as any other back-off here
-at its longest.
+"""How long a contested object is left as it is. Basis: assumed; as the longest other backoff
+here.
 """
 
 

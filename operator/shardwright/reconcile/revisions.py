@@ -34,7 +34,7 @@ REVISIONS: Final = "revisions"
 """Field of the status that says which revisions there are, the newest last."""
 
 HISTORY_MAX: Final = 3
-"""How many of them are kept. Basis: chosen; the one that runs, and two to go back to."""
+"""How many revisions are kept. Basis: chosen; the one that runs, and two to roll back to."""
 
 SURPLUS: Final = "surplusRevisions"
 """Field of the status that names, by their digests, those that are no longer kept and could not be
@@ -42,15 +42,13 @@ deleted yet.
 """
 
 SURPLUS_MAX: Final = 8
-"""How many of them there may be before no further revision is kept. Basis: assumed; whoever may
-create one may delete one, so it is a webhook or a right of its own that keeps them.
+"""How many surplus ones there may be before no further revision is kept. Basis: assumed; whoever
+may create one may delete one, so it is a webhook or a right of its own that keeps them.
 """
 
 # Left out: a rollback must not scale the model, unpause it, or change how its groups restart.
 OF_NOW: Final = ("paused", "mode", "replan", "restart", "rollout", "replicas")
-"""Fields of the spec that say how many groups there are and how they live: they are not gone back
-to.
-"""
+"""Fields of the spec about the number and life of groups: a rollback leaves them."""
 
 _HASH_DIGITS: Final = 16
 _DATA_KEY: Final = "zlib"
@@ -127,8 +125,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The revisions of a model and the digests of those to delete, now or once ``writes`` are
-    taken.
+    """The revisions of a model, and digests to delete, now or after ``writes``.
 
     ``keeps`` creates the newest one, each of ``drops`` deletes the one of its digest.
     """
@@ -144,9 +141,7 @@ class History:
         return (*((self.keeps,) if self.keeps else ()), *self.drops.values())
 
     def after(self, before: "History", written: Sequence[Write]) -> "History":
-        """Return the history after these writes: ``before`` if the newest revision was not
-        written.
-        """
+        """Return the history after these writes; ``before`` if the newest was not written."""
         # The oldest is given up only when the newest is kept (ADR 25).
         if self.keeps and self.keeps not in written:
             return before
@@ -182,9 +177,7 @@ def history_of(status: Mapping[str, Any]) -> History:
 
 
 def revisions_of(status: Mapping[str, Any]) -> tuple[Revision, ...]:
-    """Return the revisions that a status names, oldest first; entries not of our writing are left
-    out.
-    """
+    """Return the revisions that a status names, oldest first, if of our writing."""
     found = (item for item in status.get(REVISIONS) or () if isinstance(item, Mapping))
     return tuple(revision for item in found if (revision := _read(item)))
 
@@ -210,9 +203,7 @@ def _read(item: Mapping[str, Any]) -> Revision | None:
 
 
 def revision_entries(history: History, runs: str) -> dict[str, Any]:
-    """Return the revisions as the status shows them; ``runs`` is the hash of the one that runs, or
-    is to run.
-    """
+    """Return the revisions as the status shows them; ``runs`` is the hash of the wanted one."""
     revisions = [
         {
             "revision": item.number,
@@ -252,17 +243,14 @@ class Served:
 
     @property
     def mark(self) -> str:
-        """Return the hash that tells its pods from those of another release; empty if they are
-        mixed.
-        """
+        """Return the hash that tells its pods from another release's; empty if mixed."""
         return pods_hash(self.pods) if self.pods else ""
 
 
 def renewed(
     before: History, served: Served, told: AskedSpec | None, now: datetime
 ) -> History | None:
-    """Return the revisions after all groups have come to serve; None if the request must be told
-    first.
+    """Return the revisions once all groups serve; None if the request must be told first.
 
     One that was kept before becomes the newest under a new number, as with a Deployment; if another
     release has made its pods, it is kept anew. Surplus ones stay named until they are deleted.
@@ -393,14 +381,13 @@ def _unpacked(data: object) -> str | None:
 
 
 TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
-"""What is unpacked of a revision, at most. Basis: a spec of 1.5 MiB, a config of 1 MiB and a plan
-of record of 1 MiB, escaped.
+"""The most that is unpacked of a revision. Basis: a spec of 1.5 MiB, a config of 1 MiB and a
+plan of record of 1 MiB, escaped.
 """
 
 
 def as_now(kept: Saying, live: KubernetesObject) -> str:
-    """Return a revision's request as JSON, with the resource's present number of groups and rules
-    of life.
+    """Return a revision's request as JSON, with the present number and rules of groups.
 
     The engine has the revision's version, whatever the spec says of upgrades: an upgrade may be the
     reason for the rollback.

@@ -25,9 +25,7 @@ from shardwright.resolving.subject import Subject
 def pods_of(
     snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
 ) -> Pods | None:
-    """Return the pods of a plan as quotas count them, or None if there are none or nothing is
-    limited.
-    """
+    """Return the pods of a plan as quotas count them, or None if nothing is limited."""
     plan = record.plan
     cluster = snapshot.cluster or Cluster()
     if not cluster.allowance or not plan.groups or not plan.deployable or subject.intent.plan_only:

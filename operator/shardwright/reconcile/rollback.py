@@ -111,9 +111,7 @@ def _asked(snapshot: Snapshot, subject: Subject, request: str, stands: Rollback 
 
 
 def former_of(snapshot: Snapshot, rollback: Rollback) -> Former | Revision:
-    """Return the revision to restore, as it would run; if it was not read yet, only which one it
-    is.
-    """
+    """Return the revision to restore, as it would run; unread, only which one it is."""
     if snapshot.former and snapshot.former.hash == rollback.to:
         return snapshot.former
     # By hash, not by number: a revision that serves again gets a new number.
@@ -128,9 +126,7 @@ def former_of(snapshot: Snapshot, rollback: Rollback) -> Former | Revision:
 def given_up(
     snapshot: Snapshot, subject: Subject, record: PlanRecord | None, decision: Decision | None
 ) -> Course | None:
-    """Return the course of a model whose groups do not come up with its spec, or None if it
-    stays.
-    """
+    """Return the course of a model whose groups do not come up with its spec, or None."""
     rejection = decision.rejection if decision else None
     if (
         decision is None

@@ -1,6 +1,4 @@
-"""Which groups go if fewer are wanted? Those that cost least to end; ``life_rules`` says how
-many.
-"""
+"""Which groups go if fewer are wanted? Those that cost least to end."""
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -28,8 +26,7 @@ def worst_first(
     standing: Iterable[GroupState],
     leaving: Iterable[Departure],
 ) -> tuple[int, ...]:
-    """Return the numbers of planned groups in the order in which they go: broken, not ready, then
-    the highest number.
+    """Return group numbers in the order to drop: broken, not ready, then the highest.
 
     ``roots`` are the groups' names without generation, in the order of ``numbers``. ``standing``
     are existing groups of all generations. ``leaving`` are the groups, by index, that cannot go on

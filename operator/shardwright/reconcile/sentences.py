@@ -26,8 +26,8 @@ from shardwright.rendering.fixes import Fix
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 
 LINE_LENGTH: Final = 200
-"""What a sentence quotes of a container's last line, characters; status.groups has all that is kept
-of it.
+"""Characters that a sentence quotes of a container's last line; status.groups has all that is
+kept of it.
 """
 
 _HUB_REFUSAL: Final = re.compile(
@@ -93,7 +93,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "volumes[models]": "turn on the feature gate ImageVolume (Kubernetes 1.35 has it on), or "
     "choose another source in spec.model.weights",  # with its mounts
 }
-"""Field to what brings it back."""
+"""By field: what brings it back."""
 
 _REMEDY: Final = (
     "turn on the feature gate behind it or upgrade the CustomResourceDefinition of that kind, "
@@ -102,7 +102,7 @@ _REMEDY: Final = (
 
 _RETRY: Final = "or retry it with 'kubectl shardwright rollout retry'"
 NO_PLACE_ASKED: Final = f"running groups are kept; change the spec, {_RETRY}"
-"""What is done for a revision that has no place, and how that ends."""
+"""What happens to a revision without a place, and how that ends."""
 
 
 def alpha_groups_sentence() -> str:
@@ -337,9 +337,7 @@ def _unavailable(refusal: Refusal) -> Problem:
 
 
 def revision_refused(refusal: Refusal, newest: int | None) -> Problem:
-    """Return the problem of a revision that cannot be kept or deleted; ``newest`` is the last
-    kept.
-    """
+    """Return the problem of a revision that is not kept or deleted; ``newest`` is the last kept."""
     what, cannot = "what all groups serve with", "cannot be kept as a revision"
     gap = "there is nothing to go back to"
     if newest is not None:
@@ -368,9 +366,7 @@ def pods_refused(stateful_set: str, message: str) -> Problem:
 
 
 def place_taken(content: KubernetesObject, *, leftover: bool) -> Problem:
-    """Return the problem of an object whose name somebody else uses; ``leftover``: it will go by
-    itself.
-    """
+    """Return the problem of a taken name; a ``leftover`` will go by itself."""
     what = f"{content['kind']} {content['metadata']['name']}"
     if leftover:
         return Problem(code="Progressing", what=leftovers_sentence([what]))

@@ -1,4 +1,4 @@
-"""What has one reconcile of a ShardedModel read, and what came of its writes so far? One frozen
+"""What has one reconcile of a ShardedModel read, and what are the results of its writes? One frozen
 value, so that its decisions can be replayed: a reconcile reads nothing else. ``cluster`` reads,
 ``next_step`` decides.
 """
@@ -92,8 +92,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetching:
-    """A config to read from the hub, the Job that reads it (None: there is none), and its pod's
-    output.
+    """A config to read from the hub, its Job (None: there is none), and its pod's output.
 
     ``problem`` is why the config or the Job's state cannot be read.
     """
@@ -134,9 +133,7 @@ class Ask:
 
     @property
     def goes_first(self) -> bool:
-        """Return whether a broken group waits for the answer, so that it waits behind no other
-        model.
-        """
+        """Return whether a broken group waits for the answer: it waits behind no other model."""
         return self.choice is PlanChoice.REHOUSE
 
     @property
@@ -191,8 +188,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything that one reconcile has read, with the planner's answers and the results of its
-    writes so far.
+    """All that one reconcile has read, the planner's answers, and the results of its writes.
 
     ``subject`` is the resolved spec, or the problems for the user to correct. ``record`` is the
     plan of record that is believed, or why it cannot be read; ``serial`` is the newest one's.
@@ -257,9 +253,7 @@ class Snapshot:
         return replace(self, answers={**self.answers, ask: answer})
 
     def beside(self, gpus: int) -> "Snapshot":
-        """Return the snapshot with the number of GPUs that other models of the namespace keep by
-        now.
-        """
+        """Return the snapshot with the GPUs that the namespace's other models keep by now."""
         if self.cluster is None:
             return self
         return replace(self, cluster=replace(self.cluster, gpus=gpus))

@@ -87,8 +87,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """How a group stands: its waits, and when to look again although nothing may happen
-    (``look_at``).
+    """How a group stands, and when to reconcile again even if nothing happens (``look_at``).
 
     ``ready``: it serves, with the pods that are wanted or that it is to keep; ``serves``: with any;
     ``available``: it has been ready for as long as is asked for. ``unplaced`` are the ranks that
@@ -130,9 +129,7 @@ class GroupState:
 
     @property
     def holds_nothing(self) -> bool:
-        """Return whether it keeps no GPUs: at zero with its pods refused, or others have taken its
-        GPUs.
-        """
+        """Return whether it keeps no GPUs: its pods are refused, or others took its GPUs."""
         why = self.last_failure.reason if self.last_failure else ""
         refused = why == PODS_REFUSED and self.situation in AT_ZERO
         return refused or any(wait.what is Awaited.ROOM for wait in self.waits)

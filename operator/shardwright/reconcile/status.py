@@ -1,6 +1,4 @@
-"""What does the status of a ShardedModel say, as a whole: conditions, plan, groups, counts? Nothing
-is decided here.
-"""
+"""What does the whole status of a ShardedModel say? Nothing is decided here."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,9 +24,9 @@ from shardwright.rendering.names import base_name, client_service
 from shardwright.rendering.scripts import HTTP_PORT
 
 GROUPS_MAX_BYTES: Final = 256 * 1024
-"""What the whole entries of ``status.groups`` may take together, as JSON with escapes. Basis:
-assumed; etcd takes 1.5 MiB for an object, of which the fields' owners (``managedFields``) take as
-much again as short entries do, the plan's part up to 300 KiB, and the spec its config.
+"""Bytes that the whole entries of ``status.groups`` may take together, as JSON with escapes.
+Basis: assumed; etcd takes 1.5 MiB for an object, of which the fields' owners (``managedFields``)
+take as much again as short entries do, the plan's part up to 300 KiB, and the spec its config.
 """
 
 
@@ -110,8 +108,7 @@ def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
 
 
 def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:
-    """Return ``status.groups``: whole entries while there is room, those not ready first; the rest
-    in short.
+    """Return ``status.groups``: whole entries while there is room, those not ready first.
 
     The API server refuses an object of several MiB, and then the status would say nothing at all.
     """

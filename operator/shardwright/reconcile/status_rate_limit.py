@@ -14,13 +14,13 @@ flaps does so every second.
 """
 
 NEWS_SECONDS: Final = 60.0
-"""How long what was said is no news. Basis: assumed; what flaps comes back within it, what comes
+"""How long a repetition is no news. Basis: assumed; what flaps comes back within it, what comes
 back later is another story.
 """
 
 FACTS_MAX: Final = 1024
-"""Facts of conditions that are in memory once. Basis: assumed, several times as many as conditions
-have reasons.
+"""Facts of conditions that are cached. Basis: assumed, several times as many as conditions have
+reasons.
 """
 
 Gist = tuple[Any, ...]

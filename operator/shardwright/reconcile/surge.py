@@ -21,8 +21,8 @@ from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names
 
 LOST_SECONDS: Final = 60
-"""How long after the end of its grace a pod of a node that is not ready is given up. Basis:
-assumed; source: a kubelet that comes back ends its pods within seconds.
+"""How long after its grace a pod of a node that is not ready is given up. Basis: assumed;
+source: a kubelet that comes back ends its pods within seconds.
 """
 
 
@@ -49,9 +49,7 @@ def lost_nodes(members: Iterable[Member], silent: Collection[str], now: datetime
 
 
 def given_up_at(members: Iterable[Member], now: datetime) -> datetime | None:
-    """Return when to look again at pods that should be gone, as no event says that one is given
-    up.
-    """
+    """Return when to check overdue pods again, as no event says that one is given up."""
     waits = [member.gone_by for member in members if member.node and member.gone_by]
     times = (
         by + timedelta(seconds=seconds)
@@ -68,9 +66,7 @@ def unsettled_groups(
     standing: Iterable[GroupState],
     numbers: Sequence[int] = (),
 ) -> frozenset[int]:
-    """Return the planned groups that need a place now: they do not exist, have an unbound pod, or
-    restart.
-    """
+    """Return the planned groups that need a place now: absent, restarting, or with unbound pods."""
     roots = group_names(base, numbers or range(len(groups)))
     pods = {root: len(nodes) for root, nodes in zip(roots, groups, strict=True)}
     settled = {
@@ -106,9 +102,7 @@ def generations(
 def following_generations(
     rendered: Iterable[KubernetesObject], numbers: Sequence[int], observed: Observed
 ) -> tuple[int, ...]:
-    """Return each group's generation: the next one if a StatefulSet without pods cannot become the
-    rendered one.
-    """
+    """Return each group's generation, the next one if an empty StatefulSet must give way."""
     sets = of_kind(rendered, STATEFUL_SET)
     return tuple(
         number + 1
@@ -138,9 +132,7 @@ def _gives_way(rendered: KubernetesObject, observed: Observed) -> bool:
 def former_generations(
     root: str, generation: int, observed: Observed, owner_uid: str, now: datetime
 ) -> frozenset[str]:
-    """Return the names of a group's earlier generations that have a StatefulSet, or pods that can
-    end.
-    """
+    """Return a group's earlier generations with a StatefulSet, or pods that can end."""
     numbers = observed.generations.get(root, {})
     earlier = {
         generation_name(root, number): uid for number, uid in numbers.items() if number < generation

@@ -1,5 +1,4 @@
-"""Of which template are the pods of a group, and what would another rendering of the same request
-change?
+"""Which template do a group's pods have, and what would another rendering change?
 
 Pods stay while the request is the same: spec, plan and engine version. Another release may render
 other pods for it, and a LimitRange may change: such a template is written to the StatefulSet at

@@ -18,12 +18,14 @@ from typing import Final
 from shardwright.hardware.scheduling import PodTerms
 
 BACKFILL_SECONDS: Final = 600.0
-"""How long those that come later may be placed before one that waits. Basis: assumed; the
-simulation in benchmarks/waiting.py compares it with others.
+"""How long later models may be placed before one that waits. Basis: assumed; the simulation in
+benchmarks/waiting.py compares it with others.
 """
 
 Rank = tuple[int, str, tuple[str, str]]
-"""The place in line, the least first: negative priority, creationTimestamp, namespace and name."""
+"""The place in the queue, the least first: negative priority, creationTimestamp, namespace and
+name.
+"""
 
 Claim = Mapping[str, int]
 """GPUs by node."""
@@ -65,9 +67,7 @@ class Waiting:
         )
 
     def carried_on(self, before: "Waiting | None") -> "Waiting":
-        """Return the waiting model with its earlier start and, if it waits for the same GPUs, its
-        claim.
-        """
+        """Return the waiting model with its earlier start, and its claim if it asks the same."""
         if before is None:
             return self
         return replace(
@@ -107,9 +107,7 @@ def kept_back(claimed: Claim, free: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """A node that may be claimed: its GPUs that nobody before claims, and those that are free
-    now.
-    """
+    """A node that may be claimed: its GPUs not claimed before, and those free now."""
 
     node: str
     gpus: int
@@ -117,9 +115,7 @@ class Room:
 
 
 def holds(claim: Claim, rooms: Mapping[str, Room]) -> bool:
-    """Return whether a claim is of use: all of its nodes can become free, and not all of them
-    are.
-    """
+    """Return whether a claim is of use: its nodes can become free, and not all are."""
     possible = all(node in rooms and rooms[node].gpus >= gpus for node, gpus in claim.items())
     return (
         bool(claim)
@@ -130,8 +126,7 @@ def holds(claim: Claim, rooms: Mapping[str, Room]) -> bool:
 
 
 def choose(rooms: Iterable[Room], fit: Callable[[Sequence[Room]], Claim | None]) -> Claim:
-    """Return the claim on the nodes that need least to become free; empty if all nodes would not
-    do.
+    """Return the claim on the nodes nearest to free; empty if all nodes would not do.
 
     ``fit`` returns the GPUs that a model would take of some nodes if all theirs were free, None if
     they do not suffice; more nodes never suffice less.

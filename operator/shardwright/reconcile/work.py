@@ -31,9 +31,7 @@ class Work(Protocol[Answer_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stock:
-    """The stock for a model: ``whole`` as if nothing ran, less ``lost`` nodes and the GPUs
-    ``taken`` by others.
-    """
+    """The stock for a model: ``whole`` without ``lost`` nodes and GPUs ``taken`` by others."""
 
     whole: Inventory
     lost: frozenset[str] = frozenset()
@@ -46,9 +44,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolve:
-    """Which request does a resource make? It is given as JSON, which as Python values would be far
-    larger.
-    """
+    """Which request does a resource make? As JSON, which is far smaller than Python values."""
 
     text: str
     config_text: str | None
@@ -64,9 +60,7 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What becomes of a plan of record, and the report of a new plan before its groups were settled
-    on nodes.
-    """
+    """What becomes of a plan of record, and the report of a new plan before it was settled."""
 
     replanned: Replanned
     report: Report | None
@@ -125,9 +119,7 @@ class FindWaysOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseClaim:
-    """Which nodes does a long-waiting model claim? ``claimed`` are GPUs by node that others claim
-    before it.
-    """
+    """Which nodes does a long-waiting model claim, after the ``claimed`` GPUs by node?"""
 
     subject: Subject
     ask: Ask

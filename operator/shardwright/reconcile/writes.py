@@ -74,9 +74,7 @@ class DropRevision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
-    """Apply an object's full intent by force to exactly the object with this uid; ``needs`` as in a
-    creation.
-    """
+    """Apply an object's full intent by force to the object with this uid."""
 
     content: KubernetesObject
     uid: str
@@ -126,12 +124,12 @@ class Delete:
 
 
 HIDDEN_NAME: Final = "(name withheld)"
-"""Of a Secret that could not be made: who knew it could make that Secret, and it would count as
-ours.
+"""Instead of the name of a Secret that could not be made: who knew it could make that Secret,
+and it would count as ours.
 """
 
 Aside = DryRunPod | KeepRevision | DropRevision
-"""What nothing that runs depends on: where it is not taken, the model is none the worse."""
+"""Writes that nothing that runs depends on: if they are not taken, the model is none the worse."""
 
 Write = Create | CreateKey | StartJob | Apply | Patch | Delete | Aside
 
@@ -201,9 +199,7 @@ def pod_of(stateful_set: KubernetesObject) -> dict[str, Any]:
 def asked_first(
     stateful_set: KubernetesObject, start: Apply | Patch
 ) -> tuple[DryRunPod, Apply | Patch]:
-    """Return a dry run of one pod, and the start of its StatefulSet, which waits for it to
-    succeed.
-    """
+    """Return a dry run of one pod, and a StatefulSet's start that waits for its success."""
     ask = DryRunPod(content=pod_of(stateful_set), set_uid=start.uid)
     needs = frozenset({(written_kind(ask), written_name(ask))})
     return ask, replace(start, needs=needs)

@@ -1,5 +1,4 @@
-"""What does a resource ask? The words of the wire end here: the values that are handed on are
-checked.
+"""What does a resource ask? The words of the wire end here, in checked values.
 
 A ``Question`` is a resource and the texts that it refers to (a config, a draft's config). Resolving
 names the model (``model``), the engine and its version (``engine``), how the pods are to run

@@ -68,8 +68,7 @@ _READ_BY: Final = {
 def to_deployment(
     resource: ShardedModel, *, engine_version: str, stored_quantization: str | None
 ) -> Deployment:
-    """Return how to run the model, whatever the plan and the cluster; the scheduler's API is the
-    newest known.
+    """Return how to run the model, for any plan and cluster, with the newest scheduler's API.
 
     ``stored_quantization`` is how the config says that the weights are stored (None: not
     quantized): quantized weights are not quantized again.

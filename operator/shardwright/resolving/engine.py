@@ -40,8 +40,7 @@ from shardwright.resolving.question import Question
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """An option that a field of the spec, and not a plan, turns into; ``asked`` says whether a spec
-    asks for it.
+    """An option that a field of the spec turns into; ``asked``: whether a spec asks for it.
 
     ``of_plan``: engines that can be told it are told by a plan, so only others are asked for it.
     """
@@ -126,9 +125,7 @@ FEATURES: Final = (
 
 
 def image_of(engine: wire.Engine, kept_version: str | None = None) -> str:
-    """Return the named image, else the engine's own of the stated, kept or newest version, else
-    "".
-    """
+    """Return the named image, else the engine's own of the stated, kept or newest version."""
     return next(iter(images_of(engine, kept_version).values()), engine.image or "")
 
 
@@ -158,8 +155,7 @@ def leaves_version_open(engine: wire.Engine) -> bool:
 
 
 def version_of(spec: Spec, question: Question, kept_version: str | None = None) -> str:
-    """Return the version, known to take the options of the resource and of the administrator's
-    defaults.
+    """Return the version, which takes the options of the resource and of the defaults.
 
     ``spec`` is the question's with the administrator's defaults in it, ``kept_version`` the version
     to keep.
@@ -279,9 +275,7 @@ def pins_of(spec: Spec) -> Pins:
 
 
 def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> EngineTraits:
-    """Return the traits of the engine that planning must know; the name of the user's image may
-    tell its GPUs.
-    """
+    """Return the engine's traits for planning; the name of the user's image may tell its GPUs."""
     own = ENGINES[spec.engine.name].traits(version)
     memory = own.memory
     # The user's numbers replace the engine's: the engine is told them, so a plan counts with them.

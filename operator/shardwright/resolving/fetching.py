@@ -1,6 +1,4 @@
-"""Which config must be read from the hub for a model that has none, and which ConfigMap keeps
-it?
-"""
+"""Which config is read from the hub for an unknown model, and which ConfigMap keeps it?"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,9 +90,7 @@ def unknown(question: Question, spec: Spec) -> Problem:
 
 
 def unread(problems: object) -> Unread | None:
-    """Return a resource's only problem if it is that of a config to read from the hub, else
-    None.
-    """
+    """Return a resource's only problem if it is an unread config, else None."""
     if not isinstance(problems, tuple) or len(problems) != 1:
         return None
     return problems[0] if isinstance(problems[0], Unread) else None

@@ -23,12 +23,12 @@ NOT_IN_PODS: Final = (
 """Fields of the spec that change pods of a group through its plan only, or not at all."""
 
 OF_RUNNING_PODS: Final = ("labels", "annotations", "serviceAccountName", "volumes")
-"""Fields of ``spec.pod`` that pods have from their creation on, and that no plan asks for: they
-restart, and plan nothing.
+"""Fields of ``spec.pod`` that pods have from their creation on, and that no plan asks for: a
+change restarts pods, and plans nothing.
 """
 
 OF_NEXT_START: Final = ("imagePullPolicy",)
-"""Fields of ``spec.pod`` of which pods that run know nothing."""
+"""Fields of ``spec.pod`` that running pods do not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,9 +77,7 @@ class Intent:
 
 
 def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
-    """Return the intent of a spec; ``keeps_templates`` is the administrator's choice if the spec
-    makes none.
-    """
+    """Return the intent of a spec; ``keeps_templates`` holds if the spec says nothing."""
     on_upgrade = spec.rollout.on_upgrade
     return Intent(
         plan_only=spec.mode == "PlanOnly",

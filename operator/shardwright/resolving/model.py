@@ -36,8 +36,7 @@ COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
 
 
 def stored_model(question: Question, spec: Spec) -> ModelSpec:
-    """Return the model as it is stored: from the config in the spec, from a ConfigMap, or from the
-    catalogue.
+    """Return the model as it is stored, from the spec, a ConfigMap or the catalogue.
 
     ``spec`` is the question's with the administrator's defaults in it. A config that was once read
     from the hub, as its signature proves, goes on counting if the catalogue of a later release has

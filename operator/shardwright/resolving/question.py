@@ -1,6 +1,4 @@
-"""What is to be resolved? A resource, and the texts that it refers to; its names may stand for
-nothing.
-"""
+"""What is to be resolved? A resource and the texts that it refers to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

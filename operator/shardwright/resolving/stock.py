@@ -23,8 +23,7 @@ from shardwright.resolving.subject import Subject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnGpus:
-    """Which GPUs of a model's own count as free for it: those of its groups, but for former
-    generations.
+    """Which GPUs of its own are free for a model: its groups', but for former generations.
 
     ``beside`` is the number of a group that is to surge: then all pods of its own hold their GPUs,
     too. ``vacated``: former generations of its groups count as gone.
@@ -78,8 +77,7 @@ def reservations_of(
     generations: Sequence[int] = (),
     released: Collection[int] = (),
 ) -> Iterator[Reservation]:
-    """Yield the GPUs that a plan keeps for ``owner`` (namespace, base name) on every node of every
-    group.
+    """Yield the GPUs that a plan keeps for ``owner`` (namespace, base name), by group and node.
 
     ``generations`` are the least ones of its groups (empty: the first), ``released`` the groups, by
     index, that gave their GPUs back.

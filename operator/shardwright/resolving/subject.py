@@ -1,6 +1,4 @@
-"""What does a question mean, with all names resolved, in values that know nothing of how they were
-written?
-"""
+"""What does a question mean, with all names resolved, however it was written?"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
