@@ -1,7 +1,5 @@
-"""A plan as data: the question, and the plan as the operator writes it to ``status.plan``. The
-names are those of the API.
-
-It has nothing that only a cluster knows: no conditions, groups or pods.
+"""How is a plan shown as data? As the question and the plan, as the operator writes it to
+``status.plan``, in the API's names; without conditions, groups or pods, which only a cluster knows.
 """
 
 from collections.abc import Mapping
@@ -24,8 +22,8 @@ from shardwright.units import to_milliseconds
 def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
     """Return the answer to one ShardedModel.
 
-    ``reason`` is one of the words of the conditions; ``problem`` is there when
-    there is no plan, or one that cannot be deployed.
+    ``reason`` is a condition's reason; ``problem`` is there if there is no plan, or one that cannot
+    be deployed.
     """
     return {
         "apiVersion": API_VERSION,
@@ -41,7 +39,6 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
 
 
 def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
-    """Return the engine with the image for the GPUs of the plan."""
     chosen = (
         subject.deployment.on(outcome.resource) if isinstance(outcome, Plan) else subject.deployment
     )
@@ -51,7 +48,7 @@ def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
 def explanation_document(
     subject: Subject, report: Report, explanation: Explanation
 ) -> dict[str, Any]:
-    """Return the answer with everything that is said about it: bytes and seconds, not rounded."""
+    """Return the answer with all its explanations: bytes and seconds, not rounded."""
     document = plan_document(subject, report)
     return {**document, "kind": "PlanExplanation", "explanation": _camel(asdict(explanation))}
 
@@ -128,7 +125,6 @@ def _workload(load: Workload) -> dict[str, Any]:
 
 
 def _of_engine(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
-    """Return the fields of ``spec.engine`` that the question is about."""
     return {
         "maxModelLen": load.max_model_len,
         "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
@@ -138,9 +134,7 @@ def _of_engine(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
 
 
 def _speculation(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
-    """Return how tokens are drafted; without ``tokens`` if the planner chooses them: the plan has
-    them then.
-    """
+    # Without ``tokens`` if the planner chooses them: then the plan has them.
     method = drafter.method if drafter else DraftMethod.PROMPT_LOOKUP
     apart = method in (DraftMethod.DRAFT_MODEL, DraftMethod.EAGLE3)
     stated = {} if load.draft_choices else {"tokens": load.draft_tokens}

@@ -1,7 +1,5 @@
-"""Problems: the fault, the limit, the gap and the way out, said the same way everywhere.
-
-A problem is a value. Only bad input is raised (:class:`InputError`); that nothing fits is an
-answer.
+"""What is a problem? A value that says the fault, the limit, the gap and the way out. Only bad
+input is raised (:class:`InputError`); that nothing fits is an answer.
 """
 
 import difflib
@@ -14,8 +12,7 @@ class Problem:
     """One thing that is wrong, in four parts, with a stable code.
 
     ``code`` is one CamelCase word: also the condition reason, the metric label, the docs anchor and
-    the id of the test. ``path`` is the field that the user would change, as it stands in the
-    manifest.
+    the id of the test. ``path`` is the field to change, as it stands in the manifest.
     """
 
     code: str
@@ -65,7 +62,7 @@ class Problem:
 
 
 class InputError(ValueError):
-    """The user must change the input; every problem that was found, not only the first."""
+    """The user must change the input: all problems that were found, not only the first."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -73,7 +70,7 @@ class InputError(ValueError):
 
 
 def hint_for(word: str, known: Iterable[str]) -> str:
-    """Return the way out of a misspelt name: the known one that is like it, or all that are known.
+    """Return the way out of a misspelt name: the known one that is like it, or all known ones.
 
     >>> (hint_for("tensr", ("tensor", "pipeline")), hint_for("foo", ("tensor", "pipeline")))
     ('did you mean tensor?', 'known here: tensor, pipeline')
@@ -85,7 +82,7 @@ def hint_for(word: str, known: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known name that a misspelt one is most like, None if it is like none."""
+    """Return the known name that is most like a misspelt one, or None."""
     lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
     return lower[close[0]] if close else None

@@ -1,7 +1,5 @@
-"""Places for further groups of a plan: of its cut, in its pool, with pods as they are rendered for
-it.
-
-Nodes that need other pods are no place, however free they are.
+"""Where could more groups of a plan run, with its cut, in its pool, with the pods rendered for it?
+Nodes that need other pods do not count, however free they are.
 """
 
 from bisect import bisect_left
@@ -25,11 +23,7 @@ _LESS_MEMORY: Final = "less memory on the nodes for K/V"
 
 
 def pinned(request: Request, plan: Plan) -> Request:
-    """Return a request for the layout of a plan, the K/V that it keeps beside the GPUs and the
-    tokens that its pods draft, and no other.
-
-    How many replicas are wanted stays open.
-    """
+    """Return a request for a plan's layout, K/V beside GPUs and draft tokens alone."""
     layout = plan.layout
     pins = replace(
         request.space,
@@ -40,7 +34,7 @@ def pinned(request: Request, plan: Plan) -> Request:
         context=layout.context,
         partition=layout.partition,
     )
-    # Pinned too: all groups have one template, which has the size of the K/V beside the GPUs.
+    # All groups have one template, which has the size of the K/V beside the GPUs.
     kept = plan.host_cache.pod_bytes if plan.host_cache else None
     wanted = request.workload.kv_offload
     pinned_offload = None if wanted is None or kept is None else replace(wanted, pod_bytes=kept)
@@ -53,12 +47,8 @@ def pinned(request: Request, plan: Plan) -> Request:
 
 
 def _more(request: Request, replicas: int, standing: tuple[tuple[str, int], ...]) -> Request:
-    """Return the request for further replicas alone; limits on latency hold for all of them, not
-    for a part.
-
-    ``standing`` counts the existing replicas by label value, if replicas are to be spread.
-    """
-    # A part of the replicas cannot keep a limit that holds for the load of all.
+    # ``standing`` counts the existing replicas by label value, if replicas are to be spread.
+    # Limits hold for the load of all replicas, and a part cannot keep them.
     objective = replace(request.objective, ttft_seconds=None, tpot_seconds=None)
     return replace(
         request,
@@ -79,14 +69,11 @@ def _standing(space: SearchSpace, plan: Plan, room: Inventory) -> tuple[tuple[st
 
 
 def most_extra(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:
-    """Return places for as many as possible of ``most`` further groups of a plan, or why not one
-    has a place.
-    """
+    """Return places for as many as possible of ``most`` further groups, or why for none."""
     whole = extra_groups(subject, plan, room, most)
     if not isinstance(whole.outcome, NoPlan):
         return whole
-    # Fewer groups have a place wherever more have, and each question is a plan.
-    # By halving: each question is a whole plan.
+    # By halving: fewer groups have a place wherever more have, and each question is a whole plan.
     fewer = bisect_left(
         range(1, most),
         True,
@@ -96,11 +83,7 @@ def most_extra(subject: Subject, plan: Plan, room: Inventory, most: int) -> Repo
 
 
 def extra_groups(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
-    """Return places for further groups of a plan in a room, or why there are none: all of its
-    groups have one template.
-
-    They are spread beside the groups that the plan has.
-    """
+    """Return places for further groups, spread beside the plan's own, or why there are none."""
     standing = _standing(subject.request.space, plan, room)
     roomy = with_room(subject, plan, room)
     if room.pools and not roomy.pools:
@@ -117,7 +100,7 @@ def extra_groups(subject: Subject, plan: Plan, room: Inventory, count: int) -> R
 
 
 def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
-    """Return the nodes of a room that have the memory which the pods of a plan request for K/V."""
+    """Return the nodes with the memory that the pods of a plan request for K/V."""
     wanted = subject.request.workload.kv_offload
     if wanted is None or plan.host_cache is None:
         return room
@@ -128,7 +111,7 @@ def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
 
 
 def differences(found: Plan, plan: Plan) -> Iterator[str]:
-    """Yield why pods as they are rendered for a plan do not run on the nodes of another."""
+    """Yield why pods rendered for a plan do not run on the nodes of another."""
     if (found.nodes_per_replica, found.gpus_per_node) != (
         plan.nodes_per_replica,
         plan.gpus_per_node,
@@ -175,15 +158,13 @@ def _unlike(found: Plan, unlike: str) -> NoPlan:
 
 
 def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
-    """Return the pool of the plan alone; if none has its name now, those of the same product that
-    hold its nodes.
-    """
+    """Return the plan's pool or, if it was renamed, those of its product with its nodes."""
     planned = {node for group in plan.groups for node in group}
     named = [pool for pool in inventory.pools if pool.name == plan.pool]
     holding = [
         pool
-        # A label may have renamed the pool. Of the same product only, for pods of the plan request
-        # GPUs of this kind.
+        # A label may have renamed the pool. Of the same product only, as pods request GPUs of this
+        # kind.
         for pool in inventory.pools
         if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
     ]

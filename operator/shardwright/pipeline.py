@@ -1,11 +1,9 @@
-"""Subject and inventory to a report, a record and a bundle: the functions that both the CLI and the
-operator call.
+"""How do a subject and an inventory become a report, a record and a bundle, for the CLI and the
+operator alike? ``resolve`` → ``take_stock`` → ``plan_serving`` (or ``replanning``) → ``record_of``
+→ ``bundle_for``.
 
-Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock`` → ``plan_serving``
-(or ``replanning``) → ``record_of`` → ``bundle_for``.
-
-The modules that keep, show and render a plan are imported by the functions that use them. So
-``plan``, which only plans, does not wait for them.
+Functions import the modules that keep, show and render a plan, so that ``plan``, which only plans,
+does not wait for them.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 def plan_serving(subject: Subject, inventory: Inventory) -> Report:
     """Return the plan, or why there is none.
 
-    With ``replicas: 0`` it is the plan of one replica that holds no node.
+    With ``replicas: 0`` it is the plan of one replica, and holds no node.
     """
     return _as_deployed(
         subject, make_plan(subject.model, inventory, subject.request, subject.traits)
@@ -56,11 +54,7 @@ def with_ways_out(subject: Subject, inventory: Inventory, report: Report) -> Rep
 
 
 def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, Any]:
-    """Return the engine's part of ``status``: its version, its image, and the arguments that the
-    administrator's defaults added.
-
-    With the plan that is ``deployed`` it says how long its pods may take to start.
-    """
+    """Return the engine's part of ``status``; with a ``deployed`` plan also its start budget."""
     from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine, ShownStartBudget  # noqa: PLC0415 - see above
     from shardwright.rendering.pod import start_budget  # noqa: PLC0415 - see above
 
@@ -76,7 +70,7 @@ def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, A
 
 
 def record_of(subject: Subject, report: Report) -> "PlanRecord | None":
-    """Return the plan of record of a report, None if nothing fits."""
+    """Return the plan of record of a report, or None if nothing fits."""
     from shardwright.api.record import PlanRecord  # noqa: PLC0415 - see above
 
     if isinstance(report.outcome, NoPlan):
@@ -95,8 +89,8 @@ def record_of(subject: Subject, report: Report) -> "PlanRecord | None":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnCluster:
-    """The part of a cluster that shows in the objects of a plan: its DNS domain, and the version of
-    the scheduler's API that it has (None: the newest that is known).
+    """What the objects of a plan need to know of a cluster: its DNS domain, and the version of its
+    scheduler's API (None: the newest that is known).
     """
 
     domain: str = "cluster.local"
@@ -114,15 +108,10 @@ def bundle_for(
     ready_pods: int | None = None,
     generations: tuple[int, ...] = (),
 ) -> "Bundle":
-    """Return the objects that a plan turns into.
+    """Return the objects of a plan.
 
-    Args:
-        subject: The question.
-        plan: The plan that stands.
-        cluster: The cluster that they are for.
-        ready_pods: Pods of the groups that have been ready at some time, for the disruption budget
-            (None: all).
-        generations: Under which generation each group exists (empty: the first).
+    ``ready_pods`` counts the pods of groups that have ever been ready, for the disruption budget
+    (None: all). ``generations`` are the groups' (empty: the first).
 
     Raises:
         InputError: The plan can be shown but not run, or the image for its GPUs is not admitted any

@@ -1,6 +1,5 @@
-"""Whether a plan that serves gives way to a better one: for enough of a gain, and seldom.
-
-No group moves for the sake of a price list that has changed.
+"""When does a plan that serves give way to a better one? Seldom, and for enough of a gain; never
+because a price list has changed.
 """
 
 from collections.abc import Callable
@@ -21,14 +20,14 @@ from shardwright.replanning import Ground, Replanned, plan_anew
 from shardwright.resolving.subject import Subject
 
 GAIN_MIN: Final = 0.10
-"""What a plan must bring to take the place of one that serves, as a share of the objective. Basis:
-assumed; a move restarts every group, and predictions of two layouts may be off against each other
-by some per cent.
+"""The gain for which a plan replaces one that serves, as a share of the objective. Basis:
+assumed; a move restarts every group, and predictions of two layouts may be off against each
+other by some per cent.
 """
 
 PAUSE: Final = timedelta(hours=1)
-"""How long a plan that took the place of another one stays before the next one may. Basis: assumed,
-several times as long as a large model takes to load.
+"""How long a plan that has replaced another one stays before the next one may come. Basis:
+assumed, several times as long as a large model takes to load.
 """
 
 
@@ -45,18 +44,12 @@ def improve(
     *,
     take: bool,
 ) -> Replanned:
-    """Return the record with a better plan if one is worth a restart; else the record as it is,
-    with the plan that would be better.
+    """Return the record with a better plan if one is worth a restart; else as it is, with the
+    better plan to show.
 
-    Both plans are predicted on the same inventory; the earlier prediction of the standing plan is
-    not used. If the standing plan cannot be predicted any more, no plan counts as better.
-
-    Args:
-        subject: The question.
-        record: The plan of record, which serves.
-        ground: The GPUs of the cluster, and the groups that go first if there are to be fewer.
-        planned: Makes the new plan.
-        take: Whether the better plan may take the place of the one that stands.
+    Both plans are predicted on the same inventory. If the current one can no longer be predicted,
+    no plan counts as better. ``record`` must serve; ``planned`` makes the new plan; ``take``: the
+    better plan may replace the current one.
     """
     stands = Replanned(record=record, report=record.report())
     made = plan_anew(subject, record, ground, planned)
@@ -70,8 +63,7 @@ def improve(
     if _is_alike(made.record.plan, record.plan):
         return stands
     inventory = ground.inventory
-    # Anew, on the same inventory: the prediction of the record may be of another release or of
-    # other neighbours (ADR 24).
+    # The record's prediction may be of another release or of other neighbours (ADR 24).
     predicted = _predicted(subject, record.plan, inventory)
     if predicted is None:
         return stands
@@ -87,18 +79,16 @@ def improve(
 
 
 def _is_relisted(counted: GpuPrice | None, scale: Scale, pool: Pool) -> bool:
-    """Return whether the GPU of a plan had another list price when the plan was made."""
+    # Its GPU had another list price when the plan was made.
     price = scale.price(pool) if scale.relative else None
     return counted is not None and price is not None and counted.per_hour != price.per_hour
 
 
 def _is_alike(one: Plan, other: Plan) -> bool:
-    """Return whether two plans cut the model alike on nodes of the same kind."""
     return (one.layout, one.pool) == (other.layout, other.pool)
 
 
 def _predicted(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
-    """Return the current prediction for a plan's layout, None if it would no longer be planned."""
     request = pinned(subject.request, plan)
     space = replace(request.space, replicas=plan.layout.replicas, fill=False)
     found = make_plan(
@@ -107,7 +97,7 @@ def _predicted(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | Non
     return (
         found
         if isinstance(found, Plan)
-        # If another layout comes out, its prediction says nothing of the plan that stands.
+        # The prediction of another layout says nothing of the current plan.
         and replace(found.layout, partition=plan.layout.partition) == plan.layout
         else None
     )

@@ -1,7 +1,5 @@
-"""The plan after a change of the number of replicas or of the cluster: groups come, go or move, and
-the cut stays.
-
-A group that can stay is never moved to a better place.
+"""How does a plan change with the number of replicas or the cluster? Groups come, go or move, and
+the cut stays. A group that can stay is never moved to a better place.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +30,7 @@ KEPT: Final = "The replicas keep the cut that they have: a new number of them cu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A group that stands, by its number, and the nodes that it has."""
+    """An existing group, by number, and its nodes."""
 
     number: int
     nodes: tuple[str, ...]
@@ -40,12 +38,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """The ground that a model is planned on anew: the GPUs of the cluster, of which those that its
-    groups hold count as free for them.
+    """The inventory in which the model's own GPUs are free, for planning it anew.
 
-    ``held`` are groups that stand, by their nodes, as far as no plan of record says so: those of a
-    model without one, and those below the partition. If there are to be fewer, those that are
-    ``worst`` go first, by number.
+    ``held`` are existing groups whose nodes no plan of record says: those of a model without one,
+    and those below the partition. If there are to be fewer groups, the ``worst`` go first, by
+    number.
     """
 
     inventory: Inventory
@@ -55,11 +52,11 @@ class Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replanned:
-    """The record that stands now and the report to show. ``short`` is why there is no place for all
-    that is asked for (None: there is).
+    """The record that now counts and the report to show; ``short`` is why there is no room for all
+    that is asked for.
 
-    ``better`` is a plan that would be better than that of the record, ``anew`` the layout and the
-    pool of a plan made now.
+    ``better`` is a plan better than the record's, ``anew`` the layout and the pool of a plan made
+    now.
     """
 
     record: PlanRecord | None
@@ -77,12 +74,12 @@ def plan_anew(
 ) -> Replanned:
     """Return a new plan, as it is ``planned``; if there is none, the current plan is kept.
 
-    Groups that stand keep their nodes as far as the new plan can run there.
+    Groups keep their nodes as far as the new plan can run there.
     """
     inventory = ground.inventory
     report = planned(subject, inventory)
     if isinstance(report.outcome, Plan):
-        # Without a record the groups that run are all that is known: a model whose record was lost
+        # Without a record the groups that run are all that is known: a model that lost its record
         # moves as little as one that has it.
         stood = _standing(record.plan) if record else ground.held
         stay = _staying(stood, ground.worst, len(report.outcome.groups))
@@ -106,29 +103,25 @@ def _standing(plan: Plan) -> tuple[Held, ...]:
 
 
 def _staying(groups: Sequence[Held], worst: Sequence[int], most: int) -> tuple[Held, ...]:
-    """Return at most so many of the groups, in order: the worst ones go first, of others that with
-    the highest number.
+    """Return at most ``most`` groups, in order: the worst go first, then the highest numbers.
 
     >>> one, two, three = (Held(number=number, nodes=()) for number in range(3))
     >>> [[item.number for item in _staying((one, two, three), worst, 2)] for worst in ((1,), ())]
     [[0, 2], [0, 1]]
     """
     rank = {number: at for at, number in enumerate(worst)}
-    # With the numbers descending, because of equal groups the highest number goes: names that stay
-    # are the low ones (ADR 3).
+    # The highest number goes among equals, so that the names that stay are the low ones (ADR 3).
     order = sorted(groups, key=lambda item: (rank.get(item.number, len(rank)), -item.number))
     return tuple(sorted(order[max(0, len(groups) - most) :], key=lambda item: item.number))
 
 
 def _holding(subject: Subject, stood: Sequence[Held], held: Sequence[Held]) -> tuple[Held, ...]:
-    """Return the groups below the partition with the nodes that they have: they keep their pods
-    until it is lowered.
-    """
+    # Groups below the partition keep their pods until it is lowered.
     return tuple(
         {
             item.number: item
-            # Those that are held come last, so that they win: where pods are counts more than where
-            # a plan has them.
+            # Held ones last, so that they win: where pods are counts more than where a plan has
+            # them.
             for item in (*stood, *held)
             if item.number < subject.intent.partition
         }.values()
@@ -138,8 +131,8 @@ def _holding(subject: Subject, stood: Sequence[Held], held: Sequence[Held]) -> t
 def _clear_of(
     subject: Subject, plan: Plan, inventory: Inventory, holding: Sequence[Held], before: Plan | None
 ) -> Plan:
-    """Return the plan with its other groups moved off the nodes of the groups that are
-    ``holding``, as far as there is room.
+    """Return the plan with its other groups moved off the nodes of the ``holding`` groups, as far
+    as there is room.
 
     They first take the free places of groups that wait, then free nodes outside the plan.
     """
@@ -164,19 +157,17 @@ def _clear_of(
         if (at := next(free, None)) is None:
             crowded.add(index)
             continue
-        # Swapped, so that the plan has no node twice and the group that waits has a place for
-        # later.
+        # Swapped, so that the plan has no node twice and the waiting group has a place for later.
         places[index], places[at] = places[at], places[index]
         room |= {node: room[node] - plan.gpus_per_node for node in places[index]}
     return rehouse(subject, replace(plan, groups=tuple(places)), left, frozenset(crowded))[0]
 
 
 def _numbered(plan: Plan, kept: Sequence[int], groups: Sequence[tuple[str, ...]]) -> Plan:
-    """Return a plan with these groups, of which the first ones have the numbers that are ``kept``;
-    others get free ones.
+    """Return a plan with these groups: the first have the ``kept`` numbers, others free ones.
 
-    The lowest free number is taken: a name of a group has three digits, and a monitor that watches
-    a model by these names finds them again.
+    A group's name has three digits, and a monitor that watches a model by these names finds them
+    again.
     """
     free = (number for number in count() if number not in kept)
     numbers = (*kept, *islice(free, len(groups) - len(kept)))
@@ -196,15 +187,11 @@ def settled(
     held: Sequence[tuple[str, ...]],
     before: Plan | None,
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the nodes of each group of a new plan with the fewest moves: old groups stay where the
-    new plan can run.
+    """Return the nodes of each group of a new plan with the fewest moves.
 
-    Args:
-        subject: The question.
-        plan: The new plan, whose groups may be anywhere in its pool.
-        inventory: The GPUs of the cluster; those that the groups hold count as free for them.
-        held: The nodes that the groups have now, by index.
-        before: The plan that put them there, None if it is not known.
+    ``plan`` may have its groups anywhere in its pool. In ``inventory`` the GPUs of the groups count
+    as free. ``held`` are the groups' present nodes, by index, and ``before`` is the plan that put
+    them there (None: unknown).
     """
     usable = _usable(plan, inventory, held, before)
     kept = {index: held[index] for index in usable}
@@ -218,8 +205,7 @@ def settled(
         if missing
         else None
     )
-    # Beside the groups that would stay there is no room for all, but the plan has room: then some
-    # must move.
+    # No room for all beside the groups that would stay, but the plan has room: so some must move.
     if isinstance(more, NoPlan):
         return _matched(plan.groups, held)
     others = iter(more.groups if more else ())
@@ -231,12 +217,10 @@ def settled(
 def _usable(
     plan: Plan, inventory: Inventory, held: Sequence[tuple[str, ...]], before: Plan | None
 ) -> tuple[int, ...]:
-    """Return the groups, by index, whose nodes the new plan could use as they are, no more than it
-    has groups.
-    """
+    # By index, and no more than the new plan has groups.
     alone = plan.nodes_per_replica == 1
-    # The order of nodes within a group decides which link joins which ranks. It is right only for
-    # the same shape.
+    # The order of nodes decides which link joins which ranks, so it is right only for the same
+    # shape.
     if not alone and (before is None or _shape(before) != _shape(plan)):
         return ()
     room = {
@@ -258,7 +242,7 @@ def _usable(
 
 
 def _shape(plan: Plan) -> tuple[object, ...]:
-    """Return the shape of a plan: the way that the ranks of a replica lie on its nodes."""
+    # How the ranks of a replica lie on its nodes.
     return (
         replace(plan.layout, replicas=1),
         plan.pool,
@@ -271,8 +255,7 @@ def _shape(plan: Plan) -> tuple[object, ...]:
 def _matched(
     places: Sequence[tuple[str, ...]], held: Sequence[tuple[str, ...]]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the places in such an order that each group gets the one that shares most nodes with
-    its own.
+    """Return the places so ordered that groups share most nodes with their own.
 
     >>> _matched((("a",), ("b",), ("c",)), (("b",), ("c",), ("d",)))
     (('b',), ('c',), ('a',))
@@ -297,27 +280,22 @@ def _matched(
 
 
 def _as_held(place: tuple[str, ...], nodes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the nodes in the order in which they are held, if they are the nodes that are held.
-    Nothing has changed then.
-    """
+    # The order counts: with the same nodes nothing has changed.
     return nodes if len(place) == len(nodes) and set(place) == set(nodes) else place
 
 
 def rescaled(
     subject: Subject, record: PlanRecord, inventory: Inventory, worst: Sequence[int] = ()
 ) -> Replanned:
-    """Return the plan with the number of replicas that is wanted now; if they have no room, as it
-    is.
-    """
+    """Return the plan with the number of replicas wanted now or, if they have no room, as it is."""
     return _recorded(subject, record, rescale(subject, record.plan, inventory, worst))
 
 
 def restore(subject: Subject, record: PlanRecord | None, plan: Plan, ground: Ground) -> Replanned:
-    """Return an earlier plan in place of the one that there is: its cut, on its pool, for the
-    groups that are wanted now.
+    """Return an earlier plan, its cut on its pool, for the groups wanted now.
 
-    Groups that are held stay on their nodes as far as the plan can run there; others keep clear of
-    those below the partition, as in a new plan. If not all have room, the record is as it is.
+    Held groups stay on their nodes as far as the plan can run there; others keep clear of those
+    below the partition, as in a new plan. If not all have room, the record is as it is.
     """
     wanted = len(plan.groups) if subject.intent.fills else subject.intent.replicas
     if wanted == 0:  # as of any plan: the next group has a new one
@@ -339,7 +317,6 @@ def restore(subject: Subject, record: PlanRecord | None, plan: Plan, ground: Gro
 def _restored(
     subject: Subject, plan: Plan, own: Inventory, stay: Sequence[Held], wanted: int
 ) -> Report:
-    """Return so many groups of an earlier plan, of which those ``stay`` that can."""
     usable = [stay[index] for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)]
     if not usable:
         return extra_groups(subject, plan, own, wanted)
@@ -350,13 +327,11 @@ def _restored(
 def relocate(
     subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]
 ) -> Replanned:
-    """Return the plan with the ``leaving`` groups elsewhere, and then with the number of replicas
-    that is wanted now.
+    """Return the plan with ``leaving`` groups elsewhere, then with the wanted number of replicas.
 
-    Groups that there are come before groups that are to come: as long as some wait for a place, or
-    if there is no place for more, the record goes on answering the question that it answered. If
-    not all have room of this kind, and no group stays or ``spec.replan`` lets those that stay move
-    too, the model is planned anew.
+    Existing groups come first: while some wait for a place, or if there is no room for more, the
+    record goes on answering its earlier question. If not all have room of this kind, and no group
+    stays or ``spec.replan`` lets those that stay move too, the model is planned anew.
     """
     plan, short = rehouse(subject, record.plan, inventory, leaving)
     if short and (
@@ -366,7 +341,7 @@ def relocate(
         if anew.short is None:
             return anew
     moved = replace(record, plan=plan)
-    # Groups that are there come first: no new ones while some of these wait for a place.
+    # Existing groups come first: no new ones while some of these wait for a place.
     if short or record.input_hash == subject.input_hash:
         return Replanned(record=moved, report=moved.report(), short=short)
     return rescaled(subject, moved, inventory)
@@ -379,9 +354,9 @@ def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Re
         )
     made = record_of(subject, report)
     if made and record:
-        # Shorter where no group of the plan was ever made anew.
+        # Shorter where no group of the plan ever had a next generation.
         least = dict(zip(record.plan.group_numbers, record.generations, strict=False))
-        # one that is to start beside its former self goes on with that
+        # a surge goes on under its generation
         generations = (
             tuple(least.get(number, 0) for number in made.plan.group_numbers) if least else ()
         )
@@ -392,9 +367,7 @@ def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Re
 
 
 def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
-    """Return a plan of the same layout on the same pool, on nodes that are free now; None if there
-    is none alike.
-    """
+    """Return a plan of the same layout on the same pool, on nodes that are free now, or None."""
     pools = replace(
         inventory,
         pools=tuple(pool for pool in inventory.pools if pool.name == plan.pool),
@@ -419,13 +392,11 @@ def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | 
 def rescale(
     subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[int] = ()
 ) -> Report:
-    """Return ``plan`` with the number of replicas that is wanted now: groups are added or dropped,
-    none moves.
+    """Return the plan with the wanted number of replicas; no group moves.
 
-    A replica stays as it is, its engine's limits included: groups that run are not started anew for
-    a new number. Only the predictions and reasons are those of the new number; if a part of the
-    nodes is away and nothing can be predicted, groups are dropped all the same: those that are
-    ``worst``, by number. A group that is added takes the lowest number that is free.
+    A replica stays as it is, its engine's limits included, so that no group restarts for a new
+    number; only predictions and reasons are new. Groups are dropped, the ``worst`` first, by
+    number, even if missing nodes prevent a prediction. An added group takes the lowest free number.
     """
     if not plan.groups:
         return plan_serving(subject, inventory)
@@ -433,7 +404,7 @@ def rescale(
     whole = make_plan(subject.model, own, pinned(subject.request, plan), subject.traits)
     missing = subject.intent.replicas - len(plan.groups)
     if missing <= 0:
-        # Dropping groups needs no prediction: nodes that are away must not keep it from happening.
+        # Dropping groups needs no prediction: nodes that are away must not prevent it.
         predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
         stay = _staying(_standing(plan), worst, subject.intent.replicas)
         fewer = _numbered(plan, [item.number for item in stay], [item.nodes for item in stay])
@@ -453,8 +424,7 @@ def rescale(
 def rehouse(
     subject: Subject, plan: Plan, inventory: Inventory, leaving: frozenset[int]
 ) -> tuple[Plan, NoPlan | None]:
-    """Return ``plan`` with as many as possible of the ``leaving`` groups on other nodes of their
-    kind, and why not all.
+    """Return the plan with ``leaving`` groups on other nodes as far as possible, and why not all.
 
     Every group keeps its index, and the others stay on their nodes.
     """
@@ -479,8 +449,8 @@ def rehouse(
 
 
 def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[str, ...] | None:
-    """Return nodes for a second of one of the plan's groups in the inventory that
-    ``take_stock`` with ``OwnGpus(beside=…)`` found, None if there are none.
+    """Return nodes for a surge of one of the plan's groups, or None; the inventory is
+    ``take_stock``'s with ``OwnGpus(beside=…)``.
 
     A claim that only one node has mounted so far may be one that no second node can mount.
     """

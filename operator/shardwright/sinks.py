@@ -1,10 +1,9 @@
-r"""Text of others, made harmless for its reader: one function for each place into which such text
+r"""How is foreign text made harmless for its reader? By one function for each place into which it
 goes.
 
-Signs that do nothing but steer (ESC and other controls, line ends, direction of text, zero width,
-halves of surrogate pairs) are shown as their escape, ``\x1b``; a text that is too long for its
-place is cut, and ends in an ellipsis. Structured documents are not in here: JSON and YAML have
-escapes of their own.
+Characters that only steer (ESC and other controls, line ends, direction of text, zero width, halves
+of surrogate pairs) are shown as their escape, ``\x1b``; a text too long for its place is cut, and
+ends in an ellipsis. JSON and YAML documents have escapes of their own.
 """
 
 import json
@@ -50,15 +49,13 @@ def in_log(text: str) -> str:
 
 
 def in_log_field(text: str) -> str:
-    """Return a value that stands beside the message."""
+    """Return a value beside the log's message."""
     return _cut_as_json(visible(text), LOG_FIELD_MAX_BYTES)
 
 
 def in_traceback(text: str) -> str:
-    """Return the lines of a traceback for the log; of a long one the last lines, which name the
-    error.
-    """
-    # Reversed, so that the start is cut; the position of a sign does not change its bytes.
+    """Return a traceback for the log; a long one keeps its last lines, which name the error."""
+    # Reversed, so that the start is cut; the position of a character does not change its bytes.
     return _cut_as_json(in_lines(text)[::-1], LOG_MAX_BYTES)[::-1]
 
 
@@ -75,21 +72,17 @@ def in_event(text: str) -> str:
 
 
 def in_status(text: str, longest: int) -> str:
-    """Return a sentence for a condition or another field of the status, of at most ``longest``
-    characters.
-    """
+    """Return a sentence for a field of the status, of at most ``longest`` characters."""
     return _cut(visible(text), longest)
 
 
 def in_status_lines(text: str, longest: int) -> str:
-    """Return the end of the output of another program, for a field of the status of at most
-    ``longest`` characters.
-    """
+    """Return the end of a program's output for a field of at most ``longest`` characters."""
     return _end(in_lines(text), longest)
 
 
 def in_metric(text: str) -> str:
-    """Return the value of a label of a metric; the text format of Prometheus puts it in quotes."""
+    """Return the value of a metric's label; the text format of Prometheus puts it in quotes."""
     return _cut(visible(text), METRIC_MAX_LENGTH)
 
 
@@ -103,8 +96,7 @@ def in_page(text: str) -> str:
 
 
 def in_script(value: object) -> str:
-    r"""Return JSON that stands inside a script element of HTML: ASCII, and without a sign that
-    could end the element.
+    r"""Return JSON for a script element of HTML: ASCII, and nothing that could end the element.
 
     >>> in_script({"a": "</script><!--"})
     '{"a":"\\u003c/script\\u003e\\u003c!--"}'
@@ -119,7 +111,7 @@ def in_lines(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return text with an escape in place of every sign that shows nothing by itself.
+    r"""Return text with an escape in place of every character that shows nothing by itself.
 
     >>> visible("a\tb\x00c\u200bd\ud800e\xe9")
     'a\\tb\\x00c\\u200bd\\ud800eé'
@@ -140,12 +132,10 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _cut_as_json(text: str, max_bytes: int) -> str:
-    """Return text that JSON of ASCII alone, which takes up to twelve bytes for a sign, writes in so
-    many between its quotes.
-    """
+    # ASCII JSON takes up to twelve bytes for a character.
     if _json_bytes(text) <= max_bytes:
         return text
-    # No sign takes less than a byte, so signs after the limit cannot fit.
+    # No character takes less than a byte, so characters after the limit cannot fit.
     ends = list(accumulate(_json_bytes(sign) for sign in text[:max_bytes]))
     return f"{text[: bisect_right(ends, max_bytes - _json_bytes('…'))]}…"
 

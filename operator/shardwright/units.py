@@ -1,7 +1,6 @@
-"""Units: SI inside the core, GiB and milliseconds only if a person or the wire looks.
-
-Every number in the core is in bytes, seconds, bytes per second or FLOP per second and says so in
-its name. This module converts and formats; it rounds nothing that is computed with.
+"""How are units converted and formatted? Every number in the core is in bytes, seconds, bytes per
+second or FLOP per second, and says so in its name; GiB and milliseconds are for people and the
+wire. Nothing is rounded that is computed with.
 """
 
 from typing import Final

@@ -1,17 +1,18 @@
 """What is the next step? Desired and observed to a decision; calls nothing, sleeps never, reads no
 clock.
 
-``advance(seen, now)`` takes one frozen value with everything that was read about one model, and
-returns the next step: a question to the planner, a write, something to remember, or the final
-status. The shell does it, adds the result to ``seen``, and asks again, until nothing is left.
+``next_step(snapshot, now)`` takes one frozen value with everything that was read about one model,
+and returns the next step: a question to the planner, a write, something to remember, or the final
+status. The shell carries it out, adds the result to the snapshot, and asks again until nothing is
+left.
 
 The rules of a group's life are drawn in ``states`` and stand in ``groups``, ``members``,
 ``incidents`` and ``rollout``: a group starts, rolls and restarts as one, always by way of zero
 pods. ``relocation`` moves the groups that stand on a fault and no others; the ``ledger`` counts
-every GPU once, for pods that are bound and plans whose pods are to come. ``signing`` and
+every GPU once, for bound pods and for plans whose pods are to come. ``signing`` and
 ``record_trust`` decide which plan of record is believed.
 
 Facts travel as enums and values; ``sentences`` and ``conditions`` say them last, and nothing reads
-them back. Time comes in as an argument and counts from the sightings of this process
-(``sightings``).
+them back. Time comes in as an argument and counts from when this process first saw a fact
+(``first_seen``).
 """

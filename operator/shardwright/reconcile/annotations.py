@@ -1,7 +1,6 @@
-"""The memory of a group: annotations on its StatefulSet, which are the only place that keeps it.
-
-Every write repeats all of it: an apply drops everything that it does not repeat. Status is never
-read back, so killing the operator between any two writes loses nothing.
+"""What does a group remember, and where? In annotations on its StatefulSet, and nowhere else:
+status is never read back, so killing the operator between any two writes loses nothing. Every apply
+repeats all of them, for it drops what it does not repeat.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,7 +23,6 @@ from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.hashing import ASKED_HASH
 from shardwright.rendering.names import generation_of
 
-# the disruption budget counts groups that have been ready
 READY_ONCE: Final = "shardwright.io/ready-once"
 STOPPED_FOR: Final = "shardwright.io/stopped-for"
 STOPPED_AT: Final = "shardwright.io/stopped-at"
@@ -55,15 +53,13 @@ NAMES: Final = (
     PENDING,
     RESTARTS_BEFORE,
 )
-"""All annotations that hold it."""
+"""All annotations of a group's memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartsBefore:
-    """Restarts that speak against nothing that is wanted now: ``count`` of the pod ``uid``, of
-    before it was (empty: none were).
-
-    ``revision`` is the hash of the wanted state when they were counted.
+    """Restarts that do not count against the wanted state: ``count`` restarts of the pod ``uid``
+    (empty: none), counted when the wanted state had the hash ``revision``.
     """
 
     revision: str
@@ -72,8 +68,8 @@ class RestartsBefore:
 
 
 HELD_BACK: Final = "HeldBack"
-"""Why a group is at zero that is changed and that its queue held back. Kueue 0.17 loses sight of a
-StatefulSet whose pods go as fast as such pods do: its next generation takes its place.
+"""Why a group is at zero that its queue gates and that is changed. Kueue 0.17 loses sight of a
+StatefulSet whose pods go as fast as such pods do: its next generation replaces it.
 """
 
 
@@ -81,12 +77,11 @@ StatefulSet whose pods go as fast as such pods do: its next generation takes its
 class GroupAnnotations:
     """The memory of one group.
 
-    ``members`` are the uids of the pods that were ready together, ``ready_since`` when they became
-    so; ``stopped_at`` is when the group that is not ready again yet was stopped, and
-    ``stopped_for`` why it is at zero; ``size`` is how many pods it had before that. ``asked`` is
-    the hash of the request that its pods were made for, ``pending`` are fields of theirs that a
-    restart changes although the same is asked for. ``restarts_before`` are those of a group of one
-    pod, which its kubelet starts again in place.
+    ``members`` are the uids of the pods that were ready together, since ``ready_since``.
+    ``stopped_at`` is when the present outage began, ``stopped_for`` why the group is at zero,
+    ``size`` how many pods it had before. ``asked`` is the hash of the request that its pods were
+    made for; ``pending`` are pod fields that a restart changes although the request is the same.
+    ``restarts_before`` is kept for groups of one pod, which the kubelet restarts in place.
     """
 
     incident: Incident | None = None
@@ -103,45 +98,39 @@ class GroupAnnotations:
     restarts_before: RestartsBefore | None = None
 
     def with_(self, **changes: Any) -> "GroupAnnotations":
-        """Return these annotations, with some of them changed."""
+        """Return these annotations with some of them changed."""
         return replace(self, **changes)
 
     def forgiven(self) -> "GroupAnnotations":
-        """Return the annotations after a change by the user: failures in a row are counted anew."""
+        """Return the annotations after a user's change, with failures in a row counted anew."""
         return replace(self, incident=self.incident.forgiven() if self.incident else None)
 
     def stable(self, now: datetime, seconds: int) -> bool:
-        """Return whether the group had been ready for some seconds before this moment."""
+        """Return whether the group has been ready for at least this many seconds."""
         return self.ready_since is not None and (now - self.ready_since).total_seconds() >= seconds
 
     @property
     def since_failure(self) -> bool:
-        """Return whether a failure ended the service that has not come back since, and nobody has
-        changed anything.
-        """
+        """Return whether a failure ended service, with neither service nor a change since."""
         return (
             self.stopped_at is not None and self.incident is not None and self.incident.attempt > 0
         )
 
     def stopped(self, why: str, size: int, now: datetime) -> "GroupAnnotations":
-        """Return the annotations of a group that goes to zero. An outage begins with the first
-        stop.
-        """
-        # A stop in the midst of a restart is the same outage for whoever waits for answers.
+        """Return the annotations of a group that goes to zero; its first stop begins the outage."""
+        # For clients, a stop during a restart is part of the same outage.
         began = self.stopped_at or _whole(now)
         return replace(
             self, members="", ready_since=None, stopped_for=str(why), stopped_at=began, size=size
         )
 
     def held_back(self, now: datetime) -> "GroupAnnotations":
-        """Return the annotations of a group with all pods held back by a queue: it has no others
-        any more.
-        """
+        """Return the annotations of a group whose pods are all gated by a queue."""
         if not self.members:
             return self
         return replace(
             self,
-            # It gives way to a dearer one; an earlier failure says nothing of that.
+            # Preempted by a model of higher priority: an earlier failure does not matter here.
             incident=self.incident.forgiven() if self.incident else None,
             members="",
             ready_since=None,
@@ -149,20 +138,19 @@ class GroupAnnotations:
         )
 
     def begun_anew(self, *, beside: bool) -> "GroupAnnotations":
-        """Return the annotations for a group's next generation. It starts ``beside`` a generation
-        that serves, or in place of a stopped one.
+        """Return the annotations of a group's next generation, which surges ``beside`` one that
+        serves or replaces a stopped one.
         """
         anew = replace(self, members="", ready_since=None, stopped_for="")
         return (
-            # Beside one that serves there is no outage, and its past failures were those of other
-            # pods.
+            # A surge means no outage, and past failures were those of other pods.
             replace(anew.forgiven(), stopped_at=None, outage_seconds=0) if beside else anew
         )
 
     def ready(self, members: Sequence[Member], now: datetime) -> "GroupAnnotations":
-        """Return the annotations of a group with all pods ready."""
+        """Return the annotations of a group whose pods are all ready."""
         uids = members_value(members)
-        # The same pods: the memory must stay as it is, or every reconcile would write a new time.
+        # With the same pods nothing may change, or every reconcile would write a new time.
         if self.members == uids and self.ready_since:
             return self
         return replace(
@@ -175,15 +163,15 @@ class GroupAnnotations:
         )
 
     def _outage_seconds(self, now: datetime) -> int | None:
-        """Return how long the last outage was, None if nobody can tell."""
+        """Return the length of the last outage, or None if clocks disagree."""
         if self.stopped_at is None:
             return self.outage_seconds
-        # It began by the clock of the leader of then, which may have been minutes ahead of ours.
+        # The clock of the leader that noted the start may have been minutes ahead of ours.
         seconds = round((now - self.stopped_at).total_seconds())
         return seconds if seconds >= 0 else None
 
     def annotations(self) -> dict[str, str]:
-        """Return the annotations that hold it; nothing for an absent fact."""
+        """Return the annotations to write; an absent fact has none."""
         found = {
             INCIDENT: encode_incident(self.incident) if self.incident else "",
             MEMBERS: self.members,
@@ -202,10 +190,10 @@ class GroupAnnotations:
 
 
 def changed_annotations(before: GroupAnnotations, after: GroupAnnotations) -> dict[str, str | None]:
-    """Return the annotations that turn one into the other, None for those that go."""
+    """Return the merge patch from one memory to the other; None deletes an annotation."""
     was, wanted = before.annotations(), after.annotations()
     return {
-        # None deletes an annotation in a merge patch; a key that is only left out would stay.
+        # A key that is only left out would stay.
         name: wanted.get(name)
         for name in NAMES
         if was.get(name) != wanted.get(name)
@@ -213,7 +201,7 @@ def changed_annotations(before: GroupAnnotations, after: GroupAnnotations) -> di
 
 
 def read_annotations(stateful_set: KubernetesObject) -> GroupAnnotations:
-    """Read the memory of a StatefulSet. A part that somebody has damaged is forgotten."""
+    """Return the memory of a StatefulSet; damaged values are ignored."""
     found: Mapping[str, str] = stateful_set.get("metadata", {}).get("annotations") or {}
     return GroupAnnotations(
         incident=read_incident(found),
@@ -226,8 +214,7 @@ def read_annotations(stateful_set: KubernetesObject) -> GroupAnnotations:
         restarted_for=_word(found.get(RESTARTED_FOR, "")),
         size=_number(found.get(SIZE, "")),
         asked=asked_by(stateful_set),
-        # Whoever may write StatefulSets may write these annotations, so each value is bounded as it
-        # is read.
+        # Whoever may write StatefulSets may write these annotations, so each value is bounded.
         pending=tuple(filter(None, found.get(PENDING, "").split(",")))[:PENDING_MAX],
         restarts_before=_restarts_before(found.get(RESTARTS_BEFORE, "")),
     )
@@ -236,22 +223,20 @@ def read_annotations(stateful_set: KubernetesObject) -> GroupAnnotations:
 def ready_pods(
     stateful_sets: Iterable[KubernetesObject], groups: int, size: int, ready: Collection[str] = ()
 ) -> int:
-    """Return the pods of the groups that have been ready at some time, at most ``groups`` of them,
-    each counted once.
+    """Return how many pods the disruption budget counts: those of the ``groups`` largest groups
+    that have ever been ready.
 
-    ``ready`` are the names of those that are ready now, which is noted in the same reconcile. A
-    group that is at zero comes back with ``size`` pods; one that stands has as many as it was made
-    with.
+    ``ready`` names the groups that became ready in this reconcile. A group at zero counts with
+    ``size`` pods, any other with its own replicas.
     """
     pods: dict[str, int] = {}
     for live in stateful_sets:
         if live["metadata"]["name"] in ready or read_annotations(live).ready_once:
             root, _ = generation_of(live["metadata"]["name"])
-            # Two generations of a group are one group to the budget: counted twice, it would allow
-            # no eviction at all.
+            # Two generations count as one group: counted twice, the budget would allow no eviction.
             pods[root] = max(live["spec"].get("replicas") or size, pods.get(root, 0))
-    # Groups that are on their way out still have pods; the largest ones count, so that the budget
-    # is rather too strict than too loose.
+    # Groups on their way out still have pods; the largest count, so that the budget errs on the
+    # strict side.
     return sum(sorted(pods.values(), reverse=True)[:groups])
 
 
@@ -262,33 +247,28 @@ def _restarts_value(before: RestartsBefore | None) -> str:
 
 
 def _restarts_before(text: str) -> RestartsBefore | None:
-    """Read an annotation about restarts, None if it holds a text that we never write."""
     words = _word(text).split()
     count = _number(words[2]) if len(words) == 3 else 0 if len(words) == 1 else None  # noqa: PLR2004  # as it is written
     return (
         None
         if count is None
-        # A slice, not an index: the short form has no second word.
         else RestartsBefore(revision=words[0], uid="".join(words[1:2]), count=count)
     )
 
 
 def _whole(now: datetime) -> datetime:
-    # Whole seconds: the text must read back as the same value, or each reconcile would find a
-    # difference.
+    # Whole seconds, so that the text reads back as the same value; otherwise each reconcile would
+    # find a difference.
     return now.astimezone(UTC).replace(microsecond=0)
 
 
 def _word(text: str) -> str:
-    """Return a word that is no longer than ours are, else nothing."""
     return text if len(text) <= WORD_LENGTH else ""
 
 
 def _uids(text: str) -> str:
-    """Return uids with commas between them, no more than a group has ranks, else nothing."""
     return text if len(text) <= RANKS_MAX * UID_LENGTH else ""
 
 
 def _number(text: str) -> int | None:
-    """Return a number of at most six digits, else None: somebody may have written anything."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None  # noqa: PLR2004 - six digits, as it says

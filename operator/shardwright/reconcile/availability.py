@@ -1,4 +1,4 @@
-"""Kinds of object that a plan needs and this cluster lacks."""
+"""Which kinds of object does a plan need that this cluster lacks?"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -9,9 +9,7 @@ from shardwright.rendering.bundle import KubernetesObject
 
 
 def unavailable(objects: Iterable[KubernetesObject], observed: Observed) -> Problem | None:
-    """Return why the objects cannot run here: one of them is of a kind that the cluster does not
-    have.
-    """
+    """Return the problem of the first object whose kind the cluster does not serve, or None."""
     missing = observed.absent_kinds.intersection(str(item["kind"]) for item in objects)
     return next((problem for kind, problem in _PROBLEMS.items() if kind in missing), None)
 

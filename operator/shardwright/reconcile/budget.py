@@ -1,7 +1,5 @@
-"""The limits of a question's cost, and the answer to one that exceeds them.
-
-How a budget is enforced is not said here: the worker's process ends, and
-``controller.planner_process`` sees it.
+"""How much may a question to the planner cost, and what is said when it costs more?
+``controller.planner_process`` enforces the budget.
 """
 
 from dataclasses import dataclass
@@ -22,9 +20,7 @@ class QuestionFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionBudget:
-    """The limits of one question: CPU seconds of the worker, and memory of the whole worker in
-    bytes.
-    """
+    """The CPU seconds and the memory in bytes of the planner process for one question."""
 
     cpu_seconds: float
     memory_bytes: int
@@ -32,14 +28,14 @@ class QuestionBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A question that has no answer within its budget."""
+    """A question without an answer within its budget."""
 
     fault: QuestionFault
     budget: QuestionBudget
 
 
 def config_too_costly(failed: Failed) -> Problem:
-    """Return the problem of a resource that costs too much to read."""
+    """Return the problem of a resource whose config costs too much to read."""
     return Problem(
         code="ConfigTooCostly",
         path="spec.model",

@@ -1,7 +1,5 @@
-"""The conditions of a ShardedModel, made of the findings of one reconcile.
-
-Nothing is decided here, and no sentence is read back: a condition that a rule needs is a fact of
-``findings``.
+"""Which conditions does a ShardedModel have after the findings of one reconcile? Nothing is decided
+here, and no sentence is read back.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,8 +24,8 @@ from shardwright.reconcile.states import Awaited, GroupState
 from shardwright.rendering.fixes import fixes_of_engine
 
 FIELDS_SAID_MAX: Final = 8
-"""How many fields are said that a restart changes. Basis: assumed; the first ones tell which part
-of a pod it is.
+"""How many fields that a restart changes are named. Basis: assumed; the first ones tell which
+part of a pod it is.
 """
 
 _UNKNOWN_PODS: Final = {
@@ -45,9 +43,7 @@ _CAUSES: Final = {
 
 
 class ConditionSaid(NamedTuple):
-    """What a condition says: whether it holds (None: not known), why, and a sentence (empty: the
-    meaning of the reason).
-    """
+    """A condition's status (None: unknown), reason and message ("": the reason's meaning)."""
 
     status: bool | None
     reason: str
@@ -62,7 +58,6 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
     summary = summarise(found)
     outcome = summary.reason, summary.message
     if found.hidden:
-        # Somebody must act, and nothing else is known.
         unknown = dict.fromkeys(ConditionType, ConditionSaid(None, *outcome))
         known = {
             ConditionType.RECONCILING: _IDLE,
@@ -119,7 +114,7 @@ def _planned(found: Findings, missing: ConditionSaid) -> ConditionSaid:
 
 
 def _unread(found: Findings) -> str:
-    """Return which watched namespaces are not seen either: first, for a Role is soon made."""
+    # First of all, because a Role is soon made.
     if not found.unread or found.known_pods is not KnownPods.WATCHED:
         return ""
     names = sorted(found.unread)
@@ -147,10 +142,7 @@ def _degraded(found: Findings) -> ConditionSaid:
 
 
 def _contested(found: Findings) -> ConditionSaid:
-    """Return whether somebody else keeps setting fields of our objects back, or has filled one of
-    them.
-    """
-    # The first by name in every reconcile: a message that alternates would be a write each time.
+    # Always the first by name: a message that alternates would be a write in each reconcile.
     if found.overfull:
         (kind, name), excess = min(found.overfull.items())
         others = len(found.overfull) - 1
@@ -171,9 +163,6 @@ def _contested(found: Findings) -> ConditionSaid:
 
 
 def _strangers(found: Findings) -> ConditionSaid:
-    """Return whether pods that are not ours carry the labels of the model: its Service may send
-    them requests.
-    """
     if not found.strangers:
         return _IDLE
     message = (
@@ -201,7 +190,6 @@ def _limited(found: Findings) -> ConditionSaid:
 
 
 def _pending(found: Findings) -> ConditionSaid:
-    """Return whether groups keep pods that would be rendered otherwise now."""
     said = {}
     if held := found.held_by(Awaited.PARTITION):
         said[Reason.HELD_BY_PARTITION] = (
@@ -227,7 +215,7 @@ def _pending(found: Findings) -> ConditionSaid:
 
 
 def rollout_stopped(found: Findings) -> ConditionSaid:
-    """Return whether groups keep their pods because one with the changed pods does not come up."""
+    """Return whether groups keep their pods because one with the changed pods fails."""
     held = found.held_by(Awaited.STOPPED_ROLLOUT)
     if not held:
         return _IDLE
@@ -250,9 +238,7 @@ def rollout_stopped(found: Findings) -> ConditionSaid:
 
 
 def rolled_back(found: Findings) -> ConditionSaid:
-    """Return whether an earlier revision runs in place of the spec, and why; or why none does that
-    was asked for.
-    """
+    """Return whether an earlier revision runs, or why a requested rollback does not."""
     if found.rollback:
         cause = _CAUSES[found.rollback[0].cause]
         return ConditionSaid(True, cause, rollback_message(found))

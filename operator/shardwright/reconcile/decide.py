@@ -1,8 +1,6 @@
-"""Desired and observed to the next writes: create the missing objects, repair our own, prune the
-surplus.
-
-Applied again and again it comes to rest: once the observed objects equal the rendered ones, nothing
-is written. It never touches an object that another controller, or nobody, owns.
+"""Which writes bring the observed objects closer to the desired ones? Create what is missing,
+repair what is ours, prune what is surplus. It converges to no writes, and never touches an object
+that another controller, or nobody, owns.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,11 +55,10 @@ _ANY_RULES: Final = LifeRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """Everything that shall exist, in order of creation, how groups live, and the uid of the
-    ShardedModel that owns it all.
+    """Everything that shall exist, in order of creation, and the rules of its groups' life.
 
-    ``keys`` are Secrets that pods need and nobody but the kubelet reads. ``config`` is the
-    ConfigMap that the spec has its config from (empty: none): it is input, and stays.
+    ``keys`` are Secrets that only the kubelet reads. ``config`` is the ConfigMap that the spec
+    takes its config from (empty: none): it is input, and never pruned.
     """
 
     owner_uid: str
@@ -73,14 +70,13 @@ class Desired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The writes of now, in order, and the facts for the reader of the status.
+    """The next writes, in order, and the facts for the status.
 
-    ``conflicts`` are foreign objects in our places, ``leftovers`` the objects that an earlier
-    ShardedModel of the same name has left to the garbage collector (kind and name): then running
-    groups are kept alive, and nothing else is written. ``stopping`` are the groups, by index, whose
-    service these writes end on purpose, and that could be made anew beside it first. ``rejection``
-    names the group that will not come up with the wanted state, if that is to be taken back.
-    ``wake_at`` is when to look again although nothing may have happened.
+    ``conflicts`` are foreign objects under our names; ``leftovers`` (kind and name) await the
+    garbage collector since an earlier ShardedModel of the same name. With either, groups are only
+    kept alive. ``stopping`` are the indices of groups that these writes stop on purpose and that
+    could surge first. ``rejection`` names the group because of which the wanted state is to be
+    rolled back.
     """
 
     writes: tuple[Write, ...]
@@ -92,19 +88,19 @@ class Decision:
 
     @property
     def wake_at(self) -> datetime | None:
-        """Return when the first back-off or wait for a place ends, or None if none runs."""
+        """Return when the first backoff or wait for a place ends, or None if none runs."""
         return min((group.look_at for group in self.groups if group.look_at), default=None)
 
 
 def decide(
     desired: Desired, observed: Observed, now: datetime, most_moving: int | None = None
 ) -> Decision:
-    """Return the next writes; none when everything is as it should be.
+    """Return the next writes; none when all is as desired.
 
-    ``most_moving`` is how many groups may be down on purpose at once, whatever the rules of this
-    model say (None: any number).
+    ``most_moving`` is how many groups may be down on purpose at once across models (None: any
+    number).
     """
-    # Nothing of ours is written beside a foreign object: half of a model's objects would serve with
+    # Nothing is written beside a foreign object: half of a model's objects would serve with
     # somebody else's Service or scripts.
     if foreign := _foreign(desired, observed):
         known = KnownGroups(owner_uid=desired.owner_uid, rules=desired.rules)
@@ -114,12 +110,10 @@ def decide(
         _group(content, observed, desired.rules)
         for content in of_kind(desired.objects, STATEFUL_SET)
     ]
-    # Before the steps: a group that keeps its pods must look to everything below as if they were
-    # the wanted ones.
+    # Before the steps, so that a held group looks to everything below as if its pods were wanted.
     groups = held_back(wanted, now)
     former = _former_generations(groups, desired, observed, now)
-    # A group that is made anew beside its former self is the one that moves now: no other may stop
-    # until the former one is gone.
+    # While a group surges, no other may stop until its former generation is gone.
     most = 0 if any(former.values()) else desired.rules.max_unavailable
     steps = one_after_another(
         groups, [next_step(group, now) for group in groups], now, most, most_moving
@@ -132,8 +126,8 @@ def decide(
         writes=tuple(_in_order(desired, observed, lives, surplus)),
         groups=tuple(step.state for step in steps),
         stopping=_to_begin_beside(groups, steps) if desired.rules.max_surge else (),
-        # Asked of the groups as they are wanted: one that is held stands as it is, and speaks
-        # against nothing.
+        # Asked of the groups as wanted: a held group stays as it is and is no evidence against
+        # them.
         rejection=rejected(wanted, now) if desired.rules.rolls_back else None,
     )
 
@@ -141,9 +135,6 @@ def decide(
 def _beside(
     alive: Decision, foreign: Iterable[tuple[KubernetesObject, KubernetesObject]]
 ) -> Decision:
-    """Return the decision with the foreign objects in our places: those that go by themselves, and
-    those that somebody must take away.
-    """
     leftovers = []
     conflicts = []
     for live, content in foreign:
@@ -157,11 +148,8 @@ def _beside(
 def _in_order(
     desired: Desired, observed: Observed, lives: Sequence[Write], surplus: Iterable[Write]
 ) -> Iterator[Write]:
-    """Yield all writes in order.
-
-    Broken groups end first: no refused write may hold that up. Keys come before the pods that mount
-    them. Deletions come last, when the heirs have been written.
-    """
+    # Broken groups end first: no refused write may hold that up. Keys precede the pods that mount
+    # them. Deletions come last, after their heirs.
     yield from (write for write in lives if _ends_what_is_broken(write))
     for content in desired.objects:
         if content["kind"] != STATEFUL_SET:
@@ -172,9 +160,7 @@ def _in_order(
 
 
 def _to_begin_beside(groups: Sequence[Group], steps: Sequence[GroupStep]) -> tuple[int, ...]:
-    """Return the groups that stop for other pods; one that is held back has none to begin with
-    beside itself.
-    """
+    """Return the groups that are about to stop and may surge instead; a held group never does."""
     return tuple(
         index
         for index, (group, step) in enumerate(zip(groups, steps, strict=True))
@@ -184,10 +170,9 @@ def _to_begin_beside(groups: Sequence[Group], steps: Sequence[GroupStep]) -> tup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownGroups:
-    """All that is known of a model's groups while nobody knows the wanted ones: their owner, and
-    the rules by which they live.
+    """What is known of a model's groups while nobody knows the wanted ones.
 
-    ``size`` is how many pods a group has that is at zero and does not remember (None: it stays at
+    ``size`` is the pod count of a group at zero that does not remember its own (None: it stays at
     zero).
     """
 
@@ -199,16 +184,13 @@ class KnownGroups:
 def keep_alive(
     observed: Observed, known: KnownGroups, now: datetime, most_moving: int | None = None
 ) -> Decision:
-    """Return the decision that keeps the existing groups alive as they are while nobody knows the
-    wanted ones.
+    """Return the decision that keeps groups alive while nobody knows the wanted ones.
 
-    A group that fails still stops as a whole and comes back as it was, and so do all, one after
-    another, if a restart is asked for; nothing is created, changed or deleted. ``most_moving`` is
-    as in :func:`decide`.
+    A failing group still restarts as a whole, and a requested restart still goes through all
+    groups; nothing else is created, changed or deleted. ``most_moving`` is as in :func:`decide`.
     """
     lives = [
-        # Sorted, here and below: a message or a turn that depends on the order of a cache would
-        # change from reconcile to look.
+        # Sorted, here and below: the order of a cache would change messages and turns.
         live
         for key, live in sorted(observed.objects.items())
         if key[0] == STATEFUL_SET
@@ -221,7 +203,7 @@ def keep_alive(
     wanted = [
         next_step(group, now)
         if group.size
-        # Nobody knows with how many pods it would start, so it is shown and left at zero.
+        # Nobody knows its number of pods, so it is shown and left at zero.
         else GroupStep(state=next_step(group, now).state)
         for group in ours
     ]
@@ -238,19 +220,14 @@ def _as_it_is(live: KubernetesObject, observed: Observed, known: KnownGroups) ->
 
 
 def _ends_what_is_broken(write: Write) -> bool:
-    """Return whether a write ends pods that serve nobody: nothing that is refused elsewhere may
-    hold it up.
-    """
+    """Return whether a write ends pods that serve nobody, so that no refused write may delay it."""
     return isinstance(write, Delete) or (
-        # The stop of a rollout is not among them: it ends a group that serves, so it waits until
-        # the objects of its next start are there.
+        # A rollout's stop ends a group that serves, so it waits for the objects of its next start.
         isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE}
     )
 
 
 class _Needs:
-    """The wanted objects that the pods of each group cannot do without."""
-
     def __init__(self, desired: Desired, groups: Sequence[Group]) -> None:
         self._config_maps: set[str] = set()
         self._secrets = frozenset(object_key(content) for content in desired.keys)
@@ -265,13 +242,10 @@ class _Needs:
                 self._of_group.setdefault(group, set()).add(object_key(content))
 
     def noted(self, write: Write) -> Write:
-        """Return a write with all objects that its pods need: without them they would hang, and had
-        ended for nothing.
-        """
+        """Return a write with all objects that its pods would hang without."""
         if not isinstance(write, Create | Apply) or _ends_what_is_broken(write):
             return write
-        # The Service of its peers and its claims: pods that start without them find no name and no
-        # device.
+        # Without its peers' Service and its claims a pod finds no name and no device.
         own = self._of_group.get(write.content["metadata"]["labels"].get(GROUP, ""), set())
         mounted = self._config_maps.intersection(
             mounted_config_maps(write.content["spec"]["template"]["spec"])
@@ -283,11 +257,7 @@ class _Needs:
 
 
 def _had_secrets(group: Group) -> frozenset[ObjectKey]:
-    """Return the Secrets that a group which has served mounts.
-
-    They were made before its template was written: a quota that lets no more be created keeps it
-    from nothing.
-    """
+    # They are older than its template, so a quota that stops new Secrets must not stop it.
     if group.live is None or not group.remembered.ready_once:
         return frozenset()
     return frozenset(
@@ -298,7 +268,6 @@ def _had_secrets(group: Group) -> frozenset[ObjectKey]:
 def _former_generations(
     groups: Sequence[Group], desired: Desired, observed: Observed, now: datetime
 ) -> dict[str, frozenset[str]]:
-    """Return by name of group the remains of its earlier generations."""
     return {
         group.name: former_generations(*generation_of(group.name), observed, desired.owner_uid, now)
         for group in groups
@@ -308,9 +277,7 @@ def _former_generations(
 def _kept_sets(
     groups: Sequence[Group], former: Mapping[str, Collection[str]], now: datetime
 ) -> Iterator[ObjectKey]:
-    """Yield the former generations that serve until the next one does, unless that one finds no
-    place beside them.
-    """
+    """Yield old sets to keep while their surge starts, unless it finds no place."""
     for group in groups:
         if (
             group.served_by
@@ -323,31 +290,28 @@ def _kept_sets(
 
 
 def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
-    """Yield the objects that pods still need, whatever is wanted: their scripts, Services,
-    ComputeDomains, claims, notes to schedulers. So do the pods that a live template will make.
-    """
-    # A pod that nobody waits for any more, on a dead node for example, keeps nothing.
+    """Yield the objects that existing pods, and the pods of live templates, still need."""
+    # A pod that is overdue, on a dead node for example, keeps nothing.
     members = [member for member in observed.members if not overdue(member, now)]
     there = {member.group for member in members}
     named: set[str] = set()
     for key, live in observed.objects.items():
         if key[0] == STATEFUL_SET:
             yield from _named_by(live)
-            # Also while the group has no pod: its next ones are made of this template, and could
-            # not be placed without these objects.
+            # Also while the group has no pod: its next ones could not be placed without these
+            # objects.
             named |= _beside_pods_of(live["spec"].get("template") or {})
     for key, live in observed.objects.items():
         group = (live["metadata"].get("labels") or {}).get(GROUP)
         names = {key[1], channel_template(key[1])}
         if group and key[0] != STATEFUL_SET and (group in there or names & named):
             yield key
-    # A mounted ConfigMap that is gone keeps a container of the pod from ever starting again.
+    # A container whose mounted ConfigMap is gone never starts again.
     yield from ((CONFIG_MAP, name) for member in members for name in member.config_maps)
 
 
 def _named_by(live: KubernetesObject) -> Iterator[ObjectKey]:
-    """Yield the Service and the ConfigMaps that a StatefulSet names."""
-    # A group that keeps its template may be one of several pods where new ones have one.
+    # A kept template may have several pods where the new one has one.
     if peers := peers_service_of(live["spec"]):
         yield SERVICE, peers
     pod = (live["spec"].get("template") or {}).get("spec") or {}
@@ -355,19 +319,14 @@ def _named_by(live: KubernetesObject) -> Iterator[ObjectKey]:
 
 
 def _beside_pods_of(template: KubernetesObject) -> frozenset[str]:
-    """Return the names of the PodGroup and the claim templates without which no pod of a template
-    is placed.
-    """
+    """Return the PodGroup and claim templates without which none of a template's pods is placed."""
     return claim_templates(template.get("spec") or {}) | {pod_group_of(template)}
 
 
 def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
-    """Yield the creation of every key that pods are about to need: whether it exists is not ours to
-    read.
-    """
     if any(
-        # Only with a write that starts pods: the operator may not read Secrets, so a look at rest
-        # would send a creation each time to hear 409.
+        # Only with a write that starts pods: the operator may not read Secrets, so each idle
+        # reconcile would send a creation to hear 409.
         isinstance(write, Create | Apply) and not _ends_what_is_broken(write)
         for write in lives
     ):
@@ -377,9 +336,7 @@ def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
 def not_as_they_are(
     observed: Observed, owner_uid: str, objects: Sequence[KubernetesObject]
 ) -> tuple[str, ...]:
-    """Return the StatefulSets with pods whose template these objects change, or that are not among
-    them.
-    """
+    """Return the StatefulSets with pods that these objects would change or remove."""
     templates = {
         object_key(content): template_hash(content) for content in of_kind(objects, STATEFUL_SET)
     }
@@ -391,7 +348,7 @@ def not_as_they_are(
     run = (
         (key, live)
         for key, live in ours
-        # A StatefulSet at zero has nothing that a changed template could end.
+        # A StatefulSet at zero has no pods to end.
         if key[0] == STATEFUL_SET and live["spec"].get("replicas")
     )
     return tuple(key[1] for key, live in run if templates.get(key) != template_hash(live))
@@ -402,7 +359,7 @@ def standing_groups(
 ) -> tuple[GroupState, ...]:
     """Return the states of the existing groups, whatever is wanted now."""
     lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
-    # This asks how they stand. A restart that is asked for would show all of them as stopping.
+    # With a requested restart all of them would show as stopping.
     rules = replace(rules, restart_asked="")
     ours = [
         replace(_group(live, observed, rules), as_it_is=True)
@@ -433,7 +390,6 @@ def _group(content: KubernetesObject, observed: Observed, rules: LifeRules) -> G
 
 
 def _former(name: str, observed: Observed) -> KubernetesObject | None:
-    """Return the StatefulSet of the generation before, if a group is made anew beside it."""
     root, number = generation_of(name)
     return (
         # Only the one before can still serve: a group has at most two generations at a time (ADR
@@ -445,7 +401,7 @@ def _former(name: str, observed: Observed) -> KubernetesObject | None:
 def _foreign(
     desired: Desired, observed: Observed
 ) -> list[tuple[KubernetesObject, KubernetesObject]]:
-    """Return the foreign objects in our places, each with the object that we would have there."""
+    """Return the foreign objects under our names, each with the object that we would have there."""
     pairs = ((observed.objects.get(object_key(content)), content) for content in desired.objects)
     return [
         (live, content)
@@ -455,17 +411,16 @@ def _foreign(
 
 
 def is_leftover(live: KubernetesObject, content: KubernetesObject) -> bool:
-    """Return whether an object is going, or of an earlier resource of our name: it goes by itself,
-    the user need not act.
+    """Return whether a foreign object will go by itself: it is being deleted, or belonged to an
+    earlier ShardedModel of this name.
     """
-    # The garbage collector, or somebody's finalizer, is at it already; a conflict would send the
-    # user after nothing.
+    # The garbage collector or a finalizer is at work; a conflict would send the user after nothing.
     if "deletionTimestamp" in live["metadata"]:
         return True
     theirs = controller(live)
     ours = controller(content)
-    # All but the uid: a ShardedModel that was deleted and made again under its name meets the
-    # objects of its predecessor for a while.
+    # All but the uid: a ShardedModel recreated under its name meets the objects of its predecessor
+    # for a while.
     return all(theirs.get(field) == ours.get(field) for field in ("apiVersion", "kind", "name"))
 
 
@@ -483,28 +438,22 @@ def _conflict(live: KubernetesObject) -> Problem:
 
 
 def placed(content: KubernetesObject, owner_uid: str, observed: Observed) -> tuple[Write, ...]:
-    """Return the write that one object needs, none if it is as rendered or belongs to somebody
-    else.
-    """
+    """Return the write that one object needs: none if it is as rendered or not ours."""
     live = observed.objects.get(object_key(content))
     if live is None:
         return (Create(content=content),)
-    # An object that is going cannot be created again before it is gone; the event of its end wakes
-    # the model.
+    # It cannot be recreated before it is gone; the event of its end wakes the model.
     if "deletionTimestamp" in live["metadata"] or controller_uid(live) != owner_uid:
         return ()
     drift = drifted_fields(content, live)
     return (
-        # With the uid: an object that was deleted and made again by somebody in between is refused,
-        # not taken over.
+        # With the uid, an object that somebody recreated in between is refused, not taken over.
         (Apply(content=content, uid=live["metadata"]["uid"], fields=drift),) if drift else ()
     )
 
 
 def _repaired(content: KubernetesObject, owner_uid: str, observed: Observed) -> tuple[Write, ...]:
-    """Return the write that an object beside the pods needs; one that cannot be set right goes, and
-    is made again.
-    """
+    """Return the write of an object beside the pods; one that cannot be patched is remade."""
     writes = placed(content, owner_uid, observed)
     live = observed.objects.get(object_key(content))
     if live is None or not any(
@@ -529,13 +478,8 @@ def _prune(
     kept: Collection[ObjectKey],
     former: Mapping[str, Collection[str]],
 ) -> tuple[Write, ...]:
-    """Delete objects of ours that are no longer wanted; an object without our owner reference is
-    never deleted.
-
-    An earlier generation goes when the next one is there, and remembers the fate of the group
-    before. So do configs that were read from the hub for an earlier spec: a model that goes back
-    has its config in its revision.
-    """
+    # A former generation goes only when the next one is there to remember its fate. Configs from
+    # the hub go too: a rollback has its config in its revision.
     wanted = {object_key(content) for content in desired.objects}.union(
         kept, {(CONFIG_MAP, desired.config)}
     )
@@ -547,8 +491,7 @@ def _prune(
     return tuple(
         replace(_delete(key, live), needs=heirs.get(key, frozenset()))
         for key, live in sorted(observed.objects.items())
-        # Ownership by uid: an object of a predecessor, or of somebody who copied our labels, is not
-        # ours to delete.
+        # By uid: the objects of a predecessor, or of somebody who copied our labels, are not ours.
         if key not in wanted
         and controller_uid(live) == desired.owner_uid
         and "deletionTimestamp" not in live["metadata"]

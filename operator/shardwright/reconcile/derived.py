@@ -1,7 +1,6 @@
-"""Conclusions from the reading of one reconcile, before anything is decided: the places of groups,
-and the nodes at fault.
-
-No rule of the life of groups is here: knowledge is the same whatever the user wants.
+"""What follows from the snapshot of one reconcile before anything is decided: which nodes are at
+fault, and which groups lose their places? No rule of a group's life is here: the facts are the same
+whatever the user wants.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -47,19 +46,17 @@ from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject
 
 SHOWN_NODES: Final = 3
-"""How many nodes to come of a group are named; assumed: the first ones tell which pool they are of.
-"""
+"""How many nodes in provisioning of a group are named; assumed: the first ones tell their pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
     """The present state of a model, by our own clock.
 
-    ``record`` is the plan of record, ``unreadable`` why the one that there is cannot be read.
-    ``standing`` is how the groups stand that exist. ``unfit`` are planned nodes with a fault,
-    ``lost`` nodes that do not give pods back, ``leaving`` the groups that go elsewhere;
-    ``recheck_at`` is when a further one may have to. ``late`` are nodes that an autoscaler should
-    have made by now. ``since`` is when each passing fact was first seen.
+    ``unreadable`` is why the plan of record cannot be read. ``unfit`` are planned nodes with a
+    fault, ``lost`` nodes that do not give pods back, ``leaving`` the groups to relocate;
+    ``recheck_at`` is when another may have to. ``late`` are nodes that an autoscaler should have
+    made by now. ``since`` is when each passing fact was first seen.
     """
 
     record: PlanRecord | None
@@ -76,7 +73,7 @@ class Derived:
 
 
 def derive(snapshot: Snapshot, observed: Observed, now: datetime) -> Derived:
-    """Derive the facts that follow from the objects that were read."""
+    """Return the facts that follow from the snapshot."""
     cluster = snapshot.cluster or Cluster()
     subject = snapshot.subject if isinstance(snapshot.subject, Subject) else None
     record = snapshot.record if isinstance(snapshot.record, PlanRecord) else None
@@ -84,8 +81,8 @@ def derive(snapshot: Snapshot, observed: Observed, now: datetime) -> Derived:
     unfit = _unfit(snapshot, record, observed)
     silent = cluster.silent_nodes(observed)
     since = carried_on(snapshot.since, _sighted(snapshot, observed, unfit, silent), now)
-    # From here on no time is that of another machine: with a clock six minutes ahead a pod that had
-    # waited for a second took its group to zero (ADR 8).
+    # From here on all times are ours: with a clock six minutes ahead, a pod that had waited for a
+    # second took its group to zero (ADR 8).
     own = _by_own_clock(snapshot, observed, since, now).seen_from(silent)
     if record:
         own = _by_plan(own, record, snapshot)
@@ -96,7 +93,7 @@ def derive(snapshot: Snapshot, observed: Observed, now: datetime) -> Derived:
         rules=rules,
         standing=standing_groups(own, snapshot.resource.owner.uid, now, rules),
         unfit=unfit,
-        # By our own clock as well: a deletionTimestamp comes from the API server's clock.
+        # By our own clock too: a deletionTimestamp is the API server's.
         lost=lost_nodes(own.members, silent, now),
         leaving=(),
         recheck_at=None,
@@ -107,7 +104,6 @@ def derive(snapshot: Snapshot, observed: Observed, now: datetime) -> Derived:
 
 
 def _unfit(snapshot: Snapshot, record: PlanRecord | None, observed: Observed) -> tuple[Unfit, ...]:
-    """Return the planned nodes with a fault; one to come has none before pods have asked for it."""
     if not (record and snapshot.cluster and isinstance(snapshot.subject, Subject)):
         return ()
     found = unfit_nodes(record.plan, snapshot.cluster.nodes, snapshot.subject.terms)
@@ -123,7 +119,6 @@ def _unfit(snapshot: Snapshot, record: PlanRecord | None, observed: Observed) ->
 def _sighted(
     snapshot: Snapshot, observed: Observed, unfit: Iterable[Unfit], silent: Collection[str]
 ) -> Iterator[Sighting]:
-    """Yield the facts of now that may pass."""
     uid = snapshot.resource.owner.uid
     yield from of_members(observed.members)
     yield from map(of_node, unfit)
@@ -149,7 +144,7 @@ def _by_own_clock(
     return replace(
         observed,
         members=by_own_clock(observed.members, since, now),
-        # A former refusal knows since when; the answer to this reconcile says only now.
+        # An earlier refusal has its start; the answer of this reconcile has only now.
         kept_out=now_out | kept_out,
         short_since=since_by_set(since, Sight.NO_PODS),
         ready_since=since_by_set(since, Sight.READY),
@@ -158,9 +153,6 @@ def _by_own_clock(
 
 
 def _by_plan(own: Observed, record: PlanRecord, snapshot: Snapshot) -> Observed:
-    """Return the observed objects with the state of the planned nodes of groups: no room, or no
-    node yet.
-    """
     base, cluster = base_name(snapshot.resource.owner.name), snapshot.cluster or Cluster()
     # None: pods are not known yet, so nobody knows how many GPUs others leave.
     if cluster.free is not None:
@@ -175,11 +167,10 @@ def _by_plan(own: Observed, record: PlanRecord, snapshot: Snapshot) -> Observed:
 def _with_departures(
     derived: Derived, record: PlanRecord, snapshot: Snapshot, now: datetime
 ) -> Derived:
-    """Return the known facts with the groups that go elsewhere, and the nodes that are late."""
     around, own = _occupancy(derived, record, snapshot, now), derived.observed
     late = late_nodes(record.plan, around, now)
-    # Which nodes are late follows from the states of groups, and those from the waits: so the waits
-    # are made without it first.
+    # Late nodes follow from the states of groups, and those from the waits, so the waits are first
+    # made without them.
     if late:
         base = base_name(snapshot.resource.owner.name)
         own = replace(own, nodes_in_provisioning=_nodes_to_come(record, base, own, late))
@@ -195,7 +186,7 @@ def _with_departures(
 def _nodes_to_come(
     record: PlanRecord, base: str, observed: Observed, late: frozenset[str] = frozenset()
 ) -> dict[str, Wait]:
-    """Return the waits of groups for nodes to come, by name without their generation."""
+    """Return the waits of groups for nodes in provisioning, by name without generation."""
     return {
         name: Wait(
             what=Awaited.NODES if late.isdisjoint(nodes) else Awaited.LATE_NODES,
@@ -206,9 +197,7 @@ def _nodes_to_come(
 
 
 def _sought(record: PlanRecord, base: str, observed: Observed) -> dict[str, tuple[str, ...]]:
-    """Return the nodes to come that groups are planned on, by name; those that a queue holds back
-    ask for nothing yet.
-    """
+    """Return the nodes in provisioning by group name; groups gated by a queue ask for none yet."""
     held_back = {generation_of(member.group)[0] for member in observed.members if member.gates}
     groups = dict(
         zip(group_names(base, record.plan.group_numbers), record.plan.groups, strict=True)
@@ -236,13 +225,13 @@ def _occupancy(
         free=(snapshot.cluster or Cluster()).free or {},
         unsettled=unsettled_groups(groups, base, standing, record.plan.numbers),
         hanging=hanging_groups(roots, members, derived.lost, now),
-        # A group that gave its GPUs back has no place either, although no pod of it waits any more.
+        # A group that gave its GPUs back has no place either, although no pod of it waits.
         homeless=homeless_groups(roots, standing, members, now) | released,
     )
 
 
 def nodes_of_interest(observed: Observed, record: PlanRecord | Problem | None) -> frozenset[str]:
-    """Return the nodes that a reconcile must know of: those of the plan, and those of the pods."""
+    """Return the nodes that a reconcile must know: those of the plan and those of the pods."""
     planned = record.plan.groups if isinstance(record, PlanRecord) else ()
     return frozenset(node for group in planned for node in group) | {
         m.node for m in observed.members if m.node

@@ -1,8 +1,6 @@
-"""Does a live object still equal the rendered one? Compared field by field, after the API server's
-defaulting.
-
-Only rendered fields count: additions of the server or somebody else beside them are none of our
-business, except in lists without keys, which belong to one writer as a whole.
+"""Does a live object still hold what was rendered? Fields are compared one by one, after the API
+server's defaulting. Additions beside rendered fields do not count, except in lists without keys,
+which belong to one writer as a whole.
 """
 
 import re
@@ -11,8 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-# By key, not by position: a sidecar or a variable that a webhook injects before ours would be
-# repaired for ever.
+# By key, not position: what a webhook injects before ours would be repaired for ever.
 LIST_KEYS: Final = {
     "containers": "name",
     "initContainers": "name",
@@ -28,8 +25,7 @@ LIST_KEYS: Final = {
 API. ``ports`` are keyed, too, but we own all of them, so they are compared in order.
 """
 
-# The server keeps a quantity as it was written: "1024Mi" and "1Gi" are the same amount, and a text
-# that differs would be drift in each reconcile.
+# The server keeps quantities as written, and "1024Mi" equals "1Gi".
 QUANTITY_FIELDS: Final = frozenset({"limits", "requests", "sizeLimit", "capacity"})
 QUANTITY: Final = re.compile(r"([0-9.]+)([num]|[kMGTPE]i?|)")
 SUFFIXES: Final = {
@@ -49,9 +45,7 @@ NO_VALUE: Final[tuple[Any, ...]] = (None, False, 0, "", {}, [], ())
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A rendered field that an object does not hold: its path, and the object's value there (None:
-    nothing).
-    """
+    """A rendered field that an object does not hold, and its value there (None: nothing)."""
 
     path: str
     live: Any
@@ -69,7 +63,7 @@ def drifted_fields(rendered: Any, live: Any) -> tuple[str, ...]:
 
 
 def dropped_fields(sent: Any, stored: Any) -> tuple[str, ...]:
-    """Return the paths of fields that were sent and that the API server's object lacks, in order.
+    """Return the paths of sent fields that the API server's object lacks, in order.
 
     >>> dropped_fields(
     ...     {"spec": {"schedulingGroup": {"podGroupName": "a"}, "replicas": 2}},
@@ -80,8 +74,8 @@ def dropped_fields(sent: Any, stored: Any) -> tuple[str, ...]:
     return tuple(
         difference.path
         for difference in _differences(sent, stored, "")
-        # Lacking, not different: a server that does not know a field drops it without a word, while
-        # other differences are its defaulting.
+        # Lacking, not different: a server drops unknown fields silently; other differences are its
+        # defaulting.
         if difference.live in (None, ())
     )
 
@@ -113,8 +107,7 @@ def _of_list(rendered: Sequence[Any], live: Any, path: str) -> Iterator[Differen
     if key is None:
         yield from _of_atomic_list(rendered, live, path)
         return
-    # Items beside the rendered ones are left alone: admission webhooks inject containers, variables
-    # and volumes.
+    # Admission webhooks inject containers, variables and volumes beside ours; they stay.
     by_key = {item.get(key): item for item in live}
     for item in rendered:
         name = item.get(key)
@@ -124,7 +117,7 @@ def _of_list(rendered: Sequence[Any], live: Any, path: str) -> Iterator[Differen
 def _of_atomic_list(
     rendered: Sequence[Any], live: Sequence[Any], path: str
 ) -> Iterator[Difference]:
-    # A list without a key has one owner: an item that somebody added to our arguments is drift.
+    # A list without a key has one owner: an item that somebody added is drift.
     if len(rendered) != len(live):
         yield Difference(path, live)
         return
@@ -145,7 +138,7 @@ def _is_quantity(path: str) -> bool:
 
 
 def amount(quantity: Any) -> Decimal | None:
-    """Return the amount of a quantity, None if the value is not a quantity."""
-    # Decimal, not float: 0.1 and 100m must be the same amount exactly.
+    """Return the amount of a quantity, or None if the value is none."""
+    # Decimal, not float: 0.1 and 100m must be equal.
     match = QUANTITY.fullmatch(str(quantity).replace("Ki", "ki"))
     return Decimal(match[1]) * SUFFIXES[match[2]] if match else None

@@ -1,6 +1,4 @@
-"""The changes that are worth an event: a new plan, a changed outcome, a group that restarts, a
-repair.
-
+"""Which changes are worth an event: a new plan, a changed outcome, a group that restarts, a repair?
 An event is made of a change, never of a state: a reconcile that finds the same says nothing.
 """
 
@@ -35,7 +33,7 @@ no more. Basis: assumed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A happening, for ``kubectl describe``; reason and action are words from a small set."""
+    """A happening, for ``kubectl describe``; reason and action are from a small set of words."""
 
     reason: str
     action: str
@@ -46,12 +44,8 @@ class Event:
 def events_of(
     before: Iterable[Mapping[str, Any]], found: Findings, written: Iterable[Write]
 ) -> Iterator[Event]:
-    """Yield the events of one reconcile.
-
-    Args:
-        before: The conditions that the status had.
-        found: The findings.
-        written: The writes that were carried out.
+    """Yield the events of one reconcile: ``before`` are the conditions that the status had,
+    ``written`` the writes that were carried out.
     """
     yield from _of_outcome(before, found)
     yield from _of_rollout(before, found)
@@ -59,7 +53,7 @@ def events_of(
     yield from told[:WRITES_TOLD]
     if len(told) > WRITES_TOLD:
         yield replace(
-            # An event must have a reason and an action: those of the first one that is not told.
+            # An event needs a reason and an action: those of the first one left out.
             told[WRITES_TOLD],
             note=f"and {len(told) - WRITES_TOLD} more at once, which status.groups shows",
         )
@@ -75,8 +69,8 @@ def _of_outcome(before: Iterable[Mapping[str, Any]], found: Findings) -> Iterato
             reason=summary.reason, action="Reconcile", note=summary.message, warning=summary.stalled
         )
     refused = _before(before, ConditionType.RECORD_REFUSED)
-    # Told by the change of the condition: the finding itself holds for ten minutes, and each
-    # reconcile would tell it again.
+    # Told by the change of the condition: the finding holds for ten minutes, and each reconcile
+    # would tell it again.
     if found.distrusted and refused.get("status") != "True":
         yield Event(
             reason=Reason.PLAN_RECORD_REFUSED,
@@ -109,7 +103,7 @@ def plan_event(plan: Plan) -> Event:
 
 
 def surge_event(group: str, nodes: Sequence[str]) -> Event:
-    """Return the event of a group that is started anew beside the one that serves."""
+    """Return the event of a group that surges."""
     return Event(
         reason="Surging",
         action="Restart",
@@ -131,7 +125,7 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
                 "be gone, and are not"
             )
             yield Event(reason="Rebuilt", action="Restart", note=note, warning=True)
-        # A new release renders fields otherwise and repairs them all: that is nobody's edit, and an
+        # A new release repairs every field that it renders otherwise: nobody edited those, and an
         # event for each object would drown the others.
         case Apply(why=Why.DRIFT, fields=fields) if _by_somebody_else(fields):
             yield Event(
@@ -153,10 +147,9 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
 
 
 def _by_somebody_else(fields: tuple[str, ...]) -> bool:
-    """Return whether somebody else changed an object: not fields that we render anew ourselves."""
     ours = any(field.endswith(CONTENT_HASH) for field in fields)
     return not ours and any(
-        # Our own memory of a group is in annotations.
+        # Our own memory of a group.
         not field.startswith("metadata.annotations")
         for field in fields
     )

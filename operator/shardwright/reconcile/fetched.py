@@ -1,8 +1,6 @@
-"""The course of a model whose config is to be read from the hub: a Job reads it, its pod says it, a
-ConfigMap keeps it.
-
-The Job goes by itself some time after it has ended. As long as there is no config, it is begun
-again then: a hub that was away may be back, and a user may have accepted the terms of the model.
+"""What is next for a model whose config must be read from the hub? A Job reads it, its pod hands it
+over, a ConfigMap keeps it. The Job goes by itself some time after its end, and without a config it
+starts again then: the hub may be back, or the user may have accepted the model's terms.
 """
 
 from collections.abc import Mapping
@@ -33,16 +31,16 @@ from shardwright.rendering.fetch_job import (
 PATH: Final = "spec.model.id"
 
 SOON_SECONDS: Final = 3.0
-"""How soon to look again at a Job that runs: no cache shows Jobs. Basis: assumed; one takes about
-as long.
+"""How soon to reconcile again while a Job runs: no cache shows Jobs. Basis: assumed; one takes
+about as long.
 """
 
 LATER_SECONDS: Final = 60.0
-"""The same of one that has ended without a config: it is there for some minutes. Basis: assumed."""
+"""The same after a Job without a config: it is there for some minutes. Basis: assumed."""
 
 OVERDUE_SECONDS: Final = DEADLINE_SECONDS + 60
-"""How old a Job is that should have ended. Basis: its deadline, 30 s for its pod to end, the rest
-assumed.
+"""The age at which a Job should have ended. Basis: its deadline, 30 s for its pod to end, the
+rest assumed.
 """
 
 ALREADY_EXISTS: Final = "AlreadyExists"
@@ -85,7 +83,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """The next writes, the user's news meanwhile, and how soon to look again."""
+    """The next writes, the problem to show meanwhile, and when to reconcile again."""
 
     writes: tuple[Write, ...] = ()
     problem: Problem
@@ -93,20 +91,19 @@ class Fetched:
 
 
 def fetched(snapshot: Snapshot, fetching: Fetching, now: datetime) -> Fetched:
-    """Return how it goes on with a config that is to be read."""
+    """Return the next write of a config fetch."""
     owner, fetch, job = snapshot.resource.owner, fetching.fetch, fetching.job
     name = job_name(owner, fetch)
     if against := _refused(snapshot, fetching) or (
-        # A Job that there is may end: the limit is for new ones.
+        # A Job that exists may finish: the limit is for new ones.
         too_many(snapshot.cluster) if snapshot.cluster and job is None else None
     ):
         return Fetched(problem=against, again_seconds=LATER_SECONDS)
-    # Its name follows from public facts, so somebody else's Job may be there. Its findings are not
-    # believed.
+    # Its name follows from public facts, so it may be somebody else's, and is not believed.
     if job is not None and controller_uid(job) != owner.uid:
         return Fetched(problem=_in_the_way(name), again_seconds=LATER_SECONDS)
     state = None if job is None else state_of(job, now)
-    # A Job that has failed may have left words as well: its pod says why before it ends.
+    # A failed Job may have left a message too: its pod says why before it ends.
     if job is not None and state in {JobState.COMPLETE, JobState.FAILED}:
         return _found(
             snapshot,
@@ -115,7 +112,7 @@ def fetched(snapshot: Snapshot, fetching: Fetching, now: datetime) -> Fetched:
             if fetching.left
             else _without_words(name, _why_ended(job)),
         )
-    # Nobody ends such a Job, so it is named: waiting for it in silence would be for ever.
+    # Nobody ends such a Job, so it is named: waiting in silence would be for ever.
     if state is JobState.SUSPENDED or state is JobState.OVERDUE:
         return Fetched(problem=_stuck(name, state), again_seconds=LATER_SECONDS)
     start = (
@@ -132,7 +129,6 @@ def fetched(snapshot: Snapshot, fetching: Fetching, now: datetime) -> Fetched:
 
 
 def _found(snapshot: Snapshot, fetch: HubFetch, found: CheckpointFiles | Problem) -> Fetched:
-    """Decide on the message that the pod has left."""
     owner = snapshot.resource.owner
     if isinstance(found, Problem):
         return Fetched(problem=_said(found, job_name(owner, fetch)), again_seconds=LATER_SECONDS)
@@ -143,7 +139,6 @@ def _found(snapshot: Snapshot, fetch: HubFetch, found: CheckpointFiles | Problem
 
 
 def _refused(snapshot: Snapshot, fetching: Fetching) -> Problem | None:
-    """Return why the Job or the ConfigMap could not be made."""
     owner, fetch = snapshot.resource.owner, fetching.fetch
     config = config_name(owner.name, fetch.model, fetch.revision)
     ours = {job_name(owner, fetch), config}
@@ -152,8 +147,7 @@ def _refused(snapshot: Snapshot, fetching: Fetching) -> Problem | None:
         if (
             isinstance(item.write, Create)
             and written_name(item.write) == config
-            # Only the name is known, not the content: the object of this name was not among our
-            # own, so the operator has not signed it.
+            # An object of this name that is not among our own was not signed by the operator.
             and item.reason == ALREADY_EXISTS
         ):
             return config_taken(config)
@@ -172,21 +166,17 @@ def state_of(job: KubernetesObject, now: datetime) -> JobState:
 
 
 def age_seconds(job: KubernetesObject, now: datetime) -> float | None:
-    """Return the age of a Job, None if it does not state the time of its creation."""
+    """Return the age of a Job, or None if it does not state its creation."""
     created = read_time(job["metadata"].get("creationTimestamp"))
     return None if created is None else (now - created).total_seconds()
 
 
 def _why_ended(job: KubernetesObject) -> str:
-    """Return why a Job has ended, empty if all went well."""
     failed = _holding(job).get("Failed")
     return str(failed.get("reason") or "Failed") if failed else ""
 
 
 def _stuck(name: str, state: JobState) -> Problem:
-    """Return why a Job that has not ended will not do so by itself: somebody suspends it, or nobody
-    has taken it up.
-    """
     if state is JobState.SUSPENDED:
         limit, remedy = (
             "is suspended",
@@ -201,7 +191,6 @@ def _stuck(name: str, state: JobState) -> Problem:
 
 
 def _holding(job: KubernetesObject) -> dict[str, Mapping[str, Any]]:
-    """Return the conditions of a Job that are true, by their type."""
     conditions = (job.get("status") or {}).get("conditions") or ()
     return {
         str(condition.get("type")): condition
@@ -211,15 +200,14 @@ def _holding(job: KubernetesObject) -> dict[str, Mapping[str, Any]]:
 
 
 def _said(problem: Problem, job: str) -> Problem:
-    """Return a problem that a pod has found, with the way out that its user has."""
     again = (
         f"it is tried again within {KEPT_SECONDS // 60} "
         f"minutes, or at once when Job {job} is deleted"
     )
     if problem.code == "ConfigFetchFailed":
         return replace(problem, path=PATH, remedy=again)
-    # Whoever owns a pod of that name may have written the message: only codes that we know are
-    # passed on, with words of our own (ADR 30).
+    # Whoever owns a pod of that name may have written the message: only known codes are passed on,
+    # with words of our own (ADR 30).
     remedy = _REMEDIES.get(problem.code)
     return replace(problem, path=PATH, remedy=f"{remedy}; {again}") if remedy else _damaged(job)
 
@@ -254,9 +242,7 @@ def _damaged(job: str) -> Problem:
 
 
 def config_taken(name: str) -> Problem:
-    """Return the problem of a ConfigMap in the place of the one that is to keep the config: nothing
-    is read as long as it is.
-    """
+    """Return the problem of a foreign ConfigMap under the config's name."""
     limit = "is there and is not what the operator has read"
     return Problem(
         code="NameConflict", path=PATH, what=f"ConfigMap {name}", limit=limit, remedy="delete it"
@@ -264,7 +250,7 @@ def config_taken(name: str) -> Problem:
 
 
 def job_unread(name: str, message: str) -> Problem:
-    """Return the problem of a Job if the API server does not tell its state."""
+    """Return the problem of a Job whose state the API server does not tell."""
     return Problem(
         code="ApiUnavailable",
         path=PATH,

@@ -1,10 +1,6 @@
-"""The ConfigMap that keeps a config which was read from the hub: signed, as others may write
-ConfigMaps of the namespace.
-
-Anybody can work out its name, and write an owner reference: its content counts if the operator has
-signed it, for this resource and under this name.
-
-The Job that reads it is made in ``rendering.fetch_job``, and started by ``fetched``.
+"""Does a ConfigMap hold a config that the operator read from the hub? Anybody can work out its name
+and write an owner reference, so its content counts only with the operator's signature for this
+resource and name. ``rendering.fetch_job`` makes the Job that reads it, ``fetched`` starts it.
 """
 
 import json
@@ -27,7 +23,7 @@ KIND: Final = "FetchedConfig"
 def fetched_config(
     owner: Owner, fetch: HubFetch, found: CheckpointFiles, keys: SigningKeys
 ) -> dict[str, Any]:
-    """Return the ConfigMap of the findings, signed if there is a key."""
+    """Return the ConfigMap of a config, signed if there is a key."""
     content = config_map(owner, fetch, found)
     signature, metadata = (keys.sign(KIND, owner.uid, _text(content)), content["metadata"])
     if signature is None:
@@ -39,12 +35,11 @@ def fetched_config(
 
 
 def is_believed(content: KubernetesObject, owner_uid: str, keys: SigningKeys) -> bool:
-    """Return whether a ConfigMap keeps the operator's own reading for the resource with this uid.
+    """Return whether the operator wrote a ConfigMap for the resource with this uid.
 
-    Without keys nobody can tell who wrote it: then it need only say that the resource controls it.
+    Without keys nobody can tell who wrote it: then its owner reference is enough.
     """
-    # Before the signature: a signed ConfigMap that is copied under another owner is not this
-    # model's.
+    # Before the signature: a signed ConfigMap copied under another owner is not this model's.
     if controller_uid(content) != owner_uid:
         return False
     signature = (content["metadata"].get("annotations") or {}).get(SIGNATURE, "")
@@ -52,6 +47,6 @@ def is_believed(content: KubernetesObject, owner_uid: str, keys: SigningKeys) ->
 
 
 def _text(content: KubernetesObject) -> str:
-    # The name is signed with the content: it holds the hash of id and revision, so a config of
-    # another id cannot be renamed into its place.
+    # The name is signed too: it holds the hash of id and revision, so a config of another id cannot
+    # be renamed into its place.
     return json.dumps([content["metadata"]["name"], content.get("data") or {}], sort_keys=True)

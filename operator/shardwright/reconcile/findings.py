@@ -1,7 +1,5 @@
-"""The findings of one reconcile of a ShardedModel, and its outcome in a word and a sentence.
-
-Facts only: the rules that led to them are in ``decide`` and ``rollout``, and their sentences are
-made last, in ``sentences``.
+"""What did one reconcile of a ShardedModel find, and what is its outcome in a reason and a
+sentence? The rules that led to these facts are in ``decide`` and ``rollout``.
 """
 
 from collections.abc import Mapping
@@ -43,9 +41,7 @@ _BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.UNREADY})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptEngine:
-    """An engine whose version the spec leaves open: the one that it is kept at, and the newer one
-    that is the default now.
-    """
+    """An engine whose version the spec leaves open: the kept one, and the newer default."""
 
     engine: str
     version: str
@@ -56,24 +52,23 @@ class KeptEngine:
 class Findings:
     """Everything that the conditions and the metrics of a model are made from.
 
-    ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec.
-    ``problems`` are for the user to correct, ``refused`` are the API server's refusals, or why
-    nothing was sent to it. ``undeployable`` is why the plan is not run, ``pods_refused`` why pods
-    are not created. ``stale`` is the fault of the plan that stands, ``better`` one that would be
-    better, ``anew`` the one that would be made now. ``wanted`` is how many groups shall run, None
-    if that cannot be told. ``standing`` are the groups that exist. ``decision`` is None if nothing
-    may be deployed. ``hidden`` is why the state of the model is not known: nothing else is known
-    then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
-    labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
-    with their fields, ``overfull`` objects that somebody has filled, with their oversized fields.
-    ``kept_engine`` is the engine's version by default if an earlier release has chosen it, unless a
-    revision is run. ``distrusted`` is why a plan of record was not believed a while ago,
-    ``not_admitted`` why the pods of a new plan are not let in. ``most_moving`` is how many groups
-    may be down on purpose for the sake of all models. ``rollback`` is the revision that runs
-    instead of the spec, ``rollback_problem`` why a requested one is not restored,
-    ``history_problem`` why the serving state is not kept as a revision. ``alpha_groups``: its
-    PodGroups are of an API that the next release of Kubernetes does not have. ``unread`` are
-    watched namespaces of which something was never read.
+    ``plan`` is the current plan, ``no_plan`` why there is none for the present spec. ``problems``
+    are for the user to correct; ``refused`` is the API server's refusal, or why nothing was sent.
+    ``undeployable`` is why the plan is not run, ``not_admitted`` why a quota refuses the pods of a
+    new plan, ``pods_refused`` why pods are not created. ``stale`` is the fault of the current plan,
+    ``better`` a better one, ``anew`` the one that would be made now. ``wanted`` is how many groups
+    shall run (None: unknown), ``standing`` the groups that exist. ``decision`` is None if nothing
+    may be deployed. ``hidden`` is why the model's state is unknown: then nothing else is known.
+    ``lost`` are nodes that do not give pods back, ``strangers`` pods with the model's labels that
+    nobody of it controls. ``contested`` are objects that somebody keeps setting back, with the
+    fields; ``overfull`` objects that somebody has filled, with the oversized fields.
+    ``kept_engine`` is the engine's version if an earlier release chose it and no revision is run.
+    ``distrusted`` is why a plan of record was not believed a while ago. ``most_moving`` is how many
+    groups may be down on purpose across models. ``rollback`` is the revision that runs instead of
+    the spec, ``rollback_problem`` why a requested one is not restored, ``history_problem`` why the
+    serving state is not kept as a revision. ``alpha_groups``: its PodGroups are of an API that the
+    next release of Kubernetes lacks. ``unread`` are watched namespaces of which something was never
+    read.
     """
 
     generation: int
@@ -111,25 +106,23 @@ class Findings:
 
     @property
     def spec_rejected(self) -> bool:
-        """Return whether the spec did not come up and was taken back."""
+        """Return whether the spec did not come up and was rolled back."""
         return self.rollback is not None and self.rollback[0].cause is not Cause.ASKED
 
     @property
     def of_going_back(self) -> tuple[Problem, ...]:
-        """Return why a revision is not restored, or could not be later."""
+        """Return why a revision is not restored, or could not be restored later."""
         return tuple(filter(None, (self.rollback_problem, self.history_problem)))
 
     @property
     def revision_number(self) -> int | None:
-        """Return the number of the revision to restore, None if none is, or the status
-        does not say.
-        """
+        """Return the number of the revision to restore, or None without one or if unknown."""
         revision = self.rollback[1] if self.rollback else None
         return revision.number if revision else None
 
     @property
     def awaiting_turn(self) -> tuple[GroupState, ...]:
-        """Return the groups that are to restart and wait because groups of other models do."""
+        """Return the groups that wait to restart because groups of other models do."""
         waiting = (
             group
             for group in self.groups
@@ -139,15 +132,11 @@ class Findings:
 
     @property
     def of_another_release(self) -> tuple[GroupState, ...]:
-        """Return the groups with pods that another release of the operator rendered, and this one
-        would render otherwise.
-        """
+        """Return the groups whose pods were rendered by another release, and would differ now."""
         return tuple(group for group in self.groups if group.pending)
 
     def held_by(self, what: Awaited) -> tuple[GroupState, ...]:
-        """Return the groups that keep the pods that they have for this reason, although others are
-        wanted.
-        """
+        """Return the groups that keep their pods for this reason although others are wanted."""
         return tuple(group for group in self.groups if group.hold and group.hold.what is what)
 
     @property
@@ -158,7 +147,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The outcome in a word and a sentence, and whether a client that waits may go on."""
+    """The outcome in a reason and a sentence, and whether a waiting client may go on."""
 
     reason: str
     message: str
@@ -190,7 +179,7 @@ def _blocked_by_user(found: Findings) -> Summary | None:
 
 
 def _blocked(problem: Problem, more: str = "") -> Summary:
-    # Most codes of problems are not reasons of conditions: they say what is wrong with a field.
+    # Most problem codes are not reasons of conditions: they say what is wrong with a field.
     reason = problem.code if problem.code in set(Reason) else Reason.INVALID_SPEC
     return Summary(
         reason=reason, message=f"{problem.sentence()}{more}", stalled=reason not in _PASSING
@@ -205,8 +194,7 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
     if found.no_plan:
         heals = found.no_plan.heals_by_itself
         reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
-        # Nodes that an autoscaler has not made are why there is no room; the planner only knows
-        # that there is none.
+        # Late nodes are why there is no room; the planner only knows that there is none.
         late = [
             not_ready_sentence(group)
             for group in found.groups
@@ -284,13 +272,13 @@ def _all_ready(found: Findings) -> bool:
     return (
         bool(found.groups)
         and all(group.ready for group in found.groups)
-        # Groups that a stopped rollout holds serve, but not by the present spec.
+        # Groups held by a stopped rollout serve, but not by the present spec.
         and not found.held_by(Awaited.STOPPED_ROLLOUT)
     )
 
 
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
-    # The problems that need a user come first, those that pass by themselves last.
+    # Problems that need a user come first, those that pass by themselves last.
     if any(group.budget_spent for group in waiting):
         return Reason.RESTART_BUDGET_SPENT
     if any(group.late for group in waiting):

@@ -1,9 +1,6 @@
-"""Since when is something so? Counted from when this process first saw it, by a clock that never
-jumps.
-
-Times that others write (of nodes, pods, conditions) come from clocks that may be minutes off:
-compared with our own clock, a fresh fact looks long overdue. So a wait begins when it is first
-seen, and after a restart it begins anew.
+"""Since when has a fact held, by this process's own clock? Times written by others come from clocks
+that may be minutes off, so a fresh fact could look long overdue. Hence a wait begins when it is
+first seen, and anew after a restart of the operator.
 """
 
 from collections import Counter
@@ -21,7 +18,7 @@ from shardwright.rendering.bundle import KubernetesObject
 
 
 class Sight(StrEnum):
-    """A kind of fact that is to pass."""
+    """A kind of fact that is expected to pass."""
 
     UNSCHEDULABLE = "Unschedulable"  #: a pod, by uid
     DELETING = "Deleting"  #: a pod, by uid
@@ -42,7 +39,7 @@ class Sighting:
 
 
 def of_members(members: Iterable[Member]) -> frozenset[Sighting]:
-    """Return a sighting for everything about these pods that may pass."""
+    """Return the passing states of these pods."""
     return frozenset(
         sighting
         for member in members
@@ -55,15 +52,15 @@ def of_members(members: Iterable[Member]) -> frozenset[Sighting]:
 
 
 def of_node(item: Unfit) -> Sighting:
-    """Return the sighting of a planned node's fault. The fault may pass."""
+    """Return the sighting of a planned node's fault."""
     return Sighting(Sight.UNFIT, f"{item.node} {item.fault}")
 
 
 def of_sets(observed: Observed, owner_uid: str, kept_out: Iterable[str]) -> frozenset[Sighting]:
-    """Return a sighting for everything about an owner's StatefulSets that may pass. ``kept_out``
-    are those whose pods were refused, by uid.
+    """Return the passing states of an owner's StatefulSets; ``kept_out`` are the uids of those
+    whose pods were refused.
 
-    One that has all its pods by now, or that is at zero, is not kept out: facts of then begin anew.
+    One at zero, or with all its pods, is not kept out: should it be again, its time starts anew.
     """
     lives = [
         live
@@ -80,8 +77,8 @@ def of_sets(observed: Observed, owner_uid: str, kept_out: Iterable[str]) -> froz
 def of_starts(
     observed: Observed, owner_uid: str, silent_nodes: Collection[str]
 ) -> frozenset[Sighting]:
-    """Return which StatefulSets of an owner start, and which are ready; one with a pod on no node
-    that answers does not start.
+    """Return which StatefulSets of an owner are starting or ready; one with a pod on no node, or on
+    a silent one, is not starting.
     """
     found = set()
     for (kind, name), live in observed.objects.items():
@@ -98,7 +95,7 @@ def of_starts(
             and len(members) == size
             and not _has_come_up(live)
             # Waiting for a place, a queue or a dead node is no failure of a template, so the
-            # deadline of a start does not run then (ADR 19).
+            # start's deadline does not run then (ADR 19).
             and all(_stands(m, silent_nodes) for m in members)
         ):
             found.add(Sighting(Sight.STARTING, live["metadata"]["uid"]))
@@ -106,8 +103,7 @@ def of_starts(
 
 
 def _has_come_up(live: KubernetesObject) -> bool:
-    # By the annotation: a start is over once the group was ready, also for the process after this
-    # one.
+    # By the annotation, so that a start is also over for the process after this one.
     return READY_SINCE in (live["metadata"].get("annotations") or {})
 
 
@@ -116,14 +112,14 @@ def _stands(member: Member, silent_nodes: Collection[str]) -> bool:
 
 
 def since_by_set(since: Mapping[Sighting, datetime], sight: Sight) -> dict[str, datetime]:
-    """Return since when each StatefulSet has been seen so, by uid."""
+    """Return since when each StatefulSet has been in this state, by uid."""
     return {sighting.of: began for sighting, began in since.items() if sighting.sight is sight}
 
 
 def by_own_clock(
     members: Iterable[Member], since: Mapping[Sighting, datetime], now: datetime
 ) -> tuple[Member, ...]:
-    """Return the pods with the times at which their waits began as this process has seen them."""
+    """Return the pods with waits that begin when this process first saw them."""
     return tuple(_by_own_clock(member, since, now) for member in members)
 
 
@@ -135,8 +131,7 @@ def _by_own_clock(member: Member, since: Mapping[Sighting, datetime], now: datet
         if member.unschedulable_since
         else None
     )
-    # The grace is a length, so it holds by any clock; the deletionTimestamp is a moment by another
-    # one.
+    # The grace is a length, so it holds by any clock; the deletionTimestamp is a moment by another.
     ends = since.get(Sighting(Sight.DELETING, member.uid), now) + timedelta(
         seconds=member.grace_seconds
     )
@@ -148,7 +143,5 @@ def _by_own_clock(member: Member, since: Mapping[Sighting, datetime], now: datet
 def carried_on(
     since: Mapping[Sighting, datetime], sighted: Iterable[Sighting], now: datetime
 ) -> dict[Sighting, datetime]:
-    """Return since when each of these facts has been seen: a new fact since now, a passed one not
-    any more.
-    """
+    """Return since when each of these facts has been seen; new ones since now."""
     return {sighting: since.get(sighting, now) for sighting in sighted}

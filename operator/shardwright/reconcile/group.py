@@ -1,7 +1,5 @@
-"""A group as it is wanted and as it is, and the user's rules of its life; ``groups`` has the steps
-of that life.
-
-Nothing is decided of a group here.
+"""What is wanted of a group, what is there, and by which rules of the user does it live? ``groups``
+decides its steps.
 """
 
 from collections.abc import Sequence
@@ -23,17 +21,17 @@ from shardwright.resolving.intent import RestartPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeRules:
-    """The user's rules of the life of the groups; ``restart_asked`` is the value of the restart
-    annotation, or empty.
+    """The user's rules of a group's life; ``restart_asked`` is the restart annotation's value, or
+    empty.
 
-    ``keeps_templates``: pods stay as they are if the same is asked for and only another release
-    would render them otherwise. ``restores``: pods of another release are restored, which a group
-    with others gets at once if it does not serve. ``min_ready_seconds`` is how long a group
-    is ready before it counts as available, ``progress_deadline_seconds`` how long it may take to
-    become ready on its nodes (None: nobody knows). Groups below the number ``partition`` keep the
-    pods they have. ``rejected``: a group did not come up with the wanted state, and is gone.
-    ``rolls_back``: a spec that groups do not come up with is taken back. ``revision`` tells the
-    wanted state from all earlier ones (empty: nobody knows it).
+    ``keeps_templates``: pods stay if the request is the same and only another release would render
+    them differently. ``restores``: pods of another release are restored, and a group with other
+    pods that does not serve gets them at once. ``min_ready_seconds`` is how long a group must be
+    ready to count as available, ``progress_deadline_seconds`` how long it may take to become ready
+    on its nodes (None: unknown). Groups numbered below ``partition`` keep their pods. ``rejected``:
+    a group did not come up with the wanted state, and is gone. ``rolls_back``: a spec that groups
+    do not come up with is rolled back. ``revision`` tells the wanted state from all earlier ones
+    (empty: unknown).
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -53,17 +51,15 @@ class LifeRules:
 # No slots: cached_property keeps its value in the instance's __dict__.
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in
-    rank order.
+    """A group's rendered and live StatefulSet, and its pods in rank order.
 
-    ``former`` is the live StatefulSet of the generation before, with its pods, if this one is made
-    anew beside it. ``as_it_is``: its wanted form is not known, so ``rendered`` is the live one with
-    all its pods, and it is kept alive so. ``kept_out`` says that the API server refuses its pods
-    (at zero: in this reconcile), ``short_since`` since when some are missing. ``crowded_out``:
-    others leave it too few GPUs on its nodes. ``nodes_in_provisioning`` is how it waits for nodes
-    to be made. ``ready_since`` is since when all its pods are ready, ``starting_since`` since when
-    all have nodes and it has not come up. ``hold`` is why it keeps the pods that it has although
-    others are wanted.
+    ``former`` is the live StatefulSet of the generation before, with its pods, during a surge.
+    ``as_it_is``: the wanted form is unknown, so ``rendered`` is the live one with all its pods.
+    ``kept_out`` says that the API server refuses its pods (at zero: in this reconcile),
+    ``short_since`` since when some are missing. ``crowded_out``: others leave it too few GPUs on
+    its nodes. ``nodes_in_provisioning`` is its wait for nodes. ``ready_since`` is since when all
+    its pods are ready, ``starting_since`` since when all have nodes and it has not come up.
+    ``hold`` is why it keeps its pods although others are wanted.
     """
 
     rendered: KubernetesObject
@@ -93,18 +89,16 @@ class Group:
 
     @cached_property
     def remembered(self) -> GroupAnnotations:
-        """Return the memory of the group, also from before it was made anew."""
-        # A next generation inherits the failures of the one before, so that a broken image does not
-        # start at once again under a new name.
+        """Return the memory of the group, or of its former generation."""
+        # Failures are inherited, so that a broken image does not start at once under a new name.
         return read_annotations(self.live or self.former or {})
 
     @property
     def complete(self) -> bool:
-        """Return whether all its pods are ready together, of whatever revision and in whatever
-        number they were made.
+        """Return whether all its pods are ready together, whatever their revision or number.
 
-        Pods whose StatefulSet is at zero, or gone, are as good as gone, whether they have begun to
-        end or not.
+        Pods whose StatefulSet is at zero or gone count as gone, whether they have begun to end or
+        not.
         """
         live = self.live or {"metadata": {}, "spec": {}}
         standing = (
@@ -113,27 +107,23 @@ class Group:
         return standing > 0 and all_ready(self.members, standing)
 
     def available_at(self, now: datetime) -> datetime | None:
-        """Return when it will have been ready for long enough, None if it is not ready or need not
-        wait for that.
-        """
+        """Return when it will be available, or None if it is not ready or need not wait."""
         seconds = self.rules.min_ready_seconds
         return (
-            # Readiness that this reconcile sees for the first time counts from now: earlier times
-            # are another process's clock (ADR 8).
+            # Readiness first seen now counts from now: earlier times are another process's clock
+            # (ADR 8).
             (self.ready_since or now) + timedelta(seconds=seconds)
             if seconds and self.complete
             else None
         )
 
     def available(self, now: datetime) -> bool:
-        """Return whether it is ready, and has been so for as long as the user asks."""
+        """Return whether it has been ready for as long as the user asks."""
         until = self.available_at(now)
         return self.complete and (until is None or now >= until)
 
     def late(self, now: datetime) -> bool:
-        """Return whether it has had its nodes for longer than a start may take, and has not come
-        up.
-        """
+        """Return whether it has exceeded its progress deadline on its nodes."""
         seconds, since = self.rules.progress_deadline_seconds, self.starting_since
         return (
             seconds is not None and since is not None and now >= since + timedelta(seconds=seconds)
@@ -141,29 +131,25 @@ class Group:
 
     @property
     def restarts_since(self) -> int:
-        """Return the number of restarts in place of a group of one pod, since it is wanted as it is
-        and last served well.
-        """
+        """Return the restarts in place of a group of one pod since it last served well."""
         before = self.remembered.restarts_before
         return sum(
-            # The kubelet counts as long as the pod lives. Restarts under an earlier spec speak
-            # against nothing that is wanted now (ADR 25).
+            # The kubelet counts for the pod's whole life; restarts under an earlier spec do not
+            # matter (ADR 25).
             pod.restarts - (before.count if before and before.uid == pod.uid else 0)
             for pod in self.members
         )
 
     def forgets_restarts_at(self) -> datetime | None:
-        """Return when it will have served for so long that its restarts were not in a row, None if
-        it had none.
-        """
+        """Return when its restarts are forgotten, having served long enough, or None."""
         # In a group of several pods no container restarts in place, so its incidents count.
         if self.size > 1 or not (self.complete and self.ready_since and self.restarts_since > 0):
             return None
         return self.ready_since + timedelta(seconds=self.rules.restart.stable_seconds)
 
     def restarts_before(self, now: datetime) -> RestartsBefore | None:
-        """Return the past restarts that no longer count: those before the last change of the spec,
-        or before the group served for long enough.
+        """Return the restarts that no longer count: those before the last change of the spec, or
+        before the group served for long enough.
         """
         before, revision, pod = (
             self.remembered.restarts_before,
@@ -185,10 +171,9 @@ class Group:
 
     @property
     def served_by(self) -> str | None:
-        """Return the former generation that serves in place of this one, None if there is none.
+        """Return the former generation that serves in place of this one, or None.
 
-        If it fails meanwhile it is left to the kubelet and the launcher, which bring its ranks
-        together again.
+        If it fails meanwhile, the kubelet and the launcher bring its ranks together again.
         """
         return (
             str(self.former["metadata"]["name"])
@@ -210,17 +195,15 @@ class Group:
 
     @property
     def outdated(self) -> bool:
-        """Return whether pods of it are of another template than the one that is rendered."""
+        """Return whether any of its pods is of another template than the rendered one."""
         wanted = template_hash(self.rendered)
-        # By our hash on the pods: updateRevision of the StatefulSet changes with every write of the
-        # template, also one that restarts nothing.
+        # By our hash on the pods: the StatefulSet's updateRevision changes with every write of the
+        # template, even one that restarts nothing.
         return any(member.template_hash != wanted for member in self.members)
 
     @property
     def is_made_anew(self) -> bool:
-        """Return whether its StatefulSet cannot become the rendered one: its next generation takes
-        its place.
-        """
+        """Return whether its StatefulSet cannot become the rendered one but needs a next one."""
         return (
             self.live is not None
             and not self.as_it_is
@@ -234,26 +217,20 @@ class Group:
 
     @property
     def template_waits(self) -> bool:
-        """Return whether another template waits for the next restart: by a release, or by changes
-        that wait for a restart.
-        """
+        """Return whether a template difference can wait for the next restart."""
         keeps = self.rules.keeps_templates and (self.complete or not self.rules.restores)
         return self.asks_the_same and (keeps or self._differs_by_what_waits_alone)
 
     @property
     def _differs_by_what_waits_alone(self) -> bool:
-        """Return whether its pods, or the StatefulSet that has none, are as wanted but for
-        LimitRanges and the pull policy.
-        """
+        # LimitRanges and the pull policy do not restart a group.
         hashes = {member.own_hash for member in self.members} or {own_hash(self.live or {})}
         return hashes == {own_hash(self.rendered)}
 
     @property
     def must_roll(self) -> bool:
-        """Return whether pods are of another revision, or would be: pods are never compared with
-        updateRevision.
-        """
-        # Held or kept alive: it is compared with nothing, as there is no wish to compare it with.
+        """Return whether its pods must be replaced; pods are never compared with updateRevision."""
+        # Nothing is wanted of it that it could differ from.
         if self.as_it_is:
             return False
         if self.is_made_anew:
@@ -264,16 +241,14 @@ class Group:
 
     @property
     def _restarts_in_place(self) -> bool:
-        """Return whether it is one pod that its kubelet restarts: it would come back as it was,
-        without the fixes since.
-        """
+        # Its kubelet would restart it as it was, without the fixes since.
         return (
             self.size == 1 and not self.complete and any(member.failure for member in self.members)
         )
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """Return the fields of its pods that a restart changes although the same is asked for."""
+        """Return the pod fields that a restart would change although the request is the same."""
         if not (self.outdated and self.asks_the_same):
             return ()
         changed = template_hash(self.live or {}) != template_hash(self.rendered)
@@ -282,14 +257,12 @@ class Group:
 
 
 def as_it_stands(live: KubernetesObject, size: int) -> dict[str, Any]:
-    """Return a StatefulSet as it is, with all its pods: those that it has or had or, if it does not
-    remember, ``size``.
-    """
+    """Return a live StatefulSet with all pods that it has, had or, if unknown, ``size``."""
     pods = live["spec"].get("replicas") or read_annotations(live).size or size
     return {**live, "spec": {**live["spec"], "replicas": pods}}
 
 
 def all_ready(members: Sequence[Member], count: int) -> bool:
-    """Return whether these are so many pods, all of them ready."""
-    # Exactly so many: a pod too many is of an earlier size, and its group is not one NCCL world.
+    """Return whether there are exactly ``count`` pods, all ready."""
+    # A pod too many is of an earlier size, and its group is not one NCCL world.
     return len(members) == count and all(member.ready and not member.deleting for member in members)

@@ -1,9 +1,8 @@
-"""The life of one group: it starts, rolls and restarts as one, always by way of zero pods;
-``states`` has the picture.
+"""What does one group need next? It starts, rolls and restarts as a whole, always by way of zero
+pods; ``states`` has the picture.
 
-A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when
-every pod is gone, so that no rank meets a peer of another revision or of an earlier start, wherever
-we are killed. Memory stands in annotations of the StatefulSet (``remembered``).
+A new template is only ever written with ``replicas: 0``, and ``replicas: n`` only when every pod is
+gone, so that no rank meets a peer of another revision or start, wherever the operator is killed.
 """
 
 from collections.abc import Iterator
@@ -35,19 +34,18 @@ from shardwright.reconcile.writes import Apply, Create, Delete, Patch, Why, Writ
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 QUEUE_TAKES: Final = "WorkloadEvicted"
-"""How the reason begins of the condition TerminationTarget of a pod whose whole group gives its
-quota back: WorkloadEvictedDueToPreempted.
-Source: Kueue 0.17 ``pkg/controller/jobframework/interface.go``.
+"""How the reason of TerminationTarget begins on a pod whose whole group gives its quota back:
+WorkloadEvictedDueToPreempted. Source: Kueue 0.17 ``pkg/controller/jobframework/interface.go``.
 """
 
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
-"""Why a group is stopped that could have gone on."""
+"""Reasons to stop a group that could have gone on."""
 
 # A patch cannot bring a new template, so none of these writes can start pods of another one.
 PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.STOP_AGAIN, Why.NOTE})
-"""Why a StatefulSet is written that serves nobody any more, or whose pods stay as they are."""
+"""Reasons to write a StatefulSet that serves nobody any more, or whose pods stay as they are."""
 
-BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
+BROKEN_GRACE_SECONDS: Final = 5  # a broken group serves nobody
 REFUSED_SECONDS: Final = 300
 """How long a group holds GPUs while its pods are refused. Basis: assumed, as for one that the
 scheduler finds no place for.
@@ -59,9 +57,7 @@ SHOWN_LATE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStep:
-    """The write for a group now, and how it stands. ``planned``: it ends a service that could go on
-    for now.
-    """
+    """The write that a group needs now, and its state; ``planned``: it ends service on purpose."""
 
     state: GroupState
     writes: tuple[Write, ...] = ()
@@ -69,22 +65,21 @@ class GroupStep:
 
 
 def next_step(group: Group, now: datetime) -> GroupStep:
-    """Return the one step that a group needs now; none when all is as it should be."""
+    """Return the one step that a group needs now; no writes when all is as it should be."""
     if group.live is None:
         return _create(group)
     if "deletionTimestamp" in group.live["metadata"]:
         return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION)))
-    # Before everything that asks about pods: at zero they are on their way out, whatever they look
-    # like.
+    # Before everything that asks about pods: at zero they are on their way out in any case.
     if group.live["spec"].get("replicas") == 0:
         return _leave_zero(group, now)
     # Somebody has scaled it up while we were stopping it: the stop comes first.
     if group.remembered.stopped_for:
         return _stay_at_zero(group)
-    # A change goes before a failure, and forgives: failures of pods that are replaced say nothing
-    # of the new ones.
+    # A change goes before a failure, and forgives: failures of the replaced pods say nothing about
+    # the new ones.
     change = Why.ROLLOUT if group.must_roll else Why.REQUESTED if group.asked else None
-    # A group that a queue holds back has not begun: there is nothing to restart.
+    # In a group gated by a queue nothing has begun that could restart.
     if change and not (change is Why.REQUESTED and _held_back(group)):
         return _go_to_zero(group, change, group.remembered.forgiven(), now)
     # Last of all: a group is stopped for a failure only where nobody wants it to stop anyway.
@@ -93,17 +88,15 @@ def next_step(group: Group, now: datetime) -> GroupStep:
 
 
 def _failure(group: Group, now: datetime) -> Failure | None:
-    """Return why a group is to restart, None if nothing is broken."""
-    # Kueue ends the pods of a group one after another. Counted as failures, a preemption would use
-    # up the restart budget.
+    # Kueue ends a group's pods one by one: counted as failures, a preemption would use up the
+    # restart budget.
     if _held_back(group) or _is_taken_whole(group, now):
         return None
-    # The kubelet restarts a single pod in place. It needs no restart as a group.
+    # The kubelet restarts a single pod in place.
     return _refused(group, now) or (_find_failure(group, now) if group.size > 1 else None)
 
 
 def _held_back(group: Group) -> bool:
-    """Return whether a queue holds back all pods that a group has: none has begun."""
     return bool(group.members) and all(map(_is_gated, group.members))
 
 
@@ -112,9 +105,6 @@ def _is_gated(member: Member) -> bool:
 
 
 def _is_taken_whole(group: Group, now: datetime) -> bool:
-    """Return whether the queue is ending all pods of a group, one after another, for a dearer one:
-    they come back held back.
-    """
     return any(
         member.deleting and member.taken_by.startswith(QUEUE_TAKES) and not overdue(member, now)
         for member in group.members
@@ -129,8 +119,7 @@ def _fail(group: Group, failure: Failure, now: datetime) -> GroupStep:
 
 def _find_failure(group: Group, now: datetime) -> Failure | None:
     failure = find_failure(group.members, group.size, group.remembered.members)
-    # A rank that has failed says more than one that found no place: the latter may only wait for
-    # the GPUs of the former.
+    # A failed rank says more than one without a place, which may only wait for the former's GPUs.
     if failure:
         return failure
     unplaced = find_unschedulable(
@@ -140,13 +129,11 @@ def _find_failure(group: Group, now: datetime) -> Failure | None:
 
 
 def _refused(group: Group, now: datetime) -> Failure | None:
-    """Return why a group that never came to run gives its GPUs back: its pods have been refused for
-    long enough.
-    """
+    # A group that never came to run gives its GPUs back.
     kept_out = group.kept_out
     if (
         kept_out is None
-        # Pods that are there may serve; a refusal is about those that are still to be made.
+        # Existing pods may serve; a refusal is about those still to be made.
         or group.complete
         or now < kept_out.since + timedelta(seconds=REFUSED_SECONDS)
     ):
@@ -166,20 +153,16 @@ def _create(group: Group) -> GroupStep:
 
 
 def _leave_zero(group: Group, now: datetime) -> GroupStep:
-    """Wait until every pod is gone and the back-off is over, then start all of them at once; a
-    change waits for none.
-    """
-    # Also a pod that hangs on a dead node counts: its rank could come back and meet the new group.
+    # Also a pod that hangs on a dead node: its rank could come back and meet the new group.
     if group.members:
         return _end(group, now)
     remembered, incident = group.remembered, group.remembered.incident
     if _changed_since(group) or not incident:
-        # The failures were those of other pods, so the back-off begins anew.
+        # The failures were those of other pods, so the backoff begins anew.
         remembered = remembered.forgiven()
     elif state := _kept_at_zero(group, incident, now):
         return GroupStep(state=state)
-    # Its pods were refused the last time. A dry run of one asks first, so that it does not start
-    # in vain.
+    # A dry run of one pod asks first, so that the group does not start in vain again.
     refused = (
         remembered.incident
         and remembered.incident.attempt
@@ -195,12 +178,11 @@ def _leave_zero(group: Group, now: datetime) -> GroupStep:
 
 
 def _kept_at_zero(group: Group, incident: Incident, now: datetime) -> GroupState | None:
-    """Return the state of a group that failed and may not start yet, None if it may."""
     policy = group.rules.restart
     if incident.spent(policy) and policy.stop_when_spent:
         wait = Wait(what=Awaited.CHANGE, said=str(incident.counted))
         return _state(group, Situation.STOPPED, wait)
-    # Before the back-off: a start would only make pods that the scheduler finds no place for.
+    # Before the backoff: a start would only make pods that cannot be scheduled.
     if group.crowded_out:
         return _state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM))
     until = incident.restart_at(policy)
@@ -215,11 +197,9 @@ def _kept_at_zero(group: Group, incident: Incident, now: datetime) -> GroupState
 
 
 def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
-    """Return the memory of a group that gets pods as they are rendered now."""
     rules = group.rules
     before = (
-        # The new pod begins at zero restarts, so those of its predecessor must not be subtracted
-        # from it.
+        # The new pod begins at zero restarts: those of its predecessor must not be subtracted.
         RestartsBefore(revision=rules.revision)
         if group.size == 1 and rules.revision and not group.as_it_is
         else None
@@ -233,7 +213,7 @@ def _started(group: Group, remembered: GroupAnnotations) -> GroupAnnotations:
 
 
 def _end(group: Group, now: datetime) -> GroupStep:
-    """Wait for the last pods. If the node of one is found dead meanwhile, that was the cause."""
+    # If the node of a last pod is found dead meanwhile, that was the cause.
     remembered = group.remembered
     changed = _changed(group)  # is noticed when it starts, as long as it shows
     if remembered.stopped_for == Why.FAILURE and remembered.incident and not changed:
@@ -251,7 +231,6 @@ def _end(group: Group, now: datetime) -> GroupStep:
 
 
 def _late(group: Group, now: datetime) -> Iterator[Wait]:
-    """Yield the pods that should be gone by now, the first three."""
     late = [m for m in group.members if m.gone_by and now > m.gone_by]
     yield from (
         Wait(what=Awaited.LATE_POD, ranks=(m.rank,), said=str(m.node)) for m in late[:SHOWN_LATE]
@@ -259,7 +238,7 @@ def _late(group: Group, now: datetime) -> Iterator[Wait]:
 
 
 def _stay_at_zero(group: Group) -> GroupStep:
-    """Carry a stop through that somebody has scaled away: its cause is no second failure."""
+    # Somebody scaled it up: the cause of the stop is no second failure.
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP_AGAIN))
     return GroupStep(
         state=state, writes=_write(group, group.remembered, Why.STOP_AGAIN, replicas=0)
@@ -267,23 +246,18 @@ def _stay_at_zero(group: Group) -> GroupStep:
 
 
 def _changed_since(group: Group) -> bool:
-    """Return whether a group that failed would not start as it was, or shall all the same."""
     return group.asked or group.remembered.stopped_for != Why.FAILURE or _changed(group)
 
 
 def _changed(group: Group) -> bool:
-    """Return whether a group at zero would start otherwise than it was stopped, by more than
-    another release's rendering.
-    """
+    # By more than another release's rendering.
     return not group.asks_the_same and template_hash(group.live or {}) != template_hash(
         group.rendered
     )
 
 
 def _hurried(group: Group) -> tuple[Write, ...]:
-    """Return the writes that cut short the grace of pods that serve nobody. A pod that was only
-    taken keeps its grace: requests may go on.
-    """
+    # Cut the grace of pods that serve nobody. One that was only taken keeps it: requests may go on.
     remembered = group.remembered
     if remembered.stopped_for != Why.FAILURE or (
         remembered.incident and remembered.incident.failure.reason in TAKEN_GRACEFULLY
@@ -298,11 +272,9 @@ def _hurried(group: Group) -> tuple[Write, ...]:
             uid=m.uid,
             grace_seconds=BROKEN_GRACE_SECONDS,
         )
-        # Also for pods that are ending already: a second deletion with a shorter grace cuts it
-        # short.
+        # Also for pods that are ending: a second deletion with a shorter grace cuts it short.
         for m in group.members
-        # deletionGracePeriodSeconds is set while a pod ends; one that is cut short already needs no
-        # further request.
+        # deletionGracePeriodSeconds is set while a pod ends; an already short one needs no request.
         if m.grace_seconds > BROKEN_GRACE_SECONDS
     )
 
@@ -313,8 +285,8 @@ def _go_to_zero(group: Group, why: Why, remembered: GroupAnnotations, now: datet
     if why is Why.ROLLOUT and not group.is_made_anew:
         # Written with the template: whoever starts the group, its pods are of this request.
         stopped = stopped.with_(asked=asked_by(group.rendered), pending=())
-    # Kueue 0.17 loses sight of a StatefulSet whose pods go as fast as pods that never ran do, so
-    # its next generation takes over from here.
+    # Kueue 0.17 loses sight of a StatefulSet whose pods never ran and go at once, so its next
+    # generation takes over from here.
     if _held_back(group):
         stopped = stopped.with_(stopped_for=HELD_BACK)
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), remembered=stopped)
@@ -326,10 +298,8 @@ def _go_to_zero(group: Group, why: Why, remembered: GroupAnnotations, now: datet
 
 
 def _keep(group: Group, now: datetime) -> GroupStep:
-    """Repair drift that disturbs no pod, and note the pods that are ready together."""
     remembered = group.remembered
-    # The uids that were ready together are noted once they are all ready: a pod that is replaced
-    # later shows by them.
+    # By these uids a pod that is replaced later is noticed.
     if group.complete:
         remembered = remembered.ready(group.members, now)
     elif _held_back(group):
@@ -347,7 +317,7 @@ def _keep(group: Group, now: datetime) -> GroupStep:
             asked=_found_asked(group),
             restarts_before=group.restarts_before(now),
         )
-        # With the memory as it stands: a new memory alone is no drift, and is written as a patch.
+        # With the memory as it is: a new memory alone is no drift, and is written as a patch.
         drift = drifted_fields(_intent(group, group.remembered), group.live)
     if drift:
         return GroupStep(state=state, writes=_write(group, remembered, Why.DRIFT, fields=drift))
@@ -358,9 +328,6 @@ def _keep(group: Group, now: datetime) -> GroupStep:
 
 
 def _found_asked(group: Group) -> str:
-    """Return the request that the pods of a group were made for; pods as they are rendered now will
-    do for the present one.
-    """
     return (
         group.remembered.asked
         # A group without pods keeps its mark: nobody can tell for which request its next pods will
@@ -371,7 +338,6 @@ def _found_asked(group: Group) -> str:
 
 
 def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> GroupState:
-    """Return the state of a group that nothing stops."""
     if group.complete:
         stopped = (group.hold,) if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT else ()
         ready = _state(
@@ -403,7 +369,7 @@ def _standing(group: Group, remembered: GroupAnnotations, now: datetime) -> Grou
 
 
 def _comes_of_age(group: Group, now: datetime) -> datetime | None:
-    """Return when a group that is ready counts as available, or as stable, None if it does."""
+    # Available or stable.
     times = (None if group.available(now) else group.available_at(now), group.forgets_restarts_at())
     return min((at for at in times if at and at > now), default=None)
 
@@ -414,14 +380,11 @@ def _overdue(group: Group, now: datetime) -> Iterator[Wait]:
 
 
 def _queued(group: Group) -> bool:
-    """Return whether a queue holds pods of the group back; they wait for it indefinitely, and hold
-    nothing.
-    """
     return any(map(_is_gated, group.members))
 
 
 def _waits(group: Group) -> Iterator[Wait]:
-    """Yield the reasons why a group waits; those of only some ranks come first."""
+    """Yield why a group waits; reasons of only some ranks come first."""
     if group.served_by:
         yield Wait(
             what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO, said=group.served_by
@@ -433,7 +396,7 @@ def _waits(group: Group) -> Iterator[Wait]:
     missing = group.size - len(group.members)
     if missing > 0:
         yield Wait(what=Awaited.PODS_CREATED, said=f"{missing} of {group.size}")
-        # Which ranks wait for each other says nothing as long as some of them do not exist.
+        # While some ranks do not exist, it says nothing that the others wait for each other.
         return
     ranks: dict[tuple[Awaited, str], list[int]] = {}
     for member in sorted(
@@ -452,9 +415,7 @@ def _waits(group: Group) -> Iterator[Wait]:
 
 
 def _why_not_ready(member: Member, group: Group) -> Awaited:
-    """Return why a member is not ready although its containers wait for nothing. A follower has
-    started when all ranks have met.
-    """
+    # A follower has started when all ranks have met.
     if member in _unready(group):
         return Awaited.PROBE
     met = all(other.started or other.ready for other in group.members if other.rank > 0)
@@ -464,17 +425,12 @@ def _why_not_ready(member: Member, group: Group) -> Awaited:
 
 
 def _unready(group: Group) -> list[Member]:
-    """Return the members with engines that run and are not ready any more, of a group that has been
-    ready.
-    """
     served = group.remembered.ready_since is not None
     return [m for m in group.members if served and m.started and not m.ready]
 
 
 def _intent(group: Group, remembered: GroupAnnotations) -> dict[str, Any]:
-    """Return the rendered StatefulSet with its memory: an apply drops everything that it does not
-    repeat.
-    """
+    # An apply drops everything that it does not repeat.
     metadata = group.rendered["metadata"]
     annotations = {**metadata.get("annotations", {}), **remembered.annotations()}
     return {**group.rendered, "metadata": {**metadata, "annotations": annotations}}
@@ -488,13 +444,12 @@ def _write(
     replicas: int | None = None,
     fields: tuple[str, ...] = (),
 ) -> tuple[Apply | Patch]:
-    """Return the write that brings a StatefulSet to its memory and to a number of pods (None: as it
-    has).
+    """Return the write of a StatefulSet's memory and number of pods (None: unchanged).
 
-    A patch is one request, an apply of all of it up to three, so a broken group is emptied by one;
-    the start applies the rendered one. A group that serves goes to zero with its next start in the
-    same write, so that a refusal takes none down; one that is to be made anew takes nothing of
-    that.
+    A patch is one request, an apply up to three, so a broken group is emptied by a patch; the start
+    applies the rendered set. A group that serves goes to zero with its next template in the same
+    write, so that a refusal takes none down; one to be replaced by its next generation takes no
+    template.
     """
     metadata = (group.live or {})["metadata"]
     if group.as_it_is or why in PATCHED or group.is_made_anew:
@@ -509,15 +464,13 @@ def _write(
     content = (
         intent if replicas is None else {**intent, "spec": {**intent["spec"], "replicas": replicas}}
     )
-    # Template and replicas: 0 in one request. In two, an operator that is killed between them
-    # leaves a new template under running pods.
+    # Template and replicas: 0 in one request: an operator killed between two would leave a new
+    # template under running pods.
     return (Apply(content=content, uid=metadata["uid"], why=why, fields=fields),)
 
 
 def outdated(group: Group, now: datetime) -> GroupState:
-    """Return the state of a group that serves as it was. It does so until its turn comes, or for as
-    long as the rollout has stopped.
-    """
+    """Return the state of a group that serves as it was until its turn comes."""
     return _state(
         group,
         Situation.OUTDATED,
@@ -562,9 +515,7 @@ def _state(
 
 
 def _past(group: Group, incident: Incident | None) -> tuple[int, Failure | None]:
-    """Return how often a group has restarted, and why it failed last. A single pod restarts in
-    place, and the kubelet counts.
-    """
+    # A single pod restarts in place, and the kubelet counts.
     if group.size == 1:
         failures = (member.failure for member in group.members if member.failure)
         return sum(member.restarts for member in group.members), next(failures, None)
@@ -572,9 +523,7 @@ def _past(group: Group, incident: Incident | None) -> tuple[int, Failure | None]
 
 
 def _on_the_move(remembered: GroupAnnotations, situation: Situation) -> bool:
-    """Return whether a group is down because we stopped it on purpose, and is not ready again
-    yet.
-    """
+    # Down because we stopped it on purpose, and not ready again yet.
     if situation in AT_ZERO:
         return remembered.stopped_for in ON_PURPOSE
     return remembered.stopped_at is not None and not remembered.since_failure

@@ -1,13 +1,12 @@
-"""Fields that the API server lets nobody change once an object exists: a difference there takes
-another object.
+"""Which differences need another object, because the API server lets nobody change the field?
 
-A group whose StatefulSet differs so is made anew as its next generation: beside the one that serves
-if the plan of record has a place for that, else once its pods are gone. Everything else is deleted
-and made again. Source: the ``ValidateUpdate`` functions of Kubernetes 1.36 for these kinds, and the
-schema of NVIDIA's ComputeDomain. Of the rendered objects, disruption budgets, NetworkPolicies and
-the PodGroups of Coscheduling have no such field. A PodGroup of Kubernetes has its size
-in its name, a Secret the kind of its content, and neither is ever written again. Kueue fixes more
-of a StatefulSet that is in one of its queues, also at zero.
+A group whose StatefulSet differs so gets a next generation: as a surge if the plan of record has a
+place for it, else once its pods are gone. Everything else is deleted and made again. Source: the
+``ValidateUpdate`` functions of Kubernetes 1.36 for these kinds, and the schema of NVIDIA's
+ComputeDomain. Disruption budgets, NetworkPolicies and the PodGroups of Coscheduling have no such
+field; a PodGroup of Kubernetes has its size in its name, a Secret the kind of its content, and
+neither is ever written again. Kueue fixes more fields of a StatefulSet in one of its queues, also
+at zero.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -51,11 +50,10 @@ _SPEC_OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def made_anew(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, ...]:
-    """Return the fields of a StatefulSet that keep it from becoming the rendered one; empty if both
-    ask the same of their pods.
+    """Return the fields that keep a StatefulSet from becoming the rendered one; empty if both were
+    made for the same request.
 
-    A release of the operator that renders such a field otherwise restarts nothing: see
-    :func:`as_it_can_be`.
+    A release that renders such a field differently restarts nothing: see :func:`as_it_can_be`.
     """
     if asks_the_same(rendered, live):
         # Where the mark is gone the template has told, and claims are no part of that.
@@ -64,8 +62,8 @@ def made_anew(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str, 
 
 
 def as_it_can_be(rendered: KubernetesObject, live: KubernetesObject) -> KubernetesObject:
-    """Return a rendered StatefulSet as the one that exists can become it, if the same is asked of
-    its pods.
+    """Return the rendered StatefulSet with the immutable fields of the live one, if both were made
+    for the same request.
     """
     if made_anew(rendered, live):
         return rendered
@@ -80,9 +78,7 @@ def as_it_can_be(rendered: KubernetesObject, live: KubernetesObject) -> Kubernet
 
 
 def _as_its_queue_has_it(rendered: KubernetesObject, live: KubernetesObject) -> KubernetesObject:
-    """Return a rendered StatefulSet with the parts of its pods that its queue would refuse to
-    change, also at zero, as they are.
-    """
+    # With the parts of its pods that its queue would refuse to change, also at zero.
     there = pod_of(live)
     wanted = pod_of(rendered)
     pod = {name: wanted[name] for name in wanted if name not in OF_QUEUED_PODS}
@@ -97,9 +93,7 @@ def _as_its_queue_has_it(rendered: KubernetesObject, live: KubernetesObject) -> 
 def _fixed(
     wanted: Mapping[str, Any], there: Mapping[str, Any], name: str
 ) -> list[Mapping[str, Any]]:
-    """Return the containers that are wanted, with the resources and ports of those that exist; the
-    latter if they are others.
-    """
+    """Return containers with the live immutable fields; the live ones if their names differ."""
     new = list(wanted.get(name) or ())
     old = list(there.get(name) or ())
     # Kueue fixes the list of containers, so none can be added or left out.
@@ -115,10 +109,9 @@ def _fixed(
 def is_in_the_way(
     rendered: KubernetesObject, live: KubernetesObject, fields: Collection[str]
 ) -> bool:
-    """Return whether these fields of an object beside the pods cannot be set right in it."""
+    """Return whether these fields of an object beside the pods cannot be changed in place."""
     if rendered["kind"] == "ConfigMap":
-        # Of an immutable ConfigMap the API server takes changed labels and annotations, but no
-        # data.
+        # An immutable ConfigMap takes changed labels and annotations, but no data.
         return bool(live.get("immutable")) and any(_is_under(path, "data") for path in fields)
     return any(
         _is_under(path, frozen) for frozen in _SPEC_OF.get(rendered["kind"], ()) for path in fields
@@ -143,8 +136,8 @@ def _differing(rendered: KubernetesObject, live: KubernetesObject) -> tuple[str,
 
 
 def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]:
-    """Yield the fields of a StatefulSet that a queue of Kueue lets nobody change. Its own name is
-    among them: it would only take another one while no pod is ready.
+    """Yield the fields that a queue of Kueue lets nobody change, the queue's name included: that
+    only changes while no pod is ready.
     """
     before, after = queue_of(live), queue_of(rendered)
     if before != after:
@@ -154,7 +147,7 @@ def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]
         yield from (
             name
             for name in OF_QUEUED_PODS
-            # Both ways: also one that is said no more is a change.
+            # Both ways: a field that is dropped is a change, too.
             if drifted_fields(wanted.get(name), there.get(name))
             or drifted_fields(there.get(name), wanted.get(name))
         )
@@ -164,20 +157,21 @@ def _queued(rendered: KubernetesObject, live: KubernetesObject) -> Iterator[str]
 
 
 def pod_of(stateful_set: KubernetesObject) -> Mapping[str, Any]:
-    """Return the spec of the pods of a StatefulSet."""
+    """Return the pod spec of a StatefulSet."""
     return (stateful_set["spec"].get("template") or {}).get("spec") or {}
 
 
 def queue_of(stateful_set: KubernetesObject) -> str:
-    """Return the queue of Kueue that we put a StatefulSet into, empty for none. Its label may be
-    anybody's: Kueue itself labels those of a namespace whose queue is called ``default``.
+    """Return the Kueue queue that we put a StatefulSet into, or "".
+
+    Its label may be anybody's: Kueue itself labels those of a namespace whose queue is called
+    ``default``.
     """
     template = stateful_set["spec"].get("template") or {}
     return str((template.get("metadata", {}).get("annotations") or {}).get(OUR_QUEUE, ""))
 
 
 def _asks(containers: Collection[Mapping[str, Any]] | None) -> list[object]:
-    """Return the requests and the ports of each container of a pod."""
     return [
         (
             _amounts(container.get("resources", {}).get("requests", {})),
@@ -191,9 +185,7 @@ def _asks(containers: Collection[Mapping[str, Any]] | None) -> list[object]:
 
 
 def _amounts(requests: Mapping[str, Any]) -> tuple[tuple[str, object], ...]:
-    """Return requests as amounts: 1Ti and 1024Gi are one, and the server keeps the form that was
-    written first.
-    """
+    # 1Ti and 1024Gi are equal, and the server keeps the form that was written first.
     return tuple(sorted((name, amount(size)) for name, size in requests.items()))
 
 
@@ -202,7 +194,6 @@ def _other_claims(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[
 
 
 def _claims(spec: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
-    """Yield the fields of each claim of a pod: also one that is left out now is a change."""
     for claim in spec.get(CLAIMS) or ():
         asks = claim["spec"].get("resources", {}).get("requests", {})
         yield (

@@ -1,7 +1,6 @@
-"""Why a group of several pods must restart as one, and the memory of it.
-
-The memory is one annotation on the StatefulSet, written together with ``replicas: 0``: container
-counts and pod status vanish at zero, and status is never read back.
+"""Why must a group of several pods restart as one, and how is that remembered? In one annotation of
+the StatefulSet, written together with ``replicas: 0``: container counts and pod status vanish at
+zero, and status is never read back.
 """
 
 import json
@@ -27,9 +26,8 @@ INCIDENT: Final = "shardwright.io/incident"
 MEMBERS: Final = "shardwright.io/members"
 
 INCIDENT_LENGTH: Final = 16_384
-"""What is read of the annotation, characters: it is cut off where it is longer, and so no JSON any
-more. Basis: a message of ``MESSAGE_LENGTH`` takes six times as many where every character is
-escaped.
+"""Characters that are read of the annotation; a longer one is cut, and so no JSON any more.
+Basis: a message of ``MESSAGE_LENGTH`` takes six times as many if every character is escaped.
 """
 
 LONGEST_ID: Final = 64
@@ -39,20 +37,20 @@ EXIT_CODES: Final = 2**31
 """Bounds of what the status shows. Source: ``api/published.py``."""
 
 YEARS: Final = (2000, 2200)
-"""Between which a time can be that an operator wrote. Basis: assumed; far enough from where adding
-to it overflows.
+"""Bounds of a time that an operator may have written. Basis: assumed; far from overflow when
+added to.
 """
 
 CONTAINER_LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
-"""How a container ended that nobody saw end: its node was started anew. Source: containerd (exit
+"""Reasons of a container that nobody saw end: its node was restarted. Source: containerd (exit
 code 255), the kubelet (137).
 """
 
 TAKEN_GRACEFULLY: Final = frozenset(
     {"PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"}
 )
-"""Why a pod ends that still runs and drains: its leader goes on answering. Source: condition
-DisruptionTarget, and ours.
+"""Reasons of a pod that ends but still runs and drains: its leader goes on answering. Source:
+condition DisruptionTarget, and ours.
 """
 
 UNSCHEDULABLE_SECONDS: Final = 300
@@ -68,8 +66,8 @@ give a node up that has not registered within 15 minutes, and its GPU driver tak
 class Incident:
     """One failure of a group that restarts it as a whole.
 
-    ``restarts`` counts them all, ``attempt`` those in a row, ``counted`` of these the ones that the
-    engine is to blame for.
+    ``restarts`` counts them all, ``attempt`` those in a row, ``counted`` those of the row that are
+    the engine's fault.
     """
 
     id: str
@@ -86,7 +84,7 @@ class Incident:
     def _pause(self, policy: RestartPolicy) -> int:
         if self.spent(policy):
             return policy.max_delay_seconds
-        # The same stands against it now.
+        # These hold unchanged, so the first one pauses already.
         pauses = (
             self.attempt
             if self.failure.reason in {UNSCHEDULABLE, PODS_REFUSED}
@@ -108,31 +106,25 @@ class Incident:
         return self.counted > policy.budget
 
     def forgiven(self) -> "Incident":
-        """Return the memory after a change by the user: the row of failures starts anew."""
+        """Return the incident after a change by the user: the row of failures starts anew."""
         return replace(self, attempt=0, counted=0)
 
 
 def find_failure(members: Sequence[Member], expected: int, known: str) -> Failure | None:
-    """Return why these pods are no NCCL world any more, or None while they are, or are still
-    becoming, one.
+    """Return why these pods are no longer one NCCL world, or None if they are or may become one.
 
     An action on a pod comes before the end of an engine, and that before a rank that ended because
     of another. ``known`` is the members annotation: the uids of the pods that were ready together,
-    or empty before that.
+    or empty.
     """
     found = min((*_ended(members), *_lost(members, expected, known)), key=_how_remote, default=None)
-    # A rank whose peer is silent ends by itself, and says so first. The node is the cause.
+    # A rank whose peer is silent ends first, and says so. The node is the cause.
     return found and (_behind(found, members) or found)
 
 
 def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
-    """Return the failure behind the end of an engine when another rank's node does not answer, None
-    if there is none.
-
-    A silent node is no failure by itself. An eviction or a deletion of a pod counts as such whether
-    its node answers or not. The engine's own words stand before it: the node may have been silent
-    for a moment only.
-    """
+    # A silent node is no failure by itself, and an eviction or a deletion counts whether it answers
+    # or not. The engine's own words come first: the node may have been silent only for a moment.
     silent = (
         member
         for member in members
@@ -169,7 +161,7 @@ def _ended(members: Sequence[Member]) -> Iterator[Failure]:
     for member in members:
         if member.deleting and (member.failure is None or member.failure.by_engine):
             yield Failure(rank=member.rank, reason=member.taken_by or "PodDeleted")
-        # of a pod that the kubelet ended, also when it is deleted afterwards: it said why
+        # The kubelet ended the pod and said why, even if it is deleted afterwards.
         elif member.failure:
             yield member.failure
     # Ranks of two templates may speak different versions of the engine: no such group is left
@@ -181,13 +173,10 @@ def _ended(members: Sequence[Member]) -> Iterator[Failure]:
 def find_unschedulable(
     members: Sequence[Member], *, nodes_in_provisioning: bool = False
 ) -> tuple[Failure, datetime] | None:
-    """Return which rank finds no place while others of the group hold GPUs, and until when they
-    hold them.
-
-    They hold them longer if nodes are made for the group (``nodes_in_provisioning``).
+    """Return which rank finds no place while others of its group hold GPUs, and until when these
+    hold them: longer with ``nodes_in_provisioning``.
     """
-    # Nobody holds GPUs in vain: a group without any place costs nobody anything, and may wait for
-    # as long as it likes.
+    # A group without any place holds no GPUs, and may wait for ever.
     if not any(member.node for member in members):
         return None
     waiting = [
@@ -203,9 +192,8 @@ def find_unschedulable(
 
 
 def _lost(members: Sequence[Member], expected: int, known: str) -> Iterator[Failure]:
-    """Yield the ranks whose pods were ready with the others and are there no more."""
     joined = {member.rank for member in members if member.uid in known.split(",")}
-    # Before all were ready together a missing pod is one that is still being made.
+    # Before all were ready together, a missing pod is one that is still being made.
     if known:
         yield from (
             Failure(rank=rank, reason="PodLost") for rank in range(expected) if rank not in joined
@@ -225,13 +213,11 @@ def new_incident(
     *,
     stable: bool,
 ) -> Incident:
-    """Return the incident that a failure makes, counted on from the previous one unless the group
-    was ``stable`` since.
-    """
+    """Return the incident of a failure, counted anew if the group was ``stable`` since."""
     row = previous if previous and not stable else None
     return Incident(
-        # By the uids of the pods: the same failure that is seen by two reconciles, or by two
-        # operators, is the same incident.
+        # By the uids of the pods: the same failure seen by two reconciles, or two operators, is the
+        # same incident.
         id=sha256(members_value(members).encode()).hexdigest()[:12],
         restarts=previous.restarts + 1 if previous else 1,
         attempt=row.attempt + 1 if row else 1,
@@ -242,9 +228,7 @@ def new_incident(
 
 
 def engine_to_blame(failure: Failure) -> bool:
-    """Return whether the engine is to blame: not if a rank followed another one, or its node took
-    it.
-    """
+    """Return whether the engine is to blame, not another rank or the node."""
     return (
         failure.by_engine
         and failure.exit_code != GROUP_ENDED_EXIT_CODE
@@ -253,16 +237,16 @@ def engine_to_blame(failure: Failure) -> bool:
 
 
 def better_known(incident: Incident, members: Sequence[Member]) -> Incident:
-    """Return an incident with its cause, if that shows only later: a rank misses its peer before
-    the node counts as silent.
+    """Return an incident with its cause if that shows only later: a rank misses its peer before the
+    node counts as silent.
     """
     behind = _behind(incident.failure, members)
     return (
         replace(
             incident,
             failure=behind,
-            # The engine was counted as guilty before the node was known, and the restart budget is
-            # for engines only.
+            # The engine was blamed before the node was known, and the restart budget is for
+            # engines.
             counted=incident.counted - engine_to_blame(incident.failure),
         )
         if behind
@@ -276,10 +260,10 @@ def encode_incident(incident: Incident) -> str:
 
 
 def read_incident(annotations: Mapping[str, str]) -> Incident | None:
-    """Return the last incident, or None if there was none, or if it is not of our writing."""
+    """Return the last incident, or None if there was none or it is not of our writing."""
     try:
         record: dict[str, Any] = json.loads(annotations[INCIDENT][:INCIDENT_LENGTH])
-        # Anybody who may write StatefulSets may write the annotation, and its numbers are reckoned
+        # Whoever may write StatefulSets may write the annotation, and its numbers are calculated
         # with.
         if not _is_record(record, _INCIDENT_FIELDS):
             return None
@@ -302,7 +286,6 @@ def read_time(text: object) -> datetime | None:
 
 
 def _is_record(record: object, fields: Mapping[str, Callable[[object], bool]]) -> bool:
-    """Return whether this is an object of no other fields, each as we write it."""
     return isinstance(record, dict) and all(
         name in fields and fields[name](value) for name, value in record.items()
     )

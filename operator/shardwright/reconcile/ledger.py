@@ -1,10 +1,8 @@
-"""The ledger: the holders of the GPUs of each node, by pods that are bound and by plans with pods
-that are still to come.
+"""Who holds the GPUs of each node: bound pods, or plans whose pods are still to come?
 
-A plan keeps GPUs on a node for a group until pods of that group are bound there; a pod binds GPUs
-that are kept for its own group alone. So a node is never promised twice: kept GPUs are taken in
-only if others have left room for them. Everything is counted as it changes; no question looks at
-all nodes or all models.
+A plan keeps GPUs on a node for a group until pods of that group are bound there; a pod takes GPUs
+kept for its own group alone. So no GPU is promised twice: GPUs are kept only where others have left
+room. Everything is counted as it changes; no question walks all nodes or all models.
 """
 
 from collections import Counter, defaultdict
@@ -26,34 +24,25 @@ PodKey = tuple[str, str]
 
 @dataclass(slots=True)
 class _Place:
-    """The GPUs of one group of one model on one node, by generation: GPUs kept by the plan, and
-    bound by pods.
-    """
+    """The GPUs of one group on one node, by generation: kept by the plan, and bound by pods."""
 
     kept_by: Counter[int] = field(default_factory=Counter)
     bound_by: Counter[int] = field(default_factory=Counter)
 
     @property
     def kept(self) -> int:
-        """Return the GPUs that the plan keeps: for the latest generation, whichever it was made
-        for.
-        """
+        # For the latest generation, whichever it was made for.
         return sum(self.kept_by.values())
 
     def bound(self, latest: int) -> int:
-        """Return the GPUs that pods of the latest generation have."""
         return self.bound_by[latest]
 
     def taken(self, latest: int) -> int:
-        """Return the GPUs that nobody else can have: those of the latest generation, and the rest
-        of earlier ones.
-        """
         earlier = sum(gpus for number, gpus in self.bound_by.items() if number != latest)
         # Pods bind the GPUs that are kept for their own group: the sum would count those twice.
         return max(self.kept, self.bound(latest)) + earlier
 
     def generations(self) -> frozenset[int]:
-        """Return the generations that have anything here."""
         return frozenset(
             number
             for gpus_by in (self.kept_by, self.bound_by)
@@ -63,14 +52,12 @@ class _Place:
 
 
 class Ledger:
-    """The holders of all GPUs. Nothing here is the only copy of anything: pods and plans of record
-    can be read again at any time.
-    """
+    """The holders of all GPUs; never the only copy: pods and plans of record can be reread."""
 
     def __init__(self) -> None:
         self._pods: dict[PodKey, GpuUsage] = {}
         self._kept: dict[OwnerKey, tuple[Reservation, ...]] = {}
-        self._kept_in: Counter[str] = Counter()  # by namespace: GPUs that are kept
+        self._kept_in: Counter[str] = Counter()  # by namespace
         # By node: GPUs of pods of nobody's model.
         self._foreign: Counter[str] = Counter()
         # By owner and group, by node.
@@ -81,9 +68,7 @@ class Ledger:
         self._taken: Counter[str] = Counter()  # by node, of all models
 
     def bind(self, pod: PodKey, usage: GpuUsage | None) -> frozenset[str]:
-        """Take over the GPUs that a pod holds now (None: nothing) and return the nodes on which
-        GPUs came free.
-        """
+        """Book the GPUs that a pod holds now (None: none) and return nodes with freed GPUs."""
         before = self._pods.pop(pod, None)
         if usage is not None:
             self._pods[pod] = usage
@@ -93,7 +78,7 @@ class Ledger:
         return self._changed((usage, 1), (before, -1))
 
     def bound(self, pod: PodKey) -> GpuUsage | None:
-        """Return the GPUs that a pod holds, None if it holds none."""
+        """Return the GPUs that a pod holds, or None."""
         return self._pods.get(pod)
 
     def keep(
@@ -103,20 +88,15 @@ class Ledger:
         gpus_of: Mapping[str, int] | None = None,
         most: int | None = None,
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """Keep GPUs for a plan instead of those that were kept for it before.
+        """Return the groups without room, and the nodes on which GPUs came free, after keeping GPUs
+        for a plan instead of its former ones.
 
-        Args:
-            owner: The model of the plan.
-            wanted: The needs of the plan; a group for which others leave no room on one of its
-                nodes is left out whole. Its own pods that a new plan has no place for are going:
-                they are in nobody's way but the scheduler's.
-            gpus_of: Healthy GPUs by node; a node that is not in it cannot be judged, so nothing is
-                left out because of it.
-            most: GPUs that the plans of its namespace may keep (None: any number); a plan that
-                needs more is left out whole, and the former GPUs stay kept.
-
-        Returns:
-            The groups that were left out, and the nodes on which GPUs came free.
+        ``wanted`` are the plan's reservations; a group for which others leave no room on one of its
+        nodes is left out whole. The model's own pods that a new plan has no place for are going:
+        they are in nobody's way but the scheduler's. ``gpus_of`` are healthy GPUs by node; a node
+        that is not in it never lacks room. ``most`` is how many GPUs the plans of the namespace may
+        keep (None: any number); a plan that needs more is left out whole, and the former GPUs stay
+        kept.
         """
         wanted = tuple(wanted)
         if wanted == self._kept.get(owner, ()):
@@ -149,22 +129,19 @@ class Ledger:
         return frozenset(refused), freed
 
     def _within(self, owner: OwnerKey, gpus: int, most: int | None) -> bool:
-        """Return whether a model may keep so many GPUs if its namespace may keep ``most``. It may
-        always keep its present GPUs.
-        """
         own = self._kept_of(owner)
-        # A limit that is lowered ends nothing; Kubernetes' own quotas do not either.
+        # A lowered limit ends nothing, as with Kubernetes' own quotas.
         return most is None or gpus <= own or self.kept_beside(owner) + gpus <= most
 
     def kept_beside(self, owner: OwnerKey) -> int:
-        """Return the number of GPUs that are kept for the other models of a namespace."""
+        """Return the number of GPUs kept for the other models of a namespace."""
         return self._kept_in[owner[0]] - self._kept_of(owner)
 
     def _kept_of(self, owner: OwnerKey) -> int:
         return sum(item.gpus for item in self._kept.get(owner, ()))
 
     def forget(self, owner: OwnerKey) -> frozenset[str]:
-        """Keep nothing for a model any more and return the nodes on which GPUs came free."""
+        """Release the reservations of a model and return the nodes on which GPUs came free."""
         return self.keep(owner, ())[1]
 
     def kept(self, owner: OwnerKey) -> tuple[Reservation, ...]:
@@ -172,7 +149,7 @@ class Ledger:
         return self._kept.get(owner, ())
 
     def owners(self) -> frozenset[OwnerKey]:
-        """Return the models for which something is kept."""
+        """Return the models with reservations."""
         return frozenset(self._kept)
 
     def reservations(self) -> Iterator[Reservation]:
@@ -185,9 +162,9 @@ class Ledger:
     ) -> Counter[str]:
         """Return the GPUs by node that are not free for a model (None: for a new one).
 
-        Its own do not count against it, but for pods of former generations of its groups
-        (``vacated``: those neither). With ``beside`` a second place for that group is sought: then
-        all of its own count but those of that group.
+        Its own do not count against it, except pods of former generations of its groups
+        (``vacated``: not even those). With ``beside``, a surge of that group is to be placed: then
+        all its own count but those kept for the surge.
         """
         taken = self._taken + self._foreign
         if owner is None:
@@ -198,7 +175,7 @@ class Ledger:
         return +taken
 
     def taken_on(self, nodes: Iterable[str], owner: OwnerKey | None = None) -> dict[str, int]:
-        """Return the GPUs that are not free for a model, by node, for a few nodes alone."""
+        """Return the GPUs that are not free for a model on these nodes."""
         own = self._own(owner, beside=None, vacated=False) if owner else Counter[str]()
         return {node: self._total(node) - own[node] for node in nodes}
 
@@ -218,8 +195,8 @@ class Ledger:
             for node, place in self._places[owner, root].items():
                 if beside is not None:
                     own[node] += (
-                        # The group itself stays where it is, so only the GPUs that are kept for its
-                        # second place are its own to use.
+                        # The group stays where it is, so only the GPUs kept for its surge are its
+                        # own to use.
                         max(0, place.kept - place.bound(latest)) if root == beside else 0
                     )
                 elif vacated:
@@ -234,9 +211,7 @@ class Ledger:
     def _room(
         self, owner: OwnerKey, nodes: Iterable[str], gpus_of: Mapping[str, int]
     ) -> dict[str, float]:
-        """Return the number of GPUs that others leave a model on each of these nodes, infinite if
-        that cannot be judged.
-        """
+        # Infinite where it cannot be judged.
         own = self._own(owner, beside=None, vacated=True)
         return {node: gpus_of.get(node, inf) - self._total(node) + own[node] for node in nodes}
 
@@ -261,12 +236,9 @@ class Ledger:
 
     @contextmanager
     def _place(self, owner: OwnerKey, root: str, node: str) -> Iterator[_Place]:
-        """Change the GPUs of a group on a node; its places are counted anew afterwards: the latest
-        generation may be another.
-        """
+        # Its places are counted anew afterwards: the latest generation may be another.
         group, places = (owner, root), self._places[owner, root]
-        # Taken out as a whole: another latest generation changes the sum of each node of the group,
-        # not only of this one.
+        # All of them: another latest generation changes the sum of each node of the group.
         self._count(group, -1)
         place = places.setdefault(node, _Place())
         yield place
@@ -296,7 +268,7 @@ class Ledger:
 
 
 def _add(counts: Counter[str], name: str, gpus: int) -> None:
-    """Count GPUs of a node or a namespace. Both come and go, so a count of zero is not kept."""
+    # Nodes and namespaces come and go, so a count of zero is not kept.
     counts[name] += gpus
     if not counts[name]:
         del counts[name]

@@ -1,6 +1,5 @@
-"""The user's wishes for the life of the groups, as the rules of that life read them.
-
-Wishes are not judged here: the API's own rules have refused impossible ones.
+"""Which rules does the user set for the life of the groups? They are not judged here: the API's own
+rules have refused impossible ones.
 """
 
 from collections.abc import Mapping
@@ -14,10 +13,8 @@ RESTART: Final = "shardwright.io/restart"
 """Annotation of a ShardedModel: a new value restarts its groups, one after another."""
 
 ROLLBACK_TO: Final = "shardwright.io/rollback-to"
-"""Annotation of a ShardedModel: the number of a revision to go back to, or ``spec`` to have the
-spec tried again.
-
-What follows an ``@`` tells one request from the same one made earlier.
+"""Annotation of a ShardedModel: the number of a revision to roll back to, or ``spec`` to have
+the spec tried again. What follows an ``@`` tells one request from the same one made earlier.
 """
 
 READ_ANNOTATIONS: Final = (RESTART, ROLLBACK_TO)
@@ -27,26 +24,24 @@ _TOKEN_LENGTH: Final = 64
 
 
 def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
-    """Return the rules of life of a resource's groups, from its intent and its annotations."""
+    """Return the rules of life of a resource's groups."""
     return LifeRules(
         restart=intent.restart,
         max_unavailable=intent.max_unavailable,
-        # In a queue a group would wait beside its former self for the quota that this one holds.
+        # In a queue, a surge would wait for the quota that its former generation holds.
         max_surge=0 if intent.scheduler == "Kueue" else intent.max_surge,
         keeps_templates=intent.keeps_templates,
         min_ready_seconds=intent.min_ready_seconds,
         progress_deadline_seconds=intent.progress_deadline_seconds,
         partition=intent.partition,
         rolls_back=intent.rolls_back,
-        # Cut: the value is kept in an annotation of each StatefulSet, and compared as it is kept.
+        # Cut, because the value is kept in an annotation of each StatefulSet and compared as kept.
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )
 
 
 def groups_wanted(intent: Intent, plan: Plan | None) -> int:
-    """Return the number of groups that shall run: ``replicas``, or the plan's number if the plan
-    fills a budget.
-    """
+    """Return how many groups shall run: ``replicas``, or the plan's if it fills a budget."""
     if intent.plan_only:
         return 0
     return len(plan.groups) if intent.fills and plan else intent.replicas

@@ -1,9 +1,8 @@
-"""The names of the Secrets that the operator makes: so that nobody else can make one of that name
-first.
+"""How are the Secrets named that the operator makes, so that nobody else can make one first?
 
-Whether a Secret exists is asked by creating it, and nobody reads its content: one that somebody had
-made before would count as ours. Its name therefore follows from the operator's signing key, and is
-told to nobody before the Secret exists.
+Whether a Secret exists is found out by creating it, and its content is never read: one made before
+by somebody else would count as ours. So its name follows from the operator's signing key, and is
+published nowhere before the Secret exists.
 """
 
 from collections.abc import Iterable
@@ -20,11 +19,9 @@ KIND: Final = "made secrets"
 
 
 def seed_of(keys: SigningKeys, owner: Owner, stateful_sets: Iterable[KubernetesObject]) -> str:
-    """Return the seed of the names. It is empty without a key: then the names follow from the uid,
-    and can be foreseen.
+    """Return the seed of the names; empty without a key: then names can be foreseen.
 
-    A new key gives new names. The ones that the groups have already stay for as long as one of the
-    keys gives them.
+    A new key gives new names, but mounted Secrets keep theirs while one of the keys gives them.
     """
     base = names.base_name(owner.name)
     seeds = keys.signatures(KIND, owner.uid, "")
@@ -34,8 +31,7 @@ def seed_of(keys: SigningKeys, owner: Owner, stateful_sets: Iterable[KubernetesO
         for name in mounted_secrets(live["spec"].get("template", {}).get("spec", {}))
     }
     kept = (seed for seed in seeds if not mounted.isdisjoint(_names(base, owner.uid, seed)))
-    # The seed of the mounted Secrets goes before the newest: another name would change the template
-    # of each group (ADR 18).
+    # Another name would change the template of each group (ADR 18).
     return next(kept, seeds[0] if seeds else "")
 
 

@@ -1,6 +1,5 @@
-"""The pods of a group as the rules of its life need them, projected from Pod objects.
-
-A pod is read, not judged: whether a failed one ends its group is for ``groups`` to say.
+"""What do the rules of a group's life need to know of its pods? A pod is read here, not judged:
+whether a failure ends its group is for ``groups`` to say.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 LONGEST_REASON: Final = 256
 
 MESSAGE_LENGTH: Final = 1024
-"""What is kept of a container's last words, characters: annotations of an object share 256 KiB."""
+"""Characters that are kept of a container's last words: annotations of an object share 256 KiB."""
 
 RANKS_MAX: Final = 4096
 """Ranks are below this. Basis: assumed, far above the nodes of any group; somebody may name a pod
@@ -32,7 +31,7 @@ Kubernetes API.
 """
 
 PODS_REFUSED: Final = "PodsRefused"
-"""Why a group gives its GPUs back whose pods the API server does not let be created."""
+"""Reason of a group that gives its GPUs back as the API server does not create its pods."""
 
 FINISHED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 
@@ -53,28 +52,28 @@ class Failure:
 
     @property
     def by_engine(self) -> bool:
-        """Return whether the engine ended or failed its probes; else the pod was taken from it."""
+        """Return whether the engine ended or failed its probes; else its pod was taken away."""
         return bool(self.container)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One pod of a group. ``waiting`` is its wait before its engine runs, or is empty.
+    """One pod of a group.
 
-    ``runs``: its containers do. ``started``: its startup probe has passed, whether it is ready or
-    not. ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who
-    takes the pod away (eviction, preemption, a taint), as its condition DisruptionTarget says, or
-    TerminationTarget, which is Kueue's.
-    ``gone_by`` is when the grace of a pod that is being deleted ends. ``gates`` keep it from being
-    scheduled at all: somebody else will lift them. ``config_maps`` are those that it mounts.
-    ``own_hash`` is the template hash that it would have without LimitRanges. ``node_answers`` is
-    False if the kubelet of its node is silent: the pod's own account is old then.
+    ``waiting`` is its wait before its engine runs, or empty; ``runs``: its containers run;
+    ``started``: its startup probe has passed, whether it is ready or not. ``unschedulable_since``
+    is when the scheduler first found no place for it. ``taken_by`` is the reason of its condition
+    DisruptionTarget (eviction, preemption, a taint) or Kueue's TerminationTarget. ``gone_by`` is
+    when the grace of a deleted pod ends. ``gates`` keep it from being scheduled until somebody else
+    lifts them. ``config_maps`` are those that it mounts. ``own_hash`` is the template hash that it
+    would have without LimitRanges. ``node_answers`` is False if its kubelet is silent: the pod's
+    status is old then.
     """
 
     name: str
     uid: str
     group: str  # name of its StatefulSet
-    set_uid: str  # uid of its StatefulSet
+    set_uid: str
     rank: int
     node: str | None
     ready: bool
@@ -97,9 +96,7 @@ class Member:
 
 
 def read_member(pod: KubernetesObject) -> Member | None:
-    """Return the member that a pod is, or None for a pod that no StatefulSet controls, whatever its
-    labels say.
-    """
+    """Return the member that a pod is, or None if no StatefulSet controls it."""
     metadata = pod["metadata"]
     owner, labels = controlling_set(metadata), metadata.get("labels") or {}
     rank = _rank(metadata["name"].removeprefix(f"{owner.get('name')}-"))
@@ -135,9 +132,6 @@ def read_member(pod: KubernetesObject) -> Member | None:
 
 
 def _rank(ordinal: str) -> int | None:
-    """Return the rank of a pod by the end of its name, None if no StatefulSet gives it such a
-    one.
-    """
     if (
         # isdecimal alone takes the digits of every script.
         not (ordinal.isascii() and ordinal.isdecimal())
@@ -150,15 +144,13 @@ def _rank(ordinal: str) -> int | None:
 
 
 def nodes_of(members: Sequence[Member]) -> tuple[str | None, ...]:
-    """Return the node of each rank up to the last that has a pod, None if it has none or is not
-    bound.
-    """
+    """Return the node of each rank up to the last with a pod; None for a missing one."""
     by_rank = {member.rank: member.node for member in members}
     return tuple(by_rank.get(rank) for rank in range(max(by_rank, default=-1) + 1))
 
 
 def controlling_set(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the owner reference of the StatefulSet that controls a pod, empty if none does."""
+    """Return the owner reference of the StatefulSet that controls a pod, or an empty mapping."""
     owners = metadata.get("ownerReferences") or ()
     sets = (
         o
@@ -169,19 +161,17 @@ def controlling_set(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the ConfigMaps that a pod, or the pods of a template, mount as
-    volumes.
-    """
+    """Return the names of the ConfigMaps that a pod mounts as volumes."""
     mounted = {
         (volume.get("configMap") or {}).get("name", "") for volume in pod_spec.get("volumes") or ()
     }
-    # Sorted: members are compared from reconcile to look, and a set has no order.
+    # Sorted: members are compared across reconciles, and a set has no order.
     return tuple(sorted(mounted - {""}))
 
 
 def peers_service_of(spec: Mapping[str, Any]) -> str | None:
-    """Return the name of the Service by which the pods of a StatefulSet find each other. It is None
-    for a group of one pod.
+    """Return the name of the Service by which a StatefulSet's pods find each other, or None for a
+    group of one pod.
     """
     pod = (spec.get("template") or {}).get("spec") or {}
     named = {
@@ -193,7 +183,7 @@ def peers_service_of(spec: Mapping[str, Any]) -> str | None:
 
 
 def claim_templates(pod_spec: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the ResourceClaimTemplates that the pods of a template claim by."""
+    """Return the names of the ResourceClaimTemplates that the pods of a template use."""
     named = {
         claim.get("resourceClaimTemplateName") or ""
         for claim in pod_spec.get("resourceClaims") or ()
@@ -232,7 +222,8 @@ def _waiting(pod: KubernetesObject) -> str:
             reason = waiting.get("reason", "Waiting")
             return f"{status['name']} {reason}" + (
                 f" of {status['image']}"
-                # ErrImagePull, ImagePullBackOff, InvalidImageName: the name is half of the answer.
+                # For ErrImagePull, ImagePullBackOff and InvalidImageName the image is half of the
+                # answer.
                 if "Image" in reason and "image" in status
                 else ""
             )
@@ -267,7 +258,7 @@ def _time(stamp: str | None) -> datetime | None:
 
 
 def _taken_by(pod: KubernetesObject) -> str:
-    # Kubernetes' own condition goes first; the other one is Kueue's.
+    # Kubernetes' own condition goes first; the other is Kueue's.
     for kind in ("DisruptionTarget", "TerminationTarget"):
         taken = _condition(pod, kind)
         if taken.get("status") == "True":
@@ -276,16 +267,11 @@ def _taken_by(pod: KubernetesObject) -> str:
 
 
 def _failure(pod: KubernetesObject, rank: int) -> Failure | None:
-    """Return the failure that ended the pod or one of its engine containers. Init containers retry
-    by themselves.
-
-    A pod that was evicted has ended containers, too: the eviction comes before the end of its
-    containers.
-    """
+    # Init containers retry by themselves.
     status = pod.get("status", {})
     finished = status.get("phase") in FINISHED_PHASES
-    # Before its containers: those of an evicted pod have ended as well, and their exit codes say
-    # nothing of why.
+    # Before its containers: those of an evicted pod have ended too, and their exit codes say
+    # nothing about why.
     if finished and (status.get("reason") or _taken_by(pod)):
         return Failure(
             rank=rank,
@@ -293,7 +279,7 @@ def _failure(pod: KubernetesObject, rank: int) -> Failure | None:
             message=_last(status.get("message")),
         )
     for container in status.get("containerStatuses") or ():
-        # One that the kubelet has started again runs now; how it ended is in lastState.
+        # One that the kubelet has restarted runs now; how it ended is in lastState.
         ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get(
             "terminated"
         )

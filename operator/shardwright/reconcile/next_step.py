@@ -1,18 +1,11 @@
-"""One reconcile of one ShardedModel as a pure function: all that was read in, the next thing to do
-out.
+"""What is the next step for one ShardedModel, given a snapshot? A pure function: the shell carries
+a step out and calls ``next_step`` again with the result until nothing is left to do. The order is:
+ask the planner, write the plan of record, perhaps ask for a surge (back to the record), write the
+rest, publish.
 
-The shell carries a step out and calls ``next_step`` again with the result, until there is nothing
-left to do::
-
-    Snapshot ─▶ ask the planner ─▶ write the plan of record ─▶ write the rest ─▶ publish
-               ▲                          │
-               └── a second place for a group that serves and is to restart
-
-A model that has gone back to an earlier revision is treated as if its spec were that revision;
-everything else follows: which groups change, how they take turns, and the fate of the plan.
-
-Running groups are left alone by anything that is not a valid, placed, deployable plan for the spec
-as it is, and they are kept alive meanwhile: a group that breaks starts again as it was.
+A model that is rolled back is treated as if its spec were the earlier revision. Running groups are
+touched only by a valid, placed, deployable plan for the present spec; meanwhile they are kept
+alive: a group that breaks starts again as it was.
 """
 
 from collections.abc import Iterator
@@ -60,8 +53,8 @@ class Step:
     """The next thing to do: read or ask, else write, else publish the findings.
 
     ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on.
-    ``subject`` is the planner's subject. If something is still to be read, that comes first:
-    ``recalls`` is a revision to read, ``tell`` asks for the request of the resource, word for word.
+    ``subject`` is the planner's subject. ``recalls`` is a revision to read first; ``tell`` asks for
+    the request of the resource, word for word.
     """
 
     recalls: Revision | None = None
@@ -73,22 +66,19 @@ class Step:
     published: Published | None = None
 
     def doubtful_ends(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the groups that it ends and that only caches have shown: one that lags must end no
-        group.
-        """
+        """Return the groups that the step ends on the word of caches alone, which may lag."""
         return frozenset() if snapshot.certain else ended_groups(self.writes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Carried:
-    """The plan that stands, and how it is carried out in this reconcile."""
+    """The current plan, and how it is carried out in this reconcile."""
 
     planned: CurrentPlan
     deployed: Deployed
 
     @property
     def is_good(self) -> bool:
-        """Return whether all groups have served the wanted state for long enough."""
         decision = self.deployed.decision
         record = self.deployed.record
         states = decision.groups if decision and record else ()
@@ -101,8 +91,8 @@ class _Carried:
 
 
 def next_step(snapshot: Snapshot, now: datetime) -> Step:
-    """Return the next thing to do for a model."""
-    # First of all: without its objects nobody can tell which writes would end a group that serves.
+    """Return the next step for a model."""
+    # First: without its objects nobody can tell which writes would end a group that serves.
     if isinstance(snapshot.observed, Problem):
         return Step(published=hidden(snapshot, snapshot.observed, now))
     on_course = _on_course(snapshot)
@@ -110,13 +100,10 @@ def next_step(snapshot: Snapshot, now: datetime) -> Step:
 
 
 def _on_course(snapshot: Snapshot) -> Step | Snapshot:
-    """Return the facts of this reconcile with the subject that is to run: the spec, or the revision
-    that is gone back to.
-    """
+    # The subject that is to run is the spec, or the revision that is rolled back to.
     course = rollback_of(snapshot)
     snapshot = replace(snapshot, course=course)
-    # A spec that cannot be used has no hash, so nobody can tell whether the rollback is still one
-    # from this spec.
+    # An unusable spec has no hash, so nobody can tell whether the rollback is still from this spec.
     if course.rollback is None or isinstance(snapshot.subject, tuple):
         return snapshot
     former = former_of(snapshot, course.rollback)
@@ -128,14 +115,13 @@ def _on_course(snapshot: Snapshot) -> Step | Snapshot:
 
 
 def _look(snapshot: Snapshot, observed: Observed, now: datetime) -> Step:
-    """Return the next thing to do for a model of which everything is known."""
     derived = derive(snapshot, observed, now)
     as_it_stands = CurrentPlan(record=derived.record)
     # Before the caches are asked for: groups are kept alive also where no node is known yet.
     if isinstance(snapshot.subject, tuple):
         deployed = _without_subject(snapshot, derived, snapshot.subject, now)
         return _end(snapshot, derived, as_it_stands, deployed, now)
-    # Caches are not full yet. With half of the nodes known, every decision could be a wrong one.
+    # Caches are not full yet: with half of the nodes known, every decision could be wrong.
     if snapshot.cluster is None:
         return Step(published=publish(snapshot, derived, as_it_stands, Deployed(), now))
     missing = snapshot.cluster.priorities.problem_of(
@@ -143,12 +129,12 @@ def _look(snapshot: Snapshot, observed: Observed, now: datetime) -> Step:
     )
     planned = (
         missing
-        # Where no group stands by it, a record that cannot be read is replaced by a new plan.
+        # Where no group relies on it, an unreadable record is replaced by a new plan.
         or (derived.unreadable if derived.standing else None)
         or current_plan(snapshot, derived, snapshot.subject, now)
     )
-    # The planner's answer takes seconds. The shell asks it and looks again, so the event loop goes
-    # on.
+    # The planner's answer takes seconds: the shell asks and reconciles again, so the event loop
+    # goes on.
     if isinstance(planned, Ask):
         return Step(ask=planned, subject=snapshot.subject)
     if isinstance(planned, Problem):
@@ -160,9 +146,6 @@ def _look(snapshot: Snapshot, observed: Observed, now: datetime) -> Step:
 def _without_subject(
     snapshot: Snapshot, derived: Derived, problems: tuple[Problem, ...], now: datetime
 ) -> Deployed:
-    """Decide for a model with a spec that cannot be used, or a config that is still to be read from
-    the hub.
-    """
     if snapshot.fetching is None or snapshot.resource.paused:
         return _kept(snapshot, derived, now, problems=problems)
     found = fetched(snapshot, snapshot.fetching, now)
@@ -177,8 +160,8 @@ def _without_subject(
 def _put_in_place(
     snapshot: Snapshot, derived: Derived, subject: Subject, planned: CurrentPlan, now: datetime
 ) -> Step:
-    """Write the plan of record before any object of it, and deploy it."""
-    # A paused model keeps the record that it has: the plan is only shown.
+    # The plan of record is written before any object of it.
+    # A paused model keeps its record: the plan is only shown.
     if planned.record and not subject.intent.paused:
         if problem := _held_up(snapshot, derived, subject, planned.record):
             return _end(
@@ -208,7 +191,6 @@ def _put_in_place(
 def _run(
     snapshot: Snapshot, derived: Derived, subject: Subject, planned: CurrentPlan, now: datetime
 ) -> Step:
-    """Deploy the plan of record, unless groups do not come up with it and are to go back."""
     deployed = _deploy(snapshot, derived, subject, planned, now)
     # Before any write of this decision: it would start groups with the very spec that is being
     # given up.
@@ -222,8 +204,7 @@ def _run(
         return _end(snapshot, derived, planned, _kept(snapshot, derived, now, refused=beside), now)
     if beside:
         planned = beside
-        # Decided again: the record has a new generation for a group now, so other objects are
-        # rendered.
+        # Decided again: a group has a new generation now, so other objects are rendered.
         deployed = _deploy(snapshot, derived, subject, beside, now)
     carried = _Carried(planned=planned, deployed=deployed)
     return _good(snapshot, derived, subject, carried, now)
@@ -232,12 +213,11 @@ def _run(
 def _good(
     snapshot: Snapshot, derived: Derived, subject: Subject, carried: _Carried, now: datetime
 ) -> Step:
-    """Keep the running state as a revision if all groups serve with it, and end."""
     planned = carried.planned
     deployed = carried.deployed
     if planned.record and not snapshot.resource.paused and carried.is_good:
-        # Pods of another release serve under the same spec. A revision that says which pods were
-        # good must not take this release's for them.
+        # Pods of another release serve under the same spec: a revision must not take this release's
+        # pods for the proven ones.
         mixed = any(
             group.pending for group in (deployed.decision.groups if deployed.decision else ())
         )
@@ -258,9 +238,7 @@ def _good(
 def _taken_back(
     snapshot: Snapshot, derived: Derived, carried: _Carried, course: Course, now: datetime
 ) -> Step:
-    """Write down that the spec is given up, before anything follows from it; all groups stay as
-    they are until the next reconcile.
-    """
+    # Written down before anything follows from it; all groups stay as they are until then.
     planned = carried.planned
     record = (
         _numbered(snapshot, derived, course.kept_in(planned.record)) if planned.record else None
@@ -268,8 +246,7 @@ def _taken_back(
     placing = _record(snapshot, derived, record) if record else None
     if isinstance(placing, Step):
         return placing
-    # Only a decision that is written counts: one that is refused would be forgotten with this
-    # process.
+    # Only a written decision counts: a refused one would be forgotten with this process.
     if placing is None:
         snapshot, planned = replace(snapshot, course=course), replace(planned, record=record)
     return _end(snapshot, derived, planned, carried.deployed, now)
@@ -278,7 +255,7 @@ def _taken_back(
 def _where_it_is(
     snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
 ) -> PlanRecord:
-    """Return a plan of record with the nodes that groups have got which had sought some."""
+    # Groups planned on nodes in provisioning have got some by now.
     if not record.sought:
         return record
     try:
@@ -293,11 +270,8 @@ def _where_it_is(
 def _held_up(
     snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
 ) -> Problem | None:
-    """Return why a plan that was made because the one that is stored is not believed stays
-    unwritten: it would end running groups.
-    """
-    # Only a plan that replaces one that is not believed can be somebody's attempt to restart groups
-    # (ADR 12).
+    # Only a plan that replaces an unbelieved one can be somebody's attempt to restart groups (ADR
+    # 12).
     if snapshot.refused is None or derived.record is not None:
         return None
     owner = snapshot.resource.owner
@@ -311,26 +285,23 @@ def _held_up(
 
 
 def _numbered(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> PlanRecord:
-    """Return a plan of record with its serial: one more than that of the newest if it is new."""
     there = (
         *((derived.record,) if derived.record else ()),
-        # Attempts count as well: one whose answer was lost may have been written, and two records
-        # of one serial could be put back for each other.
+        # Attempts count: one whose answer was lost may have been written, and two records of one
+        # serial could be swapped.
         *(attempt for attempt, _ in snapshot.recorded),
     )
     newest = max((snapshot.serial, *(item.serial for item in there)))
-    # The same record keeps its serial: a new one in each reconcile would be a write in each
-    # reconcile.
+    # A new serial for the same record would be a write in each reconcile.
     serial = next((item.serial for item in there if item == record), newest + 1)
     # 0: it was taken over, and is signed now.
     return replace(record, serial=max(serial, 1) if snapshot.keys else serial)
 
 
 def _record(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> Step | Problem | None:
-    """Return how a plan of record comes into its place, why it does not, None if it is there.
+    """Return the step that writes a plan of record, what prevents it, or None if there.
 
-    One that is there, but not as it was written, is written again. If that write is refused, the
-    plan still counts.
+    A changed one is written again; if that is refused, the plan still counts.
     """
     owner = snapshot.resource.owner
     stands = record == derived.record
@@ -342,7 +313,7 @@ def _record(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> Step | 
     )
     if tried is None:
         content = record_object(owner, record, snapshot.keys)
-        # It is right in memory, and somebody sets it back: the rest need not wait for it.
+        # It is right in memory, and somebody keeps setting it back: the rest need not wait for it.
         if stands and object_key(content) in snapshot.contested:
             return None
         if writes := placed(content, owner.uid, derived.observed):
@@ -357,15 +328,11 @@ def _record(snapshot: Snapshot, derived: Derived, record: PlanRecord) -> Step | 
 def _deploy(
     snapshot: Snapshot, derived: Derived, subject: Subject, planned: CurrentPlan, now: datetime
 ) -> Deployed:
-    """Return the writes for the plan, or those that keep the groups alive while the wanted objects
-    are unknown.
-    """
     record = planned.record
     problem = (snapshot.cluster or Cluster()).scheduler_problem
     if record is None or not _may_run(subject, planned, record):
         return _kept(snapshot, derived, now)
-    # A scheduler that cannot place the pods as they are rendered is told before they hang; groups
-    # that run are not its concern.
+    # Told before the pods hang; groups that run are not the scheduler's concern.
     if problem and record.plan.groups and not subject.intent.plan_only:
         return _kept(snapshot, derived, now, refused=problem)
     try:
@@ -389,19 +356,15 @@ def _deploy(
 
 
 def _may_run(subject: Subject, planned: CurrentPlan, record: PlanRecord) -> bool:
-    """Return whether a record says how to run the spec as it is: all of it, or the groups that
-    there is room for.
-    """
     if (
-        # All four keep what runs alive as it is: a plan that is shown must not end groups by the
-        # objects that it lacks.
+        # All four keep what runs alive: a plan that is only shown must not end groups.
         planned.undeployable
         or planned.unplaced
         or planned.stays
         or not (record.plan.deployable or subject.intent.plan_only)
     ):
         return False
-    # A record for other replicas still says how to run those that have room; for another cut it
+    # A record for other replicas still says how to run those that have room; one for another cut
     # does not.
     fewer = (
         planned.short or planned.not_admitted
@@ -412,20 +375,18 @@ def _may_run(subject: Subject, planned: CurrentPlan, record: PlanRecord) -> bool
 def _decided(
     snapshot: Snapshot, derived: Derived, planned: CurrentPlan, bundle: Bundle, now: datetime
 ) -> Deployed:
-    """Return the next writes for the objects that a plan turns into."""
     owner, record, cluster = (
         snapshot.resource.owner,
         planned.record,
         snapshot.cluster or Cluster(),
     )
-    place = record_place(owner)  # what it says has been written by now
+    place = record_place(owner)  # written by now
     objects = (place, *bundle.objects)
     config = snapshot.resource.config
     desired = Desired(
         owner_uid=owner.uid, objects=objects, keys=bundle.keys, config=config, rules=derived.rules
     )
-    # The record is taken as there: how it comes into its place was settled before (_record), and a
-    # repair here would write it twice.
+    # The record's own write was settled before (_record); a repair here would write it twice.
     decision = decide(desired, derived.observed.having(place, owner.uid), now, cluster.most_moving)
     return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
 
@@ -433,11 +394,9 @@ def _decided(
 def _beside(
     snapshot: Snapshot, derived: Derived, subject: Subject, planned: CurrentPlan, deployed: Deployed
 ) -> CurrentPlan | Step | Problem | None:
-    """Return how the first group that is to stop starts on free GPUs as well; None if there are
-    none.
+    """Return how the first group that is to stop surges on free GPUs, or None if there are none.
 
-    If the plan of record that says so is not taken, that is the problem: nobody stops a group for
-    an answer that was lost.
+    If its plan of record is not taken, that is the problem: nobody stops a group for a lost answer.
     """
     if subject.intent.paused or deployed.decision is None or not deployed.decision.stopping:
         return None
@@ -453,7 +412,7 @@ def _beside(
             if snapshot.outcome or generation_of(name)[1] >= GENERATION_MAX
             else Step(ask=ask, subject=subject)
         )
-    # No free GPUs: the group stops first and starts in its own place, as it would without maxSurge.
+    # No free GPUs: the group stops first and starts in its own place, as without maxSurge.
     if isinstance(answer, Problem) or answer.record is None:
         return None
     record = _numbered(snapshot, derived, answer.record)
@@ -472,17 +431,14 @@ def _kept(
     problems: tuple[Problem, ...] = (),
     refused: Problem | None = None,
 ) -> Deployed:
-    """Return the writes that keep the existing groups alive as they are. A paused resource gets
-    none.
-    """
+    # A paused resource gets no writes.
     if snapshot.resource.paused:
         return Deployed(problems=problems, refused=refused)
     most_moving = (snapshot.cluster or Cluster()).most_moving
     groups = KnownGroups(
         owner_uid=snapshot.resource.owner.uid,
         rules=derived.rules,
-        # A group at zero that does not remember its size must not start with a guessed number of
-        # pods: some ranks would wait for peers that nobody makes.
+        # A guessed number of pods would leave some ranks waiting for peers that nobody makes.
         size=derived.record.plan.nodes_per_replica if derived.record else None,
     )
     decision = keep_alive(derived.observed, groups, now, most_moving)
@@ -492,9 +448,8 @@ def _kept(
 def _end(
     snapshot: Snapshot, derived: Derived, planned: CurrentPlan, deployed: Deployed, now: datetime
 ) -> Step:
-    """Return the writes, with the findings that hold once all of them are taken."""
-    # The writes of this reconcile have been sent. Deciding again on caches that may not show them
-    # yet would send some of them twice.
+    # The writes have been sent: caches may not show them yet, and deciding again would send some
+    # twice.
     if snapshot.outcome is not None:
         return Step(published=publish(snapshot, derived, planned, deployed, now))
     kept = deployed.history.writes if deployed.history else ()
@@ -510,7 +465,6 @@ def _end(
 
 
 def _taken_up(snapshot: Snapshot, deployed: Deployed) -> Iterator[Write]:
-    """Yield the writes, without the repairs that somebody else sets back each time."""
     for write in deployed.decision.writes if deployed.decision else ():
         contested = (
             isinstance(write, Apply)
@@ -524,11 +478,9 @@ def _taken_up(snapshot: Snapshot, deployed: Deployed) -> Iterator[Write]:
 
 
 def _questions(snapshot: Snapshot, derived: Derived, now: datetime) -> Iterator[Write]:
-    """Yield the questions why pods have not been created for a while: only the API server knows its
-    refusals.
-    """
-    # A dry run is a request to the API server with all its webhooks, so it waits until the
-    # StatefulSet controller has had time to create the pods.
+    # Only the API server knows why it refuses pods.
+    # A dry run goes through all webhooks, so the StatefulSet controller first gets time to create
+    # the pods.
     limit = timedelta(seconds=NO_PODS_SECONDS)
     for (kind, _), live in derived.observed.objects.items():
         if kind == STATEFUL_SET and controller_uid(live) == snapshot.resource.owner.uid:
@@ -538,7 +490,7 @@ def _questions(snapshot: Snapshot, derived: Derived, now: datetime) -> Iterator[
 
 
 def _bundle(snapshot: Snapshot, subject: Subject, derived: Derived, record: PlanRecord) -> Bundle:
-    """Return the objects that a plan turns into, none if it is only shown.
+    """Return the objects of a plan, none if it is only shown.
 
     Raises:
         InputError: This cluster lacks something that they need.
@@ -566,7 +518,8 @@ def _bundle(snapshot: Snapshot, subject: Subject, derived: Derived, record: Plan
             generations=of,
         )
 
-    # Only the rendered object shows whether a StatefulSet can become it; if not, a generation more.
+    # Only the rendered object shows whether its StatefulSet can become it; if not, a generation
+    # more.
     numbers = generations(places, observed, owner.uid, derived.lost, record.generations)
     bundle = made(numbers)
     if (anew := following_generations(bundle.objects, numbers, observed)) != numbers:

@@ -1,6 +1,5 @@
-"""The objects of one ShardedModel as a fresh LIST saw them, and the pods of its groups.
-
-No object is left out because it is not ours: that one is in the way must be seen, too.
+"""Which objects of one ShardedModel, and pods of its groups, did a fresh LIST show? Foreign objects
+are kept: that one is in the way must be seen, too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -27,13 +26,13 @@ def object_key(content: KubernetesObject) -> ObjectKey:
 
 
 def controller(content: KubernetesObject) -> Mapping[str, Any]:
-    """Return the owner reference that controls an object, empty if nobody does."""
+    """Return the owner reference that controls an object, or an empty mapping."""
     owners = content["metadata"].get("ownerReferences") or ()
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
 def controller_uid(content: KubernetesObject) -> str | None:
-    """Return the uid of the owner that controls an object, or None if nobody does."""
+    """Return the uid of the owner that controls an object, or None."""
     return controller(content).get("uid")
 
 
@@ -48,18 +47,15 @@ class KeptOut:
 # No slots: cached_property keeps its value in the instance's __dict__.
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """The objects that carry our label or a wanted name, ours or not, and all pods that
-    StatefulSets control.
+    """The objects with our label or a wanted name, and all pods of StatefulSets.
 
-    ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the
-    names of pods that carry the labels of the model although no StatefulSet controls them.
-    ``overfull`` are the oversized fields of objects that somebody has filled. ``kept_out`` are the
-    StatefulSets whose pods are refused, ``short_since`` says since when each has fewer pods than it
-    should, both by uid. ``crowded_out`` are the groups, without their generation, on whose nodes
-    others leave too few GPUs; ``nodes_in_provisioning`` says so of those that are planned on nodes
-    which an autoscaler is to make, with how they wait for them. ``ready_since`` says since when all
-    pods of a StatefulSet are ready, ``starting_since`` since when all have nodes and it has not
-    come up, both by uid.
+    ``absent_kinds`` are kinds that this cluster lacks. ``strangers`` are names of pods with the
+    model's labels that no StatefulSet controls. ``overfull`` are the oversized fields of objects
+    that somebody has filled. By uid of StatefulSet: ``kept_out`` are refused pods, ``short_since``
+    is since when pods are missing, ``ready_since`` since when all are ready, ``starting_since``
+    since when all have nodes and it has not come up. By group without generation: ``crowded_out``
+    are those on whose nodes others leave too few GPUs, ``nodes_in_provisioning`` the waits for
+    nodes that an autoscaler is to make.
     """
 
     objects: Mapping[ObjectKey, KubernetesObject]
@@ -80,7 +76,7 @@ class Observed:
         return replace(self, objects={**self.objects, object_key(content): live})
 
     def seen_from(self, silent_nodes: Collection[str]) -> "Observed":
-        """Return the observed objects with the pods on nodes that do not answer told apart."""
+        """Return the observed objects with pods on silent nodes marked as such."""
         members = tuple(
             # Kept, not left out: a pod on a silent node still holds its GPUs and its name.
             replace(member, node_answers=False) if member.node in silent_nodes else member
@@ -92,7 +88,7 @@ class Observed:
         """Return the pods of a group in rank order: those that its StatefulSet controls or, if
         there is none, once did.
 
-        A pod names its controller by uid. One of another uid is left to the garbage collector.
+        Pods of a StatefulSet with another uid are left to the garbage collector.
         """
         live = self.objects.get((STATEFUL_SET, group))
         named = self._by_group.get(group, ())
@@ -111,14 +107,14 @@ class Observed:
 
     @cached_property
     def generations(self) -> Mapping[str, Mapping[int, str | None]]:
-        """Return the generations of each group, by the group's name. A generation with a
-        StatefulSet has that object's controller; one with pods alone has None.
+        """Return each group's generations with the controllers of their StatefulSets; None for one
+        that has only pods.
         """
         found: dict[str, dict[int, str | None]] = {}
         for name in self._by_group:
             root, number = generation_of(name)
             found.setdefault(root, {})[number] = None
-        # After the pods, so that an existing StatefulSet decides on the owner of the generation.
+        # After the pods, so that an existing StatefulSet decides who owns the generation.
         for (kind, name), live in self.objects.items():
             if kind == STATEFUL_SET:
                 root, number = generation_of(name)

@@ -1,9 +1,8 @@
-"""Groups that keep the pods that they have although others are wanted: below the partition, and
-while a rollout has stopped.
+"""Which groups keep their pods although others are wanted? Those below the partition, and those
+held by a stopped rollout.
 
-Such a group lives on as it is: it restarts with its own template, whatever ends it. Which groups
-those are follows in every reconcile from the present objects, so nothing is remembered: a rollout
-goes on as soon as the group serves that has stopped it.
+Such a group restarts with its own template. Nothing is remembered: which groups they are follows
+from the present objects, so a rollout goes on as soon as the group serves that has stopped it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,9 +30,9 @@ condition DisruptionTarget for a node that is silent or gone.
 
 
 FAILED_STARTS: Final = 3
-"""How often in a row the engine of a group must have failed before a change is given up. Basis:
-assumed; it starts again at once, then after 30 s and 60 s, and what passes by itself (a name that
-is not resolved yet, a GPU that is reset) is over then.
+"""How often in a row the engine of a group must fail before a change is given up. Basis:
+assumed; it starts again at once, then after 30 s and 60 s, and what passes by itself (a name
+that is not resolved yet, a GPU that is reset) is over by then.
 """
 
 
@@ -53,8 +52,8 @@ def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
     for group in groups:
         late, incident = group.late(now), group.remembered.incident
         spent = incident is not None and incident.spent(group.rules.restart)
-        # More than one failure is needed here, other than to hold: a change that is given up is not
-        # tried again by itself (ADR 25).
+        # It takes more failures than a hold does: a change that is given up is not tried again by
+        # itself (ADR 25).
         if _speaks_against(group, now) and (
             late or spent or _starts_failed(group) >= FAILED_STARTS
         ):
@@ -64,18 +63,16 @@ def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
 
 
 def _starts_failed(group: Group) -> int:
-    """Return the number of failures of the engine in a row. For a single pod the kubelet counts
-    them, because it restarts the pod in place.
-    """
+    # The kubelet restarts a single pod in place, so its count is used.
     if group.size == 1:
         return group.restarts_since
     return group.remembered.incident.counted if group.remembered.incident else 0
 
 
 def held_back(groups: Sequence[Group], now: datetime) -> list[Group]:
-    """Return the groups; those that keep the pods that they have, as they stand."""
-    # One failure is enough: to hold costs time only. Nothing is remembered of it, as that would lie
-    # where tenants write, and somebody would have to take it back (ADR 19).
+    """Return the groups; those that keep their pods as they stand."""
+    # One failure is enough: a hold costs only time. It is not remembered, as tenants could write
+    # there and somebody would have to take it back (ADR 19).
     against = next(
         (group.name for group in groups if _speaks_against(group, now)),
         _GONE if _is_rejected(groups) else None,
@@ -95,15 +92,15 @@ def _held(group: Group, hold: Wait | None) -> Group:
     if hold is None or group.live is None:
         return group
     stands = replace(
-        # As it stands: the same mechanism that keeps groups alive while a spec is invalid (ADR 19),
-        # so a held group restarts with its own template.
+        # The mechanism that keeps groups alive while a spec is invalid (ADR 19), so a held group
+        # restarts with its own template.
         group,
         rendered=as_it_stands(group.live, group.size),
         as_it_is=True,
         hold=hold,
     )
     return (
-        # Both are facts of the nodes that it is planned on by now, not of those where it stands.
+        # Both are facts of its newly planned nodes, not of those where it stands.
         replace(stands, nodes_in_provisioning=None, crowded_out=False)
         if _is_planned_elsewhere(group)
         else stands
@@ -111,9 +108,6 @@ def _held(group: Group, hold: Wait | None) -> Group:
 
 
 def _is_rejected(groups: Sequence[Group]) -> bool:
-    """Return whether a group that is gone did not come up with the wanted state, and none has come
-    up with it since.
-    """
     # The plan of record says so: the group itself is gone, and nothing else remembers its request.
     rejected = any(group.rules.rejected for group in groups)
     return rejected and not any(
@@ -122,18 +116,14 @@ def _is_rejected(groups: Sequence[Group]) -> bool:
 
 
 def is_against(state: GroupState) -> bool:
-    """Return whether a group with the wanted pods does not come up, as far as its state tells."""
+    """Return whether a group with the wanted pods does not come up, judged by its state."""
     failure = state.last_failure
     return state.late or (state.failing and failure is not None and engine_to_blame(failure))
 
 
 def _speaks_against(group: Group, now: datetime) -> bool:
-    """Return whether a group with the wanted pods does not come up, and not for want of a place or
-    of a node.
-
-    A lost node, an eviction or the scheduler says nothing of the template.
-    """
-    # A group that still has its former pods cannot tell anything of the wanted ones.
+    # A lost node, an eviction or the scheduler is no evidence against the template.
+    # A group that still has its former pods is no evidence about the wanted ones.
     if (
         group.live is None
         or _would_change(group)
@@ -144,14 +134,11 @@ def _speaks_against(group: Group, now: datetime) -> bool:
 
 
 def _failures(group: Group) -> Iterator[Failure]:
-    """Yield why a group does not serve, or is about to end: one of several pods never goes on after
-    a failure.
-    """
     wanted = template_hash(group.rendered)
     if (
         group.size > 1 or not group.complete
     ):  # a single pod is restarted in place, and remembers the failure for ever
-        # Of one that is taken away, the incident says why.
+        # If it is taken away, the incident says why.
         alive = (member for member in group.members if not member.deleting)
         told = (
             member
@@ -167,26 +154,19 @@ def _failures(group: Group) -> Iterator[Failure]:
 
 
 def _would_change(group: Group) -> bool:
-    """Return whether a group that there is would get other pods now or, if a failure has taken it
-    to zero, when it starts.
-
-    One that is at zero for the sake of the change has left its former pods behind.
-    """
+    # A group at zero for the sake of the change has left its former pods behind.
     if group.live is None or "deletionTimestamp" in group.live["metadata"]:
         return False
     if group.live["spec"].get("replicas"):
         return group.must_roll
     if group.remembered.size is None or group.remembered.stopped_for in {"", Why.ROLLOUT}:
         return False
-    # A group that a failure took to zero starts with the present template: without this each fault
-    # of a node would spread a bad image (ADR 19).
+    # A group that a failure took to zero starts with the present template: without this each node
+    # fault would spread a bad image (ADR 19).
     return not group.template_waits and template_hash(group.live) != template_hash(group.rendered)
 
 
 def _can_stay(group: Group, now: datetime) -> bool:
-    """Return whether a group can live on in its place: not if it has lost that and is planned
-    elsewhere by now.
-    """
     # Kept as it was, a group whose node is gone would wait for that node for ever.
     if group.complete or not _is_planned_elsewhere(group):
         return True

@@ -1,9 +1,6 @@
-"""Plans that were made before: the same question over the same kind of stock has the same layout,
-wherever its nodes are.
-
-A plan is a choice of a layout on a pool, and then of nodes. The choice depends on the question and
-on how much room each pool has, not on which of its nodes are free; so it is remembered by both, and
-only the nodes are chosen anew.
+"""Was this question planned before on such stock? The choice of a layout depends on the question
+and on each pool's room, not on which of its nodes are free; so it is cached by both, and only the
+nodes are chosen anew.
 """
 
 from collections import Counter, OrderedDict
@@ -17,29 +14,28 @@ from shardwright.replanning import planned_again
 from shardwright.resolving.subject import Subject
 
 REMEMBERED_MAX: Final = 512
-"""Questions that are remembered; the one that was asked longest ago goes first. Basis: assumed, a
-few MiB.
+"""How many questions are remembered; the one asked longest ago goes first. Basis: assumed, a few
+MiB.
 """
 
 NODES_MAX: Final = 64
-"""Up to how many free nodes of a pool are counted for one replica: whether there are more changes
-no choice. Basis: assumed, more than any replica is cut over.
+"""Free nodes of a pool that are counted for one replica: more of them change no choice. Basis:
+assumed, more than any replica is cut over.
 """
 
 DOMAINS_MAX: Final = 8
-"""Up to how many scale-up domains are counted for one replica: one that so many others surpass
-changes no choice. Basis: assumed, more than any replica is cut over: 8 racks of NVL72 have 576
-GPUs.
+"""Scale-up domains that are counted for one replica: one that so many others surpass changes no
+choice. Basis: assumed, more than any replica is cut over: 8 racks of NVL72 have 576 GPUs.
 """
 
 SAME: Final = 1.005
-"""By which factor a prediction may differ where the nodes are others, before all layouts are
-compared again. Basis: assumed, below what tells layouts apart.
+"""Factor by which a prediction may differ on other nodes before all layouts are compared again.
+Basis: assumed, below what tells layouts apart.
 """
 
 
 FreeCounts = tuple[tuple[int, int], ...]
-"""How many nodes have at least so many GPUs free: pairs of GPUs and nodes, most GPUs first."""
+"""Pairs of GPUs and the number of nodes with at least as many free, most GPUs first."""
 
 
 class PlanCache:
@@ -49,9 +45,7 @@ class PlanCache:
         self._reports: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
 
     def recall(self, subject: Subject, inventory: Inventory) -> Report | None:
-        """Return the known result of :func:`~shardwright.pipeline.plan_serving`, None if it is not
-        known.
-        """
+        """Return the known result of :func:`~shardwright.pipeline.plan_serving`, or None."""
         key = _key(subject, inventory)
         known = self._reports.get(key)
         # The nodes are chosen anew each time: those that were free then may be taken by now.
@@ -66,14 +60,14 @@ class PlanCache:
         key = _key(subject, inventory)
         self._reports[key] = report
         self._reports.move_to_end(key)
-        # A namespace can ask any number of different questions, so the memory has an end.
+        # A namespace can ask any number of different questions.
         while len(self._reports) > REMEMBERED_MAX:
             self._reports.popitem(last=False)
 
 
 def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
     space, beside_gpus = (subject.request.space, subject.request.workload.kv_offload is not None)
-    # Memory beside GPUs differs by node, so which of them are free does change the choice.
+    # Memory beside GPUs differs by node, so the choice depends on which nodes are free.
     host = (
         tuple(
             (node.name, node.host_bytes, node.free)
@@ -91,12 +85,10 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:
-    """Return the inputs of a plan, without the cluster, the owner and the generation."""
     return subject.cut_hash, subject.intent.replicas, subject.request.deploy
 
 
 def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan | NoPlan | None:
-    """Return the plan on nodes that are free now, None if it would not do the same there."""
     # It names no node, so there is nothing to choose anew.
     if isinstance(plan, NoPlan) or not plan.groups:
         return plan
@@ -112,9 +104,7 @@ def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan 
 
 def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
     """Return the part of each pool's room that can change the choice of a layout: the number of
-    nodes for each number of free GPUs.
-
-    Beyond a limit they are not counted. Nodes that a scale-up link joins are counted by domain.
+    nodes for each number of free GPUs, up to a limit; where a scale-up link joins nodes, by domain.
     """
     copies = max(1, replicas)
     pools = tuple(
@@ -138,9 +128,7 @@ def _room(pool: Pool, copies: int) -> Iterator[Any]:
 
 
 def _counted(free: Iterable[int], most: int) -> FreeCounts:
-    """Return the number of nodes with at least so many free GPUs, for each number of GPUs at which
-    it grows, up to ``most``.
-    """
+    # For each number of free GPUs: how many nodes have at least as many.
     counts, total, levels = Counter(free), 0, []
     for gpus in sorted((number for number in counts if number > 0), reverse=True):
         total += counts[gpus]
@@ -151,7 +139,6 @@ def _counted(free: Iterable[int], most: int) -> FreeCounts:
 
 
 def _domains(pool: Pool, most: int) -> tuple[tuple[FreeCounts, int], ...]:
-    """Return the number of domains for each room, without those that ``most`` others surpass."""
     by_name: dict[str, list[int]] = {}
     for node in pool.nodes:
         by_name.setdefault(node.domain, []).append(node.free)
@@ -170,9 +157,6 @@ def _domains(pool: Pool, most: int) -> tuple[tuple[FreeCounts, int], ...]:
 
 
 def _surpasses(domain: FreeCounts, other: FreeCounts) -> bool:
-    """Return whether a domain has as many nodes with as many GPUs free as another one, whatever the
-    number of GPUs.
-    """
     return all(
         any(free >= gpus and nodes >= wanted for free, nodes in domain) for gpus, wanted in other
     )

@@ -8,7 +8,7 @@ from shardwright.resolving.intent import Replan
 
 
 class PlanChoice(StrEnum):
-    """The choice about the plan of record."""
+    """What becomes of the plan of record."""
 
     KEEP = "Keep"
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
@@ -36,9 +36,9 @@ class Wanted:
 class RecordState:
     """How the plan of record stands.
 
-    ``leaving``: some of its groups must leave their nodes. ``has_its_gpus``: they are reserved, or
+    ``leaving``: some of its groups must leave their nodes. ``has_its_gpus``: they are reserved or
     free; a plan that was only shown holds none. ``serves``: all of its groups do, and only then is
-    a better one looked for. ``due``: it has stood for long enough to give way to a better one.
+    a better plan looked for. ``due``: it has stood for long enough to give way to a better one.
     """
 
     leaving: bool
@@ -48,14 +48,14 @@ class RecordState:
 
 
 def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> PlanChoice:
-    """Choose the fate of the plan of record; None: there is none that can be read."""
+    """Return what becomes of the plan of record; None: there is none that can be read."""
     if (
         record is None
         or record.cut_hash != wanted.cut_hash
         or (wanted.deploy and not record.plan.deployable)
     ):
         return PlanChoice.REPLAN
-    # A plan that was only shown keeps nothing. Deployed as it is, it once reserved 16 GPUs on a
+    # A plan that was only shown keeps nothing. Deployed as it was, it once reserved 16 GPUs on a
     # node of 8 (ADR 7).
     if wanted.deploy and not state.has_its_gpus:
         return PlanChoice.REPLAN
@@ -71,6 +71,6 @@ def choose(record: PlanRecord | None, wanted: Wanted, state: RecordState) -> Pla
         return PlanChoice.IMPROVE if state.due else PlanChoice.COMPARE
     if not state.leaving or wanted.replan is Replan.NEVER:
         return same
-    # Groups that are not wanted any more go before others move.
+    # Groups that are no longer wanted go before others move.
     fewer = wanted.replicas < len(record.plan.groups)
     return PlanChoice.RESCALE if fewer else PlanChoice.REHOUSE

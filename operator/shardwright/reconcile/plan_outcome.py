@@ -1,7 +1,5 @@
-"""The fate of the plan of record in this reconcile: kept, or asked anew of the planner.
-
-The planner's answers are made in ``answering``, off this process; a question from here may have no
-answer yet.
+"""Is the plan of record kept in this reconcile, or must the planner be asked again? Its answers are
+made in ``planner_answers``, off this process; a question from here may have no answer yet.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,15 +33,14 @@ from shardwright.resolving.subject import Subject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentPlan:
-    """The standing plan: that of record, new or kept, the report to show of it, and why it is not
-    all that is asked for.
+    """The current plan: that of record, new or kept, the report to show of it, and why it is less
+    than what is asked for.
 
-    ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has
-    no GPUs and may not run, ``undeployable`` why the one that there is cannot be run,
-    ``not_admitted`` why the pods that are to be made would not be let in, ``stays``: nor would
-    those of the plan that stands as they are asked for now, so all groups keep the pods that they
-    have. ``stale`` is the fault of the plan that stands, ``better`` one that would be better,
-    ``anew`` the one that would be made now. ``events`` say that it is new.
+    ``short`` is why there is no plan for the present spec. ``unplaced``: the plan has no GPUs and
+    may not run. ``undeployable`` is why it cannot be run. ``not_admitted`` is why a quota would
+    refuse the pods still to be made; ``stays``: it would also refuse the current plan's pods as
+    they are requested now, so all groups keep theirs. ``stale`` is the current plan's fault,
+    ``better`` a better one, ``anew`` the one that would be made now. ``events`` say that it is new.
     """
 
     record: PlanRecord | None
@@ -62,9 +59,7 @@ class CurrentPlan:
 def current_plan(
     snapshot: Snapshot, derived: Derived, subject: Subject, now: datetime
 ) -> CurrentPlan | Ask | Problem:
-    """Return the plan that stands, or the question for the planner first, or why that has no
-    answer.
-    """
+    """Return the current plan, or else the question for the planner, or why it has no answer."""
     record = derived.record
     intent = subject.intent
     stale = _fault(derived, record) or _no_room(snapshot, derived, subject)
@@ -72,8 +67,8 @@ def current_plan(
     if record and intent.paused:
         return CurrentPlan(record=record, report=record.report(), stale=stale)
     if (
-        # Neither planned nor kept in line: a namespace beyond its limit would cost the planner's
-        # time (ADR 13).
+        # Neither planned nor queued: a namespace beyond its limit would cost the planner's time
+        # (ADR 13).
         record is None
         and not _has_begun(snapshot, derived)
         and (why := too_many(snapshot.cluster or Cluster()))
@@ -94,7 +89,7 @@ def current_plan(
         why := not_admitted(snapshot, derived, subject, planned.record)
     ):
         planned = CurrentPlan(record=record, report=planned.report, not_admitted=why, stale=stale)
-    # A new plan was made on GPUs that are free: only the one that stands can lack them.
+    # A new plan was made on free GPUs: only the existing one can lack them.
     unplaced = not state.has_its_gpus and planned.record == record
     return _let_in(snapshot, derived, subject, replace(planned, unplaced=unplaced))
 
@@ -102,7 +97,6 @@ def current_plan(
 def _answered(
     snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanChoice
 ) -> Replanned | Ask | Problem:
-    """Return the planner's answer, or the question itself: then the shell asks it."""
     ask = _ask(snapshot, derived, subject, choice)
     answer = snapshot.answers.get(ask, ask)
     record = derived.record
@@ -122,15 +116,13 @@ def _answered(
 def _let_in(
     snapshot: Snapshot, derived: Derived, subject: Subject, planned: CurrentPlan
 ) -> CurrentPlan:
-    """Return the standing plan. If its pods, as they are asked for now, would not be let in, it
-    says why.
-    """
+    # It says so if its pods, as they are requested now, would not be admitted.
     record = derived.record
     if (
         record is None
         or planned.record != record
         or planned.undeployable
-        # The pods of another cut are the new plan's, and that is judged for itself.
+        # The pods of another cut are the new plan's, which is judged by itself.
         or record.cut_hash != subject.cut_hash
     ):
         return planned
@@ -165,9 +157,7 @@ def _choice(
     *,
     stale: bool,
 ) -> PlanChoice:
-    """Choose the fate of the plan of record. For a ``stale`` plan that serves, also describe the
-    plan that would be made now.
-    """
+    # For a stale plan that serves, the plan that would be made now is described, too.
     intent = subject.intent
     wanted = Wanted(
         input_hash=subject.input_hash,
@@ -184,7 +174,6 @@ def _choice(
 
 
 def _has_begun(snapshot: Snapshot, derived: Derived) -> bool:
-    """Return whether anything of a plan was ever deployed."""
     uid = snapshot.resource.owner.uid
     return any(
         kind == STATEFUL_SET and controller_uid(live) == uid
@@ -193,19 +182,17 @@ def _has_begun(snapshot: Snapshot, derived: Derived) -> bool:
 
 
 def _serves(derived: Derived, record: PlanRecord | None) -> bool:
-    """Return whether all groups of a plan serve, with the pods that are wanted of it."""
     serving = [
         state for state in derived.standing if state.ready and state.situation is Situation.READY
     ]
-    # With no group too many either: one that is on its way out still holds GPUs that a better plan
-    # would count as free.
+    # No group too many either: one on its way out still holds GPUs that a better plan would count
+    # as free.
     return record is not None and 0 < len(record.plan.groups) == len(serving) == len(
         derived.standing
     )
 
 
 def _is_former(snapshot: Snapshot, subject: Subject) -> bool:
-    """Return whether it is a revision to restore, with a plan of its own."""
     return (
         snapshot.former is not None
         and snapshot.former.subject is subject
@@ -241,16 +228,13 @@ def _ask(snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanCho
         leaving=leaving,
         held=held,
         worst=worst,
-        # Nodes that did not come in time are left out as well, or the same ones would be planned
-        # again.
+        # Late nodes too, or the same ones would be planned again.
         lost=derived.lost | derived.late,
     )
 
 
 def _restoring(snapshot: Snapshot, derived: Derived, plan: Plan | None) -> Ask:
-    """Return the question for an earlier plan: groups count at their present place, not at that for
-    which they were meant meanwhile.
-    """
+    # Groups count at their present place, not where they were meant to go meanwhile.
     said = [
         _places(item) for item in (derived.record.plan if derived.record else None, plan) if item
     ]
@@ -279,11 +263,8 @@ def _places(plan: Plan) -> dict[int, tuple[str, ...]]:
 
 
 def _in_order(item: Held, said: Iterable[Mapping[int, tuple[str, ...]]]) -> tuple[str, ...]:
-    """Return the nodes of a group in the order of its ranks, as a plan says it: pods restart for
-    another one.
-
-    If its pods name no nodes, as those were to come, it is where the first plan has it.
-    """
+    # Pods restart for another order of nodes. If they name none yet (in provisioning), the group is
+    # where the first plan has it.
     places = (nodes for plan in said if (nodes := plan.get(item.number)))
     return next(
         (nodes for nodes in places if not item.nodes or set(nodes) == set(item.nodes)), item.nodes
@@ -291,9 +272,6 @@ def _in_order(item: Held, said: Iterable[Mapping[int, tuple[str, ...]]]) -> tupl
 
 
 def _held(snapshot: Snapshot, derived: Derived) -> Iterator[Held]:
-    """Yield the groups that stand, in order, with the nodes that they were planned on when they
-    were made.
-    """
     owner = snapshot.resource.owner
     sets = {
         number: tuple(sorted(planned_nodes(live)))
@@ -314,7 +292,7 @@ def _of_answer(
         return CurrentPlan(record=record, report=answer.report, undeployable=made.plan.undeployable)
     if answer.short:
         moved = made is not None and made != record
-        # Of the plan that is stored now: it may fix the fault of the one before.
+        # The new plan's: it may fix the fault of the one before.
         left = _fault(derived, made) if moved else stale
         return CurrentPlan(
             record=made,
@@ -336,12 +314,12 @@ def _of_answer(
 
 def _rejected(snapshot: Snapshot, derived: Derived, subject: Subject, made: PlanRecord) -> str:
     """Return the request that a group did not come up with, if that group goes with a new plan
-    while others run other pods: they are to keep them.
+    while others keep their other pods.
 
     A rejected request stays so for as long as the same cut is wanted.
     """
     record = derived.record
-    # Another cut is another template, against which nothing has been said.
+    # Another cut is another template, which has not failed.
     if record is None or record.cut_hash != made.cut_hash:
         return ""
     domain = (snapshot.cluster or Cluster()).domain
@@ -370,9 +348,7 @@ def _news(record: PlanRecord | None) -> tuple[Event, ...]:
 
 
 def _fault(derived: Derived, record: PlanRecord | None) -> Problem | None:
-    """Return the fault of a node that a plan still names: a group must leave it, or it will not
-    pass by itself.
-    """
+    # A group must leave the node, or the fault will not pass by itself.
     groups = record.plan.groups if record else ()
     leaving = [
         item
@@ -387,19 +363,15 @@ def _fault(derived: Derived, record: PlanRecord | None) -> Problem | None:
 
 
 def _has_its_gpus(snapshot: Snapshot, derived: Derived, record: PlanRecord | None) -> bool:
-    """Return whether the GPUs of a plan are kept for it, or its pods have them, or it could have
-    them.
-
-    Those of a plan that was only shown are not kept, and of a node that has lost a GPU since its
-    pods started none can be.
-    """
+    # A plan that was only shown has none reserved; a node that has lost a GPU since its pods
+    # started has none to give.
     if record is None or snapshot.cluster is None or snapshot.cluster.reserved:
         return True
     return (
         _short_node(
             snapshot,
             record.plan,
-            # Pods that run have their GPUs, whatever the node says of its healthy ones by now.
+            # Pods that run have their GPUs, however many of the node's are healthy by now.
             frozenset(member.node or "" for member in derived.observed.members),
         )
         is None
@@ -424,10 +396,8 @@ def _no_room(snapshot: Snapshot, derived: Derived, subject: Subject) -> Problem 
 
 
 def _short_node(snapshot: Snapshot, plan: Plan, held: frozenset[str] = frozenset()) -> str | None:
-    """Return the first planned node on which others leave fewer GPUs than the plan needs, None if
-    there is none.
-
-    On those that are ``held`` its pods have them already.
+    """Return the first planned node on which others leave too few GPUs, or None; on ``held`` nodes
+    its pods have them already.
     """
     free = snapshot.cluster.free if snapshot.cluster else None
     if free is None:

@@ -1,8 +1,6 @@
-"""The planner's answers to a reconcile's questions, on the stock for the model; and the claims of a
-model that waits.
-
-Nothing is priced here: :mod:`shardwright.replanning` and the pipeline make plans, this says which
-of their answers holds. The worker runs it, so it gets values and asks nobody.
+"""Which answer does the planner give to a reconcile's question on the model's stock, and which
+nodes does a waiting model claim? :mod:`shardwright.replanning` and the pipeline make plans; this
+chooses between them. It runs in the planner process, so it gets values and asks nobody.
 """
 
 from collections import Counter
@@ -29,10 +27,9 @@ def answer(
     inventory: Inventory,
     planned: Callable[[Subject, Inventory], Report] = plan_serving,
 ) -> Replanned:
-    """Return the fate of a plan of record, or a first plan, as it is ``planned``.
+    """Return what becomes of a plan of record, or a first plan, as it is ``planned``.
 
-    An earlier plan gives way to a new one if its hardware is gone: its groups would have no room
-    however long they waited.
+    An earlier plan gives way to a new one if its hardware is gone: its groups would wait for ever.
     """
     if ask.choice is PlanChoice.RESCALE and ask.on:
         return rescaled(subject, ask.on, inventory, ask.worst)
@@ -45,9 +42,9 @@ def answer(
     ground = Ground(inventory=inventory, held=ask.held, worst=ask.worst)
     if ask.choice is PlanChoice.RESTORE and ask.restored:
         restored = restore(subject, ask.on, ask.restored, ground)
-        # A lack that passes is waited out, to restore the very plan that was good;
-        # nodes that an autoscaler could make are not, as hardware that is gone may never come
-        # (ADR 25).
+        # A lack that passes is waited out, to restore the very plan that was good. Nodes that an
+        # autoscaler could make are not waited for, as hardware that is gone may never come (ADR
+        # 25).
         if restored.short is None or (
             restored.short.heals_by_itself and not restored.short.awaits_nodes
         ):
@@ -56,10 +53,10 @@ def answer(
 
 
 def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
-    """Return an answer. If its plan takes the place of one that served, its record says when."""
+    """Return an answer; if its plan replaces one that served, its record is dated."""
     if (
-        # The hour between two improvements counts from here (ADR 24); a plan that was made for
-        # another reason does not begin it.
+        # The hour between two improvements counts from here (ADR 24); a plan made for another
+        # reason does not begin it.
         ask.choice is not PlanChoice.IMPROVE or answer.record is None or answer.record == ask.on
     ):
         return answer
@@ -76,11 +73,11 @@ def plans_anew(ask: Ask) -> bool:
 
 
 def waits_for_itself(ask: Ask, made: Replanned) -> bool:
-    """Return whether a model that has no room is answered once more, as if former generations of
-    its own groups were gone.
+    """Return whether a model without room is answered once more, as if former generations of its
+    own groups were gone.
 
-    Only a plan that may run ends them: as long as there is none, they would be in its way for ever.
-    If groups only come, go or move, the plan of record goes on meanwhile, and ends them.
+    Only a plan that may run ends them: while there is none, they would be in its way for ever. If
+    groups only come, go or move, the plan of record meanwhile goes on and ends them.
     """
     return made.short is not None and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}
 
@@ -88,13 +85,13 @@ def waits_for_itself(ask: Ask, made: Replanned) -> bool:
 def with_ways_out(
     subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]
 ) -> Replanned:
-    """Return an answer with the ways to make room, if there is none."""
+    """Return an answer; if there is no room, with ways to make some."""
     short = made.short
     if short is None or short.lack is None:
         return made
 
-    # The very question that failed, asked of other inventories: a rule of thumb here could promise
-    # room that the planner then does not find.
+    # The very question that failed, on other inventories: a rule of thumb could promise room that
+    # the planner does not find.
     def fits(other: Inventory) -> bool:
         return answer(subject, ask, other).short is None
 
@@ -106,8 +103,8 @@ def with_ways_out(
 def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]) -> Iterator[Room]:
     """Yield the nodes that a model may claim.
 
-    ``whole`` is the inventory with every GPU free, ``taken`` are the GPUs that others hold, and
-    ``claimed`` those that models before it in the line claim, both by node.
+    By node, ``taken`` are the GPUs that others hold, ``claimed`` those that models before it
+    claim. ``whole`` is the inventory with every GPU free.
     """
     for pool in whole.pools:
         for node in pool.nodes:
@@ -120,8 +117,8 @@ def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]
 
 
 def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -> Claim:
-    """Return the claim of a model on these nodes: the GPUs of the plan that it would get on them,
-    beyond the GPUs that it has.
+    """Return the claim of a model on these nodes: the GPUs of the plan that it would get
+    there, beyond those that it has.
     """
     room_of = {room.node: room.gpus for room in found}
     blocked = {
@@ -129,15 +126,16 @@ def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -
         for pool in whole.pools
         for node in pool.nodes
     }
-    # With all GPUs of others free: a claim asks where there would be room, and is filled as they go
-    # (ADR 10).
+    # With all GPUs of others free: a claim says where there would be room, and is filled as
+    # they go (ADR 10).
     vacant = whole.without(blocked)
 
     def fit(near: Sequence[Room]) -> Claim | None:
         made = answer(subject, ask, vacant.of_nodes(frozenset(room.node for room in near)))
         if made.short or made.record is None:
             return None
-        # A Counter's difference leaves out numbers below one: GPUs that it gives back are no claim.
+        # A Counter's difference leaves out numbers below one: GPUs that it gives back are no
+        # claim.
         return _gpus(made.record.plan) - _gpus(
             ask.on.plan if isinstance(ask.on, PlanRecord) else None
         )
@@ -146,7 +144,6 @@ def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -
 
 
 def _gpus(plan: Plan | None) -> Counter[str]:
-    """Return the GPUs of a plan by node."""
     gpus: Counter[str] = Counter()
     for node in (node for group in plan.groups for node in group) if plan else ():
         gpus[node] += plan.gpus_per_node if plan else 0

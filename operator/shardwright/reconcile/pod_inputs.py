@@ -1,7 +1,5 @@
-"""How the pods of a plan are made here and now: with the facts of this cluster and, of a revision
-that is restored, the pods that it has kept.
-
-Decides nothing: which revision and which record it is about has been found before.
+"""From what are the pods of a plan made here and now? From facts of this cluster and, for a
+restored revision, the pods that it has kept.
 """
 
 from dataclasses import replace
@@ -21,7 +19,7 @@ from shardwright.resolving.subject import Subject
 def as_made(
     snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
 ) -> Deployment:
-    """Return the deployment that the pods of a plan are made by."""
+    """Return the deployment that the pods of a plan are made from."""
     cluster = snapshot.cluster or Cluster()
     sets = stateful_sets(derived.observed).values()
     stated = subject.deployment
@@ -40,7 +38,7 @@ def as_made(
 
 
 def restored_pods(snapshot: Snapshot, subject: Subject, record: PlanRecord) -> BarePods | None:
-    """Return the pods of the revision to restore, None if this release makes the same."""
+    """Return the pods of the revision to restore, or None if this release makes the same."""
     former = snapshot.former
     # By identity: the spec's own subject may be equal, and its pods are this release's.
     if former is None or former.subject is not subject or not former.pods:
@@ -51,7 +49,7 @@ def restored_pods(snapshot: Snapshot, subject: Subject, record: PlanRecord) -> B
 
 
 def stateful_sets(observed: Observed, owner_uid: str | None = None) -> dict[str, KubernetesObject]:
-    """Return the StatefulSets by name, those of one owner or (None) all."""
+    """Return the StatefulSets by name, of one owner or (None) all."""
     found = {}
     for (kind, name), live in sorted(observed.objects.items()):
         if kind != STATEFUL_SET:

@@ -1,8 +1,5 @@
-"""Plans on nodes that an autoscaler is to make: how their groups ask for them, and which nodes they
-have got.
-
-Which pools of an autoscaler there are is ``hardware.provisioning``'s; no node is asked for but by
-pods.
+"""How do groups ask an autoscaler for nodes, and which nodes have they got? Only pods ask for
+nodes; ``hardware.provisioning`` knows the autoscaler's pools.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,15 +16,11 @@ from shardwright.rendering.bundle import KubernetesObject, of_kind
 def seeking(
     record: PlanRecord, before: PlanRecord | None, turnouts: Sequence[Turnout]
 ) -> PlanRecord:
-    """Return a new plan of record that says how its groups ask for nodes to come.
+    """Return a new plan of record that says how its groups ask for nodes; ``before`` is the one it
+    replaces, ``turnouts`` are the existing nodes of each pool.
 
     A group that stays where it is goes on asking as it did: its pods restart for a change of that.
-    One that moves off nodes that it had sought asks for them no more.
-
-    Args:
-        record: The new plan of record.
-        before: The one that it replaces.
-        turnouts: The nodes that there are of each pool.
+    One that moves off nodes it had asked for asks for them no more.
     """
     numbers, groups = (before.plan.group_numbers, before.plan.groups) if before else ((), ())
     earlier = (
@@ -42,7 +35,7 @@ def seeking(
     ):
         known = earlier.get(number)
         if known and stood.get(number) == nodes:
-            # The same number: another one would be another template, and the group would roll.
+            # Another number would be another template, and the group would roll.
             sought.append(replace(known, group=index))
         # Counted up: a group that asks again must be of another template.
         elif any(map(is_provisioned_later, nodes)):
@@ -63,11 +56,8 @@ def _sought(
     turnouts: Sequence[Turnout],
     number: int,
 ) -> Sought:
-    """Return how a group asks for its nodes, of which some are to come.
-
-    Those that exist are named, unless they are of the pools that the others are to come from, or
-    Karpenter makes these: it passes over pods that name nodes.
-    """
+    # Existing nodes are named, unless they are of the pools that the others come from, or of
+    # Karpenter, which passes over pods that name nodes.
     pools = [turnout for turnout in turnouts if not set(turnout.pool.names()).isdisjoint(nodes)]
     there = {name for turnout in pools for name in turnout.there}
     # Karpenter ignores a pod whose required terms have matchFields or name a host (ADR 14).
@@ -84,15 +74,12 @@ def _sought(
 def following(
     record: PlanRecord, rendered: Iterable[KubernetesObject], observed: Observed
 ) -> PlanRecord:
-    """Return the plan of record with the nodes to which pods are bound by now. They replace the
-    planned nodes of groups that seek new ones.
+    """Return the plan of record with the nodes that pods are bound to by now.
 
-    Args:
-        record: The plan of record.
-        rendered: The objects that it turns into: only pods that ask as they say count.
-        observed: The present objects.
+    ``rendered`` are the objects of the record: only pods that ask as they do count.
     """
-    # Only groups that seek follow their pods: a pod elsewhere in any other group is a fault.
+    # Only groups that ask for nodes follow their pods: in any other group a pod elsewhere is a
+    # fault.
     asking = {item.group for item in record.sought}
     sets = dict(enumerate(of_kind(rendered, STATEFUL_SET)))
     groups = tuple(
@@ -109,17 +96,15 @@ def following(
 
 
 def _bound(rendered: KubernetesObject, observed: Observed) -> Iterator[str]:
-    """Yield the nodes of the pods of a group that stay and were made for the present request, of
-    whichever release they are.
-    """
+    # Pods of another release count if they were made for the present request.
     live = observed.objects.get((STATEFUL_SET, rendered["metadata"]["name"]), {})
     wanted, same = template_hash(rendered), asks_the_same(rendered, live)
     members: Iterable[Member] = observed.members_of(rendered["metadata"]["name"])
     yield from (
         m.node
         for m in members
-        # A pod that is ending leaves its node, and one that was made for an earlier request is on
-        # nodes of an earlier search.
+        # A pod that is ending leaves its node, and one made for an earlier request is on nodes of
+        # an earlier search.
         if m.node and (same or m.template_hash == wanted) and not m.deleting
     )
 

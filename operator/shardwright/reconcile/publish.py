@@ -1,7 +1,5 @@
-"""The results of one reconcile: status, events, the model's share in the cluster, and when to look
-again.
-
-Nothing is written here: the writes of the reconcile have ended before, and the shell publishes.
+"""What are the results of one reconcile: status, events, the model's reservations, and when to
+reconcile again? Nothing is written here: the shell publishes.
 """
 
 from collections.abc import Mapping
@@ -57,16 +55,17 @@ from shardwright.rendering.labels import is_managed
 from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject
 
-CONFLICT: Final = 409  # HTTP: there is one of the name already
+CONFLICT: Final = 409  # HTTP: the name exists already
 
 BARRED_SECONDS: Final = 60.0
-"""How soon to look again at a plan whose pods are not let in, although a quota that changes wakes
-it. Basis: assumed; what was promised to another model may be given back, which no quota says.
+"""How soon to reconcile again while pods are not admitted, although a changed quota wakes the
+model. Basis: assumed; what was promised to another model may be given back, which no quota says.
 """
 
 UNSYNCED_SECONDS: Final = 1.0
 UNREADY_SECONDS: Final = 30.0
-"""How soon to look again at what is not ready, although its events should wake us. Basis: assumed.
+"""How soon to reconcile again while something is not ready, although its events should wake us.
+Basis: assumed.
 """
 
 NO_PODS_SECONDS: Final = 10.0
@@ -85,10 +84,10 @@ again within a second, and somebody is to notice.
 class Deployed:
     """The writes, and the obstacles to more.
 
-    ``record`` is the plan that is deployed, None if the standing groups are only kept alive.
-    ``problems`` are for the user to fix, ``refused`` is why nothing is written, or is not taken.
-    ``history`` are the revisions to keep, if all groups serve. ``again_seconds`` is how soon to
-    look again at facts that no cache shows.
+    ``record`` is the deployed plan, None if groups are only kept alive. ``problems`` are for the
+    user to fix, ``refused`` is why nothing is written, or is not taken. ``history`` are the
+    revisions to keep, if all groups serve. ``again_seconds`` is how soon to reconcile again for
+    facts that no cache shows.
     """
 
     decision: Decision | None = None
@@ -102,9 +101,7 @@ class Deployed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """The GPUs to keep for a model: those of its plan of record, but for groups that gave theirs
-    back (by index).
-    """
+    """The GPUs to keep for a model, without those that groups (by index) gave back."""
 
     record: PlanRecord
     released: frozenset[int] = frozenset()
@@ -114,25 +111,16 @@ class Kept:
 class Published:
     """The results of one reconcile.
 
-    Args:
-        status: The whole status.
-        events: The changes that are worth an event.
-        again_at: When to look again although nothing may happen, None for only then.
-        recheck_at: When to look again to be sure, or to try once more; it may be later.
-        found: The findings, for the metrics.
-        report: The plan that is shown.
-        record: The plan of record that is in place, None if there is none, or nobody can tell.
-        distrusted: Why a plan of record was not believed, and when one was last found; for as long
-            as a condition says so.
-        kept: The GPUs to keep for it, None for none, or if nobody can tell: see ``derived``.
-        pods: The pods that are to hold them, as quotas count them; None if nothing is limited.
-        known: Whether this reconcile could tell which GPUs to keep.
-        since: When each passing fact was first seen.
-        kept_out: The API server's objections to the pods of StatefulSets, by uid.
-        repaired: Which objects were repaired, with their fields.
-        unseen: Objects in the places of its own that no cache shows as its own, and that are to be
-            read by name.
-        waits_for_capacity: Whether it is to be looked at when GPUs come free.
+    ``again_at`` is when to reconcile again even if nothing happens (None: it need not be);
+    ``recheck_at`` the same to be sure, or to try once more, and it may be later. ``found`` is for
+    the metrics; ``report`` is the plan to show. ``record`` is the stored plan of record, None if
+    there is none or nobody can tell. ``distrusted`` is why a plan of record was not believed, and
+    when last, for as long as a condition says so. ``kept`` are the GPUs to keep, None for none, or
+    if not ``known``; ``pods`` those that are to hold them, as quotas count them (None: nothing is
+    limited). ``since`` is when each passing fact was first seen. ``kept_out`` are the API server's
+    objections to the pods of StatefulSets, by uid. ``repaired`` are the repaired fields by object.
+    ``unseen`` are objects under its names that no cache shows as its own, to be read by name.
+    ``waits_for_capacity``: reconcile when GPUs come free.
     """
 
     status: Mapping[str, Any]
@@ -159,12 +147,10 @@ class Published:
 
     @property
     def starting(self) -> bool:
-        """Return whether it has groups and all of them come up, none because it failed or was taken
-        down on purpose.
-        """
+        """Return whether all its groups come up, none after a failure or a stop on purpose."""
         groups = self.found.groups
-        # A first start that goes on is no more urgent than a new model: 1,000 new ones would wait
-        # for each other's starts.
+        # A first start is no more urgent than a new model: 1,000 new ones would wait for each
+        # other's starts.
         return bool(groups) and not any(
             group.serves or group.failing or group.moving for group in groups
         )
@@ -181,7 +167,7 @@ class Published:
         return knows and not self.waits_for_capacity
 
     def newly_kept(self, cluster: Cluster) -> Kept | None:
-        """Return the GPUs of a plan that was only shown before, None if they are kept already, or
+        """Return the GPUs of a plan that was only shown before, or None if they are kept already or
         its groups stand on them.
         """
         # A group that stands holds its GPUs by its pods, and the ledger counts those.
@@ -189,9 +175,7 @@ class Published:
 
 
 def hidden(snapshot: Snapshot, problem: Problem, now: datetime) -> Published:
-    """Return the results for a model whose objects cannot be read: nothing changes but the
-    conditions.
-    """
+    """Return the results for a model whose objects cannot be read: only conditions change."""
     return replace(
         undetermined(snapshot.resource, problem, now),
         # Waits go on: a read that fails is no sign that a fact has passed.
@@ -201,7 +185,7 @@ def hidden(snapshot: Snapshot, problem: Problem, now: datetime) -> Published:
 
 
 def undetermined(resource: ModelResource, problem: Problem, now: datetime) -> Published:
-    """Return the results for a model of which no reconcile says how it is."""
+    """Return the results for a model whose state no reconcile can tell."""
     found = Findings(generation=resource.generation, hidden=problem)
     return Published(
         status=hidden_status(resource.status, found, now),
@@ -217,7 +201,7 @@ def undetermined(resource: ModelResource, problem: Problem, now: datetime) -> Pu
 def publish(
     snapshot: Snapshot, derived: Derived, planned: CurrentPlan, deployed: Deployed, now: datetime
 ) -> Published:
-    """Return what a reconcile leaves behind, its writes ended as ``snapshot.outcome`` says."""
+    """Return the results of a reconcile whose writes ended as ``snapshot.outcome`` says."""
     outcome = snapshot.outcome or Outcome()
     distrusted, record = _distrusted(snapshot, now), _in_place(snapshot, derived)
     found = _found(snapshot, derived, planned, deployed, outcome)
@@ -240,8 +224,7 @@ def publish(
         distrusted=distrusted,
         kept=_kept(snapshot, derived, planned, found),
         pods=_pods(snapshot, derived, planned),
-        # Only a known record may free GPUs of the ledger: one that cannot be read may well keep
-        # some.
+        # Only a known record may free GPUs of the ledger: an unreadable one may well keep some.
         known=snapshot.cluster is not None
         and not isinstance(snapshot.subject, tuple)
         and not (derived.unreadable and derived.standing),
@@ -265,9 +248,8 @@ def _pods(snapshot: Snapshot, derived: Derived, planned: CurrentPlan) -> Pods | 
 
 
 def _in_place(snapshot: Snapshot, derived: Derived) -> PlanRecord | None:
-    """Return the plan of record that is stored after this reconcile."""
     written = (
-        # The last that was written; the API server does not have a refused one.
+        # The last one written; the API server does not have a refused one.
         record
         for record, outcome in reversed(snapshot.recorded)
         if not outcome.refused
@@ -276,24 +258,19 @@ def _in_place(snapshot: Snapshot, derived: Derived) -> PlanRecord | None:
 
 
 def _distrusted(snapshot: Snapshot, now: datetime) -> tuple[Problem, datetime] | None:
-    """Return why a plan of record was not believed, as long as it is to be said."""
     found = snapshot.distrusted
     return found if found and now - found[1] < timedelta(seconds=DISTRUST_SECONDS) else None
 
 
 def _serial(snapshot: Snapshot, record: PlanRecord | None) -> dict[str, int]:
-    """Return the status's fields about the newest plan of record. Earlier plans are not believed
-    from then on.
-    """
+    # Plans older than the serial are not believed from then on.
     serial = max(snapshot.serial, record.serial if record else 0)
     # With a serial in the status, the first process that has a key would refuse an unsigned record.
     return {SERIAL: serial} if snapshot.keys and serial else {}
 
 
 def _revisions(snapshot: Snapshot, deployed: Deployed, outcome: Outcome) -> dict[str, Any]:
-    """Return the status's fields about revisions. If a revision could not be kept, they are the
-    earlier ones.
-    """
+    # If a revision could not be kept, the earlier ones stay.
     stand, history = history_of(snapshot.resource.status), deployed.history
     runs = hash_of(snapshot.subject) if isinstance(snapshot.subject, Subject) else ""
     return revision_entries(history.after(stand, outcome.written) if history else stand, runs)
@@ -302,20 +279,15 @@ def _revisions(snapshot: Snapshot, deployed: Deployed, outcome: Outcome) -> dict
 def _repaired(
     snapshot: Snapshot, derived: Derived, outcome: Outcome
 ) -> dict[ObjectKey, tuple[str, ...]]:
-    """Return which objects were set right, or would have been if somebody had not changed them at
-    the same moment.
-
-    In a look in which a plan follows its pods to other nodes, objects are rendered anew: that was
-    nobody's doing.
-    """
+    # Also repairs that met somebody else's change at the same moment.
     outcomes = (outcome, *(done for record, done in snapshot.recorded if record == derived.record))
     raced = (item.write for done in outcomes for item in done.refused if item.code == CONFLICT)
     written = (write for done in outcomes for write in done.written)
     tried = (
         write for write in (*written, *raced) if isinstance(write, Apply) and write.why is Why.DRIFT
     )
-    # A record that follows its pods to their nodes renders the template anew: not somebody else's
-    # edit, so it must not count as contested.
+    # A record that follows its pods to their nodes renders the template anew: nobody edited it, so
+    # it must not count as contested.
     follows = any(record.sought and record != snapshot.record for record, _ in snapshot.recorded)
     return {
         object_key(item.content): item.fields
@@ -325,9 +297,6 @@ def _repaired(
 
 
 def _rendered_anew(derived: Derived, content: KubernetesObject) -> bool:
-    """Return whether an object stands as we have once rendered it, and we render it otherwise
-    now.
-    """
     live = derived.observed.objects.get(object_key(content), {"metadata": {}})
     stood, stands = (
         (item["metadata"].get("annotations") or {}).get(CONTENT_HASH) for item in (live, content)
@@ -336,9 +305,7 @@ def _rendered_anew(derived: Derived, content: KubernetesObject) -> bool:
 
 
 def _unseen(snapshot: Snapshot, derived: Derived, outcome: Outcome) -> frozenset[ObjectKey]:
-    """Return the objects that the caches do not show as ours: they lack our label, or somebody else
-    controls them.
-    """
+    # They lack our label, or somebody else controls them.
     there = derived.observed.objects.items()
     hidden = (
         key
@@ -347,15 +314,12 @@ def _unseen(snapshot: Snapshot, derived: Derived, outcome: Outcome) -> frozenset
     )
     return frozenset(
         # The caches hold only objects with our label. These are read by name in the next reconcile,
-        # or the creation would answer 409 for ever.
+        # or their creation would answer 409 for ever.
         (*hidden, *(key for item in outcome.refused if (key := _exists(item))))
     )
 
 
 def _exists(refusal: Refusal) -> ObjectKey | None:
-    """Return which object is there already that was to be created, None if that is not why it was
-    refused.
-    """
     there = isinstance(refusal.write, Create) and refusal.code == CONFLICT
     return (
         object_key(refusal.write.content) if there and isinstance(refusal.write, Create) else None
@@ -395,7 +359,6 @@ def _found(
 def _with_plan(
     found: Findings, planned: CurrentPlan, subject: Subject, cluster: Cluster
 ) -> Findings:
-    """Return the findings with those about the plan, on a cluster that is known."""
     intent, record = subject.intent, planned.record
     return replace(
         found,
@@ -418,7 +381,6 @@ def _with_plan(
 
 
 def _kept_engine(subject: Subject) -> KeptEngine | None:
-    """Return the engine if its version by default is older than that of this release, else None."""
     version = subject.default_version
     # After a downgrade the kept version is the newer one, and there is nothing to come.
     if not version or not is_newer(NEWEST_DEFAULT, version):
@@ -427,7 +389,6 @@ def _kept_engine(subject: Subject) -> KeptEngine | None:
 
 
 def _rollback(snapshot: Snapshot) -> tuple[Rollback, Revision | None] | None:
-    """Return the rollback and the revision that it goes to, None if the spec is run."""
     stands = snapshot.course.rollback
     if stands is None:
         return None
@@ -437,9 +398,6 @@ def _rollback(snapshot: Snapshot) -> tuple[Rollback, Revision | None] | None:
 
 
 def _history_problem(snapshot: Snapshot, outcome: Outcome) -> Problem | None:
-    """Return why a revision is not kept, or one that is no longer kept is not deleted; None if
-    all is well.
-    """
     revisions = revisions_of(snapshot.resource.status)
     refused = (
         item for item in outcome.refused if isinstance(item.write, KeepRevision | DropRevision)
@@ -451,14 +409,12 @@ def _history_problem(snapshot: Snapshot, outcome: Outcome) -> Problem | None:
 
 
 def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
-    """Return why the first write was not taken; a mere question is no write."""
-    # Nothing that runs depends on the others: the model is none the worse where they are not taken.
+    # Nothing that runs depends on the others: the model is none the worse if they are not taken.
     refused = (item for item in outcome.refused if not isinstance(item.write, Aside))
     return next((problem_of(item, queued=queued) for item in refused), None)
 
 
 def _pods_refused(snapshot: Snapshot, derived: Derived, outcome: Outcome) -> Problem | None:
-    """Return why pods of a StatefulSet are not created, in the words of the API server."""
     said = _kept_out(snapshot, derived, outcome)
     names = {live["metadata"]["uid"]: name for (_, name), live in derived.observed.objects.items()}
     return next(
@@ -467,12 +423,8 @@ def _pods_refused(snapshot: Snapshot, derived: Derived, outcome: Outcome) -> Pro
 
 
 def _kept_out(snapshot: Snapshot, derived: Derived, outcome: Outcome) -> dict[str, str]:
-    """Return the objections to the pods of StatefulSets after this reconcile. If nobody asked, the
-    earlier objections stay.
-
-    One that is at zero has nobody to ask for, and of one that has all its pods nothing is said any
-    more.
-    """
+    # If nobody asked, earlier objections stay. A set at zero has no pods to ask for, and one with
+    # all its pods has no objection.
     refused = {
         item.write.set_uid: item.message
         for item in outcome.refused
@@ -488,8 +440,8 @@ def _kept_out(snapshot: Snapshot, derived: Derived, outcome: Outcome) -> dict[st
     return {
         uid: text
         for uid, text in snapshot.kept_out.items()
-        # The minus binds first: those that are at zero stay, and of those that are short all but
-        # the ones that a dry run has let in.
+        # The minus binds first: those at zero stay, and of the short ones all but those that a dry
+        # run has let in.
         if uid in at_zero | short - taken
     } | refused
 
@@ -554,9 +506,6 @@ def _recheck_at(snapshot: Snapshot, found: Findings, now: datetime) -> datetime 
 
 
 def _sooner(at: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
-    """Return the earlier one of a moment and of one that comes in some seconds; either may be
-    none.
-    """
     times = [
         time for time in (at, None if seconds is None else now + timedelta(seconds=seconds)) if time
     ]
@@ -575,9 +524,6 @@ def _unfinished(found: Findings) -> bool:
 def _kept(
     snapshot: Snapshot, derived: Derived, planned: CurrentPlan, found: Findings
 ) -> Kept | None:
-    """Return the GPUs to keep for the model: none if it is only shown, cannot be run, or its nodes
-    do not come.
-    """
     record, subject = planned.record, snapshot.subject
     if (
         record is None
@@ -596,8 +542,8 @@ def _kept(
             for index, (root, nodes) in enumerate(
                 zip(group_names(base, record.plan.group_numbers), record.plan.groups, strict=True)
             )
-            # A group whose pods are refused for five minutes gives its GPUs back, and nodes that do
-            # not come are booked no longer (ADR 7, ADR 14).
+            # A group whose pods are refused for five minutes gives its GPUs back, and late nodes
+            # are booked no longer (ADR 7, ADR 14).
             if root in gave_up or not derived.late.isdisjoint(nodes)
         ),
     )

@@ -1,11 +1,9 @@
-"""The allowance of a namespace: ResourceQuotas and LimitRanges, and whether the pods of a plan
-would be let in by them.
+"""Would a namespace's ResourceQuotas and LimitRanges admit the pods of a plan?
 
-GPUs are kept for a plan only if its pods may come to hold them: usage, the coming usage of other
-models of the namespace and the plan's need are summed, as the API server's admission sums them.
-Source: Kubernetes 1.36 ``pkg/quota/v1/evaluator/core/pods.go`` and
-``plugin/pkg/admission/limitranger``. Further refusals of a pod (by webhooks, by limits of the
-cluster's own configuration) only the API server can tell.
+GPUs are kept for a plan only if its pods may come to hold them. Usage, the coming usage of other
+models of the namespace and the plan's need are summed as the API server's admission does. Source:
+Kubernetes 1.36 ``pkg/quota/v1/evaluator/core/pods.go`` and ``plugin/pkg/admission/limitranger``.
+Other refusals of a pod (webhooks, the cluster's own configuration) only the API server can tell.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,12 +17,12 @@ from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Ceiling
 
 Amounts = Mapping[str, Decimal]
-"""By name of a resource."""
+"""Amounts by name of a resource."""
 
 _MUST_BE_STATED: Final = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 )
-"""What every container must state where a quota limits it. Source: ``PodEvaluator.Constraints``."""
+"""What every container must state if a quota limits it. Source: ``PodEvaluator.Constraints``."""
 
 _ONCE: Final = ("pods", "count/pods")
 
@@ -50,8 +48,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """One limit of a LimitRange: of each container, or of a pod; ``limits`` and ``requests`` are
-    for those that state none.
+    """One limit of a LimitRange; ``limits`` and ``requests`` are its defaults.
 
     ``ratios`` are how many times a request a limit may be.
     """
@@ -67,7 +64,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """All quotas and limits of a namespace. If there are none, nothing is limited."""
+    """All quotas and limits of a namespace; if empty, nothing is limited."""
 
     quotas: tuple[Quota, ...] = ()
     ranges: tuple[Range, ...] = ()
@@ -78,11 +75,10 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """The count of one pod: by the names that quotas have for it. ``unstated`` are resources that
-    not every container states.
+    """What one pod counts for, by the names that quotas use.
 
-    ``priority_class`` is the one that admission gives it: empty if it names none and there is no
-    default.
+    ``unstated`` are resources that not every container states. ``priority_class`` is the one that
+    admission gives the pod: "" if it names none and there is no default.
     """
 
     amounts: Amounts
@@ -93,12 +89,13 @@ class Need:
 
 
 Pods = tuple[Need, int]
-"""So many pods that are alike."""
+"""A number of equal pods."""
 
 
 def need_of(spec: Mapping[str, Any], allowance: Allowance, default_class: str = "") -> Need:
-    """Return the amounts that a pod of this spec counts for. LimitRanges add the amounts that the
-    spec does not state. No container is known of a template that somebody has filled.
+    """Return what a pod of this spec counts for, with the defaults of LimitRanges.
+
+    A template that somebody has filled may have no containers.
     """
     containers = [_container(item, allowance.ranges) for item in spec.get("containers") or ()]
     # LimitRange defaults first, as in the API server: they are set before quotas are asked.
@@ -129,7 +126,7 @@ def need_of(spec: Mapping[str, Any], allowance: Allowance, default_class: str = 
 
 
 def range_problem(spec: Mapping[str, Any], allowance: Allowance) -> Problem | None:
-    """Return which limit of a LimitRange keeps a pod of this spec out, None if none does."""
+    """Return the limit of a LimitRange that keeps a pod of this spec out, or None."""
     containers = [_container(item, allowance.ranges) for item in spec["containers"]]
     before = [_container(item, allowance.ranges) for item in spec.get("initContainers") or ()]
     whole = {
@@ -146,7 +143,7 @@ def range_problem(spec: Mapping[str, Any], allowance: Allowance) -> Problem | No
 
 
 def ceilings(allowance: Allowance) -> tuple[Ceiling, ...]:
-    """Return the ceilings of LimitRanges on a container's limits, the lowest of several."""
+    """Return the lowest ceilings of LimitRanges on a container's limits."""
     return tuple(
         Ceiling(
             resource=name,
@@ -178,50 +175,45 @@ def quota_problem(
     promised: Sequence[Pods] = (),
     kept: Sequence[Pods] = (),
 ) -> Problem | None:
-    """Return which quota keeps pods out, with its limit and the gap; None if all are let in.
+    """Return which quota keeps the ``wanted`` pods out, with its limit and the gap, or None.
 
-    Args:
-        allowance: The quotas of the namespace, with the usage of each.
-        wanted: The pods of the plan that are to be made.
-        own: Those pods of the model that there are: they are used already, and go or are among the
-            wanted or kept ones.
-        promised: Pods of other models of the namespace that are still to be made.
-        kept: The other pods of the plan, which stay or come again as they were.
+    ``own`` are the model's existing pods: they are used already, and go or are among the wanted or
+    kept ones. ``promised`` are pods of other models of the namespace that are still to be made.
+    ``kept`` are the plan's other pods, which stay or come again as they were.
     """
     need, pods = wanted
     for quota in allowance.quotas:
         if not _is_about(quota, need):
             continue
         for name, hard in sorted(quota.hard.items()):
-            # Whatever room there is: admission refuses a pod that does not state a resource that a
-            # quota limits.
+            # Whatever room there is: admission refuses a pod that does not state a limited
+            # resource.
             if name in need.unstated:
                 return _unstated(quota, name)
             if name not in need.amounts:
                 continue
             gone = (
                 quota.used.get(name, Decimal(0))
-                # Our own pods end before the new ones come, and others' pods that are still to be
-                # made are not in the quota's count yet.
+                # Our own pods end before the new ones come, and others' pods still to be made are
+                # not in the quota's count yet.
                 - _sum(quota, name, own)
                 + _sum(quota, name, promised)
             )
-            # The usage that a quota states lags behind: our newest pods may not be in it.
+            # A quota's stated usage lags behind: our newest pods may not be in it.
             gone = max(gone, Decimal(0))
             whole = _sum(quota, name, (wanted, *kept))
-            # As admission does: a quota that is exceeded already bars nobody who asks nothing of
-            # it.
+            # As admission does: an exceeded quota bars nobody who asks nothing of it.
             if need.amounts[name] * pods and gone + whole > hard:
                 return _exceeded(quota, name, gone, whole, runs=any(there for _, there in own))
     return None
 
 
 def grows(wanted: Sequence[Pods], before: Sequence[Pods]) -> bool:
-    """Return whether pods count for more than others in anything, or for something else."""
+    """Return whether pods count for more than others in anything, or under other quotas."""
     for need, count in wanted:
         if not count:
             continue
-        # Another class or another scope falls under other quotas, however small the pod is.
+        # Another class or scope falls under other quotas, however small the pod is.
         if not any(_counts_alike(need, had) for had, _ in before):
             return True
         for name in need.amounts:
@@ -231,7 +223,6 @@ def grows(wanted: Sequence[Pods], before: Sequence[Pods]) -> bool:
 
 
 def _counts_alike(need: Need, had: Need) -> bool:
-    """Return whether a pod is within quotas that another one is within, as far as amounts go."""
     alike = replace(had, amounts=need.amounts, unstated=need.unstated)
     return need == alike and need.unstated <= had.unstated
 
@@ -245,7 +236,7 @@ def _amount(name: str, pods: Iterable[Pods]) -> Decimal:
 
 
 def _container(content: KubernetesObject, ranges: Iterable[Range]) -> dict[str, Decimal]:
-    """Return the requests and limits of a container, by the names that quotas have for them."""
+    # By the names that quotas use.
     stated = content.get("resources") or {}
     limits, requests = _amounts(stated.get("limits")), _amounts(stated.get("requests"))
     # The API server defaults a request to the limit, before LimitRanges are asked.
@@ -271,8 +262,8 @@ def _beyond(limit: Range, item: Amounts) -> Iterator[Problem]:
             yield _out_of_range(limit, f"allows each {of} {_said(most)} {name}", _stated(has))
     for name, least in sorted(limit.least.items()):
         has = item.get(f"requests.{name}")
-        # A pod whose containers state nothing is refused, too, by a minimum for pods; a container
-        # is given the minimum as its request before that.
+        # A minimum for pods refuses a pod whose containers state nothing; a container has the
+        # minimum as its default request.
         if has is None or has < least:
             yield _out_of_range(limit, f"wants {_said(least)} {name} of each {of}", _stated(has))
     for name, ratio in sorted(limit.ratios.items()):
@@ -369,7 +360,7 @@ def _said(value: Decimal) -> str:
 
 
 def read_quota(content: KubernetesObject) -> Quota:
-    """Read a ResourceQuota. Before its status is there, nothing counts as used."""
+    """Return a ResourceQuota; before its status is there, nothing counts as used."""
     spec, status = content.get("spec") or {}, content.get("status") or {}
     selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     scopes = [QuotaScope(name=str(name)) for name in spec.get("scopes") or ()]

@@ -1,10 +1,7 @@
-"""The ConfigMap that keeps the plan of record: written before any pod, owned like everything else,
-and signed.
-
-A user who may write ConfigMaps of the namespace may write this one, so its content counts as far as
-its signature does (:mod:`shardwright.reconcile.record_trust`).
-
-The content of a record is the wire's (``api.record``), and it is not checked here.
+"""How is the plan of record stored? In a ConfigMap, written before any pod, owned like everything
+else, and signed. Users may write ConfigMaps of the namespace, so its content counts as far as its
+signature does (:mod:`shardwright.reconcile.record_trust`). Its text is ``api.record``'s, and is not
+checked here.
 """
 
 from collections.abc import Sequence
@@ -34,20 +31,15 @@ KIND: Final = "PlanRecord"
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRecord:
-    """A plan of record as it is stored: its text, and whether that is signed by us.
-
-    ``signed``: None if it bears no signature, or there is no key to tell by.
-    """
+    """A stored plan of record, and whether we signed it (None: no signature, or no key)."""
 
     text: str = field(repr=False)
     signed: bool | None = None
 
     @cached_property
     def said(self) -> PlanRecord | Problem:
-        """Return the plan of record, or the reason why it cannot be read. It is parsed only when
-        somebody asks for it.
-        """
-        # Most looks compare texts only; a record of 1,000 groups takes a while to parse.
+        """Return the plan of record, or why it cannot be read."""
+        # Most reconciles compare texts only; a record of 1,000 groups takes a while to parse.
         return decode(self.text)
 
 
@@ -57,7 +49,7 @@ def record_key(owner: Owner) -> ObjectKey:
 
 
 def record_place(owner: Owner) -> dict[str, Any]:
-    """Return the ConfigMap of any record, without its content: its name and its owner."""
+    """Return the ConfigMap of any record without its content: its name and its owner."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -68,7 +60,7 @@ def record_place(owner: Owner) -> dict[str, Any]:
 def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[str, Any]:
     """Return the ConfigMap of a record, signed if there is a key."""
     text = encode(record)
-    # Not left out: one that was there before is of another text.
+    # Not left out: an earlier signature is that of another text.
     signature = keys.sign(KIND, owner.uid, text) or ""
     return with_content_hash(
         {**record_place(owner), "data": {RECORD_KEY: text, SIGNATURE_KEY: signature}}
@@ -78,9 +70,8 @@ def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[s
 def read_record(
     content: KubernetesObject | None, owner_uid: str, keys: SigningKeys
 ) -> StoredRecord | None:
-    """Read the plan of record of a ConfigMap, None if the resource with this uid controls none."""
-    # A ConfigMap of that name that another resource controls is not this model's record, signed or
-    # not.
+    """Return the plan of record in a ConfigMap, or None if this uid does not control it."""
+    # A ConfigMap that another resource controls is not this model's record, signed or not.
     if content is None or controller_uid(content) != owner_uid:
         return None
     data = content.get("data") or {}
@@ -103,9 +94,7 @@ def not_ours(name: str, limit: str) -> Problem:
 
 
 def would_end(name: str, groups: Sequence[str]) -> Problem:
-    """Return the problem of a plan that would end these groups. It would replace a plan of record
-    that is not believed.
-    """
+    """Return the problem of a plan that would end groups and replace an unbelieved record."""
     return Problem(
         code="PlanRecordRefused",
         what=f"ConfigMap {name}",

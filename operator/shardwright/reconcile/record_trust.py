@@ -1,12 +1,11 @@
-"""Which plan of record is believed: a record that we have signed, unless a newer one was signed
-since, or a record that agrees with all other evidence.
+"""Which plan of record is believed? One that we have signed, unless a newer one was signed since,
+or one that agrees with all other evidence.
 
-The serial of the newest one stands in the status of the resource, which none of its users may
-write: an earlier record that somebody puts back is told by it. A record may lack our signature: it
-was written without a key, the key was lost, or somebody edited it. Then it
-counts if this process remembers it, or if it agrees with the spec, the nodes, the existing
-StatefulSets and the status. Without a key nothing is signed, and every record is judged that way.
-In place of a refused record the one that this process remembers counts.
+The serial of the newest stands in the resource's status, which none of its users may write, so an
+earlier record that somebody puts back is recognized. A record may lack our signature: it was
+written without a key, the key was lost, or somebody edited it. Then it counts if this process
+remembers it, or if it agrees with the spec, the nodes, the StatefulSets and the status. Without a
+key every record is judged that way. In place of a refused record the remembered one counts.
 """
 
 from collections.abc import Mapping
@@ -41,15 +40,10 @@ signed.
 class RecordEvidence:
     """The evidence that a plan of record is compared with.
 
-    Args:
-        owner: The model of the record.
-        signs: Whether there is a key, so that our records are signed.
-        serial: Which record is the newest, 0: none was signed so far.
-        remembered: The newest one, if this process has believed it; None if it has not.
-        shown: ``status.plan``: the last published facts of a plan.
-        observed: The present objects of the resource.
-        nodes: Facts of nodes, those that are to come among them.
-        subject: The resolved spec, None if it is not known.
+    ``signs``: there is a key, so our records are signed. ``serial`` is that of the newest record
+    (0: none was ever signed). ``remembered`` is the newest that this process has believed.
+    ``shown`` is ``status.plan``. ``observed`` are the resource's present objects. ``nodes`` include
+    those in provisioning. ``subject`` is the resolved spec, None if unknown.
     """
 
     owner: Owner
@@ -64,11 +58,9 @@ class RecordEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Believed:
-    """The plan of record that counts, and why the one that is stored does not, or is not signed
-    (None: it does, and is).
+    """The plan of record that counts, and what is wrong with the stored one, or None.
 
-    A record that cannot be read although it is ours, as a later release has written it, is a
-    problem.
+    A record of ours that cannot be read, as a later release wrote it, is a problem.
     """
 
     record: PlanRecord | Problem | None
@@ -91,11 +83,9 @@ def believed(stored: StoredRecord | None, known: RecordEvidence) -> Believed:
 def kept_version(
     stored: StoredRecord | None, remembered: PlanRecord | None, serial: int
 ) -> str | None:
-    """Return the default version of the engine in a plan of record, None if the record has the
-    newest known version.
+    """Return the engine's default version in a plan of record, or None if it is the newest known.
 
-    A record without our signature counts only if nothing was ever signed: a version that somebody
-    else has written is not ours.
+    A record without our signature counts only if nothing was ever signed.
     """
     said = stored.said if stored and (stored.signed or not serial) else None
     # A text that was seen signed goes first: the stored one may have been edited since.
@@ -104,7 +94,7 @@ def kept_version(
 
 
 def _strange(stored: StoredRecord, known: RecordEvidence) -> str | None:
-    """Return why a record cannot be our newest one, None if it may be older than the key."""
+    # None: it may be older than the key.
     if stored.signed is False:
         return "has a signature that is not the operator's"
     return "is not signed" if known.signs and known.serial else None
@@ -118,7 +108,6 @@ def _signed(said: PlanRecord | Problem, known: RecordEvidence) -> Believed:
 
 
 def _unverified(said: PlanRecord | Problem, known: RecordEvidence, strange: str | None) -> Believed:
-    """Judge a record that no key of ours has signed, and that this process has not seen before."""
     if isinstance(said, Problem):
         return _refused(known, strange) if strange else Believed(record=said)
     # The same as we have written: only its signature was taken away.
@@ -144,9 +133,6 @@ def _problem(known: RecordEvidence, limit: str) -> Problem:
 
 
 def _contradiction(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return a statement of a record that cannot be true, None if the record agrees with everything
-    else.
-    """
     plan, layout = record.plan, record.plan.layout
     if (
         layout.gpus_per_replica != plan.nodes_per_replica * plan.gpus_per_node
@@ -168,7 +154,6 @@ def _contradiction(record: PlanRecord, known: RecordEvidence) -> str | None:
 
 
 def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
-    """Return a contradiction between a record and the spec that it answers."""
     if subject is None or record.input_hash != subject.input_hash:
         return None
     space, plan, layout = subject.request.space, record.plan, record.plan.layout
@@ -191,11 +176,8 @@ def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
 
 
 def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
-    """Return a contradiction between a plan and the nodes of groups that are still to start.
-
-    If a group stands, its StatefulSet says what it has: a node that loses a GPU, or is away, is for
-    the plan to leave.
-    """
+    # Where a group stands, its StatefulSet says what it has: a node that loses a GPU, or is away,
+    # is for the plan to leave.
     standing = {node for live in _stateful_sets(known).values() for node in planned_nodes(live)}
     for name in {node for group in plan.groups for node in group} - standing:
         node = known.nodes.get(name)
@@ -215,11 +197,8 @@ def _beside_nodes(plan: Plan, known: RecordEvidence) -> str | None:
 
 
 def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return a contradiction between a record and the existing StatefulSets. A StatefulSet that
-    ends, or is to have no pods, is on its way elsewhere.
-
-    The pods of a group that seeks nodes are bound to none by name.
-    """
+    # A StatefulSet that ends, or is to have no pods, is on its way elsewhere. A group on nodes in
+    # provisioning is bound to none by name.
     places = _places(record.plan, known.owner)
     version = record.engine_version
     roots = group_names(base_name(known.owner.name), record.plan.group_numbers)
@@ -248,7 +227,6 @@ def _beside_sets(record: PlanRecord, known: RecordEvidence) -> str | None:
 
 
 def _beside_generations(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return a contradiction with a StatefulSet of a later generation that it would end."""
     stands = (generation_of(live["metadata"]["name"]) for live in _stateful_sets(known).values())
     standing = dict(stands)
     roots = group_names(base_name(known.owner.name), record.plan.group_numbers)
@@ -258,7 +236,6 @@ def _beside_generations(record: PlanRecord, known: RecordEvidence) -> str | None
 
 
 def _bears_out(plan: Plan, known: RecordEvidence) -> bool:
-    """Return whether a StatefulSet that stands says the same as a plan."""
     places, lives = _places(plan, known.owner), _stateful_sets(known).items()
     return any(
         planned_nodes(live) == places.get(root) and _has_devices(plan, live) for root, live in lives
@@ -266,15 +243,11 @@ def _bears_out(plan: Plan, known: RecordEvidence) -> bool:
 
 
 def _places(plan: Plan, owner: Owner) -> dict[str, frozenset[str]]:
-    """Return the nodes that a plan has for each group, by the group's name without its
-    generation.
-    """
     roots = group_names(base_name(owner.name), plan.group_numbers)
     return {root: frozenset(nodes) for root, nodes in zip(roots, plan.groups, strict=True)}
 
 
 def _has_devices(plan: Plan, live: KubernetesObject) -> bool:
-    """Return whether the pods of a StatefulSet ask for the devices of a plan."""
     wanted = {**gpu_claims.requested(plan), **{name: str(count) for name, count in plan.rdma}}
     found = [item.get("resources") or {} for item in live["spec"]["template"]["spec"]["containers"]]
     # Any container: sidecars that a webhook has injected ask for no devices.
@@ -288,16 +261,11 @@ def _claims(resources: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _devices(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extended resources that a container asks for: they alone have a domain in their
-    names.
-    """
+    # Extended resources alone have a domain in their names.
     return {name: count for name, count in (resources.get("limits") or {}).items() if "/" in name}
 
 
 def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:
-    """Return a statement that no plan can make, or a contradiction to the plan that the status
-    shows, if a release like this one wrote it.
-    """
     try:
         would_show = plan_status(record.report())
     # Whoever edits a record can put in numbers that cannot be shown: infinite, or divided by zero.
@@ -314,9 +282,7 @@ def _beside_status(record: PlanRecord, known: RecordEvidence) -> str | None:
 
 
 def _without_replicas(shown: Mapping[str, Any], name: str) -> object:
-    """Return one part of a shown plan without its number of replicas, so that plans of different
-    sizes compare equal.
-    """
+    # Plans of different sizes compare equal.
     part = shown.get(name)
     return (
         {key: value for key, value in part.items() if key != "replicas"}
@@ -326,9 +292,7 @@ def _without_replicas(shown: Mapping[str, Any], name: str) -> object:
 
 
 def _stateful_sets(known: RecordEvidence) -> dict[str, KubernetesObject]:
-    """Return the StatefulSets of the latest generation of each group, by the group's name without
-    its generation.
-    """
+    # Of each group the latest generation.
     found: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for (kind, name), live in known.observed.objects.items():
         if kind == STATEFUL_SET and controller_uid(live) == known.owner.uid:

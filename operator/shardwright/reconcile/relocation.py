@@ -1,9 +1,7 @@
-"""Which planned groups leave their nodes, and why: each for a fault of its own nodes, none because
-of another group's.
-
-Running groups go on wherever they are: a group leaves when it needs a place and cannot have it
-where it is planned, once the fault has lasted; only a node that does not give its pods back takes a
-group away that may still have pods elsewhere.
+"""Which planned groups leave their nodes, and why? Running groups go on wherever they are: a group
+leaves when it needs a place and cannot have it where it is planned, once the fault of its own nodes
+has lasted; only a node that does not give its pods back takes a group away that may still have pods
+elsewhere.
 """
 
 from collections import Counter
@@ -64,13 +62,12 @@ _BACK: Final[Mapping[NodeFault, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """Known facts of the nodes of a plan and of the groups on them.
+    """Known facts of a plan's nodes and of the groups on them.
 
-    ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with
-    it, by node. ``lost`` are nodes that do not give pods of this model back, ``hanging`` the
-    planned groups whose pods these are. ``free`` is how many GPUs others leave on each planned
-    node. ``unsettled`` are the planned groups that need a place now, ``homeless`` those that found
-    none if they are planned.
+    ``unfit`` are planned nodes with a fault, ``since`` when it was first seen, by node. ``lost``
+    nodes do not give pods of this model back; ``hanging`` are the planned groups of those pods.
+    ``free`` is how many GPUs others leave on each planned node. ``unsettled`` planned groups need a
+    place now; ``homeless`` ones have long found none.
     """
 
     unfit: Sequence[Unfit] = ()
@@ -93,9 +90,7 @@ class Departure:
 
 
 def departures(plan: Plan, seen: Occupancy, now: datetime) -> tuple[Departure, ...]:
-    """Return the groups that go elsewhere, each with the node that is the reason. If several nodes
-    are, it is the group's first.
-    """
+    """Return the groups that go elsewhere, each with the first node that is a reason."""
     full = _full_nodes(plan, seen.free)
     faults = {item.node: item for item in seen.unfit if now >= _patience_ends(item, seen)}
     return tuple(
@@ -113,7 +108,6 @@ def _reasons(
     faults: Mapping[str, Unfit],
     full: frozenset[str],
 ) -> Iterator[Departure]:
-    """Yield why a group leaves nodes of its own, the worst first."""
     for node in nodes:
         # First: its StatefulSet waits for that pod and never reaches zero (ADR 3).
         if node in seen.lost and index in seen.hanging:
@@ -145,9 +139,7 @@ def _reasons(
 
 
 def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
-    """Return when the next fault will have lasted long enough for a group that needs a place, None
-    if none will.
-    """
+    """Return when the next fault will have lasted long enough for a waiting group, or None."""
     # A running group is looked at when it needs a place; nothing needs to wake it before.
     waiting = {
         node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]
@@ -157,7 +149,7 @@ def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
 
 
 def late_nodes(plan: Plan, seen: Occupancy, now: datetime) -> frozenset[str]:
-    """Return the nodes to come that groups have waited for in vain."""
+    """Return the nodes in provisioning that groups have waited for in vain."""
     waiting = {
         node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]
     }
@@ -172,7 +164,7 @@ def _patience_ends(item: Unfit, seen: Occupancy) -> datetime:
 
 
 def departure_problem(leaving: Sequence[Departure]) -> Problem | None:
-    """Return the problem of a plan that some groups must leave, None if none must."""
+    """Return the problem of a plan that some groups must leave, or None."""
     if not leaving:
         return None
     names = sorted({item.node for item in leaving})
@@ -192,11 +184,10 @@ def departure_problem(leaving: Sequence[Departure]) -> Problem | None:
 def homeless_groups(
     roots: Sequence[str], standing: Iterable[GroupState], members: Iterable[Member], now: datetime
 ) -> frozenset[int]:
-    """Return which of the planned groups of these names, by index, the scheduler has found no place
-    for for long.
+    """Return the indices of groups in ``roots`` that have long found no place.
 
-    A pod waits for one that is just ending, too. So only a group counts of which one waits beyond
-    that, or that has given its GPUs back because of it.
+    A pod also waits for one that is just ending. So only a longer wait counts, or a group that has
+    given its GPUs back because of it.
     """
     waited = timedelta(seconds=UNSCHEDULABLE_SECONDS)
     waiting = {
@@ -212,9 +203,7 @@ def homeless_groups(
 def hanging_groups(
     roots: Sequence[str], members: Iterable[Member], lost: frozenset[str], now: datetime
 ) -> frozenset[int]:
-    """Return the indices of planned groups with overdue pods: pods on lost nodes, which should be
-    gone. ``roots`` are the groups' names.
-    """
+    """Return the indices of groups in ``roots`` with overdue pods on lost nodes."""
     found = {
         generation_of(member.group)[0]
         for member in members
@@ -226,10 +215,10 @@ def hanging_groups(
 def crowded_out(
     plan: Plan, base: str, free: Mapping[str, int], healthy: Mapping[str, int]
 ) -> frozenset[str]:
-    """Return the names of the groups of a plan, without their generation, on whose nodes others
-    leave too few GPUs.
+    """Return the planned groups on whose nodes others leave too few GPUs, by root name.
 
-    A node with too few healthy ones, held or free, has a fault: those have a patience of their own.
+    A node with too few healthy GPUs, held or free, has a fault instead: those have their own
+    patience.
     """
     full = _full_nodes(plan, free) - _full_nodes(plan, healthy)
     roots = group_names(base, plan.group_numbers)
@@ -239,9 +228,6 @@ def crowded_out(
 
 
 def _full_nodes(plan: Plan, free: Mapping[str, int]) -> frozenset[str]:
-    """Return the planned nodes on which others have left fewer GPUs free than the plan has
-    there.
-    """
     wanted = Counter(name for group in plan.groups for name in group)
     return frozenset(
         name

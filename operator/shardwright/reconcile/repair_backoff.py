@@ -1,6 +1,4 @@
-"""Objects of ours that somebody keeps setting back: after so many repairs one is repaired only now
-and then.
-"""
+"""Which objects does somebody keep setting back, so that they are repaired only now and then?"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +15,8 @@ assumed.
 WINDOW_SECONDS: Final = 300.0
 
 PAUSE_SECONDS: Final = 300.0
-"""How long a contested object is left as it is. Basis: assumed; as long as any other back-off here
-at its longest.
+"""How long a contested object is left as it is. Basis: assumed; as the longest other backoff
+here.
 """
 
 
@@ -33,14 +31,12 @@ class Repair:
 def contested(
     repairs: Mapping[ObjectKey, Sequence[Repair]], now: datetime
 ) -> dict[ObjectKey, tuple[str, ...]]:
-    """Return the objects that somebody else keeps setting back and that are to be left alone for
-    now, with their fields.
-    """
+    """Return the contested objects that are left alone for now, with their fields."""
     return {
         key: done[-1].fields
         for key, done in repairs.items()
         if len(done) >= REPAIRS_MAX
-        # It is never given up for good: whoever keeps setting it back may have stopped meanwhile.
+        # Never given up for good: whoever keeps setting it back may have stopped meanwhile.
         and now - done[-1].at < timedelta(seconds=PAUSE_SECONDS)
     }
 
@@ -51,15 +47,14 @@ def remembered(
     now: datetime,
 ) -> dict[ObjectKey, tuple[Repair, ...]]:
     """Return the repairs that still count, with those of this reconcile."""
-    # Repairs of before the pause must still count after it, or a contested object would be repaired
+    # Repairs from before the pause count after it, or a contested object would be repaired
     # REPAIRS_MAX times again before it is left alone.
     window = timedelta(seconds=WINDOW_SECONDS + PAUSE_SECONDS)
     kept = {
         key: tuple(repair for repair in done if now - repair.at < window)
         for key, done in repairs.items()
     }
-    # No more than the limit is kept of an object: somebody who edits it every second must not grow
-    # the memory of the operator.
+    # Bounded: somebody who edits an object every second must not grow the operator's memory.
     added = {
         key: (*kept.get(key, ()), Repair(at=now, fields=fields))[-REPAIRS_MAX:]
         for key, fields in repaired.items()

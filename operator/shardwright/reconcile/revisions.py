@@ -1,11 +1,10 @@
-"""Revisions of a model: each is kept whole once all groups serve with it, so that a user can go
-back to it.
+"""What is kept of a model so that a user can roll it back? Once all groups serve, a revision: the
+spec, the config, the engine's version, the plan, and the pods that follow from these, bare of their
+place.
 
-A revision consists of the spec, the config, the engine's version, the plan, and the pods that
-follow from these, bare of their place. It is a ControllerRevision: the stock
-role ``edit`` may not write one, and nobody can change one. Its digest stands in the status of the
-resource, which no user of the resource may write. A ControllerRevision with another digest is not
-believed.
+It is a ControllerRevision: the stock role ``edit`` may not write one, and nobody can change one.
+Its digest stands in the resource's status, which no user of the resource may write; one with
+another digest is not believed.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ REVISIONS: Final = "revisions"
 """Field of the status that says which revisions there are, the newest last."""
 
 HISTORY_MAX: Final = 3
-"""How many of them are kept. Basis: chosen; the one that runs, and two to go back to."""
+"""How many revisions are kept. Basis: chosen; the one that runs, and two to roll back to."""
 
 SURPLUS: Final = "surplusRevisions"
 """Field of the status that names, by their digests, those that are no longer kept and could not be
@@ -43,15 +42,13 @@ deleted yet.
 """
 
 SURPLUS_MAX: Final = 8
-"""How many of them there may be before no further revision is kept. Basis: assumed; whoever may
-create one may delete one, so it is a webhook or a right of its own that keeps them.
+"""How many surplus ones there may be before no further revision is kept. Basis: assumed; whoever
+may create one may delete one, so it is a webhook or a right of its own that keeps them.
 """
 
-# Left out: going back must not scale the model, unpause it, or change how its groups are restarted.
+# Left out: a rollback must not scale the model, unpause it, or change how its groups restart.
 OF_NOW: Final = ("paused", "mode", "replan", "restart", "rollout", "replicas")
-"""Fields of the spec that say how many groups there are and how they live: they are not gone back
-to.
-"""
+"""Fields of the spec about the number and life of groups: a rollback leaves them."""
 
 _HASH_DIGITS: Final = 16
 _DATA_KEY: Final = "zlib"
@@ -59,10 +56,10 @@ _DATA_KEY: Final = "zlib"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One revision without its text: its number, its hash, the digest of its text, and the facts
-    that are shown of it.
+    """One revision without its text, but with the facts that are shown of it.
 
-    ``pods`` differs if releases make different pods of it (empty: its pods were not kept).
+    ``digest`` is that of the text. ``pods`` differs if releases make different pods of it (empty:
+    its pods were not kept).
     """
 
     number: int
@@ -83,8 +80,8 @@ class AskedSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saying:
-    """The text of a revision: ``spec`` and ``config`` as in :class:`AskedSpec`, the default version
-    of the engine, and the plan.
+    """The text of a revision: ``spec`` and ``config`` as in :class:`AskedSpec`, the engine's
+    default version, and the plan.
 
     ``pods`` are those that served (None: those of two releases did).
     """
@@ -110,8 +107,8 @@ class Former:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The revision that is run instead of the spec (None: the spec is run), the request that was
-    answered last, and the reason why no request is followed.
+    """The rollback of a model (None: the spec is run), the last answered request, and the problem
+    why no request is followed.
 
     ``unknown``: the request named no revision that there was.
     """
@@ -122,16 +119,15 @@ class Course:
     problem: Problem | None = None
 
     def kept_in(self, record: PlanRecord) -> PlanRecord:
-        """Return a plan of record that says so."""
+        """Return the record with this course stored."""
         return replace(record, rollback=self.rollback, answered=self.answered, unknown=self.unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The revisions that a model has and the digests of those that are to go, as they stand now or
-    when ``writes`` are taken.
+    """The revisions of a model, and digests to delete, now or after ``writes``.
 
-    ``keeps`` creates the newest one, each of ``drops`` ends the one of its digest.
+    ``keeps`` creates the newest one, each of ``drops`` deletes the one of its digest.
     """
 
     revisions: tuple[Revision, ...]
@@ -145,9 +141,7 @@ class History:
         return (*((self.keeps,) if self.keeps else ()), *self.drops.values())
 
     def after(self, before: "History", written: Sequence[Write]) -> "History":
-        """Return the history after these writes; it is still ``before`` if the newest revision was
-        not written.
-        """
+        """Return the history after these writes; ``before`` if the newest was not written."""
         # The oldest is given up only when the newest is kept (ADR 25).
         if self.keeps and self.keeps not in written:
             return before
@@ -160,32 +154,30 @@ class History:
 
 
 def hash_of(subject: Subject) -> str:
-    """Return the hash of a revision. It changes with everything that pods and plans follow from,
-    and not with the rules of life of groups.
+    """Return the hash of a revision, of everything that pods and plans follow from, without the
+    rules of life of groups.
     """
     return hashlib.sha256(
-        # Not the number of replicas: scaling makes no revision, and going back does not scale.
+        # Not the number of replicas: scaling makes no revision, and a rollback does not scale.
         f"{subject.cut_hash} {subject.deployment.groups.asked}".encode()
     ).hexdigest()[:_HASH_DIGITS]
 
 
 def history_of(status: Mapping[str, Any]) -> History:
-    """Return the revisions that a status names, and those that are still to go."""
+    """Return the revisions that a status names, and those still to be deleted."""
     named = status.get(SURPLUS)
     surplus = (
         (item for item in named or () if isinstance(item, str))
         if isinstance(named, list | tuple)
         else ()
     )
-    # Read back from the status, which its users may not write (ADR 25), and still bounded: some may
-    # write it by a right of their own.
+    # The status is read back, as its users may not write it (ADR 25), and bounded, as some may by a
+    # right of their own.
     return History(revisions=revisions_of(status), surplus=tuple(surplus)[:SURPLUS_MAX])
 
 
 def revisions_of(status: Mapping[str, Any]) -> tuple[Revision, ...]:
-    """Return the revisions that a status names, oldest first; entries that are not of our writing
-    are left out.
-    """
+    """Return the revisions that a status names, oldest first, if of our writing."""
     found = (item for item in status.get(REVISIONS) or () if isinstance(item, Mapping))
     return tuple(revision for item in found if (revision := _read(item)))
 
@@ -211,9 +203,7 @@ def _read(item: Mapping[str, Any]) -> Revision | None:
 
 
 def revision_entries(history: History, runs: str) -> dict[str, Any]:
-    """Return the revisions as the status shows them. ``runs`` is the hash of the one that runs, or
-    is to run.
-    """
+    """Return the revisions as the status shows them; ``runs`` is the hash of the wanted one."""
     revisions = [
         {
             "revision": item.number,
@@ -233,10 +223,10 @@ def revision_entries(history: History, runs: str) -> dict[str, Any]:
 # No slots: cached_property keeps its value in the instance's __dict__.
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """The state with which all groups serve: a subject, its plan of record, and the pods that were
-    ``restored`` (None: they are of this release).
+    """The state with which all groups serve: a subject, its plan of record, and the ``restored``
+    pods (None: they are of this release).
 
-    ``mixed``: some are still as another release has made them.
+    ``mixed``: some pods are still of another release.
     """
 
     subject: Subject
@@ -246,28 +236,24 @@ class Served:
 
     @cached_property
     def pods(self) -> BarePods | None:
-        """Return the served revision's pods, None if they are mixed."""
+        """Return the served revision's pods, or None if they are mixed."""
         if self.mixed:
             return None
         return self.restored or bare_pods(self.record.plan, self.subject.deployment)
 
     @property
     def mark(self) -> str:
-        """Return the mark of its pods that tells them from those of another release, empty if they
-        are mixed.
-        """
+        """Return the hash that tells its pods from another release's; empty if mixed."""
         return pods_hash(self.pods) if self.pods else ""
 
 
 def renewed(
     before: History, served: Served, told: AskedSpec | None, now: datetime
 ) -> History | None:
-    """Return the revisions after all groups have come to serve; None if the request must be told
-    first.
+    """Return the revisions once all groups serve; None if the request must be told first.
 
-    One that was kept before is the newest again, under a new number, as with a Deployment. If
-    another release has made its pods by now it is kept anew. Those that are beyond the history stay
-    named until they are gone.
+    One that was kept before becomes the newest under a new number, as with a Deployment; if another
+    release has made its pods, it is kept anew. Surplus ones stay named until they are deleted.
     """
     subject, pods = served.subject, served.mark
     hashed, there = hash_of(subject), before.revisions
@@ -283,8 +269,8 @@ def renewed(
         return replace(before, drops=_drops(subject.owner, before.surplus))
     if known and same:
         return History(revisions=(*others, replace(known, number=number)), surplus=before.surplus)
-    # Kept word for word, as defaults may change; and most reconciles do not need the text, so it is
-    # read only here.
+    # Kept word for word, as defaults may change. Few reconciles need the text, so it is read only
+    # here.
     if told is None:
         return None
     text = _text(told, served)
@@ -315,7 +301,6 @@ def _revision(served: Served, text: str, number: int, now: datetime) -> Revision
 def _drops(
     owner: Owner, digests: Sequence[str], needs: frozenset[ObjectKey] = frozenset()
 ) -> dict[str, DropRevision]:
-    """Return by digest the writes that end these revisions."""
     names = {digest: revision_name(base_name(owner.name), digest) for digest in digests}
     return {
         digest: DropRevision(namespace=owner.namespace, name=name, owner_uid=owner.uid, needs=needs)
@@ -324,11 +309,8 @@ def _drops(
 
 
 def _text(told: AskedSpec, served: Served) -> str:
-    """Return the text of a revision, the same for the same content. The later fate of the plan of
-    record is no part of it.
-    """
-    # Without the fate of the record: the same spec with the same pods must have the same digest,
-    # and so the same name.
+    # Without the later fate of the record: the same spec with the same pods must have the same
+    # digest, and so the same name.
     kept = replace(
         served.record,
         rollback=None,
@@ -364,7 +346,7 @@ def _object(owner: Owner, text: str, digest: str, number: int) -> KubernetesObje
 def read_revision(
     content: KubernetesObject | None, owner_uid: str, revision: Revision
 ) -> Saying | Problem:
-    """Read a ControllerRevision, or the reason why its content is not the one that was kept."""
+    """Return the text of a ControllerRevision, or why it is not the one that was kept."""
     if content is None or controller_uid(content) != owner_uid:
         return unusable(revision.number, "is gone: its ControllerRevision does not exist")
     text = _unpacked((content.get("data") or {}).get(_DATA_KEY))
@@ -373,7 +355,7 @@ def read_revision(
             revision.number,
             "is not what the operator has kept: somebody has put another in its place",
         )
-    # Its digest is the one that the status has, so it is a text of ours, and is as we write them.
+    # Its digest is the one in the status, so the text is ours and as we write it.
     said = json.loads(text)
     record = decode(said["record"])
     if isinstance(record, Problem):
@@ -388,7 +370,7 @@ def read_revision(
 
 
 def _unpacked(data: object) -> str | None:
-    """Return a text of ours; anybody may have written anything of any size in its place."""
+    # Anybody may have written anything of any size in its place.
     unpacking = zlib.decompressobj()
     try:
         # zlib.decompress would unpack all of it first, and a few KiB can hold gigabytes.
@@ -399,23 +381,22 @@ def _unpacked(data: object) -> str | None:
 
 
 TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
-"""What is unpacked of a revision, at most. Basis: a spec of 1.5 MiB, a config of 1 MiB and a plan
-of record of 1 MiB, escaped.
+"""The most that is unpacked of a revision. Basis: a spec of 1.5 MiB, a config of 1 MiB and a
+plan of record of 1 MiB, escaped.
 """
 
 
 def as_now(kept: Saying, live: KubernetesObject) -> str:
-    """Return a revision's request as JSON, with the resource's own number of groups and rules of
-    life.
+    """Return a revision's request as JSON, with the present number and rules of groups.
 
-    The engine has the version of the revision, whatever the spec says of upgrades: an upgrade may
-    be the reason to go back.
+    The engine has the revision's version, whatever the spec says of upgrades: an upgrade may be the
+    reason for the rollback.
     """
     now = live.get("spec") or {}
     spec = {name: value for name, value in kept.spec.items() if name not in OF_NOW}
     spec |= {name: now[name] for name in OF_NOW if name in now}
     # With Roll the newest version would be taken, so an upgrade that does not come up could not be
-    # taken back.
+    # rolled back.
     spec["rollout"] = {**(spec.get("rollout") or {}), "onUpgrade": "Keep"}
     return json.dumps(
         {
@@ -432,9 +413,7 @@ def _named(live: KubernetesObject) -> dict[str, Any]:
 
 
 def as_kept(found: Former, revision: Revision) -> Former:
-    """Return the former revision. If it resolves to something else by now, return why it cannot
-    run.
-    """
+    """Return the former revision, with the problem if it resolves to something else by now."""
     # Refused rather than approximately the same (ADR 25).
     if isinstance(found.subject, tuple) or hash_of(found.subject) == revision.hash:
         return found

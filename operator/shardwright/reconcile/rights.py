@@ -1,4 +1,4 @@
-"""May the pods of a plan be made? GPUs are kept for those alone that the namespace lets in."""
+"""May the pods of a plan be made? GPUs are kept only for those that the namespace admits."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ from shardwright.resolving.subject import Subject
 def pods_of(
     snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
 ) -> Pods | None:
-    """Return the pods of a plan as quotas count them, None if it has none or nothing is limited."""
+    """Return the pods of a plan as quotas count them, or None if nothing is limited."""
     plan = record.plan
     cluster = snapshot.cluster or Cluster()
     if not cluster.allowance or not plan.groups or not plan.deployable or subject.intent.plan_only:
@@ -37,7 +37,7 @@ def pods_of(
 
 
 def _spec_of(plan: Plan, deployment: Deployment) -> Mapping[str, Any]:
-    """Return the spec of the pods of a plan: those of all groups count for the same."""
+    # The pods of all groups count for the same.
     on = deployment.on(plan.resource)
     here = replace(on, groups=replace(on.groups, numbers=plan.numbers))
     spec: Mapping[str, Any] = pod_template(plan, here, 0)["spec"]
@@ -49,9 +49,7 @@ def _need(cluster: Cluster, spec: Mapping[str, Any]) -> Need:
 
 
 def too_many(cluster: Cluster) -> Problem | None:
-    """Return why a model is not even planned that is new, None if it is: its namespace has as many
-    as it may.
-    """
+    """Return why a new model is not even planned, its namespace being full, or None."""
     limits = cluster.limits
     if limits.models is not None and cluster.older >= limits.models:
         return _limited(
@@ -81,9 +79,7 @@ def _limited(name: str, limit: int, gap: str, remedy: str) -> Problem:
 
 
 def _most_gpus(snapshot: Snapshot, derived: Derived, plan: Plan) -> int | None:
-    """Return the number of GPUs that the namespace may keep with a plan. None means any number: the
-    plan needs no more than the one that runs.
-    """
+    # None: any number, as the plan needs no more than the one that runs.
     before = derived.record
     runs = stateful_sets(derived.observed, snapshot.resource.owner.uid)
     if before and runs and _gpus(plan) <= _gpus(before.plan):
@@ -92,7 +88,6 @@ def _most_gpus(snapshot: Snapshot, derived: Derived, plan: Plan) -> int | None:
 
 
 def _too_many_gpus(cluster: Cluster, plan: Plan, most: int | None) -> Problem | None:
-    """Return why a plan may not keep its GPUs, None if it may."""
     gpus = _gpus(plan)
     if most is None or cluster.gpus + gpus <= most:
         return None
@@ -110,11 +105,10 @@ def _gpus(plan: Plan) -> int:
 def not_admitted(
     snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord | None
 ) -> Problem | None:
-    """Return why the pods of a plan are not let in that is to be started, None if they are, or are
-    there already.
+    """Return why the pods of a plan to be started are not admitted, or None.
 
-    A plan that counts for no more than its predecessor is never barred: the usage in a quota lags
-    behind pods that end. Groups of which the same is asked keep the pods that they have.
+    A plan that counts for no more than its predecessor is always admitted: a quota's usage lags
+    behind pods that end. Groups with an unchanged request keep their pods.
     """
     cluster = snapshot.cluster or Cluster()
     if record is None or not record.plan.deployable or subject.intent.plan_only:
@@ -135,9 +129,8 @@ def _not_allowed(
     plan: Plan,
     deployment: Deployment,
 ) -> Problem | None:
-    """Return why LimitRanges or quotas do not let the pods of a plan in, None if they do."""
-    # Compared with the pods that the StatefulSets have: compared with the old plan under the new
-    # spec, a change of memory alone would look like no change (ADR 13).
+    # Compared with the StatefulSets' pods: next to the old plan under the new spec, a change of
+    # memory alone would look like none (ADR 13).
     same = tuple(_as_asked(lives, plan, deployment))
     spec = _spec_of(plan, deployment)
     need = _need(cluster, spec)
@@ -146,11 +139,11 @@ def _not_allowed(
     kept = _pods(cluster, (lives[name] for name in same))
     more = grows(((need, made), *kept), before)
     problem = None
-    # A need that pods have already was let in by the LimitRanges before.
+    # LimitRanges have admitted a need before that pods have already.
     if made and (more or need not in [had for had, _ in before]):
         problem = range_problem(spec, cluster.allowance)
-    # A plan that counts for no more than the pods that run is never barred: the usage that a quota
-    # states lags behind pods that end (ADR 13).
+    # A plan that counts for no more than the running pods is always admitted: a quota's usage lags
+    # behind pods that end (ADR 13).
     if problem or not more:
         return problem
     return quota_problem(
@@ -165,15 +158,15 @@ def _not_allowed(
 def outgrown(
     snapshot: Snapshot, derived: Derived, subject: Subject, record: PlanRecord
 ) -> Problem | None:
-    """Return why the groups of a plan that runs keep the pods that they have: those that are asked
-    for now would not be let in. None if they would, or if the first of them have come.
+    """Return why admission refuses the new pods of a running plan, or None if it does not, or the
+    first of them have come.
     """
     if not (snapshot.cluster or Cluster()).allowance:
         return None
     lives = stateful_sets(derived.observed, snapshot.resource.owner.uid)
     deployment = as_made(snapshot, derived, subject, record)
-    # The first group has come with the new pods, so the quota lets them in; used counts lag, and a
-    # second judgement could stop the rollout halfway.
+    # The first group has the new pods, so the quota admits them; used counts lag, and a second
+    # judgement could stop the rollout halfway.
     if any(_as_asked(lives, record.plan, deployment)):
         return None
     return not_admitted(snapshot, derived, subject, record)
@@ -182,9 +175,7 @@ def outgrown(
 def _as_asked(
     lives: Mapping[str, KubernetesObject], plan: Plan, deployment: Deployment
 ) -> Iterator[str]:
-    """Yield the names of the StatefulSets, of each group the latest, whose request is still that of
-    the plan.
-    """
+    # Of each group the latest.
     latest = {}
     for name in sorted(lives, key=generation_of):
         root, _ = generation_of(name)
@@ -199,7 +190,7 @@ def _as_asked(
 
 
 def _pods(cluster: Cluster, lives: Iterable[KubernetesObject]) -> tuple[Pods, ...]:
-    """Return the pods that StatefulSets have, or had before they were stopped."""
+    # Those that they have, or had before they were stopped.
     found = []
     for live in lives:
         whole = as_it_stands(live, 0)["spec"]
@@ -211,7 +202,6 @@ def _pods(cluster: Cluster, lives: Iterable[KubernetesObject]) -> tuple[Pods, ..
 def _there(
     derived: Derived, cluster: Cluster, lives: Iterable[KubernetesObject]
 ) -> tuple[Pods, ...]:
-    """Return the pods of StatefulSets that there are now."""
     there = Counter(member.set_uid for member in derived.observed.members)
     found = []
     for live in lives:

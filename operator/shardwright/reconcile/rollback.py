@@ -1,10 +1,6 @@
-"""Which of two things a model is to run: its spec, or an earlier revision.
-
-It follows from the plan of record, which holds the decision, and from an annotation of the
-resource. The decision ends when the spec changes.
-
-How an earlier revision is kept and read is in ``revisions``, and which one may not be restored
-in ``holds``.
+"""Does a model run its spec or an earlier revision? The plan of record holds the decision, an
+annotation of the resource may change it, and a new spec ends it. ``revisions`` keeps and reads
+revisions; ``paused_groups`` says when a spec is given up.
 """
 
 from collections.abc import Mapping
@@ -38,7 +34,7 @@ SAID_LENGTH: Final = 256
 
 
 def rollback_of(snapshot: Snapshot) -> Course:
-    """Return which course a model is on; one that is paused stays on its own."""
+    """Return the course of a model; a paused one stays on its own."""
     record, subject = (
         snapshot.record if isinstance(snapshot.record, PlanRecord) else None,
         snapshot.subject,
@@ -46,12 +42,12 @@ def rollback_of(snapshot: Snapshot) -> Course:
     if not isinstance(subject, Subject):
         return _as_it_stood(record)
     before = _as_it_stood(record)
-    # A rollback is from one spec. A new spec ends it, without anybody who takes it back (ADR 25).
+    # A rollback is from one spec. A new spec ends it without anybody's doing (ADR 25).
     if before.rollback and before.rollback.instead_of != hash_of(subject):
         before = replace(before, rollback=None)
     request = request_in(snapshot.resource.annotations)
-    # The record keeps that it was unknown, not the sentence; that is made anew in each reconcile.
-    # It is not looked for again: a later revision of that number is not the one that was asked for.
+    # The sentence is made anew in each reconcile, but the revision is not looked for again: a later
+    # one of that number is not the one that was asked for.
     if request == before.answered and before.unknown:
         return replace(
             before, problem=_unknown(_number_in(request), revisions_of(snapshot.resource.status))
@@ -62,14 +58,13 @@ def rollback_of(snapshot: Snapshot) -> Course:
 
 
 def request_in(annotations: Mapping[str, str]) -> str:
-    """Return the request to run something else in the annotations of a model, in the form in which
-    a plan of record keeps the answered one; empty if there is none.
+    """Return the request for another revision in a model's annotations, as a plan of record keeps
+    the answered one; empty if there is none.
     """
     return annotations.get(ROLLBACK_TO, "")[:REQUEST_LENGTH]
 
 
 def _as_it_stood(record: PlanRecord | None) -> Course:
-    """Return the course that a plan of record says."""
     return (
         Course(rollback=record.rollback, answered=record.answered, unknown=record.unknown)
         if record
@@ -82,10 +77,10 @@ def _number_in(request: str) -> str:
 
 
 def _asked(snapshot: Snapshot, subject: Subject, request: str, stands: Rollback | None) -> Course:
-    """Return the course of a model of which something is asked anew.
+    """Return the course after a new request.
 
-    A missing one is answered, too: a later revision of that number is not the one that was asked
-    for.
+    One for a missing revision is answered, too: a later revision of that number is not the one that
+    was asked for.
     """
     spec = hash_of(subject)
     wanted, revisions = _number_in(request), revisions_of(snapshot.resource.status)
@@ -93,7 +88,7 @@ def _asked(snapshot: Snapshot, subject: Subject, request: str, stands: Rollback 
         return Course(
             rollback=None if stands and stands.cause is Cause.ASKED else stands, answered=request
         )
-    # The spec's own revision is asked for by name, which ends a rollback that a failure began, too.
+    # Asking for the spec by name also ends a rollback that a failure began.
     if wanted == SPEC:
         return Course(answered=request)
     found = next((item for item in revisions if str(item.number) == wanted), None)
@@ -106,8 +101,8 @@ def _asked(snapshot: Snapshot, subject: Subject, request: str, stands: Rollback 
         return Course(answered=request)
     rollback = Rollback(
         to=found.hash,
-        # The version by default of the spec, beside the decision: the running pods have another
-        # one, and a release of the operator must not make this a new spec (ADR 25).
+        # The spec's default version stands beside the decision: the running pods have another one,
+        # and a release of the operator must not make this a new spec (ADR 25).
         instead_of=spec,
         cause=Cause.ASKED,
         engine_version=subject.default_version,
@@ -116,9 +111,7 @@ def _asked(snapshot: Snapshot, subject: Subject, request: str, stands: Rollback 
 
 
 def former_of(snapshot: Snapshot, rollback: Rollback) -> Former | Revision:
-    """Return the revision to restore, as it would run; only which one it is if it has not been read
-    yet.
-    """
+    """Return the revision to restore, as it would run; unread, only which one it is."""
     if snapshot.former and snapshot.former.hash == rollback.to:
         return snapshot.former
     # By hash, not by number: a revision that serves again gets a new number.
@@ -133,9 +126,7 @@ def former_of(snapshot: Snapshot, rollback: Rollback) -> Former | Revision:
 def given_up(
     snapshot: Snapshot, subject: Subject, record: PlanRecord | None, decision: Decision | None
 ) -> Course | None:
-    """Return the course of a model whose groups do not come up with its spec, None if it stays on
-    its own.
-    """
+    """Return the course of a model whose groups do not come up with its spec, or None."""
     rejection = decision.rejection if decision else None
     if (
         decision is None
@@ -146,8 +137,7 @@ def given_up(
     ):
         return None
     newest, spec = (
-        # The newest only. Going further back by itself would run pods that somebody has replaced on
-        # purpose.
+        # The newest only: further back are pods that somebody has replaced on purpose.
         next(iter(revisions_of(snapshot.resource.status)[-1:]), None),
         hash_of(subject),
     )
@@ -163,7 +153,7 @@ def given_up(
 
 
 def _is_of_another_release(revision: Revision, subject: Subject, record: PlanRecord) -> bool:
-    """Return whether the pods that were good are others than this release makes of the same."""
+    # This release makes other pods of the same than those that were good.
     return bool(revision.pods) and revision.pods != pods_hash(
         bare_pods(record.plan, subject.deployment)
     )

@@ -1,7 +1,4 @@
-"""Which groups go if fewer are wanted: those that cost least to end.
-
-How many go is not decided here: ``life_rules`` counts them.
-"""
+"""Which groups go if fewer are wanted? Those that cost least to end."""
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -29,22 +26,19 @@ def worst_first(
     standing: Iterable[GroupState],
     leaving: Iterable[Departure],
 ) -> tuple[int, ...]:
-    """Return the numbers of planned groups in the order in which they go: broken, then not ready,
-    then the highest number.
+    """Return group numbers in the order to drop: broken, not ready, then the highest.
 
-    Args:
-        roots: The names of the groups without their generation.
-        numbers: Their numbers.
-        standing: How the groups stand that exist, of all generations.
-        leaving: The groups, by index, that cannot go on where they are.
+    ``roots`` are the groups' names without generation, in the order of ``numbers``. ``standing``
+    are existing groups of all generations. ``leaving`` are the groups, by index, that cannot go on
+    where they are.
     """
     states: dict[str, list[GroupState]] = {}
     for state in standing:
         states.setdefault(generation_of(state.name)[0], []).append(state)
     moves = {item.group for item in leaving}
     worth = [
-        # The highest number goes first, as with a StatefulSet; monitors that know groups by their
-        # names find the others again (ADR 3).
+        # The highest number goes first, as with a StatefulSet; monitors that know groups by name
+        # find the others again (ADR 3).
         (_worth(states.get(root, ()), moves=index in moves), -numbers[index])
         for index, root in enumerate(roots)
     ]

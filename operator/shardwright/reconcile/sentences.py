@@ -1,6 +1,5 @@
-"""The loop's sentences: waits, failures, rollbacks, better plans, and what the API server refuses.
-
-They are made last, of facts, and nothing reads them back.
+"""How are waits, failures, rollbacks, better plans and the API server's refusals said to people?
+Sentences are made last, from facts, and nothing reads them back.
 """
 
 import re
@@ -28,8 +27,8 @@ from shardwright.rendering.fixes import Fix
 from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 
 LINE_LENGTH: Final = 200
-"""What a sentence quotes of a container's last line, characters; status.groups has all that is kept
-of it.
+"""Characters that a sentence quotes of a container's last line; status.groups has all that is
+kept of it.
 """
 
 _HUB_REFUSAL: Final = re.compile(
@@ -95,7 +94,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "volumes[models]": "turn on the feature gate ImageVolume (Kubernetes 1.35 has it on), or "
     "choose another source in spec.model.weights",  # with its mounts
 }
-"""Field to what brings it back."""
+"""By field: what brings it back."""
 
 _REMEDY: Final = (
     "turn on the feature gate behind it or upgrade the CustomResourceDefinition of that kind, "
@@ -104,11 +103,11 @@ _REMEDY: Final = (
 
 _RETRY: Final = "or retry it with 'kubectl shardwright rollout retry'"
 NO_PLACE_ASKED: Final = f"running groups are kept; change the spec, {_RETRY}"
-"""What is done for a revision that has no place, and how that ends."""
+"""What happens to a revision without a place, and how that ends."""
 
 
 def alpha_groups_sentence() -> str:
-    """Return the step to take before Kubernetes is upgraded, if the API of PodGroups goes."""
+    """Return what must be done before Kubernetes is upgraded, if the API of PodGroups goes."""
     how = "docs/howto/kubernetes-1.37.md says how"
     return (
         f"PodGroups are written as {ALPHA_GROUPS}, which Kubernetes 1.37 does not have: they "
@@ -117,7 +116,7 @@ def alpha_groups_sentence() -> str:
 
 
 def waiting_sentence(state: GroupState) -> str:
-    """Return the sentence on why a group waits, empty if it does not wait."""
+    """Return why a group waits, or ""."""
     of_group = [wait for wait in state.waits if not wait.ranks or wait.what is Awaited.LATE_POD]
     of_ranks = [wait for wait in state.waits if wait not in of_group]
     return "; ".join(_sentence(wait) for wait in (*of_group, *of_ranks[:SHOWN]))
@@ -147,9 +146,7 @@ def failed_sentence(failure: Failure, restarts: int) -> str:
 
 
 def not_ready_sentence(state: GroupState) -> str:
-    """Return the wait of a group and, if it failed before, why: the first thing that somebody reads
-    must have the cause.
-    """
+    """Return a group's wait and, if it failed before, why: readers must see the cause first."""
     waits = f"{state.name}: {waiting_sentence(state) or state.situation}"
     return f"{waits}; it failed: {failure_sentence(state)}" if state.failing else waits
 
@@ -157,8 +154,7 @@ def not_ready_sentence(state: GroupState) -> str:
 def rollback_sentence(
     rollback: Rollback, number: int | None, image: str, *, placed: bool = True
 ) -> str:
-    """Return which revision runs in place of the spec, why, and until when; or that it has no place
-    (``placed``).
+    """Return which revision runs in place of the spec, why, and until when.
 
     >>> asked = Rollback(to="b6", instead_of="0c", cause=Cause.ASKED)
     >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0")
@@ -191,7 +187,7 @@ def _revision_named(number: int | None) -> str:
 
 
 def no_place_sentence(number: int | None) -> str:
-    """Return that it is a revision which has no place, and when that ends.
+    """Return the sentence that the revision to restore has no place, and when that ends.
 
     >>> no_place_sentence(1).partition(":")[0]
     'revision 1, which is being restored, needs this'
@@ -200,8 +196,7 @@ def no_place_sentence(number: int | None) -> str:
 
 
 def better_sentence(found: Better) -> str:
-    """Return which plan would be better, by how much, and when it takes the place of the one that
-    stands.
+    """Return which plan would be better, by how much, and when it replaces the current plan.
 
     >>> from shardwright.layouts.layout import Layout
     >>> from shardwright.planning.request import OptimizeFor
@@ -230,8 +225,7 @@ def _brings(found: Better) -> str:
 
 
 def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
-    """Return the plan that would be made now, and its gain; empty if none was looked for, or there
-    is none.
+    """Return the plan that would be made now, and its gain; empty if there is none.
 
     >>> from shardwright.layouts.layout import Layout
     >>> from shardwright.planning.request import OptimizeFor
@@ -250,8 +244,7 @@ def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
 
 
 def fixes_sentence(fixes: Sequence[Fix]) -> str:
-    """Return the faults that a newer engine fixes, as the end of a sentence. It is empty if none is
-    known.
+    """Return the faults that a newer engine fixes, as the end of a sentence; empty if none is known.
 
     >>> words = {"what": "it could be ended", "source": "https://example.com/1"}
     >>> fixes_sentence([Fix(id="CVE-1", **words, engine="vLLM", version="1.0.0")])
@@ -280,9 +273,7 @@ def leftovers_sentence(names: Sequence[str]) -> str:
 
 
 def field_dropped(content: KubernetesObject, fields: Sequence[str]) -> Problem:
-    """Return the problem of an object that would be stored without some of its fields: it would not
-    carry out the plan.
-    """
+    """Return the problem of an object that would be stored without some of its fields."""
     # The last part of the path is the field; all before it is the place in the pod.
     remedies = (_REMEDIES.get(field.rsplit(".", 1)[-1]) for field in fields)
     return Problem(
@@ -300,7 +291,7 @@ def forbids_pods(message: str) -> bool:
 
 
 def pod_security_forbids(stateful_set: KubernetesObject, message: str) -> Problem:
-    """Return the problem of pods that the namespace does not let in, in the API server's words."""
+    """Return the problem of pods that the namespace does not admit, in the API server's words."""
     said = message[message.index(POD_SECURITY) :]
     namespace = stateful_set["metadata"]["namespace"]
     return Problem(
@@ -316,8 +307,8 @@ def pod_security_forbids(stateful_set: KubernetesObject, message: str) -> Proble
 def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
     """Return the problem of a write that was not taken.
 
-    If groups are ``queued``, their start may be refused as long as their former GPUs are being
-    given back.
+    If groups are ``queued``, their start may be refused while their former GPUs are being given
+    back.
     """
     if refusal.problem:
         return refusal.problem
@@ -325,7 +316,7 @@ def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
         return _unavailable(refusal)
     message, write = refusal.message, refusal.write
     starts = isinstance(write, Apply) and write.why is Why.START
-    # Kueue's webhook refuses the start while the quota of the former pods is being given back. It
+    # Kueue's webhook refuses the start while the quota of the former pods is being given back. That
     # passes by itself, so it must not say Stalled.
     if queued and starts and (WEBHOOK in message or POLICY in message):
         return Problem(
@@ -350,9 +341,7 @@ def _unavailable(refusal: Refusal) -> Problem:
 
 
 def revision_refused(refusal: Refusal, newest: int | None) -> Problem:
-    """Return the problem of a revision that is not taken, or that does not go; ``newest`` is the
-    last one that was kept.
-    """
+    """Return the problem of a revision that is not kept or deleted; ``newest`` is the last kept."""
     what, cannot = "what all groups serve with", "cannot be kept as a revision"
     gap = "there is nothing to go back to"
     if newest is not None:
@@ -370,7 +359,7 @@ def revision_refused(refusal: Refusal, newest: int | None) -> Problem:
 
 
 def pods_refused(stateful_set: str, message: str) -> Problem:
-    """Return the problem of pods that are not created, in the words of the API server."""
+    """Return the problem of pods that are not created, in the API server's words."""
     return Problem(
         code="PodsRefused",
         what=f"the pods of StatefulSet {stateful_set}",
@@ -381,9 +370,7 @@ def pods_refused(stateful_set: str, message: str) -> Problem:
 
 
 def place_taken(content: KubernetesObject, *, leftover: bool) -> Problem:
-    """Return the problem of an object whose name somebody else uses; ``leftover``: it will go by
-    itself.
-    """
+    """Return the problem of a taken name; a ``leftover`` will go by itself."""
     what = f"{content['kind']} {content['metadata']['name']}"
     if leftover:
         return Problem(code="Progressing", what=leftovers_sentence([what]))
@@ -398,9 +385,7 @@ def place_taken(content: KubernetesObject, *, leftover: bool) -> Problem:
 
 
 def not_permitted(message: str, namespace: str) -> Problem:
-    """Return the problem of a namespace that cannot be read: the present objects are not known, so
-    nothing is written.
-    """
+    """Return the problem of a namespace that cannot be read, so that nothing is written."""
     return Problem(
         code="NotPermitted",
         what=f"the operator may not read namespace {namespace}",
@@ -411,9 +396,9 @@ def not_permitted(message: str, namespace: str) -> Problem:
 
 
 def internal_error(raised: str) -> Problem:
-    """Return the problem of a model on which the operator has failed because of a bug of its own.
+    """Return the problem of a model on which the operator has failed by a bug of its own.
 
-    ``raised`` is the class of the exception. Only that is told: its message may quote a Secret.
+    ``raised`` is the class of the exception. Its message is not told: it may quote a Secret.
     """
     return Problem(
         code="InternalError",

@@ -1,9 +1,7 @@
-"""Signatures of texts that are kept in objects which others may write. A user who can change such
-an object can neither forge a signature nor use that of another text.
-
-A signature is an HMAC-SHA256 over the kind of text, the uid of its resource, and the text. The text
-itself says which of several it is (generation, serial): a signature proves the writer, never that
-it is the newest one.
+"""Did the operator write this text, kept in an object that others may write? A signature is an
+HMAC-SHA256 over the kind of text, the uid of its resource, and the text, so it can neither be
+forged nor moved to another text. It proves the writer, never that a text is the newest: for that
+the text has a generation or serial.
 """
 
 import hmac
@@ -18,9 +16,7 @@ KEY_BYTES_MIN: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class SigningKeys:
-    """Keys: the first one signs, each of them verifies; without any nothing is signed and nothing
-    verifies.
-    """
+    """Keys: the first signs, each verifies; without any nothing is signed and nothing verifies."""
 
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
 
@@ -28,15 +24,13 @@ class SigningKeys:
         return bool(self.secrets)
 
     def sign(self, kind: str, uid: str, text: str) -> str | None:
-        """Return the signature of a text, as hexadecimal digits; None without a key."""
-        # With the first: a new key stands behind it until every replica has read both. No replica
-        # can verify signatures of a key that it has not read (ADR 12).
+        """Return the signature of a text, as hexadecimal digits, or None without a key."""
+        # With the first: a new key stands behind it until every replica has read both, as none can
+        # verify by a key that it has not read (ADR 12).
         return next(_signatures(self, kind, uid, text), None)
 
     def signatures(self, kind: str, uid: str, text: str) -> tuple[str, ...]:
-        """Return a text's signatures, one by each key. The signature by the signing key is the
-        first.
-        """
+        """Return a text's signatures, one by each key, the signing key's first."""
         return tuple(_signatures(self, kind, uid, text))
 
     def verify(self, signature: str, kind: str, uid: str, text: str) -> bool:

@@ -1,6 +1,6 @@
-"""Everything that one reconcile of a ShardedModel has read, with the results of its writes so far,
-as one frozen value. A reconcile never reads anything else, so its decisions can be replayed from
-this value. Nothing is read or decided here: ``cluster`` reads, ``next_step`` decides.
+"""What has one reconcile of a ShardedModel read, and what are the results of its writes? One frozen
+value, so that its decisions can be replayed: a reconcile reads nothing else. ``cluster`` reads,
+``next_step`` decides.
 """
 
 from collections.abc import Mapping
@@ -33,9 +33,9 @@ from shardwright.resolving.subject import Subject
 class ModelResource:
     """The resource itself, without its spec, which is resolved into a ``Subject``.
 
-    ``status`` was published last; only the times since when its conditions hold are taken from it.
-    ``paused`` is taken from the spec even if the rest of the spec cannot be used. ``config`` is the
-    ConfigMap for the config of the model, whether it exists or not.
+    ``status`` was published last; only the times of its conditions are taken from it. ``paused`` is
+    taken from the spec even if the rest cannot be used. ``config`` is the ConfigMap for the model's
+    config, whether it exists or not.
     """
 
     owner: Owner
@@ -50,25 +50,16 @@ class ModelResource:
 class Cluster:
     """The facts of the cluster around one model.
 
-    Args:
-        nodes: Facts of the nodes of its plan and of its pods by name; those without GPUs, and those
-            that do not exist, are not in it.
-        free: How many GPUs other models and pods leave on each planned node, None if pods cannot be
-            listed.
-        known_pods: Which pods are known.
-        unread: Watched namespaces of which something was never read.
-        reserved: Whether the GPUs of its plan of record are kept for it.
-        scheduling_api: Version of the API by which the scheduler that it names is told of groups,
-            empty if it names none.
-        scheduler_problem: Why that scheduler cannot be told.
-        most_moving: How many of its groups may be down on purpose at once for the sake of all
-            models (None: any number).
-        domain: DNS domain of the cluster.
-        priorities: The PriorityClasses that there are.
-        allowance: The allowance of its namespace.
-        promised: Pods of other models of the namespace that are still to be made.
-        limits: The operator's limits for its namespace; ``older`` models of it are there,
-            ``waiting`` others wait for GPUs, and others keep ``gpus``.
+    ``nodes`` are those of its plan and its pods by name, without those that lack GPUs or do not
+    exist. ``free`` is how many GPUs other models and pods leave on each planned node, None if pods
+    cannot be listed. ``unread`` are watched namespaces of which something was never read.
+    ``reserved``: the GPUs of its plan of record are kept for it. ``scheduling_api`` is the version
+    of the API by which its scheduler is told of groups, empty if it names no scheduler;
+    ``scheduler_problem`` is why that cannot be told. ``most_moving`` is how many of its groups may
+    be down on purpose, given all models (None: any number). ``domain`` is the cluster's DNS domain.
+    ``allowance`` is its namespace's; ``promised`` are pods of the namespace's other models that are
+    still to be made. ``limits`` are the operator's for its namespace, in which ``older`` models
+    exist, ``waiting`` others wait for GPUs, and others keep ``gpus``.
     """
 
     nodes: Mapping[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
@@ -89,13 +80,10 @@ class Cluster:
     gpus: int = 0
 
     def silent_nodes(self, observed: Observed) -> frozenset[str]:
-        """Return the nodes of these pods whose kubelet does not answer or says that it cannot run
-        pods.
-        """
+        """Return the nodes of these pods whose kubelet does not answer or cannot run pods."""
         names = {member.node for member in observed.members if member.node}
         return frozenset(
-            # A node without a Node object is not silent: it is gone, which is another fault with
-            # another patience.
+            # A node without a Node object is gone, not silent: another fault with another patience.
             name
             for name in names
             if (node := self.nodes.get(name)) and not node.ready
@@ -104,8 +92,9 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetching:
-    """A config to be read from the hub, the Job that reads it (None: there is none), and the output
-    of its pod so far. ``problem`` says why the config or the Job's state cannot be read.
+    """A config to read from the hub, its Job (None: there is none), and its pod's output.
+
+    ``problem`` is why the config or the Job's state cannot be read.
     """
 
     fetch: HubFetch
@@ -119,16 +108,15 @@ class Ask:
     """A question for the planner: how to carry out a choice on a plan of record, with the groups
     that leave their nodes.
 
-    ``held`` are the nodes that groups have now, if there is no plan of record that says so, or an
-    earlier plan is to be ``restored``, and of those below the partition, which may be elsewhere
-    than it says. ``worst`` are the numbers of the groups in the order in which they go if fewer are
-    wanted. ``lost`` are nodes that do not give pods of the model back, or that should have been
-    made by now: nothing is planned there. With ``beside`` (group, generation) it is asked for a
-    second place for one group instead, while the first one serves.
+    ``held`` are the present nodes of groups: of all if no plan of record says so or an earlier plan
+    is to be ``restored``, else of those below the partition, which may be elsewhere than it says.
+    ``worst`` are the numbers of the groups in the order in which they go if fewer are wanted.
+    Nothing is planned on ``lost`` nodes: they do not give pods back, or are late. ``beside``
+    (group, generation) asks for a surge of one group instead.
     """
 
-    # Not compared: it is the same throughout a reconcile, and hashing a record of 1,000 groups for
-    # each question is not.
+    # Not compared: it is the same throughout a reconcile, and a record of 1,000 groups is costly to
+    # hash.
     on: PlanRecord | None = field(compare=False)
     choice: PlanChoice = PlanChoice.KEEP
     leaving: frozenset[int] = frozenset()
@@ -150,7 +138,7 @@ class Ask:
 
     @property
     def vacated(self) -> frozenset[str]:
-        """Return the nodes that groups leave because they are lost or ill."""
+        """Return the nodes that groups leave because they are lost or unfit."""
         if self.choice is not PlanChoice.REHOUSE or self.on is None:
             return frozenset()
         groups = self.on.plan.groups
@@ -159,11 +147,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A write that was not carried out; ``passes``: the API server may take the same one a little
-    later.
+    """A write that was not carried out; ``passes``: the API server may take it a little later.
 
-    ``code`` is the HTTP status (0: no answer), ``reason`` the API server's word for it, ``message``
-    its sentence. ``problem`` is our own explanation, if we have a better one.
+    ``code`` is the HTTP status (0: no answer), ``reason`` the API server's word, ``message`` its
+    sentence. ``problem`` is our own explanation, if we have a better one.
     """
 
     write: Write
@@ -176,7 +163,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The results of writes: those that were carried out, and those that were refused."""
+    """The writes that were carried out, and those that were refused."""
 
     written: tuple[Write, ...] = ()
     refused: tuple[Refusal, ...] = ()
@@ -188,7 +175,7 @@ class Outcome:
 
     @property
     def refusal(self) -> Refusal | None:
-        """Return the first refusal of something that was to be written, None if there is none."""
+        """Return the first refusal of something that was to be written, or None."""
         to_write = (item for item in self.refused if not isinstance(item.write, DryRunPod))
         return next(to_write, None)
 
@@ -201,34 +188,22 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything that one reconcile has read, with the planner's answers and the results of its
-    writes so far.
+    """All that one reconcile has read, the planner's answers, and the results of its writes.
 
-    Args:
-        resource: The resource itself.
-        subject: Its resolved spec, or the problems for the user to correct.
-        record: The plan of record that is believed, or why the one that there is cannot be read;
-            None if there is none.
-        serial: The serial of the newest plan of record.
-        refused: Why the plan of record that is stored is not believed, or was not signed by us;
-            None if all is well.
-        distrusted: The same as it was last found, and when that was.
-        keys: The keys by which plans of record are signed.
-        observed: Its present objects, or why they cannot be read.
-        cluster: Known facts of the cluster, None until every cache is full.
-        since: When each passing fact was first seen, by the clock that never jumps.
-        contested: Objects that somebody else keeps setting back and that are not repaired again
-            yet, with their fields.
-        kept_out: The API server's objections to the pods of StatefulSets, by uid, as last asked.
-        fetching: How far the Job is that reads the config of its model, if nobody has given one.
-        certain: Whether its objects have been read fresh from the API server, as it must be before
-            anything is ended.
-        answers: The planner's answers in this reconcile, or why it has none.
-        recorded: Plans of record that were written in this reconcile, and the result of each.
-        course: Whether the spec itself is run, as found in this reconcile.
-        former: The revision to restore, if it was asked for.
-        told: The resource's request, word for word, if it was asked for.
-        outcome: The outcome of writing everything else.
+    ``subject`` is the resolved spec, or the problems for the user to correct. ``record`` is the
+    plan of record that is believed, or why it cannot be read; ``serial`` is the newest one's.
+    ``refused`` is why the stored record is not believed, or was not signed by us; ``distrusted``
+    the same as it was last found, and when. ``keys`` sign plans of record. ``observed`` are the
+    present objects, or why they cannot be read. ``cluster`` is None until every cache is full.
+    ``since`` is when each passing fact was first seen. ``contested`` are objects that somebody
+    keeps setting back and that are not to be repaired yet, with their fields. ``kept_out`` are the
+    API server's objections to the pods of StatefulSets, by uid, as last asked. ``fetching`` is the
+    state of the Job that reads the model's config, if nobody has given one. ``certain``: objects
+    were read from the API server, not from caches, as they must be before anything is ended.
+    ``answers`` are the planner's in this reconcile, or why it has none. ``recorded`` are the plans
+    of record written in this reconcile, with their results. ``course`` says whether the spec itself
+    is run. If they were asked for, ``former`` is the revision to restore, and ``told`` the
+    resource's request, word for word. ``outcome`` is that of all other writes.
     """
 
     resource: ModelResource
@@ -254,8 +229,8 @@ class Snapshot:
 
     @property
     def groups(self) -> int:
-        """Return the number of groups that concern a reconcile: the existing, the planned or the
-        wanted ones, whichever are most.
+        """Return the number of groups that concern a reconcile: existing, planned or wanted,
+        whichever is the most.
         """
         objects = self.observed.objects if isinstance(self.observed, Observed) else {}
         there = sum(kind == STATEFUL_SET for kind, _ in objects)
@@ -264,7 +239,8 @@ class Snapshot:
             self.record,
             *(answer.record for answer in self.answers.values() if isinstance(answer, Replanned)),
         )
-        # The shell goes by it: a look at more than 16 groups is worked out on a thread (ADR 6).
+        # The shell goes by it: a reconcile of more than 16 groups is worked out on a thread (ADR
+        # 6).
         return max(
             there,
             wanted,
@@ -273,21 +249,19 @@ class Snapshot:
         )
 
     def answered(self, ask: Ask, answer: Replanned | Problem) -> "Snapshot":
-        """Return the facts of this reconcile with the planner's answer, or why there is none."""
+        """Return the snapshot with the planner's answer, or why there is none."""
         return replace(self, answers={**self.answers, ask: answer})
 
     def beside(self, gpus: int) -> "Snapshot":
-        """Return the facts of this reconcile with the number of GPUs that other models of the
-        namespace keep by now.
-        """
+        """Return the snapshot with the GPUs that the namespace's other models keep by now."""
         if self.cluster is None:
             return self
         return replace(self, cluster=replace(self.cluster, gpus=gpus))
 
     def put_down(self, record: PlanRecord, outcome: Outcome) -> "Snapshot":
-        """Return the facts of this reconcile after a plan of record has been written."""
+        """Return the snapshot after a plan of record has been written."""
         return replace(self, recorded=(*self.recorded, (record, outcome)))
 
     def done(self, outcome: Outcome) -> "Snapshot":
-        """Return the facts of this reconcile after everything else has been written."""
+        """Return the snapshot after everything else has been written."""
         return replace(self, outcome=outcome)

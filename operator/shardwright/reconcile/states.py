@@ -87,18 +87,16 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """How a group stands: its waits, and when to look again although nothing may happen
-    (``look_at``).
+    """How a group stands, and when to reconcile again even if nothing happens (``look_at``).
 
-    ``unplaced`` are the ranks that the scheduler finds no place for. ``last_failure`` is
-    remembered; ``failing``: it is why the group does not serve, and no change has come since.
-    ``budget_spent``: the engine has failed too often in a row. ``outage_seconds`` is how long the
-    last planned or unplanned restart took from its stop until all ranks were ready. ``ready``: it
-    serves, and with the pods that are wanted or that it is to keep; ``serves``: with whichever.
-    ``moving``: it is down because of a restart that we began on purpose. ``pending`` are fields of
-    its pods that the next restart changes, as this release renders them otherwise for the same
-    request. ``hold`` is why it keeps the pods that it has although others are wanted.
-    ``available``: it is ready, and has been so for as long as is asked for.
+    ``ready``: it serves, with the pods that are wanted or that it is to keep; ``serves``: with any;
+    ``available``: it has been ready for as long as is asked for. ``unplaced`` are the ranks that
+    the scheduler finds no place for. ``last_failure`` is remembered; ``failing``: it is why the
+    group does not serve, and no change has come since. ``budget_spent``: the engine has failed too
+    often in a row. ``outage_seconds`` is how long the last restart took from its stop until all
+    ranks were ready. ``moving``: it is down because of a restart on purpose. ``pending`` are pod
+    fields that the next restart changes although the request is the same. ``hold`` is why it keeps
+    its pods although others are wanted.
     """
 
     name: str
@@ -125,17 +123,13 @@ class GroupState:
         return any(wait.what is Awaited.OVERDUE for wait in self.waits)
 
     def settled(self, pods: int) -> bool:
-        """Return whether all its pods are bound to nodes and nothing stops it: it needs no
-        place.
-        """
+        """Return whether all its pods are bound and nothing stops it, so that it needs no place."""
         bound = len(self.nodes) == pods and None not in self.nodes
         return bound and self.situation not in AT_ZERO
 
     @property
     def holds_nothing(self) -> bool:
-        """Return whether it keeps no GPUs: it is at zero as its pods are refused, or others have
-        taken its GPUs.
-        """
+        """Return whether it keeps no GPUs: its pods are refused, or others took its GPUs."""
         why = self.last_failure.reason if self.last_failure else ""
         refused = why == PODS_REFUSED and self.situation in AT_ZERO
         return refused or any(wait.what is Awaited.ROOM for wait in self.waits)

@@ -1,7 +1,4 @@
-"""The status of a ShardedModel, whole: the findings, the plan, the groups, the counts.
-
-Nothing is decided here.
-"""
+"""What does the whole status of a ShardedModel say? Nothing is decided here."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,9 +24,9 @@ from shardwright.rendering.names import base_name, client_service
 from shardwright.rendering.scripts import HTTP_PORT
 
 GROUPS_MAX_BYTES: Final = 256 * 1024
-"""What the whole entries of ``status.groups`` may take together, as JSON with escapes. Basis:
-assumed; etcd takes 1.5 MiB for an object, of which the fields' owners (``managedFields``) take as
-much again as short entries do, the plan's part up to 300 KiB, and the spec its config.
+"""Bytes that the whole entries of ``status.groups`` may take together, as JSON with escapes.
+Basis: assumed; etcd takes 1.5 MiB for an object, of which the fields' owners (``managedFields``)
+take as much again as short entries do, the plan's part up to 300 KiB, and the spec its config.
 """
 
 
@@ -40,15 +37,10 @@ def build_status(
     service: Mapping[str, Any],
     now: datetime,
 ) -> dict[str, Any]:
-    """Return the whole status.
+    """Return the whole status; conditions keep the time of their last transition from ``before``.
 
-    Args:
-        before: The conditions that the status had: they keep the time of their last transition.
-        found: The findings of the reconcile.
-        plan: ``status.plan``, None if nothing could be planned.
-        service: The result of :func:`service_status`, empty if nothing is deployed, and
-            the engine if it is known.
-        now: The time of new transitions.
+    ``plan`` is ``status.plan``, None if nothing could be planned. ``service`` is the result of
+    :func:`service_status`, empty if nothing is deployed, and the engine if it is known.
     """
     shown: tuple[Mapping[str, Any], ...] = tuple(before)
     for condition in conditions(found):
@@ -67,7 +59,7 @@ def build_status(
 
 
 def _at_a_glance(found: Findings) -> dict[str, str]:
-    """Return the columns of tables: the layout, and the number of wanted groups that are ready."""
+    # The columns of tables.
     ready = (
         None
         if found.plan_only or found.wanted is None
@@ -78,9 +70,6 @@ def _at_a_glance(found: Findings) -> dict[str, str]:
 
 
 def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the plan, how it stands, and the address at which it is served; an absent one is left
-    out.
-    """
     if found.plan:
         yield f"{on_gpus(found.plan.layout)} of {found.plan.pool}"
     summary = summarise(found)
@@ -90,9 +79,7 @@ def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _bounded(line: str) -> str:
-    """Return a line cut to the schema's limit: the message of Ready may be longer, and stands whole
-    in the condition.
-    """
+    # The message of Ready may be longer than the schema's limit, and stands whole in the condition.
     whole = line.encode()
     if len(whole) <= SENTENCE_MAX_LENGTH:
         return line
@@ -101,9 +88,7 @@ def _bounded(line: str) -> str:
 
 
 def hidden_status(before: Mapping[str, Any], found: Findings, now: datetime) -> dict[str, Any]:
-    """Return the status of a model in an unknown state: the conditions say so, and the other fields
-    keep their last known values.
-    """
+    """Return the status of a model in an unknown state: conditions say so, other fields stay."""
     shown: tuple[Mapping[str, Any], ...] = tuple(before.get("conditions") or ())
     for condition in conditions(found):
         shown = set_condition(shown, condition, now=now)
@@ -115,9 +100,7 @@ def hidden_status(before: Mapping[str, Any], found: Findings, now: datetime) -> 
 
 
 def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
-    """Return the addresses of the model for clients and autoscalers: the URL, and the selector of
-    one pod per group.
-    """
+    """Return the URL for clients, and the selector of one pod per group for autoscalers."""
     base = base_name(owner.name)
     host = f"{client_service(base)}.{owner.namespace}.svc.{cluster_domain}"
     selector = ",".join(f"{key}={value}" for key, value in sorted(leader_selector(base).items()))
@@ -125,11 +108,9 @@ def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
 
 
 def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:
-    """Return ``status.groups``: whole entries as far as there is room, those that are not ready
-    first; of the others their counts.
+    """Return ``status.groups``: whole entries while there is room, those not ready first.
 
-    An object of several MiB the API server refuses, and a status that cannot be written says
-    nothing at all.
+    The API server refuses an object of several MiB, and then the status would say nothing at all.
     """
     shown, room = (
         [{"name": group.name, "ready": group.ready} for group in groups],

@@ -1,8 +1,5 @@
-"""When may a status be written? News at once; a fact that comes back again and again, or the same
-in other words, later.
-
-When a model is looked at is not decided here; a reconcile that may not write its status yet comes
-back for it.
+"""When may a status be written? News at once; a fact that keeps coming back, or the same in other
+words, later. A reconcile that may not write its status yet comes back for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,13 +14,13 @@ flaps does so every second.
 """
 
 NEWS_SECONDS: Final = 60.0
-"""How long what was said is no news. Basis: assumed; what flaps comes back within it, what comes
+"""How long a repetition is no news. Basis: assumed; what flaps comes back within it, what comes
 back later is another story.
 """
 
 FACTS_MAX: Final = 1024
-"""Facts of conditions that are in memory once. Basis: assumed, several times as many as conditions
-have reasons.
+"""Facts of conditions that are cached. Basis: assumed, several times as many as conditions have
+reasons.
 """
 
 Gist = tuple[Any, ...]
@@ -55,14 +52,12 @@ def gist_of(status: Mapping[str, Any]) -> Gist:
 
 @lru_cache(maxsize=FACTS_MAX)
 def _fact(of: str, status: str, reason: str) -> tuple[str, str, str]:
-    """Return one and the same object for equal facts: they are remembered of every model."""
+    # Equal facts are one object: they are remembered of every model.
     return of, status, reason
 
 
 def write_at(said: Iterable[Said], gist: Gist, now: datetime) -> datetime:
-    """Return when a status may be written: now if its facts are new, else at the pace of
-    repetition.
-    """
+    """Return when a status may be written: now if its facts are new, else at the rate limit."""
     recent = _recent(said, now)
     if not any(item.gist == gist for item in recent):
         return now

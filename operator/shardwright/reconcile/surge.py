@@ -1,8 +1,7 @@
-"""Nodes that died with pods on them, and the groups that are made anew beside their former selves
-because of it.
+"""Which nodes have died with pods on them, and which groups go on under their next generation?
 
 A StatefulSet never replaces a pod that is still there, and the pod of a dead node stays until the
-node comes back or its Node object goes. So the group goes on under a name of the next generation,
+node comes back or its Node object goes. So the group goes on under the name of its next generation,
 on other nodes; nothing is deleted by force.
 """
 
@@ -22,8 +21,8 @@ from shardwright.rendering.bundle import KubernetesObject, of_kind
 from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names
 
 LOST_SECONDS: Final = 60
-"""How long after the end of its grace a pod of a node that is not ready is given up. Basis:
-assumed; source: a kubelet that comes back ends its pods within seconds.
+"""How long after its grace a pod of a node that is not ready is given up. Basis: assumed;
+source: a kubelet that comes back ends its pods within seconds.
 """
 
 
@@ -34,9 +33,7 @@ killed rarely ends after minutes, and what ends late by itself mostly has.
 
 
 def lost_nodes(members: Iterable[Member], silent: Collection[str], now: datetime) -> frozenset[str]:
-    """Return the nodes that hold pods that should have been gone for a while: dead ones soon,
-    others later.
-    """
+    """Return the nodes with pods that should be gone: silent nodes soon, others later."""
     return frozenset(
         member.node
         for member in members
@@ -52,9 +49,7 @@ def lost_nodes(members: Iterable[Member], silent: Collection[str], now: datetime
 
 
 def given_up_at(members: Iterable[Member], now: datetime) -> datetime | None:
-    """Return when it is time to look again at pods that should be gone: nothing happens when one of
-    them is given up.
-    """
+    """Return when to check overdue pods again, as no event says that one is given up."""
     waits = [member.gone_by for member in members if member.node and member.gone_by]
     times = (
         by + timedelta(seconds=seconds)
@@ -71,9 +66,7 @@ def unsettled_groups(
     standing: Iterable[GroupState],
     numbers: Sequence[int] = (),
 ) -> frozenset[int]:
-    """Return the planned groups that need a place now: they do not exist, wait for a pod to be
-    bound, or restart.
-    """
+    """Return the planned groups that need a place now: absent, restarting, or with unbound pods."""
     roots = group_names(base, numbers or range(len(groups)))
     pods = {root: len(nodes) for root, nodes in zip(roots, groups, strict=True)}
     settled = {
@@ -93,15 +86,14 @@ def generations(
 ) -> tuple[int, ...]:
     """Return the generation under which each planned group is to exist.
 
-    It is the one that exists, or the next if that one is at zero, only pods on lost nodes are left
-    of it, and the group is planned elsewhere by now; never less than in the plan of record
-    (``least``). ``groups`` are their nodes by name, without the generation.
+    It is the existing one, or the next if that one is at zero, only pods on lost nodes are left of
+    it, and the group is planned elsewhere by now; never less than the record's (``least``).
+    ``groups`` are their nodes by name without generation.
     """
     floors = (*least, *(0 for _ in groups))
     found = (_generation(root, nodes, observed, owner_uid, lost) for root, nodes in groups.items())
     return tuple(
-        # There are more floors than groups on purpose: a record may say fewer than there are
-        # groups.
+        # A record may have more or fewer generations than there are groups.
         max(number, floor)
         for number, floor in zip(found, floors, strict=False)
     )
@@ -110,13 +102,11 @@ def generations(
 def following_generations(
     rendered: Iterable[KubernetesObject], numbers: Sequence[int], observed: Observed
 ) -> tuple[int, ...]:
-    """Return the generation of each group, the next one if a StatefulSet without pods cannot become
-    the rendered one.
-    """
+    """Return each group's generation, the next one if an empty StatefulSet must give way."""
     sets = of_kind(rendered, STATEFUL_SET)
     return tuple(
         number + 1
-        # At the last number the name would not fit the revision label of a StatefulSet any more (52
+        # At the last number the name would no longer fit the revision label of a StatefulSet (52
         # characters, ADR 3).
         if number < GENERATION_MAX and _gives_way(content, observed)
         else number
@@ -125,12 +115,8 @@ def following_generations(
 
 
 def _gives_way(rendered: KubernetesObject, observed: Observed) -> bool:
-    """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of the
-    rendered one.
-
-    It does if it is ours and was stopped for a change: one that failed may be held back, and is to
-    start again as it was.
-    """
+    # It gives way if it is ours and was stopped for a change: one that failed may be held, and is
+    # to start again as it was.
     name = rendered["metadata"]["name"]
     live = observed.objects.get((STATEFUL_SET, name))
     # With a pod left, the next generation would meet it on the GPUs of its own place.
@@ -146,9 +132,7 @@ def _gives_way(rendered: KubernetesObject, observed: Observed) -> bool:
 def former_generations(
     root: str, generation: int, observed: Observed, owner_uid: str, now: datetime
 ) -> frozenset[str]:
-    """Return the names of the earlier generations of a group that are still there: a StatefulSet,
-    or pods that can end.
-    """
+    """Return a group's earlier generations with a StatefulSet, or pods that can end."""
     numbers = observed.generations.get(root, {})
     earlier = {
         generation_name(root, number): uid for number, uid in numbers.items() if number < generation
@@ -156,8 +140,8 @@ def former_generations(
     return frozenset(
         name
         for name, uid in earlier.items()
-        # Pods without a StatefulSet of ours count as well while they can end: they hold GPUs that
-        # the next group needs.
+        # Pods without a StatefulSet of ours count too while they can end: they hold GPUs that the
+        # next group needs.
         if uid == owner_uid or not all(overdue(member, now) for member in observed.members_of(name))
     )
 
@@ -167,7 +151,7 @@ def _generation(
 ) -> int:
     numbers = observed.generations.get(root, {})
     latest = max(
-        # None: of that generation there are pods alone, and their StatefulSet may have been ours.
+        # None: that generation has only pods, and their StatefulSet may have been ours.
         (number for number, uid in numbers.items() if uid in (None, owner_uid)),
         default=0,
     )
@@ -181,8 +165,8 @@ def _generation(
     moves = (
         stuck
         and stopped
-        # Moved first: a next generation that is planned on the lost node would hang there as the
-        # last one does.
+        # Moved first: a next generation planned on the lost node would hang there as the last one
+        # does.
         and not set(nodes).intersection(lost)
         and latest < GENERATION_MAX
     )
@@ -195,16 +179,15 @@ def overdue(member: Member, now: datetime, seconds: float = LOST_SECONDS) -> boo
 
 
 def finds_no_place(group: Group, now: datetime) -> bool:
-    """Return whether a group that was made beside its former self has waited long enough for all
-    its pods to be placed.
+    """Return whether the pods of a surge have waited long enough for places.
 
-    The planner knows GPUs only: a quota, CPU, memory or a volume may say no. Pods that are missing
-    because the group restarts say nothing of places.
+    The planner knows GPUs only: a quota, CPU, memory or a volume may say no. Pods missing because
+    the group restarts do not count.
     """
     if group.live is None or not group.live["spec"].get("replicas"):
         return False
     waiting = [member.unschedulable_since for member in group.members if member.unschedulable_since]
-    # A group that has been up had its place: pods that are missing then are those of a restart.
+    # A group that has been up had its place: missing pods are those of a restart.
     first_start = group.remembered.stopped_at is None and not group.remembered.members
     if group.short_since and first_start and len(group.members) < group.size:
         waiting.append(group.short_since)

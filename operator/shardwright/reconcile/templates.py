@@ -1,12 +1,9 @@
-"""Of which template the pods of a group are, and the changes by another one that is rendered for
-the same.
+"""Which template do a group's pods have, and what would another rendering change?
 
-Pods stay as they are for as long as the request is the same: spec, plan and engine version. A
-release of the operator may render other pods for that. Its template is written to the StatefulSet
-at once, if it restarts nothing (``OnDelete``), and comes with the next restart, whoever begins
-that. News of LimitRanges of the namespace is about pods that are made anew, so it comes with the
-next restart, too. So a StatefulSet is always repaired by our own rendering, and nothing that lies
-where tenants write has to be believed.
+Pods stay while the request is the same: spec, plan and engine version. Another release may render
+other pods for it, and a LimitRange may change: such a template is written to the StatefulSet at
+once, where it restarts nothing (``OnDelete``), and comes with the next restart. So a StatefulSet is
+always repaired by our own rendering, and nothing that lies where tenants write has to be believed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,8 +31,7 @@ def own_hash(stateful_set: KubernetesObject) -> str:
 
 
 def own_hash_in(labels: Mapping[str, Any]) -> str:
-    """Return the template hash that labels of pods would have without LimitRanges, which leave most
-    templates unchanged.
+    """Return the template hash that labels of pods would have without LimitRanges.
 
     >>> (
     ...     own_hash_in({"shardwright.io/template-hash": "a"}),
@@ -52,7 +48,7 @@ def _labels_of_pods(stateful_set: KubernetesObject) -> Mapping[str, Any]:
 
 
 def asked_by(stateful_set: KubernetesObject) -> str:
-    """Return the hash of the request for the pods of a StatefulSet, empty if it does not say."""
+    """Return the hash of the request for the pods of a StatefulSet, or ""."""
     return str((stateful_set.get("metadata", {}).get("annotations") or {}).get(ASKED_HASH, ""))
 
 
@@ -72,8 +68,7 @@ def made_for(live: KubernetesObject, asked: str, own: str = "") -> bool:
 
 
 def pending_fields(drift: Iterable[str], before: Iterable[str]) -> tuple[str, ...]:
-    """Return the fields of pods that a restart changes, the first ones in order: those that differ
-    now, and those that did.
+    """Return the pod fields that a restart changes: those that differ now, and those that did.
 
     >>> pending_fields(
     ...     ["metadata.annotations.a", "spec.template.spec.containers[engine].args"],
@@ -86,6 +81,5 @@ def pending_fields(drift: Iterable[str], before: Iterable[str]) -> tuple[str, ..
         for path in drift
         if path.startswith(OF_PODS) and path not in _HASHES
     }
-    # With those of before: once the new template is written, the live object no longer differs, and
-    # the pods still do.
+    # Once the new template is written, the live object no longer differs, and the pods still do.
     return tuple(sorted(found.union(before)))[:PENDING_MAX] or _SOME

@@ -1,11 +1,11 @@
-"""The line of models that wait for GPUs, and the nodes that are kept for them: docs/decisions/0010
+"""In which order do models wait for GPUs, and which nodes are kept for them? docs/decisions/0010
 has the rule and its numbers.
 
-Models stand in line by the priority of their pods, then by age. One that comes later may be placed
-while an earlier one waits, until that one has waited for ``BACKFILL_SECONDS``. From then on it
-claims nodes: as many GPUs of them as its plan needs, of the nodes with most free already. The free
-part of a claim is for nobody who comes after. A claim is chosen once and stays as long as it is
-possible, so that it fills up instead of wandering.
+Models queue by the priority of their pods, then by age. A later one may be placed while an earlier
+one waits, until that one has waited for ``BACKFILL_SECONDS``. From then on it claims nodes: as many
+of their GPUs as its plan needs, on the nodes with most free already. The free part of a claim is
+for nobody who comes after. A claim is chosen once and stays while it is possible, so that it fills
+up instead of wandering.
 """
 
 from bisect import bisect_left
@@ -18,37 +18,33 @@ from typing import Final
 from shardwright.hardware.scheduling import PodTerms
 
 BACKFILL_SECONDS: Final = 600.0
-"""How long those that come later may be placed before one that waits. Basis: assumed; the
-simulation in benchmarks/waiting.py compares it with others.
+"""How long later models may be placed before one that waits. Basis: assumed; the simulation in
+benchmarks/waiting.py compares it with others.
 """
 
 Rank = tuple[int, str, tuple[str, str]]
-"""The place in line, the least first: negative priority, creationTimestamp, namespace and name."""
+"""The place in the queue, the least first: negative priority, creationTimestamp, namespace and
+name.
+"""
 
 Claim = Mapping[str, int]
 """GPUs by node."""
 
 
 def rank_of(priority: int, created: str, key: tuple[str, str]) -> Rank:
-    """Return the place in line of a model of this priority that was created at this time (RFC 3339,
-    UTC).
-    """
-    # created is RFC 3339 in UTC, so texts sort like times; the name decides among equals, so that a
-    # line has one order in every process.
+    """Return the place in the queue of a model created at this time (RFC 3339, UTC)."""
+    # Texts in RFC 3339 and UTC sort like times; the name gives one order in every process.
     return -priority, created, key
 
 
 def first_of(rank: Rank) -> Rank:
-    """Return a place before everybody of the same priority: that of a group that has lost its
-    nodes.
-    """
+    """Return a place before everybody of the same priority: for a group that has lost its nodes."""
     return rank[0], "", ("", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A model that waits: its place in line, since when by our own clock, for which request, and
-    its claim.
+    """A waiting model: its place in the queue, since when by our own clock, and its claim.
 
     ``asked`` tells its request: another one has no use for the claim. ``terms`` are its pods'
     demands on nodes. ``deploys`` is False if the plan would only be shown: it claims nothing.
@@ -63,7 +59,7 @@ class Waiting:
 
     @property
     def claims_at(self) -> datetime | None:
-        """Return from when on it claims nodes, None if it never will, or does."""
+        """Return when it will claim nodes, or None if it never will, or does already."""
         return (
             self.since + timedelta(seconds=BACKFILL_SECONDS)
             if self.deploys and not self.claim
@@ -71,14 +67,12 @@ class Waiting:
         )
 
     def carried_on(self, before: "Waiting | None") -> "Waiting":
-        """Return the waiting model with the time since which it waits. It keeps its claim if it
-        waits for the same GPUs.
-        """
+        """Return the waiting model with its earlier start, and its claim if it asks the same."""
         if before is None:
             return self
         return replace(
             self,
-            # A changed spec loses its claim, not its place in line.
+            # A changed spec loses its claim, not its place in the queue.
             since=before.since,
             # Chosen once, so that it fills up (ADR 10).
             claim=before.claim if (before.asked, self.deploys) == (self.asked, True) else {},
@@ -90,10 +84,10 @@ class Waiting:
 
 
 def claimed_before(line: Iterable[Waiting], rank: Rank) -> Counter[str]:
-    """Return the GPUs by node that are claimed by those who come before this place in line."""
+    """Return the GPUs by node that are claimed before this place in the queue."""
     claimed: Counter[str] = Counter()
-    # Not of the first alone: while it waits for hardware of one kind, those that wait for another
-    # kind would have no protection at all (ADR 10).
+    # Not of the first alone: while it waits for one kind of hardware, those that wait for another
+    # would be unprotected (ADR 10).
     for waiting in line:
         if waiting.rank < rank:
             claimed.update(waiting.claim)
@@ -101,23 +95,19 @@ def claimed_before(line: Iterable[Waiting], rank: Rank) -> Counter[str]:
 
 
 def kept_back(claimed: Claim, free: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of free GPUs that are kept for claims. Nobody loses the GPUs that he
-    already holds.
-    """
+    """Return the number of free GPUs by node that are kept for claims."""
     return {
         node: min(gpus, free[node])
         for node, gpus in claimed.items()
-        # GPUs that are not free are held by somebody, and a claim takes nothing from a model that
-        # runs (ADR 10).
+        # GPUs that are not free are held, and a claim takes nothing from a model that runs (ADR
+        # 10).
         if free.get(node, 0) > 0
     }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """A node that may be claimed: the GPUs of it that nobody before claims, and those that are free
-    now.
-    """
+    """A node that may be claimed: its GPUs not claimed before, and those free now."""
 
     node: str
     gpus: int
@@ -125,36 +115,31 @@ class Room:
 
 
 def holds(claim: Claim, rooms: Mapping[str, Room]) -> bool:
-    """Return whether a claim is of use: all of its nodes can become free, and not all of them
-    are.
-    """
+    """Return whether a claim is of use: its nodes can become free, and not all are."""
     possible = all(node in rooms and rooms[node].gpus >= gpus for node, gpus in claim.items())
     return (
         bool(claim)
         and possible
-        # When all of it is free and the model is still not placed, it waits for something that is
-        # not in its claim: that one is of no use.
+        # If all of it is free and the model is still not placed, it waits for something else.
         and any(rooms[node].free < gpus for node, gpus in claim.items())
     )
 
 
 def choose(rooms: Iterable[Room], fit: Callable[[Sequence[Room]], Claim | None]) -> Claim:
-    """Choose the nodes to claim: those that need the least to become free. The claim is empty if
-    all of them together would not do.
+    """Return the claim on the nodes nearest to free; empty if all nodes would not do.
 
     ``fit`` returns the GPUs that a model would take of some nodes if all theirs were free, None if
     they do not suffice; more nodes never suffice less.
     """
     nearest = sorted(
         (room for room in rooms if room.gpus > 0),
-        # Nodes that need least to become free, so that a claim is soon full; by name among equals,
-        # so that it does not wander.
+        # So that a claim is soon full; by name among equals, so that it does not wander.
         key=lambda room: (room.gpus - room.free, room.node),
     )
     if fit(nearest) is None:
         return {}
     count = (
-        # Asking means planning, which takes long, and more nodes never suffice less.
+        # Each question is a plan, which takes long, and more nodes never suffice less.
         bisect_left(range(1, len(nearest)), True, key=lambda most: fit(nearest[:most]) is not None)
         + 1
     )

@@ -1,7 +1,5 @@
-"""The questions to the worker: questions that users' input decides the cost of, each with the pure
-function that answers it.
-
-How questions reach the worker, and the fate of one that costs too much, is not said here.
+"""Which questions go to the planner process, as users' input decides what they cost? Each comes
+with the pure function that answers it.
 """
 
 import json
@@ -33,9 +31,7 @@ class Work(Protocol[Answer_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stock:
-    """The stock for a model: ``whole`` as if nothing ran, less ``lost`` nodes and the GPUs
-    ``taken`` by others.
-    """
+    """The stock for a model: ``whole`` without ``lost`` nodes and GPUs ``taken`` by others."""
 
     whole: Inventory
     lost: frozenset[str] = frozenset()
@@ -48,9 +44,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolve:
-    """Which request does a resource make? Its JSON may say anything that the API server takes; as
-    Python values it would be far larger.
-    """
+    """Which request does a resource make? As JSON, which is far smaller than Python values."""
 
     text: str
     config_text: str | None
@@ -66,9 +60,7 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """The fate of a plan of record, and the report of the new plan as it was before its groups were
-    settled on nodes.
-    """
+    """What becomes of a plan of record, and the report of a new plan before it was settled."""
 
     replanned: Replanned
     report: Report | None
@@ -84,8 +76,7 @@ class MakePlan:
 
     def answer(self) -> Planned:
         """Return the planner's answer, and its report before the groups were settled on nodes."""
-        # Kept as it was made: the cache of plans needs the report before its groups were settled on
-        # nodes.
+        # The cache of plans needs it unsettled.
         made: list[Report] = []
 
         def planned(subject: Subject, inventory: Inventory) -> Report:
@@ -105,7 +96,7 @@ class FindPlaceBeside:
     stock: Stock
 
     def answer(self) -> tuple[str, ...] | None:
-        """Return the nodes for one more group, None if there are none."""
+        """Return the nodes for one more group, or None."""
         return place_beside(self.subject, self.plan, self.stock.inventory())
 
 
@@ -128,9 +119,7 @@ class FindWaysOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseClaim:
-    """Which nodes does a model claim that has waited for long? ``claimed`` are GPUs by node that
-    those before it claim.
-    """
+    """Which nodes does a long-waiting model claim, after the ``claimed`` GPUs by node?"""
 
     subject: Subject
     ask: Ask

@@ -1,7 +1,6 @@
-"""The next writes: creations, applications, patches, deletions; values that ``cluster`` carries
-out.
-
-A write to an object that exists names its uid, so that no other of the same name is hit.
+"""Which writes are there? Creations, applications, patches and deletions, as values that
+``cluster`` carries out. A write to an existing object names its uid, so that no other of the same
+name is hit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,7 @@ ObjectKey = tuple[str, str]
 
 
 class Why(StrEnum):
-    """Why an object that exists is written."""
+    """Why an existing object is written."""
 
     DRIFT = "Drift"  #: fields of it differ from what is rendered
     ROLLOUT = "Rollout"  #: its pods are to be of another template
@@ -32,8 +31,7 @@ class Why(StrEnum):
 class Create:
     """Create an object; one of the same name that appears first is left alone.
 
-    ``needs`` are objects without which it is not to be created: if one of them was refused, this
-    waits for the next reconcile.
+    If one of the objects in ``needs`` was refused, this waits for the next reconcile.
     """
 
     content: KubernetesObject
@@ -42,31 +40,28 @@ class Create:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateKey:
-    """Create a Secret with a new key. If there is one of its name, that is the key."""
+    """Create a Secret with a new key; an existing one of its name is the key."""
 
     content: KubernetesObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepRevision:
-    """Create a ControllerRevision that is named by its content. An existing one of its name is the
-    same.
-    """
+    """Create a ControllerRevision named by its content; an existing one of its name is the same."""
 
     content: KubernetesObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartJob:
-    """Create a Job that is named by its work. An existing one of its name is the same."""
+    """Create a Job named by its work; an existing one of its name is the same."""
 
     content: KubernetesObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRevision:
-    """Delete a ControllerRevision if the resource of this uid controls it. If there is none, all is
-    well.
+    """Delete a ControllerRevision, if there is one that the resource of this uid controls.
 
     ``needs`` as in a creation.
     """
@@ -79,9 +74,7 @@ class DropRevision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
-    """Apply an object's full intent by force, to exactly the object with this uid, which is ours;
-    ``needs`` as in a creation.
-    """
+    """Apply an object's full intent by force to the object with this uid."""
 
     content: KubernetesObject
     uid: str
@@ -92,11 +85,9 @@ class Apply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """Change annotations and, if it is given, the number of replicas of exactly the StatefulSet
-    with this uid.
+    """Change annotations and perhaps the replicas of exactly the StatefulSet with this uid.
 
-    An annotation whose value is None is removed. Everything else stays as it is, also if nobody
-    knows the right value. ``needs`` as in a creation.
+    An annotation whose value is None is removed. ``needs`` as in a creation.
     """
 
     name: str
@@ -133,20 +124,18 @@ class Delete:
 
 
 HIDDEN_NAME: Final = "(name withheld)"
-"""Of a Secret that could not be made: who knew it could make that Secret, and it would count as
-ours.
+"""Instead of the name of a Secret that could not be made: who knew it could make that Secret,
+and it would count as ours.
 """
 
 Aside = DryRunPod | KeepRevision | DropRevision
-"""What nothing that runs depends on: where it is not taken, the model is none the worse."""
+"""Writes that nothing that runs depends on: if they are not taken, the model is none the worse."""
 
 Write = Create | CreateKey | StartJob | Apply | Patch | Delete | Aside
 
 
 def written_name(write: Write) -> str:
-    """Return the name of the object that a write is about; a pod that is only tried has the start
-    of one.
-    """
+    """Return the name of a write's object; for a dry run the start of a name."""
     if isinstance(write, DryRunPod):
         return str(write.content["metadata"]["generateName"])
     return str(
@@ -157,14 +146,14 @@ def written_name(write: Write) -> str:
 
 
 def shown_name(write: Write) -> str:
-    """Return the name for people of the object of a write: no name of a Secret that somebody else
+    """Return the name of a write's object for people, without that of a Secret that somebody else
     could make before us.
     """
     return HIDDEN_NAME if isinstance(write, CreateKey) else written_name(write)
 
 
 def written_kind(write: Write) -> str:
-    """Return the kind of the object that a write is about, as in its key."""
+    """Return the kind of a write's object, as in its key."""
     if isinstance(write, Patch):
         return "StatefulSet"
     if isinstance(write, DropRevision):
@@ -173,8 +162,7 @@ def written_kind(write: Write) -> str:
 
 
 def kind_of(content: KubernetesObject) -> str:
-    """Return the name of an object's kind. Version and group are part of it if several groups have
-    the kind.
+    """Return the name of an object's kind, with version and group if several groups have the kind.
 
     >>> kind_of({"apiVersion": "apps/v1", "kind": "StatefulSet"})
     'StatefulSet'
@@ -190,10 +178,10 @@ def kind_of(content: KubernetesObject) -> str:
 
 
 def pod_of(stateful_set: KubernetesObject) -> dict[str, Any]:
-    """Return a pod as the controller would make it, to be tried; its claims are folders."""
+    """Return a pod as the controller would make it, for a dry run; its claims are folders."""
     metadata, spec = stateful_set["metadata"], stateful_set["spec"]
     template, claims = spec["template"], spec.get("volumeClaimTemplates") or ()
-    # The controller names the claims of a pod; a pod that is tried alone has none to mount.
+    # The controller names the claims of a pod; one of a dry run has none to mount.
     folders = [{"name": claim["metadata"]["name"], "emptyDir": {}} for claim in claims]
     volumes = [*template["spec"].get("volumes", ()), *folders]
     return {
@@ -211,9 +199,7 @@ def pod_of(stateful_set: KubernetesObject) -> dict[str, Any]:
 def asked_first(
     stateful_set: KubernetesObject, start: Apply | Patch
 ) -> tuple[DryRunPod, Apply | Patch]:
-    """Return a dry run of one pod, and the write that starts the StatefulSet's pods after it. If
-    the pod would not be created, the start waits.
-    """
+    """Return a dry run of one pod, and a StatefulSet's start that waits for its success."""
     ask = DryRunPod(content=pod_of(stateful_set), set_uid=start.uid)
     needs = frozenset({(written_kind(ask), written_name(ask))})
     return ask, replace(start, needs=needs)
@@ -225,7 +211,7 @@ def ended_groups(writes: Iterable[Write]) -> frozenset[str]:
 
 
 def broken_groups(writes: Iterable[Write]) -> frozenset[str]:
-    """Return the StatefulSets that writes take to zero or delete because they do not serve."""
+    """Return the StatefulSets that writes take to zero because they do not serve."""
     return ended_groups(
         write
         for write in writes

@@ -1,7 +1,5 @@
-"""How a resource wants its model run, as rendering takes it: the wire's words become those of
-engine and scheduler.
-
-A value that means nothing to an engine was refused by the schema, and raises a ``KeyError`` here.
+"""How does a resource want its model run, in the words of engine and scheduler? A value that means
+nothing to an engine was refused by the schema, and raises a ``KeyError`` here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,8 +68,7 @@ _READ_BY: Final = {
 def to_deployment(
     resource: ShardedModel, *, engine_version: str, stored_quantization: str | None
 ) -> Deployment:
-    """Return how to run the model, beside the plan and the cluster: the API of the scheduler is the
-    newest that is known.
+    """Return how to run the model, for any plan and cluster, with the newest scheduler's API.
 
     ``stored_quantization`` is how the config says that the weights are stored (None: not
     quantized): quantized weights are not quantized again.
@@ -152,7 +149,6 @@ def _pods(spec: Spec) -> PodOptions:
 
 
 def _load_format(model: Model) -> str | None:
-    """Return the load format for the engine, None if it finds the format by itself."""
     if scheme_of(model.weights) in BUCKETS:
         # Nothing else reads a bucket.
         return _READ_BY["RunAIStreamer"]
@@ -181,7 +177,7 @@ def _marks(pod: Pod) -> OwnMarks:
 
 
 def _volume(volume: PodVolume) -> OwnVolume:
-    """Return a volume with the one source that it has; a rule has seen to it that it has one."""
+    # A rule has seen to it that it has exactly one source.
     kind, source, read_only = VolumeKind.SCRATCH, "", False
     if volume.config_map is not None:
         kind, source, read_only = VolumeKind.CONFIG_MAP, volume.config_map.name, True
@@ -206,7 +202,7 @@ def _network(spec: Spec) -> PodNetwork:
 
 
 def network_rules_of(policy: NetworkPolicies) -> NetworkRules | None:
-    """Return the peers that may reach the pods of models, None if no policy is to say so."""
+    """Return the peers that may reach the pods of models, or None if there is to be no policy."""
     if not policy.enabled:
         return None
     egress = _as_written(policy.egress.rules) if policy.egress.restricted else None
@@ -220,7 +216,6 @@ def _as_written(parts: Iterable[Part]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _tolerations(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
-    """Return the tolerations as Kubernetes writes them."""
     return tuple(
         item.model_dump(by_alias=True, exclude_none=True) for item in placement.tolerations
     )
@@ -239,9 +234,7 @@ def _scheduling(placement: PlacementRules) -> Scheduling | None:
 
 
 def _arguments(spec: Spec, version: str) -> dict[str, Any]:
-    """Return the engine's arguments beside the plan: those of the spec, and the family's for
-    everything that the spec leaves open.
-    """
+    # Those of the spec, and the family's for everything that the spec leaves open.
     said = spec.engine.args | _dtype(spec.model)
     family: Mapping[str, object] = {}
     if spec.engine.family_defaults != "None":
@@ -310,9 +303,7 @@ def _adapters(model: Model) -> Adapters:
 
 
 def _source_of(uri: str) -> ClaimPath | HubCommit:
-    """Return the source of an adapter, a head or a draft model; its pattern has seen to it that it
-    is one of the two.
-    """
+    # Its pattern has seen to it that it is one of the two.
     commit = commit_of(uri)
     if commit:
         return HubCommit(id=commit[0], revision=commit[1])

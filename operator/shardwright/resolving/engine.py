@@ -1,7 +1,5 @@
-"""Which engine, in which version, and does it take the options that a resource asks for beside a
-plan.
-
-Raises an ``InputError`` with everything that is refused, not the first of it alone.
+"""Which engine runs, in which version, and does it take the options that a resource asks for? An
+``InputError`` has everything that is refused, not only the first.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -42,11 +40,9 @@ from shardwright.resolving.question import Question
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """An option that a field of the spec turns into beside the words of a plan: ``asked`` says
-    whether a spec asks for it.
+    """An option that a field of the spec turns into; ``asked``: whether a spec asks for it.
 
-    ``of_plan``: it is among the words of a plan for the engines that can be told it, and asked of
-    the others alone.
+    ``of_plan``: engines that can be told it are told by a plan, so only others are asked for it.
     """
 
     option: str
@@ -129,15 +125,12 @@ FEATURES: Final = (
 
 
 def image_of(engine: wire.Engine, kept_version: str | None = None) -> str:
-    """Return the image that is named, else the engine's own of the stated, the kept or the newest
-    known version, else none.
-    """
+    """Return the named image, else the engine's own of the stated, kept or newest version."""
     return next(iter(images_of(engine, kept_version).values()), engine.image or "")
 
 
 def images_of(engine: wire.Engine, kept_version: str | None = None) -> dict[str, str]:
-    """Return the engine's own images of the stated, the kept or the newest known version, by the
-    resource of their GPUs.
+    """Return the engine's own images of the stated, kept or newest version by their GPUs' resource.
 
     There are none if one is named, or the engine has none.
     """
@@ -153,7 +146,7 @@ def images_of(engine: wire.Engine, kept_version: str | None = None) -> dict[str,
 
 
 def leaves_version_open(engine: wire.Engine) -> bool:
-    """Return whether it is for us to say which version it is."""
+    """Return whether the version is ours to choose."""
     return (
         engine.image is None
         and engine.version is None
@@ -162,11 +155,10 @@ def leaves_version_open(engine: wire.Engine) -> bool:
 
 
 def version_of(spec: Spec, question: Question, kept_version: str | None = None) -> str:
-    """Return the version, once it is known to take the options of the resource and of the
-    administrator's defaults.
+    """Return the version, which takes the options of the resource and of the defaults.
 
-    ``spec`` is that of the question with the administrator's defaults in it, ``kept_version`` the
-    version to keep.
+    ``spec`` is the question's with the administrator's defaults in it, ``kept_version`` the version
+    to keep.
 
     Raises:
         InputError: The version is not known, or something that is asked of it cannot be said to it.
@@ -212,7 +204,6 @@ def engine_text_max_bytes(spec: Spec) -> int:
 
 
 def _check_text(spec: Spec) -> Iterator[Problem]:
-    """Yield that the text in the templates of all groups is more than the operator can hold."""
     variables = ((variable.name, variable.value) for variable in spec.engine.env)
     arguments = ((name, str(value)) for name, value in spec.engine.args.items())
     pod = spec.pod or unsaid(Pod)
@@ -233,9 +224,7 @@ def _check_text(spec: Spec) -> Iterator[Problem]:
 
 
 def _admitted_image(engine: wire.Engine, settings: Settings, kept_version: str | None) -> str:
-    """Return the image whose admission decides: of those by default the first that is admitted, if
-    any is.
-    """
+    # Of the default images the first that is admitted, if any is.
     return next(
         iter(_admitted(images_of(engine, kept_version), settings).values()),
         image_of(engine, kept_version),
@@ -251,10 +240,9 @@ def _admitted(images: Mapping[str, str], settings: Settings) -> dict[str, str]:
 
 
 def unadmitted_images(engine: wire.Engine, settings: Settings, version: str) -> dict[str, Problem]:
-    """Return why images by default must not be run, by the resource of their GPUs, if others of
-    them may be.
+    """Return why default images must not be run, by their GPUs' resource, if others may be.
 
-    No plan is made for such GPUs; one that stands on them was made while their image was admitted.
+    No plan is made for such GPUs; an existing one was made while their image was admitted.
     """
     images = images_of(engine, version).items()
     return {
@@ -265,9 +253,7 @@ def unadmitted_images(engine: wire.Engine, settings: Settings, version: str) -> 
 
 
 def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
-    """Yield the names in a resource that the administrator does not admit; he has admitted those in
-    his defaults.
-    """
+    # The administrator has admitted the names in his own defaults.
     own, namespace, settings = (
         question.resource.spec,
         question.resource.metadata.namespace,
@@ -283,21 +269,16 @@ def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
 
 
 def pins_of(spec: Spec) -> Pins:
-    """Return the user's arguments about the memory of a rank, as far as the planner counts with
-    them.
-    """
+    """Return the user's arguments about the memory of a rank that the planner counts with."""
     rules = ENGINES[spec.engine.name].rules
     return read_pins(spec.engine.args, rules.policy) if rules.policy.counted else Pins()
 
 
 def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> EngineTraits:
-    """Return the traits of the engine that planning must know. The name of an image that the user
-    gives tells the GPUs that it is built for.
-    """
+    """Return the engine's traits for planning; the name of the user's image may tell its GPUs."""
     own = ENGINES[spec.engine.name].traits(version)
     memory = own.memory
-    # The user's numbers take the place of the engine's: the engine is told them, so a plan counts
-    # with them.
+    # The user's numbers replace the engine's: the engine is told them, so a plan counts with them.
     return replace(
         own,
         memory=replace(
@@ -317,11 +298,9 @@ def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> Engin
 
 
 def _runs_on(engine: wire.Engine, version: str, settings: Settings) -> tuple[str, ...] | None:
-    """Return the resources of the GPUs that the image is built for, the one to take first. None if
-    its name does not tell.
-    """
+    # The one to take first comes first. None if the image's name does not tell.
     releases = ENGINES[engine.name].releases
-    # Only images by default that are admitted: no plan for GPUs whose image could not run.
+    # Only admitted default images: no plan for GPUs whose image could not run.
     if engine.image is None:
         return tuple(_admitted(images_of(engine, version), settings))
     told = built_for(engine.image)
@@ -332,6 +311,5 @@ def _runs_on(engine: wire.Engine, version: str, settings: Settings) -> tuple[str
 
 
 def _asked(spec: Spec, policy: Policy) -> dict[str, str]:
-    """Return the options that a spec asks for, each with the path of its field."""
     told = (row for row in FEATURES if not row.of_plan or row.option in policy.missing)
     return {row.option: row.path for row in told if row.asked(spec)}

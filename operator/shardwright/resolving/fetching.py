@@ -1,6 +1,4 @@
-"""The config to read from the hub for a resource with a model that has none, and the ConfigMap that
-keeps it then.
-"""
+"""Which config is read from the hub for an unknown model, and which ConfigMap keeps it?"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,8 +28,8 @@ class Unread(Problem):
 
 
 def source_of(resource: ShardedModel) -> ConfigMapSource | None:
-    """Return the ConfigMap and the key of a resource's config, or of the one that would keep a
-    config from the hub; None if its spec has it.
+    """Return the ConfigMap and the key of a resource's config, or of the one to keep a config from
+    the hub; None if its spec has it.
     """
     model = resource.spec.model
     reference = model.config_map_ref
@@ -62,7 +60,7 @@ def unknown(question: Question, spec: Spec) -> Problem:
     """Return the problem of a model that is in no catalogue: with the files to read, if that is
     wanted and the hub has its weights.
 
-    ``spec`` is that of the question with the administrator's defaults in it.
+    ``spec`` is the question's with the administrator's defaults in it.
     """
     model, fetcher = (
         spec.model,
@@ -92,9 +90,7 @@ def unknown(question: Question, spec: Spec) -> Problem:
 
 
 def unread(problems: object) -> Unread | None:
-    """Return the problem of a model that can be read from the hub, if it is the only one of a
-    resource; else None.
-    """
+    """Return a resource's only problem if it is an unread config, else None."""
     if not isinstance(problems, tuple) or len(problems) != 1:
         return None
     return problems[0] if isinstance(problems[0], Unread) else None

@@ -1,6 +1,4 @@
-"""Hashes of a question: they change with all that makes a new plan necessary, and with nothing
-else.
-"""
+"""Which hashes change with all that makes a new plan necessary, and with nothing else?"""
 
 import hashlib
 import json
@@ -26,12 +24,12 @@ NOT_IN_PODS: Final = (
 """Fields of the spec that change pods of a group through its plan only, or not at all."""
 
 OF_RUNNING_PODS: Final = ("labels", "annotations", "serviceAccountName", "volumes")
-"""Fields of ``spec.pod`` that pods have from their creation on, and that no plan asks for: they
-restart, and plan nothing.
+"""Fields of ``spec.pod`` that pods have from their creation on, and that no plan asks for: a
+change restarts pods, and plans nothing.
 """
 
 OF_NEXT_START: Final = ("imagePullPolicy",)
-"""Fields of ``spec.pod`` of which pods that run know nothing."""
+"""Fields of ``spec.pod`` that running pods do not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +37,8 @@ class Hashes:
     """``whole`` covers all that a plan depends on beside the cluster, ``cut`` the same without the
     number of replicas.
 
-    ``pods`` covers all that the pods of a group depend on beside the plan: of a model its
-    ``config.json`` alone, so that a quantization file that is added restarts nothing if it changes
-    no plan.
+    ``pods`` covers all that the pods of a group depend on beside the plan: of a model only its
+    ``config.json``, so that an added quantization file that changes no plan restarts nothing.
     """
 
     whole: str
@@ -50,7 +47,7 @@ class Hashes:
 
 
 def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str) -> Hashes:
-    """Return the hashes of a spec, of the models that it names and of the version of the engine."""
+    """Return the hashes of a spec, the models that it names and the version of the engine."""
     named = [one for one in (model, draft) if one is not None]
     models, files = ([one.config_hash for one in named], [one.config_file_hash for one in named])
     plain: dict[str, Any] = _without_said_defaults(spec).model_dump(
@@ -94,9 +91,7 @@ def _planned_with(spec: Mapping[str, Any], without: Collection[str]) -> dict[str
 def _without(
     spec: Mapping[str, Any], names: Collection[str], of_pod: Collection[str]
 ) -> dict[str, Any]:
-    """Return a spec without some fields, and its pod without some; a pod section that becomes empty
-    is left out.
-    """
+    # A pod section that becomes empty is left out.
     fields = {name: value for name, value in spec.items() if name not in names}
     pod = fields.get("pod")
     if pod is not None and not pod.keys().isdisjoint(of_pod):

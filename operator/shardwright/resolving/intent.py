@@ -1,7 +1,5 @@
-"""The user's intent for a plan: whether and how its groups run, change and start again. The plan is
-made from other fields.
-
-Values that make no sense have been refused by the schema, and are not looked at again.
+"""What does the user want done with a plan: whether and how its groups run, change and restart? The
+schema has refused values that make no sense.
 """
 
 from dataclasses import dataclass
@@ -45,16 +43,15 @@ class Intent:
     """The user's intent for a plan once there is one.
 
     ``plan_only``: it is shown, no pod is made and no GPU is held. ``paused``: nothing that exists
-    is changed. ``replicas`` is the number of groups that the user names; if the plan ``fills`` a
-    budget, it says how many. ``scheduler`` is the scheduler that is told that the pods of a group
-    belong together (None: no one is). ``shares_claim``: pods mount a claim that there is (weights,
-    adapters, a user's own volume), which may be one that a single node mounts. ``max_unavailable``
-    and ``max_surge`` are how many groups may be without service at once, and beside their former
-    selves, in a rollout. ``keeps_templates``: groups stay as another release of the operator has
-    made them until they restart. ``min_ready_seconds`` is how long a group serves before the next
-    one is stopped, ``progress_deadline_seconds`` how long a start may take (None: as follows from
-    the bytes to load). Groups below the index ``partition`` keep the pods that they have.
-    ``rolls_back``: a change with which a group does not come up is taken back.
+    is changed. ``replicas`` is the number of groups; if the plan ``fills`` a budget, the plan says
+    how many. ``scheduler`` is told which pods form a group (None: no scheduler is).
+    ``shares_claim``: pods mount an existing claim (weights, adapters, a user's own volume), which
+    may be one that a single node mounts. ``max_unavailable`` and ``max_surge`` are how many groups
+    a rollout may take down, or surge, at once. ``keeps_templates``: groups stay as another release
+    of the operator has made them until they restart. ``min_ready_seconds`` is how long a group
+    serves before the next one is stopped, ``progress_deadline_seconds`` how long a start may take
+    (None: as follows from the bytes to load). Groups below the index ``partition`` keep their pods.
+    ``rolls_back``: a change with which a group does not come up is rolled back.
     """
 
     plan_only: bool
@@ -80,9 +77,7 @@ class Intent:
 
 
 def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
-    """Return the intent of a spec for its plan. ``keeps_templates`` is the administrator's choice
-    if the spec makes none.
-    """
+    """Return the intent of a spec; ``keeps_templates`` holds if the spec says nothing."""
     on_upgrade = spec.rollout.on_upgrade
     return Intent(
         plan_only=spec.mode == "PlanOnly",

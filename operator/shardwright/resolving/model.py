@@ -1,7 +1,5 @@
-"""Which model is meant: the one in the spec, in a ConfigMap or in the catalogue, and the one that
-drafts for it.
-
-Raises an ``InputError`` for a model that nobody knows; no config is ever guessed.
+"""Which model is meant, from the spec, a ConfigMap or the catalogue, and which one drafts for it? A
+model that nobody knows is an ``InputError``; no config is ever guessed.
 """
 
 from collections.abc import Mapping
@@ -38,12 +36,11 @@ COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
 
 
 def stored_model(question: Question, spec: Spec) -> ModelSpec:
-    """Return the model as it is stored: from the config in the spec, from a ConfigMap, or from the
-    catalogue.
+    """Return the model as it is stored, from the spec, a ConfigMap or the catalogue.
 
-    ``spec`` is that of the question with the administrator's defaults in it. A config that was read
-    from the hub before, as its signature proves, goes on counting if the catalogue of a later
-    release has the model, too.
+    ``spec`` is the question's with the administrator's defaults in it. A config that was once read
+    from the hub, as its signature proves, goes on counting if the catalogue of a later release has
+    the model, too.
 
     Raises:
         InputError: The id is unknown, the ConfigMap or its key is missing, or the config cannot be
@@ -91,8 +88,8 @@ def held_model(stored: ModelSpec, model: Model, pins: Pins) -> ModelSpec:
 def drafter_for(
     spec: Spec, question: Question, model: ModelSpec, traits: EngineTraits, pins: Pins
 ) -> Drafter | None:
-    """Return the drafter, once it is known that it can draft for ``model``; None if there is none,
-    or if drafts are looked up in the prompt.
+    """Return the drafter, known to be able to draft for ``model``; None if there is none, or drafts
+    are looked up in the prompt.
 
     Raises:
         InputError: An id is unknown, a config cannot be used, or it cannot draft for this model in
@@ -118,7 +115,6 @@ def drafter_for(
 
 
 def _config_of(question: Question, spec: Spec) -> Mapping[str, object]:
-    """Return the config of a model that has been read before."""
     if spec.model.config is not None:
         return spec.model.config
     if question.config_text is not None:
@@ -165,7 +161,7 @@ def _read_known(
     assert entry is not None  # noqa: S101 - it was found before
     return (
         _read(entry.config, model_id, f"{path}.id")
-        # Only built-in models are kept: in a catalogue of the administrator an id may change its
+        # Only built-in models are cached: in a catalogue of the administrator an id may change its
         # config.
         if model_id in catalogue
         else _built_in(model_id, f"{path}.id")
@@ -174,9 +170,7 @@ def _read_known(
 
 @lru_cache(maxsize=64)
 def _built_in(model_id: str, path: str) -> ModelSpec:
-    """Return a model of the built-in catalogue; many resources are of the same few, and reading one
-    takes milliseconds.
-    """
+    # Many resources are of the same few models, and reading one takes milliseconds.
     entry = find_model(model_id)
     assert entry is not None  # noqa: S101 - its caller has found it
     return _read(entry.config, model_id, path)

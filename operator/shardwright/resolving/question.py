@@ -1,7 +1,4 @@
-"""The question: a resource, and the texts that it refers to.
-
-Nothing of it is resolved yet: its names may stand for nothing.
-"""
+"""What is to be resolved? A resource and the texts that it refers to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
-"""The GPUs of the cluster for a subject, and those that its plan keeps, told apart by group and
-generation.
-
-Pods that cannot be listed are no error: their GPUs count as free.
+"""Which GPUs does the cluster have for a subject, and which does its plan keep, by group and
+generation? Pods that cannot be listed are no error: their GPUs count as free.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,11 +23,10 @@ from shardwright.resolving.subject import Subject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnGpus:
-    """Which GPUs of a model's own count as free for it: those that its groups hold, but for former
-    generations.
+    """Which GPUs of its own are free for a model: its groups', but for former generations.
 
-    ``beside`` is the number of a group that is to have a second place: then all pods of its own
-    hold their GPUs, too. ``vacated``: former generations of its groups count as gone.
+    ``beside`` is the number of a group that is to surge: then all pods of its own hold their GPUs,
+    too. ``vacated``: former generations of its groups count as gone.
     """
 
     beside: int | None = None
@@ -46,19 +43,14 @@ def take_stock(
     reservations: Iterable[Reservation] = (),
     own_gpus: OwnGpus = AS_THEY_STAND,
 ) -> Inventory:
-    """Take stock for a subject: the nodes that it selects and tolerates, without the GPUs that
-    others hold.
+    """Return the nodes that a subject selects and tolerates, without the GPUs that others hold.
 
-    Args:
-        subject: The model that is to run.
-        facts: The nodes of the cluster.
-        usage: GPUs that bound pods hold (None: pods are not known).
-        reservations: GPUs that plans of record keep, its own among them.
-        own_gpus: Which GPUs of its own count as free.
+    ``usage`` are GPUs that bound pods hold (None: pods are not known). ``reservations`` are GPUs
+    that plans of record keep, its own among them.
     """
     # As in the labels of pods.
     own = (subject.owner.namespace, base_name(subject.owner.name))
-    # GPUs that its plan keeps and no pod of it has bound yet may be its second place.
+    # GPUs that its plan keeps and no pod of it has bound yet may be the place of its surge.
     if own_gpus.beside is not None:
         group = group_name(own[1], own_gpus.beside)
         reservations = [
@@ -73,7 +65,7 @@ def take_stock(
         facts,
         None if usage is None else pods,
         reservations=kept,
-        # Nobody's own: the former self of the group goes on serving and holds its GPUs.
+        # Nobody's own: the former generation goes on serving and holds its GPUs.
         own=own if own_gpus.beside is None else None,
         terms=subject.terms,
     )
@@ -85,11 +77,10 @@ def reservations_of(
     generations: Sequence[int] = (),
     released: Collection[int] = (),
 ) -> Iterator[Reservation]:
-    """Yield the GPUs that a plan keeps for ``owner`` (namespace, base name) on every node of every
-    group.
+    """Yield the GPUs that a plan keeps for ``owner`` (namespace, base name), by group and node.
 
-    ``generations`` are those that its groups are of at least (empty: the first), ``released`` the
-    groups, by index, that gave theirs back.
+    ``generations`` are the least ones of its groups (empty: the first), ``released`` the groups, by
+    index, that gave their GPUs back.
     """
     for group, (root, nodes) in enumerate(
         zip(group_names(owner[1], plan.group_numbers), plan.groups, strict=True)
@@ -104,11 +95,8 @@ def reservations_of(
 def _by_generation(
     usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: tuple[str, str] | None
 ) -> tuple[list[GpuUsage], list[Reservation]]:
-    """Return pods and reservations with the generations of groups told apart. A plan keeps GPUs for
-    the latest generation of a group. Earlier ones have their own.
-
-    Pods of earlier generations of ``own`` count as anybody's: their GPUs are not free for it.
-    """
+    # A plan keeps GPUs for the latest generation of a group. Pods of earlier generations of ``own``
+    # count as anybody's: their GPUs are not free for it.
     latest: dict[tuple[tuple[str, str] | None, str], int] = {}
     for owner, group in (
         (item.owner, item.group) for items in (usage, reservations) for item in items

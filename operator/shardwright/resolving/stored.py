@@ -1,4 +1,4 @@
-"""A resource as the API server holds it, resolved: all that a user writes is read here, in one
+"""What does a resource ask, as the API server holds it? All that a user writes is read here, in one
 function without side effects.
 """
 
@@ -34,7 +34,7 @@ def resolve_stored(
     """Return the subject of a resource, or the problems that its user must correct.
 
     ``config_text`` is the text in the ConfigMap of its config, ``kept_version`` the engine's
-    version that it has had by default so far.
+    default version that it has had so far.
     """
     try:
         question = Question(

@@ -1,6 +1,4 @@
-"""The subject: a question with all names resolved, in values that know nothing of how they were
-written.
-"""
+"""What does a question mean, with all names resolved, however it was written?"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -64,7 +62,7 @@ class Subject:
 
     @property
     def draft(self) -> ModelSpec | None:
-        """Return the model that drafts for it, None if none does."""
+        """Return the model that drafts for it, or None."""
         return self.traits.options.drafter.model if self.traits.options.drafter else None
 
 
@@ -78,7 +76,7 @@ def resolve(question: Question) -> Subject:
     spec, defaulted = with_defaults(question.resource.spec, question.settings)
     resource = question.resource.model_copy(update={"spec": spec})
     intent = intent_of(spec, keeps_templates=question.settings.keeps_templates)
-    # With onUpgrade: Roll the newest version takes the place of the one that is kept.
+    # With onUpgrade: Roll the newest version replaces the kept one.
     kept = question.kept_version if intent.keeps_templates else None
     version, pins = version_of(spec, question, kept), pins_of(spec)
     stored = stored_model(question, spec)
@@ -118,7 +116,6 @@ def _deployment(
     stored_quantization: str | None,
     asked: str,
 ) -> Deployment:
-    """Return how to run the model, for pods that are asked for by this hash."""
     deployment = to_deployment(
         resource, engine_version=version, stored_quantization=stored_quantization
     )
@@ -131,14 +128,12 @@ def _deployment(
 
 
 def _stated_namespace(metadata: Metadata) -> str:
-    """Return the namespace that a resource names, empty if it lands in that of the context."""
+    # Empty: it lands in the namespace of the context.
     return metadata.namespace if "namespace" in metadata.model_fields_set else ""
 
 
 def _gated(spec: Spec) -> Iterator[str]:
-    """Yield the models that pods download, are known to be gated, and for which no token is
-    named.
-    """
+    # Those that pods download, known to be gated, without a token.
     from_hub = scheme_of(spec.model.weights) == HUB
     head = spec.engine.speculation and spec.engine.speculation.head
     draft = commit_of(head.uri) if head else None

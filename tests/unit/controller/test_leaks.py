@@ -17,7 +17,16 @@ WAITS_EVERY = 5 * EACH
 
 def roots(parts: Parts) -> dict[str, Any]:
     """Return all that outlives a reconcile."""
-    names = ("cache", "queue", "metrics", "planner", "handlers", "snapshots", "resync", "reconciler")
+    names = (
+        "cache",
+        "queue",
+        "metrics",
+        "planner",
+        "handlers",
+        "snapshots",
+        "resync",
+        "reconciler",
+    )
     return {name: getattr(parts, name) for name in names}
 
 
