@@ -244,7 +244,7 @@ def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
 
 
 def fixes_sentence(fixes: Sequence[Fix]) -> str:
-    """Return the faults that a newer engine fixes, as the end of a sentence; empty if none is known.
+    """Return the faults that a newer engine fixes, to end a sentence with; empty if none is known.
 
     >>> words = {"what": "it could be ended", "source": "https://example.com/1"}
     >>> fixes_sentence([Fix(id="CVE-1", **words, engine="vLLM", version="1.0.0")])
