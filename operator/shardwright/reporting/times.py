@@ -1,6 +1,5 @@
-"""The parts of the time of an output token, side by side for the chosen layout and the runners-up.
-
-No time is worked out here: the plan and its runners-up bring theirs.
+"""The parts of an output token's time, side by side for the chosen layout and the runners-up, as
+the plan brings them.
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSplit:
-    """The parts of a token's time, the largest of the chosen layout first, and their sums; one
+    """A token's time by its parts, the largest of the chosen layout first, and their sums; one
     column per layout.
     """
 
@@ -33,7 +32,7 @@ class TimeSplit:
 
 
 def time_split(plan: Plan, report: Report) -> TimeSplit:
-    """Return the split of a plan and of the alternatives in its report."""
+    """Return the times of a plan and of its report's alternatives."""
     speeds = [plan.performance, *(other.performance for other in report.alternatives)]
     return TimeSplit(
         layouts=(
@@ -49,17 +48,13 @@ def time_split(plan: Plan, report: Report) -> TimeSplit:
 
 
 def _named(other: Alternative, plan: Plan) -> str:
-    """Return the layout, with its pool if that is not the plan's: the same layout may run on other
-    GPUs.
-    """
+    """Return the layout, with its pool if that is not the plan's."""
     elsewhere = f" on {other.pool}" if other.pool != plan.pool else ""
     return f"{format_layout(other.layout)}{elsewhere}"
 
 
 def _parts(speeds: Sequence[Performance]) -> list[str]:
-    """Return the names of all parts: those that take most of the chosen layout's time first, then
-    the others'.
-    """
+    """Return the parts of all layouts, the chosen layout's largest first."""
     largest: dict[str, tuple[float, ...]] = {
         share.name: _of(share.name, speeds) for speed in speeds for share in speed.decode_shares
     }
