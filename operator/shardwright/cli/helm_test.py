@@ -1,6 +1,6 @@
-"""The program of ``helm test``: the doctor's checks of an installation, made as its operator.
+"""The program of ``helm test``: the doctor's checks of an installation, with its operator's rights.
 
-Waits until all are fine, or its time is over. Writes nothing.
+It waits until all are fine or its time is over, and writes nothing.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ from shardwright.cluster.resources import LEASES
 
 LOOK_SECONDS: Final = 1.0
 MADE: Final = ("ShardedModels", "Operator", "Rights")
-"""The checks for which an operator has the rights."""
+"""The checks that an operator has the rights for."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the checks, print them, and return 0 if all are fine, else 1."""
+    """Print the checks, and return 0 if all are fine, else 1."""
     given = _parser().parse_args(words)
     try:
         examined = asyncio.run(_examined(given))
@@ -78,7 +78,7 @@ async def _stock(client: Client, given: Namespace) -> TakenStock:
 
 
 async def _operator(client: Client, given: Namespace) -> InstalledOperator:
-    """Return the operator as its /readyz and its Lease show it, as soon as both are fine."""
+    """Return the operator by its /readyz and its Lease, as soon as both are fine."""
     deadline = monotonic() + given.seconds
     first = await _lease(client, given)
     while True:
@@ -103,7 +103,7 @@ async def _operator(client: Client, given: Namespace) -> InstalledOperator:
 
 
 async def _lease(client: Client, given: Namespace) -> Object | None:
-    # Without the right to read it nobody can lead, and the rights are said beside it.
+    # Without the right to read it no operator can lead; another check reports the rights.
     return await unless_forbidden(client.get(LEASES, given.namespace, given.name))
 
 
@@ -126,7 +126,7 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m shardwright.cli.helm_test")
     for name in ("ready-url", "namespace", "name", "account"):
         parser.add_argument(f"--{name}", required=True)
-    for name in ("watch-namespaces", "claims"):  # with commas
+    for name in ("watch-namespaces", "claims"):  # comma-separated
         parser.add_argument(f"--{name}", default="")
     for name in ("kubeconfig", "credentials-dir"):
         parser.add_argument(f"--{name}", type=Path)

@@ -29,7 +29,7 @@ REST: Final = "--rest"
 
 
 def main(words: list[str]) -> int:
-    """Leave a message in the file for it, and return the exit status: 1 if there is no checkpoint."""
+    """Leave a message in the file for it; return 1 if there is no checkpoint, else 0."""
     message = Path(os.environ.get("SHARDWRIGHT_MESSAGE_FILE", "/dev/termination-log"))
     rest = Path(os.environ.get("SHARDWRIGHT_FOLDER", "/tmp")) / "rest"  # noqa: S108 - a folder of the pod's own
     if words == [REST]:

@@ -169,7 +169,7 @@ class _NotThere(Exception):  # noqa: N818 - it says nothing to anybody
 
 
 def _snapshot(folder: Path, revision: str | None) -> Path:
-    """Return the folder of a commit (default: the newest) in a model's folder of the hub's cache."""
+    """Return the folder of a commit (None: the newest) in a model's folder of the hub's cache."""
     commit = revision or (_text(folder / "refs" / NEWEST, _LONGEST_REFERENCE) or "").strip()
     place = folder / "snapshots" / commit
     if not COMMIT.fullmatch(commit) or not (place / CONFIG_FILE).is_file():

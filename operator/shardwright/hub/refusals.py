@@ -138,7 +138,7 @@ def busy(host: str, wait_seconds: int | None) -> HubUnavailableError:
 
 
 def failing(host: str, status: int) -> HubUnavailableError:
-    """Return the error for an answer that says nothing about the model, such as 5xx or a proxy's."""
+    """Return the error for an answer that says nothing of the model, such as 5xx or a proxy's."""
     return _unavailable(host, f"answers {status}", "try again, or plan with --config FOLDER")
 
 
