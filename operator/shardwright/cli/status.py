@@ -1,7 +1,4 @@
-"""The command ``status``: who waits for whom, since when, and the next commands.
-
-Writes nothing.
-"""
+"""The command ``status``: which models wait for what, since when, and the next commands."""
 
 from __future__ import annotations
 
@@ -27,13 +24,13 @@ from shardwright.rendering.labels import MODEL
 from shardwright.reporting.lines import Line, line
 
 REFRESH_SECONDS: Final = 2.0
-"""How often ``--watch`` looks; assumed: a person reads no faster, and it costs the API server two
-LISTs.
+"""How often ``--watch`` reads. Basis: assumed; a person reads no faster, and it costs the API
+server two LISTs.
 """
 
 
 def status(arguments: Namespace) -> Exit:
-    """Print how models stand, once or again and again.
+    """Print how models stand, once or repeatedly.
 
     Raises:
         InputError: there is none of the name that is asked for.
@@ -61,9 +58,7 @@ def status(arguments: Namespace) -> Exit:
 
 
 def _watch(arguments: Namespace) -> None:
-    """Show how models stand until somebody interrupts; if nobody looks at a terminal, only
-    changes.
-    """
+    """Show how models stand until interrupted; outside a terminal only changes."""
     terminal = sys.stdout.isatty()
     before: list[ModelState] | None = None
     while True:
@@ -85,9 +80,7 @@ def _without_times(item: ModelState) -> ModelState:
 
 
 def _lines(found: Sequence[ModelState], now: datetime, arguments: Namespace) -> Iterator[Line]:
-    """Yield a table of all, and the whole of those that are not ready, or of the one that is asked
-    for.
-    """
+    """Yield a table of all, and the details of those not ready, or of the one asked for."""
     width, one = width_of_output(), bool(arguments.name)
     if not one and found:
         wide = arguments.output == "wide"
@@ -106,7 +99,6 @@ def _program() -> str:
 
 
 def _namespace(arguments: Namespace) -> str | None:
-    """Return the namespace of the models, None for all."""
     target: Target = arguments.target
     return None if arguments.all_namespaces else target.namespace
 
@@ -120,7 +112,7 @@ def _read(arguments: Namespace, now: datetime) -> list[ModelState]:
 async def _standing(
     client: Client, namespace: str | None, name: str | None, now: datetime
 ) -> list[ModelState]:
-    # One after another: the first to fail says why.
+    # One after another: the first failure says why.
     models = await list_models(client, namespace)
     pods = await unless_forbidden(list_objects(client, PODS, namespace, labelSelector=MODEL))
     if name:

@@ -1,4 +1,4 @@
-"""Why a cluster does not answer us: one problem in one line, with the way out."""
+"""Why does a cluster not answer us? One problem in one line, with a remedy."""
 
 import ssl
 from http import HTTPStatus
@@ -25,8 +25,8 @@ _ASK_FOR_IT: Final = (
 
 
 def unreachable(error: ApiError, server: str, context: str) -> UnreachableError:
-    """Return the error to show for a failed request to the server of a context of the kubeconfig.
-    The context is empty if flags name the server.
+    """Return the error for a failed request to the server of a kubeconfig's context, empty if flags
+    name the server.
     """
     return UnreachableError(problem_of(error, server, context))
 

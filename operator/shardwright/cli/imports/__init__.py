@@ -1,3 +1,3 @@
-"""Models of other controllers, as ShardedModels: pure functions from their manifests to ours, with
-a list of left-out parts.
+"""Models of other controllers as ShardedModels: pure functions of their manifests that also list
+what is left out.
 """
