@@ -1,6 +1,4 @@
-"""Which commands should the user run next? Decided by a model's reason and the pods of
-its groups.
-"""
+"""Which commands should the user run next? Decided by a model's reason and its groups' pods."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -19,9 +17,7 @@ Advice = tuple[str, str]
 
 
 def advice(standing: ModelState, program: str) -> tuple[Advice, ...]:
-    """Return the commands to run for a model, none if it is ready; ``program`` is the name the user
-    calls us by.
-    """
+    """Return the commands to run for a model, none if it is ready, for our name ``program``."""
     if standing.ready == "True":
         return ()
     kubectl = f"kubectl -n {standing.namespace}"

@@ -1,6 +1,4 @@
-"""The words that can be typed: commands, options and their help; imports no planner, so help is
-instant.
-"""
+"""The words that can be typed: commands, options and their help; help loads no planner."""
 
 import argparse
 import difflib
@@ -160,9 +158,7 @@ class Parser(argparse.ArgumentParser):
             raise
 
     def format_help(self) -> str:
-        """Return the whole help, or the first screen of a long one, whatever the
-        terminal's width.
-        """
+        """Return the whole help, or the first screen of a long one, at any terminal width."""
         return (
             first_screen(self, self._action_groups)
             if len(self._actions) > _MOST_OPTIONS
@@ -534,9 +530,7 @@ _TYPED: Final = (
 
 
 def _add_typed(command: argparse.ArgumentParser, *, replicas: bool = True) -> None:
-    """Add the options that describe a model without a manifest; some commands choose
-    ``replicas``.
-    """
+    """Add the options for a model without a manifest; some commands choose ``replicas``."""
     typed = command.add_argument_group(
         "Model and load (kubectl explain shardedmodel.spec has more)"
     )

@@ -67,9 +67,7 @@ class Cases:
         )
 
     def estimator(self, case: Case) -> Estimator:
-        """Return the estimator of a case. Cases with the same model and engine share whatever the
-        load does not change.
-        """
+        """Return the estimator of a case; cases share whatever their loads do not change."""
         model = case.model
         traits = case.traits
         key = (
@@ -182,9 +180,7 @@ def _layout(degrees: CaseParallelism) -> Layout:
 
 
 def _has_fp8_cache(model: ModelSpec, traits: EngineTraits) -> bool:
-    """Return whether checkpoint or engine store K/V in FP8: ModelOpt's checkpoints (the only NVFP4
-    ones) state it.
-    """
+    """Return whether checkpoint or engine say so: ModelOpt's (the only NVFP4 ones) do."""
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
     return "nvfp4" in stored or ("fp8" in stored and traits.memory.cache_follows_weights)
 

@@ -57,9 +57,7 @@ def list_models(arguments: Namespace) -> None:
 
 
 def list_gpus(arguments: Namespace) -> None:
-    """Print the GPUs that match the searched text, with the figures that plans are
-    computed from.
-    """
+    """Print the GPUs that match the searched text, with the figures that plans use."""
     catalogue = load_gpus()
     gpus = [
         catalogue[gpu_id]

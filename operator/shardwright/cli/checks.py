@@ -25,9 +25,7 @@ LEAST_KUBERNETES: Final = (1, 34)
 """Oldest minor release that is supported. Source: kubeVersion of the chart."""
 
 STUCK_MINUTES: Final = 60
-"""Unit: minutes. Basis: assumed; the catalogue's largest models load within half an hour from a hub
-at 1 GB/s.
-"""
+"""Unit: minutes. Basis: assumed; the largest models load within half an hour at 1 GB/s."""
 
 SLOW_SECONDS: Final = 60
 """Age of a Job that should have finished. Basis: it reads for at most 60 s; beyond that a node, an

@@ -1,5 +1,5 @@
-"""What may a shell offer next? Commands, options, and names from the cluster, the kubeconfig and
-the catalogue.
+"""What may a shell offer next? Commands, options, and names from cluster, kubeconfig and
+catalogue.
 """
 
 import argparse
@@ -27,9 +27,7 @@ PATIENCE_SECONDS: Final = 2.0
 
 NO_FILES: Final = ":4"
 ANY_FILES: Final = ":0"
-"""The last line for kubectl: whether the shell may offer files. Source: cobra's
-ShellCompDirective.
-"""
+"""The last line for kubectl: may the shell offer files? Source: cobra's ShellCompDirective."""
 
 Completer = Callable[..., Iterable[str]]
 
@@ -46,9 +44,7 @@ def complete_for_shell(parser: argparse.ArgumentParser) -> None:
 
 
 def complete_for_kubectl() -> int:
-    """Answer kubectl, which runs ``kubectl_complete-shardwright`` with the words so far; the last
-    one is incomplete.
-    """
+    """Answer kubectl, which passes the words so far, the last one incomplete."""
     words = sys.argv[1:] or [""]
     for found in completions(words):
         print_text(found)

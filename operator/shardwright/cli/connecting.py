@@ -93,8 +93,8 @@ def add_namespace(command: argparse.ArgumentParser, *, everywhere: bool = False)
 
 
 class PlannedByServer(argparse.Action):
-    """``--server`` alone lets the operator plan, ``--server URL`` is kubectl's flag; both may be
-    given.
+    """``--server`` alone lets the operator plan, ``--server URL`` is kubectl's; both may
+    be given.
     """
 
     def __call__(

@@ -136,9 +136,7 @@ async def _difference(
 
 
 async def outcome_by_dry_run(client: Client, rehearsal: Rehearsal) -> Rehearsed:
-    """Return the outcome, with changed objects as a dry run says the API server would
-    store them.
-    """
+    """Return the outcome, with changed objects as the API server's dry run has them."""
     stored = dict[ObjectKey, KubernetesObject]()
     refused = list[str]()
     for key, content in rehearsal.applies.items():

@@ -17,8 +17,8 @@ from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.units import format_plural
 
 SHOWN_FIELDS: Final = 3
-"""Fields of an object named in text; JSON has all. Basis: assumed, the first ones tell which part
-it is.
+"""Fields of an object named in text; JSON has all. Basis: assumed, the first tell which
+part it is.
 """
 
 SHOWN_VALUE: Final = 60

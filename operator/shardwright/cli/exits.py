@@ -1,6 +1,4 @@
-"""How does a command end? The exit codes that scripts may rely on, and faults that are not the
-user's input.
-"""
+"""How does a command end? The exit codes for scripts, and faults that are not the user's input."""
 
 from enum import IntEnum
 from typing import Final

@@ -54,9 +54,7 @@ def fetch_config_map(arguments: Namespace) -> Exit:
 
 
 def config_map_of(model: str, checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the ConfigMap of a checkpoint, named by id and commit, and immutable like
-    the commit.
-    """
+    """Return the ConfigMap of a checkpoint, named by id and commit, and immutable like it."""
     commit = checkpoint.commit or ""
     return {
         "apiVersion": "v1",

@@ -69,8 +69,8 @@ class HelpAll(argparse.Action):
 
 
 def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
-    """Return a command's help with a line per option, as wide as the terminal, without kubectl's
-    flags.
+    """Return a command's help with a line per option, as wide as the terminal, without
+    kubectl's.
     """
     import shutil  # noqa: PLC0415 - only for help: it loads every kind of archive
     import textwrap  # noqa: PLC0415 - only for help
@@ -104,9 +104,7 @@ def _taken(action: argparse.Action) -> str:
 
 
 def _rows(group: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield each option's form, effect and default; help and traceback, common to all,
-    come last.
-    """
+    """Yield each option's form, effect and default; those common to all commands come last."""
     actions = sorted(
         group._group_actions,  # noqa: SLF001 - argparse has no public way
         key=lambda action: action.dest in {"help", "debug"},

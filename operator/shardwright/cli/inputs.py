@@ -20,8 +20,8 @@ STDIN: Final = "-"
 SUFFIXES: Final = (".json", ".yaml", ".yml")  #: what is read in a folder, as kubectl does
 
 LONG: Final = 2 * MEGA
-"""Unit: characters of YAML from which progress is shown. Basis: measured; 1,000,000 take 0.3 s of
-CPU.
+"""Unit: characters of YAML from which progress is shown. Basis: measured; 10**6 take 0.3
+s of CPU.
 """
 
 Object = Mapping[str, Any]
@@ -77,9 +77,7 @@ def missing_files(files: Iterable[str]) -> Iterator[Problem]:
 
 
 def name_the_file(file: str, read: Callable[[], T]) -> T:
-    """Return the result of ``read``; problems that it raises get the file in front of
-    their path.
-    """
+    """Return the result of ``read``; its problems get the file in front of their path."""
     try:
         return read()
     except InputError as error:

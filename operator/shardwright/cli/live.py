@@ -52,9 +52,7 @@ async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surro
 
 
 async def read_live_published(client: Client) -> PublishedDevices:
-    """Return the devices that DRA drivers publish, none if the kinds are missing or may not be
-    read.
-    """
+    """Return the devices that DRA drivers publish, none if they may not be read."""
     kinds = (RESOURCE_SLICES, DEVICE_CLASSES)
     slices, classes = [await unless_forbidden(_all(client, kind)) or () for kind in kinds]
     return read_published(slices, classes)
@@ -82,9 +80,7 @@ def _mode(model: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _read_usage(client: Client) -> tuple[GpuUsage, ...]:
-    """Return the GPUs that pods and claims hold, keeping only the few pods that have to do with
-    GPUs.
-    """
+    """Return the GPUs that pods and claims hold; most pods of a large cluster hold none."""
     pages = client.pages(PODS, fieldSelector=UNFINISHED)
     pods = [
         pod

@@ -1,6 +1,4 @@
-"""A cluster's ShardedModel as a question to the planner, with the model config that the cluster
-holds.
-"""
+"""A cluster's ShardedModel as a question to the planner, with the config that the cluster holds."""
 
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import Settings

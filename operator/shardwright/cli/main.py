@@ -77,9 +77,7 @@ def _run(arguments: Namespace) -> int:
 
 
 def _no_client(package: str, without: str) -> Problem:
-    """Return the problem of a missing library: the command line alone comes without those for a
-    cluster.
-    """
+    """Return the problem of a missing library: those for a cluster are not always installed."""
     return Problem(
         code="ClientMissing",
         what=f"reading a cluster needs the package {package}, which is not installed",

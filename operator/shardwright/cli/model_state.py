@@ -32,9 +32,7 @@ _UNREAD_CONFIG: Final = frozenset(
         Reason.HUB_MODEL_MISSING,
     }
 )
-"""Reasons of a model that is looked up at the hub, which does not tell a hidden repository from a
-missing one.
-"""
+"""Reasons of a model looked up at the hub, which does not tell a hidden one from a missing one."""
 
 Content = Mapping[str, Any]
 
@@ -132,9 +130,7 @@ def standing_of(content: Content, pods: PodsByGroup, now: datetime) -> ModelStat
 
 
 def _meant(content: Content, ready: Content) -> tuple[str, ...]:
-    """Return known models with similar ids, if the model is looked up at the hub: it may be
-    misspelt.
-    """
+    """Return known models with similar ids, if the hub is asked: the id may be misspelt."""
     if ready.get("reason") not in _UNREAD_CONFIG:
         return ()
     return like_ids(text_or_empty(mapping(mapping(content.get("spec")).get("model")).get("id")))

@@ -48,9 +48,7 @@ _NAMED: Final = re.compile(rf"(-?[0-9]{{1,6}})x({_NAME})", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedGpus:
-    """``count`` GPUs of one product; NVLink joins ``gpus_per_domain``, more than a node's if it
-    joins nodes.
-    """
+    """``count`` GPUs of one product; NVLink joins ``gpus_per_domain``, also across nodes."""
 
     gpu: Gpu
     count: int
@@ -334,9 +332,7 @@ def _part_of_board(gpu: Gpu, gpus: int) -> bool:
 
 
 def on_named_slices(subject: Subject, named: Iterable[NamedGpus]) -> Subject:
-    """Return the subject on slices (MIG) of the profile that all named GPUs share, if they share
-    one.
-    """
+    """Return the subject on the slices (MIG) that all named GPUs share, if they share one."""
     profiles = {gpus.gpu.mig_profile for gpus in named}
     if len(profiles) != 1:
         return subject

@@ -16,9 +16,7 @@ from shardwright.hardware.stated import Stated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedModel:
-    """A ShardedModel of the cluster; ``record`` is the plan for its current spec, None
-    without one.
-    """
+    """A ShardedModel of the cluster; ``record`` is the plan for its present spec."""
 
     resource: ShardedModel
     record: PlanRecord | None

@@ -1,6 +1,4 @@
-"""The ShardedModels of files, each in the namespace of its manifest, of a flag, or of the
-kubeconfig's context.
-"""
+"""ShardedModels of files, each in the namespace of its manifest, a flag, or the context."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -38,9 +38,7 @@ def duration_of(text: str, units: Mapping[str, float]) -> float | None:
 
 
 class OutputForm(argparse.Action):
-    """``-o``: stores the form of the output, and that it was asked for: faults are printed in it,
-    too.
-    """
+    """``-o``: the form of the output, and that it was asked for: faults are printed in it, too."""
 
     def __call__(
         self,

@@ -1,6 +1,4 @@
-"""``plan --server``: the operator plans a copy of a ShardedModel that runs nothing and is deleted
-again.
-"""
+"""``plan --server``: the operator plans a copy that runs nothing and is deleted again."""
 
 from __future__ import annotations
 
@@ -58,8 +56,8 @@ NAME_LENGTH: Final = 40
 """Characters of a name that its copy keeps; names of objects derive from it."""
 
 WAIT_SECONDS: Final = 120.0
-"""How long to wait for the operator. Basis: assumed; it takes 1 to 2 s, and its budget ends a plan
-after a minute.
+"""How long to wait for the operator. Basis: assumed; it takes 1 to 2 s, and stops after a
+minute.
 """
 
 _UNKNOWN: Final = (
@@ -76,9 +74,7 @@ LOOK_SECONDS: Final = 0.3
 
 
 def plan_by_operator(arguments: Namespace) -> Exit:
-    """Print the operator's plans for the ShardedModels of ``-f``, leaving nothing in the
-    cluster.
-    """
+    """Print the operator's plans for the ShardedModels of ``-f``; the cluster keeps nothing."""
     cluster: Target = arguments.target
     sources = read_sources(arguments.filename)
     models = given_models(
@@ -312,9 +308,7 @@ def explanation_of_copy(copy: PlannedCopy, record: PlanRecord) -> Explanation:
 
 
 def document(model: LiveModel) -> dict[str, Any]:
-    """Return the operator's plan as a document for programs, with as much of the answer of ``plan``
-    as it publishes.
-    """
+    """Return the operator's plan as a document: the part of ``plan``'s that it publishes."""
     content = model.content
     status = mapping(content.get("status"))
     planned = condition_of(content, ConditionType.PLANNED)

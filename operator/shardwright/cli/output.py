@@ -22,8 +22,8 @@ _DIGITS: Final = 6  #: COLUMNS has fewer
 
 
 def width_of_output(unbounded: int = PIPE_WIDTH) -> int:
-    """Return the columns to write: COLUMNS, else the terminal's (also behind a pager);
-    ``unbounded`` for a file.
+    """Return the columns: COLUMNS, else the terminal's, behind a pager too; ``unbounded`` for a
+    file.
     """
     stated = os.environ.get("COLUMNS", "")
     found = (
@@ -35,9 +35,7 @@ def width_of_output(unbounded: int = PIPE_WIDTH) -> int:
 
 
 def _columns_of_terminal() -> int:
-    """Return the columns of the terminal behind stdout, or stderr if stdout is a pipe; 0 for a
-    file.
-    """
+    """Return the columns of the terminal behind stdout, behind stderr for a pipe; 0 for a file."""
     streams = (sys.__stdout__, sys.__stderr__)
     with suppress(OSError, ValueError, AttributeError):
         if not stat.S_ISREG(os.fstat(sys.__stdout__.fileno()).st_mode):  # type: ignore[union-attr]
@@ -48,9 +46,7 @@ def _columns_of_terminal() -> int:
 
 
 def in_colours() -> bool:
-    """Return whether to use colours: NO_COLOR forbids them, FORCE_COLOR wants them in a
-    pipe, too.
-    """
+    """Return whether to use colours: NO_COLOR forbids them, FORCE_COLOR allows them in a pipe."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (
@@ -77,9 +73,7 @@ def clear_terminal() -> None:
 
 
 def print_text(text: str, stream: TextIO | None = None) -> None:
-    """Print lines, with substitutes for signs that the stream cannot encode; all output passes
-    here.
-    """
+    """Print lines, with substitutes for signs that the stream lacks; all output passes here."""
     target = stream or sys.stdout
     text = in_lines(text)
     try:
@@ -120,18 +114,14 @@ def _text(dumper: Any, value: str) -> Any:
 
 
 def print_error(message: str, code: str = "") -> None:
-    """Print a message to stderr, after its kind and the code under which docs/reasons.md explains
-    it.
-    """
+    """Print a message to stderr, after the code under which docs/reasons.md explains it."""
     print_text(
         in_terminal(f"error[{code}]: {message}" if code else f"error: {message}"), sys.stderr
     )
 
 
 def _unharmed(write: Callable[[bool], str]) -> str:
-    """Return a document that keeps its meaning in print: with escapes if a sign would have to
-    change.
-    """
+    """Return a document that printing cannot change: with escapes if a sign would have to."""
     text = write(_speaks_unicode())
     return text if in_lines(text) == text else write(False)
 
@@ -166,9 +156,7 @@ def with_progress(items: Iterable[T], noun: str) -> Iterator[T]:
 
 @contextmanager
 def with_bar(total: int) -> Iterator[Callable[[int, str], None]]:
-    """Yield a function to call with the number done and the present name; a bar on a terminal's
-    stderr shows both.
-    """
+    """Yield a function to call with the number done and the present name, for a bar on stderr."""
     if not sys.stderr.isatty():
         yield _show_nothing
         return

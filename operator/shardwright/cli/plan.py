@@ -194,9 +194,7 @@ def explain(arguments: Namespace) -> Exit:
 
 
 def render(arguments: Namespace) -> Exit:
-    """Print the objects of all ShardedModels, or nothing but the reasons on stderr if one
-    has none.
-    """
+    """Print the objects of all ShardedModels, or only the reasons on stderr if one has none."""
     answers = answers_to(read_inputs(arguments))
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
@@ -343,9 +341,7 @@ def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
 
 
 def _namespace(cluster: "Target | None") -> str:
-    """Return the context's namespace, as kubectl does; empty, for the default, without a
-    cluster.
-    """
+    """Return the context's namespace, as kubectl does; empty, the default, without a cluster."""
     return cluster.namespace if cluster else ""
 
 
@@ -452,9 +448,7 @@ def explanation_of(answer: PlannedModel) -> Explanation:
 
 
 def _with_mode(answer: PlannedModel) -> Explanation:
-    """Return an explanation that names the mode PlanOnly, unless it is that of the
-    operator's copy.
-    """
+    """Return the explanation of an answer, which says so if the mode is PlanOnly."""
     explanation = explanation_of(answer)
     if not answer.subject.intent.plan_only:
         return explanation
@@ -493,9 +487,7 @@ def _bundles(answer: PlannedModel) -> Iterator["Bundle"]:
 
 
 def _objects(answer: PlannedModel, bundle: "Bundle") -> Iterator[Mapping[str, Any]]:
-    """Yield the rendered objects; the API server refuses references to an owner that does not
-    exist.
-    """
+    """Yield the rendered objects; the API server refuses references to unknown owners."""
     for item in bundle.objects:
         yield item if answer.subject.owner.uid else _without_owner(item)
 

@@ -102,9 +102,7 @@ def _parsed(line: str) -> Mapping[str, Any]:
 
 
 def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
-    """Return the fields of a prediction, without memory and speed if the engine refuses
-    the case.
-    """
+    """Return the fields of a prediction: no memory and speed if the engine refuses the case."""
     problems = _refusals(case)
     if problems:
         return {"fits": False, "reasons": [_reason(problem) for problem in problems]}

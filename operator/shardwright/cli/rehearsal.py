@@ -243,9 +243,7 @@ def _name(facts: Any) -> str:
 
 
 def _answer(subject: Subject, ask: Ask, around: Surroundings) -> Replanned:
-    """Return the planner's answer for the existing nodes: only the operator knows those an
-    autoscaler could add.
-    """
+    """Return the planner's answer for existing nodes: others only the operator knows."""
     number = ask.on.plan.group_numbers[ask.beside[0]] if ask.on and ask.beside else None
     own = OwnGpus(beside=number)
     stock = take_stock(subject, around.nodes, around.usage, around.reservations, own)
@@ -347,9 +345,7 @@ def _fate_of(state: GroupState, write: Write | None, asked: str) -> Fate:
 
 
 def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
-    """Yield the fates; a group that waits for its turn has the changes and the surge of
-    the first.
-    """
+    """Yield the fates; a group that waits for its turn changes and surges like the first."""
     first = next((fate for fate in fates if fate.fields), None)
     surge = any(fate.fate is Fate.BESIDE for fate in fates)
     for fate in fates:

@@ -1,5 +1,5 @@
-"""Which fields of a live object would an apply remove? Those that we own, and that the API server
-would no longer store.
+"""Which fields of a live object would an apply remove? Those we own that would not be
+stored again.
 """
 
 import json

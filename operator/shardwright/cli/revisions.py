@@ -54,9 +54,7 @@ async def read_formers(
 async def read_sayings(
     client: Client, content: KubernetesObject, revisions: Sequence[Revision]
 ) -> dict[str, Saying]:
-    """Return what a model's revisions say, by digest, without those that may not be read or were
-    altered.
-    """
+    """Return what a model's revisions say, by digest; unreadable and altered ones are left out."""
     owner = owner_of(content)
     found = {
         revision.digest: await unless_forbidden(_said(client, owner, revision))

@@ -141,9 +141,7 @@ def serves_its_spec(content: KubernetesObject) -> bool:
 
 
 def _annotate(cluster: Target, metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
-    """Set annotations of the ShardedModel that was read: one recreated under its name has another
-    uid.
-    """
+    """Set annotations of the ShardedModel that was read: a new one of its name has another uid."""
     body = {"metadata": {"uid": metadata["uid"], "annotations": dict(annotations)}}
     path = SHARDED_MODELS.path(metadata["namespace"], metadata["name"])
     cluster.ask(lambda client: client.patch(SHARDED_MODELS, path, body, MERGE_PATCH))
@@ -152,9 +150,7 @@ def _annotate(cluster: Target, metadata: Mapping[str, Any], annotations: Mapping
 def shown_revisions(
     shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], said: Mapping[str, Saying]
 ) -> list[PastRevision]:
-    """Return revisions for display, oldest first; ``shown`` is the status's, ``said`` their content
-    by digest.
-    """
+    """Return revisions for display, oldest first; ``said`` is their content by digest."""
     runs = _running(shown)
     sayings = [said.get(item.digest) for item in found]
     return [

@@ -63,9 +63,7 @@ class Sheet:
 
 
 def widest_that_fits(sheets: Sequence[Sheet], *, width: int, indent: str = "") -> list[Line]:
-    """Return the first sheet that fits the width as a table, else the last, with a note of the
-    columns left out.
-    """
+    """Return the first sheet that fits as a table, else the last, and name the missing columns."""
     fitting = (
         sheet for sheet in sheets if fits(sheet.header, sheet.rows, width=width, indent=indent)
     )

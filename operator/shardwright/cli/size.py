@@ -62,9 +62,7 @@ ABOUT_USUAL: Final = (
 )
 
 MOST_GPUS: Final = 1024
-"""Where the search ends. Basis: assumed; the largest published deployments of a model have a few
-hundred.
-"""
+"""Where the search ends. Basis: assumed; the largest published deployments have a few hundred."""
 
 
 ABOUT_PRICES: Final = (
@@ -118,9 +116,7 @@ class Sized:
 
     @property
     def paid(self) -> int:
-        """Return how many are paid for: of slices all on their GPUs, as no part of a GPU
-        is sold.
-        """
+        """Return how many are paid for: of slices all on their GPUs, which are sold whole."""
         if self.best is None:
             return 0
         return self.whole_gpus * self.named.gpu.slices
@@ -146,9 +142,7 @@ class Sized:
         return replace(each, per_hour=self.paid * each.per_hour)
 
     def counts(self, by: Counted) -> float:
-        """Return the cost of the fewest GPUs by a measure; infinite if no number of GPUs
-        suffices.
-        """
+        """Return the cost of the fewest GPUs by a measure; infinite if no number suffices."""
         if self.best is None:
             return inf
         relative = self.relative_price.per_hour if self.relative_price else None
@@ -157,9 +151,7 @@ class Sized:
 
 
 def print_size(arguments: Namespace) -> Exit:
-    """Print the fewest GPUs of each product that carry the load; the exit code says
-    whether any do.
-    """
+    """Print the fewest GPUs of each product that carry the load; 1 if none do."""
     settings = _settings(arguments)
     named = read_named_gpus(
         arguments.gpus or USUAL,
@@ -338,9 +330,7 @@ def _output_of_a_gpu(sized: Sized) -> str:
 
 
 def _near(sized: Sized) -> Iterator[SizedOutcome]:
-    """Yield the largest step that falls short, and those that suffice with more GPUs in use than
-    the last.
-    """
+    """Yield the largest step that falls short, and each that suffices and uses more GPUs."""
     yield from [step for step in sized.steps if not step.carries][-1:]
     most = 0
     for step in sized.steps:

@@ -24,9 +24,7 @@ from shardwright.rendering.labels import MODEL
 from shardwright.reporting.lines import Line, line
 
 REFRESH_SECONDS: Final = 2.0
-"""How often ``--watch`` reads. Basis: assumed; a person reads no faster, and it costs the API
-server two LISTs.
-"""
+"""How often ``--watch`` reads. Basis: assumed; people read no faster, and it costs two LISTs."""
 
 
 def status(arguments: Namespace) -> Exit:

@@ -1,6 +1,4 @@
-"""What surrounds a plan: nodes, the GPUs that pods and plans hold, and ConfigMaps; the same type
-for files and clusters.
-"""
+"""What surrounds a plan: nodes, the GPUs in use, and ConfigMaps, from files or a cluster."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,9 +67,7 @@ def read_surroundings(
 
 
 def slices_to_give(sources: Iterable[Given], nodes: Iterable[NodeFacts | NodeExclusion]) -> str:
-    """Return a note that ResourceSlices are missing, if no node has GPUs without them; else
-    nothing.
-    """
+    """Return a note that ResourceSlices are missing if no node has GPUs, else nothing."""
     objects = tuple(sources)
     without_gpus = all(
         isinstance(node, NodeExclusion) and node.problem.code == "NoAllocatableGpus"
@@ -157,9 +153,7 @@ def _owner_of(metadata: Object) -> Object:
 
 
 def _mistyped(source: Given) -> Iterator[Problem]:
-    """Yield a problem for each of our labels and annotations that is not text: the API server
-    refuses them.
-    """
+    """Yield each of our labels and annotations that is not text: the API server refuses it."""
     metadata = mapping(source.content.get("metadata"))
     for part in ("labels", "annotations"):
         for key, value in mapping(metadata.get(part)).items():

@@ -1,6 +1,4 @@
-"""What the doctor reads of a cluster. A part that may not be read is None, never taken
-for nothing.
-"""
+"""What the doctor reads of a cluster. A part that may not be read is None, never empty."""
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -277,9 +275,7 @@ async def _models(client: Client) -> tuple[Object, ...]:
 
 
 def _without_what_is_large(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that checks read: a config may have 1 MB, the status of many
-    groups 256 KB.
-    """
+    """Return the fields that checks read: a config may have 1 MB, a status a quarter of it."""
     return {
         "metadata": item.get("metadata"),
         "spec": {"model": {"weights": at(item, "spec", "model", "weights")}},

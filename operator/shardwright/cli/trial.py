@@ -31,8 +31,8 @@ PROBE: Final = (
 """Asks the API server, whose address every pod has; the outcome is the pod's readiness."""
 
 SETTLING_SECONDS: Final = 30
-"""How long a policy may take before it counts as ignored. Basis: assumed; policies take effect
-within seconds.
+"""How long until a policy counts as ignored. Basis: assumed; policies take effect within
+seconds.
 """
 
 START_SECONDS: Final = 120

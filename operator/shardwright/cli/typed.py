@@ -1,6 +1,4 @@
-"""A ShardedModel typed as options instead of YAML: ``plan MODEL --input-tokens 2048 --rps 5 --ttft
-2s``.
-"""
+"""A ShardedModel typed as options: ``plan MODEL --input-tokens 2048 --rps 5 --ttft 2s``."""
 
 from __future__ import annotations
 
@@ -222,9 +220,7 @@ def resource_name(model: str) -> str:
 
 
 def names_live_model(arguments: Namespace) -> bool:
-    """Return whether the name is a ShardedModel's in the cluster: ids of the hub are ``org/name``
-    and come with a load.
-    """
+    """Return whether MODEL names a ShardedModel: ids of the hub are ``org/name`` with a load."""
     model = arguments.model
     there = not (
         arguments.nodes or arguments.gpus or arguments.filename or typed_options(arguments)

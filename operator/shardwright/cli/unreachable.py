@@ -25,9 +25,7 @@ _ASK_FOR_IT: Final = (
 
 
 def unreachable(error: ApiError, server: str, context: str) -> UnreachableError:
-    """Return the error for a failed request to the server of a kubeconfig's context, empty if flags
-    name the server.
-    """
+    """Return the error for a failed request; ``context`` is empty if flags name the server."""
     return UnreachableError(problem_of(error, server, context))
 
 

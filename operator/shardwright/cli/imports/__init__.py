@@ -1,3 +1,1 @@
-"""Models of other controllers as ShardedModels: pure functions of their manifests that also list
-what is left out.
-"""
+"""Other controllers' models as ShardedModels: pure functions that also list what is left out."""

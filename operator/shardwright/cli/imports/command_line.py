@@ -202,9 +202,7 @@ def _merge(told: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def _nested(keys: Sequence[str], value: Value) -> dict[str, Any]:
-    """Return the value of an option with keys; a last key that ends in ``+`` has a list
-    of words.
-    """
+    """Return the value of an option with keys; a last key that ends in ``+`` has a list."""
     *parents, last = (key.replace("-", "_") for key in keys)
     name = last.removesuffix("+")
     nested = {name: _of_key(value) if name == last else str(value).split(",")}

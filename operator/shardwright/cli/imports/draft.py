@@ -33,9 +33,7 @@ class Imported:
 
 @dataclass(kw_only=True)
 class Draft:
-    """Collects fields of the spec; ``pins`` keeps the engine's degrees, which the planner chooses
-    otherwise.
-    """
+    """Collects fields of the spec; without ``pins`` the planner chooses the degrees."""
 
     name: str
     namespace: str | None

@@ -41,9 +41,7 @@ Others = Sequence[Content]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """How to import: ``pins`` keeps the degrees of parallelism, ``model`` is the id for an object
-    without one.
-    """
+    """How to import: ``pins`` keeps the degrees, ``model`` is the id for an object without one."""
 
     pins: bool = False
     model: str | None = None
@@ -213,9 +211,7 @@ def _of_workspace(draft: Draft, content: Content, others: Others) -> None:
 
 
 def _kaito_preset(draft: Draft, name: str) -> None:
-    """Add a preset's model to a draft: newer presets are ids of the hub, older ones the last part
-    of one.
-    """
+    """Add a preset's model: newer presets are ids of the hub, older ones an id's last part."""
     near = [known for known in known_ids() if known.rpartition("/")[2].lower() == name.lower()]
     if "/" in name or len(near) == 1:
         draft.put("model.id", name if "/" in name else near[0])
