@@ -23,9 +23,7 @@ _TOKEN: Final = re.compile(r"[!-~]{1,1024}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hub:
-    """A hub: ``endpoint`` has no trailing slash, ``cache`` is the client's folder, with one per
-    model.
-    """
+    """A hub: ``endpoint`` has no trailing slash, ``cache`` is its client's folder."""
 
     endpoint: str = PUBLIC
     token: str | None = field(default=None, repr=False)
