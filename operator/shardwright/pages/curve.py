@@ -16,9 +16,7 @@ _STEPS: Final = (1, 2, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A logarithmic axis: ``low`` and ``high`` are decimal logarithms, marks are (place in percent,
-    words).
-    """
+    """A logarithmic axis: ends are decimal logarithms, marks (place in percent, words)."""
 
     low: float
     high: float
@@ -64,9 +62,7 @@ class Curve:
 
 
 def curve(document: Document, loads: Mapping[str, Any] | None) -> Curve | None:
-    """Return the curve of a document, on axes with room for every load; None if nothing has a
-    speed.
-    """
+    """Return the curve, on axes with room for every load; None if nothing has a speed."""
     found = [one for one in at(document, "explanation.candidates") if one["speed"]]
     if not found:
         return None
