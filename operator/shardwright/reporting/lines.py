@@ -171,9 +171,7 @@ def _continued(command: str, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Return text in rows of at most ``width`` columns; text with wide characters gets half as
-    many.
-    """
+    """Return text in rows of at most ``width`` columns; with wide characters half as many."""
     return wrap(text, width if columns(text) == len(text) else width // 2, break_on_hyphens=False)
 
 

@@ -1,6 +1,4 @@
-"""The parts of an output token's time, side by side for the chosen layout and the runners-up, as
-the plan brings them.
-"""
+"""The parts of an output token's time, for the chosen layout and the runners-up side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +19,7 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSplit:
-    """A token's time by its parts, the largest of the chosen layout first, and their sums; one
-    column per layout.
-    """
+    """A token's time by its parts, the chosen layout's largest first; one column per layout."""
 
     layouts: tuple[str, ...]
     rows: tuple[TimeRow, ...]
