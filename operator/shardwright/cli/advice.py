@@ -27,7 +27,6 @@ def advice(standing: ModelState, program: str) -> tuple[Advice, ...]:
 
 
 def _of_group(kubectl: str, group: StandingGroup) -> Advice:
-    """Return what to run for the pod that holds up its group."""
     pod = min(group.pods, key=lambda one: (one.ready, one.runs, one.rank))
     if pod.failure and pod.failure.container:
         command = f"{kubectl} logs {pod.name} -c {pod.failure.container} --previous"

@@ -134,7 +134,6 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **settings: Any) -> None:
-        """Initialise with the settings of argparse."""
         super().__init__(**{"allow_abbrev": False} | settings)
 
     def error(self, message: str) -> NoReturn:
@@ -148,7 +147,6 @@ class Parser(argparse.ArgumentParser):
         raise UsageExit(problem)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Suggest the choice that was probably meant."""
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:

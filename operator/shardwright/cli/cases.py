@@ -102,7 +102,6 @@ class Cases:
 
 @lru_cache(maxsize=256)
 def _pool(hardware: CaseHardware) -> Pool:
-    """Return free nodes with RDMA between them, as the labels of the case describe them."""
     gpu = _package(hardware.gpu_product)
     resource = _RESOURCES.get(gpu.vendor, "gpu")
     count = hardware.gpus_per_node

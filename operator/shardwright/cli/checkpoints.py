@@ -124,7 +124,6 @@ def fetched_for(
 
 
 def _unknown(resource: ShardedModel) -> Iterator[tuple[str, Named]]:
-    """Yield the field and the name of each model without a known config."""
     model = resource.spec.model
     speculation = resource.spec.engine.speculation
     draft = speculation.head if speculation else None
@@ -151,7 +150,6 @@ def _what_was_fetched(named: Named, checkpoint: Checkpoint) -> str:
 
 
 def _sizes(model: str, checkpoint: Checkpoint) -> str:
-    """Return the size by the index beside the counted one, empty without either."""
     if checkpoint.tensor_bytes is None:
         return ""
     try:

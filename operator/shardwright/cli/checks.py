@@ -189,7 +189,6 @@ def _rights(stock: TakenStock) -> Iterator[Finding]:
 
 
 def _installations(stock: TakenStock) -> Iterator[Finding]:
-    """Yield conflicts between installations, and the nodes that none of them covers."""
     claims, operators = _read(stock.claims), stock.operators or ()
     for one in operators:
         if (installation := one.as_installation) is None:
@@ -333,7 +332,6 @@ def _is(model: Object, condition: str) -> bool:
 
 
 def _fetches(stock: TakenStock) -> Iterator[Finding]:
-    """Yield the Jobs that ended without a config, and those that take too long."""
     for item in _read(stock.fetches):
         metadata = at(item, "metadata")
         created = metadata.get("creationTimestamp")

@@ -70,7 +70,6 @@ def completions(words: list[str]) -> list[str]:
 
 
 def _with_completers(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add completers to the options of a parser."""
     for command in _commands(parser):
         for action in command._actions:  # noqa: SLF001 - it has no public name
             completer = COMPLETERS.get(action.dest)
@@ -145,7 +144,6 @@ def _of_kubeconfig(part: str) -> Completer:
 
 
 def _gpus(prefix: str, **_: Any) -> list[str]:
-    """Return products, after the count if there is one."""
     from shardwright.hardware.gpus import load_gpus  # noqa: PLC0415 - only where somebody waits for it
 
     count, times, _rest = prefix.partition("x")

@@ -173,7 +173,6 @@ def _not_there(name: str) -> Problem:
 
 
 async def _live(client: Client, wanted: WantedModel) -> LiveModel | None:
-    """Return the live state of a model, None for one that is yet to be created."""
     if (
         wanted.content is not None
         and await client.get(SHARDED_MODELS, wanted.namespace, wanted.name) is None

@@ -142,7 +142,6 @@ def _groups(difference: ModelDifference, width: int) -> Iterator[Line]:
 
 
 def _down(group: GroupFate, seconds: int | None) -> str:
-    """Say how long a group does not serve: its limit, and its last time."""
     if group.fate is not Fate.RESTARTS:
         return "for good" if group.fate is Fate.ENDS else "-"
     most = f"at most {format_seconds(seconds)}" if seconds else "?"

@@ -50,7 +50,6 @@ def import_models(arguments: Namespace) -> Exit:
 
 
 def _in_turn(readings: Iterable[Callable[[], Imported]]) -> tuple[list[Imported], list[Problem]]:
-    """Return the objects that can be imported, and the problems of the others."""
     found: list[Imported] = []
     problems: list[Problem] = []
     for reading in readings:
@@ -139,7 +138,6 @@ def _imported(arguments: Namespace, kind: ImportedKind, name: str) -> Imported:
 async def _read(
     client: Client, kind: ImportedKind, namespace: str, name: str
 ) -> tuple[Content, list[Any]]:
-    """Return an object of the cluster, and the ConfigMap it refers to."""
     from shardwright.cluster.resources import CONFIG_MAPS  # noqa: PLC0415 - files need no cluster
 
     found = await _object(client, kind, namespace, name)

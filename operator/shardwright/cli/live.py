@@ -59,7 +59,6 @@ async def read_live_published(client: Client) -> PublishedDevices:
 
 
 async def _all(client: Client, resource: Resource, **options: Any) -> list[dict[str, Any]]:
-    """Return all objects of a kind, none if the cluster has no such kind."""
     try:
         return [item async for page in client.pages(resource, **options) for item in page]
     except ApiError as error:

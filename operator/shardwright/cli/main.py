@@ -77,7 +77,6 @@ def _run(arguments: Namespace) -> int:
 
 
 def _no_client(package: str, without: str) -> Problem:
-    """Return the problem of a missing library: those for a cluster are not always installed."""
     return Problem(
         code="ClientMissing",
         what=f"reading a cluster needs the package {package}, which is not installed",
@@ -86,7 +85,6 @@ def _no_client(package: str, without: str) -> Problem:
 
 
 def _form_of(arguments: Namespace) -> str:
-    """Return the document form that was asked for, empty for a person."""
     # Output without -o is for people, even if it is YAML.
     form = getattr(arguments, "asked_output", "")
     return form if form in {"json", "yaml"} else ""
@@ -106,7 +104,6 @@ def _typed_form(words: Sequence[str]) -> str:
 
 
 def _mistyped_command(words: Sequence[str]) -> Problem | None:
-    """Return the problem of an unknown command with a suggestion, None without a similar name."""
     word = words[0] if words else ""
     if word.startswith("-") or word in COMMANDS:
         return None

@@ -48,7 +48,6 @@ def _product(item: ModelState) -> str:
 
 
 def _age(since: datetime | None, now: datetime) -> str:
-    """Return the time that has passed, formatted as kubectl formats an age."""
     if since is None:
         return "-"
     seconds = max(0, int((now - since).total_seconds()))
@@ -118,7 +117,6 @@ def _group(group: StandingGroup, most: int | None, width: int) -> Iterator[Line]
 
 
 def _bar(seconds: float | None, most: int | None) -> tuple[Span, ...]:
-    """Return as a bar the share of a start's time limit that has passed."""
     if seconds is None:
         return ()
     if not most:

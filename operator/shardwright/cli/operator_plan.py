@@ -124,7 +124,6 @@ def row_of(live: LiveModel, request: Request | None = None) -> PlanRow:
 
 
 def _copy(model: GivenModel) -> dict[str, Any]:
-    """Return a copy that is planned but runs nothing, under a unique name."""
     metadata = model.resource.metadata
     return {
         "apiVersion": API_VERSION,
@@ -182,7 +181,6 @@ def _said_of_the_original(live: LiveModel, copy: Mapping[str, Any]) -> LiveModel
 
 
 async def _all_with_surroundings(client: Client, found: Sequence[LiveModel]) -> list[PlannedCopy]:
-    """Return the planned copies, deleted by now, with whatever else can be read."""
     around: Surroundings | str = UNREADABLE
     with suppress(ApiError):
         around = await unless_forbidden(read_live_surroundings(client)) or FORBIDDEN
@@ -241,7 +239,6 @@ async def _delete(
 
 
 def _has_answer(content: Mapping[str, Any] | None) -> bool:
-    """Return whether the operator has reconciled a copy and knows its outcome."""
     if content is None:
         return False
     planned = condition_of(content, ConditionType.PLANNED)

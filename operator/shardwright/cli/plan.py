@@ -417,7 +417,6 @@ def _read_settings(file: str) -> Settings:
 
 
 def _config_text(resource: ShardedModel, inputs: PlanInputs) -> str | None:
-    """Return the config that a resource refers to, or that an operator has read from the hub."""
     source, named = source_of(resource), resource.spec.model.config_map_ref is not None
     if source is None or not (named or find_model(resource.spec.model.id) is None):
         return None
@@ -448,7 +447,6 @@ def explanation_of(answer: PlannedModel) -> Explanation:
 
 
 def _with_mode(answer: PlannedModel) -> Explanation:
-    """Return the explanation of an answer, which says so if the mode is PlanOnly."""
     explanation = explanation_of(answer)
     if not answer.subject.intent.plan_only:
         return explanation

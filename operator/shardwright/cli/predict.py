@@ -41,7 +41,6 @@ def predict(arguments: Namespace) -> Exit:
 
 
 def _refuse_one_file_for_both(source: str, target: str) -> None:
-    """Raise an error if writing the predictions would empty the file of the cases."""
     if STDIN in (source, target):
         return
     same = False
@@ -118,7 +117,6 @@ def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
 
 
 def _refusals(case: Case) -> list[Problem]:
-    """Return why the engine refuses the model's sizes, or its number formats on the GPU."""
     traits = case.traits
     length = case.workload.max_model_len if traits.batching.refuses_long_requests else None
     problems = shape_problems(case.model, case.candidate.layout, traits, length)

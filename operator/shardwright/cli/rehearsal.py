@@ -308,7 +308,6 @@ def _start_seconds(rehearsal: Rehearsal) -> int | None:
 
 
 def _is_former(name: str, fates: Iterable[GroupFate]) -> bool:
-    """Return whether a StatefulSet is the former generation of a group that stays."""
     return generation_of(name)[0] in {generation_of(fate.name)[0] for fate in fates}
 
 
@@ -384,7 +383,6 @@ def _with_plain_names(template: Mapping[str, Any], owner: Owner) -> Any:
 def _change(
     key: ObjectKey, write: Write, model: LiveModel, removed: tuple[str, ...]
 ) -> Iterator[ObjectChange]:
-    """Yield the change of an object that is no group."""
     kind, name = key
     if kind == STATEFUL_SET or key == record_key(model.owner):
         return

@@ -63,7 +63,6 @@ def _removed(
 
 
 def _at(sign: str, content: Any, path: str) -> tuple[str, Any]:
-    """Return the path and the value of an owned field, None if it is not a field."""
     kind, _, name = sign.partition(":")
     if kind == "f":
         return f"{path}.{name}" if path else name, mapping(content).get(name)

@@ -113,7 +113,6 @@ def _going_back(content: KubernetesObject, to: int | None) -> _Request:
 
 
 def _revisions(content: KubernetesObject) -> tuple[Sequence[Mapping[str, Any]], Sequence[Revision]]:
-    """Return the revisions as the status shows them, and those that can be read."""
     status = content.get("status") or {}
     return status.get("revisions") or [], revisions_of(status)
 
@@ -167,7 +166,6 @@ def shown_revisions(
 
 
 def _changes(before: Saying, now: Saying) -> Iterator[str]:
-    """Yield the spec's fields that differ in a revision, and whatever else differs."""
     was, wanted = (
         {name: value for name, value in item.spec.items() if name not in OF_NOW}
         for item in (before, now)
@@ -186,7 +184,6 @@ def _changes(before: Saying, now: Saying) -> Iterator[str]:
 
 
 def _leaves(path: str, value: Any) -> Iterator[str]:
-    """Yield the fields of a part of the spec that was added or removed as a whole."""
     if not isinstance(value, dict) or not value:
         yield path
         return

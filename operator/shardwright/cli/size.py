@@ -300,7 +300,6 @@ def _products(found: Sequence[Sized], by: Counted, width: int) -> list[Line]:
 
 
 def _wide(found: Sequence[Sized], request: Request) -> list[Line]:
-    """Return one line for each product, with both prices."""
     header = (
         "GPU",
         *_COLUMNS,
@@ -341,7 +340,6 @@ def _near(sized: Sized) -> Iterator[SizedOutcome]:
 
 
 def _used(step: SizedOutcome) -> int:
-    """Return the number of GPUs in use; all, if there is no plan."""
     if isinstance(step.outcome, Plan):
         return step.outcome.layout.gpus
     return step.gpus
@@ -374,7 +372,6 @@ def _row(sized: Sized) -> tuple[str, ...]:
 
 
 def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
-    """Return the price in a row, none if products are not compared."""
     relative = sized.relative_price
     if by is Counted.GPUS:
         return ()
@@ -404,7 +401,6 @@ def _why_not(sized: Sized, request: Request) -> str:
 
 
 def _shortfall(step: SizedOutcome, request: Request) -> str:
-    """Return why a number of GPUs does not suffice, empty if it does."""
     if step.carries:
         return ""
     if not isinstance(step.outcome, NoPlan):
@@ -421,7 +417,6 @@ def _missed(plan: Plan, request: Request) -> str:
 
 
 def _code(step: SizedOutcome, request: Request) -> str:
-    """Return the reason in one word, if it has one."""
     outcome = step.outcome
     if isinstance(outcome, NoPlan):
         return outcome.problem.code

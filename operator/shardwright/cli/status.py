@@ -78,7 +78,6 @@ def _without_times(item: ModelState) -> ModelState:
 
 
 def _lines(found: Sequence[ModelState], now: datetime, arguments: Namespace) -> Iterator[Line]:
-    """Yield a table of all, and the details of those not ready, or of the one asked for."""
     width, one = width_of_output(), bool(arguments.name)
     if not one and found:
         wide = arguments.output == "wide"

@@ -119,7 +119,6 @@ def read_reservations(
 
 
 def _mode_of(model: Object) -> tuple[str, bool]:
-    """Return the uid of a ShardedModel, and whether it is only planned."""
     return text_or_empty(mapping(model.get("metadata")).get("uid")), mapping(model.get("spec")).get(
         "mode"
     ) == "PlanOnly"
@@ -140,7 +139,6 @@ def _reservations_of(config_map: Object) -> Iterator[Reservation]:
 
 
 def _owner_of(metadata: Object) -> Object:
-    """Return the reference to the ShardedModel that controls an object, empty without one."""
     owners = mappings(metadata.get("ownerReferences"))
     return next(
         (

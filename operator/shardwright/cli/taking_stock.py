@@ -189,7 +189,6 @@ def read_operator(
 
 
 def _told(pods: Object, option: str) -> str:
-    """Return an option's value on the operator's command line, empty if it is not set."""
     words = (
         str(word)
         for container in mappings(pods.get("containers"))
@@ -235,7 +234,6 @@ async def rights_of(client: Client, duties: Duties, account: Account | None) -> 
 
 
 async def _claims(client: Client, operators: Sequence[InstalledOperator]) -> Mapping[str, str]:
-    """Return the installation of each claim of these operators."""
     installations = filter(None, (one.as_installation for one in operators))
     claims = {name for one in installations for name in one.claims}
     roles = {

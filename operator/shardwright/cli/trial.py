@@ -123,7 +123,6 @@ async def _place(client: Client, trial: Trial) -> AsyncIterator[str]:
 async def _made(
     client: Client, resource: Resource, namespace: str | None, content: Mapping[str, Any]
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield a new object, and delete it whatever happens."""
     body = {"apiVersion": resource.api_version, "kind": resource.kind, **content}
     made = await _create(client, resource, namespace, body)
     metadata = made["metadata"]
@@ -153,7 +152,6 @@ async def _create(
 
 
 async def _becomes(client: Client, pod: Mapping[str, Any], *, ready: bool, seconds: float) -> bool:
-    """Wait until a running pod is ready, or not; return whether it came to that in time."""
     deadline = monotonic() + seconds
     while (status := await _status(client, pod)).get("phase") not in _ENDED:
         if status.get("phase") == "Running" and _is_ready(status) is ready:

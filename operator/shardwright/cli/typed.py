@@ -134,7 +134,6 @@ def typed_manifest(arguments: Namespace) -> dict[str, Any]:
 
 
 def _mig_profile(arguments: Namespace) -> str:
-    """Return the MIG profile that all named GPUs share, empty without one."""
     found = {named_profile(name) for name in getattr(arguments, "gpus", None) or ()}
     return found.pop() if len(found) == 1 else ""
 

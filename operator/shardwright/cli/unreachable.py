@@ -98,7 +98,6 @@ def _no_answer(error: ApiError, server: str, whose: str) -> Problem:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """Return the first cause of an error."""
     cause = error.__cause__ or error.__context__
     while cause is not None and (deeper := cause.__cause__ or cause.__context__) is not None:
         cause = deeper

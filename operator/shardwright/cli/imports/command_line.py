@@ -91,7 +91,6 @@ def launch_of(words: Sequence[str], variables: Mapping[str, str]) -> Launch | No
 
 
 def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[list[str]]:
-    """Yield the commands: the words themselves, or each command of a script."""
     known = [_substituted(word, variables) for word in words]
     if not (
         known
@@ -118,7 +117,6 @@ def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[li
 
 
 def _substituted(word: str, variables: Mapping[str, str]) -> str:
-    """Return a word with the container's literal variables filled in."""
     return re.sub(
         r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)",
         lambda found: variables.get(next(filter(None, found.groups())), found[0]),
@@ -127,7 +125,6 @@ def _substituted(word: str, variables: Mapping[str, str]) -> str:
 
 
 def _after_start(words: Sequence[str]) -> Sequence[str] | None:
-    """Return the arguments of vLLM's server, None if a command is something else."""
     for index, word in enumerate(words):
         if word == ENTRY_POINT:
             return words[index + 1 :]
@@ -190,7 +187,6 @@ def _whole(options: Sequence[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
 
 
 def _merge(told: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Merge the value of another option with keys: dictionaries and lists grow."""
     for key, value in more.items():
         before = told.get(key)
         if isinstance(before, dict) and isinstance(value, dict):

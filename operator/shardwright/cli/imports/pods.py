@@ -115,7 +115,6 @@ def _literal(container: Content) -> dict[str, str]:
 
 
 def _weights_at(model: str, spec: Content, container: Content) -> MountedWeights | None:
-    """Return the claim that holds a path."""
     claims = dict(_claims(spec))
     for mount in mappings(container.get("volumeMounts")):
         root = text_or_empty(mount.get("mountPath")).rstrip("/")

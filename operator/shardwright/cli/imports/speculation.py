@@ -102,7 +102,6 @@ def _fits(tokens: object) -> bool:
 
 
 def _not_carried(rest: dict[str, Any]) -> str:
-    """Say which parts have no field, and why; of many names the first."""
     others = sorted(name[:_SHOWN] for name in rest.keys() - {_TOKENS})
     shown = ", ".join(others[:_NAMED])
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
