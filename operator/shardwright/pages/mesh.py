@@ -139,7 +139,6 @@ def _merged(
     group: int,
     ranks: Sequence[dict[str, Any]],
 ) -> list[_Gpu]:
-    """Merge the GPUs that another replica uses into those of the same node."""
     left = iter(ranks)
     new = [(group, stage, next(left, None) if stage is not None else None) for stage in stages]
     return [
