@@ -496,7 +496,6 @@ def _names(excluded: list[NodeExclusion]) -> str:
 
 
 def _facts(excluded: list[NodeExclusion]) -> str:
-    """Return the fact that all nodes share, or each fact with its nodes."""
     by_fact: dict[tuple[str, str, str], list[NodeExclusion]] = defaultdict(list)
     for node in excluded:
         problem = node.problem

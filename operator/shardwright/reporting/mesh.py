@@ -149,7 +149,6 @@ def _links(plan: Plan, pool: Pool | None, seconds: dict[str, float]) -> Iterator
 
 
 def _crossed(kind: str, plan: Plan, pool: Pool | None) -> str:
-    """Return the slowest link that a kind of traffic crosses, empty if the pool is not known."""
     if kind == "pipeline":
         return plan.pipeline_link
     return expert_link(plan, pool) if kind == "experts" else plan.tensor_link

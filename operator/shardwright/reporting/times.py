@@ -44,7 +44,6 @@ def time_split(plan: Plan, report: Report) -> TimeSplit:
 
 
 def _named(other: Alternative, plan: Plan) -> str:
-    """Return the layout, with its pool if that is not the plan's."""
     elsewhere = f" on {other.pool}" if other.pool != plan.pool else ""
     return f"{format_layout(other.layout)}{elsewhere}"
 
