@@ -179,7 +179,7 @@ def _layout(degrees: CaseParallelism) -> Layout:
 
 
 def _has_fp8_cache(model: ModelSpec, traits: EngineTraits) -> bool:
-    """Return whether checkpoint or engine say so: ModelOpt's (the only NVFP4 ones) do."""
+    """Return whether K/V is FP8 by checkpoint or engine; ModelOpt's (all in NVFP4 are) say so."""
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
     return "nvfp4" in stored or ("fp8" in stored and traits.memory.cache_follows_weights)
 

@@ -40,7 +40,7 @@ BY_CONFIG_MAP: Final = "spec.model.configMapRef a ConfigMap of it, which 'shardw
 
 
 def with_ways_to_read(problem: Problem, *ways: str) -> Problem:
-    """Return a problem with the ways to give a config, if its model is not built in."""
+    """Return a problem, with the ways to give a config if its model is not built in."""
     if problem.code != "ModelUnknown" or problem.path != "spec.model.id":
         return problem
     return replace(problem, remedy=", ".join(ways))
