@@ -69,9 +69,7 @@ class HelpAll(argparse.Action):
 
 
 def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
-    """Return a command's help with a line per option, as wide as the terminal, without
-    kubectl's.
-    """
+    """Return a command's help, a line per option as wide as the terminal, but not kubectl's."""
     import shutil  # noqa: PLC0415 - only for help: it loads every kind of archive
     import textwrap  # noqa: PLC0415 - only for help
 
