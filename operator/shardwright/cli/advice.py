@@ -1,7 +1,4 @@
-"""The next commands to type, decided on facts: the reason of a model, and the pods of its groups.
-
-Types nothing itself, and has nothing to say of a model that is ready.
-"""
+"""Which commands should the user run next? Decided by a model's reason and its groups' pods."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -13,16 +10,14 @@ from shardwright.cli.model_state import ENGINE, ModelState, StandingGroup
 from shardwright.reconcile.life_rules import RESTART
 
 MOST: Final = 3
-"""How many commands are shown for a model; assumed: the first ones lead to the cause."""
+"""Commands shown for a model. Basis: assumed, the first ones lead to the cause."""
 
 Advice = tuple[str, str]
 """A command, and its purpose."""
 
 
 def advice(standing: ModelState, program: str) -> tuple[Advice, ...]:
-    """Return the commands to type for a model that is not ready. ``program`` is the name the user
-    calls us by.
-    """
+    """Return the commands to run for a model, none if it is ready, for our name ``program``."""
     if standing.ready == "True":
         return ()
     kubectl = f"kubectl -n {standing.namespace}"
@@ -102,14 +97,13 @@ BY_REASON: Final[Mapping[str, Advice]] = MappingProxyType(
         "": _OPERATOR,
     }
 )
-"""What to run for a reason of Ready; any other one has its events. {n} stands for the namespace,
-{m} for the model, {p} for how we are called.
+"""The command for each reason of Ready; other reasons get the model's events. {n} is the namespace,
+{m} the model, {p} the name we are called by.
 """
 
 
 def _of_model(standing: ModelState, program: str) -> Advice:
-    # A status of another generation says nothing of this spec: then the operator is to be looked
-    # at.
+    # A status of another generation says nothing about this spec: look at the operator then.
     command, purpose = (
         _OPERATOR if not standing.current else BY_REASON.get(standing.reason, _EVENTS)
     )

@@ -1,6 +1,4 @@
-"""The words that can be typed: commands, options and their help; imports nothing of the planner, so
-that help is instant.
-"""
+"""The words that can be typed: commands, options and their help; help loads no planner."""
 
 import argparse
 import difflib
@@ -18,7 +16,7 @@ from shardwright.errors import Problem
 from shardwright.sinks import in_terminal
 
 _WORDS = f" {WORDS_PAGE} explains each part and word."
-_MOST_OPTIONS = 12  # in full they are more lines than a terminal shows at once
+_MOST_OPTIONS = 12  # the full list is longer than a screen
 
 PLAN_EXAMPLES = """\
 examples:
@@ -109,7 +107,7 @@ examples:
 
 
 def program_name(argv0: str) -> str:
-    """Return the name that the user called us by: our own, or that of the plugin of kubectl.
+    """Return the name the user called us by: our own, or the kubectl plugin's.
 
     >>> program_name("/usr/local/bin/kubectl-shardwright"), program_name("shardwright")
     ('kubectl shardwright', 'shardwright')
@@ -122,7 +120,7 @@ def program_name(argv0: str) -> str:
 
 
 class UsageExit(SystemExit):
-    """The end of the process because of a typed word; ``problem`` has been said on stderr."""
+    """The end of the process because of a typed word; ``problem`` is already on stderr."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(int(Exit.BAD_INPUT))
@@ -130,17 +128,16 @@ class UsageExit(SystemExit):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are harmless: scripts hand over words that others have written.
+    """ArgumentParser that escapes foreign text in errors.
 
-    Options are written out: an abbreviation would stop being one when the next option comes.
+    It takes no abbreviated options: an abbreviation may become ambiguous when an option is added.
     """
 
     def __init__(self, **settings: Any) -> None:
-        """Take the settings of argparse."""
         super().__init__(**{"allow_abbrev": False} | settings)
 
     def error(self, message: str) -> NoReturn:
-        """End the process with a complaint of one line.
+        """End the process with one line about the error.
 
         Raises:
             UsageExit: always; readers of documents get it as well.
@@ -150,7 +147,6 @@ class Parser(argparse.ArgumentParser):
         raise UsageExit(problem)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is none of the choices, with the one that was probably meant."""
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
@@ -160,9 +156,7 @@ class Parser(argparse.ArgumentParser):
             raise
 
     def format_help(self) -> str:
-        """Return the first screen of a command that has more than one, else all of it: which
-        of both does not depend on the width of the terminal.
-        """
+        """Return the whole help, or the first screen of a long one, at any terminal width."""
         return (
             first_screen(self, self._action_groups)
             if len(self._actions) > _MOST_OPTIONS
@@ -170,12 +164,10 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Read the words behind a command; a surplus one is its own complaint, not that of the
-        whole program.
-        """
+        """Return the parsed words; this parser, not the whole program's, reports surplus ones."""
         found, lost = super().parse_known_args(args, namespace)
         if lost and self._subparsers is None:
-            # Behind an option that is not known nobody knows what is its value.
+            # After an unknown option it is unclear which words are its values.
             options = [word for word in lost if word.startswith("-") and word != "-"]
             unknown = options or lost
             near = difflib.get_close_matches(
@@ -532,13 +524,11 @@ _TYPED: Final = (
     ("--tpot", "TIME", "limit on the time per output token, such as 50ms"),
     ("--optimize-for", "AIM", "Balanced, Latency or Throughput (default: Balanced)"),
 )
-"""Options with one value that describe a model: name, its placeholder, help."""
+"""Options with one value that describe a model: name, placeholder, help."""
 
 
 def _add_typed(command: argparse.ArgumentParser, *, replicas: bool = True) -> None:
-    """Add the options that describe a model without a manifest; ``typed`` says which field each
-    stands for. ``replicas`` are left to commands that do not choose them.
-    """
+    """Add the options for a model without a manifest; some commands choose ``replicas``."""
     typed = command.add_argument_group(
         "Model and load (kubectl explain shardedmodel.spec has more)"
     )

@@ -1,6 +1,6 @@
-"""The cluster that a command asks: it has let us in, or says why not, before the command is loaded.
+"""Does the cluster let us in? This is asked before a command is loaded.
 
-Most commands load the planner, and whoever does not get in is to be told within a second.
+Most commands load the planner, and a user without access should learn that within a second.
 """
 
 from argparse import Namespace
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def asked_cluster(arguments: Namespace) -> "Target | None":
-    """Return the cluster after its first answer, None for a command that asks none.
+    """Return the cluster after its first answer, None for a command that needs none.
 
     Raises:
         UnreachableError: no answer, no credentials, or no right to list nodes where a plan is made
@@ -33,29 +33,28 @@ def asked_cluster(arguments: Namespace) -> "Target | None":
     )
     target = Target(connection=connection_of(arguments), without=without_cluster(arguments))
     if among_nodes:
-        # The right that the plan needs is asked for first: without it nothing else matters.
+        # First the right that the plan needs: without it nothing else matters.
         target.ask(lambda client: client.send(call))
-    else:  # whoever may not see what is served is let in all the same
+    else:
         target.ask(lambda client: unless_forbidden(client.send(call)))
     return target
 
 
 def without_cluster(arguments: Namespace) -> str:
-    """Return the way out without a cluster, empty for a command that needs one."""
+    """Return the alternative without a cluster, empty for a command that needs one."""
     if arguments.command == "import":
         return "give -f FILE to import without a cluster"
     return "give --nodes or --gpus to plan without a cluster" if hasattr(arguments, "nodes") else ""
 
 
 def _needs_no_cluster(arguments: Namespace) -> bool:
-    """Return whether files or options say all that the cluster would."""
     if arguments.command == "import":
         return bool(arguments.filename)
     return bool(getattr(arguments, "nodes", ()) or getattr(arguments, "gpus", ()))
 
 
 def _plans_among_nodes(arguments: Namespace) -> bool:
-    """Return whether a plan is made here; one that stands is shown to whoever may not see nodes."""
+    """Return whether a plan is made here; showing an existing one needs no right to see nodes."""
     return (
         hasattr(arguments, "nodes")
         and not getattr(arguments, "by_operator", False)

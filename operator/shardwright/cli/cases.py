@@ -1,8 +1,4 @@
-"""Cases of ``predict``: one JSON object to a model, a candidate, a workload and an engine; and its
-answer back.
-
-Refuses a GPU that the catalogue lacks.
-"""
+"""Cases of ``predict``: turns a JSON object into a model, a candidate, a workload and an engine."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +28,7 @@ _RESOURCES: Final = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case, in the planner's values."""
+    """A case, in the planner's values."""
 
     model: ModelSpec
     traits: EngineTraits
@@ -71,9 +67,7 @@ class Cases:
         )
 
     def estimator(self, case: Case) -> Estimator:
-        """Return the estimator of the case. Cases of one model and engine share everything that no
-        load changes.
-        """
+        """Return the estimator of a case; cases share whatever their loads do not change."""
         model = case.model
         traits = case.traits
         key = (
@@ -108,7 +102,6 @@ class Cases:
 
 @lru_cache(maxsize=256)
 def _pool(hardware: CaseHardware) -> Pool:
-    """Return nodes as the labels of the case describe them, all free, with RDMA between them."""
     gpu = _package(hardware.gpu_product)
     resource = _RESOURCES.get(gpu.vendor, "gpu")
     count = hardware.gpus_per_node
@@ -131,7 +124,7 @@ def _pool(hardware: CaseHardware) -> Pool:
 
 
 def _package(product: str) -> Gpu:
-    """Return a GPU as cases count them: whole packages, whose dies are devices of their own."""
+    """Return a GPU as cases count it: a whole package, whose dies are devices of their own."""
     gpu = find_gpu(product)
     if gpu is None:
         raise InputError(
@@ -175,9 +168,7 @@ def _node(index: int, hardware: CaseHardware, domain: str) -> Node:
 
 
 def _layout(degrees: CaseParallelism) -> Layout:
-    """Return the degrees; a case counts the attention-data ranks as part of ``tensor``, a layout
-    beside it.
-    """
+    """Return the layout; a case counts attention-data ranks in ``tensor``, a layout beside it."""
     return Layout(
         tensor=degrees.tensor // degrees.attention_data,
         pipeline=degrees.pipeline,
@@ -188,9 +179,7 @@ def _layout(degrees: CaseParallelism) -> Layout:
 
 
 def _has_fp8_cache(model: ModelSpec, traits: EngineTraits) -> bool:
-    """Return whether checkpoint or engine say so: ModelOpt's (the only ones in NVFP4) state it of
-    their K/V cache.
-    """
+    """Return whether K/V is FP8 by checkpoint or engine; ModelOpt's (all in NVFP4 are) say so."""
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
     return "nvfp4" in stored or ("fp8" in stored and traits.memory.cache_follows_weights)
 

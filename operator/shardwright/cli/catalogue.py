@@ -1,4 +1,4 @@
-"""The commands ``models``, ``gpus`` and ``version``: the known ones, without a question."""
+"""The commands ``models``, ``gpus`` and ``version``: what is built in."""
 
 import sys
 from argparse import Namespace
@@ -26,7 +26,7 @@ _WITHOUT_CONFIG = (
 )
 _TABLES = ("text", "wide")
 _MORE_OF_GPUS = ("VENDOR", "GPUS/NODE", "LINK GB/S")
-_BY_ID = "(read from the hub)"  #: of a model whose config is not built in
+_BY_ID = "(read from the hub)"  #: a model whose config is not built in
 _ABOUT_FIGURES = (
     "TFLOP/S: of dense products in BF16; PRICE: what an hour of it costs, in hours of an H100, by "
     "public price lists; *: assumed from its data sheet"
@@ -35,9 +35,7 @@ _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned
 
 
 def list_models(arguments: Namespace) -> None:
-    """Print the ids that contain the searched text, with architecture and date: those built in,
-    then those known by id alone.
-    """
+    """Print the model ids that contain the searched text, built-in ones first."""
     ids = (*known_ids(), *listed_ids())
     rows = [_model(model_id) for model_id in ids if _searched(arguments) in model_id.lower()]
     if arguments.output not in _TABLES:
@@ -59,9 +57,7 @@ def list_models(arguments: Namespace) -> None:
 
 
 def list_gpus(arguments: Namespace) -> None:
-    """Print the GPUs that the searched text names, in full or in part, with the figures that a
-    plan reckons with.
-    """
+    """Print the GPUs that match the searched text, with the figures that plans use."""
     catalogue = load_gpus()
     gpus = [
         catalogue[gpu_id]
@@ -96,10 +92,8 @@ def _repository(source: str | None) -> str:
 
 
 def print_version(arguments: Namespace) -> None:
-    """Print the version with its knowledge: of each engine the versions whose options are built in,
-    and how many models and GPUs.
-    """
-    # An engine says a plan, so it loads the planner, which the lists do without.
+    """Print the version, each engine's built-in versions, and the number of models and GPUs."""
+    # Engines load the planner, which the lists do without.
     from shardwright.engines.engine import ENGINES  # noqa: PLC0415
 
     engines = [
@@ -124,7 +118,6 @@ def _searched(arguments: Namespace) -> str:
 
 
 def _print_rows(kind: str, rows: Sequence[Mapping[str, object]], form: str) -> None:
-    """Print rows for a program: one list of a kind, or their ids."""
     if form != "name":
         print_list(kind, rows, form)
         return
@@ -149,7 +142,6 @@ def _print_table(
     missing: str,
     wide: bool,
 ) -> None:
-    """Print rows in the first of their forms that has room, or the reason why there are none."""
     if not cells:
         print_text(in_terminal(missing), sys.stderr)
         return
@@ -164,7 +156,7 @@ def _print_table(
 
 def _model(model_id: str) -> dict[str, str | None]:
     entry = find_model(model_id)
-    # Beside a quantization file, or alone.
+    # With a quantization file, or alone.
     config = mapping(entry.config.get(CONFIG_FILE, entry.config)) if entry else {}
     architectures = config.get("architectures")
     named = (

@@ -1,4 +1,4 @@
-"""In which values two objects differ."""
+"""In which values do two objects differ?"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """A field of the spec: its value in the cluster and the coming one, None if it is not there."""
+    """A changed field; ``before`` is its value in the cluster, None stands for a missing one."""
 
     path: str
     before: Any
@@ -15,7 +15,7 @@ class FieldChange:
 
 
 def changed_values(before: Any, after: Any, path: str) -> Iterator[FieldChange]:
-    """Yield the values at and below a path in which two objects differ."""
+    """Yield the values at and below a path that differ between two objects."""
     if before == after:
         return
     if isinstance(before, dict) and isinstance(after, dict):

@@ -1,7 +1,6 @@
-"""Models that are not built in: their files from a folder, or from the Hugging Face hub by their
-ids.
+"""Models that are not built in: their files from a folder, or by id from the Hugging Face hub.
 
-Most models are built in, so HTTP and TLS are loaded only if they are needed.
+Most models are built in, so HTTP and TLS are loaded only when needed.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from shardwright.hub.places import Hub
 
 Named = tuple[str, str | None]
-"""A repository of the hub and the commit that is wanted, None for the newest."""
+"""A repository of the hub and its commit, None for the newest."""
 
 NOTHING: Final[Mapping[Named, Checkpoint]] = MappingProxyType({})
 
@@ -41,16 +40,14 @@ BY_CONFIG_MAP: Final = "spec.model.configMapRef a ConfigMap of it, which 'shardw
 
 
 def with_ways_to_read(problem: Problem, *ways: str) -> Problem:
-    """Return the problem of a model that is not built in with the ways in which a command takes
-    its config; any other as it is, that of a draft model among them.
-    """
+    """Return a problem, with the ways to give a config if its model is not built in."""
     if problem.code != "ModelUnknown" or problem.path != "spec.model.id":
         return problem
     return replace(problem, remedy=", ".join(ways))
 
 
 def read_config(place: str) -> str:
-    """Return the text of ``--config``: of a file, a checkpoint's folder, or a model's folder in the
+    """Return the text of ``--config``: a file, a checkpoint's folder, or a model's folder in the
     hub's cache.
 
     Raises:
@@ -84,11 +81,11 @@ def fetch_one(hub: Hub, model: str, revision: str | None) -> Checkpoint:
 
 
 def fetch_unknown(resources: Iterable[tuple[str, ShardedModel]]) -> Mapping[Named, Checkpoint]:
-    """Return the checkpoints of all models and draft models that neither the catalogue nor their
-    resource has a config of.
+    """Return the checkpoints of models and draft models that have no config in the catalogue or
+    their resource.
 
     Raises:
-        InputError: Of all of them, each with the file and the field that names the model.
+        InputError: For all of them, each with the file and the field that names the model.
         UnreachableError: The hub cannot be asked now.
     """
     from shardwright.hub.places import hub_of  # noqa: PLC0415 - only where a hub is named
@@ -127,7 +124,6 @@ def fetched_for(
 
 
 def _unknown(resource: ShardedModel) -> Iterator[tuple[str, Named]]:
-    """Yield the field and the name of each model whose config nothing has."""
     model = resource.spec.model
     speculation = resource.spec.engine.speculation
     draft = speculation.head if speculation else None
@@ -154,16 +150,13 @@ def _what_was_fetched(named: Named, checkpoint: Checkpoint) -> str:
 
 
 def _sizes(model: str, checkpoint: Checkpoint) -> str:
-    """Return the size that the index states beside the size that is counted. Return nothing if the
-    index states none or the size cannot be counted.
-    """
     if checkpoint.tensor_bytes is None:
         return ""
     try:
         counted = read_model(
             parse_config(checkpoint.config_text, source=model), source=model
         ).least_bytes
-    except InputError:  # said of the question that asks for the model
+    except InputError:  # reported where the model is read
         return ""
     whole = format_bytes(checkpoint.tensor_bytes)
     return (

@@ -1,6 +1,4 @@
-"""The checks of ``doctor``, in order: each reads what it needs from a stock, and yields what is
-wrong with the way out.
-"""
+"""The checks of ``doctor``, in order: each yields what is wrong, with a command."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -24,16 +22,14 @@ from shardwright.rendering.fetch_job import HUB_MODEL
 from shardwright.rendering.labels import KIND
 
 LEAST_KUBERNETES: Final = (1, 34)
-"""Oldest minor release that is served. Source: kubeVersion of the chart."""
+"""Oldest minor release that is supported. Source: kubeVersion of the chart."""
 
 STUCK_MINUTES: Final = 60
-"""Unit: minutes. Basis: assumed; the largest models of the catalogue load within half an hour from
-a hub at 1 GB/s.
-"""
+"""Unit: minutes. Basis: assumed; the largest models load within half an hour at 1 GB/s."""
 
 SLOW_SECONDS: Final = 60
-"""How old a Job is that should have read. Basis: it reads for 60 s at most; what takes longer is a
-node, an image or a Secret.
+"""Age of a Job that should have finished. Basis: it reads for at most 60 s; beyond that a node, an
+image or a Secret holds it up.
 """
 
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
@@ -41,7 +37,7 @@ DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _MEANT: Final = frozenset(
     {"MigEnabled", "VirtualGpu", "GpuPassthrough", "GpuShared", "AcceleratorNotSupported"}
 )
-"""Why a node is left out that somebody has set up so."""
+"""Why a node is left out that somebody set up in this way on purpose."""
 
 _FETCHES: Final = {
     JobState.FAILED: ("FetchFailed", "has failed"),
@@ -62,9 +58,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check: the name for programs, what it looks at, and its function.
-
-    The function raises NotMadeError where the check could not be made.
+    """A check: its name for programs, what it examines, and its function, which raises NotMadeError
+    if it cannot be made.
     """
 
     name: str
@@ -74,7 +69,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """One check with its findings."""
+    """A check with its findings."""
 
     check: Check
     result: Result
@@ -87,7 +82,7 @@ def examine(stock: TakenStock) -> tuple[Examined, ...]:
 
 
 def made(check: Check, stock: TakenStock) -> Examined:
-    """Return one check with its findings."""
+    """Return a check with its findings."""
     try:
         found = tuple(check.find(stock))
     except NotMadeError as error:
@@ -108,7 +103,7 @@ def _kubectl(words: str, name: str, namespace: str = "") -> str:
 
 
 def _kubernetes(stock: TakenStock) -> Iterator[Finding]:
-    # Clouds write a sign behind the minor release.
+    # Clouds append a plus to the minor release.
     said = [text_or_empty(stock.version.get(part)).rstrip("+") for part in ("major", "minor")]
     if not all(part.isascii() and part.isdigit() for part in said):
         raise NotMadeError(Result.UNREAD)
@@ -194,7 +189,6 @@ def _rights(stock: TakenStock) -> Iterator[Finding]:
 
 
 def _installations(stock: TakenStock) -> Iterator[Finding]:
-    """Yield where installations get in each other's way, and which nodes are for none of them."""
     claims, operators = _read(stock.claims), stock.operators or ()
     for one in operators:
         if (installation := one.as_installation) is None:
@@ -240,7 +234,7 @@ def _name(node: NodeEntry) -> str:
 
 
 def _nodes(stock: TakenStock) -> Iterator[Finding]:
-    """Yield one finding for all nodes of which the same is to be said."""
+    """Yield one finding for all nodes with the same problem."""
     nodes = [node for several in _read(stock.nodes).values() for node in several]
     if not any(isinstance(node, NodeFacts) for node in nodes):
         yield Finding(
@@ -252,7 +246,7 @@ def _nodes(stock: TakenStock) -> Iterator[Finding]:
         )
     told: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
-        # Why models that ask for nothing special do not use it.
+        # Why models without special requests do not use it.
         problem = node.problem if isinstance(node, NodeExclusion) else cut_otherwise(node, WHOLE)
         if problem:
             told.setdefault((problem.code, problem.sentence()), []).append(_name(node))
@@ -307,7 +301,6 @@ def _storage(stock: TakenStock) -> Iterator[Finding]:
 
 
 def _id_of(item: Object) -> tuple[str, str]:
-    """Return namespace and name of an object."""
     metadata = at(item, "metadata")
     return text_or_empty(metadata.get("namespace")), text_or_empty(metadata.get("name"))
 
@@ -317,7 +310,7 @@ def _models(stock: TakenStock) -> Iterator[Finding]:
         ready, stalled = condition_of(item, "Ready"), _is(item, "Stalled")
         since = time(ready.get("lastTransitionTime"))
         stuck = since and stock.now - since > timedelta(minutes=STUCK_MINUTES)
-        # A model that was put to rest waits for nothing.
+        # A paused model waits for nothing.
         under_way = _is(item, "Reconciling") or _is(item, "Degraded")
         if _is(item, "Ready") or not (stalled or (stuck and under_way)):
             continue
@@ -339,7 +332,6 @@ def _is(model: Object, condition: str) -> bool:
 
 
 def _fetches(stock: TakenStock) -> Iterator[Finding]:
-    """Yield the Jobs that have ended without a config, and those that do not come to their end."""
     for item in _read(stock.fetches):
         metadata = at(item, "metadata")
         created = metadata.get("creationTimestamp")
@@ -365,7 +357,7 @@ def _fetches(stock: TakenStock) -> Iterator[Finding]:
             _kubectl(f"describe {kind} ", shown, namespace),
             (name,),
             namespace,
-            # A node or an image may still be on its way.
+            # A node or an image may still be coming.
             not slow,
         )
 

@@ -1,4 +1,4 @@
-"""Words of the commands that ask a cluster; imports nothing of the planner, as ``arguments``."""
+"""The arguments of the commands that ask a cluster; imports no planner, like ``arguments``."""
 
 from argparse import ArgumentParser
 from typing import Any, Protocol

@@ -1,7 +1,7 @@
-"""A live cluster: the way to it, and the questions to it.
+"""A live cluster: access to it, and requests to it.
 
-Nothing of the planner is loaded here, and the library that talks to a cluster only if there is a
-kubeconfig: whoever does not get in is told within a second.
+Imports no planner, and the cluster library only with a kubeconfig: a user without access should
+learn that within a second.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from shardwright.cluster.client import Client
     from shardwright.cluster.user_access import UserAccess
 
-CLIENT: Final = "kubernetes"  # the package of the library that talks to a cluster
+CLIENT: Final = "kubernetes"  # the library that talks to a cluster
 SILENCE_SECONDS: Final = 1.0
-"""How long a person looks at an empty terminal before it says who is waited for. Basis: assumed."""
+"""Seconds of silence before the terminal says what we wait for. Basis: assumed."""
 
 THREADS: Final = 8  # requests at once
 
@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The cluster that a connection means; ``without`` says the way out if there is none."""
+    """The cluster of a connection; ``without`` says what to do without one."""
 
     connection: Connection
     without: str = ""
 
     @cached_property
     def access(self) -> "UserAccess":
-        """Return the way to it.
+        """Return the access to the cluster.
 
         Raises:
             UnreachableError: no kubeconfig names it.
@@ -74,11 +74,11 @@ class Target:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace that is meant if nothing else says so."""
+        """Return the default namespace."""
         return self.access.namespace
 
     def ask(self, asking: "Callable[[Client], Awaitable[T]]") -> T:
-        """Return the answer of the API server to a question.
+        """Return what the API server answers.
 
         Raises:
             UnreachableError: no answer, no credentials, or no right.
@@ -88,8 +88,7 @@ class Target:
     def read_config_map(
         self, namespace: str, name: str, *, must: bool = True
     ) -> Mapping[str, Any] | None:
-        """Return a ConfigMap, None if there is none; nor if it may not be read, unless it
-        ``must``.
+        """Return a ConfigMap, None if it does not exist, or may not be read unless it ``must``.
 
         Raises:
             UnreachableError: no answer, no credentials, or it may not be read.
@@ -116,7 +115,7 @@ class Target:
 
     @asynccontextmanager
     async def client(self) -> "AsyncIterator[Client]":
-        """Open a client; a refusal of the API server ends as the sentence about it."""
+        """Yield a client; an error of the API server becomes a sentence about it."""
         access = self.access
         seconds = self.connection.request_seconds
         from shardwright.cluster.client import Client  # noqa: PLC0415 - see access
@@ -131,7 +130,7 @@ class Target:
 
 
 async def unless_forbidden(reading: Awaitable[T]) -> T | None:
-    """Return the result of a read, None if the read is forbidden."""
+    """Return the result of a read, None if it is forbidden."""
     try:
         return await reading
     except ApiError as error:

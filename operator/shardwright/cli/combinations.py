@@ -1,8 +1,8 @@
-"""Misuse, as far as it shows without the modules of a command: words that do not go together, files
-that are not there, no KIND/NAME, no number or time.
+"""Misuse that shows without a command's modules: words that do not go together, missing files, a
+malformed KIND/NAME, number or time.
 
-This is said before a cluster is asked. The content of files, and whether a number suits its field,
-is checked when the command has been loaded, which is after that.
+It is reported before a cluster is asked. The content of files, and whether a number suits its
+field, is checked later, when the command has been loaded.
 """
 
 import sys
@@ -20,10 +20,10 @@ from shardwright.errors import InputError, Problem
 
 
 def refuse_misuse(arguments: Namespace) -> None:
-    """Refuse words of a command that do not go together, or that cannot have their meaning.
+    """Refuse words of a command that do not go together or have no meaning.
 
     Raises:
-        InputError: with one problem for each.
+        InputError: with a problem for each.
     """
     of_command = (
         _of_server
@@ -31,7 +31,7 @@ def refuse_misuse(arguments: Namespace) -> None:
         else _OF_COMMAND.get(arguments.command)
     )
     misused = tuple(of_command(arguments)) if of_command else ()
-    # Files last: where words do not go together it is not known which of them are meant.
+    # Files last: of words that do not go together it is unclear which are meant.
     if problems := misused or tuple(_of_files(arguments)):
         raise InputError(problems)
 

@@ -1,5 +1,5 @@
-"""The words that a shell may offer next: commands and options, and names out of the cluster, the
-kubeconfig and the catalogue.
+"""What may a shell offer next? Commands, options, and names from cluster, kubeconfig and
+catalogue.
 """
 
 import argparse
@@ -23,31 +23,28 @@ if TYPE_CHECKING:
 PROGRAMS: Final = ("shardwright", "kubectl-shardwright")
 
 PATIENCE_SECONDS: Final = 2.0
-"""How long a cluster is asked while somebody waits behind the Tab key. Basis: assumed."""
+"""How long a cluster may take while the user waits after Tab. Basis: assumed."""
 
 NO_FILES: Final = ":4"
 ANY_FILES: Final = ":0"
-"""What kubectl is told last: whether the shell may offer files. Source: cobra's ShellCompDirective.
-"""
+"""The last line for kubectl: may the shell offer files? Source: cobra's ShellCompDirective."""
 
 Completer = Callable[..., Iterable[str]]
 
 
 def print_script(arguments: Namespace) -> Exit:
-    """Print the script by which a shell completes our commands."""
+    """Print the script that completes our commands in a shell."""
     print_text(shellcode(list(PROGRAMS), shell=arguments.shell).strip())
     return Exit.PLAN
 
 
 def complete_for_shell(parser: argparse.ArgumentParser) -> None:
-    """Answer the script of a shell, and end the process."""
+    """Answer a shell's script, and end the process."""
     CompletionFinder()(_with_completers(parser), always_complete_options="long")
 
 
 def complete_for_kubectl() -> int:
-    """Answer kubectl, which runs ``kubectl_complete-shardwright`` with the words so far; the last
-    one is incomplete.
-    """
+    """Answer kubectl, which passes the words so far, the last one incomplete."""
     words = sys.argv[1:] or [""]
     for found in completions(words):
         print_text(found)
@@ -73,7 +70,6 @@ def completions(words: list[str]) -> list[str]:
 
 
 def _with_completers(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Return a parser whose options know how to complete their values."""
     for command in _commands(parser):
         for action in command._actions:  # noqa: SLF001 - it has no public name
             completer = COMPLETERS.get(action.dest)
@@ -90,14 +86,12 @@ def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPars
 
 
 def _aims(**_: Any) -> list[str]:
-    """Return the words that say what a plan is the best in."""
     from shardwright.planning.request import OptimizeFor  # noqa: PLC0415 - only where somebody waits for it
 
     return [aim.value for aim in OptimizeFor]
 
 
 def _models(parsed_args: Namespace, **_: Any) -> list[str]:
-    """Return names of ShardedModels."""
     from shardwright.cli.live_models import list_models  # noqa: PLC0415 - only where somebody waits for it
 
     def names(cluster: "Target") -> list[str]:
@@ -108,7 +102,7 @@ def _models(parsed_args: Namespace, **_: Any) -> list[str]:
 
 
 def _models_and_ids(prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
-    """Return names of ShardedModels, and ids of the catalogue if one is begun."""
+    """Return names of ShardedModels, or ids of the catalogue if one has been begun."""
     from shardwright.modelspec.catalogue import known_ids  # noqa: PLC0415 - only where somebody waits for it
 
     ids = [found for found in known_ids() if found.startswith(prefix)] if prefix else []
@@ -126,9 +120,7 @@ def _namespaces(parsed_args: Namespace, **_: Any) -> list[str]:
 
 
 def _of_cluster(parsed_args: Namespace, asked: Callable[["Target"], list[str]]) -> list[str]:
-    """Return the answer of a cluster, nothing if it does not answer: a shell cannot show the
-    reason.
-    """
+    """Return a cluster's answer, empty if it fails: a shell cannot show the reason."""
     from dataclasses import replace  # noqa: PLC0415 - only where somebody waits for it
 
     from shardwright.cli.clusters import Target  # noqa: PLC0415 - same
@@ -152,7 +144,6 @@ def _of_kubeconfig(part: str) -> Completer:
 
 
 def _gpus(prefix: str, **_: Any) -> list[str]:
-    """Return products, behind the count if there is one."""
     from shardwright.hardware.gpus import load_gpus  # noqa: PLC0415 - only where somebody waits for it
 
     count, times, _rest = prefix.partition("x")
@@ -170,4 +161,4 @@ COMPLETERS: Final[dict[str, Completer]] = {
     "gpus": _gpus,
     "optimize_for": _aims,
 }
-"""What completes the value of an argument, by its name among the parsed ones."""
+"""The completer of an argument's value, by its name among the parsed ones."""

@@ -1,6 +1,6 @@
-"""kubectl's flags for the connection to a cluster: their help, and the value that they make.
+"""kubectl's flags for the connection to a cluster: their help, and the connection they describe.
 
-Whether a kubeconfig has the names in flags is not asked here.
+Whether the kubeconfig has the names in flags is not checked here.
 """
 
 import argparse
@@ -29,7 +29,7 @@ FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
     ("--as", "USER", "act as this user (needs the right to impersonate)"),
     ("--as-uid", "UID", "uid of that user"),
 )
-"""Flags that take one value: name, its placeholder, help."""
+"""Flags that take one value: name, placeholder, help."""
 
 SECONDS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -39,9 +39,7 @@ ArgumentGroup: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no
 def add_connection(
     command: argparse.ArgumentParser, *, context: bool = True, server: bool = True
 ) -> None:
-    """Add the flags; ``context`` and ``server`` are left to commands that give them more
-    meaning.
-    """
+    """Add the flags; some commands give ``context`` and ``server`` a wider meaning of their own."""
     group = command.add_argument_group(CONNECTION)
     group.add_argument(
         "--kubeconfig",
@@ -71,7 +69,6 @@ def add_connection(
 
 
 def _add_conditions(group: ArgumentGroup) -> None:
-    """Add the flags that say which server is good enough, and for how long it is waited for."""
     group.add_argument(
         "--insecure-skip-tls-verify",
         action="store_true",
@@ -86,7 +83,7 @@ def _add_conditions(group: ArgumentGroup) -> None:
 
 
 def add_namespace(command: argparse.ArgumentParser, *, everywhere: bool = False) -> None:
-    """Add ``-n`` and, if a command looks at several resources, ``-A``."""
+    """Add ``-n`` and, for commands that show several resources, ``-A``."""
     one_of = command.add_mutually_exclusive_group()
     one_of.add_argument(
         "-n", "--namespace", metavar="NAME", default="", help="namespace (default: the context's)"
@@ -96,8 +93,8 @@ def add_namespace(command: argparse.ArgumentParser, *, everywhere: bool = False)
 
 
 class PlannedByServer(argparse.Action):
-    """``--server`` alone lets the operator plan; ``--server URL`` is kubectl's flag. Both may be
-    given.
+    """``--server`` alone lets the operator plan, ``--server URL`` is kubectl's; both may
+    be given.
     """
 
     def __call__(
@@ -107,7 +104,7 @@ class PlannedByServer(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Take one of the two."""
+        """Store either meaning."""
         if values is None:
             namespace.by_operator = True
         elif isinstance(values, str) and values.startswith(("http://", "https://")):
@@ -120,9 +117,7 @@ class PlannedByServer(argparse.Action):
 
 
 def connection_of(arguments: Namespace) -> "Connection":
-    """Return the connection that the flags describe; flags that a command does not have count as
-    not given.
-    """
+    """Return the connection that the flags describe; flags a command lacks count as not given."""
     from shardwright.cluster.connection import Connection  # noqa: PLC0415 - what asks no cluster loads nothing of it
 
     given = {
@@ -142,7 +137,7 @@ def connection_of(arguments: Namespace) -> "Connection":
 
 
 def _attribute(flag: str) -> str:
-    """Return the name of a flag among the parsed arguments; ``as`` is a word of Python.
+    """Return a flag's name among the parsed arguments; ``as`` is a keyword of Python.
 
     >>> _attribute("--as"), _attribute("--as-uid"), _attribute("--client-key")
     ('as_user', 'as_uid', 'client_key')

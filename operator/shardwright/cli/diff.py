@@ -1,7 +1,7 @@
-"""The command ``diff``: the changes by an edit, or by this release of the operator, and which
-groups restart for them.
+"""The command ``diff``: what an edit or this release would change, and which groups it would
+restart.
 
-Writes nothing, and answers as this release alone.
+It writes nothing, and answers for this release alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NOBODY: Final = "00000000-0000-0000-0000-000000000000"
 
 
 class Differs(IntEnum):
-    """The exit codes of ``diff``; 2 and 3 are those of all commands."""
+    """The exit codes of ``diff``; 2 and 3 are the same as for all commands."""
 
     NO = 0
     YES = 1
@@ -53,9 +53,7 @@ class Differs(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedModel:
-    """A ShardedModel as it is to be; ``content`` is None for one that is compared as it is in the
-    cluster.
-    """
+    """A ShardedModel as it should be; ``content`` is None to compare it as it is in the cluster."""
 
     namespace: str
     name: str
@@ -63,7 +61,7 @@ class WantedModel:
 
 
 def diff(arguments: Namespace) -> int:
-    """Print the changes; the exit code says whether anything does."""
+    """Print the changes; the exit code says whether there are any."""
     cluster: Target = arguments.target
     file = arguments.settings
     settings = name_the_file(file, partial(read_settings, read_text(file))) if file else Settings()
@@ -137,7 +135,7 @@ async def _difference(
 
 
 async def outcome_by_dry_run(client: Client, rehearsal: Rehearsal) -> Rehearsed:
-    """Return the outcome; a dry run says what the API server would store of a changed object."""
+    """Return the outcome, with changed objects as the API server's dry run has them."""
     stored = dict[ObjectKey, KubernetesObject]()
     refused = dict[str, None]()
     for key, content in rehearsal.applies.items():
@@ -170,7 +168,7 @@ async def as_stored(client: Client, content: KubernetesObject) -> KubernetesObje
 
 
 def _as_wanted(manifest: Mapping[str, Any], model: LiveModel) -> ShardedModel:
-    # Names and owner references of objects are made of it, and a manifest has none.
+    # Names and owner references of objects derive from it, and a manifest has none.
     uid = {"uid": model.content["metadata"]["uid"]}
     return parse_manifest({**manifest, "metadata": {**manifest["metadata"], **uid}})
 
@@ -180,7 +178,6 @@ def _not_there(name: str) -> Problem:
 
 
 async def _live(client: Client, wanted: WantedModel) -> LiveModel | None:
-    """Return the live state of a model. A model that is yet to be created may be missing."""
     if (
         wanted.content is not None
         and await client.get(SHARDED_MODELS, wanted.namespace, wanted.name) is None
@@ -201,6 +198,6 @@ async def _resolved(
 
 
 def changed_fields(before: ShardedModel, after: ShardedModel) -> Iterator[FieldChange]:
-    """Yield the fields of the spec in which two resources differ, defaults filled in."""
+    """Yield the spec's fields that differ between two resources, with defaults filled in."""
     was, wanted = (item.spec.model_dump(mode="json", by_alias=True) for item in (before, after))
     yield from changed_values(was, wanted, "spec")

@@ -1,8 +1,4 @@
-"""A difference in words and as data: the spec, the plan, and which groups restart and for how
-long.
-
-Text names the first fields of an object alone; the document has all.
-"""
+"""A difference in words and as data: the spec, the plan, and which groups restart for how long."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,8 +17,8 @@ from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.units import format_plural
 
 SHOWN_FIELDS: Final = 3
-"""How many fields of an object are named in text; assumed: the first ones tell which part it is.
-JSON has all.
+"""Fields of an object named in text; JSON has all. Basis: assumed, the first tell which
+part it is.
 """
 
 SHOWN_VALUE: Final = 60

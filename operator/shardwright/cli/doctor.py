@@ -1,7 +1,6 @@
-"""The command ``doctor``: read a cluster, say the faults of the installation, and the commands
-against them.
+"""The command ``doctor``: reads a cluster, prints the installation's faults and a command for each.
 
-It fixes nothing itself, and writes only if it is to measure NetworkPolicies.
+It fixes nothing itself, and writes only to measure NetworkPolicies.
 """
 
 import sys
@@ -33,10 +32,10 @@ _SIGNS: Final = {
 
 
 def doctor(arguments: Namespace) -> int:
-    """Print the findings; 1 if something is wrong.
+    """Print the findings, and return 1 if something is wrong.
 
     Raises:
-        InputError: something is said of pods that nobody has asked for.
+        InputError: an option is about pods that were not asked for.
         UnreachableError: no answer, or no credentials.
     """
     cluster: Target = arguments.target
@@ -53,7 +52,7 @@ def doctor(arguments: Namespace) -> int:
 
 
 def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:
-    """Yield each check with its findings and the commands against them, for a person."""
+    """Yield each check with its findings and their commands, for a person."""
     for one in examined:
         sign, role, why = _SIGNS[one.result]
         first = [Span(f"{sign:<6}", role)]
@@ -61,7 +60,7 @@ def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:
         for finding in one.findings:
             result = Result.WRONG if finding.wrong else Result.NOTED
             sign, role, _ = _SIGNS[result]
-            # The line above says it already of a finding of its own kind.
+            # A finding of the check's own result needs no second sign.
             first = [Span(f"      {'' if result is one.result else f'{sign}: '}", role)]
             yield from paragraph(finding.message, width=width, first=first)
             yield line(Span("        $ ", Role.FAINT), Span(finding.command, Role.COMMAND))

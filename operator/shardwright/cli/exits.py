@@ -1,13 +1,13 @@
-"""How a command ends: the codes that scripts may rely on, and faults beside the user's input."""
+"""How does a command end? The exit codes for scripts, and faults that are not the user's input."""
 
 from enum import IntEnum
 from typing import Final
 
 from shardwright.errors import Problem
 
-INTERRUPTED: Final = 130  #: what a shell reports after Ctrl-C: 128 + SIGINT
-BROKEN_PIPE: Final = 141  #: what a shell reports of a writer whose reader went away: 128 + SIGPIPE
-TERMINATED: Final = 143  #: what a shell reports of a process that was asked to end: 128 + SIGTERM
+INTERRUPTED: Final = 130  #: a shell's status after Ctrl-C: 128 + SIGINT
+BROKEN_PIPE: Final = 141  #: a shell's status for a writer whose reader went away: 128 + SIGPIPE
+TERMINATED: Final = 143  #: a shell's status for a process that was asked to end: 128 + SIGTERM
 
 
 class Exit(IntEnum):
@@ -20,12 +20,14 @@ class Exit(IntEnum):
     FAULT = 3
 
 
-FORBIDDEN: Final = "NotAllowedInCluster"  #: the code of what the cluster does not let us do
+FORBIDDEN: Final = "NotAllowedInCluster"  #: the code for what the cluster does not let us do
 
 
 class UnreachableError(Exception):
-    """The cluster or the hub cannot be reached, or the cluster does not let us read it; the message
-    says why. ``problems`` has also those of what was asked beside it.
+    """The cluster or hub cannot be reached, or the cluster does not let us read; the message says
+    why.
+
+    ``problems`` also has those of what was asked at the same time.
     """
 
     def __init__(self, problem: Problem, *others: Problem) -> None:
@@ -35,10 +37,10 @@ class UnreachableError(Exception):
 
     @property
     def code(self) -> str:
-        """Return the word under which docs/reasons.md explains it."""
+        """Return the code under which docs/reasons.md explains it."""
         return self.problem.code
 
     @property
     def forbidden(self) -> bool:
-        """Return whether the cluster knows us, and does not let us do this one thing."""
+        """Return whether the cluster knows us but denies this one request."""
         return self.code == FORBIDDEN

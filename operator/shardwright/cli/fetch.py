@@ -1,6 +1,7 @@
-"""The command ``fetch``: the hub's files of a model, as a ConfigMap that a ShardedModel may name.
+"""The command ``fetch``: a model's small files on the hub as a ConfigMap that a ShardedModel may
+name.
 
-Writes nothing to a cluster, and fetches no weights.
+It writes nothing to a cluster, and fetches no weights.
 """
 
 import os
@@ -20,11 +21,11 @@ from shardwright.rendering.fetch_job import HUB_COMMIT, HUB_MODEL
 from shardwright.rendering.names import base_name
 
 _COMMIT_DIGITS: Final = 12
-"""Of the commit in the name of a ConfigMap: 48 bits tell the commits of one repository apart."""
+"""Digits of the commit in a ConfigMap's name: 48 bits tell the commits of a repository apart."""
 
 
 def fetch_config_map(arguments: Namespace) -> Exit:
-    """Print the ConfigMap of a model, and on stderr how a ShardedModel names it."""
+    """Print a model's ConfigMap, and on stderr how a ShardedModel names it."""
     model = arguments.model
     revision = arguments.revision
     problems = [
@@ -53,9 +54,7 @@ def fetch_config_map(arguments: Namespace) -> Exit:
 
 
 def config_map_of(model: str, checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the ConfigMap of a checkpoint of the hub: named by id and commit, and immutable, for
-    the commit is.
-    """
+    """Return the ConfigMap of a checkpoint, named by id and commit, and immutable like it."""
     commit = checkpoint.commit or ""
     return {
         "apiVersion": "v1",

@@ -13,9 +13,9 @@ class Result(StrEnum):
     """How a check ended."""
 
     FINE = "Fine"
-    NOTED = "Noted"  #: something to know, which may be as it was meant
+    NOTED = "Noted"  #: something to know, which may be on purpose
     WRONG = "Wrong"
-    UNREAD = "Unread"  #: whoever asks may not read what it takes
+    UNREAD = "Unread"  #: the user may not read what it needs
     SKIPPED = "Skipped"  #: it was not asked for
 
 
@@ -28,7 +28,7 @@ class Enforcement(StrEnum):
 
 
 class NotMadeError(Exception):
-    """A check that could not be made, or that nobody has asked for."""
+    """A check could not be made, or was not asked for."""
 
     def __init__(self, result: Result) -> None:
         self.result = result
@@ -37,7 +37,7 @@ class NotMadeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or to be known, and the command that shows more of it or fixes it.
+    """Something wrong, or worth knowing, and the command that shows more or fixes it.
 
     No command deletes anything.
     """
@@ -51,6 +51,6 @@ class Finding:
 
 
 def names(objects: Sequence[str]) -> str:
-    """Return the first objects by name, and how many more there are."""
+    """Return the first objects by name, and the number of others."""
     more = len(objects) - NAMES_SHOWN
     return ", ".join(objects[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,6 +1,6 @@
-"""The program of ``helm test``: the doctor's checks of an installation, made as its operator.
+"""The program of ``helm test``: the doctor's checks of an installation, with its operator's rights.
 
-Waits until all are fine, or its time is over. Writes nothing.
+It waits until all are fine or its time is over, and writes nothing.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _NOTHING: Final = TakenStock(now=datetime.now(UTC), program="shardwright", versi
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the checks, print them, and return 0 if all are fine, else 1."""
+    """Print the checks, and return 0 if all are fine, else 1."""
     given = _parser().parse_args(words)
     try:
         examined = asyncio.run(_tested(given))
@@ -153,7 +153,7 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m shardwright.cli.helm_test")
     for name in ("ready-url", "namespace", "name", "account"):
         parser.add_argument(f"--{name}", required=True)
-    for name in ("watch-namespaces", "claims"):  # with commas
+    for name in ("watch-namespaces", "claims"):  # comma-separated
         parser.add_argument(f"--{name}", default="")
     for name in ("kubeconfig", "credentials-dir"):
         parser.add_argument(f"--{name}", type=Path)

@@ -1,7 +1,5 @@
-"""The help of a command: the first screen has its purpose and the most frequent options,
-``--help-all`` has all.
-
-The flags of kubectl are in the latter alone.
+"""The help of a command: the first screen has its purpose and its most frequent options,
+``--help-all`` has all, kubectl's flags included.
 """
 
 import argparse
@@ -11,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 CONNECTION: Final = "Connection, with the flags of kubectl"
-"""The group of kubectl's own flags: whoever knows kubectl knows them."""
+"""The group of kubectl's own flags, which its users know."""
 
 WORDS_PAGE: Final = "docs/reference/output.md"
 """The page that explains each part of a plan, and leads to the glossary."""
@@ -22,9 +20,9 @@ _CODE: Final = re.compile(r"  [0-9]  ")  #: a line about an exit code
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Prose as wide as the terminal; lines that begin with two spaces are commands, and stay whole.
+    """Wraps prose to the terminal, but not lines that begin with two spaces: those are commands.
 
-    An option and its short form share the words behind them.
+    An option and its short form share one placeholder.
     """
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
@@ -40,7 +38,7 @@ class HelpFormatter(argparse.HelpFormatter):
                     line,
                     width,
                     subsequent_indent="     " if _CODE.match(line) else "",
-                    # Names of programs and options are to be copied.
+                    # Names of programs and options can be copied whole.
                     break_on_hyphens=False,
                 )
             )
@@ -64,16 +62,14 @@ class HelpAll(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Print it and end."""
+        """Print the help, and exit."""
         del namespace, values, option_string
         sys.stdout.write(argparse.ArgumentParser.format_help(parser))
         parser.exit()
 
 
 def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
-    """Return the help of a command with a line for each option, as wide as the terminal, and
-    without kubectl's own flags.
-    """
+    """Return a command's help, a line per option as wide as the terminal, but not kubectl's."""
     import shutil  # noqa: PLC0415 - only for help: it loads every kind of archive
     import textwrap  # noqa: PLC0415 - only for help
 
@@ -102,14 +98,11 @@ def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
 
 
 def _taken(action: argparse.Action) -> str:
-    """Return the stand-in for a value of an action: its name, or the choices."""
     return str(action.metavar or f"{{{','.join(map(str, action.choices or ()))}}}")
 
 
 def _rows(group: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield of each option its form, its effect, and its default; help and traceback,
-    which every command has, come last.
-    """
+    """Yield each option's form, effect and default; those common to all commands come last."""
     actions = sorted(
         group._group_actions,  # noqa: SLF001 - argparse has no public way
         key=lambda action: action.dest in {"help", "debug"},
@@ -131,7 +124,7 @@ def _rows(group: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """Return the first words of a help, and the default in it.
+    """Return the first words of a help text, and the default it states.
 
     >>> (_parted("mean length; of all (default: 64)"), _parted("GPUs (with x; default: 8)"))
     (('mean length', ' (default: 64)'), ('GPUs (with x)', ''))
@@ -153,7 +146,7 @@ def _examples(parser: argparse.ArgumentParser) -> list[str]:
     examples = (
         (parser.epilog or "").partition("\n\n")[0].replace("%(prog)s", parser.prog).splitlines()
     )
-    # A line that goes on with a command of the line before is set in further.
+    # Deeper indentation continues the command of the line before.
     starts = [index for index, line in enumerate(examples) if re.match(r"  [^ ]", line)]
     beyond = starts[_EXAMPLES_SHOWN] if starts[_EXAMPLES_SHOWN:] else len(examples)
     return [*examples[:beyond], ""] if starts else []

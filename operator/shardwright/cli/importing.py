@@ -1,8 +1,8 @@
-"""The command ``import``: models of LeaderWorkerSets, KServe, KAITO or Deployments, as
+"""The command ``import``: LeaderWorkerSets, Deployments and models of KServe or KAITO as
 ShardedModels.
 
-Refuses an object that starts no vLLM, and one that does not tell which model it serves, and prints
-the others; writes nothing to a cluster.
+It refuses objects that start no vLLM or do not name their model, prints the others, and writes
+nothing to a cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def import_models(arguments: Namespace) -> Exit:
-    """Print the ShardedModels, and on stderr the left-out parts of each, and what is none.
+    """Print the ShardedModels, and on stderr what each leaves out and what cannot be imported.
 
     Raises:
         InputError: nothing that is named can be imported.
@@ -50,9 +50,6 @@ def import_models(arguments: Namespace) -> Exit:
 
 
 def _in_turn(readings: Iterable[Callable[[], Imported]]) -> tuple[list[Imported], list[Problem]]:
-    """Return the objects that can be imported, and the problems of the rest: one keeps no other one
-    back.
-    """
     found: list[Imported] = []
     problems: list[Problem] = []
     for reading in readings:
@@ -141,7 +138,6 @@ def _imported(arguments: Namespace, kind: ImportedKind, name: str) -> Imported:
 async def _read(
     client: Client, kind: ImportedKind, namespace: str, name: str
 ) -> tuple[Content, list[Any]]:
-    """Return an object of the cluster, and the ConfigMap that it refers to."""
     from shardwright.cluster.resources import CONFIG_MAPS  # noqa: PLC0415 - files need no cluster
 
     found = await _object(client, kind, namespace, name)

@@ -1,6 +1,6 @@
-"""Read files as kubectl does and sort their objects; every problem names the file that it is in.
+"""Reads files as kubectl does; every problem names its file.
 
-Refuses text that is not UTF-8, and a folder without manifests.
+Text must be UTF-8, and a folder must hold manifests.
 """
 
 import gc
@@ -20,8 +20,8 @@ STDIN: Final = "-"
 SUFFIXES: Final = (".json", ".yaml", ".yml")  #: what is read in a folder, as kubectl does
 
 LONG: Final = 2 * MEGA
-"""Unit: characters of YAML for which somebody is told how far they are read. Basis: measured;
-1,000,000 take 0.3 s of CPU.
+"""Unit: characters of YAML from which progress is shown. Basis: measured; 10**6 take 0.3
+s of CPU.
 """
 
 Object = Mapping[str, Any]
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A Kubernetes object and the file that it comes from."""
+    """A Kubernetes object and the file it comes from."""
 
     file: str
     content: Object
@@ -67,7 +67,7 @@ def read_text(file: str) -> str:
 
 
 def missing_files(files: Iterable[str]) -> Iterator[Problem]:
-    """Yield one problem for each file or folder that is not there; none is opened."""
+    """Yield a problem for each file or folder that is missing; none is opened."""
     for file in dict.fromkeys(files):
         try:
             if file != STDIN:
@@ -77,9 +77,7 @@ def missing_files(files: Iterable[str]) -> Iterator[Problem]:
 
 
 def name_the_file(file: str, read: Callable[[], T]) -> T:
-    """Call ``read`` and return its result. Problems that it raises get the file in front of their
-    path.
-    """
+    """Return the result of ``read``; its problems get the file in front of their path."""
     try:
         return read()
     except InputError as error:
@@ -91,7 +89,7 @@ def _collector_paused() -> Iterator[None]:
     """Keep the cycle collector from walking over millions of fresh objects, none of which is
     garbage.
 
-    Measured: a YAML list of 1,000 nodes and 10,000 pods is read in 3 instead of 8 seconds.
+    Measured: a YAML list of 1,000 nodes and 10,000 pods is read in 3 s instead of 8 s.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -126,8 +124,8 @@ def _read(file: str) -> Iterator[Given]:
 
 @contextmanager
 def _shown_how_far(file: str, text: str) -> Iterator[Callable[[int], None]]:
-    """Yield the function that takes how many characters have been read; on a terminal a bar shows
-    it for a long text of YAML, and then a line how that is read sooner.
+    """Yield a function to call with the characters read so far; for long YAML a bar on the terminal
+    shows them, and then a note how to read it faster.
     """
     if len(text) < LONG or text.lstrip()[:1] == "{":
         yield lambda _read: None

@@ -1,6 +1,7 @@
-"""Nodes, pods and plans of a live cluster, as plans are made among them.
+"""Nodes, pods and plans of a live cluster, for planning.
 
-Without the right to list nodes there is nothing to plan; whatever else may not be read is left out.
+Without the right to list nodes there is nothing to plan; anything else that may not be read is left
+out.
 """
 
 from http import HTTPStatus
@@ -28,7 +29,7 @@ UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 def read_surroundings_of(cluster: Target, stated: Stated = NONE) -> Surroundings:
-    """Read the surroundings from a cluster. ``stated`` holds the statements of the settings.
+    """Return the surroundings in a cluster; ``stated`` comes from the settings.
 
     Raises:
         UnreachableError: no answer, no credentials, or nodes may not be listed.
@@ -37,7 +38,7 @@ def read_surroundings_of(cluster: Target, stated: Stated = NONE) -> Surroundings
 
 
 async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surroundings:
-    """Return the nodes, and as far as they may be read the pods and plans of record."""
+    """Return the nodes, and the pods and plans of record as far as they may be read."""
     published = await read_live_published(client)
     nodes = [
         node async for page in client.pages(NODES) for node in read_nodes(page, stated, published)
@@ -51,14 +52,13 @@ async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surro
 
 
 async def read_live_published(client: Client) -> PublishedDevices:
-    """Read the devices that DRA drivers publish, if the cluster has the kinds and lets us read."""
+    """Return the devices that DRA drivers publish, none if they may not be read."""
     kinds = (RESOURCE_SLICES, DEVICE_CLASSES)
     slices, classes = [await unless_forbidden(_all(client, kind)) or () for kind in kinds]
     return read_published(slices, classes)
 
 
 async def _all(client: Client, resource: Resource, **options: Any) -> list[dict[str, Any]]:
-    """Return all objects of a kind; none if the cluster has no such kind."""
     try:
         return [item async for page in client.pages(resource, **options) for item in page]
     except ApiError as error:
@@ -68,7 +68,6 @@ async def _all(client: Client, resource: Resource, **options: Any) -> list[dict[
 
 
 async def _read_modes(client: Client) -> list[dict[str, Any]]:
-    """Return of each ShardedModel which one it is, and its mode."""
     return await _all(client, SHARDED_MODELS, project=_mode)
 
 
@@ -80,9 +79,7 @@ def _mode(model: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _read_usage(client: Client) -> tuple[GpuUsage, ...]:
-    """Return the GPUs that pods and claims hold. In a large cluster only a few pods have to do with
-    GPUs.
-    """
+    """Return the GPUs that pods and claims hold; most pods of a large cluster hold none."""
     pages = client.pages(PODS, fieldSelector=UNFINISHED)
     pods = [
         pod

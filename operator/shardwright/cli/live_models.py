@@ -1,6 +1,6 @@
 """ShardedModels of a cluster, each with its plan of record, its objects and its pods.
 
-Signatures of plans are not checked: the keys are the operator's.
+Signatures of plans are not checked: the operator has the keys.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ Content = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class LiveModel:
-    """A ShardedModel as the API server holds it, with its present objects; None is for a forbidden
-    part. ``formers`` are the revisions by their hash that it may go back to.
+    """A ShardedModel as the API server stores it, with its objects; a forbidden part is None.
+
+    ``formers`` are the revisions that it may go back to, by hash.
     """
 
     content: Content
@@ -55,7 +56,7 @@ class LiveModel:
 
     @property
     def owner(self) -> Owner:
-        """Return who owns its objects."""
+        """Return the owner of its objects."""
         return owner_of(self.content)
 
     @property
@@ -65,18 +66,18 @@ class LiveModel:
 
 
 def owner_of(content: Content) -> Owner:
-    """Return whom objects of a stored ShardedModel belong to."""
+    """Return the owner of a stored ShardedModel's objects."""
     metadata = content["metadata"]
     return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
 
 
 def is_planned(content: Mapping[str, Any]) -> bool:
-    """Return whether there is a plan for the spec of a resource."""
+    """Return whether a resource's spec has a plan."""
     return condition_of(content, ConditionType.PLANNED).get("status") == "True"
 
 
 def condition_of(content: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return a condition of a resource, empty if its status has none of the kind."""
+    """Return a condition of a resource, empty if its status lacks it."""
     conditions = mappings(mapping(content.get("status")).get("conditions"))
     return next((item for item in conditions if item.get("type") == kind), {})
 
@@ -84,13 +85,13 @@ def condition_of(content: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 async def list_objects(
     client: Client, resource: Resource, namespace: str | None, **selectors: str
 ) -> list[Content]:
-    """Return objects of a kind, each with its kind, which a LIST leaves out."""
+    """Return the objects of a kind, each with its kind, which a LIST leaves out."""
     kind = {"apiVersion": resource.api_version, "kind": resource.kind}
     return [{**kind, **item} for item in await client.list(resource, namespace, **selectors)]
 
 
 async def list_models(client: Client, namespace: str | None) -> list[Content]:
-    """Return the ShardedModels of a namespace, or of all (None), in order of namespace and name."""
+    """Return the ShardedModels of a namespace, or of all (None), by namespace and name."""
     found = await list_objects(client, SHARDED_MODELS, namespace)
     return sorted(found, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]))
 
@@ -99,7 +100,7 @@ async def read_model(client: Client, namespace: str, name: str) -> LiveModel:
     """Return a ShardedModel with its plan of record.
 
     Raises:
-        InputError: there is none of the name; one that is written alike is named.
+        InputError: it does not exist; one with a similar name is suggested.
     """
     content = await client.get(SHARDED_MODELS, namespace, name)
     if content is None:
@@ -108,7 +109,7 @@ async def read_model(client: Client, namespace: str, name: str) -> LiveModel:
 
 
 async def with_objects(client: Client, model: LiveModel) -> LiveModel:
-    """Return the model with its objects and pods, as far as they may be read."""
+    """Return a model with its objects and pods, as far as they may be read."""
     owner = model.owner
     objects = dict[ObjectKey, Content]()
     absent = set[str]()
@@ -147,10 +148,10 @@ async def _record(client: Client, owner: Owner) -> PlanRecord | None:
 
 
 async def no_such_model(client: Client, namespace: str, name: str) -> NoReturn:
-    """Say that there is no ShardedModel of a name.
+    """Report that a ShardedModel does not exist.
 
     Raises:
-        InputError: always; one that is written alike is named.
+        InputError: always; one with a similar name is suggested.
     """
     there = [
         item["metadata"]["name"]

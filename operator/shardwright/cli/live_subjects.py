@@ -1,6 +1,4 @@
-"""The question of a ShardedModel of a cluster: its spec, resolved with the config of its model that
-the cluster holds.
-"""
+"""A cluster's ShardedModel as a question to the planner, with the config that the cluster holds."""
 
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import Settings
@@ -18,7 +16,7 @@ from shardwright.resolving.subject import Subject, resolve
 async def read_subject(
     client: Client, model: LiveModel, resource: ShardedModel, settings: Settings
 ) -> Subject:
-    """Return the question of a resource, with the config of its model as the cluster has it.
+    """Return the question of a resource, with its model's config from the cluster.
 
     Raises:
         InputError: it is wrong, or its model is not known.

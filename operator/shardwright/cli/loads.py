@@ -1,6 +1,6 @@
-"""The same question under other loads: the data of a page whose load somebody moves.
+"""The same question under other loads, for the sliders of a page.
 
-Lengths stay as they are if too many layouts would have to be priced.
+Lengths stay fixed if too many layouts would have to be priced.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,33 +21,33 @@ from shardwright.reporting.figures import format_layout
 from shardwright.resolving.subject import resolve
 
 ARRIVAL_FACTORS: Final = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
-"""Times the load of the plan that are planned as well. Basis: chosen, a doubling at a time."""
+"""Multiples of the load that are planned as well. Basis: chosen, a doubling at a time."""
 
 LENGTH_FACTORS: Final = (1 / 2, 1, 2)
-"""The same for the lengths of prompts and answers. Basis: chosen."""
+"""Multiples of the lengths of prompts and answers. Basis: chosen."""
 
 MOST_REQUESTS: Final = 65_536
 """Requests in flight; the limit of ``spec.workload.concurrency``."""
 
 MOST_RATE: Final = 100_000.0
-"""Requests a second; the limit of ``spec.workload.requestsPerSecond``."""
+"""Requests per second; the limit of ``spec.workload.requestsPerSecond``."""
 
 _MOST_PRICED: Final = 20_000
-"""Layouts times loads up to which all loads are planned; above it lengths stay as they are. Basis:
-assumed, some ten seconds of CPU, and half a megabyte of page.
+"""Layouts times loads up to which lengths vary, too. Basis: assumed, some ten seconds of CPU, and
+half a megabyte of page.
 """
 
 _DIGITS: Final = 4
-"""Significant digits of the points of the curve: more than can be seen, a third of the size."""
+"""Significant digits of the curve's points: more than can be seen, a third of the size."""
 
 
 def loads_around(answer: PlannedModel, inputs: PlanInputs, *, candidates: int) -> dict[str, Any]:
     """Return the plan under every load of a grid around the one that was asked for, as data.
 
-    ``axes`` are the values along each axis, ``base`` which of them were asked for, and ``points``
-    the plan at each load, the last axis fastest. ``layouts`` are named once; a point says of each
-    layout that can run its place in them, the time per token and the output of a GPU, of four
-    digits.
+    ``axes`` are the values along each axis, ``base`` the indices of the load asked for, and
+    ``points`` the plan at each load, the last axis fastest. ``layouts`` are named once; a point
+    lists for each layout that can run its index among them, its time per token and its output per
+    GPU, to four digits.
     """
     ((_, resource),) = inputs.resources
     manifest = resource.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -102,9 +102,6 @@ def _whole(base: int, factors: Sequence[float], *, most: int | None) -> dict[str
 
 
 def _under(manifest: Mapping[str, Any], load: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a manifest with another load; its other fields stay as they are, and an unset one has
-    its default.
-    """
     spec = manifest["spec"]
     return {**manifest, "spec": {**spec, "workload": {**spec.get("workload", {}), **load}}}
 
@@ -115,7 +112,6 @@ def _point(
     inventory: Inventory,
     layouts: dict[tuple[str, str, int], int],
 ) -> dict[str, Any]:
-    """Return the plan at one load, or the reason why there is none."""
     try:
         subject = resolve(
             replace(question_of(parse_manifest(manifest), inputs), settings=inputs.settings)

@@ -1,4 +1,4 @@
-"""The entry point: typed words to an exit code. Faults end here, and nowhere else."""
+"""The entry point: from typed words to an exit code. All faults end here."""
 
 import atexit
 import difflib
@@ -20,14 +20,14 @@ from shardwright.cli.output import print_error, print_text
 from shardwright.errors import InputError, Problem
 
 YOUNG_OBJECTS: Final = 200_000
-"""How many objects are made until the first search for garbage. Basis: measured, loading the
-planner and planning makes 98,000, of which none is garbage; searching at each 700, as Python does,
-took 5 to 26% of the CPU of a plan, by run.
+"""Objects allocated before the first garbage collection. Basis: measured, loading the planner and
+planning makes 98,000, none of them garbage; collecting at each 700, as Python does, took 5 to 26%
+of the CPU of a plan, by run.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code."""
+    """Run a command, and return its exit code."""
     try:
         code = _answer(argv)
         sys.stdout.flush()
@@ -38,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _answer(argv: Sequence[str] | None) -> int:
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
-    atexit.register(gc.freeze)  # or the interpreter searches all of it as it ends
+    atexit.register(gc.freeze)  # or the interpreter collects all of it as it ends
     parser = build_parser(program_name(sys.argv[0]))
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks what it may offer
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         from shardwright.cli.completion import complete_for_shell  # noqa: PLC0415 - only then
 
         complete_for_shell(parser)
@@ -77,9 +77,6 @@ def _run(arguments: Namespace) -> int:
 
 
 def _no_client(package: str, without: str) -> Problem:
-    """Return the problem of a missing library, with the package to install. The command line alone
-    comes without the libraries that talk to a cluster.
-    """
     return Problem(
         code="ClientMissing",
         what=f"reading a cluster needs the package {package}, which is not installed",
@@ -88,16 +85,13 @@ def _no_client(package: str, without: str) -> Problem:
 
 
 def _form_of(arguments: Namespace) -> str:
-    """Return the form of the document that was asked for, empty if a person reads."""
-    # What is printed without -o is for people, also where it is YAML.
+    # Output without -o is for people, even if it is YAML.
     form = getattr(arguments, "asked_output", "")
     return form if form in {"json", "yaml"} else ""
 
 
 def _typed_form(words: Sequence[str]) -> str:
-    """Return the form of the document that somebody asked for in words which no command takes,
-    empty if a person reads.
-    """
+    """Return the document form in words that no command accepts, empty for a person."""
     typed = " ".join(words)
     return next(
         (
@@ -110,9 +104,6 @@ def _typed_form(words: Sequence[str]) -> str:
 
 
 def _mistyped_command(words: Sequence[str]) -> Problem | None:
-    """Return the problem of a command that does not exist, with the one that was probably meant.
-    Return None if no command has a similar name.
-    """
     word = words[0] if words else ""
     if word.startswith("-") or word in COMMANDS:
         return None
@@ -136,7 +127,7 @@ def _report_unreachable(error: UnreachableError, form: str) -> int:
 
 
 def _report(problems: Sequence[Problem], form: str) -> None:
-    """Say faults in lines on stderr and, if a program reads, as the document that it waits for."""
+    """Print faults on stderr and, for a program, as the document that it expects."""
     for problem in problems:
         print_error(problem.sentence(), problem.code)
     _print_as_document(problems, form)
@@ -174,7 +165,7 @@ def _report_fault(error: Exception, *, show_traceback: bool) -> int:
 
 
 def _leave_quietly() -> int:
-    """Let nobody write into the broken pipe again, not even the interpreter at its end."""
+    """Redirect stdout, so that not even the interpreter at its end writes into the broken pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BROKEN_PIPE
 

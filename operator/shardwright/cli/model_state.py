@@ -1,7 +1,6 @@
-"""How ShardedModels stand, as facts: what their status says, and how far the pods of their groups
-are.
+"""How do ShardedModels stand? Facts from their status, and the progress of their groups' pods.
 
-No cluster is asked here, and nothing is worked out anew that the operator has written down.
+Nothing that the operator has written down is worked out anew.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ENGINE: Final = "engine"
 _SUMMED_UP: Final = frozenset(
     {ConditionType.READY, ConditionType.PLANNED, ConditionType.RECONCILING}
 )
-"""Conditions that are not worth a line where they are True."""
+"""Conditions that are not worth a line while they are True."""
 
 _UNREAD_CONFIG: Final = frozenset(
     {
@@ -34,9 +33,7 @@ _UNREAD_CONFIG: Final = frozenset(
         Reason.HUB_MODEL_MISSING,
     }
 )
-"""Reasons of a model that is looked for at the hub; of a name that is not there it says either
-that nobody may see it or that there is none.
-"""
+"""Reasons of a model looked up at the hub, which does not tell a hidden one from a missing one."""
 
 Content = Mapping[str, Any]
 
@@ -53,7 +50,8 @@ class StandingGroup:
     """How a group stands: ``said`` are its status's words, ``failure`` is why it failed last,
     ``pods`` are those that may be seen, ``missing`` is how many its StatefulSet has not created.
 
-    ``loading`` is for how long all its engines have run in a start, seconds; None if they do not.
+    ``loading`` is the time, in seconds, since its last engine of a start began to run; None unless
+    all run.
     """
 
     name: str
@@ -69,10 +67,11 @@ class StandingGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelState:
-    """How a ShardedModel stands. ``current``: its status is about the spec as it is. ``running`` is
-    how many groups of how many are ready, ``most_seconds`` how long a start may take;
-    ``conditions`` are others worth a line, ``meant`` known models that may be meant by the one that
-    is looked for.
+    """How a ShardedModel stands.
+
+    ``current`` says whether its status is about the present spec. ``running`` is the number of
+    ready groups out of all, ``most_seconds`` the longest that a start may take. ``conditions`` are
+    others worth a line, ``meant`` known models with ids like the one looked up at the hub.
     """
 
     name: str
@@ -142,7 +141,7 @@ def standing_of(content: Content, pods: PodsByGroup, now: datetime) -> ModelStat
 
 
 def _meant(content: Content, ready: Content) -> tuple[str, ...]:
-    """Return known models like one that is looked for at the hub: its id may be misspelt."""
+    """Return known models with similar ids, if the hub is asked: the id may be misspelt."""
     if ready.get("reason") not in _UNREAD_CONFIG:
         return ()
     return like_ids(text_or_empty(mapping(mapping(content.get("spec")).get("model")).get("id")))
@@ -188,7 +187,6 @@ def _whole(value: object) -> int | None:
 
 
 def _runs_since(pod: Content) -> datetime | None:
-    """Return since when the engine of a pod runs, None if it does not."""
     for status in mappings(mapping(pod.get("status")).get("containerStatuses")):
         if status.get("name") == ENGINE:
             return read_time(

@@ -1,6 +1,6 @@
 """How models stand, in words and as data.
 
-A start shows how long it has taken, not how far it is: nobody counts bytes.
+A start shows the time it has taken, not its progress: no bytes are counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ BAR: Final = 20  #: cells of the bar of a group that loads
 def table_lines(
     found: Sequence[ModelState], now: datetime, width: int, *, namespaces: bool, wide: bool = False
 ) -> Iterator[Line]:
-    """Yield one line for each model; a wide one has its GPUs and its address, too."""
+    """Yield a line per model; a wide one adds its product and its endpoint."""
     header = [
         *(["NAMESPACE"] if namespaces else []),
         *("NAME", "READY", "GROUPS", "SINCE", "LAYOUT", "GPUS", "REASON"),
@@ -52,7 +52,6 @@ def _product(item: ModelState) -> str:
 
 
 def _age(since: datetime | None, now: datetime) -> str:
-    """Return the time that has passed, in the form of an age of kubectl."""
     if since is None:
         return "-"
     seconds = max(0, int((now - since).total_seconds()))
@@ -63,7 +62,7 @@ def _age(since: datetime | None, now: datetime) -> str:
 
 
 def detail_lines(item: ModelState, now: datetime, width: int, program: str) -> Iterator[Line]:
-    """Yield all about one model: why, the state of each group, and the next commands."""
+    """Yield the whole of a model: why it is so, the state of each group, and the next commands."""
     state = {"True": "ready", "False": "not ready"}.get(item.ready, "nobody has looked at it yet")
     since = f" for {_age(item.since, now)}" if item.since else ""
     reason = f", {item.reason}" if item.reason and item.ready != "True" else ""
@@ -83,7 +82,6 @@ def detail_lines(item: ModelState, now: datetime, width: int, program: str) -> I
 
 
 def _labelled(item: ModelState, width: int) -> Iterator[Line]:
-    """Yield conditions and facts, each behind its label, and all of them in one column."""
     said = [
         *(
             (str(one.get("reason", "")), Role.WARNING, str(one.get("message", "")))
@@ -126,7 +124,6 @@ def _group(group: StandingGroup, most: int | None, width: int) -> Iterator[Line]
 
 
 def _bar(seconds: float | None, most: int | None) -> tuple[Span, ...]:
-    """Return the share of a start's time that is over, as a bar. Nobody counts its bytes."""
     if seconds is None:
         return ()
     if not most:

@@ -1,7 +1,7 @@
-"""GPUs named on the command line become Nodes, as a cluster that has them would show them: ``--gpus
-16xH100``.
+"""GPUs named on the command line (``--gpus 16xH100``) as the Nodes that a cluster with them would
+show.
 
-Refuses a product of which no size of node is known, unless it is said.
+A product without a known size of node is refused unless that is given.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from shardwright.resolving.subject import Subject
 
 MOST_USUAL: Final = 8
-"""Most GPUs of a node where the command line does not say it. Basis: chosen; HGX and OAM boards
-have as many.
-"""
+"""Most GPUs of a node by default. Basis: chosen; HGX and OAM boards have as many."""
 
 GPUS_OF_A_TRAY: Final = 4
 """GPUs of a node where 72 are a rack. Source: notes of gpus.csv; NVL72 and Helios are 18 trays."""
@@ -50,9 +48,7 @@ _NAMED: Final = re.compile(rf"(-?[0-9]{{1,6}})x({_NAME})", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedGpus:
-    """So many GPUs of one product; ``gpus_per_node`` in each node, ``gpus_per_domain`` joined by
-    NVLink if that is more.
-    """
+    """``count`` GPUs of one product; NVLink joins ``gpus_per_domain``, also across nodes."""
 
     gpu: Gpu
     count: int
@@ -68,8 +64,8 @@ def read_named_gpus(
     network_gbps_per_gpu: float | None = None,
     counted: bool = True,
 ) -> tuple[NamedGpus, ...]:
-    """Read the GPUs that ``--gpus`` names: each as COUNTxGPU, or one of each product if they are
-    not ``counted``. The product is an id of the catalogue or any name that means one.
+    """Return the GPUs that ``--gpus`` names: each as COUNTxGPU, or one of each product if not
+    ``counted``. A product is an id of the catalogue or any name for one.
 
     Raises:
         InputError: with one problem for each text that does not name GPUs that can be planned.
@@ -96,12 +92,10 @@ def read_named_gpus(
 
 
 def usual_node(gpu: Gpu) -> tuple[int, int] | None:
-    """Return the usual number of GPUs of a node of this product, and the number that one NVLink
-    domain joins over nodes.
+    """Return the usual number of GPUs per node of a product, and per NVLink domain across nodes.
 
-    The largest instance type with up to eight of them says it.
-
-    If no instance has it, it is the board or the rack that joins them; None if there is none.
+    The largest instance type with up to eight of them decides, else the board or rack that joins
+    them; None if there is none.
 
     >>> (
     ...     usual_node(find_gpu("H100")),
@@ -126,7 +120,7 @@ def usual_node(gpu: Gpu) -> tuple[int, int] | None:
 
 
 def nodes_of(named: Sequence[NamedGpus]) -> tuple[Mapping[str, Any], ...]:
-    """Return Nodes with these GPUs; the last of a product has the rest."""
+    """Return Nodes with these GPUs; a product's last node has the remainder."""
     return tuple(
         node
         for index, gpus in enumerate(named)
@@ -177,7 +171,7 @@ def _read(
     *,
     example: str,
 ) -> NamedGpus | Problem:
-    """Return so many GPUs of a product; ``example`` is the number before a GPU in advice."""
+    """Return GPUs of a product; ``example`` is the number before a GPU in advice."""
     gpu = find_gpu(name)
     profile = named_profile(name)
     if gpu is None:
@@ -236,7 +230,6 @@ def _not_planned(gpu: Gpu, profile: str, example: str) -> Problem | None:
 
 
 def _sliced(named: NamedGpus, profile: str) -> NamedGpus:
-    """Return slices of the GPUs of the same nodes, all of one profile."""
     return replace(
         named,
         gpu=slice_of(named.gpu, profile),
@@ -267,8 +260,7 @@ def _unknown(name: str, example: str) -> Problem:
 
 
 def nearest_gpus(name: str) -> tuple[str, ...]:
-    """Return the ids that are written most like a name, best first, at most three; hyphens do not
-    count.
+    """Return at most three ids similar to a name, best first; hyphens do not count.
 
     >>> nearest_gpus("H10O")[0], nearest_gpus("RTX5090"), nearest_gpus("A6000")
     ('H100-SXM-80GB', ('RTX-5090-32GB',), ('RTX-A6000-48GB',))
@@ -285,7 +277,7 @@ def nearest_gpus(name: str) -> tuple[str, ...]:
 
 
 def _runs(gpu_id: str) -> Iterator[str]:
-    """Yield every run of parts of an id, without the hyphens between them.
+    """Yield every run of an id's parts, without hyphens.
 
     >>> list(_runs("RTX-5090-32GB"))
     ['rtx', 'rtx5090', 'rtx509032gb', '5090', '509032gb', '32gb']
@@ -331,9 +323,7 @@ def _labels(named: NamedGpus, pool: int, first: int, gpus: int) -> dict[str, str
 
 
 def _part_of_board(gpu: Gpu, gpus: int) -> bool:
-    """Return whether so many GPUs are some of a board that joins them all: of a product that is
-    named, nothing else is sold.
-    """
+    """Return whether so many GPUs are part of a board that joins more, and is only sold whole."""
     return (
         gpu.scale_up is not None
         and "bridge" not in gpu.scale_up.name
@@ -342,9 +332,7 @@ def _part_of_board(gpu: Gpu, gpus: int) -> bool:
 
 
 def on_named_slices(subject: Subject, named: Iterable[NamedGpus]) -> Subject:
-    """Return the subject on slices (MIG) of the profile that all named GPUs have. If all are whole,
-    it is on whole GPUs.
-    """
+    """Return the subject on the slices (MIG) that all named GPUs share, if they share one."""
     profiles = {gpus.gpu.mig_profile for gpus in named}
     if len(profiles) != 1:
         return subject
@@ -352,9 +340,7 @@ def on_named_slices(subject: Subject, named: Iterable[NamedGpus]) -> Subject:
 
 
 def on_named_gpus(subject: Subject, named: Sequence[NamedGpus]) -> Subject:
-    """Return the subject on the named GPUs, without a node selector. Named GPUs have no labels, and
-    whoever names them has chosen already.
-    """
+    """Return the subject on the named GPUs, without a node selector, as they have no labels."""
     written = subject.terms.mig_profile
     subject = on_named_slices(subject, named)
     if subject.terms.mig_profile != written:

@@ -1,6 +1,5 @@
-"""``plan NAME``: a ShardedModel of the cluster, with the plan that stands for it.
-
-A plan of an older generation of its spec does not stand.
+"""``plan NAME``: a ShardedModel of the cluster with its current plan; one for an older generation
+of its spec does not count.
 """
 
 from dataclasses import dataclass
@@ -17,9 +16,7 @@ from shardwright.hardware.stated import Stated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedModel:
-    """A ShardedModel of the cluster; ``record`` is the plan that stands for its spec as it is, None
-    if there is none.
-    """
+    """A ShardedModel of the cluster; ``record`` is the plan for its present spec."""
 
     resource: ShardedModel
     record: PlanRecord | None
@@ -30,7 +27,7 @@ def read_named(cluster: Target, name: str, stated: Stated) -> NamedModel:
     """Return a ShardedModel with the nodes around it.
 
     Raises:
-        InputError: there is none of this name, or its spec is wrong.
+        InputError: it does not exist, or its spec is wrong.
         UnreachableError: no answer, no credentials, or it has no plan and nodes may not be listed.
     """
     live = cluster.ask(lambda client: read_model(client, cluster.namespace, name))
@@ -46,7 +43,7 @@ def read_named(cluster: Target, name: str, stated: Stated) -> NamedModel:
 
 
 def _around(cluster: Target, record: PlanRecord | None, stated: Stated) -> Surroundings:
-    """Return the surroundings; a plan that stands is shown to whoever may not see nodes, too."""
+    """Return the surroundings, empty if nodes may not be listed but there is a plan to show."""
     try:
         return read_surroundings_of(cluster, stated)
     except UnreachableError as error:

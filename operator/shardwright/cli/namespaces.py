@@ -1,6 +1,4 @@
-"""The ShardedModels of files, each in the namespace that is meant: it says so, a flag does, or the
-context of the kubeconfig; never two of them.
-"""
+"""ShardedModels of files, each in the namespace of its manifest, a flag, or the context."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from shardwright.hardware.untrusted import mapping
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenModel:
-    """A ShardedModel of a file, as it is written and as it is read."""
+    """A ShardedModel of a file, as written and as read."""
 
     file: str
     content: Mapping[str, Any]
@@ -70,7 +68,7 @@ def placed_in(
     result of ``otherwise``.
 
     Raises:
-        InputError: it names another one than the flag does, which kubectl refuses, too.
+        InputError: its own differs from the flag's, which kubectl refuses, too.
     """
     metadata = mapping(content.get("metadata"))
     named = metadata.get("namespace")

@@ -1,6 +1,5 @@
-"""The command that follows ``size``: the plan for the GPUs that it has found, ready to be typed.
-
-Repeats the options that were given: a plan for another load would be another answer.
+"""The command that follows ``size``: the plan for the GPUs it found, with the same options, as
+another load would need another plan.
 """
 
 from argparse import Namespace
@@ -17,8 +16,8 @@ _SHARED = ("nodes_of", "network", "settings")
 
 
 def plan_command(arguments: Namespace, step: SizedOutcome, named: NamedGpus) -> str:
-    """Return the command that plans for a number of GPUs, with as many replicas as carry the
-    load on them: ``plan`` takes one where none are named.
+    """Return the command that plans for a number of GPUs, with the replicas that carry the load on
+    them: the default of ``plan`` is one.
     """
     words = ["shardwright", "plan", arguments.model]
     words += ["--gpus", f"{step.gpus}x{named.gpu.id}", *_repeated(arguments)]

@@ -1,7 +1,4 @@
-"""Values as they are typed behind an option.
-
-Refuses nan, infinity and numbers that no field could take.
-"""
+"""Values typed after an option; nan, infinity and numbers that no field could take are refused."""
 
 import argparse
 import re
@@ -9,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([a-z]*)", re.ASCII)
-_MOST_GBPS = 100_000  # a hundred times what one GPU's network card takes
+_MOST_GBPS = 100_000  # a hundred times the rate of a GPU's network card
 
 
 def count_of(text: str) -> int:
-    """Read a whole number of at least 1."""
+    """Return a whole number from 1 to 99,999."""
     if not (
         text.isascii() and text.isdigit() and 1 <= len(text) <= 5 and int(text) > 0  # noqa: PLR2004 - 99,999
     ):
@@ -22,7 +19,7 @@ def count_of(text: str) -> int:
 
 
 def gbps_of(text: str) -> float:
-    """Read a rate."""
+    """Return a rate in Gbit/s."""
     try:
         rate = float(text)
     except ValueError:
@@ -35,15 +32,13 @@ def gbps_of(text: str) -> float:
 
 
 def duration_of(text: str, units: Mapping[str, float]) -> float | None:
-    """Return a duration by the worth of its unit; None: it is none."""
+    """Return a duration, in the unit that ``units`` convert to; None if the text is none."""
     match = _DURATION.fullmatch(text)
     return float(match[1]) * units[match[2]] if match and match[2] in units else None
 
 
 class OutputForm(argparse.Action):
-    """``-o``: the form of the output, and that somebody asked for it: faults are printed in it,
-    too.
-    """
+    """``-o``: the form of the output, and that it was asked for: faults are printed in it, too."""
 
     def __call__(
         self,
@@ -52,6 +47,6 @@ class OutputForm(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Take the form that was asked for."""
+        """Store the form."""
         del parser, option_string
         namespace.output = namespace.asked_output = values

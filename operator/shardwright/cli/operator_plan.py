@@ -1,6 +1,4 @@
-"""``plan --server``: the operator plans a copy of a ShardedModel that runs nothing, and the copy is
-deleted again.
-"""
+"""``plan --server``: the operator plans a copy that runs nothing and is deleted again."""
 
 from __future__ import annotations
 
@@ -52,14 +50,14 @@ from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject
 
 COPY_OF: Final = "shardwright.io/plan-of"
-"""Annotation of a copy: the name of the ShardedModel that it is a copy of."""
+"""Annotation of a copy: the name of the original ShardedModel."""
 
 NAME_LENGTH: Final = 40
-"""Characters of a name that its copy keeps; names of objects are made of it."""
+"""Characters of a name that its copy keeps; names of objects derive from it."""
 
 WAIT_SECONDS: Final = 120.0
-"""How long the operator is waited for. Basis: assumed; it takes 1 to 2 s, and what costs too much
-ends after a minute.
+"""How long to wait for the operator. Basis: assumed; it takes 1 to 2 s, and stops after a
+minute.
 """
 
 _UNKNOWN: Final = (
@@ -69,16 +67,14 @@ _NOT_SHOWN: Final = "GPUs of others, and nodes that are not used, are not shown"
 
 FORBIDDEN: Final = "you may not list them"
 UNREADABLE: Final = "they could not be read"
-"""Why nodes beside the plan's own are not shown."""
+"""Why nodes other than the plan's are not shown."""
 
 LOOK_SECONDS: Final = 0.3
-"""How often it is looked for. Basis: assumed."""
+"""How often to check. Basis: assumed."""
 
 
 def plan_by_operator(arguments: Namespace) -> Exit:
-    """Print the operator's plans for the ShardedModels of ``-f``; nothing of them is left in the
-    cluster.
-    """
+    """Print the operator's plans for the ShardedModels of ``-f``; the cluster keeps nothing."""
     cluster: Target = arguments.target
     sources = read_sources(arguments.filename)
     models = given_models(
@@ -112,7 +108,7 @@ def plan_by_operator(arguments: Namespace) -> Exit:
 
 
 def row_of(live: LiveModel, request: Request | None = None) -> PlanRow:
-    """Return the name of the original, and its plan or the operator's words why there is none; the
+    """Return the original's name with its plan, or with the operator's reason for having none; the
     request is None if the model is not known here.
     """
     if is_planned(live.content):
@@ -128,9 +124,6 @@ def row_of(live: LiveModel, request: Request | None = None) -> PlanRow:
 
 
 def _copy(model: GivenModel) -> dict[str, Any]:
-    """Return the copy of a manifest that is to be planned and runs nothing; nobody else has its
-    name.
-    """
     metadata = model.resource.metadata
     return {
         "apiVersion": API_VERSION,
@@ -146,8 +139,8 @@ def _copy(model: GivenModel) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCopy:
-    """A copy that the operator has looked at, its subject as far as this program knows its model,
-    and the nodes around it, or why they are not known.
+    """A copy that the operator planned, its subject if its model is known here, and the nodes
+    around it or why they are not known.
     """
 
     live: LiveModel
@@ -174,9 +167,7 @@ async def _plan(client: Client, copy: Mapping[str, Any]) -> LiveModel:
 
 
 def _said_of_the_original(live: LiveModel, copy: Mapping[str, Any]) -> LiveModel:
-    """Return a planned copy whose texts name the original: a command about the copy would come too
-    late.
-    """
+    """Return a planned copy whose texts name the original, as the copy will be gone."""
     name, original = copy["metadata"]["name"], copy["metadata"]["annotations"][COPY_OF]
     record = decode(encode(live.record).replace(name, original)) if live.record else None
     return replace(
@@ -190,9 +181,6 @@ def _said_of_the_original(live: LiveModel, copy: Mapping[str, Any]) -> LiveModel
 
 
 async def _all_with_surroundings(client: Client, found: Sequence[LiveModel]) -> list[PlannedCopy]:
-    """Return the planned copies, which are gone by now, with all that can be known beside them: a
-    plan that is there is shown without it, too.
-    """
     around: Surroundings | str = UNREADABLE
     with suppress(ApiError):
         around = await unless_forbidden(read_live_surroundings(client)) or FORBIDDEN
@@ -203,7 +191,6 @@ async def _all_with_surroundings(client: Client, found: Sequence[LiveModel]) -> 
 
 
 async def _subject(client: Client, live: LiveModel) -> Subject | None:
-    """Return the question of a copy, None if this program cannot know its model."""
     with suppress(ApiError, InputError):
         return await read_subject(client, live, read_stored(live.content), Settings())
     return None
@@ -225,9 +212,7 @@ def _silent(copy: Mapping[str, Any], *, deleted: bool) -> Problem:
 
 @asynccontextmanager
 async def _created(client: Client, copy: Mapping[str, Any]) -> AsyncIterator[None]:
-    """Have an object for as long as it is needed; it is deleted whatever happens, an interrupt
-    before the answer included.
-    """
+    """Keep an object while it is needed, and delete it even if an interrupt precedes the answer."""
     namespace, name = copy["metadata"]["namespace"], copy["metadata"]["name"]
     creating = asyncio.ensure_future(client.create(SHARDED_MODELS, namespace, copy))
     try:
@@ -245,7 +230,7 @@ async def _delete(
     except ApiError as error:
         content = (
             await client.get(SHARDED_MODELS, namespace, name)
-            # No answer came: it may have been made all the same.
+            # Without an answer it may have been created all the same.
             if error.code == 0
             else None
         )
@@ -254,7 +239,6 @@ async def _delete(
 
 
 def _has_answer(content: Mapping[str, Any] | None) -> bool:
-    """Return whether the operator has looked at a copy, and knows its outcome by now."""
     if content is None:
         return False
     planned = condition_of(content, ConditionType.PLANNED)
@@ -301,9 +285,7 @@ def _lines(copy: PlannedCopy) -> list[Line]:
 
 
 def explanation_of_copy(copy: PlannedCopy, record: PlanRecord) -> Explanation:
-    """Return the explanation of the operator's plan, and in words the gaps in this program's
-    knowledge of it.
-    """
+    """Return the explanation of the operator's plan, with what this program does not know said."""
     live, subject, report = copy.live, copy.subject, record.report()
     if subject is None:
         engine = mapping(mapping(live.content.get("status")).get("engine"))
@@ -323,9 +305,7 @@ def explanation_of_copy(copy: PlannedCopy, record: PlanRecord) -> Explanation:
 
 
 def document(model: LiveModel) -> dict[str, Any]:
-    """Return the operator's view of a plan as a document for programs. It holds the answer of
-    ``plan`` as far as the operator tells it.
-    """
+    """Return the operator's plan as a document: the part of ``plan``'s that it publishes."""
     content = model.content
     status = mapping(content.get("status"))
     planned = condition_of(content, ConditionType.PLANNED)

@@ -16,14 +16,14 @@ T = TypeVar("T")
 NARROWEST: Final = 60
 WIDEST: Final = 140
 IN_A_FILE_COLUMNS: Final = 200
-"""Columns of lists in a file: one line for each, for whoever searches them."""
-PIPE_WIDTH: Final = 110  #: columns where there is no terminal and COLUMNS is not set
-_DIGITS: Final = 6  #: of COLUMNS, at most five
+"""Columns of lists in a file: one line per row, for searching."""
+PIPE_WIDTH: Final = 110  #: columns without a terminal and COLUMNS
+_DIGITS: Final = 6  #: COLUMNS has fewer
 
 
 def width_of_output(unbounded: int = PIPE_WIDTH) -> int:
-    """Return the columns to write: of COLUMNS, of the terminal, of the one that a pager is on;
-    ``unbounded`` into a file.
+    """Return the columns: COLUMNS, else the terminal's, behind a pager too; ``unbounded`` for a
+    file.
     """
     stated = os.environ.get("COLUMNS", "")
     found = (
@@ -35,9 +35,7 @@ def width_of_output(unbounded: int = PIPE_WIDTH) -> int:
 
 
 def _columns_of_terminal() -> int:
-    """Return the columns of the terminal that is written to; behind a pipe of that which messages
-    go to, 0 for a file.
-    """
+    """Return the columns of the terminal behind stdout, behind stderr for a pipe; 0 for a file."""
     streams = (sys.__stdout__, sys.__stderr__)
     with suppress(OSError, ValueError, AttributeError):
         if not stat.S_ISREG(os.fstat(sys.__stdout__.fileno()).st_mode):  # type: ignore[union-attr]
@@ -48,9 +46,7 @@ def _columns_of_terminal() -> int:
 
 
 def in_colours() -> bool:
-    """Return whether colours are wanted: NO_COLOR takes them away, FORCE_COLOR wants them in a
-    pipe, too.
-    """
+    """Return whether to use colours: NO_COLOR forbids them, FORCE_COLOR allows them in a pipe."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (
@@ -59,9 +55,7 @@ def in_colours() -> bool:
 
 
 def print_lines(lines: Iterable[Line], *, width: int | None = None) -> None:
-    """Print styled lines, none wider than the output: with colours if they are wanted, else as
-    plain text.
-    """
+    """Print styled lines, clipped to the output's width, with colours if they are wanted."""
     room = width or width_of_output()
     fitting = (clipped(line, room) for line in lines)
     if in_colours():
@@ -74,14 +68,12 @@ def print_lines(lines: Iterable[Line], *, width: int | None = None) -> None:
 
 
 def clear_terminal() -> None:
-    """Empty the terminal that stdout is, and write from its first line on."""
+    """Clear the terminal, and move to its first line."""
     sys.stdout.write("\x1b[H\x1b[2J")
 
 
 def print_text(text: str, stream: TextIO | None = None) -> None:
-    """Print lines, with plain signs if the stream cannot encode the better ones; all that is
-    printed passes here.
-    """
+    """Print lines, with substitutes for signs that the stream lacks; all output passes here."""
     target = stream or sys.stdout
     text = in_lines(text)
     try:
@@ -92,16 +84,16 @@ def print_text(text: str, stream: TextIO | None = None) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as indented JSON, keys in the order they have."""
+    """Print a value as indented JSON, keys in their order."""
     print_text(_unharmed(lambda unicode: json.dumps(value, indent=2, ensure_ascii=not unicode)))
 
 
 def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
-    """Print one YAML document per value, keys in the order they have."""
+    """Print a YAML document per value, keys in their order."""
     import yaml  # noqa: PLC0415 - not needed for text
 
     class Dumper(yaml.SafeDumper):
-        """Writes text of several lines as lines: scripts are to be read."""
+        """Writes multi-line text as lines, so that scripts can be read."""
 
     Dumper.add_representer(str, _text)
     for index, document in enumerate(documents):
@@ -122,24 +114,20 @@ def _text(dumper: Any, value: str) -> Any:
 
 
 def print_error(message: str, code: str = "") -> None:
-    """Print a message to stderr, behind its kind and the word under which docs/reasons.md explains
-    it.
-    """
+    """Print a message to stderr, after the code under which docs/reasons.md explains it."""
     print_text(
         in_terminal(f"error[{code}]: {message}" if code else f"error: {message}"), sys.stderr
     )
 
 
 def _unharmed(write: Callable[[bool], str]) -> str:
-    """Return a document that means the same however it is printed: one that would have to be
-    changed has escapes of its own.
-    """
+    """Return a document that printing cannot change: with escapes if a sign would have to."""
     text = write(_speaks_unicode())
     return text if in_lines(text) == text else write(False)
 
 
 def print_note(message: str) -> None:
-    """Print to stderr a note beside a result."""
+    """Print to stderr a note on a result."""
     print_text(f"note: {message}", sys.stderr)
 
 
@@ -157,7 +145,7 @@ def _plain(value: Any) -> Any:
 
 
 def with_progress(items: Iterable[T], noun: str) -> Iterator[T]:
-    """Yield the items; on a terminal a line on stderr shows how many there were."""
+    """Yield the items, counted on a terminal by a line on stderr."""
     if not sys.stderr.isatty():
         yield from items
         return
@@ -168,9 +156,7 @@ def with_progress(items: Iterable[T], noun: str) -> Iterator[T]:
 
 @contextmanager
 def with_bar(total: int) -> Iterator[Callable[[int, str], None]]:
-    """Yield the function that takes how many of all are done and the name of the present one; on a
-    terminal a bar on stderr shows it.
-    """
+    """Yield a function to call with the number done and the present name, for a bar on stderr."""
     if not sys.stderr.isatty():
         yield _show_nothing
         return

@@ -1,6 +1,4 @@
-"""Documents for programs: a list is always a list, whatever is in it, and says of which kind it
-is.
-"""
+"""Documents for programs: each names its kind, and a list is always a list."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +9,7 @@ from shardwright.errors import Problem
 
 
 def print_problems(problems: Sequence[Problem], form: str) -> None:
-    """Print faults as a list of their own kind, if json or yaml was asked for: a program reads
-    nothing else.
-    """
+    """Print faults as a ProblemList, if json or yaml was asked for."""
     print_list("ProblemList", [problem.document() for problem in problems], form)
 
 

@@ -1,7 +1,7 @@
-"""The commands ``plan`` and ``render``: files or a cluster in, the operator's pipeline, text or
-objects out.
+"""The commands ``plan`` and ``render``: files or a cluster in, text or objects out, by the
+operator's pipeline.
 
-Refuses a ShardedModel that is there twice, and a config for a model that has one already.
+A ShardedModel given twice, or a config for a model that has one, is refused.
 """
 
 from argparse import Namespace
@@ -80,7 +80,7 @@ _PLAN_ONLY: Final = "PlanOnly: no pod is made, and no GPU is held"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedModel:
-    """One ShardedModel with everything that was found out about it."""
+    """A ShardedModel with everything found out about it."""
 
     subject: Subject
     inventory: Inventory
@@ -94,18 +94,18 @@ class PlannedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
-    """The inputs that the command line named: ShardedModels, and where the rest of the world is."""
+    """What the command line named: ShardedModels, and the sources for everything else."""
 
     resources: tuple[tuple[str, ShardedModel], ...]  # file, resource
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]]  # by namespace and name
-    config_text: str | None  # of --config: stands for every model that has none
+    config_text: str | None  # of --config: for every model without one
     config_file: str | None
     fetched: "Mapping[Named, Checkpoint]"  # of --fetch
     settings: Settings
     cluster: "Target | None"
     surroundings: Surroundings
     named_gpus: tuple[NamedGpus, ...] = ()  # by --gpus
-    standing: "PlanRecord | None" = None  # of a ShardedModel that is named: its plan
+    standing: "PlanRecord | None" = None  # the plan of a ShardedModel named by NAME
 
 
 def plan(arguments: Namespace) -> Exit:
@@ -125,7 +125,6 @@ def plan(arguments: Namespace) -> Exit:
 
 
 def _print_for_people(answers: Sequence[PlannedModel], form: str, *, full: bool) -> None:
-    """Print plans as text, as a table, or their names; ``full`` as ``explain`` does."""
     if form == "wide":
         print_lines(plans_table(map(_plan_row, answers)))
     elif form == "name":
@@ -135,7 +134,6 @@ def _print_for_people(answers: Sequence[PlannedModel], form: str, *, full: bool)
 
 
 def _print_text(answers: Sequence[PlannedModel], *, full: bool) -> None:
-    """Print all that is said of each model, and of several a table that has a line for each."""
     for index, answer in enumerate(answers):
         if index:
             print_lines([Line()])
@@ -156,8 +154,8 @@ def _plan_row(answer: PlannedModel) -> PlanRow:
 
 
 def _print_manifest(arguments: Namespace, answers: Sequence[PlannedModel]) -> None:
-    """Print the typed model as a ShardedModel, and on stderr the warnings of its plan; without a
-    plan the reason alone: a pipe into kubectl hides the exit code.
+    """Print the typed model as a ShardedModel, and on stderr its plan's warnings. Without a plan
+    print only the reason, as a pipe into kubectl hides the exit code.
     """
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
@@ -180,7 +178,7 @@ def exit_of(answers: Sequence[PlannedModel]) -> Exit:
 
 
 def explain(arguments: Namespace) -> Exit:
-    """Say everything about the plan of every ShardedModel; the exit code is that of ``plan``."""
+    """Print everything about the plan of every ShardedModel; the exit code is that of ``plan``."""
     answers = answers_to(read_inputs(arguments))
     if arguments.output not in {"json", "yaml"}:
         _print_for_people(answers, arguments.output, full=True)
@@ -196,9 +194,7 @@ def explain(arguments: Namespace) -> Exit:
 
 
 def render(arguments: Namespace) -> Exit:
-    """Print the objects of every ShardedModel, or explain on stderr why one has none and print
-    nothing.
-    """
+    """Print the objects of all ShardedModels, or only the reasons on stderr if one has none."""
     answers = answers_to(read_inputs(arguments))
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
@@ -228,7 +224,7 @@ def render(arguments: Namespace) -> Exit:
 
 
 def read_inputs(arguments: Namespace) -> PlanInputs:
-    """Read and check the inputs that the command line names.
+    """Return the inputs that the command line names, checked.
 
     Raises:
         InputError: A typed word, or the content of a file, is wrong.
@@ -266,7 +262,6 @@ def read_inputs(arguments: Namespace) -> PlanInputs:
 
 
 def _named_inputs(arguments: Namespace) -> PlanInputs:
-    """Return a ShardedModel of the cluster, and its surroundings."""
     from shardwright.cli.named_models import read_named  # noqa: PLC0415 - files need no cluster
 
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
@@ -296,14 +291,12 @@ def _surroundings(
     found = read_surroundings(there, settings.stated, arguments.nodes)
     if said := slices_to_give(there, found.nodes):
         print_note(said)
-    # GPUs that are named are free.
+    # Named GPUs are free.
     return replace(found, usage=()) if arguments.gpus else found
 
 
 def _there(arguments: Namespace, wanted: Sequence[Given]) -> tuple[Given, ...]:
-    """Return the objects in the files of ``--nodes``. Stdin can be read only once, and may hold
-    both.
-    """
+    """Return the objects in the files of ``--nodes``; stdin is read once, and may hold both."""
     if STDIN not in (arguments.filename or ()):
         return read_sources(arguments.nodes)
     shared = (source for source in wanted if source.file == STDIN and STDIN in arguments.nodes)
@@ -329,9 +322,7 @@ def _given(
 
 
 def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
-    """Raise an error for a ShardedModel that is there twice: the second would take GPUs beside the
-    first.
-    """
+    """Raise an error for a ShardedModel given twice: the second would take more GPUs."""
     files: dict[tuple[str, str], str] = {}
     problems: list[Problem] = []
     for file, resource in resources:
@@ -350,16 +341,12 @@ def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
 
 
 def _namespace(cluster: "Target | None") -> str:
-    """Return the namespace of a resource that names none: that of the context, as with kubectl;
-    without a cluster the default stays.
-    """
+    """Return the context's namespace, as kubectl does; empty, the default, without a cluster."""
     return cluster.namespace if cluster else ""
 
 
 def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
-    """Plan one after the other, as the operator does: the GPUs that one keeps are not there for the
-    next.
-    """
+    """Plan one after another, as the operator does: GPUs that one keeps are gone for the next."""
     subjects = [_subject(file, resource, inputs) for file, resource in inputs.resources]
     answers: list[PlannedModel] = []
     kept = list(inputs.surroundings.reservations)
@@ -377,9 +364,7 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
 
 
 def _subject(file: str, resource: ShardedModel, inputs: PlanInputs) -> Subject:
-    """Return the question of a manifest; a fault of the config of ``--config`` is said of that
-    file.
-    """
+    """Return the question of a manifest; a fault in the config is reported under ``--config``."""
     try:
         return resolve(replace(question_of(resource, inputs), settings=inputs.settings))
     except InputError as error:
@@ -404,9 +389,7 @@ def _kept(answer: PlannedModel) -> Iterator[Any]:
 
 
 def question_of(resource: ShardedModel, inputs: PlanInputs) -> Question:
-    """Return the question of a resource, with the config of its model if that is not built
-    in.
-    """
+    """Return the question of a resource, with its model's config if that is not built in."""
     if inputs.config_text is not None:
         return _question_with_config(resource, inputs.config_text)
     catalogue = fetched_for(resource, inputs.fetched)
@@ -434,9 +417,6 @@ def _read_settings(file: str) -> Settings:
 
 
 def _config_text(resource: ShardedModel, inputs: PlanInputs) -> str | None:
-    """Return the config that a resource refers to, or that an operator has read from the hub for a
-    model that is not built in.
-    """
     source, named = source_of(resource), resource.spec.model.config_map_ref is not None
     if source is None or not (named or find_model(resource.spec.model.id) is None):
         return None
@@ -455,7 +435,7 @@ def _key(content: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def explanation_of(answer: PlannedModel) -> Explanation:
-    """Return the explanation of an answer, beginning with the models that are served first."""
+    """Return the explanation of an answer, beginning with the model that is served."""
     subject = answer.subject
     engine = f"{subject.traits.name} {subject.traits.version}"
     served = (
@@ -467,9 +447,6 @@ def explanation_of(answer: PlannedModel) -> Explanation:
 
 
 def _with_mode(answer: PlannedModel) -> Explanation:
-    """Return an explanation that says so if the ShardedModel is only shown. A copy that the
-    operator plans is always of that mode, whatever the model is.
-    """
     explanation = explanation_of(answer)
     if not answer.subject.intent.plan_only:
         return explanation
@@ -479,9 +456,7 @@ def _with_mode(answer: PlannedModel) -> Explanation:
 
 
 def drawn_explanation_of(answer: PlannedModel) -> Explanation:
-    """Return an explanation with the data for pictures and programs: ranks, links and every
-    candidate.
-    """
+    """Return an explanation with ranks, links and all candidates, for pictures and programs."""
     subject, inventory = answer.subject, answer.inventory
     _, surveyed = plan_with_survey(subject, inventory)
     return with_drawings(
@@ -510,9 +485,7 @@ def _bundles(answer: PlannedModel) -> Iterator["Bundle"]:
 
 
 def _objects(answer: PlannedModel, bundle: "Bundle") -> Iterator[Mapping[str, Any]]:
-    """Yield the rendered objects; without an owner that exists the API server would refuse the
-    owner reference.
-    """
+    """Yield the rendered objects; the API server refuses references to unknown owners."""
     for item in bundle.objects:
         yield item if answer.subject.owner.uid else _without_owner(item)
 

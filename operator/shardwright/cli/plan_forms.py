@@ -17,8 +17,9 @@ from shardwright.units import format_plural
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """The plan of one of several models, or why there is none; None: it is planned, and the plan
-    cannot be read. The request is None if it is not known; ``shown_only``: it takes no GPUs.
+    """A model's plan, or why there is none; None: there is one that cannot be read.
+
+    The request is None if it is not known; ``shown_only`` models take no GPUs.
     """
 
     name: str
@@ -28,7 +29,7 @@ class PlanRow:
 
 
 def plans_table(rows: Iterable[PlanRow]) -> list[Line]:
-    """Return a line for each name and its plan, or why there is none."""
+    """Return a line for each model with its plan, or why there is none."""
     header = ("NAME", "LAYOUT", "GPUS", "NODES", "PRODUCT", "TOK/S", "TTFT", "TPOT", "REASON")
     return whole_rows(header, [(row.name, *_row(row)) for row in rows])
 
@@ -51,7 +52,7 @@ def _row(row: PlanRow) -> tuple[str, ...]:
 
 
 def plans_at_a_glance(rows: Sequence[PlanRow], width: int) -> Iterator[Line]:
-    """Yield a line for each of several models, to be read after all that is said of each."""
+    """Yield a line for each of several models, as a summary."""
     yield line(Span(_counted(rows), Role.SECTION))
     header = ("model", "GPUs", "layout", "output")
     cells = [(row.name, *_short_row(row.outcome)) for row in rows]
@@ -60,7 +61,7 @@ def plans_at_a_glance(rows: Sequence[PlanRow], width: int) -> Iterator[Line]:
 
 
 def where_words_are_explained() -> list[Line]:
-    """Return the page that explains the words of a plan, for a person at a terminal."""
+    """Return a pointer to the page that explains the words of a plan, for a terminal."""
     if not sys.stdout.isatty():
         return []
     said = Span(f"{WORDS_PAGE} explains each part and word", Role.FAINT)
@@ -68,7 +69,7 @@ def where_words_are_explained() -> list[Line]:
 
 
 def said_of_rows(said: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
-    """Yield under a table why some of its rows do not do what was asked for."""
+    """Yield, under a table, why some of its rows fall short."""
     for name, reason in said:
         if reason:
             first = [Span(f"  {name}: ", Role.FAINT)]
@@ -115,12 +116,12 @@ def _shortfall(row: PlanRow) -> str:
 
 
 def print_names(names: Iterable[str]) -> None:
-    """Print the name of each model, as kubectl prints it."""
+    """Print the name of each model as kubectl does."""
     print_lines(line(Span(f"shardedmodel.shardwright.io/{name}")) for name in names)
 
 
 def name_of(item: Mapping[str, Any]) -> str:
-    """Return the name of an object, as kubectl prints it.
+    """Return the name of an object as kubectl prints it.
 
     >>> name_of({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}})
     'service/a'
@@ -131,7 +132,7 @@ def name_of(item: Mapping[str, Any]) -> str:
 
 
 def print_documents(documents: Sequence[Mapping[str, Any]], form: str) -> None:
-    """Print a YAML document for each, or one JSON list, whatever is in it."""
+    """Print a YAML document for each, or one JSON list."""
     if form == "yaml":
         print_yaml(documents)
     else:

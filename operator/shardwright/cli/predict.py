@@ -1,7 +1,7 @@
 """The command ``predict``: many what-ifs, one JSON object per line in and out; a bad line gets its
 answer too.
 
-Chooses nothing: a case names its layout.
+It chooses nothing: a case names its layout.
 """
 
 import json
@@ -45,11 +45,10 @@ def predict(arguments: Namespace) -> Exit:
 
 
 def _refuse_one_file_for_both(source: str, target: str) -> None:
-    """Raise an error if writing the predictions would empty the file of the cases."""
     if STDIN in (source, target):
         return
     same = False
-    with suppress(OSError):  # one of them is not there
+    with suppress(OSError):  # one of them does not exist
         same = Path(source).samefile(target)
     if same:
         remedy = "name another --output"
@@ -71,7 +70,7 @@ def _answers(lines: Iterable[str], cases: Cases) -> Iterator[dict[str, Any]]:
 
 
 def answer(line: str, cases: Cases, number: int = 1) -> dict[str, Any]:
-    """Return the prediction for one line, or a record of its faults, under the case's id."""
+    """Return the prediction for a line, or its faults, under the case's id."""
     identity: object = None
     try:
         record = _parsed(line)
@@ -106,9 +105,7 @@ def _parsed(line: str) -> Mapping[str, Any]:
 
 
 def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
-    """Return the fields of a prediction; a case that the engine refuses has memory and speed as far
-    as they can be told.
-    """
+    """Return the fields of a prediction: no memory and speed if the engine refuses the case."""
     problems = _refusals(case)
     if problems:
         return {"fits": False, "reasons": [_reason(problem) for problem in problems]}
@@ -124,9 +121,6 @@ def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
 
 
 def _refusals(case: Case) -> list[Problem]:
-    """Return the problems for which the engine refuses the model's sizes, or its number formats on
-    the GPU.
-    """
     traits = case.traits
     length = case.workload.max_model_len if traits.batching.refuses_long_requests else None
     problems = shape_problems(case.model, case.candidate.layout, traits, length)
@@ -171,7 +165,6 @@ def _reason(problem: Problem) -> dict[str, str]:
 
 @contextmanager
 def _opened(name: str, mode: str) -> Iterator[TextIO]:
-    """Open a file, or take stdin or stdout for ``-``."""
     if name == STDIN:
         yield sys.stdin if mode == "r" else sys.stdout
         return

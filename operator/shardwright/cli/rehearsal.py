@@ -1,6 +1,4 @@
-"""The operator's next steps with a ShardedModel: its own decisions on the present objects, and
-nothing is written.
-"""
+"""What would the operator do next with a ShardedModel? Its own decisions, without writing."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ from shardwright.resolving.stock import OwnGpus, take_stock
 from shardwright.resolving.subject import Subject
 
 _HASHES: Final = (CONTENT_HASH, OWN_HASH, TEMPLATE_HASH)
-"""Fields that say no more than that something else has changed."""
+"""Fields that only say that something else has changed."""
 
 
 _HELD: Final = frozenset({Awaited.PARTITION, Awaited.STOPPED_ROLLOUT})
@@ -63,16 +61,16 @@ _HELD: Final = frozenset({Awaited.PARTITION, Awaited.STOPPED_ROLLOUT})
 
 
 _UNSAID: Final = AskedSpec(text='{"spec": {}}')
-"""What is kept of a model as a revision is shown nowhere."""
+"""Stands for what a revision keeps of a model, which is shown nowhere."""
 
 
 class Fate(StrEnum):
-    """The fate of a group."""
+    """What happens to a group."""
 
-    STAYS = "Stays"  #: its pods go on as they are
-    RESTARTS = "Restarts"  #: all its pods end and start again, at its turn
+    STAYS = "Stays"  #: its pods stay as they are
+    RESTARTS = "Restarts"  #: all its pods end and start again, in its turn
     BESIDE = "Beside"  #: it starts anew on other GPUs, and serves meanwhile
-    #: others are wanted, and it keeps the pods that it has: a partition, or a rollout that has
+    #: it keeps its pods although others are wanted: a partition, or a rollout that has
     # stopped
     KEEPS = "Keeps"
     STARTS = "Starts"  #: there is none yet
@@ -82,10 +80,10 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFate:
-    """The fate of a group, and which fields of its pods differ; ``removed`` are those among them
-    that will be no more.
+    """What happens to a group, and which fields of its pods differ; ``removed`` are those that will
+    be gone.
 
-    ``last_outage_seconds`` is how long its last restart took, None if there was none.
+    ``last_outage_seconds`` is the length of its last restart, None if there was none.
     """
 
     name: str
@@ -97,8 +95,8 @@ class GroupFate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectChange:
-    """An object beside the groups that is written: ``created``, ``changed`` with the fields that
-    differ, or ``deleted``; ``removed`` are the fields that will be no more.
+    """An object, not a group, that is ``created``, ``changed`` or ``deleted``; ``fields`` are those
+    that differ, ``removed`` those that will be gone.
     """
 
     kind: str
@@ -110,8 +108,10 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """The outcome. ``start_seconds`` is how long a group may take to start (None: nothing is
-    deployed), ``refused`` why it is not known what would be removed.
+    """The outcome.
+
+    ``start_seconds`` is how long a group may take to start (None: nothing is deployed), ``refused``
+    why it is not known what would be removed.
     """
 
     groups: tuple[GroupFate, ...]
@@ -122,17 +122,17 @@ class Rehearsed:
 
     @property
     def record(self) -> PlanRecord | None:
-        """Return the plan of record that would stand."""
+        """Return the plan of record after all steps."""
         return self.published.record
 
     @property
     def restarts(self) -> tuple[str, ...]:
-        """Return the names of the groups whose service would end on purpose, and come back."""
+        """Return the groups that would restart, and not serve meanwhile."""
         return tuple(group.name for group in self.groups if group.fate is Fate.RESTARTS)
 
     @property
     def report(self) -> Report | None:
-        """Return the plan that would be shown."""
+        """Return the report that would be published."""
         return self.published.report
 
 
@@ -140,9 +140,8 @@ class Rehearsed:
 class ModelDifference:
     """The changes of one ShardedModel.
 
-    ``exists``: it is in the cluster. ``plan_before`` is None if it has none. ``restarts_anyway``
-    are groups that would restart for the spec that is in the cluster already: then the operator's
-    own knowledge makes the difference.
+    ``exists`` says whether it is in the cluster. ``plan_before`` is None if it has no plan.
+    ``restarts_anyway`` are groups that this release would restart for the present spec as well.
     """
 
     name: str
@@ -155,7 +154,7 @@ class ModelDifference:
 
     @property
     def plan_after(self) -> Plan | None:
-        """Return the plan that would stand."""
+        """Return the plan after all steps."""
         return self.rehearsed.record.plan if self.rehearsed.record else None
 
     @property
@@ -247,9 +246,7 @@ def _name(facts: Any) -> str:
 
 
 def _answer(subject: Subject, ask: Ask, around: Surroundings) -> Replanned:
-    """Return the planner's answer on the existing nodes. Only the operator knows the nodes that an
-    autoscaler could add.
-    """
+    """Return the planner's answer for existing nodes: others only the operator knows."""
     number = ask.on.plan.group_numbers[ask.beside[0]] if ask.on and ask.beside else None
     own = OwnGpus(beside=number)
     stock = take_stock(subject, around.nodes, around.usage, around.reservations, own)
@@ -273,8 +270,8 @@ def _by_object(published: Published, writes: tuple[Write, ...]) -> dict[ObjectKe
 
 
 def rehearsed_of(rehearsal: Rehearsal, stored: Mapping[ObjectKey, KubernetesObject]) -> Rehearsed:
-    """Return what becomes of the groups and the other objects; ``stored`` has those that change as
-    the API server would store them, without which nobody knows what would be removed.
+    """Return what happens to groups and other objects; ``stored`` has changed objects as the API
+    server would store them, which shows what would be removed.
     """
     model, published = rehearsal.model, rehearsal.published
     removed = {key: removed_fields(content, model.objects[key]) for key, content in stored.items()}
@@ -314,7 +311,6 @@ def _start_seconds(rehearsal: Rehearsal) -> int | None:
 
 
 def _is_former(name: str, fates: Iterable[GroupFate]) -> bool:
-    """Return whether a StatefulSet is the former generation of a group that goes on."""
     return generation_of(name)[0] in {generation_of(fate.name)[0] for fate in fates}
 
 
@@ -355,9 +351,7 @@ def _fate_of(
 
 
 def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
-    """Yield the fates; a group that waits for its turn has the changes of the first one, and is
-    made anew as that one is.
-    """
+    """Yield the fates; a group that waits for its turn changes and surges like the first."""
     first = next((fate for fate in fates if fate.fields), None)
     surge = any(fate.fate is Fate.BESIDE for fate in fates)
     for fate in fates:
@@ -373,7 +367,7 @@ def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
 def pod_fields(rendered: KubernetesObject, live: KubernetesObject, owner: Owner) -> tuple[str, ...]:
     """Return the fields of its pods in which a live StatefulSet differs from a rendered one.
 
-    Secrets that the operator makes have names here that nobody can know: they count as the same.
+    Secrets that the operator creates have unknown names here, and count as equal.
     """
     found = drifted_fields(
         rendered["spec"]["template"], _with_plain_names(live["spec"]["template"], owner)
@@ -396,7 +390,6 @@ def _with_plain_names(template: Mapping[str, Any], owner: Owner) -> Any:
 def _change(
     key: ObjectKey, write: Write, model: LiveModel, removed: tuple[str, ...]
 ) -> Iterator[ObjectChange]:
-    """Yield the changes by a write to an object that is no group."""
     kind, name = key
     if kind == STATEFUL_SET or key == record_key(model.owner):
         return

@@ -1,5 +1,5 @@
-"""Which fields of a live object an apply would take away: those that it has from us, and that the
-API server would not store any more.
+"""Which fields of a live object would an apply remove? Those we own that would not be
+stored again.
 """
 
 import json
@@ -12,12 +12,12 @@ from shardwright.reconcile.drift import NO_VALUE, drifted_fields
 from shardwright.rendering.bundle import KubernetesObject
 
 Owned = Mapping[str, Any]
-"""The owned fields below a field, as ``fieldsV1`` writes them; empty: all that is there."""
+"""The owned fields below a field, as ``fieldsV1`` writes them; empty: everything there."""
 
 
 def removed_fields(wanted: KubernetesObject, live: KubernetesObject) -> tuple[str, ...]:
     """Return the paths of fields that an apply would remove, in order; ``wanted`` is the rendered
-    object as the API server would store it, with its defaults.
+    object as the API server would store it, defaults included.
 
     >>> live = {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}
     >>> removed_fields({"spec": {"env": [{"name": "A"}]}}, {"spec": live})
@@ -64,7 +64,6 @@ def _removed(
 
 
 def _at(sign: str, content: Any, path: str) -> tuple[str, Any]:
-    """Return the path and the value of an owned field, None for what is no field of its own."""
     kind, _, name = sign.partition(":")
     if kind == "f":
         return f"{path}.{name}" if path else name, mapping(content).get(name)

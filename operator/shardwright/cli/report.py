@@ -1,7 +1,4 @@
-"""The command ``report``: the explanation of one plan as a page for a browser.
-
-Refuses several ShardedModels at once: a page shows one.
-"""
+"""The command ``report``: the explanation of one plan as a page for a browser."""
 
 from argparse import Namespace
 
@@ -18,7 +15,7 @@ def report(arguments: Namespace) -> Exit:
     """Print the page of one ShardedModel; the exit code is that of ``plan``.
 
     Raises:
-        InputError: several ShardedModels are there.
+        InputError: several ShardedModels were given.
     """
     inputs = read_inputs(arguments)
     if len(inputs.resources) > 1:

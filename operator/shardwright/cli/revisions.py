@@ -1,6 +1,6 @@
-"""Earlier revisions of a ShardedModel of a cluster: what they say, and as they would run now.
+"""Earlier revisions of a ShardedModel in a cluster: what they say, and how they would run now.
 
-One that is not as it was kept comes with the reason in place of its spec.
+One that was altered since it was kept has the reason in place of its spec.
 """
 
 import json
@@ -32,8 +32,8 @@ from shardwright.resolving.stored import Administration, resolve_stored
 async def read_formers(
     client: Client, model: LiveModel, spec: Mapping[str, Any], settings: Settings
 ) -> dict[str, Former]:
-    """Return the revisions by their hash that a model may go back to, or has gone back to; none if
-    nothing asks for one.
+    """Return, by hash, the revisions that a model may go back to or has gone back to; none if none
+    is asked for.
 
     ``spec`` says how groups live and how many there are.
 
@@ -54,9 +54,7 @@ async def read_formers(
 async def read_sayings(
     client: Client, content: KubernetesObject, revisions: Sequence[Revision]
 ) -> dict[str, Saying]:
-    """Return the content of a model's revisions, by their digest; those that may not be read, or
-    are not as they were kept, are left out.
-    """
+    """Return what a model's revisions say, by digest; unreadable and altered ones are left out."""
     owner = owner_of(content)
     found = {
         revision.digest: await unless_forbidden(_said(client, owner, revision))

@@ -1,8 +1,8 @@
-"""The command ``rollout``: which revisions of a model there are, and the request to run one of
-them, or its spec again.
+"""The command ``rollout``: a model's revisions, and the request to run one of them or its spec
+again.
 
-Changes no spec: it writes an annotation, and the operator does the rest. If nothing would come
-of it, it writes nothing.
+It changes no spec: it writes an annotation, and the operator does the rest. If that would have no
+effect, it writes nothing.
 """
 
 from argparse import Namespace
@@ -38,8 +38,8 @@ HEADER: Final = ("REVISION", "RUNS", "FIRST SERVED", "LAYOUT", "CHANGED", "IMAGE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRevision:
-    """A revision as it is shown: ``changed`` are the fields in which it differs from the one before
-    it; both ``layout`` and ``changed`` are None if it cannot be read.
+    """A revision as shown; ``changed`` are the fields that differ from the one before, None like
+    ``layout`` if it cannot be read.
     """
 
     revision: int
@@ -52,9 +52,7 @@ class PastRevision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """A request to a model: the revision or spec that is ``wanted``, and whether the model
-    ``stands`` there already.
-    """
+    """A request to a model; ``stands`` says whether it already is where it would go."""
 
     wanted: str
     stands: bool
@@ -63,11 +61,11 @@ class _Request:
 
 
 def rollout(arguments: Namespace) -> Exit:
-    """Show the revisions of a model, or ask for one of them.
+    """Print the revisions of a model, or ask for one of them.
 
     Raises:
-        InputError: there is no such model or revision, or flags are of another action.
-        UnreachableError: the cluster cannot be reached, or does not let us.
+        InputError: there is no such model or revision, or a flag belongs to another action.
+        UnreachableError: the cluster cannot be reached, or forbids it.
     """
     cluster: Target = arguments.target
     namespace, name = cluster.namespace, arguments.name
@@ -103,7 +101,7 @@ def _retrial(content: KubernetesObject) -> _Request:
 
 def _going_back(content: KubernetesObject, to: int | None) -> _Request:
     shown, found = _revisions(content)
-    # An edit that nobody has looked at is in the place of whatever runs.
+    # An edit that is not reconciled yet replaces whatever runs.
     runs = _running(shown) if _is_looked_at(content) else frozenset()
     number = _wanted(found, runs, to)
     return _Request(
@@ -115,13 +113,12 @@ def _going_back(content: KubernetesObject, to: int | None) -> _Request:
 
 
 def _revisions(content: KubernetesObject) -> tuple[Sequence[Mapping[str, Any]], Sequence[Revision]]:
-    """Return revisions as the status shows them, and those of them that can be read."""
     status = content.get("status") or {}
     return status.get("revisions") or [], revisions_of(status)
 
 
 def is_settled(live: LiveModel) -> bool:
-    """Return whether the operator has looked at the spec of a model and answered its last request.
+    """Return whether the operator has reconciled a model's spec and answered its last request.
     Until then its status says nothing about future groups.
     """
     asked = request_in(live.content["metadata"].get("annotations") or {})
@@ -135,9 +132,7 @@ def _is_looked_at(content: KubernetesObject) -> bool:
 
 
 def serves_its_spec(content: KubernetesObject) -> bool:
-    """Return whether all groups of a model run the spec that the operator has looked at last, and
-    no revision in its place.
-    """
+    """Return whether all groups run the last reconciled spec, and no revision in its place."""
     ready = condition_of(content, ConditionType.READY)
     return (ready.get("status"), ready.get("reason")) == ("True", Reason.SERVING) and not any(
         condition_of(content, kind).get("status") == "True" for kind in _UNSETTLED
@@ -145,9 +140,7 @@ def serves_its_spec(content: KubernetesObject) -> bool:
 
 
 def _annotate(cluster: Target, metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
-    """Set annotations of exactly the ShardedModel that was read: another one of its name by now has
-    another uid.
-    """
+    """Set annotations of the ShardedModel that was read: a new one of its name has another uid."""
     body = {"metadata": {"uid": metadata["uid"], "annotations": dict(annotations)}}
     path = SHARDED_MODELS.path(metadata["namespace"], metadata["name"])
     cluster.ask(lambda client: client.patch(SHARDED_MODELS, path, body, MERGE_PATCH))
@@ -156,9 +149,7 @@ def _annotate(cluster: Target, metadata: Mapping[str, Any], annotations: Mapping
 def shown_revisions(
     shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], said: Mapping[str, Saying]
 ) -> list[PastRevision]:
-    """Return revisions as they are shown, oldest first. ``shown`` are those of the status, ``said``
-    their content, by their digest.
-    """
+    """Return revisions for display, oldest first; ``said`` is their content by digest."""
     runs = _running(shown)
     sayings = [said.get(item.digest) for item in found]
     return [
@@ -175,7 +166,6 @@ def shown_revisions(
 
 
 def _changes(before: Saying, now: Saying) -> Iterator[str]:
-    """Yield the fields of the spec in which a revision differs, and what differs beside it."""
     was, wanted = (
         {name: value for name, value in item.spec.items() if name not in OF_NOW}
         for item in (before, now)
@@ -188,13 +178,12 @@ def _changes(before: Saying, now: Saying) -> Iterator[str]:
         yield "the model's config"
     if before.engine_version != now.engine_version:
         yield "the engine's version"
-    replicas = now.plan.layout.replicas  # going back leaves their number alone
+    replicas = now.plan.layout.replicas  # a rollback keeps the present number
     if replace(before.plan.layout, replicas=replicas) != now.plan.layout:
         yield "the layout"
 
 
 def _leaves(path: str, value: Any) -> Iterator[str]:
-    """Yield the fields of a part of the spec that was added or taken out as a whole."""
     if not isinstance(value, dict) or not value:
         yield path
         return
@@ -229,9 +218,7 @@ def _running(shown: Sequence[Mapping[str, Any]]) -> frozenset[int]:
 
 
 def _wanted(found: Sequence[Revision], runs: frozenset[int], number: int | None) -> int:
-    """Return the number of the revision to go back to: the newest that does not run, if none is
-    named.
-    """
+    """Return the number of the revision to go back to, by default the newest that does not run."""
     numbers = [item.number for item in found]
     others = [item for item in numbers if item not in runs]
     if number is None and others:
@@ -249,7 +236,6 @@ def _wanted(found: Sequence[Revision], runs: frozenset[int], number: int | None)
 
 
 def _there(numbers: Sequence[int], runs: frozenset[int]) -> str:
-    """Say which revisions there are."""
     if not numbers:
         return "there is none yet, as one is kept when all groups serve"
     if len(numbers) == 1:

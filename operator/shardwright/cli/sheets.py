@@ -1,6 +1,4 @@
-"""Lists of which the least important columns are left out where a terminal is narrow, which is
-said under them.
-"""
+"""Lists that leave out their least important columns on a narrow terminal, and say so."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +41,7 @@ class Sheet:
         )
 
     def filled(self) -> "Sheet":
-        """Return the sheet without the columns that are empty in every row.
+        """Return the sheet without columns that are empty in every row.
 
         >>> Sheet(header=("ID", "DATE"), rows=[("a", "")]).filled()
         Sheet(header=('ID',), rows=[('a',)])
@@ -52,8 +50,7 @@ class Sheet:
         return self.without(*(name for name, *cells in columns if not any(cells)))
 
     def cut_to(self, width: int) -> "Sheet":
-        """Return the sheet with its last column cut, so that each row fits in the width. A cell
-        that is cut ends in an ellipsis.
+        """Return the sheet with its last column cut to the width, with an ellipsis.
 
         >>> Sheet(header=("ID", "KIND"), rows=[("a", "llamas")]).cut_to(7).rows
         [('a', 'lla\u2026')]
@@ -66,9 +63,7 @@ class Sheet:
 
 
 def widest_that_fits(sheets: Sequence[Sheet], *, width: int, indent: str = "") -> list[Line]:
-    """Return the first of some sheets that is a table in this width, else the last; under it the
-    columns that the first has and it has not.
-    """
+    """Return the first sheet that fits as a table, else the last, and name the missing columns."""
     fitting = (
         sheet for sheet in sheets if fits(sheet.header, sheet.rows, width=width, indent=indent)
     )

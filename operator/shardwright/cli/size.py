@@ -1,7 +1,4 @@
-"""The command ``size``: how many GPUs of each product a load needs, before anybody has them.
-
-Refuses a product behind a number: it finds that number.
-"""
+"""The command ``size``: how many GPUs of each product does a load need?"""
 
 from __future__ import annotations
 
@@ -56,8 +53,8 @@ from shardwright.resolving.subject import Subject, resolve
 from shardwright.units import format_plural, to_microseconds, to_milliseconds
 
 USUAL: Final = ("L40S-48GB", "H100-SXM-80GB", "H200-SXM-141GB", "B200-SXM-180GB", "MI300X-192GB")
-"""What is compared where no product is named. Basis: assumed, one of each price that clouds rent
-out; all of the catalogue would take minutes.
+"""Products that are compared by default. Basis: assumed, one of each price that clouds rent out;
+the whole catalogue would take minutes.
 """
 
 ABOUT_USUAL: Final = (
@@ -65,9 +62,7 @@ ABOUT_USUAL: Final = (
 )
 
 MOST_GPUS: Final = 1024
-"""Where the search ends. Basis: assumed; the largest published deployments of one model have a few
-hundred.
-"""
+"""Where the search ends. Basis: assumed; the largest published deployments have a few hundred."""
 
 
 ABOUT_PRICES: Final = (
@@ -84,9 +79,9 @@ ABOUT_SLICES: Final = (
 class Counted(StrEnum):
     """The measure by which products are compared."""
 
-    STATED = "Stated"  #: what all of them cost, as the settings say
-    RELATIVE = "Relative"  #: what they cost beside an H100
-    GPUS = "Gpus"  #: there is nothing to compare
+    STATED = "Stated"  #: prices in the settings
+    RELATIVE = "Relative"  #: prices relative to an H100
+    GPUS = "Gpus"  #: nothing to compare
 
 
 _PRICE_HEADERS: Final = {
@@ -103,7 +98,7 @@ _CHEAPEST: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """The findings for one product; ``gpu_hour_price`` is None if the settings state none."""
+    """The findings for a product; ``gpu_hour_price`` is None if the settings state none."""
 
     named: NamedGpus
     steps: tuple[SizedOutcome, ...]
@@ -111,7 +106,7 @@ class Sized:
 
     @property
     def best(self) -> SizedOutcome | None:
-        """Return the fewest GPUs that carry the load."""
+        """Return the step with the fewest GPUs that carry the load."""
         return fewest(self.steps)
 
     @property
@@ -121,37 +116,33 @@ class Sized:
 
     @property
     def paid(self) -> int:
-        """Return how many are paid for, at the price of each: of slices all of the GPUs that they
-        are cut from, since no part of a GPU is sold.
-        """
+        """Return how many are paid for: of slices all on their GPUs, which are sold whole."""
         if self.best is None:
             return 0
         return self.whole_gpus * self.named.gpu.slices
 
     @property
     def whole_gpus(self) -> int:
-        """Return how many whole GPUs the fewest are, or are cut from."""
+        """Return the number of whole GPUs behind the fewest."""
         return ceil(self.best.gpus / self.named.gpu.slices) if self.best else 0
 
     @property
     def hour_price(self) -> float | None:
-        """Return the price of the fewest GPUs for an hour."""
+        """Return the price of the fewest GPUs per hour."""
         if self.best is None or self.gpu_hour_price is None:
             return None
         return self.paid * self.gpu_hour_price
 
     @property
     def relative_price(self) -> GpuPrice | None:
-        """Return the price of the fewest GPUs for an hour, in hours of an H100."""
+        """Return the price of the fewest GPUs per hour, in hours of an H100."""
         if self.best is None:
             return None
         each = relative_price(self.named.gpu)
         return replace(each, per_hour=self.paid * each.per_hour)
 
     def counts(self, by: Counted) -> float:
-        """Return the cost of the fewest GPUs by a measure. Less is better; the cost is infinite if
-        no number of GPUs suffices.
-        """
+        """Return the cost of the fewest GPUs by a measure; infinite if no number suffices."""
         if self.best is None:
             return inf
         relative = self.relative_price.per_hour if self.relative_price else None
@@ -160,9 +151,7 @@ class Sized:
 
 
 def print_size(arguments: Namespace) -> Exit:
-    """Print the fewest GPUs of each product that carry the load; the exit code says whether any
-    does.
-    """
+    """Print the fewest GPUs of each product that carry the load; 1 if none do."""
     settings = _settings(arguments)
     named = read_named_gpus(
         arguments.gpus or USUAL,
@@ -201,7 +190,7 @@ def _settings(arguments: Namespace) -> Settings:
 
 
 def _subject(arguments: Namespace, settings: Settings) -> Subject:
-    """Return the question for any number of GPUs, all of which are to be used.
+    """Return the question for any number of GPUs, all of them to be used.
 
     Raises:
         InputError: The model is not known, or does not take the load.
@@ -223,11 +212,9 @@ def _subject(arguments: Namespace, settings: Settings) -> Subject:
 def _size(
     subject: Subject, prices: Prices, named: NamedGpus, stated: Stated, tell: Callable[[str], None]
 ) -> Sized:
-    """Return the fewest GPUs of a product, and the outcome with some more of them; ``tell`` takes
-    the present question.
+    """Return the fewest GPUs of a product, and the outcome with more.
 
-    ``prices`` are of this model and load: a price for one number of GPUs or for one product is not
-    worked out again for the next.
+    ``prices``, of this model and load, are computed once for all numbers and products.
     """
     asked = on_named_slices(subject, [named])
 
@@ -243,8 +230,8 @@ def _size(
 
 
 def counted_by(found: Sequence[Sized]) -> Counted:
-    """Return the measure that compares the products that carry the load: prices if all are stated,
-    as ``plan`` does it.
+    """Return the measure that compares the products that carry the load: stated prices if all have
+    one, as in ``plan``.
     """
     carrying = [sized for sized in found if sized.best]
     if any(sized.hour_price is not None for sized in carrying) and all(
@@ -255,7 +242,7 @@ def counted_by(found: Sequence[Sized]) -> Counted:
 
 
 _COLUMNS: Final = ("GPUS", "TOK/S", "TTFT", "TPOT", "LAYOUT")
-"""What every table of sizes says of a number of GPUs."""
+"""Columns of every table of sizes."""
 
 
 def _lines(
@@ -281,7 +268,7 @@ def _lines(
     if first.best:
         yield Line()
         yield from _curve(first, request, width)
-        # Settings from stdin are read already.
+        # Stdin cannot be read again.
         if arguments.settings != STDIN:
             yield Line()
             yield line(Span("To plan for the fewest:"))
@@ -290,7 +277,6 @@ def _lines(
 
 
 def _curve(first: Sized, request: Request, width: int) -> Iterator[Line]:
-    """Yield what fewer and more of a product bring."""
     yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
     near = list(_near(first))
     header = ("SLICES", *_COLUMNS[1:]) if first.sliced else _COLUMNS
@@ -302,7 +288,7 @@ def _curve(first: Sized, request: Request, width: int) -> Iterator[Line]:
 
 
 def _products(found: Sequence[Sized], by: Counted, width: int) -> list[Line]:
-    """Return a row for each product; the layout stands last, where it can be wrapped."""
+    """Return a row for each product; the layout is last, where it can be wrapped."""
     *numbers, layout = _COLUMNS
     header = ("GPU", *numbers, *_PRICE_HEADERS[by], layout)
     rows = [
@@ -314,7 +300,6 @@ def _products(found: Sequence[Sized], by: Counted, width: int) -> list[Line]:
 
 
 def _wide(found: Sequence[Sized], request: Request) -> list[Line]:
-    """Return one line for each product, with both prices."""
     header = (
         "GPU",
         *_COLUMNS,
@@ -344,9 +329,7 @@ def _output_of_a_gpu(sized: Sized) -> str:
 
 
 def _near(sized: Sized) -> Iterator[SizedOutcome]:
-    """Yield the largest step that does not do, and all that do with more GPUs than the one
-    before: of more GPUs some may be left idle.
-    """
+    """Yield the largest step that falls short, and each that suffices and uses more GPUs."""
     yield from [step for step in sized.steps if not step.carries][-1:]
     most = 0
     for step in sized.steps:
@@ -357,7 +340,6 @@ def _near(sized: Sized) -> Iterator[SizedOutcome]:
 
 
 def _used(step: SizedOutcome) -> int:
-    """Return how many of a number of GPUs a plan uses; all, if there is none."""
     if isinstance(step.outcome, Plan):
         return step.outcome.layout.gpus
     return step.gpus
@@ -390,7 +372,6 @@ def _row(sized: Sized) -> tuple[str, ...]:
 
 
 def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
-    """Return the price in a row, none if products are not compared."""
     relative = sized.relative_price
     if by is Counted.GPUS:
         return ()
@@ -416,17 +397,15 @@ def _cells(step: SizedOutcome, *, sliced: bool) -> tuple[str, ...]:
 
 
 def _why_not(sized: Sized, request: Request) -> str:
-    """Return why no number of GPUs of a product does, empty if one does."""
     return "" if sized.best else _shortfall(sized.steps[-1], request)
 
 
 def _shortfall(step: SizedOutcome, request: Request) -> str:
-    """Return why a number of GPUs does not do, empty if it does."""
     if step.carries:
         return ""
     if not isinstance(step.outcome, NoPlan):
         said = behind(step.outcome, request)
-        # That there is no headroom is said with the figure.
+        # The sentence itself mentions missing headroom.
         alone = serves_rate(step.outcome, request)
         return said if alone else f"{_missed(step.outcome, request)}: {said}"
     problem = of_option(step.outcome.problem)
@@ -438,7 +417,6 @@ def _missed(plan: Plan, request: Request) -> str:
 
 
 def _code(step: SizedOutcome, request: Request) -> str:
-    """Return the reason of a number of GPUs that does not do, in one word if it has one."""
     outcome = step.outcome
     if isinstance(outcome, NoPlan):
         return outcome.problem.code

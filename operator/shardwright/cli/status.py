@@ -33,7 +33,7 @@ LISTs.
 
 
 def status(arguments: Namespace) -> Exit:
-    """Print how models stand, once or again and again.
+    """Print how models stand, once or repeatedly.
 
     Raises:
         InputError: there is none of the name that is asked for.
@@ -61,9 +61,7 @@ def status(arguments: Namespace) -> Exit:
 
 
 def _watch(arguments: Namespace) -> None:
-    """Show how models stand until somebody interrupts; if nobody looks at a terminal, only
-    changes.
-    """
+    """Show how models stand until interrupted; outside a terminal only changes."""
     terminal = sys.stdout.isatty()
     before: list[ModelState] | None = None
     while True:
@@ -85,9 +83,6 @@ def _without_times(item: ModelState) -> ModelState:
 
 
 def _lines(found: Sequence[ModelState], now: datetime, arguments: Namespace) -> Iterator[Line]:
-    """Yield a table of all, and the whole of those that are not ready, or of the one that is asked
-    for.
-    """
     width, one = width_of_output(), bool(arguments.name)
     if not one and found:
         wide = arguments.output == "wide"
@@ -106,7 +101,6 @@ def _program() -> str:
 
 
 def _namespace(arguments: Namespace) -> str | None:
-    """Return the namespace of the models, None for all."""
     target: Target = arguments.target
     return None if arguments.all_namespaces else target.namespace
 
@@ -120,7 +114,7 @@ def _read(arguments: Namespace, now: datetime) -> list[ModelState]:
 async def _standing(
     client: Client, namespace: str | None, name: str | None, now: datetime
 ) -> list[ModelState]:
-    # One after another: the first to fail says why.
+    # One after another: the first failure says why.
     models = await list_models(client, namespace)
     sets, pods = [
         await unless_forbidden(list_objects(client, resource, namespace, labelSelector=MODEL))

@@ -1,8 +1,4 @@
-"""The surroundings of a plan: nodes, the GPUs that pods and plans hold, and ConfigMaps; the same
-type from files and from a cluster.
-
-Refuses files without a Node, and our own labels of nodes that are no text.
-"""
+"""What surrounds a plan: nodes, the GPUs in use, and ConfigMaps, from files or a cluster."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +26,7 @@ WITH_SLICES: Final = "kubectl get nodes,pods,resourceslices,deviceclasses,resour
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The surroundings that a plan is made in. ``usage`` is None if pods are not known."""
+    """What surrounds a plan; ``usage`` is None if pods are not known."""
 
     nodes: tuple[NodeFacts | NodeExclusion, ...]
     usage: tuple[GpuUsage, ...] | None
@@ -40,8 +36,8 @@ class Surroundings:
 def read_surroundings(
     sources: Iterable[Given], stated: Stated = NONE, files: Sequence[str] = ()
 ) -> Surroundings:
-    """Read the surroundings from the objects of ``--nodes`` files. ``stated`` holds the statements
-    of the settings, ``files`` the names that were given.
+    """Return the surroundings in the objects of ``--nodes`` files; ``stated`` comes from the
+    settings, ``files`` are the names that were given.
 
     Raises:
         InputError: there is no Node among them.
@@ -71,9 +67,7 @@ def read_surroundings(
 
 
 def slices_to_give(sources: Iterable[Given], nodes: Iterable[NodeFacts | NodeExclusion]) -> str:
-    """Return that the objects lack ResourceSlices, and how they are written with them, where no
-    node of files has GPUs without them; else nothing.
-    """
+    """Return a note that ResourceSlices are missing if no node has GPUs, else nothing."""
     objects = tuple(sources)
     without_gpus = all(
         isinstance(node, NodeExclusion) and node.problem.code == "NoAllocatableGpus"
@@ -91,12 +85,12 @@ def slices_to_give(sources: Iterable[Given], nodes: Iterable[NodeFacts | NodeExc
 def read_nodes(
     nodes: Iterable[Object], stated: Stated = NONE, published: PublishedDevices = NOTHING_PUBLISHED
 ) -> tuple[NodeFacts | NodeExclusion, ...]:
-    """Read the nodes that have GPUs. Nodes whose GPUs DRA drivers publish are among them."""
+    """Return the nodes with GPUs, those that DRA drivers publish included."""
     return tuple(facts for node in nodes if (facts := published.read(node, stated)) is not None)
 
 
 def read_usage(pods: Iterable[Object], claims: Iterable[Object] = ()) -> tuple[GpuUsage, ...]:
-    """Return how many GPUs pods request, and ResourceClaims hold."""
+    """Return the GPUs that pods request and ResourceClaims hold."""
     there = tuple(pods)
     requested = (usage for pod in there for usage in read_pod(pod))
     return (*requested, *read_claimed(claims, there))
@@ -105,11 +99,10 @@ def read_usage(pods: Iterable[Object], claims: Iterable[Object] = ()) -> tuple[G
 def read_reservations(
     config_maps: Iterable[Object], models: Iterable[Object] | None = None
 ) -> tuple[Reservation, ...]:
-    """Read the GPUs that the plans of record among the ConfigMaps keep. A plan that cannot be read
-    keeps nothing.
+    """Return the GPUs kept by the plans of record among the ConfigMaps.
 
-    Nor do those of models that are only planned, or gone, if the ``models`` that there are can be
-    told (None: they cannot).
+    A plan that cannot be read keeps nothing; nor does that of a model that is only planned or gone,
+    if ``models`` are known (not None).
     """
     keep = (
         None
@@ -126,7 +119,6 @@ def read_reservations(
 
 
 def _mode_of(model: Object) -> tuple[str, bool]:
-    """Return the uid of a ShardedModel, and whether it is only planned."""
     return text_or_empty(mapping(model.get("metadata")).get("uid")), mapping(model.get("spec")).get(
         "mode"
     ) == "PlanOnly"
@@ -147,7 +139,6 @@ def _reservations_of(config_map: Object) -> Iterator[Reservation]:
 
 
 def _owner_of(metadata: Object) -> Object:
-    """Return the reference to the ShardedModel that controls an object, empty if none does."""
     owners = mappings(metadata.get("ownerReferences"))
     return next(
         (
@@ -160,9 +151,7 @@ def _owner_of(metadata: Object) -> Object:
 
 
 def _mistyped(source: Given) -> Iterator[Problem]:
-    """Yield our own labels and annotations of a node that are no text: the API server refuses them,
-    nothing here sees them.
-    """
+    """Yield each of our labels and annotations that is not text: the API server refuses it."""
     metadata = mapping(source.content.get("metadata"))
     for part in ("labels", "annotations"):
         for key, value in mapping(metadata.get(part)).items():

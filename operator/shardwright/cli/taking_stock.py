@@ -1,6 +1,4 @@
-"""The doctor's reading of a cluster, as far as its user may read. A part that may not be read is
-None, and never taken for nothing.
-"""
+"""What the doctor reads of a cluster. A part that may not be read is None, never empty."""
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -38,7 +36,7 @@ STORAGE_CLASSES: Final = Resource(
     prefix="/apis/storage.k8s.io/v1", plural="storageclasses", kind="StorageClass"
 )
 OPERATORS: Final = "app.kubernetes.io/name=shardwright-operator"
-"""Label of the Deployments that the chart makes."""
+"""Label of the chart's Deployments."""
 
 SETTINGS_KEY: Final = "settings.json"
 
@@ -47,11 +45,10 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledOperator:
-    """One installation: its Deployment's name, version and pods, and who holds its Lease (None:
-    that may not be read).
+    """An installation: its Deployment, and the holder of its Lease (None: may not be read).
 
-    ``watches`` are the namespaces that it is for, all if none is named. ``installation`` is its
-    name in claims, empty if it has none; ``settings`` are None if they may not, or cannot, be read.
+    ``watches`` are its namespaces, empty for all. ``installation`` is its name in claims, empty if
+    it has none; ``settings`` are None if they cannot be read.
     """
 
     namespace: str
@@ -67,7 +64,7 @@ class InstalledOperator:
 
     @property
     def as_installation(self) -> Installation | None:
-        """Return the operator as an installation, None if its name or node set cannot be told."""
+        """Return the operator as an installation, None if its name or node set is unknown."""
         if not self.installation or self.settings is None:
             return None
         return Installation(
@@ -77,10 +74,9 @@ class InstalledOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """The missing rights of a service account: ``closed`` are watched namespaces where it may do
-    nothing at all.
+    """The missing rights of a service account; ``closed`` are watched namespaces where it has none.
 
-    ``sees_pods``: those of all namespaces.
+    ``sees_pods`` is about all namespaces.
     """
 
     missing: tuple[str, ...] = ()
@@ -90,12 +86,10 @@ class Rights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenStock:
-    """The reading of a cluster; None stands for a part that may not be read, and for measurements
-    that nobody has asked for.
+    """What was read of a cluster; None stands for a part that may not be read or was not asked for.
 
-    ``rights`` are those of service accounts, by name; ``claims`` the installations that claims are
-    for, by claim; ``nodes`` those with GPUs by their set (empty: of none). ``program`` is the name
-    that the user calls us by.
+    ``rights`` are by service account; ``claims`` maps each to its installation; ``nodes`` has those
+    with GPUs by node set (empty: in none). ``program`` is the name the user calls us by.
     """
 
     now: datetime
@@ -120,7 +114,7 @@ def at(value: object, *path: str) -> Object:
 
 
 async def take_stock(client: Client, arguments: Namespace, program: str) -> TakenStock:
-    """Return the state of the installation and of the cluster that ``doctor`` examines."""
+    """Return the state of the installation and the cluster that ``doctor`` examines."""
     version = await client.send(Call(verb="get", resource=DISCOVERY, path="/version", method="GET"))
     served = await is_served(client)
     deployments = await unless_forbidden(client.list(DEPLOYMENTS, labelSelector=OPERATORS))
@@ -168,14 +162,14 @@ async def _operator(client: Client, deployment: Object) -> InstalledOperator:
 
 
 def holder_of(lease: Object | None) -> str:
-    """Return who holds a Lease, empty if nobody does."""
+    """Return the holder of a Lease, empty without one."""
     return text_or_empty(at(lease, "spec").get("holderIdentity"))
 
 
 def read_operator(
     deployment: Object, holder: str | None, settings: Object | None
 ) -> InstalledOperator:
-    """Read an operator from its Deployment and the ConfigMap of its settings."""
+    """Return an operator from its Deployment and the ConfigMap of its settings."""
     metadata, pods = (at(deployment, "metadata"), at(deployment, "spec", "template", "spec"))
     labels = at(metadata, "labels")
     wanted = at(deployment, "spec").get("replicas", 1)
@@ -195,7 +189,6 @@ def read_operator(
 
 
 def _told(pods: Object, option: str) -> str:
-    """Return the value of an option on the operator's command line, empty if it is not set."""
     words = (
         str(word)
         for container in mappings(pods.get("containers"))
@@ -212,7 +205,6 @@ def _settings(config_map: Object | None) -> Settings | None:
 
 
 async def _rights(client: Client, operators: Sequence[InstalledOperator]) -> Mapping[str, Rights]:
-    """Return by service account its missing rights."""
     duties = {(one.namespace, one.account): _duties(one) for one in operators}
     return {
         f"system:serviceaccount:{':'.join(account)}": await rights_of(
@@ -232,7 +224,7 @@ def _duties(operator: InstalledOperator) -> Duties:
 
 
 async def rights_of(client: Client, duties: Duties, account: Account | None) -> Rights:
-    """Return the missing rights of a service account, None: of our own."""
+    """Return the missing rights of a service account, or our own for None."""
     wanted = tuple(needed(duties))
     missing = frozenset(await missing_rights(client, wanted, account))
     held = {one.namespace for one in wanted if one not in missing}
@@ -242,7 +234,6 @@ async def rights_of(client: Client, duties: Duties, account: Account | None) -> 
 
 
 async def _claims(client: Client, operators: Sequence[InstalledOperator]) -> Mapping[str, str]:
-    """Return the installations that the claims of these operators are for, by claim."""
     installations = filter(None, (one.as_installation for one in operators))
     claims = {name for one in installations for name in one.claims}
     roles = {
@@ -255,9 +246,8 @@ async def _claims(client: Client, operators: Sequence[InstalledOperator]) -> Map
 async def _nodes(
     client: Client, operators: Sequence[InstalledOperator]
 ) -> Mapping[str, Sequence[NodeEntry]]:
-    """Return the nodes with GPUs by their set, each read with the statements of its installation's
-    administrator about nodes; those of no installation whose settings may be read as if they were
-    the first one's.
+    """Return the nodes with GPUs by node set, each read with its installation's statements about
+    nodes; others with those of the first readable installation.
     """
     known = [one.settings.stated for one in operators if one.settings]
     stated = {one.node_set: one for one in known}
@@ -283,9 +273,7 @@ async def _models(client: Client) -> tuple[Object, ...]:
 
 
 def _without_what_is_large(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that checks read: a config may have a megabyte, the status of many groups a
-    quarter.
-    """
+    """Return the fields that checks read: a config may have 1 MB, a status a quarter of it."""
     return {
         "metadata": item.get("metadata"),
         "spec": {"model": {"weights": at(item, "spec", "model", "weights")}},
@@ -296,10 +284,9 @@ def _without_what_is_large(item: dict[str, Any]) -> dict[str, Any]:
 async def _measured(
     client: Client, arguments: Namespace, deployments: Sequence[Object]
 ) -> Measured | None:
-    """Return the measurements, None if nobody has asked for them."""
     if not arguments.network_policies:
         return None
-    # The operator's has a Python, and nodes may have it already.
+    # The operator's has Python, and nodes may already have it.
     images = (
         text_or_empty(container.get("image"))
         for item in deployments

@@ -1,7 +1,4 @@
-"""Styled lines in a terminal: each role of a word has its colour.
-
-Lines are never wrapped here: they are made for the terminal's width before.
-"""
+"""Styled lines in a terminal: each role of a word has its colour."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,7 +45,7 @@ STYLES: Final[Mapping[Role, str]] = MappingProxyType(
 
 
 def print_styled(lines: Iterable[Line]) -> None:
-    """Print lines as they are, in colours; they were made for the terminal's width before."""
+    """Print lines, made for the terminal's width, in colours."""
     forced = bool(os.environ.get("FORCE_COLOR"))
     console = Console(
         highlight=False,
@@ -71,10 +68,10 @@ def track(items: Iterable[T], noun: str) -> Iterator[T]:
 
 @contextmanager
 def bar(total: int) -> Iterator[Callable[[int, str], None]]:
-    """Show a bar on stderr until the block ends, and then nothing more of it.
+    """Show a bar on stderr until the block ends.
 
     Yields:
-        The function that takes how many of all are done, and the name of the present one.
+        A function to call with the number done, and the present name.
     """
     columns = (
         BarColumn(bar_width=20),

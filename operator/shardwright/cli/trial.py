@@ -1,5 +1,5 @@
-"""Measure whether a cluster enforces NetworkPolicies: a pod asks the API server every second, and
-a policy forbids it.
+"""Does a cluster enforce NetworkPolicies? A pod asks the API server every second, and a policy
+forbids it.
 
 What no policy can stop, such as traffic between a pod and its own node, proves nothing: the pod
 keeps away from nodes of the control plane. If it never got through, or ends, the answer is Unclear.
@@ -28,15 +28,15 @@ PROBE: Final = (
     "socket.create_connection((os.environ['KUBERNETES_SERVICE_HOST'], "
     "int(os.environ['KUBERNETES_SERVICE_PORT'])), 2)"
 )
-"""Asks the API server, whose address every pod has. Its outcome is the readiness of the pod."""
+"""Asks the API server, whose address every pod has; the outcome is the pod's readiness."""
 
 SETTLING_SECONDS: Final = 30
-"""How long a policy may take until it counts as ignored. Basis: assumed; policies take effect
-within seconds.
+"""How long until a policy counts as ignored. Basis: assumed; policies take effect within
+seconds.
 """
 
 START_SECONDS: Final = 120
-"""How long the pod may take to start and to get through, pulling the image among it."""
+"""How long the pod may take to get through, pulling its image included."""
 
 LOOK_SECONDS: Final = 1.0
 _ELSEWHERE: Final = {
@@ -50,7 +50,7 @@ _ELSEWHERE: Final = {
         ]
     }
 }
-"""On no node of the control plane: nothing stops a pod on its way to its own node."""
+"""Avoids control plane nodes: nothing stops a pod's traffic to its own node."""
 
 _GONE: Final = "Gone"
 _ENDED: Final = frozenset({"Succeeded", "Failed", "Unknown", _GONE})
@@ -60,9 +60,7 @@ LIMITS: Final = {"cpu": "100m", "memory": "64Mi"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Where it is measured (empty: in a namespace of its own) and by which image, which has Python
-    3.
-    """
+    """Where to measure (empty: in a temporary namespace), and the image, which needs Python 3."""
 
     namespace: str
     image: str
@@ -72,7 +70,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The finding, and if there is none, why."""
+    """The finding, or why there is none."""
 
     enforcement: Enforcement
     trouble: str = ""
@@ -83,7 +81,7 @@ class UnclearError(Exception):
 
 
 async def measure(client: Client, trial: Trial) -> Measured:
-    """Return whether a policy stops a pod; nothing of it is left behind."""
+    """Return whether a policy stops a pod; everything is deleted afterwards."""
     try:
         async with _place(client, trial) as namespace:
             return Measured(enforcement=await _measured(client, namespace, trial))
@@ -101,7 +99,7 @@ async def _measured(client: Client, namespace: str, trial: Trial) -> Enforcement
             stopped = await _becomes(client, pod, ready=False, seconds=trial.settling_seconds)
         if not stopped:
             return Enforcement.IGNORED
-        # Only the policy can have stopped a pod that gets through again without it.
+        # It gets through again without the policy, so only that can have stopped it.
         if await _becomes(client, pod, ready=True, seconds=trial.settling_seconds):
             return Enforcement.ENFORCED
         raise UnclearError(await _trouble(client, pod))
@@ -126,7 +124,6 @@ async def _place(client: Client, trial: Trial) -> AsyncIterator[str]:
 async def _made(
     client: Client, resource: Resource, namespace: str | None, content: Mapping[str, Any]
 ) -> AsyncIterator[dict[str, Any]]:
-    """Create an object, and delete it in the end, whatever happens."""
     body = {"apiVersion": resource.api_version, "kind": resource.kind, **content}
     made = await _create(client, resource, namespace, body)
     metadata = made["metadata"]
@@ -144,9 +141,7 @@ async def _made(
 async def _create(
     client: Client, resource: Resource, namespace: str | None, body: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Create an object; a namespace that was made a moment ago has no service account for pods
-    yet.
-    """
+    """Create an object, retrying while a new namespace has no service account for pods yet."""
     for _ in range(10):
         try:
             return await client.create(resource, namespace, body)
@@ -190,7 +185,6 @@ def _is_ready(status: Mapping[str, Any]) -> bool:
 
 
 async def _trouble(client: Client, pod: Mapping[str, Any]) -> str:
-    """Return why a pod does not get through."""
     status = await _status(client, pod)
     waiting = (
         mapping(mapping(item.get("state")).get("waiting"))
@@ -207,7 +201,6 @@ async def _trouble(client: Client, pod: Mapping[str, Any]) -> str:
 
 
 def _policy(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a policy by which a pod may reach nobody."""
     return {
         "metadata": {"generateName": "shardwright-doctor-"},
         "spec": {
@@ -218,7 +211,7 @@ def _policy(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pod(trial: Trial) -> dict[str, Any]:
-    """Return a pod that any namespace lets in, and that ends by itself."""
+    """Return a pod that any namespace admits, and that ends by itself."""
     seconds = int(trial.start_seconds + 2 * trial.settling_seconds) + 1
     container = {
         "name": "asks",

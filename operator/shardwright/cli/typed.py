@@ -1,6 +1,4 @@
-"""A ShardedModel typed as options instead of written as YAML: ``plan MODEL --input-tokens 2048
---rps 5 --ttft 2s``.
-"""
+"""A ShardedModel typed as options: ``plan MODEL --input-tokens 2048 --rps 5 --ttft 2s``."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ _LONGEST_NAME: Final = 50  # characters: names of pods are made from it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOption:
-    """One option of the command line and the field that it stands for."""
+    """An option of the command line, and the field it stands for."""
 
     flag: str
     field: tuple[str, ...]
@@ -44,8 +42,8 @@ class CommandOption:
 
 
 def milliseconds(text: str) -> object:
-    """Return a duration in whole milliseconds, or the text itself if it is none, for the field's
-    own check to refuse.
+    """Return a duration in whole milliseconds, or the text itself, for the field's own check to
+    refuse.
 
     >>> (milliseconds("2s"), milliseconds("50ms"), milliseconds("0.5s"), milliseconds("fast"))
     (2000, 50, 500, 'fast')
@@ -55,7 +53,7 @@ def milliseconds(text: str) -> object:
 
 
 def whole(text: str) -> object:
-    """Return a whole number, with commas or without, or the text itself.
+    """Return a whole number, with or without commas, or the text itself.
 
     >>> whole("2,048"), whole("2k")
     (2048, '2k')
@@ -111,7 +109,7 @@ OPTIONS: Final = (
 
 
 BETWEEN_FIELDS: Final = frozenset({"ArrivalTwice", "RequestsExceedModelLength"})
-"""Rules that name several fields, each of which has an option."""
+"""Rules about several fields, each of which has an option."""
 
 
 def typed_manifest(arguments: Namespace) -> dict[str, Any]:
@@ -136,16 +134,15 @@ def typed_manifest(arguments: Namespace) -> dict[str, Any]:
 
 
 def _mig_profile(arguments: Namespace) -> str:
-    """Return the MIG profile that all named GPUs have, empty if one of them is whole."""
     found = {named_profile(name) for name in getattr(arguments, "gpus", None) or ()}
     return found.pop() if len(found) == 1 else ""
 
 
 def read_typed(manifest: Mapping[str, Any]) -> ShardedModel:
-    """Return the resource of a typed manifest; a fault is said of the option that was typed.
+    """Return the resource of a typed manifest.
 
     Raises:
-        InputError: with one problem per option that its field does not take.
+        InputError: with a problem for each option that its field does not take.
     """
     from shardwright.api.resource import parse_manifest  # noqa: PLC0415 - what is misused is said before it is loaded
 
@@ -156,7 +153,7 @@ def read_typed(manifest: Mapping[str, Any]) -> ShardedModel:
 
 
 def mistyped_options(arguments: Namespace) -> tuple[Problem, ...]:
-    """Return the faults of a typed model of which an option is no number or no time; only then are
+    """Return the faults of a typed model with an option that is no number or time; only then are
     the checks of fields loaded.
     """
     read = (
@@ -175,7 +172,7 @@ def mistyped_options(arguments: Namespace) -> tuple[Problem, ...]:
 
 
 def of_option(problem: Problem) -> Problem:
-    """Return a problem of a field as one of the option that was typed for it."""
+    """Return a problem of a field as one of the option typed for it."""
     if problem.path == "spec.model.id":
         return replace(problem, path="MODEL")
     option = next(
@@ -194,7 +191,7 @@ def of_option(problem: Problem) -> Problem:
 
 
 def _of_flags(text: str) -> str:
-    """Return a sentence about fields as one about the options that stand for them.
+    """Return a sentence about fields as one about their options.
 
     >>> _of_flags("requestsPerSecond and concurrency must not both be set")
     '--rps and --concurrency must not both be set'
@@ -211,7 +208,7 @@ def typed_options(arguments: Namespace) -> tuple[str, ...]:
 
 
 def resource_name(model: str) -> str:
-    """Return a name for the resource of a model id.
+    """Return a resource name for a model id.
 
     >>> resource_name("meta-llama/Llama-3.1-70B-Instruct"), resource_name("_/_")
     ('llama-3-1-70b-instruct', 'model')
@@ -222,9 +219,7 @@ def resource_name(model: str) -> str:
 
 
 def names_live_model(arguments: Namespace) -> bool:
-    """Return whether the name is that of a ShardedModel of the cluster: ids of the hub are
-    ``org/name``, and describe a load.
-    """
+    """Return whether MODEL names a ShardedModel: ids of the hub are ``org/name`` with a load."""
     model = arguments.model
     there = not (
         arguments.nodes or arguments.gpus or arguments.filename or typed_options(arguments)

@@ -1,4 +1,4 @@
-"""Why a cluster does not answer us: one problem in one line, with the way out."""
+"""Why does a cluster not answer us? One problem in one line, with a remedy."""
 
 import ssl
 from http import HTTPStatus
@@ -25,9 +25,7 @@ _ASK_FOR_IT: Final = (
 
 
 def unreachable(error: ApiError, server: str, context: str) -> UnreachableError:
-    """Return the error to show for a failed request to the server of a context of the kubeconfig.
-    The context is empty if flags name the server.
-    """
+    """Return the error for a failed request; ``context`` is empty if flags name the server."""
     return UnreachableError(problem_of(error, server, context))
 
 
@@ -100,7 +98,6 @@ def _no_answer(error: ApiError, server: str, whose: str) -> Problem:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """Return the first cause of an error."""
     cause = error.__cause__ or error.__context__
     while cause is not None and (deeper := cause.__cause__ or cause.__context__) is not None:
         cause = deeper

@@ -29,7 +29,7 @@ REST: Final = "--rest"
 
 
 def main(words: list[str]) -> int:
-    """Do one of the two, and return the exit status: 0 unless there is no checkpoint."""
+    """Leave a message in the file for it; return 1 if there is no checkpoint, else 0."""
     message = Path(os.environ.get("SHARDWRIGHT_MESSAGE_FILE", "/dev/termination-log"))
     rest = Path(os.environ.get("SHARDWRIGHT_FOLDER", "/tmp")) / "rest"  # noqa: S108 - a folder of the pod's own
     if words == [REST]:
@@ -42,7 +42,6 @@ def main(words: list[str]) -> int:
 
 
 def _read(model: str, revision: str | None) -> tuple[str, int]:
-    """Return the message to leave, and the exit status."""
     try:
         found = fetch(hub_of(os.environ), model, revision)
         return handed_over(

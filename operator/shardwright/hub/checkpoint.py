@@ -1,7 +1,7 @@
-"""The description of a checkpoint: its config, its quantization file and the size of its tensors,
-pinned to a commit.
+"""The small files that describe a checkpoint, from the hub, its cache or a folder, pinned to a
+commit.
 
-Never reads weights, and refuses a file that is larger than those of any model are.
+Never reads weights, and refuses a file larger than any model has.
 """
 
 import json
@@ -34,13 +34,13 @@ from shardwright.modelspec.parse import (
 )
 
 MAX_INDEX_BYTES: Final = 32 * 1024**2
-"""Largest index that is read; that of DeepSeek-V3, with 91,991 tensors, has 8.9 MB."""
+"""Largest index that is read; DeepSeek-V3's, with 91,991 tensors, has 8.9 MB."""
 
 DEADLINE_SECONDS: Final = 60.0
 """For all files of a checkpoint. Basis: assumed; they are a few KB, the index at most some MB."""
 
 NEWEST: Final = "main"
-"""The branch that stands for the newest commit, as everywhere on the hub."""
+"""The hub's name for the branch with the newest commit."""
 
 _FILES: Final = {
     CONFIG_FILE: MAX_CONFIG_BYTES,
@@ -54,9 +54,8 @@ _LONGEST_REFERENCE: Final = 128
 class Checkpoint:
     """The small files of a checkpoint.
 
-    ``files`` are the texts by name that make the model
-    (:func:`shardwright.modelspec.parse.folder_text` joins them). ``commit`` is None for a folder
-    that does not tell. ``tensor_bytes`` is the size of all tensors by its index, None without one.
+    ``files`` maps names to texts (:func:`shardwright.modelspec.parse.folder_text` joins them).
+    ``commit`` is None for a folder that does not name one, ``tensor_bytes`` without an index.
     """
 
     files: Mapping[str, str]
@@ -65,13 +64,12 @@ class Checkpoint:
 
     @property
     def config_text(self) -> str:
-        """Return the one text that the files are read as."""
+        """Return the files joined into the text that the parser reads."""
         return folder_text(self.files) or ""
 
 
 def fetch(hub: Hub, model: str, revision: str | None) -> Checkpoint:
-    """Return the checkpoint of a model on the hub, or of the hub's cache if the hub may not be
-    asked.
+    """Return a model's checkpoint from the hub, or from its cache when the hub is offline.
 
     Args:
         hub: Which hub.
@@ -89,8 +87,8 @@ def fetch(hub: Hub, model: str, revision: str | None) -> Checkpoint:
 
 
 def read_folder(folder: Path) -> Checkpoint | None:
-    """Return the checkpoint in a folder, or in a model's folder of the hub's cache (its newest
-    commit); None if there is none.
+    """Return the checkpoint in a folder, or the newest one in a model's folder of the hub's cache;
+    None if there is none.
 
     Raises:
         InputError: Its files are no checkpoint's.
@@ -129,7 +127,6 @@ def _fetched(hub: Hub, model: str, revision: str | None) -> Checkpoint:
 
 
 def _beside(hub: Hub, asked: Asked, file: str) -> str | None:
-    """Return the text of a file that not every checkpoint has."""
     answer = _given(hub, asked, file)
     if answer is HubRefusal.NO_FILE:
         return None
@@ -139,7 +136,6 @@ def _beside(hub: Hub, asked: Asked, file: str) -> str | None:
 
 
 def _given(hub: Hub, asked: Asked, file: str) -> HubResponse | HubRefusal:
-    """Return the answer that has the file, or why the hub does not give it."""
     answer = get(hub, f"{asked.model}/resolve/{asked.revision}/{file}", max_bytes=_FILES[file])
     if answer.status == HTTPStatus.OK:
         return answer
@@ -173,9 +169,7 @@ class _NotThere(Exception):  # noqa: N818 - it says nothing to anybody
 
 
 def _snapshot(folder: Path, revision: str | None) -> Path:
-    """Return the folder of a commit, of the newest one without ``revision``, in a model's folder of
-    the hub's cache.
-    """
+    """Return the folder of a commit (None: the newest) in a model's folder of the hub's cache."""
     commit = revision or (_text(folder / "refs" / NEWEST, _LONGEST_REFERENCE) or "").strip()
     place = folder / "snapshots" / commit
     if not COMMIT.fullmatch(commit) or not (place / CONFIG_FILE).is_file():
@@ -188,11 +182,10 @@ def _commit_of(place: Path) -> str | None:
 
 
 def _text(file: Path, max_bytes: int) -> str | None:
-    """Return the text of a file, None if there is none."""
     if not file.is_file():
         return None
     with file.open("rb") as opened:
-        # One byte more than may be: as much as it takes to see that there are too many.
+        # One byte over the limit shows that the file is too large.
         raw = opened.read(max_bytes + 1)
     if len(raw) > max_bytes:
         raise _invalid(str(file), f"is larger than the limit of {max_bytes} bytes")
@@ -208,7 +201,6 @@ def _decoded(raw: bytes, file: str, source: str) -> str:
 
 
 def _made(texts: Mapping[str, str | None], commit: str | None, source: str) -> Checkpoint:
-    """Return the checkpoint of texts that can be read; their meaning is checked later."""
     files = {name: text for name, text in texts.items() if text is not None and name != INDEX_FILE}
     checkpoint = Checkpoint(
         files=files, commit=commit, tensor_bytes=tensor_bytes(texts.get(INDEX_FILE) or "{}")
@@ -218,8 +210,7 @@ def _made(texts: Mapping[str, str | None], commit: str | None, source: str) -> C
 
 
 def tensor_bytes(index: str) -> int | None:
-    """Return the bytes of all tensors of a checkpoint by its index. Return None if the index does
-    not state them, for nothing depends on it.
+    """Return the bytes of all tensors by a checkpoint's index, None if it does not state them.
 
     >>> (
     ...     tensor_bytes('{"metadata": {"total_size": 16060522496}, "weight_map": {}}'),

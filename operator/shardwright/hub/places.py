@@ -1,8 +1,7 @@
-"""The hub to ask, its token, and the folder of its cache: from the variables that Hugging Face's
-own client reads.
+"""Which hub, token and cache do the environment variables of Hugging Face's own client name?
 
-Source: huggingface_hub 2.4 ``constants.py`` and ``utils/_auth.py``. The older names of its
-variables are not read.
+Source: huggingface_hub 2.4 ``constants.py`` and ``utils/_auth.py``. Its older variable names are
+not read.
 """
 
 import re
@@ -24,9 +23,7 @@ _TOKEN: Final = re.compile(r"[!-~]{1,1024}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hub:
-    """A hub: ``endpoint`` without a slash at its end, ``cache`` the folder of its client, which has
-    one of each model.
-    """
+    """A hub: ``endpoint`` has no trailing slash, ``cache`` is its client's folder."""
 
     endpoint: str = PUBLIC
     token: str | None = field(default=None, repr=False)
@@ -38,8 +35,8 @@ def hub_of(environment: Mapping[str, str]) -> Hub:
     """Return the hub that the environment names.
 
     Raises:
-        InputError: ``HF_ENDPOINT`` is no address, or the token cannot be one; the token itself is
-            in no message.
+        InputError: ``HF_ENDPOINT`` is no address, or the token cannot be one; no message holds the
+            token.
     """
     offline = environment.get("HF_HUB_OFFLINE", "").upper() in _YES
     home = _home(environment)
@@ -69,7 +66,7 @@ def _endpoint(address: str) -> str:
             and "@" not in parts.netloc
             and parts.port != 0
         )
-    except ValueError:  # of a port, or of brackets
+    except ValueError:  # an invalid port or bracket
         usable = False
     if (
         not usable
@@ -86,7 +83,6 @@ def _endpoint(address: str) -> str:
 
 
 def _token(environment: Mapping[str, str], home: Path) -> str | None:
-    """Return the token that is set, or that ``hf auth login`` has kept."""
     token, source = environment.get("HF_TOKEN", "").strip(), "HF_TOKEN"
     if not token and environment.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() not in _YES:
         kept = _folder(environment.get("HF_TOKEN_PATH")) or home / "token"

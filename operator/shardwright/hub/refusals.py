@@ -1,5 +1,5 @@
-"""The refusals and failures of a hub, said with the way out. Nothing that a server wrote is quoted
-but numbers and the names of hosts.
+"""The errors for a hub's refusals and failures, each with a remedy. Of a server's answer they quote
+only numbers and host names.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class HubRefusal(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question to a hub: a file of a model at a revision, with a token or without."""
+    """A request for a file of a model at a revision, with or without a token."""
 
     endpoint: str
     model: str
@@ -39,9 +39,9 @@ class Asked:
 
 
 def refusal_of(status: int, error_code: str, *, with_token: bool) -> HubRefusal | None:
-    """Return why a hub answers so, None if it is no refusal of ours.
+    """Return why a hub refuses, None if the answer is not a known refusal.
 
-    The hub says 401, not 404, of a repository that is not there to whom it does not know. Source:
+    To a client without a token the hub answers 401, not 404, for a missing repository. Source:
     huggingface_hub 2.4 ``utils/_http.py:hf_raise_for_status``.
 
     Args:
@@ -68,7 +68,7 @@ def refusal_of(status: int, error_code: str, *, with_token: bool) -> HubRefusal 
 
 
 def refused(refusal: HubRefusal, asked: Asked, file: str) -> InputError:
-    """Return the error of a refusal."""
+    """Return the error for a refusal."""
     match refusal:
         case HubRefusal.GATED | HubRefusal.TOKEN_UNKNOWN | HubRefusal.NO_RIGHT:
             return _denied(*_why_denied(refusal, asked))
@@ -120,7 +120,7 @@ def _why_missing(
 
 
 def not_cached(model: str, revision: str, cache: str) -> InputError:
-    """Return the error of a model that the cache does not have while the hub may not be asked."""
+    """Return the error for a model that is missing from the cache while the hub is offline."""
     command = f"hf download {model} config.json --revision {revision}"
     what, limit = (
         f"{model!r} at {revision}",
@@ -130,7 +130,7 @@ def not_cached(model: str, revision: str, cache: str) -> InputError:
 
 
 def busy(host: str, wait_seconds: int | None) -> HubUnavailableError:
-    """Return the error of 429: too many requests of this token, or of this address."""
+    """Return the error for 429: too many requests with this token, or from this address."""
     remedy = "try again later" if wait_seconds is None else f"try again in {wait_seconds} s"
     return _unavailable(
         host, "answers 429: too many requests", f"{remedy}; with HF_TOKEN it allows more"
@@ -138,20 +138,18 @@ def busy(host: str, wait_seconds: int | None) -> HubUnavailableError:
 
 
 def failing(host: str, status: int) -> HubUnavailableError:
-    """Return the error of an answer that says nothing of the model: 5xx, a proxy's, a content
-    host's.
-    """
+    """Return the error for an answer that says nothing of the model, such as 5xx or a proxy's."""
     return _unavailable(host, f"answers {status}", "try again, or plan with --config FOLDER")
 
 
 def unreachable(host: str, reason: str) -> HubUnavailableError:
-    """Return the error of a host that does not answer; ``reason`` is the operating system's."""
+    """Return the error for a host that does not answer; ``reason`` is the operating system's."""
     remedy = "check the network, HTTPS_PROXY and HF_ENDPOINT, or plan with --config FOLDER"
     return _unavailable(host, f"cannot be reached: {reason}", remedy)
 
 
 def too_slow(host: str, seconds: float) -> HubUnavailableError:
-    """Return the error of an answer that does not end."""
+    """Return the error for an answer that takes too long."""
     return _unavailable(
         host,
         f"did not answer in full within {seconds:.0f} s",
@@ -160,12 +158,12 @@ def too_slow(host: str, seconds: float) -> HubUnavailableError:
 
 
 def too_large(host: str, file: str, max_bytes: int) -> InputError:
-    """Return the error of a file that no model has so large."""
+    """Return the error for a file larger than any model has."""
     return _odd(f"{file} of {host}", f"is larger than the limit of {max_bytes} bytes")
 
 
 def odd_answer(host: str, limit: str) -> InputError:
-    """Return the error of an answer that no hub gives; ``limit`` is a sentence about the host."""
+    """Return the error for an answer that no hub gives; ``limit`` is a predicate about the host."""
     return _odd(host, limit)
 
 

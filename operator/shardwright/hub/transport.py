@@ -1,9 +1,8 @@
-"""One GET, bounded in bytes, redirects and time. The token goes to the hub that was named and to no
-other host.
+"""One GET, bounded in bytes, redirects and time, that sends the token to the named hub alone.
 
-The standard library instead of Hugging Face's client: that one bounds neither the size nor the time
-of an answer, and brings a dozen packages for three small files. Proxies (``HTTPS_PROXY``,
-``NO_PROXY``) and ``SSL_CERT_FILE`` are respected.
+It uses the standard library because Hugging Face's client bounds neither size nor time, and brings
+a dozen packages for three small files. Proxies (``HTTPS_PROXY``, ``NO_PROXY``) and
+``SSL_CERT_FILE`` are respected.
 """
 
 import re
@@ -26,7 +25,7 @@ SILENCE_SECONDS: Final = 10.0
 """Longest silence of a connection. Source: huggingface_hub 2.4, DEFAULT_REQUEST_TIMEOUT."""
 
 MAX_REDIRECTS: Final = 5
-"""Basis: assumed; the hub needs two, of a renamed repository and to the host of the content."""
+"""Basis: assumed; the hub needs two, for a renamed repository and for the content's host."""
 
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _PORTS: Final = {"https": 443, "http": 80}
@@ -38,11 +37,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubResponse:
-    """The response at the end of the redirects.
+    """The response after all redirects.
 
-    ``commit`` is that of the file by the hub itself, empty if it names none. ``of_hub`` is whether
-    the hub has given the answer, and not a host that it named. ``body`` is empty but for status
-    200.
+    ``commit`` is the file's by the hub itself, empty if it names none. ``of_hub`` says whether the
+    hub itself answered, and not a host that it redirected to. ``body`` is empty unless the status
+    is 200.
     """
 
     status: int
@@ -55,10 +54,10 @@ class HubResponse:
 
 
 def get(hub: Hub, path: str, *, max_bytes: int) -> HubResponse:
-    """Get the hub's response under a path.
+    """Return the hub's response for a path.
 
     Raises:
-        InputError: The answer is larger, leads nowhere or is not whole.
+        InputError: The answer is too large, incomplete, or redirects nowhere.
         HubUnavailableError: There is none.
     """
     url, commit = f"{hub.endpoint}/{path}", ""
@@ -75,8 +74,8 @@ def get(hub: Hub, path: str, *, max_bytes: int) -> HubResponse:
 
 
 def within(seconds: float, host: str, work: Callable[[], T]) -> T:
-    """Return the result of ``work``, or end the wait. A server that sends a byte now and then keeps
-    any single read alive.
+    """Return the result of ``work``, waiting at most so long: a server that sends a byte now and
+    then keeps any single read alive.
 
     Raises:
         HubUnavailableError: It takes longer. The thread is left behind and ends with the process.
@@ -101,7 +100,7 @@ def _opened(url: str, here: SplitResult, token: str | None) -> HTTPResponse:
     request = Request(url, headers=headers)  # noqa: S310 - of https or http alone
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
-    # Without the handlers of redirects, errors, files and FTP.
+    # Without handlers for redirects, errors, files and FTP.
     opener = OpenerDirector()
     for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
         opener.add_handler(handler)
@@ -141,7 +140,7 @@ def _body(response: HTTPResponse, here: SplitResult, max_bytes: int) -> bytes:
         raise unreachable(_host(here), _reason(error)) from None
     if len(body) > max_bytes or (expected or 0) > max_bytes:
         raise too_large(_host(here), file, max_bytes)
-    # A read of so many bytes raises nothing if the answer ends too early.
+    # A bounded read raises nothing if the answer ends too early.
     if expected is not None and len(body) != expected:
         raise unreachable(_host(here), f"it ended after {len(body)} of {expected} bytes")
     return body
@@ -177,7 +176,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def _reason(error: object) -> str:
-    """Return the error's reason by the operating system or TLS; no text of a server is in it."""
+    """Return the reason as the operating system or TLS gives it, never a server's text."""
     if isinstance(error, TimeoutError):
         return f"it was silent for {SILENCE_SECONDS:.0f} s"
     if isinstance(error, OSError):

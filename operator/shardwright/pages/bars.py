@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from shardwright.pages.figures import NONE, SECONDS, Document, Figure, at, figure, gib
 
-LENGTH: Final = 1000  #: units of a whole bar
+LENGTH: Final = 1000  #: units in a whole bar
 MEMORY: Final = (
     ("weights", "weightsBytes", "weights"),
     ("activations", "activationsBytes", "activations"),
@@ -29,12 +29,12 @@ TIMES: Final = {
     "queueing": "queue",
     "fixed overhead": "overhead",
 }
-"""Part of a token's time to its colour."""
+"""The colour of each part of a token's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of a bar: its start and its width in thousandths of the bar, its colour, its words."""
+    """A part of a bar; ``x`` and ``width`` are in thousandths of the bar."""
 
     x: float
     width: float
@@ -44,7 +44,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRow:
-    """The fullest GPU of a stage, or of neighbouring stages that are alike."""
+    """The memory of the fullest GPU of a stage, or of neighbouring stages that are alike."""
 
     stage: str
     layers: str
@@ -55,7 +55,7 @@ class MemoryRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeBar:
-    """One layout: the time of a token by its parts, and the time to the first one.
+    """A layout's time per token, part by part, and its time to the first token.
 
     ``pieces`` are on the scale of the slowest layout, ``whole`` fill the bar.
     """
@@ -77,7 +77,7 @@ class Legend:
 
 
 def memory_rows(document: Document) -> tuple[MemoryRow, ...]:
-    """Return a bar for every stage: the memory of a GPU that the engine may take."""
+    """Return a bar for every stage: the memory of a GPU that the engine may use."""
     bars = at(document, "explanation.memory")
     return tuple(
         _memory_row(document, f"explanation.memory.{index}", bar) for index, bar in enumerate(bars)
@@ -102,12 +102,12 @@ def _memory_row(document: Document, path: str, bar: dict[str, Any]) -> MemoryRow
 
 
 def memory_legend() -> tuple[Legend, ...]:
-    """Return the meanings of the colours of memory."""
+    """Return the colour of each part of memory."""
     return tuple(Legend(name=name, colour=colour) for name, _, colour in MEMORY)
 
 
 def time_bars(document: Document) -> tuple[TimeBar, ...]:
-    """Return a bar for the plan and each runner-up, all on the scale of the slowest."""
+    """Return a bar for the plan and for each runner-up, all on the scale of the slowest."""
     times = at(document, "explanation.times")
     if not times:
         return ()
@@ -142,7 +142,7 @@ def _part(seconds: float) -> str:
 
 
 def time_legend(document: Document) -> tuple[Legend, ...]:
-    """Return the parts of a token's time, in the order of the bars."""
+    """Return the colour of each part of a token's time, in the order of the bars."""
     times = at(document, "explanation.times")
     return (
         tuple(Legend(name=row["part"], colour=TIMES[row["part"]]) for row in times["rows"])
@@ -152,7 +152,6 @@ def time_legend(document: Document) -> tuple[Legend, ...]:
 
 
 def _stacked(parts: Sequence[tuple[str, str, float]], *, whole: float) -> Iterator[Piece]:
-    """Yield one piece after the other, none for a part without a length."""
     x = 0.0
     for title, colour, value in parts:
         width = LENGTH * value / whole if whole > 0 else 0.0

@@ -1,7 +1,5 @@
-"""The trade-off: tokens per second for each GPU against those for each user. Every layout is a
-point, and both axes are logarithmic.
-
-A layout without a speed is not on it.
+"""The trade-off between tokens per second per GPU and per user, with every layout that has a speed
+as a point on two logarithmic axes.
 """
 
 import math
@@ -18,9 +16,7 @@ _STEPS: Final = (1, 2, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A logarithmic axis: the decimal logarithms of its ends, and marks as (place in percent,
-    words).
-    """
+    """A logarithmic axis: ends are decimal logarithms, marks (place in percent, words)."""
 
     low: float
     high: float
@@ -28,10 +24,10 @@ class Axis:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Axis":
-        """Return the axis that has room for all values above zero."""
+        """Return an axis with room for all values above zero."""
         logs = [math.log10(value) for value in values if value > 0] or [0.0]
         low, high = min(logs), max(logs)
-        # If all values are equal, the axis would have no length.
+        # Equal values would give an axis without length.
         room = max(high - low, 0.3) * MARGIN
         low, high = low - room, high + room
         ends = cls(low=low, high=high, marks=())
@@ -47,7 +43,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A layout on the curve, in percent from the left and from the top; ``kind`` is its verdict."""
+    """A layout on the curve, in percent from the left and from the top."""
 
     x: float
     y: float
@@ -57,7 +53,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """All points, the chosen one last; the steps of the Pareto frontier; and the axes."""
+    """All points, the chosen one last, the steps of the Pareto frontier, and the axes."""
 
     x: Axis
     y: Axis
@@ -66,9 +62,7 @@ class Curve:
 
 
 def curve(document: Document, loads: Mapping[str, Any] | None) -> Curve | None:
-    """Return the curve of a document, on axes that have room for every load; None if nothing has a
-    speed.
-    """
+    """Return the curve, on axes with room for every load; None if nothing has a speed."""
     found = [one for one in at(document, "explanation.candidates") if one["speed"]]
     if not found:
         return None
@@ -94,7 +88,7 @@ _ORDER: Final = {"out": 0, "queues": 1, "runs": 2, "chosen": 3}
 
 
 def dot_kind(candidate: Mapping[str, Any]) -> str:
-    """Return the kind of dot for a candidate: chosen, ruled out, running or queueing."""
+    """Return a candidate's kind: chosen, out (ruled out), runs or queues."""
     if candidate["chosen"]:
         return "chosen"
     if candidate["rules"]:
@@ -125,9 +119,7 @@ def _point(one: Mapping[str, Any], x: Axis, y: Axis) -> Point:
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, float, float]]:
-    """Yield the lines of the steps along the points that no other is right of and above; y grows
-    downwards.
-    """
+    """Yield the lines of the Pareto frontier as steps; y grows downwards."""
     best: list[tuple[float, float]] = []
     for x, y in sorted(points, key=lambda point: (-point[0], point[1])):
         if not best or y < best[-1][1]:
@@ -138,7 +130,7 @@ def _steps(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float
 
 
 def _round_values(low: float, high: float) -> Iterator[float]:
-    """Yield 1, 2, 5, 10, … between two logarithms; of a long axis only the powers of ten."""
+    """Yield 1, 2, 5, 10, … between two logarithms; on a long axis only the powers of ten."""
     steps = _STEPS if high - low < 2.5 else (1,)  # noqa: PLR2004 - more than eight marks are a crowd
     for power in range(math.floor(low), math.ceil(high) + 1):
         for step in steps:

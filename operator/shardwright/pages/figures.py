@@ -13,12 +13,12 @@ from shardwright.units import GIB, MEGA
 Document = Mapping[str, Any]
 
 NONE: Final = "\N{EN DASH}"
-"""Stands in the place of a missing number."""
+"""Stands for a missing number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A number: its path in the document, the value at that path, and the text that shows it."""
+    """A number: its path in the document, its value, and the text that shows it."""
 
     path: str
     value: Any
@@ -26,7 +26,7 @@ class Figure:
 
 
 def at(document: Document, path: str) -> Any:
-    """Return the value at a path of keys and positions.
+    """Return the value at a path of keys and indices.
 
     >>> at({"plan": {"stages": [{"layers": 63}]}}, "plan.stages.0.layers")
     63
@@ -44,7 +44,7 @@ def figure(document: Document, path: str, show: Callable[[Any], str]) -> Figure:
 
 
 def whole(value: float) -> str:
-    """Return a count with its thousands apart.
+    """Return a number with thousands separators.
 
     >>> whole(665536)
     '665,536'
@@ -53,12 +53,12 @@ def whole(value: float) -> str:
 
 
 def gib(value: float) -> str:
-    """Return bytes in GiB, as tables of memory have them."""
+    """Return bytes in GiB, as tables of memory show them."""
     return f"{value / GIB:,.1f}"
 
 
 def percent(share: float) -> str:
-    """Return a share as text; a small one is never rounded to 0%.
+    """Return a share as text, a small one never rounded to 0%.
 
     >>> percent(0.17), percent(0.036), percent(0.0007)
     ('17%', '3.6%', '< 0.1%')
@@ -78,7 +78,7 @@ def rate(bytes_per_second: float) -> str:
 
 
 def range_text(first: object, last: object) -> str:
-    """Return a range; of one alone nothing but that.
+    """Return a range, or one value if both ends are equal.
 
     >>> range_text(3, 3), len(range_text(0, 15))
     ('3', 4)
@@ -91,10 +91,10 @@ SECONDS = format_seconds
 
 
 def from_milliseconds(value: float) -> str:
-    """Return milliseconds as a person says them."""
+    """Return milliseconds as readable text."""
     return format_seconds(value / 1000)
 
 
 def from_microseconds(value: float) -> str:
-    """Return microseconds as a person says them."""
+    """Return microseconds as readable text."""
     return format_seconds(value / MEGA)

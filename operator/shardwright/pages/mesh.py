@@ -1,7 +1,6 @@
-"""The device mesh as a drawing: the GPUs of every node, the share of the model that the rank on
-each holds, and the links among them.
+"""The device mesh as a drawing: each node's GPUs, each rank's share of the model, and their links.
 
-Of many nodes the first are drawn, the others named alone.
+Of many nodes only the first are drawn; the others are named.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,13 +19,13 @@ from shardwright.pages.figures import (
     rate,
 )
 
-MOST_NODES: Final = 32  #: drawn; of the others only the names are said
-COLUMNS: Final = 4  #: GPUs beside each other
+MOST_NODES: Final = 32  #: the other nodes are only named
+COLUMNS: Final = 4  #: GPUs side by side
 TILE_WIDTH: Final = 77
 TILE_HEIGHT: Final = 56
 TILE_GAP: Final = 4
 STAGE_COLOURS: Final = 6
-BUS_HEIGHT: Final = 30  #: of a link below the GPUs, with its words
+BUS_HEIGHT: Final = 30  #: for a link below the GPUs, with its words
 
 KINDS: Final = {
     "tensor": "Tensor",
@@ -38,9 +37,7 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTile:
-    """One GPU: its position in pixels, its words, and the colour of its stage (empty: not of this
-    model).
-    """
+    """A GPU: position in pixels, words, and its stage's colour (empty: not this model's)."""
 
     x: int
     y: int
@@ -51,20 +48,18 @@ class GpuTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bus:
-    """A link below the GPUs of a node: at which height, how far it is busy, in pixels, its colour
-    and its words.
-    """
+    """A link below a node's GPUs; ``reach`` is the length of its busy part (both in pixels)."""
 
     y: int
     reach: float
     colour: str
-    leaves: bool  # it goes on to other nodes
+    leaves: bool  # it leads to other nodes
     words: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One node: its GPUs, the links below them, and its stages, in words."""
+    """A node: its GPUs, the links below them, and its stages in words."""
 
     name: str
     holds: str
@@ -77,7 +72,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFrame:
-    """Nodes that belong together; ``label`` is empty if all replicas stand in one row."""
+    """Nodes that belong together; ``label`` is empty if all replicas share one row."""
 
     label: str
     cards: tuple[Card, ...]
@@ -85,7 +80,7 @@ class NodeFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRow:
-    """A kind of traffic with its link, and how far its bar reaches, of 1000."""
+    """A kind of traffic with its link; ``reach`` is its bar's length, of 1000."""
 
     kind: str
     name: str
@@ -98,7 +93,7 @@ class LinkRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRow:
-    """One rank in words: its node, its stage, and the layers, heads and experts that it holds."""
+    """A rank in words: its node, its stage, and the layers, heads and experts it holds."""
 
     rank: int
     node: str
@@ -110,7 +105,7 @@ class RankRow:
 
 
 def replicas(document: Document) -> tuple[tuple[NodeFrame, ...], tuple[str, ...]]:
-    """Return the replicas that are drawn, and the names of the nodes that are not."""
+    """Return the drawn replicas, and the names of the nodes that are not drawn."""
     ranks: list[dict[str, Any]] = at(document, "explanation.ranks")
     per_node: dict[tuple[int, str], list[tuple[int, int | None, dict[str, Any] | None]]] = {}
     held: dict[str, int] = {}
@@ -144,7 +139,6 @@ def _merged(
     group: int,
     ranks: Sequence[dict[str, Any]],
 ) -> list[_Gpu]:
-    """Return the GPUs of a node with those that another replica takes."""
     left = iter(ranks)
     new = [(group, stage, next(left, None) if stage is not None else None) for stage in stages]
     return [
@@ -175,7 +169,7 @@ def _card(name: str, gpus: Sequence[_Gpu], held: int, *, many: bool) -> Card:
 
 
 def _with_buses(card: Card, document: Document) -> Card:
-    """Return a node with the links that its ranks use, those inside it first."""
+    """Add the links that a node's ranks use, those inside the node first."""
     found = sorted(at(document, "explanation.links"), key=lambda link: bool(link["betweenNodes"]))
     buses = tuple(
         Bus(
@@ -230,7 +224,6 @@ def _held(rank: dict[str, Any]) -> Iterator[str]:
 
 
 def _short(rank: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines that fit a tile."""
     if rank["heads"] is not None:
         yield f"heads {_span(rank['heads'])}"
     if rank["experts"] is not None:
@@ -244,7 +237,7 @@ def _span(ends: Sequence[int]) -> str:
 
 
 def link_rows(document: Document) -> tuple[LinkRow, ...]:
-    """Return the traffic of a token, each with the link that it crosses."""
+    """Return each kind of a token's traffic with its link."""
     found = at(document, "explanation.links")
     return tuple(
         _link(document, f"explanation.links.{index}", link) for index, link in enumerate(found)
@@ -264,7 +257,7 @@ def _link(document: Document, path: str, link: dict[str, Any]) -> LinkRow:
 
 
 def rank_rows(document: Document) -> tuple[RankRow, ...]:
-    """Return the content of every rank of a replica, as rows of a table."""
+    """Return what every rank of a replica holds, as rows of a table."""
     names = [node["name"] for node in at(document, "explanation.nodes") if node["group"] == 0]
     return tuple(
         RankRow(

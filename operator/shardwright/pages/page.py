@@ -1,8 +1,8 @@
-"""The explanation of a plan as one HTML file: only positions of lines are computed here, and
-nothing is fetched.
+"""The explanation of a plan as one HTML file that fetches nothing and computes only positions of
+lines.
 
-The page is made of the document that ``explain -o json`` prints and holds it; every number names
-its path in the document. The styles and the script are named by their hashes, so that a browser
+The page is made from the document that ``explain -o json`` prints, and embeds it; every number
+names its path in the document. Its policy names the styles and the script by hash, so a browser
 runs nothing else, whatever a text may hold.
 """
 
@@ -46,7 +46,7 @@ KINDS: Final = {"chosen": "the plan", "runs": "can run", "queues": "can run, req
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureTile:
-    """One of the figures at the top, with a remark on it in ``note``."""
+    """A figure at the top of the page; ``note`` is a remark on it."""
 
     label: str
     figure: Figure
@@ -71,7 +71,7 @@ class CandidateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A ShardedModel as a row; ``plan`` is its plan in one line, empty if it has none."""
+    """A ShardedModel as a row; ``plan`` is one line, empty if it has none."""
 
     namespace: str
     name: str
@@ -81,12 +81,11 @@ class Listed:
 
 
 def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str:
-    """Return a page of ASCII that shows a document of ``explain -o json``.
+    """Return an ASCII page that shows a document of ``explain -o json``.
 
     Args:
         document: The document to show.
-        loads: The same question under other loads, as the command ``report`` makes them; None: no
-            sliders.
+        loads: The same question under other loads, as ``report`` makes them; None: no sliders.
     """
     script = _text("page.js")
     values = {
@@ -110,14 +109,14 @@ def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str
 
 
 def plans_page(listed: Sequence[Listed], *, unasked: int, root: str) -> str:
-    """Return a page of ASCII that lists models; ``unasked`` namespaces are left out, ``root`` is
-    the path of the list.
+    """Return an ASCII page that lists models; ``unasked`` counts the namespaces left out, ``root``
+    is the path of the list.
     """
     return rendered("plans.html", {"listed": listed, "unasked": unasked, "root": root})
 
 
 def rendered(template: str, values: Mapping[str, Any]) -> str:
-    """Return a page of ASCII from a template; the styles are those of all pages."""
+    """Return a template as an ASCII page with the styles of all pages."""
     style = _text("page.css")
     page: str = (
         _environment()
@@ -145,9 +144,6 @@ def _curve(document: Document, loads: Mapping[str, Any] | None) -> dict[str, Any
 
 
 def _moving(loads: Mapping[str, Any], drawn: Curve) -> dict[str, Any]:
-    """Return the data of the script: the loads, with the predicted figures in words, and the ends
-    of the axes.
-    """
     ends = [drawn.x.low, drawn.x.high, drawn.y.low, drawn.y.high]
     return {**loads, "ends": ends, "points": [_worded(point) for point in loads["points"]]}
 
@@ -160,7 +156,6 @@ def _worded(point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tiles(document: Document) -> Iterator[FigureTile]:
-    """Yield the figures that are read first."""
     if not document["explanation"]["fits"]:
         return
     predicted = document["plan"]["predicted"]
@@ -197,7 +192,7 @@ def _tiles(document: Document) -> Iterator[FigureTile]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExclusionBar:
-    """A reason that ruled layouts out; ``reach`` is the length of its bar, of 1000."""
+    """A reason that ruled layouts out; ``reach`` is its bar's length, of 1000."""
 
     code: str
     count: Figure
@@ -218,9 +213,8 @@ def _exclusions(document: Document) -> Iterator[ExclusionBar]:
 
 
 def _rows(document: Document) -> Iterator[CandidateRow]:
-    """Yield the plan, then the layouts that can run, that queue and that were ruled out. Within
-    each kind the one with the most tokens per second for each GPU is first, and one without a speed
-    last.
+    """Yield the plan, then layouts that run, queue and are ruled out, the most tokens/s per GPU
+    first and those without a speed last.
     """
     for index, one in sorted(
         enumerate(document["explanation"]["candidates"]), key=lambda item: _rank(item[1])
@@ -250,7 +244,7 @@ def _rank(one: Mapping[str, Any]) -> tuple[int, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slider:
-    """One axis of the loads: its name, the words of every value, and which was asked for."""
+    """One axis of the loads; ``base`` is the index of the load that was asked for."""
 
     label: str
     words: tuple[str, ...]

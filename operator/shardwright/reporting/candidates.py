@@ -1,7 +1,5 @@
-"""All layouts that were considered, as points of the trade-off between tokens per second of a GPU
-and of a user.
-
-None is left out for being ruled out: it is there with the reasons.
+"""All layouts that were considered, ruled out or not, as points of the trade-off between tokens per
+second per GPU and per user.
 """
 
 from collections.abc import Sequence
@@ -14,8 +12,8 @@ from shardwright.reporting.figures import format_layout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tradeoff:
-    """How fast a layout would be: seconds, output tokens a second of all replicas, of each GPU, and
-    of one request.
+    """How fast a layout would be: in seconds, and in output tokens per second of all replicas, per
+    GPU and per request.
     """
 
     ttft_seconds: float
@@ -29,7 +27,7 @@ class Tradeoff:
 class DrawnCandidate:
     """A layout on a pool; ``rules`` are the reasons that rule it out (empty: it can run).
 
-    ``speed`` is None if its degrees do not divide the model or its memory does not do.
+    ``speed`` is None if its degrees do not divide the model or its memory does not suffice.
     """
 
     layout: str
@@ -42,7 +40,7 @@ class DrawnCandidate:
 
 
 def draw_candidates(surveyed: Sequence[Surveyed], report: Report) -> tuple[DrawnCandidate, ...]:
-    """Return the considered candidates in their order. ``chosen`` is the report's plan."""
+    """Return the candidates in the order of the survey, with the report's plan marked as chosen."""
     plan = report.outcome if isinstance(report.outcome, Plan) else None
     return tuple(
         _drawn(one, chosen=plan is not None and (one.layout, one.pool) == (plan.layout, plan.pool))
@@ -63,7 +61,7 @@ def _drawn(one: Surveyed, *, chosen: bool) -> DrawnCandidate:
 
 
 def tradeoff(one: Surveyed) -> Tradeoff | None:
-    """Return the speed of a layout as a point; None if it has none."""
+    """Return the speed of a layout as a point, None if it has none."""
     speed = one.performance
     if speed is None:
         return None

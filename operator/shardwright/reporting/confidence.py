@@ -1,8 +1,8 @@
-"""How sure the figures of a plan are: each with its band and its basis.
+"""How sure are the figures of a plan? Each has a band and a basis, which the plan brings.
 
-No band is made here: the plan brings each. Latencies have none of their own: by the errors on
-held-out measurements (docs/benchmarks/accuracy.md) the time per output token is off by 13% where
-the throughput is by 11 to 13%, and the time to first token by 37 to 42%.
+Latencies have no band: by the errors on held-out measurements (docs/benchmarks/accuracy.md) the
+time per output token is off by 13% where the throughput is off by 11 to 13%, and the time to first
+token by 37 to 42%.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _BASES: Final = {
 
 
 def how_sure(plan: Plan, request: Request | None) -> tuple[str, ...]:
-    """Return one sentence for each kind of figure."""
+    """Return a sentence for each kind of figure."""
     return (_speed(plan), *_memory(plan), *_start(plan), *_percentile(request))
 
 

@@ -1,7 +1,7 @@
-"""A report, sorted into a person's questions: what, where, does it fit, how fast, why, what else,
-why not.
+"""A report, sorted by a person's questions: what, where, does it fit, how fast, why, what else, why
+not.
 
-Text, terminal and later HTML show this value; none of them looks into the report again.
+Text, terminal and page all show this value; none of them reads the report itself.
 """
 
 from collections import Counter, defaultdict
@@ -38,8 +38,8 @@ from shardwright.reporting.shortfall import Missed, behind, missed, serves_rate
 from shardwright.reporting.times import TimeSplit, time_split
 from shardwright.units import format_plural
 
-MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
-MOST_FACTS: Final = 3  #: facts on the nodes for one reason; the rest is counted
+MOST_NAMES: Final = 3  #: per reason; the rest are counted
+MOST_FACTS: Final = 3  #: per reason; the rest are counted
 _BASES_OF_PRICES: Final = {
     PriceBasis.STATED: "as stated",
     PriceBasis.LISTED: "by public price lists",
@@ -57,12 +57,12 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnNode:
-    """A node of a group: for each of its GPUs the pipeline stage that it holds, None if it is not
+    """A node of a group; ``stages`` has for each of its GPUs the pipeline stage, None if it is not
     ours.
 
-    ``held`` is how many of the others somebody else holds. ``attention`` has for each GPU its
-    attention-data rank (empty: there is one for all), ``experts`` the first and the last of the
-    ranks among which experts are dealt (None: each has a slice of every expert).
+    ``held`` counts the GPUs that others hold. ``attention`` has each GPU's attention-data rank
+    (empty: there is one for all), ``experts`` the first and the last rank that experts are dealt
+    among (None: each has a slice of every expert).
     """
 
     group: int
@@ -102,15 +102,14 @@ class OtherLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Everything that is said about a report, in the order in which it is read.
+    """Everything that is said about a report, in reading order.
 
-    ``fits`` says whether there is a plan. ``ruled_out`` counts all candidates that cannot run,
-    ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes
-    cannot be used. ``times`` compares the parts of a token's time, ``sure`` says how sure each
-    figure is. ``pool`` is the plan's own, empty if there is none; ``misses`` is what was asked for
-    and the plan does not do. ``ranks`` are the shares of the
-    model on each rank of a replica, ``links`` the traffic among them, ``candidates`` all that was
-    considered: they are for pictures and programs, text leaves them out.
+    ``ruled_out`` counts all candidates that cannot run, ``exclusions`` gives the reasons one by
+    one; ``unusable`` has a line for each reason why nodes cannot be used. ``times`` compares the
+    parts of a token's time, ``sure`` says how sure each figure is. ``pool`` is the plan's, empty
+    without one; ``misses`` is what the plan does not do of what was asked for. ``ranks`` (each
+    rank's share of the model), ``links`` (the traffic among ranks) and ``candidates`` are for
+    pictures and programs; text leaves them out.
     """
 
     fits: bool
@@ -136,7 +135,7 @@ class Explanation:
 def explain(
     report: Report, *, request: Request | None = None, inventory: Inventory | None = None
 ) -> Explanation:
-    """Explain a report to a person. The request and the inventory add to the explanation."""
+    """Return the explanation of a report; request and inventory add facts to it."""
     if isinstance(report.outcome, Plan):
         return _explain_plan(report.outcome, report, request, inventory)
     return _explain_no_plan(report.outcome, report, request, inventory)
@@ -150,9 +149,7 @@ def with_drawings(
     inventory: Inventory,
     surveyed: tuple[Surveyed, ...],
 ) -> Explanation:
-    """Return an explanation with the parts for pictures and programs: ranks, links and all
-    candidates.
-    """
+    """Return an explanation with ranks, links and all candidates, for pictures and programs."""
     plan, candidates = report.outcome, draw_candidates(surveyed, report)
     if not isinstance(plan, Plan):
         return replace(explanation, candidates=candidates)
@@ -241,7 +238,6 @@ def _pool_of(plan: Plan, inventory: Inventory | None) -> Pool | None:
 
 
 def _as_drafted(request: Request | None, plan: Plan) -> Request | None:
-    """Return a request whose steps draft as many tokens as the plan has chosen."""
     if request is None or not request.workload.draft_choices:
         return request
     workload = replace(request.workload, draft_tokens=plan.draft_tokens)
@@ -249,7 +245,7 @@ def _as_drafted(request: Request | None, plan: Plan) -> Request | None:
 
 
 def request_facts(request: Request | None) -> tuple[Fact, ...]:
-    """Return the load and the objective, none of a request that is not known."""
+    """Return the load and the objective, nothing for an unknown request."""
     if request is None:
         return ()
     return (
@@ -351,7 +347,6 @@ def _stages(plan: Plan) -> Iterator[Fact]:
 
 
 def _cache(plan: Plan, request: Request | None) -> str:
-    """Say how many tokens a replica holds, and whether that is enough for its share of the load."""
     holds = (
         f"{format_count(plan.kv_tokens)} tokens per "
         f"replica, up to {plan.max_model_len:,} per request"
@@ -415,8 +410,8 @@ def _ranks_of_a_node(plan: Plan, position: int) -> range:
 
 
 def _expert_ranks_of(plan: Plan, ranks: range) -> tuple[int, int] | None:
-    """Return the first and the last of the ranks that experts are dealt among; with stages they are
-    counted in each, so no node has a row of them.
+    """Return the first and the last rank that experts are dealt among, None with pipeline stages:
+    each stage counts its own ranks, so no node has a row of them.
     """
     if plan.layout.expert == 1 or plan.layout.pipeline > 1 or not ranks:
         return None
@@ -471,7 +466,7 @@ def _other(alternative: Alternative) -> OtherLayout:
 
 
 def _relative(each: GpuPrice | None, gpus: int) -> str:
-    """Return the price of GPUs beside an H100, empty if it is in the owner's currency.
+    """Return the price of GPUs in H100s, empty if it is in the owner's currency.
 
     >>> _relative(GpuPrice(per_hour=0.35, basis=PriceBasis.LISTED), 2)
     '0.7 H100'
@@ -501,7 +496,6 @@ def _names(excluded: list[NodeExclusion]) -> str:
 
 
 def _facts(excluded: list[NodeExclusion]) -> str:
-    """Return the fact that all nodes share, or each fact with its nodes."""
     by_fact: dict[tuple[str, str, str], list[NodeExclusion]] = defaultdict(list)
     for node in excluded:
         problem = node.problem

@@ -1,7 +1,5 @@
-"""Figures as a person reads them: rounded to the digits that they are worth, with their band and
-their basis.
-
-For people alone: figures for programs are not rounded by it.
+"""Figures as a person reads them: rounded to the digits they are worth, with band and basis.
+Programs get them unrounded.
 """
 
 from math import floor, log10
@@ -34,7 +32,7 @@ def format_count(value: float, *, digits: int = 3) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration with the unit that suits it, two to three digits.
+    """Return a duration in the unit that suits it, with two to three digits.
 
     >>> (
     ...     format_seconds(0.00424),
@@ -73,16 +71,16 @@ def _unit(seconds: float) -> tuple[float, str]:
     """Return the unit that suits a duration, in seconds, and its name."""
     if seconds >= 2 * HOUR:
         return HOUR, "h"
-    if seconds >= 10 * MINUTE:  # nobody counts the seconds of ten minutes
+    if seconds >= 10 * MINUTE:
         return MINUTE, "min"
-    # From here on two digits say one second.
+    # From here on two digits round to one second.
     if seconds >= 0.995:  # noqa: PLR2004 - see above
         return 1, "s"
     return MILLISECOND, "ms"
 
 
 def format_output(performance: Performance) -> str:
-    """Return the output tokens per second with the 80% band and its basis."""
+    """Return the output tokens per second with their 80% band and its basis."""
     band = f"{format_count(performance.low, digits=2)}\N{EN DASH}{format_count(performance.high, digits=2)}"  # noqa: E501 - a format in one piece
     return (
         f"about {format_count(performance.output_tokens_per_second)} tok/s ({band}, {performance.basis}"  # noqa: E501 - a format in one piece
@@ -91,7 +89,7 @@ def format_output(performance: Performance) -> str:
 
 
 def format_layout(layout: Layout) -> str:
-    """Return the degrees of one replica, and how many replicas there are.
+    """Return the degrees of one replica and the number of replicas.
 
     >>> format_layout(Layout(tensor=8, replicas=2))
     'tensor 8, 2 replicas'

@@ -1,6 +1,5 @@
-"""Lines of words with roles, and how paragraphs and tables become such lines at a given width.
-
-Knows no colours.
+"""Lines of words with roles: how paragraphs and tables become lines of a given width. Colours are
+the terminal's business.
 """
 
 import re
@@ -11,12 +10,12 @@ from textwrap import wrap
 from typing import Final
 from unicodedata import combining, east_asian_width
 
-GAP: Final = "  "  #: between two columns
-NARROWEST_TEXT: Final = 16  #: columns of a paragraph, whatever stands before it
-UNDER: Final = 4  #: columns by which text is moved in under a beginning that leaves it no room
+GAP: Final = "  "  #: between columns
+NARROWEST_TEXT: Final = 16  #: columns of a paragraph, whatever precedes it
+UNDER: Final = 4  #: columns of indentation under a beginning that leaves no room beside it
 ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 _WIDE: Final = frozenset({"W", "F"})
-NARROWEST_LAST_COLUMN: Final = 24  #: below this a table is written as records, one cell per line
+NARROWEST_LAST_COLUMN: Final = 24  #: a narrower table is written as records, one cell per line
 
 ASCII: Final = str.maketrans(
     {
@@ -32,13 +31,11 @@ ASCII: Final = str.maketrans(
         "\N{HORIZONTAL ELLIPSIS}": "...",
     }
 )
-"""The substitutes for a stream that cannot encode the signs of this package:
-``text.translate(ASCII)``.
-"""
+"""The substitutes, by ``text.translate(ASCII)``, for a stream that cannot encode our signs."""
 
 
 class Role(StrEnum):
-    """The role of a word; a terminal gives each role a colour, plain text drops it."""
+    """The role of a word; a terminal gives each a colour, plain text drops it."""
 
     PLAIN = "plain"
     HEADLINE = "headline"
@@ -47,7 +44,7 @@ class Role(StrEnum):
     LABEL = "label"
     FAINT = "faint"
     WARNING = "warning"
-    COMMAND = "command"  #: to be copied, and never cut off
+    COMMAND = "command"  #: to be copied, so never cut off
     WEIGHTS = "weights"
     ACTIVATIONS = "activations"
     OVERHEAD = "overhead"
@@ -68,13 +65,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of spans, without its line end; one that is ``whole`` is never cut off."""
+    """A line of spans, without its line end; a ``whole`` one is never cut off."""
 
     spans: tuple[Span, ...] = ()
     whole: bool = False
 
     def plain(self) -> str:
-        """Return the words without their roles and without trailing blanks."""
+        """Return the words without roles and trailing blanks."""
         return "".join(span.text for span in self.spans).rstrip()
 
 
@@ -87,7 +84,7 @@ def line(*parts: str | Span) -> Line:
 
 
 def columns(text: str) -> int:
-    """Return the number of columns that a text takes on a terminal.
+    """Return the number of terminal columns that a text takes.
 
     >>> columns("abc"), columns("\u6a21\u578b"), columns("e\u0301")
     (3, 4, 1)
@@ -102,8 +99,7 @@ def columns(text: str) -> int:
 def paragraph(
     text: str, *, width: int, first: Sequence[Span] = (), role: Role = Role.PLAIN
 ) -> list[Line]:
-    """Return text wrapped behind ``first``, with the following lines under its start; under
-    ``first`` if that is long.
+    """Return text wrapped beside ``first``, or under it if it is long.
 
     >>> [
     ...     one.plain()
@@ -128,8 +124,8 @@ _COMMAND: Final = re.compile(r"(?:^|\s+)(?:and\s+)?`([^`]+ [^`]+)`")
 def with_commands(
     text: str, *, width: int, first: Sequence[Span], role: Role = Role.PLAIN
 ) -> list[Line]:
-    """Return a paragraph whose commands (words in backticks) stand whole on lines of their own, so
-    that they can be copied; a long one goes on behind a backslash.
+    """Return a paragraph whose commands (in backticks) have lines of their own, so that they can be
+    copied; long ones are continued with a backslash.
 
     >>> said = "until you run `kubectl get pods -A -o wide` and `kubectl get nodes`"
     >>> lines = with_commands(said, width=38, first=[Span("- ")])
@@ -156,7 +152,7 @@ def command_lines(command: str, *, width: int, indent: int) -> list[Line]:
 
 
 def _continued(command: str, width: int) -> list[str]:
-    r"""Return a command in rows that a shell reads as one, broken before its options.
+    r"""Return a command as rows that a shell reads as one, broken before options.
 
     >>> _continued("kubectl patch smodel m --type merge -p 'a - b'", 38)
     ['kubectl patch smodel m --type merge \\', "  -p 'a - b'"]
@@ -175,15 +171,12 @@ def _continued(command: str, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Return text in rows of so many columns at most; if signs take two, each row has half as
-    many.
-    """
+    """Return text in rows of at most ``width`` columns; with wide characters half as many."""
     return wrap(text, width if columns(text) == len(text) else width // 2, break_on_hyphens=False)
 
 
 def clipped(one: Line, width: int) -> Line:
-    """Return a line that is no wider than that; a line that is cut ends in an ellipsis. A command
-    and a line of a listing stay whole: a terminal wraps them.
+    """Return a line no wider than ``width``, cut with an ellipsis; commands and whole lines stay.
 
     >>> (clipped(line("tensor ", "eight"), 9).plain(), clipped(line("tensor  "), 6).plain())
     ('tensor e\u2026', 'tensor')
@@ -208,9 +201,10 @@ def clipped(one: Line, width: int) -> Line:
 def table(
     header: Sequence[str], rows: Iterable[Sequence[Cell]], *, width: int, indent: str = GAP
 ) -> list[Line]:
-    """Return rows under their header, the last column wrapped; records when the width does not do.
+    """Return rows under their header, the last column wrapped, or records if the width does not
+    suffice.
 
-    Cells of all columns but the last stay whole.
+    Cells of all other columns stay whole.
     """
     cells = [[_spans(cell) for cell in row] for row in rows]
     if not fits(header, cells, width=width, indent=indent):
@@ -221,14 +215,14 @@ def table(
 
 
 def fits(header: Sequence[str], rows: Sequence[Sequence[Cell]], *, width: int, indent: str) -> bool:
-    """Return whether rows are a table in this width, with the last column wrapped at worst."""
+    """Return whether rows fit the width as a table, at worst with the last column wrapped."""
     widths = _widths(header, [[_spans(cell) for cell in row] for row in rows])
     taken = len(indent) + sum(widths[:-1]) + len(GAP) * (len(header) - 1)
     return taken + min(widths[-1], NARROWEST_LAST_COLUMN) <= width
 
 
 def whole_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[Line]:
-    """Return rows under their header, each on one line, however wide that is: for ``-o wide``.
+    """Return rows under their header, each on one line of any width: for ``-o wide``.
 
     >>> [one.plain() for one in whole_rows(("ID", "SOURCE"), [("a", "b c"), ("de", "")])]
     ['ID  SOURCE', 'a   b c', 'de']
@@ -240,7 +234,7 @@ def whole_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[Lin
 
 
 def table_width(header: Sequence[str], rows: Iterable[Sequence[Cell]], *, indent: str = GAP) -> int:
-    """Return the columns that a table takes if nothing in it is wrapped.
+    """Return the columns that a table takes if nothing is wrapped.
 
     >>> table_width(("name", "GPUs"), [("llama-405b", "16")])
     18

@@ -1,7 +1,6 @@
-"""The share of the model on every rank of a replica, and the links among them with how busy they
-are.
+"""Each rank's share of the model, and the links among ranks with how busy they are.
 
-One replica stands for all, which are alike; nothing is timed here.
+One replica stands for all, which are alike.
 """
 
 from collections import Counter
@@ -23,17 +22,17 @@ KINDS: Final = MappingProxyType(
         "PipelineCommunication": "pipeline",
     }
 )
-"""Part of a token's time to the traffic that it is."""
+"""The kind of traffic of each part of a token's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnRank:
-    """One rank of a replica; every replica is alike.
+    """A rank of a replica.
 
-    ``node`` is which of the replica's nodes it is on. ``layers``, ``heads``, ``kv_heads`` and
-    ``experts`` are the first and the last that it holds, counted from 0; None if the model has none
-    of them, or a rank has only a slice of each: ``expert_slices`` is then into how many slices each
-    expert is cut (0: whole experts, or none).
+    ``node`` is an index among the replica's nodes. ``layers``, ``heads``, ``kv_heads`` and
+    ``experts`` are the first and the last that it holds, counted from 0; None if the model has
+    none, or a rank has only a slice of each. ``expert_slices`` is the number of slices that each
+    expert is cut into (0: whole experts, or none).
     """
 
     rank: int
@@ -52,9 +51,9 @@ class DrawnRank:
 class DrawnLink:
     """Traffic of one kind among the ranks of a replica.
 
-    ``name`` is the slowest link that it crosses, ``bytes_per_second`` its rate for one GPU in one
-    direction (None: not known). ``seconds`` of a token's time it is busy, which is ``busy`` as a
-    share.
+    ``name`` is the slowest link that it crosses, ``bytes_per_second`` that link's rate for one GPU
+    in one direction (None: not known). ``seconds`` is the part of a token's time that it is busy,
+    ``busy`` the same as a share.
     """
 
     kind: str  # tensor, context, experts, pipeline
@@ -93,7 +92,6 @@ def _rank(rank: int, plan: Plan, model: ModelSpec) -> DrawnRank:
 
 
 def _usual_attention(model: ModelSpec, first: int, end: int) -> Attention | None:
-    """Return the attention that most layers of a stage have."""
     counted = Counter(
         layer.attention for layer in model.layers[first:end] if layer.attention is not None
     )
@@ -106,7 +104,7 @@ def _experts_of(model: ModelSpec, first: int, end: int) -> int:
 
 
 def _kv_heads(attention: Attention | None, ranks: int, rank: int) -> tuple[int, int] | None:
-    """Return the K/V heads of a tensor rank: fewer heads than ranks are held several times."""
+    """Return a tensor rank's K/V heads; if there are fewer heads than ranks, ranks share them."""
     if not isinstance(attention, GroupedAttention):
         return None
     if attention.kv_heads >= ranks:
@@ -116,7 +114,7 @@ def _kv_heads(attention: Attention | None, ranks: int, rank: int) -> tuple[int, 
 
 
 def _dealt(count: int, ranks: int, rank: int) -> tuple[int, int] | None:
-    """Return the first and the last item of a rank, if the first ranks take the remainder.
+    """Return a rank's first and last item if the first ranks take the remainder.
 
     >>> [_dealt(10, 4, rank) for rank in range(4)], _dealt(1, 2, 1)
     ([(0, 2), (3, 5), (6, 7), (8, 9)], None)
@@ -128,7 +126,7 @@ def _dealt(count: int, ranks: int, rank: int) -> tuple[int, int] | None:
 
 
 def draw_links(plan: Plan, pool: Pool | None) -> tuple[DrawnLink, ...]:
-    """Return the kinds of traffic that take any of a token's time, those inside a stage first."""
+    """Return each kind of traffic that takes time, those inside a stage first."""
     seconds = {share.name: share.seconds for share in plan.performance.decode_shares}
     return tuple(_links(plan, pool, seconds))
 
@@ -151,18 +149,13 @@ def _links(plan: Plan, pool: Pool | None, seconds: dict[str, float]) -> Iterator
 
 
 def _crossed(kind: str, plan: Plan, pool: Pool | None) -> str:
-    """Return the name of the slowest link that a kind of traffic crosses; empty if the pool is not
-    known.
-    """
     if kind == "pipeline":
         return plan.pipeline_link
     return expert_link(plan, pool) if kind == "experts" else plan.tensor_link
 
 
 def expert_link(plan: Plan, pool: Pool | None) -> str:
-    """Return the link over which attention replicas send tokens to their experts; empty if the pool
-    is not known.
-    """
+    """Return the link between attention replicas and experts, empty if the pool is not known."""
     if pool is None:
         return ""
     group = plan.groups[0] if plan.groups else ()
@@ -176,7 +169,6 @@ def expert_link(plan: Plan, pool: Pool | None) -> str:
 
 
 def _between_nodes(kind: str, plan: Plan) -> bool:
-    """Return whether traffic of a kind leaves the node of a rank."""
     inside = (
         plan.layout.tensor <= plan.gpus_per_node
         if kind in {"tensor", "context"}

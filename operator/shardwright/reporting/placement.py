@@ -1,7 +1,7 @@
 """The nodes of a plan as lines of text, with a sign for each GPU.
 
-The sign is what tells the GPUs of a replica apart: the pipeline stage, else the attention-data
-rank, else a square.
+The sign tells the GPUs of a replica apart: the pipeline stage, else the attention-data rank, else a
+square.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from typing import Final
 from shardwright.reporting.explanation import DrawnNode
 from shardwright.reporting.lines import ELLIPSIS, Line, Role, Span, line, paragraph
 
-MOST_NODES: Final = 20  #: drawn at most; the rest is counted
+MOST_NODES: Final = 20  #: drawn; the rest are counted
 _INDENT: Final = 2
 _INDENT_OF_REPLICAS: Final = 14
 _SHORTEST_NAME: Final = 12
-_BEHIND: Final = 18  #: columns behind the signs, for what a node holds
+_BEHIND: Final = 18  #: columns after the signs, for what a node holds
 _STAGE_ROLES: Final = (Role.STAGE_0, Role.STAGE_1, Role.STAGE_2, Role.STAGE_3)
 _SQUARE: Final = "\N{BLACK SQUARE}"
 _CROSS: Final = "\N{MULTIPLICATION SIGN}"
@@ -35,9 +35,7 @@ class Told(Enum):
 
 
 def draw_placement(nodes: Sequence[DrawnNode], width: int) -> list[Line]:
-    """Return a line for each node: a cross is a GPU that somebody else holds, a dot one that is
-    free.
-    """
+    """Return a line for each node; a cross is a GPU that others hold, a dot a free one."""
     if not nodes:
         return []
     drawn = nodes[:MOST_NODES]
@@ -75,7 +73,6 @@ def _told(nodes: Sequence[DrawnNode]) -> Told:
 
 
 def _numbers(node: DrawnNode, told: Told) -> tuple[int | None, ...]:
-    """Return the number of each GPU by which it is told from others, None if it is not ours."""
     return node.attention if told is Told.ATTENTION else node.stages
 
 
@@ -87,9 +84,7 @@ def _digits(nodes: Sequence[DrawnNode], told: Told) -> int:
 
 
 def _signs(node: DrawnNode, told: Told, digits: int) -> Iterator[Span]:
-    """Yield the sign of every GPU; those of somebody else come last: which ones they are is not
-    known.
-    """
+    """Yield a sign for every GPU, those that others hold last: which ones they are is not known."""
     numbers = _numbers(node, told)
     first_held = len(numbers) - node.held
     for index, number in enumerate(numbers):
@@ -103,7 +98,6 @@ def _signs(node: DrawnNode, told: Told, digits: int) -> Iterator[Span]:
 
 
 def _holds(node: DrawnNode, told: Told) -> str:
-    """Return behind the signs of a node which stages, or which ranks of experts, are on it."""
     if told is Told.NOTHING:
         return ""
     if told is Told.ATTENTION:

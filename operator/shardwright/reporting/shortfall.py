@@ -1,7 +1,5 @@
-"""What a plan does not do of what was asked for: the load that it does not carry, the limits that
-it misses.
-
-Such a plan is shown all the same, so its first line has to say so.
+"""Which of the load and limits asked for does a plan miss? Such a plan is shown all the same, so
+its first line has to say so.
 """
 
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from shardwright.reporting.figures import format_count
 
 
 class Missed(StrEnum):
-    """What was asked for and is not done, in the words that follow a plan."""
+    """What a plan misses, in the words that follow it."""
 
     LOAD = "does not carry the load"
     HEADROOM = "has no headroom for the load"
@@ -26,7 +24,7 @@ class Missed(StrEnum):
 
 
 def missed(plan: Plan, request: Request | None) -> tuple[Missed, ...]:
-    """Return what a plan misses; of limits only those of a request that is known."""
+    """Return what a plan misses; limits only if the request is known."""
     if not plan.groups:
         return ()
     load: tuple[Missed, ...] = ()
@@ -38,7 +36,7 @@ def missed(plan: Plan, request: Request | None) -> tuple[Missed, ...]:
 
 
 def serves_rate(plan: Plan, request: Request | None) -> bool:
-    """Return whether a plan serves all of an offered rate, be it without headroom."""
+    """Return whether a plan serves an offered rate in full, headroom aside."""
     rate = request.workload.requests_per_second if request else None
     if rate is None:
         return False
@@ -46,7 +44,7 @@ def serves_rate(plan: Plan, request: Request | None) -> bool:
 
 
 def behind(plan: Plan, request: Request) -> str:
-    """Return how much of the load a plan serves that does not carry all of it."""
+    """Return how much of its load a plan serves that does not carry all of it."""
     rate = request.workload.requests_per_second
     if rate is not None:
         if serves_rate(plan, request):
@@ -59,7 +57,7 @@ def behind(plan: Plan, request: Request) -> str:
 
 
 def _below(served: float, rate: float) -> str:
-    """Return a rate with as many digits as it takes to be below another.
+    """Return a rate with as many digits as show that it is below another.
 
     >>> _below(1.234567, 20), _below(19.9712, 20)
     ('1.23', '19.97')

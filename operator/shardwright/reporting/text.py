@@ -1,7 +1,4 @@
-"""An explanation as lines of text: overview, drawing, memory bars, reasons, runners-up, exclusions.
-
-A section that has nothing to say is left out.
-"""
+"""An explanation as lines of text: overview, drawing, memory, reasons, runners-up, exclusions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_uppercase
@@ -46,7 +43,7 @@ PARTS: Final = (
 
 
 def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = False) -> list[Line]:
-    """Return the explanation, ready to print; sections that have nothing to say are left out.
+    """Return an explanation, ready to print, without sections that have nothing to say.
 
     ``full`` adds the parts of a token's time and how sure the figures are.
     """
@@ -80,7 +77,7 @@ def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
 
 
 def fact_lines(facts: Sequence[Fact], width: int) -> list[Line]:
-    """Return a line for each fact, with their values below each other."""
+    """Return a line for each fact, with the values aligned."""
     room = max((len(fact.label) for fact in facts), default=0)
     return [
         one
@@ -112,9 +109,7 @@ def _bullets(
 
 
 def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
-    """Draw a bar for each stage beside its figures: under the names of the parts if they have room,
-    else under their signs.
-    """
+    """Draw a bar per stage; columns are named if there is room, else headed by their signs."""
     if not bars:
         return []
     named = ("stage", "layers", "", *(f"{name} {BLOCKS[role]}" for name, role in PARTS))
@@ -147,7 +142,6 @@ def _memory_rows(
 
 
 def _legend() -> Line:
-    """Return the meanings of the signs of a bar."""
     said = (
         (Span(f"{', ' if index else ''}{name} "), Span(BLOCKS[role], role))
         for index, (name, role) in enumerate(PARTS)
@@ -169,10 +163,9 @@ def _gib(count: int) -> str:
 
 
 def _bar(bar: MemoryBar, cells: int) -> tuple[Span, ...]:
-    """Return the bar of a stage: as many signs as cells, at least one for each part that holds
-    anything.
+    """Return as many signs as cells, at least one for each part that holds anything.
 
-    The part with the most signs gives up those that the smallest ones are given.
+    The part with the most signs gives up those that the smallest are given.
     """
     parts = [(role, max(count, 0)) for role, count in _parts(bar)]
     total = sum(count for _, count in parts) or 1
@@ -183,7 +176,7 @@ def _bar(bar: MemoryBar, cells: int) -> tuple[Span, ...]:
 
 
 def _alternatives(explanation: Explanation, width: int) -> list[Line]:
-    """List the runners-up; pools and prices have a column if they tell layouts apart."""
+    """List the runners-up; pools and prices get a column only if they tell layouts apart."""
     others = explanation.alternatives
     if not others:
         return []
@@ -207,9 +200,7 @@ def _alternatives(explanation: Explanation, width: int) -> list[Line]:
 
 
 def _times(times: TimeSplit | None, width: int) -> list[Line]:
-    """Compare layouts part by part, each runner-up under a letter; those that have no room beside
-    the others stand below them.
-    """
+    """Compare layouts part by part; runners-up without room beside the others stand below."""
     if times is None or not times.rows:
         return []
     rows = [
@@ -230,7 +221,6 @@ def _times(times: TimeSplit | None, width: int) -> list[Line]:
 def _side_by_side(
     header: Sequence[str], rows: Sequence[Sequence[str]], width: int
 ) -> Iterator[Sequence[int]]:
-    """Yield the columns that have room beside the first one, as many at a time as have."""
     first, *others = (
         max(len(row[index]) for row in (header, *rows)) for index in range(len(header))
     )

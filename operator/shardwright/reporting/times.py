@@ -1,7 +1,4 @@
-"""The parts of the time of an output token, side by side for the chosen layout and the runners-up.
-
-No time is worked out here: the plan and its runners-up bring theirs.
-"""
+"""The parts of an output token's time, for the chosen layout and the runners-up side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +19,7 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSplit:
-    """The parts of a token's time, the largest of the chosen layout first, and their sums; one
-    column per layout.
-    """
+    """A token's time by its parts, the chosen layout's largest first; one column per layout."""
 
     layouts: tuple[str, ...]
     rows: tuple[TimeRow, ...]
@@ -33,7 +28,7 @@ class TimeSplit:
 
 
 def time_split(plan: Plan, report: Report) -> TimeSplit:
-    """Return the split of a plan and of the alternatives in its report."""
+    """Return the times of a plan and of its report's alternatives."""
     speeds = [plan.performance, *(other.performance for other in report.alternatives)]
     return TimeSplit(
         layouts=(
@@ -49,17 +44,12 @@ def time_split(plan: Plan, report: Report) -> TimeSplit:
 
 
 def _named(other: Alternative, plan: Plan) -> str:
-    """Return the layout, with its pool if that is not the plan's: the same layout may run on other
-    GPUs.
-    """
     elsewhere = f" on {other.pool}" if other.pool != plan.pool else ""
     return f"{format_layout(other.layout)}{elsewhere}"
 
 
 def _parts(speeds: Sequence[Performance]) -> list[str]:
-    """Return the names of all parts: those that take most of the chosen layout's time first, then
-    the others'.
-    """
+    """Return the parts of all layouts, the chosen layout's largest first."""
     largest: dict[str, tuple[float, ...]] = {
         share.name: _of(share.name, speeds) for speed in speeds for share in speed.decode_shares
     }

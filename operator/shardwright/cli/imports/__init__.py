@@ -1,3 +1,1 @@
-"""Models of other controllers, as ShardedModels: pure functions from their manifests to ours, with
-a list of left-out parts.
-"""
+"""Other controllers' models as ShardedModels: pure functions that also list what is left out."""

@@ -1,8 +1,8 @@
-"""The command line of vLLM in a container: found in its command, args or script, and carried over
-option by option.
+"""vLLM's command line in a container: found in its command, args or script, and carried over option
+by option.
 
-An option without a place in a ShardedModel is noted as left out, and none is refused. No script is
-run: variables of the container are filled in, and nothing else is worked out.
+An option without a place in a ShardedModel is noted as left out, none is refused. No script is run:
+only the container's variables are filled in.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DEGREE_OF: Final[Mapping[str, str]] = {
     "decode-context-parallel-size": "context",
 }
 
-_MOST_KEYS: Final = 8  # of one option, behind its name; configurations of vLLM have 3
+_MOST_KEYS: Final = 8  # of one option, after its name; vLLM's configurations have 3
 _MOST_BRACKETS: Final = 64  # of one value, which has a few
 
 _ENDS: Final = re.compile(r"[;&|]+")
@@ -60,17 +60,14 @@ _LOAD_FORMATS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a container starts vLLM: the model that it names, None if it names none, and its options
-    in order.
-    """
+    """How a container starts vLLM: its model (None: not named), and its options in order."""
 
     model: str | None
     options: tuple[tuple[str, Value], ...]
 
 
 def launch_of(words: Sequence[str], variables: Mapping[str, str]) -> Launch | None:
-    """Return the launch of vLLM that a command with its arguments describes, None if it starts
-    something else.
+    """Return how a command starts vLLM, None if it starts something else.
 
     >>> launch_of(["sh", "-c", "prepare; vllm serve org/m -tp 2 --enforce_eager"], {})
     Launch(model='org/m', options=(('tensor-parallel-size', '2'), ('enforce-eager', True)))
@@ -94,7 +91,6 @@ def launch_of(words: Sequence[str], variables: Mapping[str, str]) -> Launch | No
 
 
 def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[list[str]]:
-    """Yield the commands that are started: the words themselves, or each one of a script."""
     known = [_substituted(word, variables) for word in words]
     if not (
         known
@@ -104,7 +100,7 @@ def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[li
         yield known
         return
     lexer = shlex.shlex(
-        # One word is the script; what follows it are the script's parameters.
+        # The script is one word; those after it are its parameters.
         known[2] if len(known) > 2 else "",  # noqa: PLR2004 - the script
         posix=True,
         punctuation_chars=";&|",
@@ -121,7 +117,6 @@ def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[li
 
 
 def _substituted(word: str, variables: Mapping[str, str]) -> str:
-    """Return a word with variables of the container filled in that have a value of their own."""
     return re.sub(
         r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)",
         lambda found: variables.get(next(filter(None, found.groups())), found[0]),
@@ -130,13 +125,12 @@ def _substituted(word: str, variables: Mapping[str, str]) -> str:
 
 
 def _after_start(words: Sequence[str]) -> Sequence[str] | None:
-    """Return the arguments of vLLM's server, None if a command is something else."""
     for index, word in enumerate(words):
         if word == ENTRY_POINT:
             return words[index + 1 :]
         if word.rpartition("/")[2] == "vllm" and words[index + 1 : index + 2] == ["serve"]:
             return words[index + 2 :]
-    # The image's own entry point gets them.
+    # They go to the image's own entry point.
     return words if words and words[0].startswith("--") else None
 
 
@@ -157,9 +151,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
 
 
 def carry_options(draft: Draft, options: Sequence[tuple[str, Value]], path: str) -> None:
-    """Put options of vLLM into a draft: as fields of the spec, as engine.args, or on the list of
-    left-out ones.
-    """
+    """Add vLLM's options to a draft: as fields of the spec, as engine.args, or as left out."""
     for name, value in _whole(options):
         where = f"{path}: --{name}"
         if name == "speculative-config":
@@ -171,8 +163,8 @@ def carry_options(draft: Draft, options: Sequence[tuple[str, Value]], path: str)
 
 
 def _whole(options: Sequence[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
-    """Yield options with those of one name and several keys made one, as vLLM's parser does: they
-    take the place of the whole, if that is there as well.
+    """Yield options with those of one name and several keys merged, as vLLM's parser does: they
+    replace the whole option, if that is also given.
 
     Source: vLLM 0.33 ``utils/argparse_utils.py:FlexibleArgumentParser.parse_args``.
 
@@ -195,7 +187,6 @@ def _whole(options: Sequence[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
 
 
 def _merge(told: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Put the value of another option with keys into the first: dictionaries and lists grow."""
     for key, value in more.items():
         before = told.get(key)
         if isinstance(before, dict) and isinstance(value, dict):
@@ -207,7 +198,7 @@ def _merge(told: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def _nested(keys: Sequence[str], value: Value) -> dict[str, Any]:
-    """Return the value of an option with keys; a last that ends in ``+`` has words of a list."""
+    """Return the value of an option with keys; a last key that ends in ``+`` has a list."""
     *parents, last = (key.replace("-", "_") for key in keys)
     name = last.removesuffix("+")
     nested = {name: _of_key(value) if name == last else str(value).split(",")}
@@ -217,7 +208,7 @@ def _nested(keys: Sequence[str], value: Value) -> dict[str, Any]:
 
 
 def _of_key(value: Value) -> Any:
-    """Return the value of one key: JSON, a number with a suffix, or else a word.
+    """Return the value of one key: JSON, a number with a suffix, or a word.
 
     >>> [_of_key(value) for value in ("[1, 2]", "true", "True", "2k", "mtp")]
     [[1, 2], True, 'True', 2000, 'mtp']
@@ -240,9 +231,7 @@ def _as_speculation(draft: Draft, value: str, where: str) -> None:
 
 
 def _as_field(draft: Draft, name: str, value: Value) -> bool:
-    """Put an option into the field of the spec that says the same; return whether there is one for
-    this value.
-    """
+    """Set the spec's field for an option; return whether there is one for this value."""
     fields: dict[str, tuple[str, Any]] = {
         "max-model-len": ("engine.maxModelLen", _tokens(value)),
         "served-model-name": ("model.servedName", value),

@@ -1,6 +1,4 @@
-"""A ShardedModel that is being put together of somebody else's fields, and of those that have no
-place in it.
-"""
+"""A ShardedModel made from another object's fields, with the fields that have no place in it."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from shardwright.api.names import API_VERSION, KIND
 Content = Mapping[str, Any]
 
 ORDER: Final = ("model", "engine", "workload", "replicas", "parallelism", "placement", "pod")
-"""In which fields of the spec are written: what it is first."""
+"""The order of the spec's fields: what it is comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A field that was not carried over, where it stood, and why or its substitute."""
+    """A field that was not carried over, with the reason or its substitute."""
 
     path: str
     why: str
@@ -26,7 +24,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A ShardedModel made of somebody else's object, and the left-out parts."""
+    """A ShardedModel made from another object, and the parts left out."""
 
     source: str
     manifest: dict[str, Any]
@@ -35,9 +33,7 @@ class Imported:
 
 @dataclass(kw_only=True)
 class Draft:
-    """Collects fields of the spec. ``pins``: degrees of the engine are kept, else the planner
-    chooses them.
-    """
+    """Collects fields of the spec; without ``pins`` the planner chooses the degrees."""
 
     name: str
     namespace: str | None
@@ -47,7 +43,7 @@ class Draft:
     left_out: list[LeftOut] = field(default_factory=list)
 
     def put(self, path: str, value: Any) -> None:
-        """Set a field of the spec, as ``model.id``."""
+        """Set a field of the spec, such as ``model.id``."""
         *parents, last = path.split(".")
         place = self.spec
         for name in parents:

@@ -1,8 +1,8 @@
 """The kinds of object that can become a ShardedModel, and how each names its model.
 
 Shapes as of: LeaderWorkerSet v1 (kubernetes-sigs/lws), LLMInferenceService v1alpha1 and v1alpha2
-(kserve/kserve), Workspace v1alpha1 and v1beta1 (kaito-project/kaito), Deployment apps/v1. Refuses
-an object in which nothing starts vLLM, and one that does not tell its model.
+(kserve/kserve), Workspace v1alpha1 and v1beta1 (kaito-project/kaito), Deployment apps/v1. An object
+that starts no vLLM, or does not name its model, is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORKSPACE: Final = "Workspace"
 
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 KSERVE_ARGUMENTS: Final = "VLLM_ADDITIONAL_ARGS"
-"""Variable in which KServe's launcher takes further options of vLLM."""
+"""Variable from which KServe's launcher takes further options of vLLM."""
 
 KAITO_TOKEN_KEY: Final = "HF_TOKEN"  # noqa: S105 - the key of a Secret
 """Key of the Secret that ``modelAccessSecret`` names. Source: KAITO's documentation."""
@@ -36,14 +36,12 @@ KAITO_TOKEN_KEY: Final = "HF_TOKEN"  # noqa: S105 - the key of a Secret
 _NOT_VLLM: Final = "has no container that starts vLLM"
 
 Others = Sequence[Content]
-"""Objects beside the one that is imported: it may refer to ConfigMaps among them."""
+"""Objects given along with the imported one, which may refer to ConfigMaps among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """How to import. ``pins``: keep the degrees of parallelism. ``model`` is the id if the
-    object does not tell it.
-    """
+    """How to import: ``pins`` keeps the degrees, ``model`` is the id for an object without one."""
 
     pins: bool = False
     model: str | None = None
@@ -213,9 +211,7 @@ def _of_workspace(draft: Draft, content: Content, others: Others) -> None:
 
 
 def _kaito_preset(draft: Draft, name: str) -> None:
-    """Put the model of a preset into a draft: newer presets are ids of the hub, older ones the last
-    part of one.
-    """
+    """Add a preset's model: newer presets are ids of the hub, older ones an id's last part."""
     near = [known for known in known_ids() if known.rpartition("/")[2].lower() == name.lower()]
     if "/" in name or len(near) == 1:
         draft.put("model.id", name if "/" in name else near[0])
@@ -301,4 +297,4 @@ READERS: Final[Mapping[str, ReadObject]] = MappingProxyType(
         WORKSPACE: _of_workspace,
     }
 )
-"""How each kind is read."""
+"""The reader of each kind."""

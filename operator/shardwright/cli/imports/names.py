@@ -1,7 +1,4 @@
-"""KIND/NAME: an object of a cluster that is to be imported, as it is typed.
-
-Refuses a word of another form, and a kind that cannot be imported.
-"""
+"""KIND/NAME, as typed: an object of the cluster to import."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,9 +8,7 @@ from shardwright.errors import InputError, Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedKind:
-    """A kind that can be named in a cluster: who brings it, and where it is served, in which
-    versions, the newest first.
-    """
+    """A kind that can be named in a cluster, its versions newest first."""
 
     kind: str
     brought_by: str
@@ -56,7 +51,7 @@ KINDS: Final = {
     "llmisvc": _LLM_INFERENCE_SERVICE,
     "workspace": _WORKSPACE,
 }
-"""What can be named in a cluster, as it is typed."""
+"""The kinds that can be named, as typed."""
 
 
 def kind_and_name(word: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
-"""A pod that runs vLLM: its image, variables, volumes and place, carried over into a draft.
+"""A pod that runs vLLM: its image, variables, volumes and place, added to a draft.
 
-Carries over no Secret's content, and no container but the engine.
+No Secret's content and no container other than the engine is carried over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shardwright.hardware.untrusted import mapping, mappings, text_or_empty
 
 HUB_TOKENS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
 HUB_CACHES: Final = ("/root/.cache/huggingface", "/.cache/huggingface")
-"""Where images keep what they download, unless HF_HOME says otherwise."""
+"""Where images keep downloads, unless HF_HOME says otherwise."""
 
 TOLERATION: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
 
@@ -42,17 +42,17 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountedWeights:
-    """Where a pod reads a model that it names by a path: a claim and the folder on it."""
+    """Where a pod reads a model that it names by path: a claim, and the folder on it."""
 
     claim: str
     folder: str
 
 
 def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -> bool:
-    """Put the fields of a pod into a draft; return whether vLLM is started in it.
+    """Add the fields of a pod to a draft, and return whether it starts vLLM.
 
-    With ``command`` its command names the model; else somebody else starts the engine, and only its
-    options are read.
+    With ``command`` its command names the model; otherwise something else starts the engine, and
+    only its options are read.
     """
     containers = mappings(spec.get("containers"))
     started = [
@@ -82,7 +82,7 @@ def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -
 
 
 def carry_model(draft: Draft, model: str, where: str, weights: MountedWeights | None) -> None:
-    """Put a model into a draft: an id of the hub, or a folder on a claim."""
+    """Add a model to a draft: an id of the hub, or a folder on a claim."""
     if not model.startswith("/"):
         draft.put("model.id", model)
         return
@@ -102,7 +102,7 @@ def _launch(container: Content) -> Any:
     words = [str(word) for key in ("command", "args") for word in container.get(key) or ()]
     try:
         return launch_of(words, _literal(container))
-    except ValueError:  # a script with quotes that do not end
+    except ValueError:  # a script with unclosed quotes
         return None
 
 
@@ -115,7 +115,6 @@ def _literal(container: Content) -> dict[str, str]:
 
 
 def _weights_at(model: str, spec: Content, container: Content) -> MountedWeights | None:
-    """Return the claim on which a path is."""
     claims = dict(_claims(spec))
     for mount in mappings(container.get("volumeMounts")):
         root = text_or_empty(mount.get("mountPath")).rstrip("/")

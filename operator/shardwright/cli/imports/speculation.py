@@ -1,6 +1,6 @@
-"""vLLM's options of drafting, in the words of a ShardedModel.
+"""vLLM's options for drafting, as fields of a ShardedModel.
 
-Methods that cannot be planned, and heads without a commit, are not carried over, and said.
+Methods that cannot be planned, and heads without a commit, are reported instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from shardwright.api.weights import COMMIT, MODEL_ID
 
 _MTP: Final = re.compile(r"([a-z0-9_]+_)?mtp", re.ASCII)
-"""What vLLM calls a model's own MTP layers; the names with a family are older ones of the same.
+"""vLLM's names for a model's own MTP layers; those with a family are older.
 
 Source: vLLM 0.33 ``config/speculative.py:MTPModelTypes``.
 """
@@ -25,25 +25,25 @@ _UNTOLD: Final = (
 )
 
 _BY_NAME: Final = {"eagle-": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
-"""What vLLM takes a draft model for whose name has this in it, in this order.
+"""The method that vLLM infers from a part of the draft model's name, in this order.
 
 Source: vLLM 0.33 ``config/speculative.py:__post_init__``.
 """
 
 _LOOKUPS: Final = ("ngram", "[ngram]")
-"""What vLLM calls drafts from the prompt, as a method or in the place of a model."""
+"""vLLM's names for drafts from the prompt, as a method or in place of a model."""
 
 _MOST_DRAFTS: Final = 16
-"""Tokens that ``engine.speculation.tokens`` takes."""
+"""The most tokens that ``engine.speculation.tokens`` takes."""
 
 _TOKENS: Final = "num_speculative_tokens"
-_SHOWN: Final = 40  # characters of a word of others
-_NAMED: Final = 5  # names of others, beside how many more there are
+_SHOWN: Final = 40  # characters of a foreign word
+_NAMED: Final = 5  # foreign names; the rest are counted
 
 
 def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
-    """Return ``engine.speculation`` for the value of ``--speculative-config``, and the left-out
-    part of the value.
+    """Return ``engine.speculation`` for the value of ``--speculative-config``, and what is left
+    out.
 
     >>> speculation_of_config('{"method": "mtp", "num_speculative_tokens": 3}')
     ({'method': 'MTP', 'tokens': 3}, '')
@@ -79,7 +79,7 @@ def speculation_of_config(text: str) -> tuple[dict[str, Any] | None, str]:
 
 
 def _meant(said: object, head: object) -> object:
-    """Return the method that vLLM takes for the one that is said, by the name of the drafter."""
+    """Return the method that vLLM infers from the drafter's name, if it is not stated."""
     if not isinstance(head, str) or said not in (None, "draft_model"):
         return said
     if said is None and head in _LOOKUPS:
@@ -89,7 +89,6 @@ def _meant(said: object, head: object) -> object:
 
 
 def _method(said: object) -> str | None:
-    """Return the method of a ShardedModel that is vLLM's of this name."""
     if not isinstance(said, str):
         return None
     if said in _LOOKUPS:
@@ -98,13 +97,11 @@ def _method(said: object) -> str | None:
 
 
 def _fits(tokens: object) -> bool:
-    """Return whether ``tokens`` of the field takes a number."""
     whole = isinstance(tokens, int) and not isinstance(tokens, bool)
     return whole and tokens in range(1, _MOST_DRAFTS + 1)
 
 
 def _not_carried(rest: dict[str, Any]) -> str:
-    """Say the parts that are in no field, and why not; of many names the first."""
     others = sorted(name[:_SHOWN] for name in rest.keys() - {_TOKENS})
     shown = ", ".join(others[:_NAMED])
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
