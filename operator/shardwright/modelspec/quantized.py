@@ -1,7 +1,6 @@
-"""How quantized weights are stored: ``quantization_config`` to the storage of each weight, scales
-included.
+"""How is each weight stored, scales included, by the ``quantization_config``?
 
-Refuses a method that no reader here knows, and activation order of GPTQ.
+An unknown method, and activation order of GPTQ, are refused.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,10 +38,8 @@ _LINEAR: Final = "Linear"
 
 
 def read_quantization(fields: Fields) -> Quantization | None:
-    """Read a ``quantization_config``; problems go to ``fields``.
-
-    Returns:
-        None if the weights are stored in the model's dtype, or the method is not known.
+    """Return the method, None if weights are in the model's dtype or it is not known; problems go
+    to ``fields``.
     """
     method = fields.string("quant_method")
     stated = fields.values.get(SECTION, fields.values.get("quant_algo"))
@@ -82,8 +79,7 @@ def apply_quantization(model: ModelSpec, name: str) -> ModelSpec:
         model: The model as its config has it.
         name: ``Auto``, ``FP8``, ``BF16`` or ``FP16``, in any case.
 
-    Raises:
-        InputError: the engine cannot make this of the stored weights.
+    Raises:     InputError: the engine cannot make this of the stored weights.
     """
     wanted = name.lower()
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
@@ -175,11 +171,10 @@ def _gptq(fields: Fields) -> Quantization:
 
 
 def _overridden(base: Quantization, storage: WeightFormat, rules: Fields) -> Quantization:
-    """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone, others
-    change bits or group.
+    """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone.
 
-    Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first that
-    matches counts.
+    Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first match
+    counts.
     """
     stored: dict[str, WeightFormat | None] = {}
     for rule in rules.values:
@@ -229,15 +224,10 @@ def _targeted(group: Fields) -> _Target | None:
 
 
 def _by_target(base: Stores, targets: list[_Target]) -> Stores:
-    """Return the storage by the group that names a module, else by the group of all linear
-    modules.
-    """
-
     def storage(weight: Weight) -> WeightFormat | None:
         named = next((target for target in targets if target.modules.include(weight)), None)
         general = next((target for target in targets if _LINEAR in target.modules.names), None)
-        # A group that names the module goes before the one of all linear modules, in whichever
-        # order.
+        # A group that names the module goes before the one of all linear modules, in any order.
         chosen = named or general
         return chosen.storage if chosen and base(weight) else None
 
@@ -245,9 +235,7 @@ def _by_target(base: Stores, targets: list[_Target]) -> Stores:
 
 
 def _compressed(weights: Fields, *, alone: bool) -> WeightFormat:
-    """Return the format in which a group stores its weights. ``alone`` says whether it leaves
-    activations as they are.
-    """
+    """``alone``: activations stay as they are."""
     bits = weights.integer("num_bits", BITS)
     strategy, eight = (weights.string("strategy") or "tensor", bits == FP8_PER_TENSOR.bits)
     floating = weights.string("type") == "float"

@@ -1,5 +1,4 @@
-"""A ``config.json`` to a :class:`ModelSpec`: facts that are there and within bounds, or every
-problem found.
+"""What does a ``config.json`` say of a model? A :class:`ModelSpec`, or every problem found.
 
 No code that a checkpoint brings is run.
 """
@@ -46,16 +45,14 @@ _KINDS_OF_LAYERS: Final = ("layers_block_type", "hybrid_override_pattern", "laye
 
 
 def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
-    """Read the facts of a model.
+    """Return the facts of a model.
 
     Args:
-        config: The content of the ``config.json``; or the contents of the files of a model by name,
-            if there is one beside it.
+        config: The content of the ``config.json``, or of several files by name.
         source: Its origin, for messages: a catalogue id, a file, a manifest field.
 
-    Raises:
-        InputError: an architecture that cannot be read, or fields that are missing, of the wrong
-            type or out of bounds; all of them, each with its path.
+    Raises:     InputError: every problem with its path: an architecture that cannot be read, fields
+    that are missing, of the wrong type or out of bounds.
     """
     check_depth(config, source=source)
     config_file, config = _files(config, source)
@@ -97,7 +94,6 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
 
 
 def _quantized(model: ModelSpec, by: Quantization) -> ModelSpec:
-    """Return a model whose weights are stored by a method of quantization."""
     return replace(
         model,
         weights=quantized(model.weights, by),
@@ -108,21 +104,17 @@ def _quantized(model: ModelSpec, by: Quantization) -> ModelSpec:
 
 
 def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | None:
-    """Read the layers for multi-token prediction of a model, as a model of these layers alone.
+    """Return a model's layers for multi-token prediction; None if it has none, or they are not
+    known.
 
-    It has no embedding and no output head: those are the model's own. Layers of a checkpoint whose
-    quantization leaves them out by name are taken as quantized like the others if the name is one
-    that only this part has.
+    They have no embedding and no output head: those are the model's. Layers that the quantization
+    leaves out by name are taken as quantized like the others if only this part has the name.
 
     Args:
         config: As in :func:`read_model`.
         source: Its origin.
 
-    Returns:
-        The layers; None if the model has none, or if it is not known how they are made.
-
-    Raises:
-        InputError: As :func:`read_model`.
+    Raises:     InputError: As :func:`read_model`.
     """
     whole = read_model(config, source=source)
     top = Fields(_files(config, source)[1])
@@ -188,8 +180,7 @@ def _hashes(
 def canonical_hash(config: Mapping[str, object], source: str) -> str:
     """Return the SHA-256 of a config whatever the order of its fields.
 
-    Raises:
-        InputError: It is no object of JSON.
+    Raises:     InputError: It is no object of JSON.
     """
     try:
         canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
@@ -218,9 +209,6 @@ def _family(top: Fields) -> tuple[str, Family]:
 
 
 def _language_model(top: Fields) -> tuple[Family, str] | None:
-    """Return how the language model that a multimodal config wraps is read, and its architecture by
-    name.
-    """
     section, outer = _text_section(top), _outer(top)
     if section is None or all(
         outer.values.get(name) is None for name in ("vision_config", *_HEARING)
@@ -234,8 +222,8 @@ def _language_model(top: Fields) -> tuple[Family, str] | None:
 
 
 def _outer(top: Fields) -> Fields:
-    """Return the fields with the sections of language model and towers: of models that speak, too,
-    those of the part that thinks.
+    """Return the fields with the sections of language model and towers; in a model that speaks
+    they are in its thinker.
     """
     return top.section("thinker_config") or top
 
@@ -247,7 +235,7 @@ def _text_section(top: Fields) -> Fields | None:
 
 
 def _architecture(top: Fields) -> str | None:
-    """Return the architecture by name, if none is named by ``model_type``."""
+    """Return the architecture if only ``model_type`` names it."""
     named = top.strings("architectures")
     if named:
         return named[0]
@@ -275,7 +263,6 @@ def _unknown(architecture: str | None) -> Problem:
 
 
 def _text_fields(top: Fields, family: Family) -> Fields:
-    """Return the fields of the language model: its own section if the config wraps one."""
     section = _text_section(top) or top
     present = {
         name: value
@@ -298,7 +285,7 @@ def _text_fields(top: Fields, family: Family) -> Fields:
 
 
 def _counted(present: Mapping[str, object]) -> dict[str, object]:
-    """Return the number of layers that a list of their kinds has."""
+    """A list of the layers' kinds tells their number."""
     listed = (present.get(name) for name in _KINDS_OF_LAYERS)
     return next(
         (
@@ -311,7 +298,6 @@ def _counted(present: Mapping[str, object]) -> dict[str, object]:
 
 
 def _under(values: Mapping[str, object], path: str) -> object:
-    """Return the value at a dotted path, or None."""
     first, _, rest = path.partition(".")
     value = values.get(first)
     if not rest:
@@ -388,8 +374,6 @@ def _further_ends(
 
 
 def _ends(shape: Shape, vocabulary: int, dtype: WeightFormat, *, tied: bool) -> tuple[Weight, ...]:
-    """Return the weights before the first layer and after the last one."""
-
     def end(name: str, part: PipelineRole, outputs: int, inputs: int, split: Split) -> Weight:
         return Weight(
             name=name, part=part, outputs=outputs, inputs=inputs, split=split, storage=dtype
