@@ -24,7 +24,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 def is_provisioned_later(node: str) -> bool:
     """Return whether this is the name of a node that does not exist yet.
 
-    >>> is_to_come("~spot-0"), is_to_come("spot-0")
+    >>> is_provisioned_later("~spot-0"), is_provisioned_later("spot-0")
     (True, False)
     """
     return node.startswith(MARK)

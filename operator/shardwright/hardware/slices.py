@@ -228,7 +228,7 @@ def slice_of(gpu: Gpu, profile: str, memory_bytes: int | None = None) -> Gpu:
 
 def _shares(gpu: Gpu, profile: str) -> tuple[float, float]:
     match = _PROFILE.match(profile)
-    assert match, profile  # noqa: S101 - whoever names one has looked at it
+    assert match, profile  # noqa: S101 - whoever names one has checked it
     compute = _compute_slices(gpu)
     parts = MEMORY_SLICES if compute == SLICES_PER_GPU else compute
     # Profiles have fewer gigabytes than their parts: 40gb is half of an H100's 85.5 GB.
