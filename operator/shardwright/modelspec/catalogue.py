@@ -81,7 +81,8 @@ def listing_of(model_id: str) -> Listing | None:
 def read_catalogue_extension(data: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
     """Return configs that join the catalogue, from exact id to the text of a ``config.json``.
 
-    Raises:     InputError: every text that is not a config, under its id.
+    Raises:
+        InputError: every text that is not a config, under its id.
     """
     configs: dict[str, Mapping[str, object]] = {}
     problems: list[Problem] = []

@@ -87,7 +87,8 @@ def handed_over(checkpoint: CheckpointFiles) -> str:
     """Return the text to leave, at most :data:`MESSAGES` times :data:`MESSAGE_BYTES` characters of
     ASCII.
 
-    Raises:     InputError: It is more.
+    Raises:
+        InputError: It is more.
     """
     content = {
         "commit": checkpoint.commit,

@@ -29,8 +29,8 @@ def computed_in(model: ModelSpec, name: str | None) -> ModelSpec:
     Weights in the old type are cast, quantized ones and those with a type of their own stay; K/V
     and activations follow.
 
-    Raises:     InputError: ``name`` is fp32, which the kernels for these quantized weights do not
-    take.
+    Raises:
+        InputError: ``name`` is fp32, which the kernels for these quantized weights do not take.
     """
     if name is None or name == model.dtype:
         return model

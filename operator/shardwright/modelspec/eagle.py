@@ -63,8 +63,9 @@ def read_eagle(config: Mapping[str, object], *, source: str, vocabulary: int) ->
         source: Its origin, for messages.
         vocabulary: Tokens of its target's vocabulary; a head with fewer holds a map to them.
 
-    Raises:     InputError: It is no such head, or fields are missing, of the wrong type or out of
-    bounds.
+    Raises:
+        InputError: It is no such head, or fields are missing, of the wrong type or out of
+            bounds.
     """
     check_depth(config, source=source)
     fields = Fields(config)

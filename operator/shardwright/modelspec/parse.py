@@ -23,7 +23,8 @@ MAX_CONFIG_DEPTH: Final = 32
 def parse_config(text: str, *, source: str) -> dict[str, object]:
     """Return one JSON object; ``Infinity`` and ``1e-05`` are taken, because real configs hold them.
 
-    Raises:     InputError: too large, not JSON, a duplicate key, NaN, too deep, or not an object.
+    Raises:
+        InputError: too large, not JSON, a duplicate key, NaN, too deep, or not an object.
     """
     # The size bounds what parsing costs. A lone surrogate must not raise here.
     if len(text.encode(errors="surrogatepass")) > MAX_CONFIG_BYTES:
@@ -73,7 +74,8 @@ def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | N
 def check_depth(config: Mapping[str, object], *, source: str) -> None:
     """Refuse a config that is nested deeper than any real one.
 
-    Raises:     InputError: deeper than :data:`MAX_CONFIG_DEPTH`.
+    Raises:
+        InputError: deeper than :data:`MAX_CONFIG_DEPTH`.
     """
     level: list[object] = [config]
     for _ in range(MAX_CONFIG_DEPTH):

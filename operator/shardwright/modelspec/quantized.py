@@ -79,7 +79,8 @@ def apply_quantization(model: ModelSpec, name: str) -> ModelSpec:
         model: The model as its config has it.
         name: ``Auto``, ``FP8``, ``BF16`` or ``FP16``, in any case.
 
-    Raises:     InputError: the engine cannot make this of the stored weights.
+    Raises:
+        InputError: the engine cannot make this of the stored weights.
     """
     wanted = name.lower()
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}

@@ -51,8 +51,9 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         config: The content of the ``config.json``, or of several files by name.
         source: Its origin, for messages: a catalogue id, a file, a manifest field.
 
-    Raises:     InputError: every problem with its path: an architecture that cannot be read, fields
-    that are missing, of the wrong type or out of bounds.
+    Raises:
+        InputError: every problem with its path: an architecture that cannot be read, fields
+            that are missing, of the wrong type or out of bounds.
     """
     check_depth(config, source=source)
     config_file, config = _files(config, source)
@@ -114,7 +115,8 @@ def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | 
         config: As in :func:`read_model`.
         source: Its origin.
 
-    Raises:     InputError: As :func:`read_model`.
+    Raises:
+        InputError: As :func:`read_model`.
     """
     whole = read_model(config, source=source)
     top = Fields(_files(config, source)[1])
@@ -180,7 +182,8 @@ def _hashes(
 def canonical_hash(config: Mapping[str, object], source: str) -> str:
     """Return the SHA-256 of a config whatever the order of its fields.
 
-    Raises:     InputError: It is no object of JSON.
+    Raises:
+        InputError: It is no object of JSON.
     """
     try:
         canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
@@ -222,8 +225,8 @@ def _language_model(top: Fields) -> tuple[Family, str] | None:
 
 
 def _outer(top: Fields) -> Fields:
-    """Return the fields with the sections of language model and towers; in a model that speaks
-    they are in its thinker.
+    """Return the fields with the sections of language model and towers; in a model that speaks they
+    are in its thinker.
     """
     return top.section("thinker_config") or top
 
