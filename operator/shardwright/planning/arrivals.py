@@ -88,9 +88,6 @@ class _Open:
         )
 
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
-        """Return estimator and estimate at the number in flight where the queue settles, or at the
-        cap.
-        """
         replicas = candidate.layout.replicas
         most = _rounded_up(_MOST_IN_FLIGHT * replicas)
         # From below: the first number that serves the rate is the one at which the queue settles.

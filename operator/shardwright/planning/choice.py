@@ -35,7 +35,7 @@ error of throughput.
 """
 
 _SMALLER_TRIED: Final = 12
-"""Smaller layouts whose replicas are looked at, the best first. Basis: assumed."""
+"""Smaller layouts whose replicas are tried, the best first. Basis: assumed."""
 
 
 def settled(
@@ -128,9 +128,6 @@ def _paying(
 
 
 def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
-    """Return what goes before every objective: it starts, can be run, carries the load, is on the
-    GPUs to take first.
-    """
     return (
         # In the order of select's rank: a layout that may not start is worth less than one whose
         # requests wait.
@@ -299,7 +296,6 @@ def _spans(feasible: FeasibleCandidate) -> bool:
 
 
 def _served(feasible: FeasibleCandidate) -> float:
-    """Return output tokens a second, or the most requests a second of an offered rate."""
     return feasible.estimate.capacity or feasible.estimate.performance.output_tokens_per_second
 
 

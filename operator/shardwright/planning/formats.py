@@ -62,9 +62,6 @@ def _as_fp16(model: ModelSpec, gpu: Gpu) -> str:
 def _needs(
     model: ModelSpec, kv_cache_dtype: str, in_fp8: Iterable[_Held], as_fp16: str
 ) -> Iterator[_Need]:
-    """Return the units that a model needs; weights of ``in_fp8`` are not widened if they are held
-    so.
-    """
     if model.dtype == "bf16":
         yield "bf16", "the model computes in bf16", "spec.model", as_fp16
     for each, whose, path in in_fp8:

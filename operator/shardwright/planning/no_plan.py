@@ -80,7 +80,6 @@ def _binding(verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale) -
 
 
 def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | None:
-    """Return the best of the layouts that exceed only the budget, by the least."""
     only = [item for item in verdicts if item.prices and item.codes == {"BudgetExceeded"}]
     # The message names the smallest budget that would do.
     least = min(map(_worst, only), default=0.0)
@@ -142,7 +141,6 @@ def _returning(verdict: Verdict) -> Problem:
 
 
 def _unknown_away(inventory: Inventory) -> Problem:
-    """Return that all nodes of a kind are away: their worth is unknown, so they are waited for."""
     kinds = sorted(_away(inventory).items())
     return Problem(
         code="InsufficientCapacity",

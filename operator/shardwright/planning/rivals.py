@@ -42,7 +42,6 @@ def without_slower_twins(feasible: Sequence[Verdict], load: Workload) -> Sequenc
 
 
 def _but_network(verdict: Verdict) -> tuple[object, ...]:
-    """Return what decides how good a candidate is, without its network and the breakers of ties."""
     layout, pool, placement = (
         verdict.candidate.layout,
         verdict.candidate.pool,

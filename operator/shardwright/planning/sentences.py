@@ -278,9 +278,6 @@ def _smaller(
 
 
 def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[str, Problem] | None:
-    """Return the layout that only these codes speak against and that misses by least, with its
-    worst problem.
-    """
     only = [
         (max(verdict.violations, key=lambda item: item.miss), verdict.candidate.layout)
         for verdict in verdicts

@@ -91,9 +91,6 @@ def _fault(
     plan: Plan,
     groups: int,
 ) -> tuple[NodeFault, str] | None:
-    """Return the fault of a node where ``groups`` are planned, and its sentence; None if it has
-    none.
-    """
     # An autoscaled pool has facts of a node to come, too.
     if node is None:
         return NodeFault.GONE, "is gone or has no GPUs any more"

@@ -51,10 +51,6 @@ def ways_out(
 
 
 def _more_nodes(lack: Lack, inventory: Inventory, pool: Pool, fits: Fits) -> int:
-    """Return how many further nodes of a pool would do, 0 if not even as many as the plan has
-    would.
-    """
-
     def enough(count: int) -> bool:
         grown = replace(pool, nodes=(*pool.nodes, *_copies(pool, count)))
         return fits(
@@ -74,7 +70,6 @@ def _more_nodes(lack: Lack, inventory: Inventory, pool: Pool, fits: Fits) -> int
 
 
 def _copies(pool: Pool, count: int) -> Iterator[Node]:
-    """Yield new nodes of a pool: empty, and those of a rack in racks of their own."""
     # New nodes of a pool are taken to be like one that is there.
     template = pool.nodes[0]
     per_rack = max(1, pool.domain_gpus // pool.gpus_per_node)
