@@ -89,7 +89,6 @@ def _kinds(model: ModelSpec) -> frozenset[Layer]:
 
 
 def _wide_values(layer: Layer, layout: Layout) -> float:
-    """Values per token, routed experts apart."""
     # A layer gives the buffers of its attention back before its feed-forward block.
     return max(_attention_values(layer), _feed_forward_values(layer)) / layout.tensor
 

@@ -51,7 +51,6 @@ def stage_adapter_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) 
 
 
 def _elements(model: ModelSpec, traits: EngineTraits, held: WeightBytes, *, last: bool) -> int:
-    """Per rank of the adapter."""
     if model.architecture in traits.support.adapters_leave_vocabulary:
         return held.attention_bytes + held.feed_forward_bytes + held.expert_bytes
     has_head = last or model.architecture in traits.repeats.ends_on_every_stage

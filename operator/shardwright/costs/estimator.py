@@ -228,9 +228,7 @@ class Estimator:
         return price(task, self._fitted, self._band(task)).tpot_seconds
 
     def _performance(self, candidate: Candidate, memory: ReplicaMemory) -> tuple[int, Performance]:
-        """Return drafted tokens a step, and the speed: of several numbers what serves most, then
-        the least.
-        """
+        """Of several numbers of drafts, the one that serves most; of equals, the least."""
         task = self.task(candidate, memory)
         choices = self._workload.draft_choices or (self._workload.draft_tokens,)
         tasks = ((tokens, _drafting(task, tokens)) for tokens in choices)
@@ -371,7 +369,6 @@ def _links(candidate: Candidate, token_bytes: int) -> Links:
 
 
 def _hardware(candidate: Candidate) -> tuple[object, ...]:
-    """The network counts only if it is crossed."""
     pool = candidate.pool
     placement = candidate.placement
     # Pools that differ by their network alone share the prices of all layouts inside a node.

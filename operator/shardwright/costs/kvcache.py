@@ -201,7 +201,6 @@ def _pages(model: ModelSpec, tensor: int, form: CacheFormat) -> _Pages:
 
 
 def _first(layers: int, held: Iterable[tuple[int, int]]) -> tuple[int, ...]:
-    """For n from 0 to all."""
     each = [0] * layers
     for layer, size in held:
         each[layer] += size
@@ -209,7 +208,6 @@ def _first(layers: int, held: Iterable[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def _per_token(page_bytes: Mapping[int, int]) -> int:
-    """Rounded up once, over pages by the tokens of their blocks."""
     common = math.lcm(*page_bytes)
     # Negated twice, floor division rounds up without leaving the integers.
     return -(-sum(size * (common // tokens) for tokens, size in page_bytes.items()) // common)

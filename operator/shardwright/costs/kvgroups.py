@@ -314,7 +314,6 @@ def _aligned(entries: Sequence[Entry], step: int) -> Sequence[Entry]:
 
 
 def _buckets(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return entries by content and blocks; several page sizes may share a bucket."""
     buckets: dict[tuple[Kind, int], list[Entry]] = defaultdict(list)
     for entry in entries:
         buckets[entry.kind, entry.block_tokens].append(entry)
@@ -322,7 +321,6 @@ def _buckets(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 def _paged(entries: Sequence[Entry]) -> tuple[KvCacheGroup, ...]:
-    """All pages are as large as the largest."""
     page = max(entry.page_bytes for entry in entries)
     buckets = _buckets([_with_page(entry, page) for entry in entries])
     sizes = [len(bucket) for bucket in buckets]

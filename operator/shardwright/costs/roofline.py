@@ -332,7 +332,6 @@ def step_time(floor: StageFloor, links: Links, batch: Batch, fitted: Coefficient
 def _overhead_seconds(
     floor: StageFloor, batch: Batch, tokens: float, fitted: Coefficients
 ) -> float:
-    """Starting matrices, activations between them, and requests."""
     return (
         floor.products * fitted.product_seconds
         + floor.expert_layers * fitted.expert_layer_seconds
@@ -367,7 +366,6 @@ def _joined(one: float, other: float) -> tuple[float, float]:
 
 
 def _attention(floor: StageFloor, batch: Batch, fitted: Coefficients) -> tuple[float, float]:
-    """Return the seconds of reading K/V and of computing scores."""
     read = scores = 0.0
     for each in floor.attention:
         context = min(each.window_tokens, batch.context_tokens)

@@ -184,7 +184,6 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 
 
 def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
-    """Requests come and go: the prompts of some share the steps of the others."""
     work = load.workload
     inputs = _uncached(work)
     steps = work.output_tokens / work.tokens_per_step
@@ -258,7 +257,6 @@ def _prompts(replica: Replica, load: Load, chunk_tokens: float) -> _Prompts:
 def _prefill(
     replica: Replica, load: Load, fitted: Coefficients, prompts: _Prompts
 ) -> tuple[Passage, float]:
-    """Return the pass of one chunk of a prompt, and the seconds of all of its chunks."""
     inputs = _uncached(load.workload)
     chunks = max(1.0, inputs / load.chunk_tokens)
     alone = _pass(replica, _batch(load, 0.0, inputs / chunks, prompts.beside), fitted)
@@ -392,7 +390,6 @@ def _pass(replica: Replica, batch: Batch, fitted: Coefficients) -> Passage:
 
 
 def _launched(time: StepTime, layers: int) -> StepTime:
-    """A step takes no less than launching its kernels one by one does."""
     return replace(
         time,
         overhead_seconds=time.overhead_seconds

@@ -62,8 +62,6 @@ class WeightBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """Into how many slices each kind of weight is cut."""
-
     tensor: int
     shared: int  # of shared experts
     dense: int  # of the feed-forward blocks of dense layers
@@ -253,7 +251,6 @@ def _first(layers: Iterable[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _alike(model: ModelSpec) -> tuple[tuple[Weight, tuple[int, ...]], ...]:
-    """Return one of the weights that differ in their layer alone, with the layers that hold it."""
     holders: dict[object, tuple[Weight, list[int]]] = {}
     for index, weight in enumerate(model.weights):
         layer = None if weight.layer is None else model.layers[weight.layer]
@@ -293,7 +290,6 @@ def stored_bytes(model: ModelSpec, weight: Weight, copies: int, outputs: int, in
 
 
 def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int, int]:
-    """Return copies, outputs and inputs of one kind of weight on the fullest rank."""
     outputs, inputs = _shape_on_rank(model, weight, cut)
     if weight.experts and _is_mxfp4(model, weight):
         outputs, inputs = _padded(weight, outputs, inputs)

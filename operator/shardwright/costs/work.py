@@ -155,7 +155,6 @@ class ModelWork:
         )
 
     def _matmul_flops(self, layers: tuple[int, int], ranks: int) -> tuple[tuple[str, float], ...]:
-        """Per token, by storage, outside of experts."""
         flops = {
             name: 2 * _between(prefix, layers) / ranks
             for name, prefix in self.split_elements.items()
@@ -166,7 +165,6 @@ class ModelWork:
 
 
 def _head(matrices: Sequence[Weight]) -> list[Weight]:
-    """The embedding, if they are tied."""
     own = [weight for weight in matrices if weight.part is PipelineRole.HEAD]
     return own or [weight for weight in matrices if weight.part is PipelineRole.EMBEDDING]
 
@@ -186,7 +184,6 @@ def _products(model: ModelSpec, matrices: Iterable[Weight]) -> Prefix:
 
 
 def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
-    """Return how many of the first n layers are of each kind."""
     at: dict[Attention, list[int]] = {}
     for index, kind in enumerate(kinds):
         if kind is not None:
