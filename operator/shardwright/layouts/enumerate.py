@@ -265,7 +265,6 @@ def _copies(layer: Layer, tensor: int) -> int:
 def _partitions(
     model: ModelSpec, pipeline: int, space: SearchSpace, traits: EngineTraits
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the engine's own cut, and a balanced one if it is noticeably better."""
     if space.partition:
         return (space.partition,) if len(space.partition) == pipeline else ()
     balanced = balanced_partition(model, pipeline, traits.cuts.remainder)
@@ -281,7 +280,6 @@ def _filled(layout: Layout, shelf: Shelf, space: SearchSpace) -> Layout:
 
 
 def _within_nodes(groups: tuple[tuple[str, ...], ...], most: int | None) -> int:
-    """Return how many groups, from the first, lie on ``most`` different nodes."""
     taken: set[str] = set()
     for index, group in enumerate(groups):
         taken.update(group)
