@@ -145,7 +145,6 @@ def like_ids(model_id: str) -> tuple[str, ...]:
 
 
 def _nearest(model_id: str, ids: Iterable[str]) -> tuple[str, ...]:
-    """The owner of the repository may be another."""
     wanted = model_id.lower()
     scores = {
         known: max(_likeness(wanted, known.lower()), _likeness(_name(wanted), _name(known.lower())))

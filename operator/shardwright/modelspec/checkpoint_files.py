@@ -149,7 +149,6 @@ def _read_problem(text: str) -> Problem:
 
 
 def _read(text: str) -> CheckpointFiles:
-    """Raises whatever it meets in anything but packed files within the bounds of configs."""
     decoder = lzma.LZMADecompressor(format=lzma.FORMAT_RAW, filters=_LZMA)
     # Bounded while it is unpacked: a few kilobytes can hold gigabytes of zeros.
     raw = decoder.decompress(b85decode(text), max_length=MAX_CONFIG_BYTES)
@@ -170,7 +169,6 @@ def _files(value: Any) -> dict[str, str]:
 
 
 def _readable(value: object) -> str:
-    """Return a file as a person may edit it, or compact if that would be too large."""
     text = json.dumps(value, indent=1)
     return text if len(text) <= MAX_CONFIG_BYTES // 2 else _compact(value)
 

@@ -104,7 +104,6 @@ def read_eagle(config: Mapping[str, object], *, source: str, vocabulary: int) ->
 
 
 def _architecture(fields: Fields) -> str:
-    """Return which head it is; others are refused."""
     architecture = next(iter(fields.strings("architectures")), "")
     if architecture not in LATENT_HEADS | GROUPED_HEADS:
         raise InputError([*fields.problems, _unknown(architecture)])
@@ -160,10 +159,6 @@ def _combining(fields: Fields, shape: Shape) -> Tensors:
 
 
 def _ends(hidden: int, embedded: int, drafted: int, vocabulary: int) -> tuple[Weight, ...]:
-    """Return embedding, final norm and head, and the map of drafted tokens to the target's
-    vocabulary.
-    """
-
     def end(
         name: str, part: PipelineRole, outputs: int, inputs: int, storage: WeightFormat
     ) -> Weight:

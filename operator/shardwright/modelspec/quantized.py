@@ -210,8 +210,6 @@ def _compressed_tensors(fields: Fields) -> Quantization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """The storage of the modules that a group names: by name, by pattern, or all linear ones."""
-
     storage: WeightFormat
     modules: Modules
 

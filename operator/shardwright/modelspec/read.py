@@ -152,7 +152,6 @@ def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | 
 def _files(
     config: Mapping[str, object], source: str
 ) -> tuple[Mapping[str, object], Mapping[str, object]]:
-    """Return the content of the ``config.json``, and the same joined with the file beside it."""
     if CONFIG_FILE not in config:
         return config, config
     own, quantization = config[CONFIG_FILE], config.get(QUANTIZATION_FILE, {})
@@ -174,7 +173,6 @@ def _files(
 def _hashes(
     config: Mapping[str, object], config_file: Mapping[str, object], source: str
 ) -> tuple[str, str]:
-    """Return the hash of all that is stated, and that of the ``config.json`` alone."""
     of_file = canonical_hash(config_file, source)
     return of_file if config is config_file else canonical_hash(config, source), of_file
 
@@ -232,13 +230,11 @@ def _outer(top: Fields) -> Fields:
 
 
 def _text_section(top: Fields) -> Fields | None:
-    """Return the section of the language model, None if the config is all of it."""
     outer = _outer(top)
     return next((section for name in _LANGUAGE_SECTIONS if (section := outer.section(name))), None)
 
 
 def _architecture(top: Fields) -> str | None:
-    """Return the architecture if only ``model_type`` names it."""
     named = top.strings("architectures")
     if named:
         return named[0]
@@ -288,7 +284,6 @@ def _text_fields(top: Fields, family: Family) -> Fields:
 
 
 def _counted(present: Mapping[str, object]) -> dict[str, object]:
-    """A list of the layers' kinds tells their number."""
     listed = (present.get(name) for name in _KINDS_OF_LAYERS)
     return next(
         (

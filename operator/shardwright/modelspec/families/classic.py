@@ -26,7 +26,6 @@ def _ungated(name: tuple[str, str], hidden: int, intermediate: int, *, bias: boo
 
 
 def _layer_norms(size: int, *names: str) -> Tensors:
-    """Norms with a bias beside their scale."""
     return norms(size, *names, *(f"{name}.bias" for name in names))
 
 

@@ -131,9 +131,6 @@ def _indexer_tensors(fields: Fields, shape: Shape, attention: LatentAttention, d
 
 
 def _attentions(fields: Fields, shape: Shape) -> Callable[[int], _Attention]:
-    """Return a layer's attention by index: with its own indexer, or with the selection of an
-    earlier one.
-    """
     attention = read_latent(fields, shape)
     tensors = latent_tensors(shape, attention)
     if fields.values.get("index_topk") is None:

@@ -111,7 +111,6 @@ def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> T
 
 
 def _latent_projections(latent: int, hidden: int) -> Tensors:
-    """Routed experts work on a narrower state."""
     return (
         Tensor(name="block_sparse_moe.routed_expert_down_proj", outputs=latent, inputs=hidden),
         *norms(latent, "block_sparse_moe.routed_expert_norm"),
