@@ -247,7 +247,6 @@ def _counted(alike: Sequence[GpuDevice]) -> NodeDevices:
 
 
 def _cut_alike(devices: Iterable[GpuDevice]) -> list[GpuDevice]:
-    """Return the slices of a node, none unless all are of one profile and of no other's parts."""
     slices = [device for device in devices if device.kind is DeviceKind.MIG]
     profiles = {device.profile for device in slices}
     alone = len(profiles) == 1 and is_profile(_spelled(*profiles))

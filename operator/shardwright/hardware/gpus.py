@@ -204,7 +204,6 @@ def _rows() -> tuple[Mapping[str, str], ...]:
 
 @cache
 def _names() -> Mapping[str, tuple[str, ...]]:
-    """Exact names are in lower case with dashes."""
     names: dict[str, tuple[str, ...]] = {}
     for row in _rows():
         listed = [row["gpu_id"], row["node_label_value"], *row["gke_accelerator_label"].split(";")]

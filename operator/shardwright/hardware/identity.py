@@ -129,7 +129,6 @@ def _version(capability: ComputeCapability | None) -> str:
 
 
 def _product(raw: RawNode, resource: str, devices: NodeDevices | None) -> tuple[str, str]:
-    """Return the key and the value that name the GPU best; empty when nothing names it."""
     if stated := raw.stated("gpu-model"):
         return "shardwright.io/gpu-model", stated
     if devices:

@@ -124,7 +124,6 @@ def _published(facts: NodeFacts, devices: NodeDevices) -> NodeFacts:
 
 
 def _of_others(raw: RawNode, node_set: str) -> Problem | None:
-    """Return why a node is for another installation of the operator, None if it is for this one."""
     said = raw.labels.get(NODE_SET, "")
     if said == node_set:
         return None

@@ -237,7 +237,6 @@ def _shares(gpu: Gpu, profile: str) -> tuple[float, float]:
 
 
 def _compute_slices(gpu: Gpu) -> int:
-    """Return the compute slices of a GPU, 0 if they are not known."""
     return next((count for ids, count in COMPUTE_SLICES if ids.match(gpu.id)), 0)
 
 
