@@ -101,7 +101,7 @@ class Judge:
         )
 
     def _prices(self, candidate: Candidate) -> Prices | None:
-        # Degrees that do not divide the model have no memory to look at.
+        # Degrees that do not divide the model have no memory.
         # A slice of a head has no size, so neither memory nor speed can be counted.
         return None if self._shape(candidate.layout) else self.prices
 

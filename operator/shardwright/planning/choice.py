@@ -35,7 +35,7 @@ error of throughput.
 """
 
 _SMALLER_TRIED: Final = 12
-"""Smaller layouts whose replicas are tried, the best first. Basis: assumed."""
+"""Smaller layouts whose replicas are looked at, the best first. Basis: assumed."""
 
 
 def settled(
