@@ -158,7 +158,7 @@ def _rack(node: RawNode, gpus: int) -> Domain:
     stated = label_value(node.vouched("nvlink-domain"))
     # The whole value: NVLink does not cross two cliques of one UUID in a split rack.
     match = _CLIQUE.fullmatch(node.labels.get(CLIQUE_LABEL, ""))
-    # Boards of H100 and fabrics that are still coming up show it.
+    # A zero UUID is no domain: boards of H100 and fabrics that are still coming up show it.
     clique = match[0] if match and set(match[1]) - set("0-") else None
     # A node writes its clique label itself, so a prefix that the administrator vouches for goes
     # first.

@@ -77,7 +77,7 @@ class _Open:
 
     def estimate(self, candidate: Candidate) -> Estimate:
         found = self._settled(candidate)[1]
-        # The number in flight that the rate comes to may stay below the one that is served at most.
+        # More may be served than at the number in flight that the rate comes to.
         rates = (
             self._at(number).estimate(candidate).performance.requests_per_second
             for number in _filled(candidate, found)
