@@ -143,7 +143,7 @@ def _degrees(
         )
         for pipeline, data in _split_groups(groups, space.attention_data, whole=even):
             wanted = space.tensor in (None, tensor) and space.pipeline in (None, pipeline)
-            # Such a tensor rank has no attention to compute; a pin may ask for it, so that a check
+            # Beyond the heads a rank has no attention to compute; a pin may ask for it, so a check
             # can say why not.
             sensible = tensor <= heads and pipeline <= min(_MOST_STAGES, len(model.layers))
             if wanted and (sensible or tensor == space.tensor or pipeline == space.pipeline):
