@@ -1,9 +1,8 @@
-"""The memory of one step beside weights and K/V: the peak of a forward pass, and of sampling on the
-last stage.
+"""How much memory does one step take beside weights and K/V, at its peak?
 
 Source of the shape: engine-measurements.md 7 (vLLM profiles one forward pass of a full batch, then
-one sampling run); of the figures: the memory rows of ``docs/memory.md``. Workspaces that some
-attention kernels take and others do not are not counted here: they are in the band (``overheads``).
+one sampling run); of the figures: the memory rows of ``docs/memory.md``. Workspaces of some
+attention kernels are not counted but in the band (``overheads``).
 """
 
 import math
@@ -79,22 +78,18 @@ def activation_bytes(
         HIDDEN_COPIES * hidden + max(_wide_values(layer, layout) for layer in _kinds(model))
     )
     sampling = logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * hidden
-    # The larger of the two on the last stage: sampling begins when the forward pass has given its
-    # buffers back.
+    # Sampling begins when the forward pass has given its buffers back.
     return math.ceil(kept + (max(forward, sampling) if last else forward))
 
 
 @lru_cache(maxsize=64)
 def _kinds(model: ModelSpec) -> frozenset[Layer]:
-    # A hundred layers are of two or three kinds: each is looked at once.
+    # A hundred layers are of two or three kinds.
     return frozenset(model.layers)
 
 
 def _wide_values(layer: Layer, layout: Layout) -> float:
-    """Return the values per token of a layer's widest intermediate result on one rank, routed
-    experts apart.
-    """
-    # One at a time: a layer gives the buffers of its attention back before its feed-forward block.
+    # A layer gives the buffers of its attention back before its feed-forward block.
     return max(_attention_values(layer), _feed_forward_values(layer)) / layout.tensor
 
 
@@ -125,8 +120,7 @@ def _feed_forward_values(layer: Layer) -> float:
 
 
 def _expert_workspace_values(model: ModelSpec, layout: Layout) -> float:
-    """Return the values per token of the two buffers of routed experts, which stay allocated after
-    the first pass.
+    """Return the values per token of routed experts' two buffers, kept after the first pass.
 
     Each holds a row per chosen expert: the gated product or the output, whichever is wider. Ranks
     with whole experts have rows for the tokens of all ranks, so their share of the experts makes
@@ -138,11 +132,11 @@ def _expert_workspace_values(model: ModelSpec, layout: Layout) -> float:
 
 
 def _gathered_values(model: ModelSpec, layout: Layout) -> float:
-    """Return the values per token that attention-data ranks gather: every token of all of them, and
-    its sum to give back.
+    """Return the values per token that attention-data ranks gather: all their tokens, and the sum
+    back.
 
-    Source: vLLM 0.32, ``allgather_reducescatter``: the gathered tensor is of the size of
-    all ranks' batches.
+    Source: vLLM 0.32, ``allgather_reducescatter``: the gathered tensor has the size of all ranks'
+    batches.
     """
     return (
         GATHERED_COPIES * layout.attention_data * model.hidden_size

@@ -1,10 +1,9 @@
-"""The bytes of adapter slots (LoRA): two low-rank matrices beside every matrix that an adapter may
-change, made at start.
+"""How many bytes do adapter slots (LoRA) take? Two low-rank matrices beside each that may change.
 
-Exact for dense models of one class, checked against vLLM's own layers in ``tests/engine``;
-elsewhere an upper bound: matrices that a class merges into one share a factor, and not every class
-applies adapters to its embedding and head. Source: vLLM 0.32
-``lora/model_manager.py:_create_lora_modules``, ``lora/layers``, with ``fully_sharded_loras`` off.
+Exact for dense models of one class (``tests/engine``); elsewhere an upper bound: matrices that a
+class merges share a factor, and not every class applies adapters to embedding and head. Source:
+vLLM 0.32 ``lora/model_manager.py:_create_lora_modules``, ``lora/layers``, without
+``fully_sharded_loras``.
 """
 
 from typing import Final
@@ -19,8 +18,7 @@ _ENDS: Final = frozenset({PipelineRole.EMBEDDING, PipelineRole.HEAD})
 
 
 def stage_adapter_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
-    """Return the bytes that the slots of adapters take on the fullest rank of every pipeline
-    stage.
+    """Return the bytes of adapter slots on the fullest rank of every pipeline stage.
 
     Formula: slots x rank x bytes a value x sum over matrices of (inputs + outputs that the rank
         holds).
@@ -53,7 +51,6 @@ def stage_adapter_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) 
 
 
 def _elements(model: ModelSpec, traits: EngineTraits, held: WeightBytes, *, last: bool) -> int:
-    """Return the elements of one adapter's factors per rank, on one stage."""
     if model.architecture in traits.support.adapters_leave_vocabulary:
         return held.attention_bytes + held.feed_forward_bytes + held.expert_bytes
     has_head = last or model.architecture in traits.repeats.ends_on_every_stage
@@ -63,14 +60,14 @@ def _elements(model: ModelSpec, traits: EngineTraits, held: WeightBytes, *, last
 
 
 def _factor_elements(_: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int) -> int:
-    """Return the elements of an adapter's two factors per rank of it: a row of the inputs here, a
-    column of the outputs here.
+    """Return the elements of two factors per rank of an adapter: a row of inputs, a column of
+    outputs.
 
-    So the factor on the axis that is cut is cut with it and the other is whole; those of the
-    vocabulary are never cut.
+    The factor on the axis that is cut is cut with it, the other is whole; those of the vocabulary
+    are never cut.
     """
     if weight.part is PipelineRole.LAYER:
         # One input: a norm or a bias, which no adapter changes.
         return copies * (outputs + inputs) if weight.inputs > 1 else 0
-    # Never cut: every rank keeps the whole factors of embedding and head.
+    # Every rank keeps the whole factors of embedding and head.
     return weight.outputs + weight.inputs if weight.part in _ENDS else 0

@@ -1,5 +1,4 @@
-"""The few numbers of the cost model that no data sheet states, one set for each engine and era of
-its releases.
+"""Which numbers of the cost model does no data sheet state? One set per engine and era of releases.
 
 They are data (``coefficients.json``), written by ``benchmarks/fit.py`` from published measurements.
 None is keyed by a model, a GPU or a version: an era is all that was released up to a date.
@@ -119,8 +118,7 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
         (
             found
             for until, found in eras
-            # A month that is not known is no earlier than any: only the era that still holds takes
-            # it.
+            # Only the era that still holds takes a month that is not known.
             if not until or (released and released <= until)
         ),
         eras[-1][1],
@@ -157,15 +155,15 @@ def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> B
     return (
         Band(low=low, high=high, basis=basis)
         if known
-        # Squared, as a factor that may be off twice over; the middle stays where it is.
+        # A factor that may be off twice over; the middle stays where it is.
         else Band(low=low * low, high=high * high, basis=basis)
     )
 
 
 @cache
 def _eras(engine: str) -> tuple[tuple[str, Coefficients], ...]:
-    """Return the eras of an engine, oldest first, each with the last month that it holds for
-    (empty: still).
+    """Return an engine's eras, oldest first, each with the last month that it holds for (empty:
+    still).
     """
     return tuple(
         (row["until"], Coefficients(**row["values"])) for row in _data()["engines"][engine]

@@ -1,5 +1,4 @@
-"""The cost of moving bytes between ranks: start-up of every step plus bytes over bandwidth, on the
-links really used.
+"""How long does moving bytes between ranks take? Start-up of every step plus bytes over bandwidth.
 
 Contention of groups on one link is not counted, and no message is hidden behind computing.
 """
@@ -55,9 +54,8 @@ class Fabric:
     """The links that the collectives of one group of ranks cross.
 
     ``inner_ranks`` ranks are joined by ``inner``; ``outer_ranks`` such sets are joined by
-    ``outer``, each rank with a network port of its own. ``shared_host`` says that ``inner`` is
-    PCIe: one root complex that all ranks share. ``own_kernel`` says that the engine's own
-    all-reduce works there.
+    ``outer``, each rank with a network port of its own. ``shared_host``: ``inner`` is PCIe, one
+    root complex that all ranks share. ``own_kernel``: the engine's own all-reduce works there.
     """
 
     inner_ranks: int = 1
@@ -103,12 +101,10 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
     """
     pool = candidate.pool
     placement = candidate.placement
-    # No partner, no link: its collectives take no time at all.
     if ranks == 1:
         return Fabric()
     in_node = pool.gpu.scale_up if pool.domain_gpus >= min(ranks, placement.gpus_per_node) else None
-    # To a collective, a rack that NVLink joins is one node; the engine's own kernel ends at the
-    # box.
+    # To a collective, an NVLink rack is one node; the engine's own kernel ends at the box.
     if ranks <= placement.gpus_per_node or (in_node and placement.one_domain):
         own = (
             pool.gpu.vendor == "NVIDIA"
@@ -124,7 +120,7 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
     return Fabric(
         inner_ranks=placement.gpus_per_node,
         inner=in_node or pool.gpu.host,
-        # Whole nodes: groups over several nodes fill each of them.
+        # Groups over several nodes fill each of them.
         outer_ranks=ranks // placement.gpus_per_node,
         outer=pool.network,
         shared_host=in_node is None,
@@ -154,16 +150,14 @@ def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:
     if fabric.ranks == 1:
         return 0.0
     return _inner_seconds(size_bytes, fabric) + _outer_seconds(
-        # Only a rank's share crosses the network: the ranks of a node have summed and divided it
-        # before.
+        # The ranks of a node have summed and divided it before.
         size_bytes / fabric.inner_ranks,
         fabric,
     )
 
 
 def all_to_all_seconds(size_bytes: float, fabric: Fabric) -> float:
-    """Return the time in which every rank of a group sends ``size_bytes`` in all, equal parts to
-    everyone.
+    """Return the time in which every rank sends ``size_bytes`` in all, equal parts to everyone.
 
     Formula: start-up + latency + bytes x share of the ranks inside / bandwidth inside, and the same
         outside.
@@ -194,8 +188,7 @@ def all_to_all_seconds(size_bytes: float, fabric: Fabric) -> float:
 
 
 def send_seconds(size_bytes: float, link: Link | None, *, network: bool) -> float:
-    """Return the time to hand ``size_bytes`` from one rank to the next stage's; zero without a
-    link.
+    """Return the time to hand ``size_bytes`` to the next stage's rank; zero without a link.
 
     Formula: start-up + latency + bytes / (bandwidth x share reached).
     Unit: seconds.
@@ -232,7 +225,6 @@ def _inner_seconds(size_bytes: float, fabric: Fabric) -> float:
 
 
 def _reached(fabric: Fabric) -> float:
-    """Return the share of the inner link's bandwidth that a collective of all its ranks reaches."""
     # A switch gives each rank its full link; on PCIe all ranks share one root complex.
     if not fabric.shared_host:
         return SCALE_UP_EFFICIENCY

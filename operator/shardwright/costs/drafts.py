@@ -1,10 +1,10 @@
-"""The drafter beside the model that it drafts for: its weights, the peak of its passes, their time.
+"""What does the drafter beside a model cost: its weights, the peak of its passes, their time?
 
 As vLLM 0.33 has it (``v1/worker/gpu/spec_decode/``): the ranks that sample hold it. After every
 step it passes once over all tokens of the step (a draft model over one more of every request), then
-once for every further token that it drafts. Its K/V joins that of its target
-(:mod:`shardwright.costs.kvcache`). The passes of a draft model have no CUDA graphs; the launching
-of their kernels one by one beyond the fitted overhead is not counted.
+once for every further token. Its K/V joins its target's (:mod:`shardwright.costs.kvcache`). A draft
+model has no CUDA graphs; launching its kernels one by one beyond the fitted overhead is not
+counted.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -78,8 +78,8 @@ def draft_load_bytes(layout: Layout, traits: EngineTraits, gpus_per_node: int) -
 def draft_activation_bytes(
     model: ModelSpec, layout: Layout, limits: Limits, traits: EngineTraits
 ) -> int:
-    """Return the peak while the draft model passes, 0 without one: the states that its target has
-    just computed are kept.
+    """Return the peak while the draft model passes, 0 without one; its target's new states are
+    kept.
 
     Formula: tokens of the batch x bytes a value x hidden size of the target +
         :func:`~shardwright.costs.activations.activation_bytes` of the draft model.
@@ -101,8 +101,7 @@ def draft_activation_bytes(
     drafter = traits.options.drafter
     if drafter is None:
         return 0
-    # Beside its own peak: the drafter reads the states of the pass before it, so they cannot be
-    # given back yet.
+    # The drafter reads the states of the pass before it, so they cannot be given back yet.
     kept = limits.batched_tokens * ELEMENT_BYTES[model.dtype] * model.hidden_size
     return kept + activation_bytes(
         drafter.model, drafter.layout(layout), limits, traits.memory.logit_copies, last=True
@@ -111,8 +110,8 @@ def draft_activation_bytes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftPasses:
-    """The passes of the drafter, on a rank: the least time of one, the traffic among its ranks, and
-    by how many tokens of a request the first has more than the step before it.
+    """The drafter's passes on a rank: least time of one, links of its ranks, further tokens of a
+    request in the first.
     """
 
     floor: StageFloor
@@ -123,7 +122,8 @@ class DraftPasses:
 def draft_passes(
     target: Layout, links: Links, gpu: Gpu, kv_bits: int, traits: EngineTraits
 ) -> DraftPasses | None:
-    """Return the passes beside a target that is cut so and has these links, None without a drafter.
+    """Return the passes beside a target with this layout and these links, None without a
+    drafter.
 
     Formula: none: the floor of one pass of the draft model, as
         :func:`~shardwright.costs.roofline.stage_floor` has it for a stage.
@@ -160,9 +160,7 @@ def draft_passes(
 
 
 def _passing(drafter: Drafter) -> ModelSpec:
-    """Return the layers of one drafting pass. MTP layers take turns, and each pass ends in the
-    target's head.
-    """
+    """MTP layers take turns, and each pass ends in the target's head."""
     model = drafter.model
     if drafter.method is not DraftMethod.MTP:
         return model
@@ -200,7 +198,7 @@ def with_drafting(
     requests = batch.sequences + prompts
     first = replace(batch, verified=batch.verified + passes.further_tokens, sampled=requests)
     other = replace(batch, sequences=requests, verified=1.0, prompt_tokens=0.0, sampled=requests)
-    # A step verifies the drafts and the newest token. The number is a float as all of a batch is.
+    # A step verifies the drafts and the newest token; all of a batch are floats.
     drafted = round(batch.verified) - 1
     times = [
         step,

@@ -1,6 +1,5 @@
-"""The costs of a candidate: memory per stage, time per step, speed; each figure with its basis.
-
-Values alone: nothing is computed here, ``estimator`` makes them.
+"""What does a candidate cost: memory per stage, time per step, speed? Values alone, made by
+``estimator``.
 """
 
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ class StageMemory:
 
     ``budget_bytes`` is the engine's share (total x utilization); ``kv_cache_bytes`` the rest for
     the K/V cache (negative: that much too little). ``request_bytes`` is the K/V of one longest
-    request, ``band_bytes`` how far ``kv_cache_bytes`` may be off (one way). Of ``weights_bytes``,
-    ``adapter_bytes`` are slots of adapters and ``draft_bytes`` the draft model.
+    request, ``band_bytes`` how far ``kv_cache_bytes`` may be off (one way). ``weights_bytes``
+    include ``adapter_bytes`` of adapter slots and ``draft_bytes`` of the draft model.
     """
 
     stage: int
@@ -34,7 +33,7 @@ class StageMemory:
     @property
     def tight(self) -> bool:
         """Return whether one longest request fits by less than the band."""
-        # Not below zero: that does not start at all, which is a violation and no warning.
+        # Below zero it does not start at all, which is a violation and no warning.
         return 0 <= self.kv_cache_bytes - self.request_bytes < self.band_bytes
 
 
@@ -50,7 +49,7 @@ class TimeShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """Means at the planned load. ``low`` and ``high`` bound the output tokens per second (80%
+    """Means at the planned load; ``low`` and ``high`` bound the output tokens per second (80%
     band).
     """
 
@@ -72,9 +71,9 @@ class Estimate:
 
     ``kv_tokens`` is the capacity of one replica's K/V cache on its worst stage, ``kv_requests`` how
     many requests of the planned mean length. ``max_model_len``, ``max_sequences`` and
-    ``max_batched_tokens`` are the limits that the estimate was made with and that must be rendered;
-    the last two may be lower than the engine's own. ``load_bytes_per_node`` are the bytes that a
-    node reads at start, ``load`` how long that takes.
+    ``max_batched_tokens`` are the limits of the estimate and must be rendered; the last two may be
+    lower than the engine's own. ``load_bytes_per_node`` are the bytes that a node reads at start,
+    ``load`` how long that takes.
     """
 
     stages: tuple[StageMemory, ...]

@@ -1,7 +1,6 @@
-"""Candidate in, estimate out: memory first, then the speed that this memory and these links
-allow.
+"""What does a candidate cost? Memory first, then the speed that this memory and these links allow.
 
-It refuses nothing: degrees that do not divide the model have been refused by ``planning.checks``.
+Nothing is refused: ``planning.checks`` has refused degrees that do not divide the model.
 """
 
 from collections import Counter
@@ -50,7 +49,7 @@ class Task:
 def estimate(
     model: ModelSpec, candidate: Candidate, workload: Workload, traits: EngineTraits
 ) -> Estimate:
-    """Estimate the memory and speed of one candidate.
+    """Return the estimated memory and speed of one candidate.
 
     Formula: none of its own: memory, then the speed that it leaves room for (docs/memory.md,
         docs/planner-speed.md).
@@ -99,10 +98,10 @@ class Estimator:
         self._seen: dict[tuple[_Degrees, Gpu, int], dict[Limits, ReplicaMemory]] = {}
 
     def under(self, workload: Workload) -> "Estimator":
-        """Return an estimator of the same model and engine under another load; it shares the parts
-        that no load changes.
+        """Return an estimator of the same model and engine under another load, with the parts that
+        no load changes.
         """
-        # Not by __init__, which would count the model's tensors again.
+        # __init__ would count the model's tensors again.
         other = object.__new__(Estimator)
         other._model, other._workload, other._traits = (self._model, workload, self._traits)
         other._work, other._fitted = self._work, self._fitted
@@ -111,9 +110,8 @@ class Estimator:
         other._holds, other._load = self._holds, self._load
         other._kinds, other._replicas = self._kinds, self._replicas
         other._estimates = {}
-        # How many requests are in flight is part of the key of memory, so it may differ.
-        # A rate is priced at dozens of numbers in flight; all else of the load changes memory, and
-        # so is not shared.
+        # A rate is priced at dozens of numbers in flight, so these are part of the key of memory
+        # and may differ; all else of the load changes memory.
         alike = replace(workload, concurrency=self._workload.concurrency)
         same = alike == self._workload
         other._memory = self._memory if same else {}
@@ -134,9 +132,7 @@ class Estimator:
         return self.estimate(candidate).performance
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:
-        """Return the memory of a candidate whose degrees divide the model, without a price for its
-        speed.
-        """
+        """Return the memory of a candidate whose degrees divide the model."""
         layout = candidate.layout
         pool = candidate.pool
         share = requests_per_rank(self._workload, layout)
@@ -169,8 +165,8 @@ class Estimator:
         load = Load(
             workload=self._workload,
             offered=offered,
-            # At least one: a layout without room for any is judged by its memory, and still needs a
-            # time for the picture of all.
+            # A layout without room for any is judged by its memory, and still needs a time for the
+            # picture of all.
             running=max(1.0, min(offered, memory.limits.sequences, self._room(memory))),
             chunk_tokens=memory.limits.batched_tokens,
             ranks=groups / busy,
@@ -186,9 +182,7 @@ class Estimator:
         )
 
     def _room(self, memory: ReplicaMemory) -> float:
-        """Return the number of requests that run at once. Each takes its whole length, or the mean
-        of the lengths that it grows through.
-        """
+        """A request takes its whole length, or the mean of the lengths that it grows through."""
         if self._traits.batching.reserves_output:
             return memory.requests
         work = self._workload
@@ -224,8 +218,8 @@ class Estimator:
     def token_seconds(
         self, candidate: Candidate, memory: ReplicaMemory, *, in_flight: int, draft_tokens: int
     ) -> float:
-        """Return the time per output token with so many requests and drafts, in memory as it is
-        planned.
+        """Return the time per output token with so many requests and drafts, in the planned
+        memory.
         """
         other = self.under(
             replace(self._workload, concurrency=in_flight, draft_tokens=draft_tokens)
@@ -234,9 +228,7 @@ class Estimator:
         return price(task, self._fitted, self._band(task)).tpot_seconds
 
     def _performance(self, candidate: Candidate, memory: ReplicaMemory) -> tuple[int, Performance]:
-        """Return how many tokens a step drafts, and the speed: of several numbers that which serves
-        most, the least of those that serve alike.
-        """
+        """Of several numbers of drafts, the one that serves most; of equals, the least."""
         task = self.task(candidate, memory)
         choices = self._workload.draft_choices or (self._workload.draft_tokens,)
         tasks = ((tokens, _drafting(task, tokens)) for tokens in choices)
@@ -266,10 +258,9 @@ class Estimator:
         return self._holds[key]
 
     def _counted(self, layout: Layout, holds: tuple[StageHold, ...]) -> Counter[StageWork]:
-        """Return the different works of the stages and how many stages do each, the first stage's
+        """Return the stages' different works and how many stages do each, the first stage's
         first.
         """
-        # Stages of a pipeline are mostly alike; each kind is worked out once.
         alike: dict[object, list[StageHold]] = {}
         for hold in holds:
             alike.setdefault((self._work.sorts(hold.layers), hold.weights, hold.last), []).append(
@@ -317,7 +308,6 @@ class Estimator:
 
 
 def _drafting(task: Task, tokens: int) -> Task:
-    """Return a task whose steps draft so many tokens."""
     load = task.load
     if load.workload.draft_tokens == tokens:
         return task
@@ -346,8 +336,8 @@ def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
 
 
 def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
-    """Return the kind of measurement that a candidate is like; empty if hardly any were published,
-    or none of such a GPU.
+    """Return the kind of measurement that a candidate is like; empty if hardly any are of it or its
+    GPU.
     """
     layout = candidate.layout
     even = len({kind.floor.layers for kind in replica.kinds}) == 1
@@ -379,9 +369,6 @@ def _links(candidate: Candidate, token_bytes: int) -> Links:
 
 
 def _hardware(candidate: Candidate) -> tuple[object, ...]:
-    """Return all of a candidate's hardware that its price depends on: the network only if it is
-    crossed.
-    """
     pool = candidate.pool
     placement = candidate.placement
     # Pools that differ by their network alone share the prices of all layouts inside a node.

@@ -1,4 +1,5 @@
-"""The share of a pod in its node's memory: the engine's processes, their shared memory, Ray's.
+"""How much of its node's memory does a pod take: the engine's processes, their shared memory,
+Ray's?
 
 The model changes none of it: weights pass through the page cache, which no pod requests.
 """
@@ -34,8 +35,8 @@ Ray's own minimum is 75 MiB.
 
 
 def shared_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
-    """Return the size of ``/dev/shm`` for a pod of ``workers`` ranks; it counts as memory of the
-    pod.
+    """Return the size of ``/dev/shm`` for a pod of ``workers`` ranks; it counts as the pod's
+    memory.
 
     Formula: ``SHM_BASE_BYTES`` + workers x ``SHM_BYTES_PER_WORKER`` (+ ``RAY_STORE_BYTES``).
     Unit: bytes of a pod.

@@ -1,4 +1,4 @@
-"""The K/V cache of one rank: the share of a request of n tokens, and how many fit.
+"""How much of the K/V cache of a rank does a request of n tokens take, and how many fit?
 
 Exactly the block arithmetic of vLLM 0.32 (``v1/core/kv_cache_utils.py``,
 ``v1/kv_cache_interface.py``): a request takes blocks of every group of layers
@@ -37,10 +37,9 @@ class KvCache:
     """The K/V cache of one rank of one stage.
 
     ``groups`` has the kept K/V and the tokens per block of each group of layers.
-    ``bytes_per_token`` sums the pages of all layers, as if none slid; ``state_bytes`` are the
-    states of the recurrent layers for a request besides. ``in_flight_tokens`` are scheduled but not
-    settled: a sliding layer keeps them besides its window. ``context`` ranks share the tokens of a
-    request.
+    ``bytes_per_token`` sums the pages of all layers, as if none slid; ``state_bytes`` are recurrent
+    layers' states for a request besides. ``in_flight_tokens`` are scheduled but not settled: a
+    sliding layer keeps them besides its window. ``context`` ranks share the tokens of a request.
     """
 
     groups: tuple[tuple[Kind, int], ...]
@@ -56,25 +55,24 @@ class KvCache:
         return tuple(kind.window for kind, _ in self.groups)
 
     def blocks_for_request(self, tokens: int) -> int:
-        """Return the blocks that one request of so many tokens takes at most, over all groups."""
+        """Return the most blocks that one request of so many tokens takes, over all groups."""
         share = math.ceil(tokens / self.context)
         return sum(kind.blocks(share, block, self.in_flight_tokens) for kind, block in self.groups)
 
     def bytes_for_request(self, tokens: int) -> int:
-        """Return the bytes that one request of so many tokens takes at most."""
+        """Return the most bytes that one request of so many tokens takes."""
         return self.blocks_for_request(tokens) * self.bytes_per_block
 
     def blocks(self, kv_bytes: int) -> int:
         """Return the blocks that requests can use of so many bytes (one block is held back)."""
         return (
-            # Rounded down: a part of a block holds no token.
+            # A part of a block holds no token.
             max(0, kv_bytes // self.bytes_per_block - NULL_BLOCKS) if self.bytes_per_block else 0
         )
 
     def requests(self, kv_bytes: int, request_tokens: int) -> float:
         """Return the number of requests of one length that fit at once."""
-        # By blocks, not by bytes: a request leaves its last block partly empty, and others cannot
-        # use the rest.
+        # By blocks, not by bytes: a request leaves its last block partly empty.
         return self.blocks(kv_bytes) / max(1, self.blocks_for_request(request_tokens))
 
     def tokens(self, kv_bytes: int, request_tokens: int) -> int:
@@ -83,8 +81,8 @@ class KvCache:
 
 
 def kv_bits(model: ModelSpec, kv_cache_dtype: str) -> int:
-    """Return the bits of a value in the cache: ``auto`` is the checkpoint's own wish, else the
-    model's dtype.
+    """Return the bits of a value in the cache; ``auto`` is the checkpoint's wish, else the model's
+    dtype.
 
     Formula: none: a table.
     Unit: bits a value.
@@ -154,19 +152,19 @@ def kv_cache(
 
 @lru_cache(maxsize=64)
 def _beside(model: ModelSpec, draft: ModelSpec) -> ModelSpec:
-    """Return a model with the layers of its drafter after its own: the engine deals out blocks to
-    all of them together.
+    """Return a model with its drafter's layers after its own: the engine deals out blocks to all
+    together.
 
-    Source: vLLM 0.33 ``v1/core/kv_cache_utils.py:get_kv_cache_groups``, which is given the layers
-    of both.
+    Source: vLLM 0.33 ``v1/core/kv_cache_utils.py:get_kv_cache_groups``, which gets the layers of
+    both.
     """
     return replace(model, layers=(*model.layers, *draft.layers), weights=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pages:
-    """Bytes of the pages that the first n layers of a model have on a rank: of every group, by
-    tokens per block, of states.
+    """Bytes of the pages of a model's first n layers on a rank: by group, by tokens per block, of
+    states.
     """
 
     groups: tuple[tuple[Kind, int], ...]
@@ -203,7 +201,6 @@ def _pages(model: ModelSpec, tensor: int, form: CacheFormat) -> _Pages:
 
 
 def _first(layers: int, held: Iterable[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the bytes of the first n layers (n from 0 to all), given those of single ones."""
     each = [0] * layers
     for layer, size in held:
         each[layer] += size
@@ -211,9 +208,6 @@ def _first(layers: int, held: Iterable[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def _per_token(page_bytes: Mapping[int, int]) -> int:
-    """Return the bytes of one token, rounded up once, given the bytes of pages by the tokens of
-    their blocks.
-    """
     common = math.lcm(*page_bytes)
     # Negated twice, floor division rounds up without leaving the integers.
     return -(-sum(size * (common // tokens) for tokens, size in page_bytes.items()) // common)

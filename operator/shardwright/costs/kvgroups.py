@@ -1,11 +1,9 @@
-"""How the cache of a model is dealt out: entries of layers, and the groups of layers that share
-block tables.
+"""How is the cache of a model dealt out to groups of layers that share block tables?
 
 vLLM 0.32 gives every kind of layer (whole context, one window, one recurrent state) block tables of
 its own and draws all blocks from one pool, so a block costs as much as the largest group needs.
 Source: ``v1/core/kv_cache_utils.py`` (``get_kv_cache_groups``), ``v1/kv_cache_interface.py``,
-``platforms/interface.py:_align_hybrid_block_size``. No other engine's way of dealing out is known
-here.
+``platforms/interface.py:_align_hybrid_block_size``. Other engines' ways are not known here.
 """
 
 import math
@@ -68,8 +66,7 @@ block boundary.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """The part of a request that a group keeps: everything, a window, a chunk, or ``states`` of
-    fixed size.
+    """What a group keeps of a request: everything, a window, a chunk, or ``states`` of fixed size.
 
     ``transient`` entries are the working state of a compressor, not K/V of tokens.
     """
@@ -80,7 +77,7 @@ class Kind:
     transient: bool = False
 
     def blocks(self, tokens: int, block_tokens: int, in_flight_tokens: int) -> int:
-        """Return the blocks that one request of so many tokens takes at most."""
+        """Return the most blocks that one request of so many tokens takes."""
         if self.states:
             return self.states
         if self.window is None:
@@ -93,8 +90,8 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The share of one layer in the cache: ``page_bytes`` for every block of ``block_tokens`` on
-    one rank.
+    """One layer's part of the cache: ``page_bytes`` for every block of ``block_tokens`` on one
+    rank.
     """
 
     layer: int
@@ -125,8 +122,7 @@ class CacheFormat:
 
 @lru_cache(maxsize=256)
 def cache_entries(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[Entry, ...]:
-    """Return the cache entries of the layers on one of ``tensor`` ranks, before pages are made
-    equal.
+    """Return the layers' cache entries on one of ``tensor`` ranks, before pages are made equal.
 
     Formula: bytes a page = K/V heads of the rank x (K dim + V dim) x bits x tokens a block / 8;
         latent vectors and states as their helpers say.
@@ -138,7 +134,7 @@ def cache_entries(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[Ent
     >>> len(entries), entries[0].page_bytes, 2 * (128 + 128) * 16 * 16 // 8
     (80, 16384, 16384)
     """
-    # One length of block for all: every layer gets the longest that any of its kernels wants.
+    # Every layer gets the longest block that any of its kernels wants.
     own = replace(
         form,
         block_tokens=max(
@@ -165,7 +161,7 @@ def _block_tokens(layer: Layer, form: CacheFormat) -> int:
 
 @lru_cache(maxsize=256)
 def cache_groups(model: ModelSpec, tensor: int, form: CacheFormat) -> tuple[KvCacheGroup, ...]:
-    """Return the groups of a model's layers on one of ``tensor`` ranks, the same for every pipeline
+    """Return the groups of a model's layers on one of ``tensor`` ranks, the same for every
     stage.
 
     Formula: none: entries that keep the same are dealt out so that the groups are of equally many
@@ -226,7 +222,7 @@ def _grouped_entries(
     index: int, attention: GroupedAttention, tensor: int, form: CacheFormat
 ) -> tuple[Entry, ...]:
     kind = Kind(window=attention.window, chunked=attention.chunked)
-    # Rounded up: with more ranks than K/V heads each rank keeps a whole head.
+    # With more ranks than K/V heads each rank keeps a whole head.
     values = math.ceil(attention.kv_heads / tensor) * (
         attention.head_dim + attention.value_head_dim
     )
@@ -242,7 +238,7 @@ def _grouped_entries(
 def _latent_entries(index: int, attention: LatentAttention, form: CacheFormat) -> tuple[Entry, ...]:
     selected = attention.selected_tokens is not None
     block = form.block_tokens
-    # Not divided by the tensor degree: every rank keeps the whole latent vector.
+    # Every rank keeps the whole latent vector.
     vector = (attention.kv_lora_rank + attention.rope_dim) * form.bits // 8
     vector = _SELECTED_FP8 if selected and form.bits < form.model_bits else vector
     own = Entry(layer=index, kind=Kind(), block_tokens=block, page_bytes=vector * block)
@@ -255,7 +251,7 @@ def _latent_entries(index: int, attention: LatentAttention, form: CacheFormat) -
 
 
 def _index_bytes(dim: int) -> int:
-    """Return the bytes of an indexer's key: FP8 with an FP32 scale per 128 elements."""
+    """FP8 with an FP32 scale per 128 elements."""
     return dim + dim // 128 * 4
 
 
@@ -263,7 +259,7 @@ def _compressed_entries(index: int, attention: LatentAttention) -> tuple[Entry, 
     """Return a window of latent vectors and, with compression, the compressed context, its index
     and working states.
     """
-    # In bytes: values without rotation are FP8, rotated ones BF16.
+    # Values without rotation are FP8, rotated ones BF16.
     vector = attention.nope_dim + 2 * attention.rope_dim + _LATENT_SCALES
     window = _rows(index, Kind(window=attention.window), _WINDOW_BLOCK, vector * _WINDOW_BLOCK)
     ratio = attention.compression
@@ -279,9 +275,7 @@ def _compressed_entries(index: int, attention: LatentAttention) -> tuple[Entry, 
 
 
 def _compressor_state(index: int, ratio: int, dim: int) -> Entry:
-    """Return the FP32 keys and gates that a compressor keeps of its window (two windows if they
-    overlap).
-    """
+    """A compressor keeps FP32 keys and gates of its window (two windows if they overlap)."""
     overlap = 2 if ratio == _OVERLAPPED else 1
     block = _STATE_BLOCK.get(ratio, _STATE_BLOCK[128])
     return _rows(
@@ -299,7 +293,7 @@ def _rows(index: int, kind: Kind, block_tokens: int, page_bytes: int) -> Entry:
 
 
 def _aligned(entries: Sequence[Entry], step: int) -> Sequence[Entry]:
-    """Return entries with attention blocks, a multiple of ``step`` tokens, whose page holds a
+    """Return attention blocks lengthened, in multiples of ``step`` tokens, until a page holds a
     recurrent state.
     """
     state = max((entry.page_bytes for entry in entries if entry.kind.states), default=0)
@@ -307,8 +301,7 @@ def _aligned(entries: Sequence[Entry], step: int) -> Sequence[Entry]:
     if not state or not tokens:
         return entries
     per_token = max(entry.page_bytes // entry.block_tokens for entry in tokens)
-    # Rounded up: vLLM lengthens the blocks of attention until a page holds a whole state, as all
-    # pages are equal.
+    # As in vLLM, where all pages are equal.
     block = step * max(1, math.ceil(state / (step * per_token)))
     return [
         replace(entry, page_bytes=block * per_token, block_tokens=block)
@@ -321,7 +314,6 @@ def _aligned(entries: Sequence[Entry], step: int) -> Sequence[Entry]:
 
 
 def _buckets(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return entries by their content and their blocks; several page sizes may share a bucket."""
     buckets: dict[tuple[Kind, int], list[Entry]] = defaultdict(list)
     for entry in entries:
         buckets[entry.kind, entry.block_tokens].append(entry)
@@ -329,7 +321,6 @@ def _buckets(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 def _paged(entries: Sequence[Entry]) -> tuple[KvCacheGroup, ...]:
-    """Return groups of equally many layers, all pages as large as the largest."""
     page = max(entry.page_bytes for entry in entries)
     buckets = _buckets([_with_page(entry, page) for entry in entries])
     sizes = [len(bucket) for bucket in buckets]
@@ -340,9 +331,7 @@ def _paged(entries: Sequence[Entry]) -> tuple[KvCacheGroup, ...]:
 
 
 def _with_page(entry: Entry, page: int) -> Entry:
-    """Return an entry with the common page: a longer block if that is a whole number of pages, else
-    padding.
-    """
+    """Return an entry with a longer block if that is a whole number of pages, else with padding."""
     longer = (
         page // entry.page_bytes if page % entry.page_bytes == 0 and not entry.kind.states else 1
     )
@@ -396,8 +385,8 @@ def _by_page(bucket: Sequence[Entry]) -> Mapping[int, list[Entry]]:
 
 
 def _least_padding(values: Sequence[int], least: int) -> int:
-    """Return the size, ``least`` or more, that pads the values least; the largest of several.
-    Source: ``_approximate_gcd``.
+    """Return the size, from ``least`` on, that pads least; the largest of several. Source:
+    ``_approximate_gcd``.
     """
     sizes = range(least, max(least, *values) + 1)
     return min(sizes, key=lambda size: (sum(-value % size for value in values), -size))

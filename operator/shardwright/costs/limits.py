@@ -1,6 +1,4 @@
-"""The limits that an engine is started with: variables of the plan, lowered before a layout is
-refused.
-"""
+"""Which limits is an engine started with? They are lowered before a layout is refused."""
 
 import math
 from collections.abc import Iterator
@@ -49,8 +47,8 @@ def requests_per_replica(workload: Workload, layout: Layout) -> int:
 
 
 def requests_per_rank(workload: Workload, layout: Layout) -> int:
-    """Return the planned requests in flight of one attention rank. Its memory depends on no other
-    number of requests.
+    """Return the planned requests in flight of one attention rank, on which alone its memory
+    depends.
 
     Formula: ceil(requests of a replica / attention-data degree).
     Unit: requests.
@@ -68,10 +66,10 @@ def limits_to_try(
 ) -> Iterator[Limits]:
     """Yield limits from those that the engine takes by itself on such a GPU to the least.
 
-    More sequences than the engine's default are wished for only when the load (``share`` requests)
-    has them, and fewer than the load has are tried last. With adapters a batch must hold the drafts
-    of all sequences. A limit that the engine is told stays as it is, and the other leaves it room:
-    a batch has a token of every sequence.
+    More sequences than the engine's default are tried only when the load (``share`` requests) has
+    them, and fewer than the load has are tried last. With adapters a batch must hold the drafts of
+    all sequences. A limit that the engine is told stays, and the other leaves it room: a batch has
+    a token of every sequence.
 
     Formula: both limits are halved, tokens down to ``FEWEST_TOKENS``, sequences down to the load's
         and then to ``FEWEST_SEQUENCES``.
@@ -93,8 +91,7 @@ def limits_to_try(
     needed = _power_of_two(share)
     fewest = _fewest_tokens(workload, traits)
     each = workload.draft_tokens + 1 if traits.options.adapters else 1
-    # More sequences than the engine's default only where the load has them: each takes room for its
-    # logits.
+    # More sequences take room for their logits.
     tokens, sequences = max(tokens, fewest), max(sequences, needed)
     while True:
         yield _as_told(
@@ -104,7 +101,7 @@ def limits_to_try(
         )
         if tokens <= fewest and sequences <= FEWEST_SEQUENCES:
             return
-        # Chunks of prompts shrink first: fewer sequences than the load has make requests wait.
+        # Fewer sequences than the load has make requests wait, so chunks of prompts shrink first.
         floor = (
             FEWEST_SEQUENCES
             if sequences <= needed and tokens <= fewest
@@ -129,13 +126,13 @@ def _as_told(limits: Limits, told: EngineOverrides, each: int) -> Limits:
 
 
 def _fewest_tokens(workload: Workload, traits: EngineTraits) -> int:
-    """Return the smallest batch: of an engine that takes prompts whole it holds the longest."""
+    """The batch of an engine that takes prompts whole holds the longest."""
     whole = not traits.batching.chunks_prompts and workload.max_model_len <= WHOLE_PROMPT_TOKENS
     return max(FEWEST_TOKENS, workload.max_model_len) if whole else FEWEST_TOKENS
 
 
 def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:
-    """Return the tokens and the sequences of a batch that the engine takes by itself on a GPU.
+    """Return the tokens and the sequences of the batch that the engine takes by itself on a GPU.
 
     Formula: none: the first row of the engine's ``batch_defaults`` that the GPU qualifies for.
     Unit: tokens, sequences.

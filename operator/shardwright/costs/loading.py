@@ -1,7 +1,7 @@
-"""How long a node reads weights before it can serve: bytes over the bandwidth of their storage.
+"""How long does a node read weights before it can serve? Bytes over the bandwidth of their storage.
 
-No source measures the storage of a cluster, so every bandwidth is an assumption and its band is
-wide. Compilation, graph capture and the start of processes come on top (``rendering/budgets.py``).
+No source measures a cluster's storage, so every bandwidth is assumed, with a wide band.
+Compilation, graph capture and the start of processes come on top (``rendering/budgets.py``).
 """
 
 import math
@@ -25,9 +25,7 @@ class Storage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSpeed:
-    """Bytes per second that one node reads; a band of ``spread`` in both directions (divide and
-    multiply).
-    """
+    """Bytes per second that one node reads; the band divides and multiplies by ``spread``."""
 
     bytes_per_second: float
     spread: float
@@ -116,8 +114,8 @@ UNKNOWN_STORAGE: Final = ReadSpeed(
 
 
 def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
-    """Return the number of nodes of a replica that hold different stages. Attention ranks, and
-    tensor ranks beside them, hold the same ones.
+    """Return how many nodes of a replica hold different stages; ranks of a stage hold the same
+    ones.
 
     Formula: ceil(stages / stages that a node holds).
     Unit: nodes.
@@ -134,7 +132,7 @@ def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
 
 
 def read_speed(storage: Storage | None, stated: float | None = None) -> ReadSpeed:
-    """Return the read speed of a node: the ``stated`` one in bytes/s, or else an assumed one.
+    """Return a node's read speed: the ``stated`` one in bytes/s, or else an assumed one.
 
     Formula: none: a table.
     Unit: bytes/s of one node.
@@ -179,7 +177,7 @@ def loading_time(
     (2000.0, 500.0, 8000.0, 'assumed')
     """
     speed = read_speed(storage, stated_bytes_per_second)
-    # From a hub or an image each node fetches all stages, also those that it does not hold.
+    # From a hub or an image each node fetches all stages.
     size = bytes_per_node * (nodes if storage in WHOLE else 1)
     seconds = size / speed.bytes_per_second
     return LoadingTime(

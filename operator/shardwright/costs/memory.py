@@ -1,9 +1,8 @@
-"""The memory of the fullest rank of every stage: weights, activations, overhead, and the rest for
-K/V.
+"""How much memory does the fullest rank of a stage need for weights, activations, overhead, and
+K/V?
 
-The parts add up to the engine's budget. The limits that the engine is started with are variables:
-the sizes of a batch are halved step by step if the wished ones leave too little K/V, and the
-longest request is shortened if nobody asked for it.
+The parts add up to the engine's budget. The sizes of a batch are halved step by step if they leave
+too little K/V, and the longest request is shortened if nobody asked for it.
 """
 
 import math
@@ -27,8 +26,8 @@ from shardwright.modelspec.spec import ModelSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageHold:
-    """The bytes of a rank of one stage whatever the batch: layers, weights, slots of adapters, a
-    draft model, kind of K/V cache.
+    """A stage's rank whatever the batch: layers, bytes of weights, adapter slots and draft model,
+    K/V cache.
     """
 
     stage: int
@@ -41,7 +40,7 @@ class StageHold:
 
     @property
     def loaded(self) -> LoadedStage:
-        """Return the part of it that is read from files."""
+        """Return what is read from files."""
         first, end = self.layers
         return LoadedStage(
             layers=end - first, weights_bytes=self.weights.total_bytes + self.draft_bytes
@@ -50,7 +49,7 @@ class StageHold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaMemory:
-    """The memory of one replica at given limits. ``requests`` of the mean length fit at once."""
+    """The memory of one replica at given limits; ``requests`` of the mean length fit at once."""
 
     stages: tuple[StageMemory, ...]
     limits: Limits
@@ -75,7 +74,7 @@ class ReplicaMemory:
 def stage_holds(
     model: ModelSpec, layout: Layout, kv_cache_dtype: str, traits: EngineTraits
 ) -> tuple[StageHold, ...]:
-    """Return the layers and bytes that every stage of a layout holds on its fullest rank.
+    """Return the layers and bytes that each stage of a layout holds on its fullest rank.
 
     Formula: none of its own: weights, slots of adapters, the draft model and K/V of each stage.
     Unit: bytes.
@@ -111,8 +110,9 @@ def stage_holds(
 def memory_under(
     frame: "Frame", workload: Workload, seen: dict[Limits, ReplicaMemory]
 ) -> ReplicaMemory:
-    """Return the memory with the highest limits that carry the load, else that start, else that
-    come closest. ``seen`` are earlier trials for other numbers in flight; the new ones are added.
+    """Return the memory with the highest limits that carry the load, else start, else come closest.
+
+    ``seen`` are earlier trials for other numbers in flight; the new ones are added.
 
     Formula: K/V bytes = budget - weights - activations - overhead, at the first limits of
         :func:`~shardwright.costs.limits.limits_to_try` that carry the load.
@@ -131,8 +131,7 @@ def memory_under(
     share = requests_per_rank(workload, frame.layout)
     tried = []
     for limits in limits_to_try(workload, frame.traits, frame.device.gpu, share):
-        # Layouts and loads share their trials: the same limits are tried for every number in
-        # flight.
+        # The same limits are tried for every number in flight.
         if limits not in seen:
             seen[limits] = memory_at(frame, limits)
         tried.append(seen[limits])
@@ -149,7 +148,7 @@ def memory_under(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The constants of a trial of limits; ``mean_tokens`` is the length of a mean request."""
+    """What trials of limits have in common; ``mean_tokens`` is the length of a mean request."""
 
     model: ModelSpec
     layout: Layout
@@ -160,18 +159,17 @@ class Frame:
 
     @property
     def budget_bytes(self) -> int:
-        """Return the bytes of a GPU that the engine may take. Source: vLLM 0.32
-        ``v1/worker/utils.py:request_memory``.
+        """Return the bytes of a GPU that the engine may take.
 
-        Told how much to keep for K/V it takes its needs beside: the whole GPU is there for it.
+        Told how much to keep for K/V, it takes its needs beside from the whole GPU. Source: vLLM
+        0.32 ``v1/worker/utils.py:request_memory``.
         """
         share = (
             self.traits.memory.memory_utilization
             if self.traits.options.kv_cache_bytes is None
             else 1.0
         )
-        # As vLLM rounds it. The share is of all memory of the GPU, not of the part that is free at
-        # the start.
+        # As vLLM rounds it: a share of all memory of the GPU, not of what is free at the start.
         return math.ceil(self.device.usable_bytes * share)
 
 
@@ -199,22 +197,19 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
         _stage(hold, kv, frame, limits, end if hold.last else middle)
         for hold, kv in zip(frame.holds, caches, strict=True)
     )
-    # A set: most stages are alike, and their room is dealt out once.
+    # Most stages are alike, and their room is dealt out once.
     room = {(kv, max(0, stage.kv_cache_bytes)) for stage, kv in zip(stages, caches, strict=True)}
     return ReplicaMemory(
         stages=stages,
         limits=limits,
-        # The worst stage: the engine gives all ranks as many blocks as the poorest one has room
-        # for.
+        # The engine gives all ranks as many blocks as the poorest one has room for.
         kv_tokens=min(kv.tokens(free, limits.model_len) for kv, free in room),
         requests=min(kv.requests(free, frame.mean_tokens) for kv, free in room),
     )
 
 
 def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
-    """Return the cache with the tokens in flight of these limits: sliding layers keep them beside
-    their window.
-    """
+    """Sliding layers keep the tokens in flight beside their window."""
     if not any(kv.windows):
         return kv
     return replace(kv, in_flight_tokens=limits.batched_tokens * (layout.pipeline + EXTRA_BATCHES))
@@ -254,9 +249,7 @@ def _stage(
 
 
 def _pinned(stage: StageMemory, kv_bytes: int) -> StageMemory:
-    """Return the memory of a stage with a given K/V: just that, or the gap if it may not fit beside
-    the rest.
-    """
+    """Return a stage with a given K/V: just that, or the gap if it may not fit beside the rest."""
     # With the band: the engine does not lower a number that the user states.
     missing = kv_bytes + stage.band_bytes - stage.kv_cache_bytes
     if missing > 0:
@@ -272,8 +265,8 @@ def _pinned(stage: StageMemory, kv_bytes: int) -> StageMemory:
 
 
 def _shortened(frame: Frame, memory: ReplicaMemory, shortest: int) -> ReplicaMemory:
-    """Return the memory at the longest request that fits with certainty, else that fits at all,
-    else unchanged.
+    """Return the memory at the longest request that surely fits, else that fits at all, else
+    unchanged.
     """
     certain = _longest(
         frame, memory.limits, shortest, lambda tried: tried.starts and not tried.tight
@@ -284,10 +277,8 @@ def _shortened(frame: Frame, memory: ReplicaMemory, shortest: int) -> ReplicaMem
 def _longest(
     frame: Frame, limits: Limits, shortest: int, fits: Callable[[ReplicaMemory], bool]
 ) -> ReplicaMemory | None:
-    """Return the memory at the longest request of at least ``shortest`` tokens that fits.
-
-    If one fits, so does every shorter one: the shortest is tried first, because most layouts hold
-    none at all.
+    """The shortest is tried first: most layouts hold none at all, and if one fits so does every
+    shorter one.
     """
     found = memory_at(frame, replace(limits, model_len=shortest))
     if not fits(found):

@@ -1,8 +1,7 @@
-"""The memory of an engine beside weights, activations and K/V: libraries, CUDA graphs,
-communication buffers.
+"""How much memory does an engine take for libraries, CUDA graphs and communication buffers?
 
-Everything here is measured by the engine when it starts, not computed; the figures are fitted to
-the memory rows of ``docs/memory.md``, and :func:`band_bytes` says how far they may be off.
+The engine measures these at its start; the figures are fitted to the memory rows of
+``docs/memory.md``, and :func:`band_bytes` says how far they may be off.
 """
 
 import math
@@ -64,8 +63,8 @@ counts. Basis: assumed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One GPU of a candidate as far as memory goes; the scale-up link joins it to ``joined_gpus``,
-    itself included.
+    """A candidate's GPU as far as memory goes; its scale-up link joins ``joined_gpus``, itself
+    included.
     """
 
     gpu: Gpu
@@ -85,7 +84,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedStage:
-    """The layers and the bytes of weights that a rank has loaded, a draft model's included."""
+    """The layers and bytes of weights that a rank has loaded, a draft model's included."""
 
     layers: int
     weights_bytes: int
@@ -94,7 +93,7 @@ class LoadedStage:
 def overhead_bytes(
     layout: Layout, device: Device, traits: EngineTraits, limits: Limits, loaded: LoadedStage
 ) -> int:
-    """Return libraries, communication buffers and the remains of loading on a rank.
+    """Return the bytes of libraries, communication buffers and the remains of loading on a rank.
 
     Graphs of the layers are among them if the engine takes them from its budget.
 
@@ -129,8 +128,8 @@ def overhead_bytes(
 
 
 def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> int:
-    """Return the number of captured batch sizes: the sizes that the engine is told, or else 1, 2,
-    4, steps of 8 below 256 and steps of 16 from there.
+    """Return the number of captured batch sizes: the engine's stated sizes, or else those of the
+    formula.
 
     Formula: 1, 2, 4, steps of 8 below 256, steps of 16 up to min(2 x sequences, 512, tokens).
     Unit: batch sizes.
@@ -145,7 +144,6 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
     """
     told = traits.options.told
     if told.captured is not None:
-        # vLLM captures a size once, however often it is named.
         return sum(size <= limits.batched_tokens for size in set(told.captured))
     capability = device.gpu.compute_capability
     blackwell = capability is not None and capability[0] == DATA_CENTER_BLACKWELL
@@ -158,8 +156,8 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
 
 
 def band_bytes(weights: int, activations: int, overhead: int, *, uncounted: bool = False) -> int:
-    """Return the possible error, one way, of the space for K/V. It doubles beside options that
-    nobody counts.
+    """Return the possible error, one way, of the space for K/V; it doubles beside uncounted
+    options.
 
     Formula: ``BAND_BYTES`` + ``BAND_SHARE`` x (activations + overhead) + ``BAND_OF_WEIGHTS`` x
         weights.

@@ -1,8 +1,8 @@
-"""How long one stage takes for one step: each kind of kernel the slower of computing and moving
-bytes, then the rest.
+"""How long does one stage take for one step? Each kind of kernel computes or moves bytes, the
+slower counts.
 
 A *floor* is the time that the data sheet allows; the engine's coefficients say the share that is
-reached. No single kernel is known: an engine's kernels reach one share for all products.
+reached, one share for all products.
 """
 
 import math
@@ -54,8 +54,8 @@ alone). Basis: assumed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The load of one step on one attention rank: decoding sequences, and prompt tokens with the
-    mean context they see.
+    """One step's load on one attention rank: decoding sequences, and prompt tokens with mean
+    context.
 
     ``context_tokens`` is the mean context of the sequences, ``verified`` the tokens that each has
     in this step, ``sampled`` the sequences that get a token. ``prompting`` is how many of the
@@ -78,8 +78,8 @@ class Batch:
         return self.sequences * self.verified + self.prompt_tokens
 
     def met(self, peers: int) -> float:
-        """Return the tokens of all attention ranks; a rank without a request takes part with one of
-        its own.
+        """Return the tokens of all attention ranks; a rank without a request takes part with
+        one.
         """
         return (
             max(1.0, self.sequences * self.verified) * peers + self.prompt_tokens * self.prompting
@@ -90,7 +90,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionFloor:
-    """The least seconds of the attention of alike layers on one rank, ``window_tokens`` of context
+    """The least seconds of alike layers' attention on one rank, over ``window_tokens`` of context
     at most.
 
     Per token of context: ``kv_seconds`` of reading for one sequence, ``decode_seconds`` and
@@ -107,8 +107,7 @@ class AttentionFloor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageFloor:
-    """The least seconds that one rank of a stage can take for its parts, by the data sheet of its
-    GPU.
+    """The least seconds of the parts of one rank of a stage, by its GPU's data sheet.
 
     ``token_seconds`` are per token in the matrix products, ``expert_token_seconds`` per token in
     one expert, over all expert layers. ``hot_share`` is the share of a layer's experts that one
@@ -185,7 +184,7 @@ def _units(storage: str) -> tuple[str, ...]:
 
 
 def matmul_flops(gpu: Gpu, storage: str) -> float:
-    """Return the FLOP/s of large matrix products on the unit that multiplies weights stored so.
+    """Return the FLOP/s of large matrix products on the unit for weights stored so.
 
     Formula: none: the measured rate if the catalogue has one, else the data sheet's.
     Unit: FLOP/s, dense.
@@ -201,8 +200,7 @@ def matmul_flops(gpu: Gpu, storage: str) -> float:
 
 
 def widened(gpu: Gpu, storage: str) -> bool:
-    """Return whether weights stored so are widened before they are multiplied, for want of a
-    unit.
+    """Return whether the GPU has no unit for weights stored so, and they are widened first.
 
     Formula: none: whether the GPU has the first unit of ``_UNITS``.
     Unit: yes or no.
@@ -217,8 +215,8 @@ def widened(gpu: Gpu, storage: str) -> bool:
 
 
 def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> StageFloor:
-    """Return the least times of a stage on a GPU that reaches its data sheet. K/V is kept with
-    ``kv_bits`` per value.
+    """Return a stage's least times on a GPU that reaches its data sheet; K/V has ``kv_bits`` per
+    value.
 
     Formula: bytes / memory bandwidth, FLOP / FLOP/s of the unit.
     Unit: seconds, per step, token or token of context.
@@ -277,9 +275,6 @@ def _attention_floor(work: AttentionWork, gpu: Gpu, kv_bits: int) -> AttentionFl
 
 
 def _mostly(flops: tuple[tuple[str, float], ...]) -> str:
-    """Return the number format that most of these weights are stored in, empty if there are no
-    weights.
-    """
     return max(flops, key=lambda item: item[1], default=("", 0.0))[0]
 
 
@@ -337,7 +332,6 @@ def step_time(floor: StageFloor, links: Links, batch: Batch, fitted: Coefficient
 def _overhead_seconds(
     floor: StageFloor, batch: Batch, tokens: float, fitted: Coefficients
 ) -> float:
-    """Return the seconds of starting matrices, of activations between them, and of requests."""
     return (
         floor.products * fitted.product_seconds
         + floor.expert_layers * fitted.expert_layer_seconds
@@ -350,8 +344,7 @@ def _rows(tokens: float, fitted: Coefficients, *, widened: bool) -> float:
     """Return the rows that a product of ``tokens`` takes the time of.
 
     Large tiles are padded, by ``saturation_tokens``. Kernels that widen weights have small ones: up
-    to ``WIDENED_ROWS`` they do so in the shadow of memory, further rows take ``DENSE_WIDENING``
-    times as long.
+    to ``WIDENED_ROWS`` in the shadow of memory, further rows take ``DENSE_WIDENING`` times as long.
     """
     if widened:
         return tokens + (DENSE_WIDENING - 1) * max(0.0, tokens - WIDENED_ROWS)
@@ -359,8 +352,8 @@ def _rows(tokens: float, fitted: Coefficients, *, widened: bool) -> float:
 
 
 def _joined(one: float, other: float) -> tuple[float, float]:
-    """Return the time of two things that overlap, divided between them. It is near the longer one,
-    and more if they are alike.
+    """Return the time of two things that overlap, divided between them: near the longer one, more
+    if they are alike.
     """
     # There is nothing to hide behind, and the ratio below would divide by zero.
     if one <= 0 or other <= 0:
@@ -373,7 +366,6 @@ def _joined(one: float, other: float) -> tuple[float, float]:
 
 
 def _attention(floor: StageFloor, batch: Batch, fitted: Coefficients) -> tuple[float, float]:
-    """Return the seconds of reading K/V and of computing scores."""
     read = scores = 0.0
     for each in floor.attention:
         context = min(each.window_tokens, batch.context_tokens)
@@ -399,9 +391,9 @@ def _experts(
     stated = batch.expert_imbalance
     met = batch.met(links.peers)
     factor = (fitted.expert_imbalance if stated is None else stated) if links.whole_experts else 1.0
-    # The chance that no token of the batch wants an expert: experts that nobody wants are not read.
+    # Experts that no token of the batch wants are not read.
     missed = math.pow(1 - min(floor.hot_share, 1 - 1e-12), met)
-    # By the busiest rank, since the others wait for it in the collective that follows.
+    # The others wait for the busiest rank in the collective that follows.
     touched = min(1.0, (1.0 - missed) * factor)
     experts = touched * floor.experts
     rows = (
@@ -426,8 +418,8 @@ def _tensor_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coef
 
 
 def _expert_seconds(floor: StageFloor, links: Links, met: float, fitted: Coefficients) -> float:
-    """Return the seconds for gathering the tokens of all attention-data ranks and for giving back
-    their sums, once a layer.
+    """Return the seconds to gather all attention-data ranks' tokens and give back their sums, once
+    a layer.
 
     Every rank gets every token, whether it has an expert for it or not:
     ``allgather_reducescatter``, vLLM's default of ``--all2all-backend`` (0.32
@@ -444,8 +436,8 @@ def _expert_seconds(floor: StageFloor, links: Links, met: float, fitted: Coeffic
 
 
 def _context_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coefficients) -> float:
-    """Return the seconds that ranks pay for sharing a request's K/V: queries are gathered before
-    attention, and partial results are summed after it.
+    """To share K/V, queries are gathered before attention, and partial results are summed
+    after it.
     """
     if links.context.ranks == 1:
         return 0.0

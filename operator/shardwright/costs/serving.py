@@ -1,5 +1,5 @@
-"""A layout as users see it: continuous batching with chunked prefill, micro-batches in flight, and
-queueing.
+"""How do users see a layout, under continuous batching, chunked prefill, micro-batches and
+queueing?
 
 Means alone are known: no percentile of a time, and no burst of arrivals.
 """
@@ -41,7 +41,7 @@ _NOTHING_SECONDS: Final = 1e-12  # what rounding leaves of a difference
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageKind:
-    """Stages of one pipeline that are alike: they are priced once."""
+    """Stages of one pipeline that are alike and priced once."""
 
     floor: StageFloor
     count: int
@@ -49,7 +49,7 @@ class StageKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One replica as serving sees it: its stages, the links among the ranks of a stage and between
+    """One replica as serving sees it: its stages, the links among a stage's ranks and between
     stages.
     """
 
@@ -141,14 +141,14 @@ class Speed:
 
     @property
     def first_token_seconds(self) -> float:
-        """Return the time to the first token once a request runs: the rest of its stay for the
-        others.
+        """Return the time to the first token once a request runs: its stay without the time after
+        that token.
         """
         return self.stay_seconds - self.after_first_seconds
 
     @property
     def after_first_seconds(self) -> float:
-        """Return the time from the first token to the last: no token comes faster than it is
+        """Return the time from the first token to the last; no token comes faster than it is
         decoded.
         """
         return max(
@@ -184,7 +184,6 @@ def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 
 
 def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
-    """Requests come and go: the prompts of some share the steps of the others."""
     work = load.workload
     inputs = _uncached(work)
     steps = work.output_tokens / work.tokens_per_step
@@ -220,8 +219,8 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prompts:
-    """The prompts of the other requests during the stay of one: ``steps`` with a chunk of
-    ``chunk_tokens`` of one of them, on ``beside`` ranks in the mean.
+    """Others' prompts during one stay: ``steps`` with a chunk of ``chunk_tokens`` of one, on
+    ``beside`` ranks in the mean.
     """
 
     chunk_tokens: float
@@ -230,10 +229,10 @@ class _Prompts:
 
 
 def _prompts(replica: Replica, load: Load, chunk_tokens: float) -> _Prompts:
-    """Return the number of steps that the prompts of others take.
+    """Return the steps that the prompts of others take.
 
-    Attention ranks step together, so a prompt on any of them holds them all: steps with one are as
-    many as ranks that go their own ways have at least one of them in, and no more than one after
+    Attention ranks step together, so a prompt on any of them holds them all: as many steps have one
+    as if the ranks went their own ways and at least one of them had one, and no more than one after
     the other.
     """
     work = load.workload
@@ -258,7 +257,6 @@ def _prompts(replica: Replica, load: Load, chunk_tokens: float) -> _Prompts:
 def _prefill(
     replica: Replica, load: Load, fitted: Coefficients, prompts: _Prompts
 ) -> tuple[Passage, float]:
-    """Return the pass of one chunk of a prompt, and the seconds of all of its chunks."""
     inputs = _uncached(load.workload)
     chunks = max(1.0, inputs / load.chunk_tokens)
     alone = _pass(replica, _batch(load, 0.0, inputs / chunks, prompts.beside), fitted)
@@ -333,13 +331,13 @@ def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
 
 
 def _uncached(work: Workload) -> float:
-    """Return the tokens of a prompt that are computed; the last one always is."""
+    """The last token of a prompt is always computed."""
     return max(1.0, work.input_tokens * (1 - work.prefix_cache_hit_rate))
 
 
 def _batch(load: Load, sequences: float, prompt_tokens: float, prompting: float = 1.0) -> Batch:
     work = load.workload
-    # As many prompts as end in this step: each of them gets its first token by it.
+    # Each prompt that ends in this step gets its first token by it.
     prompts = prompt_tokens / work.input_tokens
     return Batch(
         sequences=sequences,
@@ -360,10 +358,9 @@ def _decode(replica: Replica, load: Load, fitted: Coefficients) -> tuple[Passage
     prompts.
 
     With P stages up to P micro-batches are in flight: one request alone gains nothing from the
-    others' overlap, P batches keep the slowest stage busy. One loop of the engine prepares the
-    steps of them all.
+    others' overlap, P batches keep the slowest stage busy. One loop of the engine prepares all
+    their steps.
     """
-    # One batch, which no two stages work on at once.
     together = load.workload.arrival is Arrival.STATIC_BATCH
     in_flight = 1.0 if together else min(replica.stages, load.running)
     passage = _pass(replica, _batch(load, load.running / in_flight, 0.0), fitted)
@@ -393,7 +390,6 @@ def _pass(replica: Replica, batch: Batch, fitted: Coefficients) -> Passage:
 
 
 def _launched(time: StepTime, layers: int) -> StepTime:
-    """Return a step that takes no less than launching its kernels one by one does."""
     return replace(
         time,
         overhead_seconds=time.overhead_seconds
@@ -402,7 +398,7 @@ def _launched(time: StepTime, layers: int) -> StepTime:
 
 
 def _sends(replica: Replica, tokens: float) -> float:
-    """Return the hand-overs of one pass: hidden states and residual, each tensor rank its slice."""
+    """Hidden states and residual, each tensor rank its slice."""
     size = 2 * tokens * replica.links.hidden_bytes / replica.tensor
     return (replica.stages - 1) * send_seconds(
         size, replica.stage_link, network=replica.stage_link_is_network
@@ -412,8 +408,8 @@ def _sends(replica: Replica, tokens: float) -> float:
 def performance(
     speed: Speed, load: Load, groups: float, *, running: int, band: Band
 ) -> Performance:
-    """Return the performance that users see of ``groups`` replicas (or attention ranks) that are
-    alike, with ``running`` requests in a replica.
+    """Return what users see of ``groups`` alike replicas (or attention ranks), ``running`` requests
+    in a replica.
 
     Formula: TPOT = time after the first token / output tokens; TTFT = the rest of the stay + the
         queue; tokens per second = replicas x requests per second x output tokens, times the band.
@@ -472,7 +468,7 @@ def _work_shares(passage: Passage, scale: float) -> list[TimeShare]:
 def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
     """Return the parts of the time per token; a step that verifies drafts brings several.
 
-    Traffic of others' prompts is told with that of decoding.
+    Traffic of others' prompts counts as that of decoding.
     """
     scale = 1 / speed.tokens_per_step
     step = speed.cycle_seconds * scale

@@ -1,9 +1,7 @@
-"""The bytes of weights: on the fullest rank of each stage, and the bytes that a node reads from
-disk.
+"""How many bytes of weights has the fullest rank of each stage, and how many does a node read?
 
-Bytes as the engine creates them, before kernels repack; equal to the oracle in
-``tests/data/oracle``. The work of kernels on weights after loading is not here: ``overheads`` adds
-its remains.
+Bytes as the engine creates them, equal to the oracle in ``tests/data/oracle``; ``overheads`` adds
+what kernels leave when they repack after loading.
 """
 
 import math
@@ -64,8 +62,6 @@ class WeightBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """How many ways each kind of weight is cut, by the degrees that change a rank's bytes."""
-
     tensor: int
     shared: int  # of shared experts
     dense: int  # of the feed-forward blocks of dense layers
@@ -77,8 +73,8 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bytes:
-    """Bytes that a rank holds of a model; by part of its layers those of the first n of them (n
-    from 0 to all).
+    """Bytes that a rank holds of a model, by part; of its layers for the first n of them (n from 0
+    to all).
     """
 
     attention: tuple[int, ...]
@@ -122,8 +118,8 @@ def stage_weight_parts(
 def stage_sums(
     model: ModelSpec, layout: Layout, traits: EngineTraits, measure: Measure
 ) -> tuple[WeightBytes, ...]:
-    """Return the sum of a measure over all weights on the fullest rank of every pipeline stage, by
-    part of the model.
+    """Return a measure's sum over all weights on the fullest rank of every stage, by part of the
+    model.
 
     Formula: sum over weights of the stage of ``measure``.
     Unit: that of the measure.
@@ -144,7 +140,8 @@ def stage_sums(
 def load_bytes_per_node(
     model: ModelSpec, layout: Layout, traits: EngineTraits, gpus_per_node: int
 ) -> int:
-    """Return the bytes that the busiest node of a replica reads: each stage it holds, once, whole.
+    """Return the bytes that the busiest node of a replica reads: each stage it holds, once,
+    whole.
 
     The ranks of a node share the page cache, so slices of one stage are read once.
 
@@ -174,9 +171,7 @@ def load_bytes_per_node(
 
 
 def _cut(model: ModelSpec, layout: Layout, traits: EngineTraits) -> _Cut:
-    """Return the cut of a layout.
-
-    Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``; if whole experts are
+    """Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``. If whole experts are
     spread over tensor and attention-data ranks, some classes repeat on every rank the parts that
     are not routed (``config/parallel.py:use_sequence_parallel_moe``).
     """
@@ -256,9 +251,6 @@ def _first(layers: Iterable[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _alike(model: ModelSpec) -> tuple[tuple[Weight, tuple[int, ...]], ...]:
-    """Return one of the weights that differ in their layer alone, with the layers that hold it;
-    those of no layer one by one.
-    """
     holders: dict[object, tuple[Weight, list[int]]] = {}
     for index, weight in enumerate(model.weights):
         layer = None if weight.layer is None else model.layers[weight.layer]
@@ -270,7 +262,6 @@ def _alike(model: ModelSpec) -> tuple[tuple[Weight, tuple[int, ...]], ...]:
 
 
 def _kind(weight: Weight) -> tuple[object, ...]:
-    """Return the fields of a weight without its layer."""
     return tuple(getattr(weight, name) for name in _KIND)
 
 
@@ -282,7 +273,7 @@ def _of_attention(model: ModelSpec, weight: Weight) -> bool:
 
 
 def stored_bytes(model: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int) -> int:
-    """Return the bytes that a rank's part of one kind of weight is stored in.
+    """Return the bytes in which a rank's part of one kind of weight is stored.
 
     Formula: copies x ceil((outputs x inputs x bits + scales and zero points of all blocks) / 8).
     Unit: bytes.
@@ -299,14 +290,11 @@ def stored_bytes(model: ModelSpec, weight: Weight, copies: int, outputs: int, in
 
 
 def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int, int]:
-    """Return the number of weights of one kind that the fullest rank holds, with their outputs and
-    inputs.
-    """
     outputs, inputs = _shape_on_rank(model, weight, cut)
     if weight.experts and _is_mxfp4(model, weight):
         outputs, inputs = _padded(weight, outputs, inputs)
     return (
-        # Rounded up: the first ranks get one expert more where they do not divide.
+        # The first ranks get one expert more where they do not divide.
         math.ceil(weight.copies / cut.expert) if weight.experts else weight.copies,
         outputs,
         inputs,
@@ -332,7 +320,7 @@ def _shape_on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, in
 
 
 def _slice(weight: Weight, size: int, ways: int, cut: _Cut) -> int:
-    """Return a rank's share of an axis, of padded shared experts in whole quantization blocks."""
+    """Padded shared experts are cut in whole quantization blocks."""
     share = math.ceil(size / ways)
     block = weight.storage.block
     if (
@@ -363,20 +351,19 @@ def _kv_heads(model: ModelSpec, weight: Weight) -> int:
 
 
 def _is_mxfp4(model: ModelSpec, weight: Weight) -> bool:
-    """Return whether a weight belongs to MXFP4 experts, their unquantized biases too."""
+    """The unquantized biases of MXFP4 experts, too."""
     return weight.storage.name == "mxfp4" or model.quantization == "mxfp4"
 
 
 def _padded(weight: Weight, outputs: int, inputs: int) -> tuple[int, int]:
-    """Return the shape that an MXFP4 kernel wants: the slice and the hidden size rounded up."""
+    """An MXFP4 kernel rounds the slice and the hidden size up."""
     if weight.split is Split.COLUMN:
         return _round_up(outputs, MXFP4_SLICE), _round_up(inputs, MXFP4_HIDDEN) if inputs > 1 else 1
     return _round_up(outputs, MXFP4_HIDDEN), _round_up(inputs, MXFP4_SLICE) if inputs > 1 else 1
 
 
 def _refined(weight: Weight, outputs: int, inputs: int) -> WeightFormat:
-    """Return the storage with a finer grid of scales if a slice of an expert is no whole number of
-    blocks.
+    """Return a finer grid of scales if a slice of an expert is no whole number of blocks.
 
     Source: vLLM 0.32 ``fused_moe/oracle/fp8.py:resolve_fp8_moe_weight_block_shape``.
     """

@@ -1,7 +1,5 @@
-"""The bytes and FLOP of one step on a rank of each stage: counted from the model's tensors, free of
-any GPU.
-
-Nothing here is a time: ``roofline`` divides by the rates of a GPU.
+"""How many bytes and FLOP does one step take on a rank? Counted from the model's tensors, for no
+GPU yet.
 """
 
 import math
@@ -30,11 +28,10 @@ Prefix = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionWork:
-    """Attention of alike layers on one rank, per token: of each token of context that it sees,
-    ``window`` at most.
+    """Alike layers' attention on one rank, per token and token of context that it sees, ``window``
+    at most.
 
-    ``kv_values`` are read per token of context and decoding sequence, ``state_bytes`` per sequence
-    alone.
+    ``kv_values`` are read per token of context and decoding sequence, ``state_bytes`` per sequence.
     """
 
     window: float  # infinite: all of the context
@@ -46,8 +43,7 @@ class AttentionWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageWork:
-    """One rank of one stage. Bytes are read in every step, FLOP are per token of the rank's own
-    batch.
+    """One rank of one stage; bytes are read in every step, FLOP are per token of the rank's batch.
 
     ``matmul_flops`` are of all but the routed experts, by how their weights are stored;
     ``expert_flops`` of one token in one of the rank's experts, summed over ``expert_layers``.
@@ -71,8 +67,7 @@ class StageWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWork:
-    """The sums over a model's layers that every layout needs, made once; element counts are by
-    storage.
+    """The sums over a model's layers that every layout needs; element counts are by storage.
 
     ``hot_share`` is the share of a layer's experts that one token uses (0 for dense models).
     """
@@ -94,7 +89,7 @@ class ModelWork:
 
     @classmethod
     def of(cls, model: ModelSpec) -> "ModelWork":
-        """Count a model's layers."""
+        """Return the sums of a model."""
         every = [layer.feed_forward for layer in model.layers]
         blocks = [block for block in every if isinstance(block, ExpertFeedForward)]
         matrices = [weight for weight in model.weights if weight.inputs > 1]
@@ -124,7 +119,7 @@ class ModelWork:
         )
 
     def sorts(self, layers: tuple[int, int]) -> tuple[float, ...]:
-        """Return the number of layers of each sort in a stage. Stages with the same numbers do the
+        """Return the number of layers of each sort in a stage; with the same numbers stages do the
         same work.
         """
         return tuple(_between(prefix, layers) for prefix in self.alike)
@@ -160,7 +155,6 @@ class ModelWork:
         )
 
     def _matmul_flops(self, layers: tuple[int, int], ranks: int) -> tuple[tuple[str, float], ...]:
-        """Return the FLOP of a token outside of experts, by storage."""
         flops = {
             name: 2 * _between(prefix, layers) / ranks
             for name, prefix in self.split_elements.items()
@@ -171,7 +165,6 @@ class ModelWork:
 
 
 def _head(matrices: Sequence[Weight]) -> list[Weight]:
-    """Return the matrices of the last product: the embedding, if they are tied."""
     own = [weight for weight in matrices if weight.part is PipelineRole.HEAD]
     return own or [weight for weight in matrices if weight.part is PipelineRole.EMBEDDING]
 
@@ -185,15 +178,12 @@ def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Pre
 
 
 def _products(model: ModelSpec, matrices: Iterable[Weight]) -> Prefix:
-    """Return the number of matrices that the first n layers multiply with. The routed experts of a
-    layer are started together.
-    """
+    """Of the first n layers; the routed experts of a layer are started together."""
     counts = Counter(weight.layer for weight in matrices)
     return _running(counts[layer] for layer in range(len(model.layers)))
 
 
 def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
-    """Return, for every kind of attention, how many of the first n layers are of it."""
     at: dict[Attention, list[int]] = {}
     for index, kind in enumerate(kinds):
         if kind is not None:
@@ -220,9 +210,7 @@ def _between(prefix: Prefix, layers: tuple[int, int]) -> float:
 
 
 def _attention_work(kind: Attention, count: float, layout: Layout) -> AttentionWork:
-    """Return the work of ``count`` layers of one kind; latent attention decodes on the latent
-    vector.
-    """
+    """Latent attention decodes on the latent vector."""
     share = count / layout.tensor
     match kind:
         case GroupedAttention():
@@ -242,8 +230,8 @@ def _attention_work(kind: Attention, count: float, layout: Layout) -> AttentionW
             values = (kind.kv_lora_rank + kind.rope_dim) * count / layout.context
             return _seen(kind.selected_tokens or kind.window, decode, prefill, values)
         case RecurrentAttention():
-            # the state is read and written once per token, and every element takes a product and a
-            # sum of each kind
+            # The state is read and written once per token; every element takes a product and a sum
+            # of each kind.
             state = kind.state_elements * kind.state_bits / 8 * 2 * share
             return AttentionWork(
                 window=1.0, decode_flops=0.0, prefill_flops=0.0, kv_values=0.0, state_bytes=state

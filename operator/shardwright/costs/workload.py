@@ -1,7 +1,4 @@
-"""The load a model is planned for.
-
-No distribution of lengths is known, their means alone.
-"""
+"""Which load is a model planned for? Only mean lengths are known, no distribution."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,10 +16,10 @@ class Arrival(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvOffload:
-    """K/V that is kept in the memory of the node beside that on the GPUs: so many bytes for each
-    pod (None: all there is).
+    """K/V kept in the node's memory beside the GPUs': so many bytes for each pod (None: all there
+    is).
 
-    ``beside_bytes`` is the pod's further request because somebody states it (0: the engine's need).
+    ``beside_bytes`` is the pod's further request as somebody states it (0: the engine's need).
     """
 
     pod_bytes: int | None = None
@@ -34,17 +31,14 @@ class Workload:
     """Mean lengths and requests in flight over all replicas; ``max_model_len`` is the longest
     request.
 
-    If nobody asked for that length, ``shortest_model_len`` is how far it may be lowered before a
-    layout is refused.
-
-    ``requests_per_second``, if stated, is the offered rate of all replicas: the number in flight is
-    derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the share of input
-    tokens whose K/V is there already. ``expert_imbalance`` is the work of the busiest expert rank
-    over the mean (None: the cost model's own). With speculative decoding a step verifies
-    ``draft_tokens`` drafted tokens, each of which is accepted with the chance ``draft_acceptance``,
-    give or take ``draft_acceptance_band``. If ``draft_choices`` are given, each estimate takes the
-    number of them that serves most. ``kv_offload`` is the K/V that is kept beside the GPUs (None:
-    nothing).
+    If nobody asked for that length, it may be lowered to ``shortest_model_len`` before a layout is
+    refused. ``requests_per_second``, if stated, is the offered rate of all replicas: the number in
+    flight is derived, with ``concurrency`` as upper limit. ``prefix_cache_hit_rate`` is the share
+    of input tokens whose K/V is there already. ``expert_imbalance`` is the work of the busiest
+    expert rank over the mean (None: the cost model's own). With speculative decoding a step
+    verifies ``draft_tokens`` drafted tokens, each accepted with the chance ``draft_acceptance``,
+    give or take ``draft_acceptance_band``; each estimate takes the one of ``draft_choices``, if
+    given, that serves most. ``kv_offload`` is the K/V kept beside the GPUs (None: nothing).
     """
 
     input_tokens: int
@@ -65,8 +59,8 @@ class Workload:
 
     @property
     def tokens_per_step(self) -> float:
-        """Return the mean tokens that one sequence gains in a decode step: drafts are accepted up
-        to the first miss, which brings ``(1 - a^(k + 1)) / (1 - a)`` at an acceptance of a.
+        """Return the mean tokens a sequence gains in a decode step: ``(1 - a^(k + 1)) / (1 - a)``
+        at acceptance a, as drafts count up to the first miss.
 
         >>> from dataclasses import replace
         >>> load = Workload(input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2)

@@ -1,12 +1,10 @@
 """What do we have? Node objects to pools, domains and free GPUs; knows no model, schedules nothing.
 
-Nodes and pods come as untrusted objects (``untrusted``: every reader takes any value and never
-raises). ``facts`` keeps the parts of a Node that matter, ``identity`` finds the product in its
-labels, ``domains`` and ``networks`` the links of its GPUs to others, ``suitability`` why it cannot
-be used. ``pools`` collapses alike nodes into pools with the GPUs that are free, which is the
-``Inventory`` that planning sees.
+Nodes and pods come as untrusted objects: every reader of ``untrusted`` takes any value and never
+raises. ``facts`` keeps the parts of a Node that matter, ``identity`` finds its product, ``domains``
+and ``networks`` the links of its GPUs, ``suitability`` why it cannot be used. ``pools`` collapses
+alike nodes into the ``Inventory`` that planning sees.
 
-The figures of data sheets and instance types stand in tables with basis and source (``gpus``,
-``instances``, ``prices``). A node that says less than is needed is left out with its reason;
-nothing is filled in by guessing.
+Figures of data sheets and instance types are tables with basis and source (``gpus``, ``instances``,
+``prices``). A node that says too little is left out with its reason; nothing is guessed.
 """

@@ -1,4 +1,4 @@
-"""Nodes that offer no GPUs by a device plugin, kept until slices say whether they have any."""
+"""Which nodes offer no GPUs by a device plugin, so that slices must say whether they have any?"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -37,8 +37,7 @@ _OF_READINESS: Final = ("type", "status", "lastTransitionTime")
 class BareNode:
     """A node without allocatable GPUs; a heartbeat does not change it.
 
-    ``entry`` is its facts without slices, or why its GPUs cannot be planned; None for a node
-    without any.
+    ``entry`` is its facts without slices, or why its GPUs cannot be planned; None if it has none.
     """
 
     raw: RawNode
@@ -53,9 +52,10 @@ class BareNode:
 
 
 def bare_node(raw: RawNode, stated: Stated) -> BareNode | None:
-    """Return the kept parts of a node, None if a device plugin offers GPUs: slices say nothing
-    then, also while it is away and none is allocatable. The kubelet leaves its GPUs in the capacity
-    for five minutes (``endpointStopGracePeriod``).
+    """Return the kept parts of a node, None if a device plugin offers GPUs.
+
+    Slices say nothing then, even while the plugin is away and no GPU is allocatable: the kubelet
+    leaves them in the capacity for five minutes (``endpointStopGracePeriod``).
     """
     offered = (raw.allocatable, raw.capacity)
     if any(
@@ -69,13 +69,13 @@ def bare_node(raw: RawNode, stated: Stated) -> BareNode | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedDevices:
-    """The objects that drivers publish: slices by node, and the DeviceClasses by name."""
+    """What drivers publish: slices by node, and DeviceClasses by name."""
 
     slices: Mapping[str, tuple[DeviceSlice, ...]] = field(default_factory=dict)
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
 
     def read(self, node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
-        """Read a Node as ``read_node`` does. A node that offers no GPUs itself gets its published
+        """Return what ``read_node`` does; a node that offers no GPUs itself gets its published
         devices.
         """
         raw = raw_node(node, stated.label_prefix)
@@ -92,7 +92,7 @@ NOTHING_PUBLISHED: Final = PublishedDevices()
 def read_published(
     slices: Iterable[object], classes: Iterable[Mapping[str, Any]]
 ) -> PublishedDevices:
-    """Read the devices that ResourceSlices and DeviceClasses publish."""
+    """Return the devices that ResourceSlices and DeviceClasses publish."""
     of_node: defaultdict[str, tuple[DeviceSlice, ...]] = defaultdict(tuple)
     for item in slices:
         if found := read_slice(item):
@@ -105,7 +105,6 @@ def read_published(
 
 
 def _kept(raw: RawNode) -> RawNode:
-    """Return the parts of a node that are looked at, without those that a heartbeat changes."""
     spec = {key: raw.spec[key] for key in ("taints", "unschedulable") if key in raw.spec}
     architecture = mapping(raw.status.get("nodeInfo")).get("architecture")
     conditions = [

@@ -1,10 +1,9 @@
-"""GPUs that a DRA driver publishes in ResourceSlices, for nodes that offer none by a device plugin.
+"""Which GPUs does a DRA driver publish in ResourceSlices, on nodes without a device plugin's GPUs?
 
-ResourceSlices are read to the same values as labels. GPUs that are all cut into MIG slices of one
-profile are read as these. Those of MIG on demand are not: they overlap. Source: attributes,
-capacity and taints as kubernetes-sigs/dra-driver-nvidia-gpu publishes them (cmd/gpu-kubelet-plugin
-deviceinfo.go, mig.go, partitions.go, device_health.go); the rules of pools, generations and taints
-are those of resource.k8s.io/v1 types.go.
+GPUs that are all cut into MIG slices of one profile are read as these; MIG on demand is not, as its
+slices overlap. Sources: kubernetes-sigs/dra-driver-nvidia-gpu (cmd/gpu-kubelet-plugin
+deviceinfo.go, mig.go, partitions.go, device_health.go) for attributes, capacity and taints;
+resource.k8s.io/v1 types.go for the rules of pools, generations and taints.
 """
 
 import re
@@ -65,8 +64,8 @@ class DeviceKind(StrEnum):
 class GpuDevice:
     """One device; ``taint`` is the key of the taint that keeps pods off it, empty if none does.
 
-    ``shared``: several claims may have it at once. ``profile`` is that of a slice, as the driver
-    spells it (``1g.10gb+me``); ``overlapping``: others have parts of it, too.
+    ``shared``: several claims may have it at once. ``profile`` is a slice's, as the driver spells
+    it (``1g.10gb+me``); ``overlapping``: others have parts of it, too.
     """
 
     kind: DeviceKind
@@ -82,8 +81,8 @@ class GpuDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSlice:
-    """The kept parts of a ResourceSlice: the devices of one node, of a pool that has ``slices``
-    such slices.
+    """The kept parts of a ResourceSlice: one node's devices, in a pool of ``slices`` such
+    slices.
     """
 
     node: str
@@ -95,14 +94,14 @@ class DeviceSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceClass:
-    """The kept part of a DeviceClass: the extended resource that it stands for, empty for none."""
+    """The extended resource that a DeviceClass stands for, empty for none."""
 
     resource: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedDevices:
-    """The claim of pods without an extended resource for it: devices of a class, of one product.
+    """What pods claim without an extended resource for it: devices of a class, of one product.
 
     ``mig_profile`` is that of slices, as the driver spells it; empty for whole GPUs.
     """
@@ -114,11 +113,10 @@ class ClaimedDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDevices:
-    """The GPUs of a node, all of one product, as its slices say: whole ones, or MIG slices of the
-    profile ``mig_profile`` (as the driver spells it).
+    """A node's GPUs, all of one product: whole ones, or MIG slices of one ``mig_profile``.
 
-    ``usable`` of the ``gpus`` have no taint. ``memory_bytes`` is that of the smallest (None: not
-    said). ``claimed`` is how pods ask for them, None: by the extended resource.
+    ``usable`` of the ``gpus`` have no taint. ``memory_bytes`` is the smallest's (None: not said).
+    ``claimed`` is how pods ask for them, None: by the extended resource.
     """
 
     product: str
@@ -141,7 +139,7 @@ class NodeDevices:
         return resource_of(self.profile) if self.profile else WHOLE_GPU
 
     def contradicts(self, gpu: Gpu) -> bool:
-        """Return whether the devices say another compute capability than the catalogue has."""
+        """Return whether the devices state another compute capability than the catalogue."""
         known = None in (self.capability, gpu.compute_capability)
         return not known and self.capability != gpu.compute_capability
 
@@ -150,7 +148,7 @@ class NodeDevices:
 class DeviceUsage:
     """GPUs that an allocated ResourceClaim holds on a node, whole or in part.
 
-    ``pod`` and ``pod_uid`` are those of the first pod that it is reserved for (empty: for none).
+    ``pod`` and ``pod_uid`` are of the first pod that it is reserved for (empty: for none).
     """
 
     node: str
@@ -160,7 +158,7 @@ class DeviceUsage:
 
 
 def read_slice(content: object) -> DeviceSlice | None:
-    """Read a ResourceSlice, None if it has no GPUs of one node."""
+    """Return a ResourceSlice, None if it has no GPUs of one node."""
     spec = mapping(mapping(content).get("spec"))
     node = text_or_empty(spec.get("nodeName"))
     if text_or_empty(spec.get("driver")) != DRIVER or not is_node_name(node):
@@ -176,7 +174,7 @@ def read_slice(content: object) -> DeviceSlice | None:
 
 
 def read_device_class(content: object) -> DeviceClass:
-    """Read a DeviceClass."""
+    """Return a DeviceClass from any value."""
     spec = mapping(mapping(content).get("spec"))
     return DeviceClass(resource=text_or_empty(spec.get("extendedResourceName")))
 
@@ -184,11 +182,10 @@ def read_device_class(content: object) -> DeviceClass:
 def read_claim(content: object) -> DeviceUsage | None:
     """Return the GPUs that a ResourceClaim holds, None if it holds none.
 
-    A slice holds the GPU that it is of: where GPUs are cut on demand, nobody else can have the
-    whole one. Where they are cut before, a claim on several slices of one GPU counts as one of
-    them; ours claim one. A claim that only looks (admin access) holds nothing. Only the status is
-    believed: a user who may make claims may write their labels, annotations and owners, and only
-    the scheduler and its controllers the status.
+    A slice holds its whole GPU: where GPUs are cut on demand nobody else can have that. Where they
+    are cut before, a claim on several slices of one GPU counts as one; ours claim one. A claim that
+    only looks (admin access) holds nothing. Only the status is believed: the scheduler and its
+    controllers write it, while users may write a claim's labels, annotations and owners.
     """
     status = mapping(mapping(content).get("status"))
     allocation = mapping(status.get("allocation"))
@@ -233,7 +230,6 @@ def read_devices(
 
 
 def _counted(alike: Sequence[GpuDevice]) -> NodeDevices:
-    """Return the devices of a node, which are alike, without how pods ask for them."""
     sizes = [device.memory_bytes for device in alike]
     known = [size for size in sizes if size]
     roots = {device.pcie_root for device in alike} - {""}
@@ -251,7 +247,6 @@ def _counted(alike: Sequence[GpuDevice]) -> NodeDevices:
 
 
 def _cut_alike(devices: Iterable[GpuDevice]) -> list[GpuDevice]:
-    """Return the slices of a node, none unless all are of one profile and of no other's parts."""
     slices = [device for device in devices if device.kind is DeviceKind.MIG]
     profiles = {device.profile for device in slices}
     alone = len(profiles) == 1 and is_profile(_spelled(*profiles))
@@ -291,7 +286,7 @@ def _keeps_off(taint: Mapping[str, Any]) -> bool:
 
 
 def _named(entries: Mapping[str, Any], name: str) -> object:
-    """Return an attribute or a capacity of the driver: its domain may be left out."""
+    """The domain of an attribute or a capacity may be left out."""
     return entries.get(name) or entries.get(f"{DRIVER}/{name}")
 
 
@@ -300,7 +295,6 @@ def _said(attributes: Mapping[str, Any], name: str, kind: str = "string") -> str
 
 
 def _node_of(allocation: Mapping[str, Any]) -> str:
-    """Return the node to which an allocation is bound, empty if it names none."""
     terms = mappings(mapping(allocation.get("nodeSelector")).get("nodeSelectorTerms"))
     fields = (item for term in terms for item in mappings(term.get("matchFields")))
     named = (item.get("values") for item in fields if item.get("key") == "metadata.name")
@@ -308,22 +302,21 @@ def _node_of(allocation: Mapping[str, Any]) -> str:
 
 
 def _whole(device: object) -> str:
-    """Return the name of the GPU that a device is, or is a slice of."""
     name = text_or_empty(device)
     of = _GPU_OF_DEVICE.fullmatch(name)
     return of[1] if of else name
 
 
 def _current(slices: Iterable[DeviceSlice]) -> list[DeviceSlice] | None:
-    """Return the slices of the latest generation of each pool, None if one of them is missing."""
+    """Return the slices of each pool's latest generation, None if one is missing."""
     pools: defaultdict[str, list[DeviceSlice]] = defaultdict(list)
     for item in slices:
         pools[item.pool].append(item)
     current: list[DeviceSlice] = []
     for items in pools.values():
         latest = max(item.generation for item in items)
-        # A driver writes a new generation slice by slice: until all are there the old ones are
-        # stale and the new ones too few.
+        # A driver writes a new generation slice by slice: until then the old ones are stale, the
+        # new ones too few.
         kept = [item for item in items if item.generation == latest]
         if any(item.slices != len(kept) for item in kept):
             return None
@@ -388,8 +381,8 @@ def _unsuitable(whole: Iterable[GpuDevice]) -> Problem | None:
 
 
 def _asked_for(devices: NodeDevices, classes: Mapping[str, DeviceClass]) -> NodeDevices | Problem:
-    """Return the devices with how pods ask for them: by the extended resource if a DeviceClass
-    stands for it, else by a claim.
+    """Return the devices with their extended resource, if a DeviceClass stands for it, else with a
+    claim.
     """
     if any(item.resource == devices.resource for item in classes.values()):
         return devices

@@ -1,4 +1,4 @@
-"""Which GPUs are joined by a fast link, and what is the place of a node in the network?
+"""Which GPUs are joined by a fast link, and where in the network is a node?
 
 A clique label counts only on racks (NVL72): HGX boards never carry one, and fabrics that are still
 coming up show a zero UUID. Sources: NVIDIA/k8s-device-plugin@1b826acc internal/lm/imex.go,
@@ -72,7 +72,7 @@ _VIRTUAL: Final = re.compile(
 
 
 class DomainKind(StrEnum):
-    """The bounds of the scale-up link."""
+    """What the scale-up link joins."""
 
     CLIQUE = "Clique"  #: several nodes of one rack
     NODE = "Node"  #: all GPUs of the node
@@ -82,11 +82,10 @@ class DomainKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """The scale-up domain of a node: ``gpus`` is how many GPUs of this node one domain joins (1:
-    none).
+    """A node's scale-up domain, which joins ``gpus`` of its GPUs (1: none).
 
-    ``joins_pods`` says that the node carries a clique label: without it no ComputeDomain joins pods
-    of several nodes.
+    ``joins_pods``: the node carries a clique label, without which no ComputeDomain joins pods of
+    several nodes.
     """
 
     kind: DomainKind
@@ -141,9 +140,6 @@ def read_path(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=256)
 def _topology_keys(keys: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """Return the keys that are there of each family, and of the zones; nodes of one kind have the
-    same ones.
-    """
     there = frozenset(keys)
     *families, zones = (
         tuple(key for key in family if key in there) for family in (*_FAMILIES, _ZONES)
@@ -152,7 +148,7 @@ def _topology_keys(keys: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], ...], 
 
 
 def stated_path(node: RawNode) -> tuple[tuple[str, str], ...]:
-    """Return the path that the user states for a node: levels, closest first, between slashes."""
+    """Return the user's path for a node: levels, closest first, between slashes."""
     stated = node.stated("topology-path")
     levels = stated.split("/") if stated else ()
     return tuple((TOPOLOGY_PATH, level) for level in map(label_value, levels) if level)
@@ -160,13 +156,12 @@ def stated_path(node: RawNode) -> tuple[tuple[str, str], ...]:
 
 def _rack(node: RawNode, gpus: int) -> Domain:
     stated = label_value(node.vouched("nvlink-domain"))
-    # The whole value: a rack may be split into two cliques of one UUID, and NVLink does not cross
-    # them.
+    # The whole value: NVLink does not cross two cliques of one UUID in a split rack.
     match = _CLIQUE.fullmatch(node.labels.get(CLIQUE_LABEL, ""))
     # A zero UUID is no domain: boards of H100 and fabrics that are still coming up show it.
     clique = match[0] if match and set(match[1]) - set("0-") else None
-    # A node writes its clique label itself: where the administrator vouches by a prefix, only that
-    # is believed.
+    # A node writes its clique label itself, so a prefix that the administrator vouches for goes
+    # first.
     if node.label_prefix and not stated:
         warning = (
             f"no {node.label_prefix}nvlink-domain label: the NVLink domain is taken to be the tray"
@@ -186,7 +181,6 @@ def _rack(node: RawNode, gpus: int) -> Domain:
 
 
 def _bounded(node: RawNode, size: int, gpus: int, kind: DomainKind) -> Domain:
-    # Unhealthy GPUs join nothing.
     joined = min(size, gpus)
     if joined <= 1:
         return Domain(kind=DomainKind.NONE, name="", gpus=1)

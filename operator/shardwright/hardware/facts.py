@@ -1,6 +1,4 @@
-"""The kept facts of a Node: small, comparable, and equal as long as nothing that matters has
-changed.
-"""
+"""Which facts of a Node are kept? Small ones, equal as long as nothing that matters has changed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,16 +12,15 @@ from shardwright.hardware.inventory import Taint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """One node with whole, known GPUs; a heartbeat does not change it, so equality tells a relevant
-    change.
+    """One node with whole, known GPUs; a heartbeat does not change it.
 
     ``gpus`` are the healthy ones (allocatable), held or free. ``gpu`` is the catalogue row with the
-    memory of this node's labels, ``host_bytes`` the memory of the node that pods may request (None:
-    it does not say), ``gpu_hour_price`` the price of one GPU for an hour, ``rdma`` the RDMA devices
-    that pods may request. ``created`` is the creation time of the Node, as the API server wrote it.
-    ``taints`` leave out those that ``schedulable``, ``ready`` and ``deleting`` stand for.
-    ``claimed`` are the devices that pods claim for its GPUs (None: they request ``resource``).
-    ``published``: ResourceSlices have its GPUs, so that claims alone hold them.
+    memory of this node's labels, ``host_bytes`` the node's memory for pods (None: not said),
+    ``gpu_hour_price`` the price of one GPU for an hour, ``rdma`` the RDMA devices that pods may
+    request. ``created`` is the creation time of the Node, as the API server wrote it. ``taints``
+    leave out those that ``schedulable``, ``ready`` and ``deleting`` stand for. ``claimed`` are the
+    devices that pods claim for its GPUs (None: they request ``resource``). ``published``:
+    ResourceSlices have its GPUs, so claims alone hold them.
     """
 
     name: str

@@ -1,5 +1,4 @@
-"""The GPU catalogue: the figures of each product by data sheets and node labels, with basis and
-source.
+"""What can a GPU do, by data sheets and node labels? Each figure has a basis and a source.
 
 An unknown product is reported, never guessed. The rows are data (``gpus.csv``), read once.
 """
@@ -72,9 +71,6 @@ class Link:
     source: str
 
     def __hash__(self) -> int:
-        """Hash the fields that tell links apart: they are keys of everything that is priced
-        once.
-        """
         return hash((self.name, self.bytes_per_second))
 
 
@@ -96,14 +92,13 @@ ComputeCapability = tuple[int, int]
 class Gpu:
     """One accelerator of the catalogue; FLOP/s are dense.
 
-    ``flops`` maps bf16, fp16, fp8, int8, fp4 to FLOP/s; a missing key means that the GPU has no
-    such unit (no BF16 before compute capability 8.0, no FP8 before 8.9). ``scale_up_gpus`` is how
-    many GPUs the scale-up link joins at most (1: none). ``basis`` and ``source`` are those of
-    bandwidth and FLOP/s, each link has its own, and ``memory_basis`` is the origin of the memory;
-    ``cross_checked`` how many sources agree on the row (yes, partly, no). ``stated`` says that it
-    is none of the catalogue's: an administrator has read it off a data sheet. Of a slice
-    ``mig_profile`` is its profile (``3g.40gb``), ``whole`` the GPU that it is cut from and
-    ``slices`` the number of them that this is cut into; else empty, None and 1.
+    ``flops`` maps bf16, fp16, fp8, int8, fp4 to FLOP/s; without a key the GPU has no such unit (no
+    BF16 before compute capability 8.0, no FP8 before 8.9). ``scale_up_gpus`` is how many GPUs the
+    scale-up link joins at most (1: none). ``basis`` and ``source`` are of bandwidth and FLOP/s,
+    each link has its own, ``memory_basis`` is the memory's; ``cross_checked`` is how many sources
+    agree (yes, partly, no). ``stated``: an administrator has read it off a data sheet. A slice has
+    a ``mig_profile`` (``3g.40gb``), the ``whole`` GPU that it is cut from and the number of
+    ``slices`` that this is cut into; else they are empty, None and 1.
     """
 
     id: str
@@ -133,7 +128,7 @@ class Gpu:
 
     @property
     def worth(self) -> float:
-        """Return the relative worth of the GPU by its data sheet. An H100 has about 1."""
+        """Return the relative worth of the GPU by its data sheet; an H100 has about 1."""
         plain = max(
             (self.flops[unit] for unit in ("bf16", "fp16") if unit in self.flops), default=TERA
         )
@@ -142,7 +137,6 @@ class Gpu:
         )
 
     def __hash__(self) -> int:
-        """Hash the fields that tell rows apart, like a link's."""
         return hash((self.id, self.memory_bytes))
 
 
@@ -159,8 +153,7 @@ def load_gpus() -> Mapping[str, Gpu]:
 
 @lru_cache(maxsize=1024)
 def find_gpu(product: str, memory_bytes: int | None = None) -> Gpu | None:
-    """Return the GPU that a product label, GKE name, data-sheet name or catalogue id names; None:
-    unknown.
+    """Return the GPU that a product label, GKE name, data-sheet name or id names; None: unknown.
 
     ``memory_bytes`` decides between rows of one name (``A100``: 40 or 80 GB); without it such a
     name is unknown.
@@ -170,21 +163,20 @@ def find_gpu(product: str, memory_bytes: int | None = None) -> Gpu | None:
     """
     catalogue = load_gpus()
     rows = [catalogue[gpu_id] for gpu_id in candidates(product, _names())]
-    # By memory only among several: one row is right whatever its label says, and bounds are checked
-    # later.
+    # A single row is right whatever its label says; bounds are checked later.
     if len(rows) > 1 and memory_bytes is not None:
         rows = [row for row in rows if abs(memory_bytes / row.memory_bytes - 1) <= MEMORY_MATCH]
     return rows[0] if len(rows) == 1 else None
 
 
 def catalogue_ids(product: str) -> tuple[str, ...]:
-    """Return the ids of the catalogue that a product may mean; empty if it has none."""
+    """Return the catalogue ids that a product may mean; empty if it has none."""
     return candidates(product, _names())
 
 
 def search_ids(text: str) -> tuple[str, ...]:
-    """Return the ids of the catalogue that a text finds, in its order: those of which a name
-    contains it, hyphens or not, and those that it means as a product.
+    """Return the catalogue ids that contain a text, hyphens or not, and those that it means as a
+    product.
 
     >>> search_ids("NVIDIA-H200"), search_ids("rtx5090")
     (('H200-SXM-141GB', 'H200-NVL-141GB'), ('RTX-5090-32GB',))
@@ -212,7 +204,6 @@ def _rows() -> tuple[Mapping[str, str], ...]:
 
 @cache
 def _names() -> Mapping[str, tuple[str, ...]]:
-    """Return every exact name of the table, in lower case with dashes, to the ids that bear it."""
     names: dict[str, tuple[str, ...]] = {}
     for row in _rows():
         listed = [row["gpu_id"], row["node_label_value"], *row["gke_accelerator_label"].split(";")]
@@ -253,9 +244,7 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
 
 
 def _memory_bytes(row: Mapping[str, str]) -> int:
-    """Return the memory that the node label shows. If no label is known it is the nominal decimal
-    gigabytes, the smaller reading.
-    """
+    """Without a label: the nominal decimal gigabytes, the smaller reading."""
     return (
         int(row["mem_mib_label"]) * MIB
         if row["mem_mib_label"]
@@ -271,9 +260,7 @@ def _compute_capability(text: str) -> ComputeCapability | None:
 def _flops(
     row: Mapping[str, str], capability: ComputeCapability | None, devices: int
 ) -> Mapping[str, float]:
-    """Return dense FLOP/s per number format; the table's bf16 column is FP16 on GPUs before
-    Ampere.
-    """
+    """The table's bf16 column is FP16 on GPUs before Ampere."""
     columns = {
         "bf16": "bf16_dense_tflops",
         "fp16": "bf16_dense_tflops",
@@ -291,9 +278,6 @@ def _flops(
 def _matmul_flops(
     row: Mapping[str, str], capability: ComputeCapability | None, devices: int
 ) -> Mapping[str, float]:
-    """Return the FLOP/s of large matrix products: as measured, else by the share of the data sheet
-    that the vendor's other GPUs reach.
-    """
     flops = dict(reached_flops(row["vendor"], _flops(row, capability, devices)))
     for kind, name in _MEASURED.items():
         if row[name] and kind in flops:
@@ -302,8 +286,8 @@ def _matmul_flops(
 
 
 def reached_flops(vendor: str, flops: Mapping[str, float]) -> Mapping[str, float]:
-    """Return the FLOP/s that large products reach: the share of the data sheet that the vendor's
-    other GPUs reach.
+    """Return the FLOP/s that large products reach, at the share of the data sheet that the vendor's
+    other GPUs do.
     """
     share = _matmul_share(vendor)
     return MappingProxyType({kind: rate * share for kind, rate in flops.items()})
@@ -311,9 +295,7 @@ def reached_flops(vendor: str, flops: Mapping[str, float]) -> Mapping[str, float
 
 @cache
 def _matmul_share(vendor: str) -> float:
-    """Return the median of the measured shares of a vendor's GPUs; of all GPUs if none of the
-    vendor's was measured.
-    """
+    """Return the median of the vendor's measured shares; of all GPUs if it has none."""
     shares = [
         (row["vendor"], float(row[name]) / float(row[f"{kind}_dense_tflops"]))
         for row in _rows()

@@ -1,10 +1,9 @@
-"""Which GPU does a node have, and with how much memory? The chain of labels, from the most exact to
-the vaguest.
+"""Which GPU does a node have, and with how much memory? By labels, from the most exact to the
+vaguest.
 
-The user's statement, the vendor's own label (NVIDIA product; AMD product or device id, in their old
-and new spelling), the cloud's label (GKE, CoreWeave), the instance type, Karpenter's name. The
-first that is there decides: a name that the catalogue lacks is reported, never replaced by a vaguer
-one.
+The user's statement, the vendor's label (NVIDIA product; AMD product or device id, old and new
+spelling), the cloud's (GKE, CoreWeave), the instance type, Karpenter's name. The first that is
+there decides: a name that the catalogue lacks is reported, never replaced by a vaguer one.
 """
 
 import re
@@ -56,14 +55,13 @@ def identify(
 ) -> tuple[Gpu, str] | Problem:
     """Return the GPU with this node's memory and the product string, or why it is not known.
 
-    A GPU that the catalogue lacks may be among those that the administrator states (``stated``). If
-    a node has ``devices`` of ResourceSlices, these name the product.
+    ``stated`` may have what the catalogue lacks; ``devices`` of ResourceSlices name the product.
     """
     key, product = _product(raw, resource, devices)
     certain = names_form(key, product) and _PRODUCT.fullmatch(product)
     gpu = (
         find_gpu(product, _memory_hint(raw, resource, devices))
-        # After the catalogue: nobody states a GPU anew that it has.
+        # Nobody states a GPU anew that the catalogue has.
         or stated.gpus.get(plain_name(product))
         if certain
         else None
@@ -86,15 +84,15 @@ def identify(
     if not low <= memory / gpu.memory_bytes <= high:
         limit = f"must be near the {gpu.memory_bytes // MIB} MiB of {gpu.id}"
         return implausible(f"{memory // MIB} MiB of GPU memory", limit)
-    # The label's figure: variants of one product name differ by up to 20%, drivers and ECC by 7%.
+    # Variants of one product name differ by up to 20%, drivers and ECC by 7%.
     return _with_memory(gpu, memory), product
 
 
 def identify_slice(
     raw: RawNode, slices: NodeSlices, stated: Stated, devices: NodeDevices | None = None
 ) -> tuple[Gpu, str] | Problem:
-    """Return a slice of the node's GPUs, with the memory that a label or its ResourceSlice says it
-    has, and the product string, or why it is not known.
+    """Return a slice of the node's GPUs with its stated memory, and the product string, or why it
+    is not known.
     """
     key, product = _product(raw, WHOLE_GPU, devices)
     gpu = find_gpu(product) or stated.gpus.get(plain_name(product))
@@ -118,7 +116,6 @@ def _cached_slice(gpu: Gpu, profile: str, memory_bytes: int) -> Gpu:
 
 
 def _contradiction(gpu: Gpu, devices: NodeDevices | None) -> Problem | None:
-    """Return that the devices say another compute capability, None if they do not."""
     if devices is None or not devices.contradicts(gpu):
         return None
     return implausible(
@@ -132,7 +129,6 @@ def _version(capability: ComputeCapability | None) -> str:
 
 
 def _product(raw: RawNode, resource: str, devices: NodeDevices | None) -> tuple[str, str]:
-    """Return the key and the value that names the GPU best; empty when nothing names it."""
     if stated := raw.stated("gpu-model"):
         return "shardwright.io/gpu-model", stated
     if devices:
@@ -150,15 +146,14 @@ def _product(raw: RawNode, resource: str, devices: NodeDevices | None) -> tuple[
 
 
 def _counted(labels: Mapping[str, str], key: str) -> str:
-    """Return the value of a label of the form ``<key>.<value>: "<count>"``, the old spelling of
-    AMD's labeller.
+    """Return the value of a label ``<key>.<value>: "<count>"``, the old spelling of AMD's
+    labeller.
     """
     prefix = key + "."
     return next(
         (
             label.removeprefix(prefix)
-            # Sorted, so that the answer does not depend on the order in which the API server writes
-            # labels.
+            # The API server writes labels in any order.
             for label in sorted(labels)
             if label.startswith(prefix)
         ),
@@ -187,8 +182,8 @@ def _nameless(key: str, product: str) -> Problem:
 
 
 def _memory_hint(raw: RawNode, resource: str, devices: NodeDevices | None) -> int | None:
-    """Return bytes that tell products of one name apart; sizes of clouds are nominal, good for no
-    more than that.
+    """Return bytes that tell products of one name apart; clouds' nominal sizes are good for no
+    more.
     """
     if memory := _memory_bytes(raw, resource, devices):
         return memory
@@ -198,7 +193,6 @@ def _memory_hint(raw: RawNode, resource: str, devices: NodeDevices | None) -> in
 
 
 def _memory_bytes(raw: RawNode, resource: str, devices: NodeDevices | None) -> int | None:
-    """Return the memory of one GPU as slices or labels of the node say, None if they do not."""
     if stated := quantity(raw.stated("gpu-memory-mib")):
         return stated * MIB
     if devices and devices.memory_bytes:

@@ -1,7 +1,6 @@
-"""Cloud instance types: the network and the NVLink domain of a node, which labels never name.
+"""Which network and NVLink domain has a cloud instance type? Labels never name them.
 
-The rows are data (``instances.csv``, each with confidence and source), read once. Labels win over
-the table.
+The rows are data (``instances.csv``, each with confidence and source). Labels win over the table.
 """
 
 import csv
@@ -22,7 +21,7 @@ _MACHINES: Final = (("DGXA100", "DGX-A100"), ("DGXH100", "DGX-H100"), ("DGXB200"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One instance type. ``network_gbps_per_gpu`` is None if the provider does not say."""
+    """One instance type; ``network_gbps_per_gpu`` is None if the provider does not say."""
 
     name: str
     gpu_id: str
@@ -53,8 +52,8 @@ def load_instances() -> Mapping[str, Instance]:
 
 
 def find_instance(node: RawNode) -> Instance | None:
-    """Return the instance type of a node by its labels (the machine label is the instance type on
-    AWS).
+    """Return a node's instance type by its labels (on AWS the machine label is the instance
+    type).
     """
     table = load_instances()
     keys = (

@@ -1,8 +1,4 @@
-"""The inventory: the GPUs of the cluster and those of them that are free, collapsed into pools of
-alike nodes.
-
-The CPU and memory that pods take of a node are not counted.
-"""
+"""Which GPUs has the cluster, and which are free? CPU and memory that pods take are not counted."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,10 +25,9 @@ class Node:
     """One usable node: ``gpus`` are healthy (allocatable), ``free`` those that no pod and no plan
     holds.
 
-    ``domain`` names the scale-up domain (the full clique label on NVL72, the node's own name if the
-    link ends at the node, ``""`` if GPUs are joined by PCIe only). ``path`` is the topology above
-    it, closest first, as (label key, value). ``host_bytes`` is its memory for pods (None: it does
-    not say).
+    ``domain`` names the scale-up domain (on NVL72 the full clique label, the node's name if the
+    link ends there, ``""`` for PCIe only). ``path`` is the topology above it, closest first, as
+    (label key, value). ``host_bytes`` is its memory for pods (None: it does not say).
     """
 
     name: str
@@ -51,16 +46,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Nodes that are alike in everything that the planner looks at.
+    """Nodes that are alike in everything that the planner considers.
 
     ``gpu`` is the catalogue row with the ``memory_bytes`` of the nodes' labels. ``domain_gpus`` is
     how many GPUs of one node (or, across nodes, of one clique) the scale-up link joins: 1 for PCIe
     only, 2 for bridged pairs, 8 for HGX, 72 for a full NVL72 rack. ``network`` is the link between
-    nodes per GPU as pods reach it, ``reach`` how they do. ``resource`` is the one that pods request
-    for GPUs, ``architecture`` amd64 or arm64. ``nodes`` are sorted by name, ``joins_pods`` says
-    that a ComputeDomain can join pods on several of them. ``gpu_hour_price`` is the price of one
-    GPU for an hour, as the nodes' owner states it in a currency of their choice (None: not stated).
-    ``claimed`` are the devices that pods claim for GPUs (None: they request ``resource``).
+    nodes per GPU as pods reach it, ``reach`` how they do. ``resource`` is what pods request for
+    GPUs, ``architecture`` amd64 or arm64. ``nodes`` are sorted by name; ``joins_pods``: a
+    ComputeDomain can join pods on several of them. ``gpu_hour_price`` is the price of one GPU for
+    an hour, in a currency of the owner's choice (None: not stated). ``claimed`` are the devices
+    that pods claim for GPUs (None: they request ``resource``).
     """
 
     name: str
@@ -79,8 +74,8 @@ class Pool:
     claimed: ClaimedDevices | None = None
 
     def without(self, taken: Mapping[str, int]) -> "Pool":
-        """Return the pool with the GPUs that are left of it, never below zero; nodes of which
-        nothing is taken stay as they are.
+        """Return the pool without the ``taken`` GPUs, never below zero; other nodes stay the same
+        objects.
         """
         left = tuple(
             node if not taken.get(node.name) else node.less(taken[node.name]) for node in self.nodes
@@ -93,16 +88,14 @@ class Pool:
 
     @property
     def price(self) -> GpuPrice:
-        """Return the price of one GPU for an hour: the price its owner states, or else hours of an
-        H100.
-        """
+        """Return the price of one GPU for an hour: its owner's, or else hours of an H100."""
         if self.gpu_hour_price is None:
             return relative_price(self.gpu)
         return GpuPrice(per_hour=self.gpu_hour_price, basis=PriceBasis.STATED)
 
     @property
     def host_bytes(self) -> int | None:
-        """Return the memory for pods of the node that has the least, of those with free GPUs if any
+        """Return the least memory for pods among nodes with free GPUs, or among all if none is free
         (None: one does not say).
         """
         known = [node.host_bytes for node in self.nodes if node.free] or [
@@ -122,10 +115,9 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeExclusion:
-    """A node with GPUs that the planner cannot use, and why; ``product`` is empty if it could not
-    be read.
+    """A node with GPUs that the planner cannot use, and why; ``product`` is empty if unreadable.
 
-    ``ready`` is that of the node, whatever else keeps it out.
+    ``ready`` is the node's, whatever else keeps it out.
     """
 
     node: str
@@ -135,7 +127,7 @@ class NodeExclusion:
 
 
 class KnownPods(StrEnum):
-    """Which pods are known: the GPUs that others hold count as free."""
+    """Which pods are known: GPUs that others hold count as free."""
 
     ALL = "All"
     WATCHED = "Watched"  #: those of the namespaces that the operator watches
@@ -152,14 +144,12 @@ class Inventory:
 
     @property
     def empty(self) -> bool:
-        """Return whether there is no node with GPUs at all: under an autoscaler that is a cluster
-        at rest.
-        """
+        """Return whether no node has GPUs: under an autoscaler that is a cluster at rest."""
         return not self.pools and not self.excluded
 
     def without(self, taken: Mapping[str, int]) -> "Inventory":
-        """Return the inventory without the ``taken`` GPUs, by node. Nothing of this inventory may
-        be taken before.
+        """Return the inventory without the ``taken`` GPUs, by node; nothing may have been taken
+        before.
         """
         return replace(self, pools=tuple(pool.without(taken) for pool in self.pools))
 
@@ -171,7 +161,7 @@ class Inventory:
         return replace(self, pools=pools)
 
     def of_nodes(self, names: Collection[str]) -> "Inventory":
-        """Return the inventory of these nodes alone. A pool without any of them is left out."""
+        """Return the inventory of these nodes alone, without pools that have none of them."""
         pools = (
             replace(pool, nodes=tuple(node for node in pool.nodes if node.name in names))
             for pool in self.pools

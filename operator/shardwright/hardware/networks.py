@@ -87,14 +87,14 @@ def offered_rdma(node: RawNode) -> tuple[tuple[str, int], ...]:
 
 
 def is_rdma(network: Link) -> bool:
-    """Return whether a link between nodes is one that pods reach with RDMA devices only."""
-    # Names are for people, and stated links have them, too. The latency tells.
+    """Return whether pods reach a link between nodes only with RDMA devices."""
+    # Names are for people, and stated links have them, too, so the latency tells.
     return network.latency_seconds == RDMA_LATENCY_SECONDS
 
 
 def over_tcp(network: Link, gpus: int) -> Link:
-    """Return the link that is left of an RDMA network per GPU if pods have none of its devices:
-    their node's own interface.
+    """Return what pods without an RDMA network's devices have of it per GPU: their node's own
+    interface.
     """
     gbps = min(network.bytes_per_second * 8 / GIGA, NODE_GBPS_WITHOUT_EVIDENCE / gpus)
     return _link(gbps, False, "assumed", "NODE_GBPS_WITHOUT_EVIDENCE")

@@ -1,7 +1,6 @@
-"""Read Nodes and Pods: the whole way from Kubernetes objects to the inventory starts here.
+"""What do Nodes say? The way from Kubernetes objects to the inventory starts here.
 
-Everything in this package takes objects that anyone may have written and answers with a value. None
-of it raises.
+Anyone may have written these objects: all functions answer with a value, and none raises.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,8 +51,7 @@ _STATE_TAINTS: Final = _NOT_READY_TAINTS | _DELETION_TAINTS | {"node.kubernetes.
 
 
 def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
-    """Read a Node, or the reason why its GPUs cannot be planned. Return None for a node without
-    GPUs.
+    """Return a Node's facts, why its GPUs cannot be planned, or None for a node without GPUs.
 
     Cordoned, not ready and leaving nodes are facts, not exclusions: their running pods count on
     them. ``stated`` is the administrator's statement on GPUs and nodes.
@@ -64,13 +62,13 @@ def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion 
 def read_raw(
     raw: RawNode, stated: Stated = NONE, devices: NodeDevices | Problem | None = None
 ) -> NodeFacts | NodeExclusion | None:
-    """Read the kept parts of a Node as :func:`read_node` does. ``devices`` are its GPUs if it
-    offers none, or the reason why they cannot be planned.
+    """Return what :func:`read_node` does; ``devices`` are the GPUs of a node that offers none
+    itself, or why not.
     """
     if devices is None and not has_accelerator(raw):
         return None
     published = devices if isinstance(devices, NodeDevices) else None
-    # Then all checks that follow are those of a node with a device plugin.
+    # All further checks are those of a node with a device plugin.
     raw = _offering(raw, published) if published else raw
     resource = published.resource if published else gpu_resource(raw)
     against = devices if isinstance(devices, Problem) else unsuitable(raw, resource)
@@ -85,7 +83,7 @@ def read_raw(
         )
     )
     if isinstance(found, Problem):
-        # The name goes into messages: anyone who may write a Node may have put anything there.
+        # The name goes into messages, and whoever writes a Node may put anything there.
         name = raw.name if is_node_name(raw.name) else printable(raw.name)
         return NodeExclusion(node=name, problem=found, ready=_is_ready(raw))
     gpu, product = found
@@ -94,9 +92,7 @@ def read_raw(
 
 
 def _offering(raw: RawNode, devices: NodeDevices) -> RawNode:
-    """Return a node as if a device plugin offered the devices; its labels stay those that pods can
-    select by.
-    """
+    """The labels stay those that pods can select by."""
     resource = devices.resource
     return replace(
         raw,
@@ -106,7 +102,6 @@ def _offering(raw: RawNode, devices: NodeDevices) -> RawNode:
 
 
 def _slices(raw: RawNode, devices: NodeDevices | None) -> NodeSlices | None:
-    """Return the MIG slices of a node, by its labels or its devices; None if its GPUs are whole."""
     if devices is None:
         return read_slices(raw)
     if not devices.profile:
@@ -120,7 +115,6 @@ def _slices(raw: RawNode, devices: NodeDevices | None) -> NodeSlices | None:
 
 
 def _published(facts: NodeFacts, devices: NodeDevices) -> NodeFacts:
-    """Return facts with the parts that only slices have."""
     warnings = facts.warnings
     if facts.domain.kind is DomainKind.NONE and devices.pcie_roots > 1:
         warnings += (
@@ -130,7 +124,6 @@ def _published(facts: NodeFacts, devices: NodeDevices) -> NodeFacts:
 
 
 def _of_others(raw: RawNode, node_set: str) -> Problem | None:
-    """Return why a node is for another installation of the operator, None if it is for this one."""
     said = raw.labels.get(NODE_SET, "")
     if said == node_set:
         return None
@@ -180,8 +173,8 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
 
 
 def _price(raw: RawNode, gpu: Gpu, stated: Stated) -> float | None:
-    """Return the price of one GPU of the node for an hour, of a slice its share of it. A price that
-    the node may have given itself counts only if nobody else states one.
+    """Return a GPU's price for an hour; one that the node may have given itself counts only if
+    nobody else states one.
     """
     said, general = positive_number(raw.vouched(PRICE)), stated.price_of(gpu)
     said = said and said / gpu.slices
@@ -189,7 +182,6 @@ def _price(raw: RawNode, gpu: Gpu, stated: Stated) -> float | None:
 
 
 def _no_numbers(raw: RawNode) -> Iterator[str]:
-    """Yield the user's statements about the node that should be numbers, and are not."""
     for key in ("network-gbps-per-gpu", PRICE):
         said = raw.stated(key)
         if said and positive_number(said) is None:
@@ -200,7 +192,7 @@ def _no_numbers(raw: RawNode) -> Iterator[str]:
 
 
 def _matching_instance(raw: RawNode, gpu: Gpu) -> Instance | None:
-    """Return the row of the instance type, unless the labels show another GPU than it lists."""
+    """Return the instance type's row, unless the labels show another GPU than it lists."""
     instance = find_instance(raw)
     return instance if instance and instance.gpu_id == gpu.id else None
 
@@ -216,9 +208,7 @@ def _architecture(raw: RawNode) -> str:
 
 
 def _is_ready(raw: RawNode) -> bool:
-    """Return whether nothing says that the node is not ready (a dump without conditions says
-    nothing).
-    """
+    """A dump without conditions says nothing, which is ready."""
     unready = any(
         condition.get("type") == "Ready" and condition.get("status") != "True"
         for condition in mappings(raw.status.get("conditions"))
@@ -244,8 +234,8 @@ def _taints(taints: tuple[Mapping[str, object], ...]) -> tuple[Taint, ...]:
 
 @lru_cache(maxsize=256)
 def _kept_taints(named: tuple[tuple[str, str, str], ...]) -> tuple[Taint, ...]:
-    """Return taints in a fixed order, without those that state says already; nodes of one kind
-    share them.
+    """Taints in a fixed order, without those that state says already; nodes of one kind share
+    them.
     """
     kept = sorted({taint for taint in named if taint[0] and taint[0] not in _STATE_TAINTS})
     return tuple(Taint(key=key, effect=effect, value=value) for key, effect, value in kept)

@@ -1,6 +1,5 @@
-"""Pods to the GPUs that they keep on a node, with the model that they belong to.
-
-A pod that has no node, or has finished, holds none.
+"""Which GPUs do pods keep on a node, and for which model? A pod without a node, or finished, holds
+none.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,8 +34,8 @@ class GpuUsage:
 def is_held(usage: GpuUsage, node: object) -> bool:
     """Return whether a usage holds GPUs of its node (anything but facts: it cannot be planned).
 
-    A user who names the node of a pod can request a resource that it does not offer: the kubelet
-    then passes over the request (``removeMissingExtendedResources``), and so does this.
+    A user who names a pod's node can request a resource that it does not offer: the kubelet then
+    passes over the request (``removeMissingExtendedResources``), and so does this.
     """
     if not usage.resource or not isinstance(node, NodeFacts):
         return True
@@ -44,8 +43,8 @@ def is_held(usage: GpuUsage, node: object) -> bool:
 
 
 def read_pod(pod: object) -> tuple[GpuUsage, ...]:
-    """Return the GPUs that a pod requests, by resource; empty for a pod that requests none, has
-    finished, or is not placed yet. Which of them it holds, :func:`is_held` says.
+    """Return the GPUs that a placed, unfinished pod requests, by resource; :func:`is_held` says
+    which it holds.
 
     Terminating pods still hold theirs; a pod nominated to a node (after preemption) counts as
     placed.
@@ -64,14 +63,13 @@ def read_pod(pod: object) -> tuple[GpuUsage, ...]:
 
 
 def read_claimed(claims: Iterable[object], pods: Iterable[object]) -> Iterator[GpuUsage]:
-    """Yield the GPUs that ResourceClaims hold, for the models that labels of their pods name."""
+    """Return the GPUs that ResourceClaims hold, for the models that labels of their pods name."""
     there = {(_text(pod, "namespace"), _text(pod, "name")): pod for pod in pods}
     for claim in claims:
         held = read_claim(claim)
         if held is None:
             continue
-        # By the pod that the scheduler has written into the status, not by labels of the claim,
-        # which its user writes.
+        # The scheduler writes the status; labels of a claim are its user's.
         pod = there.get((_text(claim, "namespace"), held.pod), {})
         owner, group = _model_of(mapping(mapping(pod).get("metadata")))
         yield GpuUsage(node=held.node, resource="", gpus=held.gpus, owner=owner, group=group)
@@ -82,7 +80,6 @@ def _text(content: object, name: str) -> str:
 
 
 def _model_of(metadata: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]:
-    """Return the model of a pod by its labels, and its group; None if it is of no model."""
     labels = texts(metadata.get("labels"))
     model = labels.get(MODEL_LABEL)
     owner = (text_or_empty(metadata.get("namespace")), model) if model else None
@@ -90,7 +87,6 @@ def _model_of(metadata: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]
 
 
 def _slices_named(spec: Mapping[str, Any]) -> list[str]:
-    """Return the resources of slices that containers of a pod name."""
     return sorted(
         {
             resource
@@ -104,15 +100,14 @@ def _slices_named(spec: Mapping[str, Any]) -> list[str]:
 
 
 def _requested(spec: Mapping[str, Any], resource: str) -> int:
-    """Return the number that the scheduler counts: the larger of the running containers and of each
-    step of the start.
+    """Return what the scheduler counts: the larger of the running containers and of each step of
+    the start.
     """
     sidecars = peak = 0
     for container in mappings(spec.get("initContainers")):
         request = _request(container, resource)
         if text_or_empty(container.get("restartPolicy")) == "Always":
-            # A sidecar goes on running, so it counts beside each later step and beside the
-            # containers.
+            # A sidecar goes on running beside each later step and the containers.
             sidecars += request
             peak = max(peak, sidecars)
         else:
@@ -125,7 +120,7 @@ def _requested(spec: Mapping[str, Any], resource: str) -> int:
 
 
 def _request(container: Mapping[str, Any], resource: str) -> int:
-    """Return the request of a container; extended resources may state the limit only."""
+    """Extended resources may state the limit only."""
     resources = mapping(container.get("resources"))
     stated = (
         quantity(mapping(resources.get(part)).get(resource)) for part in ("requests", "limits")

@@ -1,6 +1,5 @@
-"""Facts and usage to the inventory: the free GPUs, and nodes that are alike collapsed into pools.
-
-No node has less than nothing free, whatever pods and plans claim of it.
+"""What is free, and which nodes are alike? Whatever pods and plans claim, no node has less than
+nothing free.
 """
 
 from collections import Counter, defaultdict
@@ -40,8 +39,8 @@ ANYTHING: Final = PodTerms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """GPUs that the plan of record of ``owner`` (namespace, ShardedModel) keeps on a node for a
-    group, by the group's name.
+    """GPUs that the plan of record of ``owner`` (namespace, ShardedModel) keeps on a node, by group
+    name.
     """
 
     owner: tuple[str, str]
@@ -58,13 +57,13 @@ def build_inventory(
     own: tuple[str, str] | None = None,
     terms: PodTerms = ANYTHING,
 ) -> Inventory:
-    """Build the inventory for one model. It is the same for any order of the input.
+    """Return the inventory for one model, the same for any order of the input.
 
-    Free GPUs are the allocatable ones minus those that pods of others hold, minus those that plans
-    of others keep and have not bound yet, never below zero. ``own`` names the model that is
-    planned: its own pods and plan do not count against it. ``usage`` is None if pods cannot be
-    listed: then everything allocatable is called free. ``terms`` say which nodes its pods may use
-    and which RDMA devices they request: links are those that they then reach.
+    Free are allocatable GPUs minus those that pods of others hold, minus those that plans of others
+    keep and have not bound yet. ``own`` is the planned model: its pods and plan do not count
+    against it. ``usage`` is None if pods cannot be listed: then everything allocatable is free.
+    ``terms`` say which nodes its pods may use and which RDMA devices they request, and so which
+    links they reach.
     """
     known = KnownPods.NONE if usage is None else KnownPods.ALL
     usable, excluded = _divide(facts, terms)
@@ -79,8 +78,8 @@ def build_inventory(
 def _taken(
     usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: tuple[str, str] | None
 ) -> Counter[str]:
-    """Return the GPUs per node that are not free for ``own``; a pod binds the GPUs that are kept
-    for its own group alone.
+    """Return the GPUs per node that are not free for ``own``; a pod binds only GPUs kept for its
+    own group.
     """
     taken: Counter[str] = Counter()
     bound: Counter[_Place] = Counter()
@@ -140,23 +139,19 @@ def _reach(node: NodeFacts, rdma: RdmaRequest) -> tuple[Link, Reach]:
 
 
 def _name(node: NodeFacts, rdma: RdmaRequest) -> str:
-    """Return a name that a person understands, from properties of the nodes alone: other pools do
-    not change it.
-    """
+    """From properties of the nodes alone, so that other pools do not change it."""
     network, _ = _reach(node, rdma)
     return f"{node.gpu.id.lower()}-{node.gpus}x-{network.bytes_per_second * 8 / GIGA:.4g}g"
 
 
 def _distinct(pool: Pool, key: _PoolKey) -> str:
-    """Return a name for a pool that shares its own with another: with a digest of its key and
-    memory.
-    """
+    """A digest of key and memory tells pools of one name apart."""
     own = "/".join(map(str, (*key, pool.gpu.memory_bytes // GIGA)))
     return f"{pool.name}-{sha256(own.encode()).hexdigest()[:6]}"
 
 
 def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
-    """Return everything that the planner looks at, except memory, which is compared with a
+    """Return everything that the planner considers, except memory, which is compared with a
     tolerance.
 
     Of RDMA devices only the names count: all pods of a group request the same ones.
@@ -178,14 +173,13 @@ def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
 
 
 def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
-    """Return the nodes in runs of nearly the same GPU memory, smallest first."""
     by_bytes: defaultdict[int, list[NodeFacts]] = defaultdict(list)
     for node in nodes:
         by_bytes[node.gpu.memory_bytes].append(node)
     runs: list[list[NodeFacts]] = []
     floor = 0
     for memory_bytes in sorted(by_bytes):
-        # Compared with the smallest of the run: with the last, many small steps would join unlike
+        # Against the smallest of the run: against the last, many small steps would join unlike
         # memories.
         if memory_bytes > floor * MEMORY_SPREAD:
             runs.append([])
@@ -195,8 +189,8 @@ def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
 
 
 def _believable_racks(usable: Sequence[NodeFacts], *, joined: bool) -> Iterable[NodeFacts]:
-    """Yield the nodes; those that a clique has too many of, or all of cliques that no pods shall
-    share, as trays of their own.
+    """Yield the nodes; surplus ones of a clique, or all that no pods shall share, as trays of their
+    own.
     """
     cliques: defaultdict[str, list[NodeFacts]] = defaultdict(list)
     for node in usable:
@@ -211,10 +205,10 @@ def _believable_racks(usable: Sequence[NodeFacts], *, joined: bool) -> Iterable[
 
 
 def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
-    """Yield the nodes that a clique has no room for, each with a sentence: those that joined last.
+    """Yield the nodes that joined a clique last and that it has no room for, each with a sentence.
 
-    A node that copies the label of a full rack takes nothing from it: when a Node came, the API
-    server alone writes.
+    A node that copies the label of a full rack takes nothing from it: only the API server writes
+    when a Node came.
     """
     size, room = (sum(node.gpus for node in clique), min(node.gpu.scale_up_gpus for node in clique))
     if size <= room:
@@ -256,15 +250,11 @@ def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaReques
 
 
 def _common_reach(found: Sequence[Reach]) -> Reach:
-    """Return the reach that pods have on every one of these nodes: with the fewest devices that any
-    offers.
-    """
     fewest = tuple(min(same) for same in zip(*(how.devices for how in found), strict=True))
     return replace(next((how for how in found if how.missed), found[0]), devices=fewest)
 
 
 def _domain_gpus(nodes: Sequence[NodeFacts]) -> int:
-    """Return the GPUs that one scale-up domain joins: of the largest clique, or inside a node."""
     if nodes[0].domain.kind is not DomainKind.CLIQUE:
         return nodes[0].domain.gpus
     sizes: Counter[str] = Counter()
@@ -277,7 +267,7 @@ def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
     return Node(
         name=node.name,
         gpus=node.gpus,
-        # A GPU that has become unhealthy may still be held: allocatable falls below what pods have.
+        # An unhealthy GPU may still be held: allocatable falls below what pods have.
         free=max(0, node.gpus - taken.get(node.name, 0)),
         domain=node.domain.name,
         path=node.path,
@@ -288,7 +278,6 @@ def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
 
 
 def _warnings(nodes: Sequence[NodeFacts]) -> tuple[str, ...]:
-    """Return each warning once, with the number of its nodes if it does not hold for all."""
     counts = Counter(warning for node in nodes for warning in node.warnings)
     every = len(nodes)
     return tuple(

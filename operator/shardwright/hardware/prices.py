@@ -1,8 +1,8 @@
-"""The price of one GPU for an hour: as its owner states it, or beside an H100, by public lists of
-clouds or by its data sheet.
+"""What does one GPU cost for an hour? As its owner states, or in H100s by clouds' lists or data
+sheet.
 
-Only prices of one list are compared, so that neither currency nor discounts are in them. The rows
-are data (``prices.csv``).
+Only prices of one list are compared, so neither currency nor discounts are in them. The rows are
+data (``prices.csv``).
 """
 
 import csv
@@ -19,7 +19,7 @@ from shardwright.hardware.gpus import Gpu, load_gpus
 
 
 class PriceBasis(StrEnum):
-    """The origin of a price. A stated one is in the owner's currency, the others in hours of an
+    """Where a price comes from; a stated one is in the owner's currency, the others in hours of an
     H100.
     """
 
@@ -38,8 +38,7 @@ class GpuPrice:
 
 
 def relative_price(gpu: Gpu) -> GpuPrice:
-    """Return the price of one GPU for an hour, in hours of an H100; of a slice its share of the
-    price of the GPU that it is cut from.
+    """Return the price of one GPU for an hour, in hours of an H100; a slice's is its share.
 
     >>> (
     ...     relative_price(load_gpus()["L40S-48GB"]).per_hour,
@@ -55,12 +54,11 @@ def relative_price(gpu: Gpu) -> GpuPrice:
 
 @lru_cache(maxsize=1024)
 def _assumed(gpu: Gpu) -> GpuPrice:
-    """Assume a price for a GPU that no list has. It follows from the data sheet, in the order of
-    its vendor's listed GPUs.
+    """Return a price for a GPU that no list has, by its data sheet, in the order of its vendor's
+    listed GPUs.
 
-    It costs no more than one that has all that it has, and no less than one of which it has all and
-    whose scale-up link is no better than its own. If the lists contradict each other the lower
-    price counts.
+    It costs no more than a GPU with at least all that it has, and no less than one with at most
+    that and no better scale-up link. If the lists contradict each other the lower price counts.
     """
     own = [(load_gpus()[gpu_id], price.per_hour) for gpu_id, price in _listed().items()]
     own = [(other, price) for other, price in own if other.vendor == gpu.vendor]
@@ -78,9 +76,6 @@ def _assumed(gpu: Gpu) -> GpuPrice:
 
 
 def _has_all_of(gpu: Gpu, other: Gpu) -> bool:
-    """Return whether a GPU has at least another one's memory, bandwidth, and FLOP/s in each of its
-    number formats.
-    """
     enough = (
         gpu.memory_bytes >= other.memory_bytes
         and gpu.memory_bytes_per_second >= other.memory_bytes_per_second
@@ -89,9 +84,6 @@ def _has_all_of(gpu: Gpu, other: Gpu) -> bool:
 
 
 def _is_linked_as(gpu: Gpu, other: Gpu) -> bool:
-    """Return whether a GPU's scale-up link joins at least as many, at least as fast, as
-    another's.
-    """
     rates = [item.scale_up.bytes_per_second if item.scale_up else 0.0 for item in (gpu, other)]
     return gpu.scale_up_gpus >= other.scale_up_gpus and rates[0] >= rates[1]
 
@@ -116,8 +108,8 @@ def _price(row: Mapping[str, str]) -> GpuPrice:
 
 @cache
 def _asked_share(vendor: str) -> float:
-    """Return the median ratio of list price to data-sheet worth over a vendor's listed GPUs, over
-    all vendors' if it has none.
+    """Return the vendor's median ratio of list price to data-sheet worth; over all vendors if it
+    has none.
     """
     gpus = load_gpus()
     shares = [

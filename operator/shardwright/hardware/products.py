@@ -1,10 +1,8 @@
-"""Which GPU does a name mean? Product labels, cloud names and AMD device ids to rows of the
-catalogue.
+"""Which GPU of the catalogue does a product label, a cloud's name or an AMD device id mean?
 
-Names are matched whole or up to a dash, so that ``NVIDIA-GB300-WS`` is not a GB300 and ``A100X``
-not an A100. Sources of the rules: NVIDIA/k8s-device-plugin@1b826acc internal/lm,
-ROCm/k8s-device-plugin@ed764684, dstackai/gpuhunt constraints.py, and the label dumps in
-tests/data/nodes.
+Names are matched whole or up to a dash, so ``NVIDIA-GB300-WS`` is not a GB300 and ``A100X`` not an
+A100. Sources: NVIDIA/k8s-device-plugin@1b826acc internal/lm, ROCm/k8s-device-plugin@ed764684,
+dstackai/gpuhunt constraints.py, and the label dumps in tests/data/nodes.
 """
 
 import re
@@ -120,8 +118,8 @@ def names_form(key: str, name: str) -> bool:
 
 
 def candidates(product: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the catalogue ids that a name may mean: none (unknown), one, or rows that only memory
-    tells apart.
+    """Return the catalogue ids that a name may mean: none, one, or rows that only memory tells
+    apart.
 
     ``names`` holds the exact names of the catalogue in lower case with dashes.
 
@@ -134,7 +132,7 @@ def candidates(product: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str,
     if name in names:
         return names[name]
     bare = re.sub(r"^(nvidia|amd)-", "", name)
-    # The first rule counts, so longer names stand before those that they begin with.
+    # The first rule counts, so longer names stand before their beginnings.
     return next((ids for rule, ids in _RULES if _pattern(rule).match(bare)), ())
 
 

@@ -1,8 +1,7 @@
-"""Nodes that an autoscaler would add: pools of nodes that need not exist yet, and how pods ask for
-nodes of them.
+"""Which nodes would an autoscaler add, and how do pods ask for them?
 
-A node to come stands in plans and in the ledger under a name that no Node can have, until pods are
-bound to a real one.
+Until pods are bound to a real node, a node to come stands in plans and in the ledger under a name
+that no Node can have.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -25,7 +24,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 def is_provisioned_later(node: str) -> bool:
     """Return whether this is the name of a node that does not exist yet.
 
-    >>> is_to_come("~spot-0"), is_to_come("spot-0")
+    >>> is_provisioned_later("~spot-0"), is_provisioned_later("spot-0")
     (True, False)
     """
     return node.startswith(MARK)
@@ -33,7 +32,7 @@ def is_provisioned_later(node: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTerm:
-    """Any node with these ``labels``, but not those with a hostname of ``apart_from``."""
+    """Any node with these ``labels``, except the hostnames of ``apart_from``."""
 
     labels: tuple[tuple[str, str], ...]
     apart_from: tuple[str, ...] = ()
@@ -41,8 +40,7 @@ class PoolTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """How the pods of a planned group (by index) ask for nodes of which some were to come when it
-    was planned.
+    """How the pods of a planned group (by index) ask for nodes of which some were to come.
 
     They go to one of the ``named`` nodes, or to a node that one of the ``terms`` describes.
     ``number`` counts how often the group has sought nodes: pods that asked before are not those
@@ -57,8 +55,8 @@ class Sought:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscaledPool:
-    """A pool of ``max_nodes`` nodes at most, all of them as the ``pattern``; those with the labels
-    of ``selector`` are of it.
+    """At most ``max_nodes`` nodes like the ``pattern``; those with the labels of ``selector``
+    belong to it.
     """
 
     name: str
@@ -67,16 +65,16 @@ class AutoscaledPool:
     pattern: NodeFacts
 
     def has(self, node: NodeFacts) -> bool:
-        """Return whether a node that exists is of this pool."""
+        """Return whether an existing node is of this pool."""
         return all(node.labels.get(key) == value for key, value in self.selector)
 
     def names(self) -> Iterator[str]:
-        """Yield the names of all nodes that may come, the first first."""
+        """Return the names of all nodes that may come, in order."""
         digits = len(str(self.max_nodes - 1))
         yield from (f"{MARK}{self.name}-{number:0{digits}}" for number in range(self.max_nodes))
 
     def nodes(self) -> Iterator[NodeFacts]:
-        """Yield all nodes that may come: each ends its own scale-up domain."""
+        """Return all nodes that may come; each ends its own scale-up domain."""
         domain = self.pattern.domain
         for name in self.names():
             own = replace(domain, name=name) if domain.name else domain
@@ -101,10 +99,8 @@ class AutoscaledPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turnout:
-    """The state of one pool: the nodes that exist, by name, those of them that somebody holds GPUs
-    of, and the booked ones.
-
-    ``booked`` are the nodes to come of which GPUs are kept for somebody.
+    """One pool's nodes: existing by name, those of them with held GPUs, and ``booked`` ones to
+    come, kept for somebody.
     """
 
     pool: AutoscaledPool
@@ -113,11 +109,10 @@ class Turnout:
     booked: frozenset[str]
 
     def withheld(self, late: Collection[str]) -> frozenset[str]:
-        """Return the nodes to come that a model is not planned on: beyond the pool's limit, with
-        those that exist.
+        """Return the nodes to come that no model is planned on: existing nodes use up the pool's
+        limit.
 
-        Of a pool that makes one of the nodes too ``late`` that the model waited for it is planned
-        on none.
+        A pool that makes one of the nodes too ``late`` for which the model waited gives it none.
         """
         if not set(self.pool.names()).isdisjoint(late):
             return frozenset(self.pool.names())
@@ -127,17 +122,16 @@ class Turnout:
         )
 
     def awaited(self) -> frozenset[str]:
-        """Return the nodes that exist, and that pods which have booked nodes to come will have, as
-        far as that can be told.
+        """Return the existing nodes that pods with booked nodes will have, as far as one can
+        tell.
         """
-        # An empty node may be the one that somebody's pods have asked for, and are about to be
-        # bound to (ADR 14).
+        # An empty node may be the one that somebody's pods are about to be bound to (ADR 14).
         empty = sorted(self.there.keys() - self.held)
         return frozenset(empty[: len(self.booked)])
 
     def term(self, own: Collection[str], others: Collection[str]) -> PoolTerm:
-        """Return how pods of a group ask for nodes of it: for its ``own``, not for any that is held
-        or planned for ``others``.
+        """Return how pods of a group ask for nodes: for its ``own``, not for any held or planned
+        for ``others``.
         """
         kept = self.held.union(others).intersection(self.there).difference(own)
         return self.pool.term({self.there[name].labels.get(HOSTNAME, name) for name in kept})

@@ -1,8 +1,6 @@
-"""How do the pods of a group reach the network between their nodes? By RDMA devices that they
-request, else over TCP.
+"""How do the pods of a group reach the network between their nodes: by RDMA devices, or over TCP?
 
-A pod sees only the devices that it requests: a node with the fastest network is reached over TCP by
-a pod without its devices.
+A pod sees only the devices that it requests: without any it reaches the fastest network over TCP.
 """
 
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ plugins.
 
 
 class RdmaMode(StrEnum):
-    """The devices that pods of groups over several nodes request of the network."""
+    """Which RDMA devices pods of groups over several nodes request."""
 
     NONE = "None"  #: nothing: TCP
     AUTO = "Auto"  #: those that the planned nodes offer
@@ -33,7 +31,7 @@ class RdmaMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdmaRequest:
-    """The user's choice; ``devices`` are those of every pod, with EXPLICIT."""
+    """The user's choice; with EXPLICIT every pod requests the ``devices``."""
 
     mode: RdmaMode = RdmaMode.AUTO
     devices: Devices = ()
@@ -43,9 +41,9 @@ class RdmaRequest:
 class Reach:
     """How pods reach the network of nodes that are alike.
 
-    ``devices`` are those that every node offers (AUTO) or that every pod requests (EXPLICIT).
-    ``missed`` is the RDMA network that is there and not reached (None: none is missed). ``lacking``
-    is the named resource that the nodes do not offer.
+    ``devices`` are what every node offers (AUTO) or every pod requests (EXPLICIT). ``missed`` is
+    the RDMA network that is there and not reached, ``lacking`` the named resource that the nodes
+    lack.
     """
 
     mode: RdmaMode = RdmaMode.AUTO
@@ -59,8 +57,8 @@ class Reach:
         return tuple(name for name, _ in self.devices)
 
     def requested(self, gpus: int, gpus_per_node: int) -> Devices:
-        """Return the devices that a pod with ``gpus`` of a node's GPUs requests: its share of
-        exclusive devices, and one of each shared device.
+        """Return the devices of a pod with ``gpus`` of a node's: its share of exclusive ones, one
+        of each shared.
 
         >>> Reach(devices=(("rdma/ib", 1000), ("vpc.amazonaws.com/efa", 32))).requested(4, 8)
         (('rdma/ib', 1), ('vpc.amazonaws.com/efa', 16))

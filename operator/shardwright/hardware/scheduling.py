@@ -1,5 +1,4 @@
-"""Would the scheduler put a pod of the model on this node? State, node selector, taints and
-tolerations.
+"""Would the scheduler put a pod of the model on this node, by state, node selector and taints?
 
 Affinity, priority, and free CPU and memory are not asked about.
 """
@@ -35,10 +34,10 @@ Source: gpu-operator, GKE, AKS and GB200 node pools as recorded in tests/data/no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTerms:
-    """The terms of one model's pods for nodes beside GPUs: labels, tolerations, RDMA devices.
+    """What one model's pods ask of nodes beside GPUs: labels, tolerations, RDMA devices.
 
     Without ``compute_domains`` pods of several nodes share no NVLink: every domain ends at its
-    node. ``mig_profile`` is that of the slices that pods use instead of whole GPUs (empty: they use
+    node. ``mig_profile`` is of the slices that pods use instead of whole GPUs (empty: they use
     none).
     """
 
@@ -56,8 +55,8 @@ _UNHEALTHY_TAINT: Final = "amd-gpu-unhealthy"
 
 
 class NodeFilter:
-    """The checks that keep new pods of one model off a node; nodes with the same taints are looked
-    at once.
+    """What keeps new pods of one model off a node; nodes with the same taints are answered at
+    once.
     """
 
     def __init__(self, terms: PodTerms) -> None:
@@ -67,8 +66,8 @@ class NodeFilter:
         self._tainted: dict[tuple[Taint, ...], Problem | None] = {(): None}
 
     def keeps_out(self, node: NodeFacts) -> Problem | None:
-        """Return why no new pod of the model may go to this node, None when it may; lasting reasons
-        first.
+        """Return why no new pod of the model may go to this node, lasting reasons first; None when
+        it may.
         """
         return (
             cut_otherwise(node, self._mig_profile)
@@ -84,7 +83,7 @@ class NodeFilter:
 
 
 def cut_otherwise(node: NodeFacts, wanted: str) -> Problem | None:
-    """Return why a node's GPUs are not of the size that is asked for: whole, or of a profile."""
+    """Return why a node's GPUs are not of the wanted size: whole, or of a profile."""
     profile = node.gpu.mig_profile
     if profile == wanted:
         return None
@@ -173,17 +172,16 @@ def _tainted(taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]) 
 
 
 def _tolerated(taint: Taint, tolerations: Sequence[Mapping[str, Any]]) -> bool:
-    # Not even by a toleration of everything: AMD's operator repairs these GPUs (ROCm/gpu-operator
-    # api/v1alpha1/deviceconfig_types.go, NodeRemediationTaints).
+    # AMD's operator repairs these GPUs, so even a toleration of everything does not help
+    # (ROCm/gpu-operator api/v1alpha1/deviceconfig_types.go, NodeRemediationTaints).
     return taint.key != _UNHEALTHY_TAINT and any(
         _matches(taint, toleration) for toleration in tolerations
     )
 
 
 def _matches(taint: Taint, toleration: Mapping[str, Any]) -> bool:
-    """Return whether a toleration covers a taint, by the rules of core/v1.
-
-    An empty key with Exists covers every taint, an empty effect every effect.
+    """By the rules of core/v1: an empty key with Exists covers every taint, an empty effect every
+    effect.
     """
     exists = toleration.get("operator") == "Exists"
     if not exists and toleration.get("operator") not in {None, "", "Equal"}:

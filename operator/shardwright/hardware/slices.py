@@ -1,8 +1,8 @@
-"""MIG: the slices of GPUs as GPUs of their own, on nodes whose slices are all of one profile.
+"""What is a MIG slice worth as a GPU of its own, on nodes whose slices are all of one profile?
 
 A slice has its share of its GPU's memory, bandwidth and multiprocessors, and no link to another
-one. Refuses nodes with slices of several profiles, and parts of a slice (compute instances).
-Source: docs.nvidia.com/datacenter/tesla/mig-user-guide; labels: NVIDIA/k8s-device-plugin@1b826acc
+one. Refused are several profiles on a node and parts of a slice (compute instances). Sources:
+docs.nvidia.com/datacenter/tesla/mig-user-guide; labels: NVIDIA/k8s-device-plugin@1b826acc
 internal/lm and the label dumps in tests/data/nodes.
 """
 
@@ -68,8 +68,8 @@ _ROUNDING: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSlices:
-    """The slices of a node: their ``profile``, the ``resource`` by which pods request one, the
-    ``product`` that they are called, and bytes of memory (None: no label says).
+    """A node's slices: ``profile``, the ``resource`` of one, ``product`` name, bytes of memory
+    (None: no label says).
     """
 
     profile: str
@@ -80,8 +80,7 @@ class NodeSlices:
 
 def read_slices(node: RawNode) -> NodeSlices | None:
     """Return the slices of a node, None if its GPUs are whole, or cut into unequal slices."""
-    # GPU feature discovery's label first: with the strategy single it is all that tells slices from
-    # GPUs.
+    # With the strategy single, GPU feature discovery's label is all that tells slices from GPUs.
     name, _, profile = node.labels.get(PRODUCT_LABEL, "").partition(_MARK)
     resource = WHOLE_GPU
     if not name:
@@ -102,8 +101,8 @@ def read_slices(node: RawNode) -> NodeSlices | None:
 
 
 def _only_profile_offered(node: RawNode) -> str:
-    """Return the profile of all slices that a node offers as resources of their own, empty if there
-    are several, or whole GPUs beside them.
+    """Return the profile of all slices that a node offers; empty with several, or whole GPUs beside
+    them.
     """
     offered = {
         key.removeprefix(_RESOURCE)
@@ -125,22 +124,22 @@ def whole_resource(resource: str) -> str:
 
 
 def resource_of(profile: str) -> str:
-    """Return the resource of slices of a profile under the strategy ``mixed``."""
+    """Return the resource of a profile's slices under the strategy ``mixed``."""
     return f"{_RESOURCE}{profile}"
 
 
 def product_of(product: str, profile: str) -> str:
-    """Return the name of slices of a product, as GPU feature discovery has it."""
+    """Return the name of a product's slices, as GPU feature discovery has it."""
     return f"{product}{_MARK}{profile}"
 
 
 def is_slice(resource: str) -> bool:
-    """Return whether a resource is that of slices under the strategy ``mixed``."""
+    """Return whether a resource is of slices under the strategy ``mixed``."""
     return resource.startswith(_RESOURCE)
 
 
 def named_profile(product: str) -> str:
-    """Return the profile that a name of a product ends with, empty if it names a whole GPU.
+    """Return the profile that a product's name ends with, empty for a whole GPU.
 
     >>> named_profile("H100-SXM-80GB-MIG-3g.40gb"), named_profile("H100-SXM-80GB")
     ('3g.40gb', '')
@@ -149,7 +148,7 @@ def named_profile(product: str) -> str:
 
 
 def is_profile(text: str) -> bool:
-    """Return whether a text is spelled as profiles are."""
+    """Return whether a text is spelled like a profile."""
     return _PROFILE.match(text) is not None
 
 
@@ -228,9 +227,8 @@ def slice_of(gpu: Gpu, profile: str, memory_bytes: int | None = None) -> Gpu:
 
 
 def _shares(gpu: Gpu, profile: str) -> tuple[float, float]:
-    """Return the shares of compute and of memory that a profile has of its GPU."""
     match = _PROFILE.match(profile)
-    assert match, profile  # noqa: S101 - whoever names one has looked at it
+    assert match, profile  # noqa: S101 - whoever names one has checked it
     compute = _compute_slices(gpu)
     parts = MEMORY_SLICES if compute == SLICES_PER_GPU else compute
     # Profiles have fewer gigabytes than their parts: 40gb is half of an H100's 85.5 GB.
@@ -239,7 +237,6 @@ def _shares(gpu: Gpu, profile: str) -> tuple[float, float]:
 
 
 def _compute_slices(gpu: Gpu) -> int:
-    """Return the compute slices of a GPU, 0 if they are not known."""
     return next((count for ids, count in COMPUTE_SLICES if ids.match(gpu.id)), 0)
 
 

@@ -1,7 +1,5 @@
-"""An administrator's statement on nodes: GPUs from their data sheets, prices, and the labels that
-are believed.
-
-No GPU of the catalogue is among them.
+"""What has the administrator stated about nodes: data sheets of GPUs, prices, which labels are
+believed?
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,11 +20,11 @@ it, or none, so no two installations with different ones ever plan on the same n
 class Stated:
     """Facts that hold for all nodes, whatever their labels say.
 
-    ``gpus`` are those that the catalogue lacks, by the plain name of their product. ``prices`` are
-    those of one GPU for an hour, by the id of the GPU. ``label_prefix`` is the prefix of labels
-    that no kubelet can write: the price and the NVLink domain of a node are believed under it alone
-    (empty: as any label or annotation of ours says, and the node's clique). ``node_set`` is the
-    value of :data:`NODE_SET` on nodes that are planned on; empty: they must have none.
+    ``gpus`` are what the catalogue lacks, by the plain name of their product. ``prices`` are of one
+    GPU for an hour, by its id. ``label_prefix`` is of labels that no kubelet can write: a node's
+    price and NVLink domain are believed under it alone (empty: from any label or annotation of
+    ours, and from the node's clique). ``node_set`` is the value of :data:`NODE_SET` on nodes to
+    plan on; empty: they must have none.
     """
 
     gpus: Mapping[str, Gpu] = field(default_factory=dict)
@@ -35,7 +33,7 @@ class Stated:
     node_set: str = ""
 
     def price_of(self, gpu: Gpu) -> float | None:
-        """Return the price of one GPU for an hour, of a slice its share of it; None: not stated."""
+        """Return the price of one GPU for an hour, a slice's by its share; None: not stated."""
         price = self.prices.get((gpu.whole or gpu).id)
         return price and price / gpu.slices
 

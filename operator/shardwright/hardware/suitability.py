@@ -1,8 +1,6 @@
-"""Why a node with GPUs cannot be planned: sliced, shared, virtual, in change, mixed, or not
-believable.
+"""Why can a node's GPUs not be planned: sliced, shared, virtual, in change, mixed, not believable?
 
-Each check looks at one node and returns a problem or None. A state that may soon pass (cordoned,
-not ready) is no business of this module: it is part of the facts.
+A state that may soon pass (cordoned, not ready) is no reason but a fact.
 """
 
 import re
@@ -65,8 +63,8 @@ _PASSTHROUGH: Final = frozenset({"vm-passthrough", "vm-vgpu"})
 
 
 def has_accelerator(node: RawNode) -> bool:
-    """Return whether anything says that the node has accelerators, of vendors that are not planned
-    for too.
+    """Return whether anything says that the node has accelerators, even of vendors that are not
+    planned for.
     """
     if not _SIGNS.isdisjoint(node.labels):
         return True
@@ -81,12 +79,12 @@ def has_accelerator(node: RawNode) -> bool:
 
 
 def gpu_resource(node: RawNode) -> str:
-    """Return the resource that pods request here: that of its slices, the first that is
-    allocatable, else the likelier vendor's.
+    """Return the resource that pods request here: its slices', the first allocatable, or the
+    likelier vendor's.
     """
     if slices := read_slices(node):
         return slices.resource
-    # Allocatable first; the capacity only tells a node whose plugin is away for a moment.
+    # The capacity only tells a node whose plugin is away for a moment.
     for source in (node.allocatable, node.capacity):
         for resource in RESOURCES:
             if quantity(source.get(resource)):

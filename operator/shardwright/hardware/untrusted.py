@@ -1,5 +1,5 @@
-"""Read Kubernetes objects that anyone may have written: every function here takes any value and
-never raises.
+"""What do Kubernetes objects say that anyone may have written? Any value is taken, and nothing
+raises.
 """
 
 import math
@@ -23,12 +23,12 @@ _EMPTY: Final[Mapping[str, Any]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawNode:
-    """The parts of a Node that anything here looks at; labels and resources are of the right type,
-    no more.
+    """The parts of a Node that anything here reads; labels and resources have the right type, no
+    more.
 
     Labels that describe the CPU (dozens per node with NFD) and the timestamp that changes every
-    minute are left out. ``label_prefix`` is the prefix of labels that no kubelet can write, empty
-    if nobody has named one.
+    minute are left out. ``label_prefix`` is of labels that no kubelet can write, empty if nobody
+    named one.
     """
 
     name: str
@@ -43,15 +43,13 @@ class RawNode:
     label_prefix: str
 
     def stated(self, key: str) -> str | None:
-        """Return the user's statement about this node under ``shardwright.io/<key>``: annotation,
-        else label.
-        """
+        """Return the user's statement under ``shardwright.io/<key>``: annotation, else label."""
         full = f"shardwright.io/{key}"
         return text_or_empty(self.annotations.get(full)) or self.labels.get(full) or None
 
     def vouched(self, key: str) -> str | None:
-        """Return the statement about this node under the prefix that no kubelet can write, if there
-        is one, else any statement.
+        """Return the statement under the prefix that no kubelet can write; without one, any
+        statement.
         """
         return (
             self.labels.get(self.label_prefix + key) or None
@@ -113,12 +111,10 @@ def _labels(value: object) -> Mapping[str, str]:
 
 @lru_cache(maxsize=256)
 def _kept(keys: tuple[object, ...]) -> tuple[str, ...]:
-    """Return the keys of labels that are kept; nodes of one kind have the same ones."""
     return tuple(key for key in keys if isinstance(key, str) and not key.startswith(_LEFT_OUT))
 
 
 def _keyed(value: object) -> Mapping[str, Any]:
-    """Return the entries of a mapping whose key is a string."""
     entries: Mapping[Any, Any] = mapping(value)
     # Nearly always so, and then nothing is copied.
     if set(map(type, entries)) == {str}:
@@ -140,7 +136,8 @@ def quantity(value: object) -> int | None:
 
 
 def whole_bytes(stated: str) -> int:
-    """Return a quantity that a user states and the schema has looked at, rounded up.
+    """Return a quantity that a user states, and the schema has checked, in whole bytes,
+    rounded up.
 
     >>> (
     ...     whole_bytes("64Gi"),
@@ -198,7 +195,7 @@ def time(value: object) -> datetime | None:
 
 
 def label_value(value: object) -> str | None:
-    """Return the value if it is a non-empty string that Kubernetes would take as a label value."""
+    """Return the value if it is a non-empty string that Kubernetes takes as a label value."""
     return value if isinstance(value, str) and _LABEL_VALUE.fullmatch(value) else None
 
 

@@ -1,10 +1,9 @@
 """How can it be cut? Degrees times domains to candidates; prices nothing, judges nothing.
 
 A ``Layout`` is a set of degrees (tensor, pipeline, expert, data, context), a placement says on
-which free GPUs its ranks sit, and both together are a ``Candidate``. ``enumerate`` yields every
-candidate worth a reconcile, lazily and always in the same order; ``stages`` deals the layers out,
-``placing`` puts ranks that talk most into the same fast domain.
+which free GPUs its ranks sit, and both are a ``Candidate``. ``enumerate`` yields every candidate
+worth pricing, lazily and always in the same order; ``stages`` deals the layers out, ``placing``
+puts ranks that talk most into the same fast domain.
 
-The cuts that an engine can make arrive as values (``traits``). No layout is preferred here: that
-comes from the prices in ``costs``.
+The cuts that an engine can make arrive as values (``traits``). No layout is preferred here.
 """

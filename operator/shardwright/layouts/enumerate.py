@@ -1,6 +1,4 @@
-"""Every layout worth looking at, on every pool; in a fixed order, one at a time, without a
-price.
-"""
+"""Which layouts are worth pricing, on which pools? In a fixed order, one at a time."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -48,8 +46,8 @@ def none_barred(_pool: Pool, _layout: Layout) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchScope:
-    """How far candidates reach: to no node that is ``not_admitted`` to a layout; ``beyond`` goes on
-    to a few nodes more than a pool has, so that the missing nodes can be counted.
+    """How far candidates reach: to no node ``not_admitted`` to a layout; ``beyond`` counts a few
+    missing nodes, too.
     """
 
     not_admitted: Barred = none_barred
@@ -66,23 +64,22 @@ def enumerate_candidates(
     traits: EngineTraits,
     scope: SearchScope = ALL_THERE_IS,
 ) -> Iterator[Candidate]:
-    """Yield each layout on each pool, pools by name, placed on free GPUs.
+    """Return each layout on each pool, pools by name, placed on free GPUs.
 
-    Degrees that do not divide anything are among them, so that a check can say why not. A group
-    that spans nodes takes whole nodes unless a degree is pinned.
+    Degrees that divide nothing are among them, so that a check can say why not. A group that spans
+    nodes takes whole nodes unless a degree is pinned.
     """
-    # Pools with alike nodes are cut alike.
     cuts: dict[tuple[int, int, bool], tuple[Layout, ...]] = {}
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
         shelves = _Shelves(pool, Over.of(space))
-        # Not beyond the pool at first: most questions have an answer there, and larger layouts
-        # would cost as much again.
+        # Most questions have an answer inside the pool, and larger layouts would cost as much
+        # again.
         most = min(
             max(len(pool.nodes), _LOOK_BEYOND_NODES if scope.beyond else 1), _NODE_COUNTS[-1]
         )
         key = (pool.gpus_per_node, most, bool(pool.gpu.mig_profile))
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
-        # Placed with free GPUs only: busy ones show as missing nodes.
+        # Busy GPUs show as missing nodes.
         for layout in cuts[key]:
             without = scope.not_admitted(pool, layout)
             shelf = shelves.without(without)
@@ -93,8 +90,6 @@ def enumerate_candidates(
 
 
 class _Shelves:
-    """The shelves of one pool, by the nodes that they go without."""
-
     def __init__(self, pool: Pool, over: Over | None) -> None:
         self._pool, self._over = pool, over
         self._made: dict[frozenset[str], Shelf] = {}
@@ -109,11 +104,10 @@ class _Shelves:
 def layouts(
     model: ModelSpec, pool: Pool, space: SearchSpace, traits: EngineTraits, most_nodes: int
 ) -> Iterator[Layout]:
-    """Yield the layouts of a pool over up to ``most_nodes`` nodes a replica, in ascending order of
+    """Return the layouts of a pool over up to ``most_nodes`` nodes a replica, in ascending order of
     degrees.
     """
-    # A set, as pins and whole nodes name the same degrees twice; sorted, as the order must not
-    # depend on hashes.
+    # Pins and whole nodes name the same degrees twice, and the order must not depend on hashes.
     for tensor, pipeline, data in sorted(set(_degrees(model, pool, space, most_nodes))):
         for expert in _expert_degrees(model, tensor * data, space.expert, traits, beside=data > 1):
             layout = Layout(
@@ -129,10 +123,7 @@ def layouts(
 def _variants(
     model: ModelSpec, layout: Layout, space: SearchSpace, traits: EngineTraits
 ) -> Iterator[Layout]:
-    """Yield a layout with its stages cut in every way, then with its K/V shared.
-
-    Both at once, and shared K/V beside replicas of the attention, come only by pins.
-    """
+    """Both at once, and shared K/V beside replicas of the attention, come only by pins."""
     partitions = _partitions(model, layout.pipeline, space, traits)
     pin = 1 if space.context is None and layout.attention_data > 1 else space.context
     for context in _context_degrees(model, layout.tensor, pin):
@@ -152,8 +143,8 @@ def _degrees(
         )
         for pipeline, data in _split_groups(groups, space.attention_data, whole=even):
             wanted = space.tensor in (None, tensor) and space.pipeline in (None, pipeline)
-            # Beyond the heads a tensor rank has no attention to compute; only a pin asks for it, so
-            # that a check can say why not.
+            # Beyond the heads a rank has no attention to compute; a pin may ask for it, so a check
+            # can say why not.
             sensible = tensor <= heads and pipeline <= min(_MOST_STAGES, len(model.layers))
             if wanted and (sensible or tensor == space.tensor or pipeline == space.pipeline):
                 yield tensor, pipeline, data
@@ -162,8 +153,7 @@ def _degrees(
 def _split_groups(groups: int, pin: int | None, *, whole: bool) -> Iterator[tuple[int, int]]:
     """Yield the roles of tensor groups: stages, or replicas of the attention; both only by a pin.
 
-    ``whole`` says that there are experts, and that the groups fill a node, several, or an even
-    share of one.
+    ``whole``: there are experts, and the groups fill a node, several, or an even share of one.
     """
     if pin is not None:
         if groups % pin == 0:
@@ -171,27 +161,25 @@ def _split_groups(groups: int, pin: int | None, *, whole: bool) -> Iterator[tupl
         return
     yield groups, 1
     if whole and groups > 1:
-        # Replicas of the attention pay with experts alone: without any they are replicas of the
-        # model.
+        # Without experts, replicas of the attention are replicas of the model.
         yield 1, groups
 
 
 def _in_node(pool: Pool) -> Iterator[tuple[int, int]]:
-    """Yield the ranks of a tensor group and the number of such groups, as long as a node holds
-    them; of slices (MIG), which nothing joins, one.
+    """Yield the ranks of a tensor group and the number of groups in a node; nothing joins MIG
+    slices, so one.
     """
     if pool.gpu.mig_profile:
         yield 1, 1
         return
-    # Every number, not powers of two: 3 or 6 ranks fit some models, and divisibility is for the
-    # checks to judge.
+    # Every number, not powers of two: 3 or 6 ranks fit some models, and the checks judge
+    # divisibility.
     for tensor in range(1, pool.gpus_per_node + 1):
         for groups in range(1, pool.gpus_per_node // tensor + 1):
             yield tensor, groups
 
 
 def _whole_nodes(pool: Pool, most_nodes: int) -> Iterator[tuple[int, int]]:
-    """Yield tensor groups that fill several nodes, inside nodes or over whole ones."""
     if pool.gpu.mig_profile:
         return
     for nodes in (count for count in _NODE_COUNTS if count <= most_nodes):
@@ -204,12 +192,11 @@ def _whole_nodes(pool: Pool, most_nodes: int) -> Iterator[tuple[int, int]]:
 
 
 def _pinned(pool: Pool, space: SearchSpace) -> Iterator[tuple[int, int]]:
-    """Yield the degrees that pins allow beyond whole nodes: one pin leaves the other degree free up
-    to a few nodes.
+    """Yield the degrees that pins allow beyond whole nodes: one pin leaves the other free up to a
+    few nodes.
     """
     if space.tensor is None and space.pipeline is None:
         return
-    # Only with a pin: otherwise groups over several nodes take whole ones.
     most = _LOOK_BEYOND_NODES * pool.gpus_per_node
     data = space.attention_data or 1
     tensors = (space.tensor,) if space.tensor else range(1, most + 1)
@@ -223,8 +210,7 @@ def _pinned(pool: Pool, space: SearchSpace) -> Iterator[tuple[int, int]]:
 def _expert_degrees(
     model: ModelSpec, ranks: int, pin: int | None, traits: EngineTraits, *, beside: bool
 ) -> tuple[int, ...]:
-    """Return 1 (experts sliced over all ranks) and, for experts on several ranks, all of them
-    (whole experts).
+    """Return 1 (experts sliced over all ranks) and, on several ranks, all of them (whole experts).
 
     If an engine has both at once, also the degrees between: experts are dealt to sets of ranks that
     slice them. ``beside`` attention replicas experts are whole, unless a pin says otherwise.
@@ -262,9 +248,7 @@ def _kinds(model: ModelSpec) -> frozenset[Layer]:
 
 
 def _copies(layer: Layer, tensor: int) -> int:
-    """Return the number of tensor ranks that hold the same K/V of a layer, 1 if they cannot share
-    it.
-    """
+    """Return how many tensor ranks hold the same K/V of a layer, 1 if they cannot share it."""
     attention = layer.attention
     if isinstance(attention, LatentAttention) and attention.window is None:
         return tensor
@@ -281,7 +265,6 @@ def _copies(layer: Layer, tensor: int) -> int:
 def _partitions(
     model: ModelSpec, pipeline: int, space: SearchSpace, traits: EngineTraits
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the engine's own cut, and a balanced one if it is noticeably better."""
     if space.partition:
         return (space.partition,) if len(space.partition) == pipeline else ()
     balanced = balanced_partition(model, pipeline, traits.cuts.remainder)
@@ -289,18 +272,14 @@ def _partitions(
 
 
 def _filled(layout: Layout, shelf: Shelf, space: SearchSpace) -> Layout:
-    """Return the layout with as many replicas as the budget and the free nodes hold, at least
-    one.
-    """
+    """At least one replica, which may not fit: the checks then say by how much."""
     within = space.max_gpus // layout.gpus_per_replica if space.max_gpus else space.replicas
-    # At least one, which may not fit: the checks then say by how much.
     wanted = replace(layout, replicas=max(1, min(space.replicas, within)))
     groups = shelf.place(wanted).groups
     return replace(layout, replicas=max(1, _within_nodes(groups, space.max_nodes)))
 
 
 def _within_nodes(groups: tuple[tuple[str, ...], ...], most: int | None) -> int:
-    """Return the number of groups, from the first, that lie on ``most`` different nodes."""
     taken: set[str] = set()
     for index, group in enumerate(groups):
         taken.update(group)

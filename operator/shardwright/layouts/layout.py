@@ -1,7 +1,6 @@
-"""A layout (the degrees), its nodes (the placement), and both together: a candidate.
+"""What is a candidate? A layout (the degrees) and its placement (the nodes).
 
-Nothing is checked here: degrees that divide no model construct, and ``planning.checks`` refuses
-them.
+Nothing is checked here: ``planning.checks`` refuses degrees that do not divide the model.
 """
 
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ class Layout:
     inside a replica, ``expert`` 1 (experts are sliced by tensor) or tensor x attention_data
     (experts are whole). ``context`` (decode context parallelism) adds no ranks: it shares the K/V
     cache among tensor ranks that would hold copies. ``partition`` is the number of layers of every
-    stage (empty: as the engine cuts).
+    stage (empty: the engine's).
     """
 
     tensor: int = 1
@@ -57,7 +56,7 @@ class Layout:
 
 
 class RankPosition(NamedTuple):
-    """The place of a rank among those of its replica, each counted from 0."""
+    """The place of a rank in its replica, each counted from 0."""
 
     tensor: int
     stage: int
@@ -66,13 +65,12 @@ class RankPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The nodes of the groups of a layout: one tuple of node names per replica, in rank order.
+    """The nodes of a layout's groups: one tuple of node names per replica, in rank order.
 
-    ``groups`` may hold fewer replicas than the layout asks for when not enough is free:
-    ``missing_nodes`` says how many nodes are short. ``leftover_gpus`` stay free on the nodes used.
-    ``tensor_link`` and ``pipeline_link`` are the slowest links that the two kinds of traffic really
-    cross (None if the degree is 1). ``one_domain`` says that the nodes of every replica share one
-    scale-up domain.
+    ``groups`` may be fewer than the layout's replicas: then ``missing_nodes`` are short.
+    ``leftover_gpus`` stay free on the nodes used. ``tensor_link`` and ``pipeline_link`` are the
+    slowest links that the two kinds of traffic really cross (None if the degree is 1).
+    ``one_domain``: the nodes of every replica share one scale-up domain.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -87,9 +85,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A layout on a pool; nothing of it is placed on the nodes that are ``not_admitted`` to its
-    pods.
-    """
+    """A layout on a pool, with nothing placed on nodes that are ``not_admitted`` to its pods."""
 
     layout: Layout
     pool: Pool
@@ -108,8 +104,8 @@ class Candidate:
 
     @property
     def rdma_devices(self) -> tuple[tuple[str, int], ...]:
-        """Return the RDMA devices that every pod requests: those of the pool if traffic crosses the
-        network between nodes.
+        """Return the RDMA devices that every pod requests: the pool's, if traffic crosses the
+        network.
         """
         if not self.uses_network:
             return ()
@@ -118,8 +114,8 @@ class Candidate:
 
     @property
     def needs_compute_domain(self) -> bool:
-        """Return whether pods of one replica on several nodes share a scale-up domain that a
-        ComputeDomain can open to them.
+        """Return whether a ComputeDomain can open a scale-up domain to pods of one replica on
+        several nodes.
         """
         return (
             self.placement.nodes_per_replica > 1
@@ -130,12 +126,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """The space of enumeration: pins (None or empty: free), upper limits (None: unlimited),
-    replicas wanted.
+    """What is enumerated: pins (None or empty: free), upper limits (None: unlimited), replicas.
 
-    With ``fill`` a layout gets as many replicas as the upper limits and the free nodes allow,
-    ``replicas`` at most. Replicas are spread over the nodes' values of the label ``spread_over``
-    (empty: they are not); ``standing`` says how many of the model are there already, by value.
+    With ``fill`` a layout gets as many replicas as upper limits and free nodes allow, ``replicas``
+    at most. They are spread over the nodes' values of the label ``spread_over`` (empty: they are
+    not); ``standing`` says how many of the model are there already, by value.
     """
 
     replicas: int = 1

@@ -1,4 +1,4 @@
-"""Places for the groups of a layout: best fit on the free nodes of a pool, stages close together.
+"""Where do a layout's groups go? By best fit on the free nodes of a pool, stages close together.
 
 Too little room is no error: fewer groups are placed, and the missing nodes are counted.
 """
@@ -35,8 +35,8 @@ class Spread:
 
     @classmethod
     def of(cls, layout: Layout, gpus_per_node: int) -> "Spread":
-        """Return the fewest equal nodes whose borders do not cut a tensor group askew (one GPU each
-        always does).
+        """Return the fewest equal nodes that do not cut a tensor group askew (one GPU each always
+        fits).
         """
         return _spread(layout.gpus_per_replica, layout.tensor, gpus_per_node)
 
@@ -45,7 +45,7 @@ class Spread:
 def _spread(ranks: int, tensor: int, gpus_per_node: int) -> Spread:
     for nodes in range(-(-ranks // gpus_per_node), ranks):
         gpus, rest = divmod(ranks, nodes)
-        # Equal nodes, as all pods of a group are made from one template.
+        # All pods of a group are made from one template.
         if rest == 0 and (gpus % tensor == 0 or tensor % gpus == 0):
             return Spread(nodes=nodes, gpus=gpus)
     return Spread(nodes=ranks, gpus=1)
@@ -53,7 +53,7 @@ def _spread(ranks: int, tensor: int, gpus_per_node: int) -> Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seats:
-    """The nodes of all groups of a layout, by rank, and the counts of missing nodes and left-over
+    """The nodes of all groups of a layout, by rank, with counts of missing nodes and left-over
     GPUs.
     """
 
@@ -64,16 +64,15 @@ class Seats:
 
 
 def place(pool: Pool, layout: Layout) -> Placement:
-    """Return the placement of a layout's replicas on the GPUs that are free in the pool now."""
+    """Return the placement of a layout's replicas on the GPUs that are free now."""
     return Shelf(pool).place(layout)
 
 
 class Shelf:
     """The nodes of one pool, sorted once, so that many layouts can be placed at little cost.
 
-    ``free`` False places on the whole pool as if nothing ran there: it tells a pool that is busy
-    from one that is too small. ``over`` spreads the replicas (None: they are put as close together
-    as they fit).
+    ``free`` False places as if nothing ran there, which tells a busy pool from one that is too
+    small. ``over`` spreads the replicas (None: as close together as they fit).
     """
 
     def __init__(self, pool: Pool, *, free: bool = True, over: "Over | None" = None) -> None:
@@ -82,8 +81,7 @@ class Shelf:
         room_of_domain: dict[str, int] = defaultdict(int)
         for node in pool.nodes:
             room_of_domain[node.domain] += self._room[node.name]
-        # The fullest first: large holes stay for those that need whole nodes. Then small domains,
-        # then names, for one order.
+        # The fullest first: large holes stay for those that need whole nodes.
         order = [
             (self._room[node.name], room_of_domain[node.domain], node.name) for node in pool.nodes
         ]
@@ -133,7 +131,6 @@ class Shelf:
         return self._seats[key]
 
     def _offers(self, spread: Spread) -> Iterator[tuple[Node, ...]]:
-        """Yield places for replicas, each on the GPUs that those before it have left."""
         if self._over is not None:
             return self._over.spread(self.eligible(spread.gpus), partial(self._among, spread))
         return (
@@ -167,14 +164,14 @@ class Shelf:
         if spread.nodes == 1:
             return -(-short // (self._pool.gpus_per_node // spread.gpus))
         left = len(self.eligible(spread.gpus)) - len(groups) * spread.nodes
-        # At least one: nodes may be left that are no group of near ones.
+        # Nodes may be left that are no group of near ones.
         return max(1, short * spread.nodes - left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Over:
-    """Over which values of a node label replicas are spread, and how many of the model are there
-    already, by value.
+    """Over which values of a node label replicas are spread, and how many are there already, by
+    value.
 
     Nodes without the label have the empty value.
     """
@@ -196,10 +193,9 @@ class Over:
         return node.labels.get(self.label, "")
 
     def count(self, groups: Iterable[Sequence[str]], nodes: Iterable[Node]) -> Counter[str]:
-        """Return the number of groups in each value, by the names of their nodes. A group in
-        several values counts for each.
+        """Return the number of groups in each value, by the names of their nodes.
 
-        Groups on nodes of which nothing is known count for none.
+        A group in several values counts for each, one on unknown nodes for none.
         """
         values = {node.name: self.value(node) for node in nodes}
         return Counter(
@@ -211,8 +207,8 @@ class Over:
     def spread(
         self, nodes: Sequence[Node], among: Callable[[Sequence[Node]], Iterator[tuple[Node, ...]]]
     ) -> Iterator[tuple[Node, ...]]:
-        """Yield places, each inside the value that has the fewest replicas so far, of equal ones
-        the one that has least room.
+        """Return places inside the value with the fewest replicas so far, among equals with the
+        least room.
 
         Places that lie in several values come last.
 
@@ -229,8 +225,7 @@ class Over:
             set[str](),
         )
         while offers:
-            # The fewest first; offers keep the order of their fullest nodes, so of equal values
-            # that one comes first.
+            # Offers keep the order of their fullest nodes, so of equal values that one comes first.
             value = min(offers, key=there.__getitem__)
             place = next(offers[value], None)
             if place is None:
@@ -239,8 +234,8 @@ class Over:
             there[value] += 1
             taken.update(node.name for node in place)
             yield place
-        # Last: a group over several values is worse than an uneven spread, and better than no place
-        # (ADR 32: a wish, never a reason to refuse).
+        # A group over several values is worse than an uneven spread, and better than no place (ADR
+        # 32: a wish, never a reason to refuse).
         yield from (
             place
             for place in among([node for node in nodes if node.name not in taken])
@@ -251,7 +246,7 @@ class Over:
 class Levels:
     """Nodes grouped by nearness, nearest level first: scale-up domain, topology path, everything.
 
-    A level is made when it is looked at: few replicas leave the nearest ones.
+    Levels are made on demand: few replicas leave the nearest ones.
     """
 
     def __init__(self, nodes: Sequence[Node], *, in_domains: bool) -> None:
@@ -262,16 +257,15 @@ class Levels:
             *domains,
             *(partial(_outer_paths, steps=steps) for steps in range(depth, -1, -1)),
         ]
-        # Of the nodes themselves, then of every level.
         self._marks: list[Sequence[Any]] = [[node.name for node in nodes]]
         self._made: list[Level] = []
 
     def nearest(self, count: int) -> Iterator[tuple[Node, ...]]:
-        """Yield ``count`` nodes again and again, of the smallest group that has as many left, at
-        the nearest level with one.
+        """Return ``count`` nodes at a time, of the smallest group with as many left at the nearest
+        level.
 
-        A group from which nodes were taken is the smallest from then on, and a level of which no
-        group has enough left never has one again: so every level is gone through once, however many
+        A group from which nodes were taken is the smallest from then on, and a level without a
+        large enough group never has one again: so every level is gone through once, however many
         are wanted.
         """
         taken = set[str]()
@@ -284,8 +278,7 @@ class Levels:
             for group in sorted((group for group in left if len(group) >= count), key=len):
                 for first in range(0, len(group) - count + 1, count):
                     chosen = _in_rank_order(group[first : first + count])
-                    # By name over all levels: a node that was taken near is gone from the wider
-                    # levels, too.
+                    # By name over all levels: a node taken near is gone from the wider levels, too.
                     taken.update(node.name for node in chosen)
                     yield chosen
 
@@ -310,7 +303,7 @@ def _outer_paths(nodes: Sequence[Node], steps: int) -> list[tuple[tuple[str, str
 
 
 def _ranks(marks: Sequence[Any]) -> list[int]:
-    """Return the marks as numbers of the same order: they are compared and looked up many times."""
+    """Numbers of the same order as the marks are cheap to compare and look up."""
     different = set(marks)
     if len(different) == 1:
         return [0] * len(marks)
@@ -321,8 +314,8 @@ def _ranks(marks: Sequence[Any]) -> list[int]:
 def _grouped(
     nodes: Sequence[Node], outer: Sequence[Any], inner: Sequence[Any], *, by_size: bool
 ) -> Level:
-    """Group nodes by their mark ``outer``, the smallest group first; each node with its mark of the
-    level below.
+    """Group nodes by their mark ``outer``, smallest group first; each with its mark of the level
+    below.
 
     With ``by_size`` the largest groups of the level below come first, of equal ones those with the
     least room.
@@ -344,10 +337,8 @@ def _grouped(
 
 
 def _in_rank_order(chosen: Sequence[tuple[Any, Node]]) -> tuple[Node, ...]:
-    """Return nodes by name inside the groups that are nearest, so that few stages border on another
-    group.
-    """
-    # Reversed, so that of each group the first index is the one that stays.
+    """By name inside the nearest groups, so that few stages border on another group."""
+    # Of each group the first index is the one that stays.
     position = {inner: index for index, (inner, _) in reversed(list(enumerate(chosen)))}
     return tuple(
         node for _, node in sorted(chosen, key=lambda item: (position[item[0]], item[1].name))
@@ -357,8 +348,8 @@ def _in_rank_order(chosen: Sequence[tuple[Any, Node]]) -> tuple[Node, ...]:
 def _inside(pool: Pool, groups: Groups, spread: Spread) -> bool:
     """Return whether the nodes of every replica lie inside one scale-up domain.
 
-    Nothing less joins them: any pod of a group may take any of its nodes, so that a part of a group
-    in one domain is no part of known ranks, and a ComputeDomain opens one domain to a group.
+    Nothing less joins them: any pod of a group may take any of its nodes, so part of a group in one
+    domain means no known ranks, and a ComputeDomain opens one domain to a group.
     """
     if not pool.crosses_nodes or pool.domain_gpus < spread.nodes * spread.gpus:
         return False
@@ -368,9 +359,6 @@ def _inside(pool: Pool, groups: Groups, spread: Spread) -> bool:
 
 
 def _in_node_link(pool: Pool, ranks: int) -> Link:
-    """Return the link among ``ranks`` GPUs of one node: scale-up if it reaches all of them, else
-    PCIe.
-    """
     reaches = pool.gpu.scale_up is not None and pool.domain_gpus >= ranks
     return pool.gpu.scale_up if reaches and pool.gpu.scale_up is not None else pool.gpu.host
 
@@ -380,8 +368,7 @@ def _tensor_link(pool: Pool, layout: Layout, spread: Spread, *, joined: bool) ->
         return None
     return (
         _in_node_link(pool, layout.tensor)
-        # Priced over the slowest link: any pod of a group may take any of its nodes, so no order of
-        # nodes counts (ADR 5).
+        # Any pod of a group may take any of its nodes, so no order of nodes counts (ADR 5).
         if layout.tensor <= spread.gpus
         else _across_link(pool, joined=joined)
     )

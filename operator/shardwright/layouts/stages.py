@@ -1,6 +1,4 @@
-"""Which layers go to which pipeline stage: as the engines cut them, or so that no stage holds much
-more than another.
-"""
+"""Which layers go to which pipeline stage: as the engines cut them, or evenly balanced?"""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -42,8 +40,6 @@ def split_layers(
     if partition:
         return tuple(pairwise(accumulate(partition, initial=0)))
     each, rest = divmod(layers, pipeline)
-    # Engines differ in which stages get the layers left over, and a plan must count those of its
-    # own engine.
     first_longer = {
         Remainder.FIRST: 0,
         Remainder.BEFORE_LAST: pipeline - 1 - rest,
@@ -55,16 +51,16 @@ def split_layers(
 
 @lru_cache(maxsize=256)
 def balanced_partition(model: ModelSpec, pipeline: int, remainder: Remainder) -> tuple[int, ...]:
-    """Return the layers of every stage if that balances them noticeably better than the engine's
-    own cut, else ().
+    """Return the layers of every stage if that is noticeably better balanced than the engine's cut,
+    else ().
 
-    The bits of weights are balanced, embedding and output head on their stages included: a rank
-    must hold them, and reads them for every token.
+    Bits of weights are balanced, embedding and output head included: a rank must hold them, and
+    reads them for every token.
     """
     if not 1 < pipeline <= len(model.layers):
         return ()
     held = _running_bits(model)
-    # Bits of weights, not layers: the embedding and the head weigh as much as several layers.
+    # The embedding and the head weigh as much as several layers.
     ends = [_nearest(held, held[-1] * stage / pipeline) for stage in range(1, pipeline)]
     cuts = [0, *ends, len(model.layers)]
     sizes = tuple(end - first for first, end in pairwise(cuts))
@@ -98,7 +94,6 @@ def _running_bits(model: ModelSpec) -> tuple[int, ...]:
 
 
 def _nearest(sums: Sequence[int], target: float) -> int:
-    """Return the place whose sum comes closest to the target."""
     after = min(bisect_left(sums, target), len(sums) - 1)
     return after - 1 if after and target - sums[after - 1] <= sums[after] - target else after
 

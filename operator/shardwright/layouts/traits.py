@@ -1,4 +1,4 @@
-"""The facts on an engine that the planner needs, handed down as values; planning never imports an
+"""What must the planner know of an engine? Values are handed down; planning never imports an
 engine.
 """
 
@@ -21,9 +21,7 @@ class Remainder(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDefault:
-    """The batch that an engine takes by itself on GPUs of so much memory and this compute
-    capability, or more.
-    """
+    """The batch that an engine takes on GPUs of this memory and compute capability, or more."""
 
     gpu_bytes: int
     compute_capability: ComputeCapability  # GPUs that have none always qualify
@@ -33,11 +31,11 @@ class BatchDefault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOverrides:
-    """A user's settings of an engine that it would else settle by itself; None: it does.
+    """A user's settings of what an engine would settle by itself; None: it does.
 
-    ``batched_tokens`` and ``sequences`` are the limits of a batch, ``captured`` the sizes that
-    graphs are captured for (empty: none are), ``largest_captured`` the largest of them if only that
-    is set. ``uncounted`` are options that are set and whose effect no plan knows.
+    ``batched_tokens`` and ``sequences`` limit a batch, ``captured`` are the sizes that graphs are
+    captured for (empty: none), ``largest_captured`` the largest of them if only that is set.
+    ``uncounted`` are options whose effect no plan knows.
     """
 
     batched_tokens: int | None = None
@@ -48,16 +46,16 @@ class EngineOverrides:
 
     @property
     def eager(self) -> bool:
-        """Return whether it is told to capture nothing, so that the host launches every kernel of
-        every step.
+        """Return whether nothing is captured, so that the host launches every kernel of every
+        step.
         """
         return self.captured == ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterSlots:
-    """Room for adapters (LoRA) beside the weights: ``count`` of them in one batch, each of ``rank``
-    at most.
+    """Room for adapters (LoRA) beside the weights: ``count`` in one batch, each of ``rank`` at
+    most.
     """
 
     count: int
@@ -75,7 +73,7 @@ class DraftMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafter:
-    """The weights that draft, beside those of the model that verifies, as the engine holds them.
+    """The weights that draft, as the engine holds them beside those of the model that verifies.
 
     ``borrowed`` are weights of its target that its passes read: it has none of its own.
     """
@@ -88,14 +86,14 @@ class Drafter:
     def further_tokens(self) -> int:
         """Return by how many tokens of a request its first pass has more than the step before it.
 
-        A draft model has seen no state of its target, so that it reads the newest token, too.
-        Source: vLLM 0.33 ``config/speculative.py:max_num_new_slots_for_drafting``.
+        A draft model has seen no state of its target, so it reads the newest token, too. Source:
+        vLLM 0.33 ``config/speculative.py:max_num_new_slots_for_drafting``.
         """
         return 1 if self.method is DraftMethod.DRAFT_MODEL else 0
 
     def drafts(self, tokens: int) -> bool:
-        """Return whether it drafts so many tokens a step: MTP layers take whole rounds alone beyond
-        one pass of all of them.
+        """Return whether it can draft so many tokens a step: beyond one pass, MTP layers take whole
+        rounds.
 
         Source: vLLM 0.33 ``config/speculative.py`` (``num_speculative_tokens`` must be divisible by
         ``n_predict``).
@@ -114,8 +112,8 @@ class Drafter:
         return self.method is not DraftMethod.DRAFT_MODEL
 
     def layout(self, target: Layout) -> Layout:
-        """Return the engine's layout for the drafter: MTP layers are cut as their target's, all
-        else over tensor ranks.
+        """Return the drafter's layout: MTP layers are cut like their target, all else over tensor
+        ranks.
 
         A draft model with experts deals them out whole if its target does. Source: vLLM 0.33
         ``v1/spec_decode/draft_model.py`` (one tensor degree for both), ``config/speculative.py``
@@ -133,7 +131,7 @@ class Drafter:
 class BatchRules:
     """How an engine fills the batch of one step.
 
-    On a GPU that qualifies for none of ``batch_defaults`` the limits are ``max_batched_tokens`` and
+    A GPU that qualifies for none of ``batch_defaults`` gets ``max_batched_tokens`` and
     ``max_sequences``.
     """
 
@@ -198,9 +196,9 @@ class Repeats:
 class EngineSupport:
     """Which models and GPUs an engine takes. None: not known, and nothing is refused for it.
 
-    ``runs_on`` are the resources (``nvidia.com/gpu``, ...) whose GPUs there are images for, the one
-    to take first. ``oldest_for`` is ``least_capability`` by method of ``quantization_config`` and
-    format of the weights (``Storage.product``), if it is newer than that.
+    ``runs_on`` are the resources (``nvidia.com/gpu``, ...) whose GPUs there are images for, the
+    first one preferred. ``oldest_for`` is ``least_capability`` by method of ``quantization_config``
+    and format of the weights (``Storage.product``), if it is newer than that.
     """
 
     architectures: frozenset[str] | None = None
@@ -221,17 +219,16 @@ class EngineSupport:
 
     @property
     def takes_first(self) -> str:
-        """Return the resource whose GPUs go before others: the first that images are chosen for;
-        empty if none does.
+        """Return the resource whose GPUs go first, as images are chosen for it; empty if none
+        does.
         """
-        # With a single one there is nothing to prefer.
         return self.runs_on[0] if self.runs_on and len(self.runs_on) > 1 else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """How a user wants an engine to run, as far as a plan depends on it. By default: as the engine
-    runs by itself.
+    """How a user wants an engine to run, as far as a plan depends on it; by default as it runs by
+    itself.
     """
 
     image: str = ""  # the one that the user named; empty: none
@@ -247,8 +244,8 @@ class EngineTraits:
     """An engine in one software version, as far as planning is concerned.
 
     ``released`` is the month of the version (``2026-02``; empty: not known, taken as the newest).
-    ``warnings`` of every plan for the engine name the facts that are not known of it. ``sources``
-    has the source of each figure of the parts, by the name of its field.
+    ``warnings`` of every plan name what is not known of the engine. ``sources`` has the source of
+    each figure, by the name of its field.
     """
 
     name: str  # vLLM

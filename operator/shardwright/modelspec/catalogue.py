@@ -1,9 +1,8 @@
-"""The built-in catalogue of models: exact ids and aliases, each with the config that it stands for;
-never fuzzy.
+"""Which config belongs to a model id? Built-in ids and aliases, exact, never fuzzy.
 
-The rows are data (``configs/index.json`` and the config files beside it, ``listed.json`` of the
-lists of others), read once. An alias is listed only if the repository has the architecture and
-sizes of the config it shares; fields that differ stand in ``overrides``.
+The rows are data (``configs/index.json`` and the config files beside it, ``listed.json`` of others'
+lists). An alias is listed only if its repository has the architecture and sizes of the config it
+shares; fields that differ stand in ``overrides``.
 """
 
 import json
@@ -59,8 +58,8 @@ def known_ids() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A model that others list: the day since which it is there (as ``2026-01-05``, None: they do
-    not say), and the lists that have it.
+    """A model on others' lists: since which day (as ``2026-01-05``, None: not said), and which
+    lists.
     """
 
     released: str | None
@@ -68,21 +67,19 @@ class Listing:
 
 
 def listed_ids() -> tuple[str, ...]:
-    """Return the ids of models that are known by their id alone, sorted: others list them, and
-    their configs are not built in.
-    """
+    """Return the ids on others' lists whose configs are not built in, sorted."""
     return tuple(sorted(_listings().keys() - _index().keys()))
 
 
 def listing_of(model_id: str) -> Listing | None:
-    """Return the listing of a model by others, None if nobody lists it. Its config need not be
+    """Return a model's listing by others, None if nobody lists it; its config need not be
     built in.
     """
     return _listings().get(model_id)
 
 
 def read_catalogue_extension(data: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
-    """Read configs that join the catalogue: exact id to the text of a ``config.json``.
+    """Return configs that join the catalogue, from exact id to the text of a ``config.json``.
 
     Raises:
         InputError: every text that is not a config, under its id.
@@ -100,8 +97,8 @@ def read_catalogue_extension(data: Mapping[str, str]) -> dict[str, Mapping[str, 
 
 
 def model_unknown(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHING) -> Problem:
-    """Return the problem of an id that is in no catalogue, with the nearest ones; none of them is
-    ever taken in its place.
+    """Return that an id is in no catalogue, with the nearest ones; none is ever taken in its
+    place.
     """
     by_hand = "`kubectl create configmap NAME --from-file=config.json=./config.json`"
     by_id = f"`shardwright fetch {model_id:.200} | kubectl apply --server-side -f -`"
@@ -142,17 +139,12 @@ def _suggestion(model_id: str, ids: Iterable[str]) -> str:
 
 
 def like_ids(model_id: str) -> tuple[str, ...]:
-    """Return known ids that may be meant by one that is not known, the nearest first; none for one
-    that is.
-    """
+    """Return known ids that an unknown one may mean, the nearest first; none for a known id."""
     ids = (*known_ids(), *listed_ids())
     return () if model_id in ids else _nearest(model_id, ids)
 
 
 def _nearest(model_id: str, ids: Iterable[str]) -> tuple[str, ...]:
-    """Return known ids like this one, the nearest first; the owner of the repository may be
-    another.
-    """
     wanted = model_id.lower()
     scores = {
         known: max(_likeness(wanted, known.lower()), _likeness(_name(wanted), _name(known.lower())))
@@ -179,8 +171,6 @@ def _name(model_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """One id of the index."""
-
     file: str
     source: str
     revision: str | None

@@ -1,9 +1,8 @@
-"""The handover of a pod that has read a checkpoint from the hub: text that its containers leave
-when they end.
+"""How does a pod without rights in the cluster hand over what it has read of a checkpoint from the
+hub?
 
-A pod that has no rights in the cluster can still say something: the kubelet puts the termination
-message of each container into the pod's status, 4096 bytes at most. Configs are JSON that repeats
-itself: compressed, nearly all fit in one.
+The kubelet puts the termination message of each container into the pod's status, 4096 bytes at
+most. Configs are JSON that repeats itself: compressed, nearly all fit in one.
 """
 
 import json
@@ -62,8 +61,8 @@ LARGEST_BYTES: Final = 10**15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFiles:
-    """The small files of a checkpoint by name, of which commit, and the bytes of all tensors by its
-    index (None: it has none).
+    """A checkpoint's small files by name, its commit, and its index' bytes of all tensors (None: no
+    index).
     """
 
     files: Mapping[str, str]
@@ -72,8 +71,7 @@ class CheckpointFiles:
 
 
 def index_of(tensor_bytes: int | None) -> dict[str, str]:
-    """Return the index of a checkpoint by its name as it is kept: its sizes without the names of
-    its tensors.
+    """Return a checkpoint's index by its name as it is kept: sizes without the names of tensors.
 
     >>> index_of(16060522496)
     {'model.safetensors.index.json': '{"metadata": {"total_size": 16060522496}}'}
@@ -86,8 +84,8 @@ def index_of(tensor_bytes: int | None) -> dict[str, str]:
 
 
 def handed_over(checkpoint: CheckpointFiles) -> str:
-    """Return the text to leave of a checkpoint, at most :data:`MESSAGES` times
-    :data:`MESSAGE_BYTES` characters of ASCII.
+    """Return the text to leave, at most :data:`MESSAGES` times :data:`MESSAGE_BYTES` characters of
+    ASCII.
 
     Raises:
         InputError: It is more.
@@ -109,8 +107,8 @@ def handed_over(checkpoint: CheckpointFiles) -> str:
 
 
 def problem_handed_over(problem: Problem) -> str:
-    """Return the text to leave if there is no checkpoint; the remedy is left to the reader, who
-    knows the resource.
+    """Return the text to leave without a checkpoint; the reader, who knows the resource, adds the
+    remedy.
     """
     return _PROBLEM + json.dumps(
         [problem.code, problem.what[:_TEXT_MAX], problem.limit[:_TEXT_MAX]]
@@ -118,8 +116,8 @@ def problem_handed_over(problem: Problem) -> str:
 
 
 def read_handover(text: str) -> CheckpointFiles | Problem:
-    """Return the content of a text that was left; text of any kind is taken, for any user who may
-    write pods may have written it.
+    """Return what a text says; anyone who may write pods may have written it, so any text is
+    taken.
     """
     if text.startswith(_PROBLEM):
         return _read_problem(text.removeprefix(_PROBLEM))
@@ -136,8 +134,7 @@ def read_handover(text: str) -> CheckpointFiles | Problem:
         lzma.LZMAError,
         RecursionError,
     ):
-        # Our own pod writes only a config that it has read, so this text is not its own, or
-        # damaged.
+        # Our pod writes only a config that it has read, so this text is not its own, or damaged.
         return _invalid("is damaged")
 
 
@@ -152,7 +149,6 @@ def _read_problem(text: str) -> Problem:
 
 
 def _read(text: str) -> CheckpointFiles:
-    """Return the packed files if they are within the bounds of configs; anything else raises."""
     decoder = lzma.LZMADecompressor(format=lzma.FORMAT_RAW, filters=_LZMA)
     # Bounded while it is unpacked: a few kilobytes can hold gigabytes of zeros.
     raw = decoder.decompress(b85decode(text), max_length=MAX_CONFIG_BYTES)
@@ -173,7 +169,6 @@ def _files(value: Any) -> dict[str, str]:
 
 
 def _readable(value: object) -> str:
-    """Return a file as a person may edit it, or compact if that would be too large."""
     text = json.dumps(value, indent=1)
     return text if len(text) <= MAX_CONFIG_BYTES // 2 else _compact(value)
 

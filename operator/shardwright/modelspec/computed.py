@@ -1,7 +1,5 @@
-"""A model as the engine holds it by its options: the type to compute in, bits of states, more or
-less of its towers.
-
-Refuses to compute quantized weights in FP32.
+"""What does an engine's option make of a model: the type to compute in, bits of states, its
+towers?
 """
 
 from dataclasses import replace
@@ -26,14 +24,13 @@ SLOW_FP32: Final = (
 
 def computed_in(model: ModelSpec, name: str | None) -> ModelSpec:
     """Return the model as the engine holds it when it computes in ``name`` (bf16, fp16, fp32; None:
-    as it is).
+    as is).
 
     Weights in the old type are cast, quantized ones and those with a type of their own stay; K/V
     and activations follow.
 
     Raises:
-        InputError: the weights are quantized and ``name`` is fp32, which the kernels for quantized
-            weights do not take.
+        InputError: ``name`` is fp32, which the kernels for these quantized weights do not take.
     """
     if name is None or name == model.dtype:
         return model
@@ -58,8 +55,8 @@ def without_towers(model: ModelSpec) -> ModelSpec:
 
 
 def with_whole_towers(model: ModelSpec) -> ModelSpec:
-    """Return the model with its whole tower on every rank, each of which works at images of its
-    own.
+    """Return the model with its whole tower on every rank, each of which works at its own
+    images.
     """
     weights = (
         replace(weight, split=Split.REPLICATED) if weight.part is PipelineRole.TOWER else weight

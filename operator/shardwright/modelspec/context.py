@@ -1,7 +1,4 @@
-"""The longest context that an engine accepts for a model.
-
-How well a model answers at that length is not known here.
-"""
+"""What is the longest context that an engine accepts for a model?"""
 
 from typing import Final
 
@@ -31,7 +28,7 @@ def max_context_tokens(fields: Fields) -> int:
     """Return the longest context in tokens.
 
     Source: vLLM 0.32 ``derive_max_model_len_and_key`` and ``_get_and_verify_max_len``: the smallest
-    of the lengths that the config has, times the factor of linear and dynamic RoPE scaling.
+    length in the config, times the factor of linear and dynamic RoPE scaling.
     """
     given = [name for name in _LENGTHS if fields.values.get(name) is not None]
     length = min(fields.integer(name, CONTEXT) for name in given or _LENGTHS[:1])

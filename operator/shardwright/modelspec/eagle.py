@@ -1,8 +1,8 @@
-"""EAGLE-3 heads: few layers that draft from the states of some layers of their target.
+"""What is an EAGLE-3 head? Few layers that draft from the states of some layers of their target.
 
 As vLLM 0.33 makes them (``models/llama_eagle3.py``, ``models/deepseek_eagle3.py``): the first layer
-reads the embedding of a token beside the combined states of its target, twice the hidden size.
-Refuses a quantized head, and one of an architecture that these do not make.
+reads the embedding of a token beside the combined states of its target, twice the hidden size. A
+quantized head, and one of another architecture, is refused.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,10 +53,10 @@ _INT64: Final = WeightFormat(name="int64", bits=64)
 
 
 def read_eagle(config: Mapping[str, object], *, source: str, vocabulary: int) -> ModelSpec:
-    """Read the facts of an EAGLE-3 head, in BF16.
+    """Return the facts of an EAGLE-3 head, in BF16.
 
-    Embedding and output head are counted as its own: whether a checkpoint has them, and whether
-    they equal those of its target, which the engine then shares, its config does not say.
+    Embedding and output head are counted as its own: its config does not say whether its checkpoint
+    has them, or whether they equal its target's, which the engine then shares.
 
     Args:
         config: The content of its ``config.json``.
@@ -64,7 +64,7 @@ def read_eagle(config: Mapping[str, object], *, source: str, vocabulary: int) ->
         vocabulary: Tokens of its target's vocabulary; a head with fewer holds a map to them.
 
     Raises:
-        InputError: It is no such head, or its fields are missing, of the wrong type or out of
+        InputError: It is no such head, or fields are missing, of the wrong type or out of
             bounds.
     """
     check_depth(config, source=source)
@@ -104,7 +104,6 @@ def read_eagle(config: Mapping[str, object], *, source: str, vocabulary: int) ->
 
 
 def _architecture(fields: Fields) -> str:
-    """Return which head it is. Refuse a config of none, or of one that is not counted."""
     architecture = next(iter(fields.strings("architectures")), "")
     if architecture not in LATENT_HEADS | GROUPED_HEADS:
         raise InputError([*fields.problems, _unknown(architecture)])
@@ -126,8 +125,8 @@ def _attention(fields: Fields, shape: Shape, *, latent: bool) -> tuple[Attention
 def _by_layer(
     fields: Fields, shape: Shape, block: DenseFeedForward, attention: Iterable[Tensor]
 ) -> tuple[Tensors, Tensors]:
-    """Return the tensors of the first layer, which reads the states of the target, and those of a
-    further one.
+    """Return the tensors of the first layer, which reads the target's states, and of a further
+    one.
     """
     always = (
         *gated("mlp", shape.hidden, block.intermediate),
@@ -138,14 +137,12 @@ def _by_layer(
 
 
 def _doubled(tensor: Tensor) -> Tensor:
-    """Return a projection of the first layer, which reads embedding and states side by side."""
+    """The first layer reads embedding and states side by side."""
     return replace(tensor, inputs=2 * tensor.inputs) if tensor.name in _READS_INPUT else tensor
 
 
 def _combining(fields: Fields, shape: Shape) -> Tensors:
-    """Return the tensors that combine the states of the target's layers. Every rank holds them
-    whole.
-    """
+    """Every rank holds them whole."""
     section = fields.section("eagle_config")
     stated = section.integers("eagle_aux_hidden_state_layer_ids") if section else ()
     states = fields.integer("num_aux_hidden_states", EXPERTS, default=len(stated) or _STATES)
@@ -162,10 +159,6 @@ def _combining(fields: Fields, shape: Shape) -> Tensors:
 
 
 def _ends(hidden: int, embedded: int, drafted: int, vocabulary: int) -> tuple[Weight, ...]:
-    """Return embedding, final norm and head, and the map of drafted tokens to the target's
-    vocabulary.
-    """
-
     def end(
         name: str, part: PipelineRole, outputs: int, inputs: int, storage: WeightFormat
     ) -> Weight:

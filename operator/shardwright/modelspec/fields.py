@@ -1,7 +1,6 @@
-"""Path-precise reading of a config: every field checked for presence, type and bounds, all problems
-collected.
+"""Is each field of a config there, of the right type and within bounds? All problems are collected.
 
-A wrong value is refused and read as a harmless one, so that nothing behind it raises.
+A wrong value is refused and read as a harmless one, so nothing behind it raises.
 """
 
 import json
@@ -34,8 +33,7 @@ _LONGEST_INTEGER_BITS: Final = 64
 class Fields:
     """A config that is being read; ``problems`` grows, and reading goes on with a harmless value.
 
-    ``spelled`` holds the names that the config itself has for some fields, for the paths of
-    problems.
+    ``spelled`` has the config's own names of some fields, for the paths of problems.
     """
 
     def __init__(
@@ -69,7 +67,7 @@ class Fields:
         return None if self.values.get(name) is None else self.integer(name, bounds)
 
     def boolean(self, name: str, *, default: bool) -> bool:
-        """Return true or false."""
+        """Return true or false; without the field, the default."""
         value = self.values.get(name)
         if value is None:
             return default

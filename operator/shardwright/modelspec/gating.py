@@ -1,8 +1,7 @@
-"""Which repositories of the hub are gated: a user who has not accepted their terms, or brings no
-token, gets no file of them.
+"""Which repositories give no file without a token of a user who has accepted their terms?
 
-The rows are data (``gating.csv``), read once: an id, or how the ids of an organisation or a family
-begin, whether they are gated, and the source and the day of that.
+The rows are data (``gating.csv``): an id, or the beginning of the ids of an organisation or a
+family, whether it is gated, and source and day.
 """
 
 import csv
@@ -25,8 +24,8 @@ class Gating(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryGate:
-    """Whether a repository is gated, the day on which that was read (as ``2026-11-25``), and the
-    source; both empty if it is unknown.
+    """Whether a repository is gated, with the day of reading (as ``2026-11-25``) and source, empty
+    if unknown.
     """
 
     gating: Gating

@@ -1,5 +1,4 @@
-"""The shared parts of the readers of quantization configs: the method as a value, integers in
-groups, rules for single modules.
+"""What do readers of quantization configs share: the method, integers in groups, rules for modules?
 
 Rules that are more than globs are not followed, and warned of.
 """
@@ -21,11 +20,10 @@ Stores = Callable[[Weight], WeightFormat | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """A method by name, how it stores a weight (None: leaves it alone), and warnings of rules that
-    could not be followed.
+    """A method by name, how it stores a weight (None: leaves it alone), and warnings of odd rules.
 
-    ``head`` is whether it quantizes the output head too, ``cache_dtype`` the type that it asks for
-    the K/V cache.
+    ``head``: it quantizes the output head too; ``cache_dtype`` is the type it asks for the K/V
+    cache.
     """
 
     method: str
@@ -36,7 +34,7 @@ class Quantization:
 
 
 def unless_listed(method: str, storage: WeightFormat, fields: Fields, *lists: str) -> Quantization:
-    """Return a method that stores all in one way but the modules that are listed, by name or
+    """Return a method that stores everything in one way except the modules listed by name or
     pattern.
     """
     modules = modules_of(fields, *lists)
@@ -52,20 +50,19 @@ def by_rules(
     stored: Mapping[str, WeightFormat | None],
     names_of: Callable[[Weight], tuple[str, ...]],
 ) -> Quantization:
-    """Return the method with storages of its own for some modules: those that are named, then by
-    the first pattern that matches.
+    """Return the method with storages of its own for some modules: by name, then by the first
+    pattern.
 
     Args:
         base: The method for all others; a module that it leaves alone stays alone.
         stored: The storage by name or pattern, in order (None: left alone).
-        names_of: The names that rules may have for a weight's module, the one that patterns speak
-            of first.
+        names_of: The names that rules may have for a weight's module, the patterns' one first.
     """
     stored = {
         rule if is_pattern(rule) else canonical(rule): storage for rule, storage in stored.items()
     }
     patterns = tuple(rule for rule in stored if is_pattern(rule))
-    # Each pattern is tried on every module: a config of a stranger must not make that long.
+    # Each pattern is tried on every module: a stranger's config must not make that long.
     beyond, patterns = patterns[MAX_PATTERNS:], patterns[:MAX_PATTERNS]
     read = [(globs_of(pattern), stored[pattern]) for pattern in patterns]
 
@@ -95,8 +92,8 @@ def _not_followed(odd: Sequence[str]) -> Iterator[str]:
 
 
 def integers(fields: Fields) -> WeightFormat:
-    """Return integers of ``bits`` with a scale and a zero point per ``group_size`` inputs, as GPTQ
-    stores them.
+    """Return integers of ``bits`` with scale and zero point per ``group_size`` inputs, as in
+    GPTQ.
     """
     bits = fields.integer("bits", BITS)
     return WeightFormat(
@@ -110,7 +107,7 @@ def integers(fields: Fields) -> WeightFormat:
 
 
 def changed(storage: WeightFormat, rule: Fields | None) -> WeightFormat:
-    """Return integers with the bits and the group that a rule has of its own."""
+    """Return integers with a rule's own bits and group."""
     if rule is None:
         return storage
     bits = rule.integer("bits", BITS, default=storage.bits)

@@ -1,9 +1,9 @@
-"""Checkpoints of NVIDIA's ModelOpt: one algorithm for all weights, or one for each module by name
-(``MIXED_PRECISION``).
+"""How does NVIDIA's ModelOpt store weights: by one algorithm, or one per module
+(``MIXED_PRECISION``)?
 
-The facts stand in ``quantization_config``, or in a file of their own beside the config
-(``hf_quant_config.json``), in two forms: flat with ``ignore``, or under ``quantization`` with
-``exclude_modules``. Source: vLLM 0.33 ``quantization/modelopt.py``.
+The facts stand in ``quantization_config``, or in ``hf_quant_config.json`` beside the config, flat
+with ``ignore`` or under ``quantization`` with ``exclude_modules``. Source: vLLM 0.33
+``quantization/modelopt.py``.
 """
 
 from collections.abc import Mapping
@@ -30,12 +30,11 @@ _GROUPS: Final = {(8, None): MODELOPT["FP8"], (4, 16): MODELOPT["NVFP4"]}
 def with_quantization_file(
     config: Mapping[str, object], quantization: Mapping[str, object]
 ) -> Mapping[str, object]:
-    """Return a config joined with its ``hf_quant_config.json`` as the engine joins the two; itself
-    if that adds nothing.
+    """Return a config joined with its ``hf_quant_config.json`` as by the engine; itself if nothing
+    is added.
 
     The config's own section goes first; only how each module of a mixture is stored comes from the
-    file, if that section leaves it out. A file that names no algorithm stands beside unquantized
-    weights.
+    file, if that section leaves it out. A file that names no algorithm means unquantized weights.
 
     Args:
         config: The content of the ``config.json``.
@@ -64,7 +63,7 @@ def with_quantization_file(
 
 
 def modelopt(fields: Fields) -> Quantization:
-    """Read either form."""
+    """Return the method of either form."""
     inner = fields.section(SECTION) or fields
     algorithm = (inner.string("quant_algo") or "").upper()
     base = (
@@ -100,8 +99,8 @@ def _storage(fields: Fields, algorithm: str) -> WeightFormat:
 
 
 def _mixed(fields: Fields) -> Quantization:
-    """Read the algorithm of each named module: the others are left alone; the first expert that is
-    named speaks for its layer.
+    """Modules without a name are left alone; the first expert that is named speaks for its
+    layer.
     """
     stored = _by_module(fields) or _by_group(fields)
     if not stored:
@@ -122,8 +121,8 @@ def _mixed(fields: Fields) -> Quantization:
 
 
 def _keys(weight: Weight) -> tuple[str, ...]:
-    """Return the names under which a module may stand: experts as one, or beside the module that
-    they are under.
+    """Return a module's possible names: experts as one, or beside the module that they are
+    under.
     """
     names = names_of(weight)
     if not weight.experts:
@@ -146,7 +145,6 @@ def _by_module(fields: Fields) -> dict[str, WeightFormat]:
 
 
 def _by_group(fields: Fields) -> dict[str, WeightFormat]:
-    """Return the storage by module from groups, each of which names its modules."""
     section = fields.section("config_groups")
     groups = (
         [group for name in section.values if (group := section.section(name))] if section else []
@@ -160,8 +158,8 @@ def _by_group(fields: Fields) -> dict[str, WeightFormat]:
 
 
 def _of_group(group: Fields) -> WeightFormat | None:
-    """Return the format in which a group stores its modules: FP8 with one scale or NVFP4. All other
-    formats are problems, and so is a target that is a kind of module instead of a module.
+    """FP8 with one scale, or NVFP4; another format is a problem, and so is a target that is a kind
+    of module.
     """
     weights = group.section("weights") or Fields({}, f"{group.path}weights.", group.problems)
     bits, size = (weights.integer("num_bits", BITS), weights.optional_integer("group_size", WIDTH))
@@ -190,8 +188,8 @@ def _is_module(name: str) -> bool:
 
 
 def _cache(fields: Fields) -> tuple[str | None, tuple[str, ...]]:
-    """Return the number format that is asked of the K/V cache, and a warning if the planner does
-    not count it.
+    """Return the number format wanted for the K/V cache, and a warning if the planner does not
+    count it.
 
     Source: vLLM 0.33 ``utils/torch_utils.py:get_kv_cache_quant_algo_string``.
     """

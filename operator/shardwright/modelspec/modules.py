@@ -1,5 +1,5 @@
-"""Which modules a quantization config speaks of: by name, by part of a name, by pattern; never by
-an arbitrary expression.
+"""Which modules does a quantization config mean: by name, part of a name, or pattern, never by an
+arbitrary expression?
 """
 
 import re
@@ -47,8 +47,7 @@ tried at every head.
 
 
 def canonical(entry: str) -> str:
-    """Return a module, or a pattern of modules, as this room names them, whatever a checkpoint
-    wraps its layers in.
+    """Return a module, or a pattern, by its name here, whatever a checkpoint wraps its layers in.
 
     All experts of a layer are one module, also if one of them is named.
 
@@ -74,8 +73,8 @@ def full_name(weight: Weight) -> str:
 
 
 def engine_name(weight: Weight) -> str:
-    """Return the module that the engine makes of a weight: queries, keys and values are one, so are
-    gate and up.
+    """Return the engine's module of a weight: queries, keys and values are one, so are gate
+    and up.
     """
     above, _, last = full_name(weight).rpartition(".")
     if weight.experts:
@@ -84,8 +83,8 @@ def engine_name(weight: Weight) -> str:
 
 
 def is_named_in_part(weight: Weight, listed: frozenset[str]) -> bool:
-    """Return whether an entry is part of a module's name, its own or that of the module that the
-    engine merges it into.
+    """Return whether an entry is part of a module's name, or of the module that the engine merges
+    it into.
 
     Source: vLLM 0.32 ``quantization/utils/quant_utils.py:is_layer_skipped``, match mode substring.
     """
@@ -94,8 +93,8 @@ def is_named_in_part(weight: Weight, listed: frozenset[str]) -> bool:
 
 
 def names_of(weight: Weight) -> tuple[str, ...]:
-    """Return the names that a checkpoint may have for a weight's module, its own first, that of the
-    module that it is merged into last.
+    """Return a checkpoint's possible names of a weight's module, its own first, the merged one
+    last.
     """
     name = full_name(weight)
     above, _, last = name.rpartition(".")
@@ -104,17 +103,16 @@ def names_of(weight: Weight) -> tuple[str, ...]:
 
 
 def is_pattern(entry: str) -> bool:
-    """Return whether an entry speaks of modules by pattern, not by name."""
+    """Return whether an entry names modules by pattern."""
     return entry.startswith("re:") or "*" in entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modules:
-    """The modules that a list speaks of: by name with all below them, by one part of a name, or by
-    pattern.
+    """The modules that a list names: by name with all below, by one part of a name, or by pattern.
 
-    ``starts`` are the patterns that end in their only star, ``exact`` those without one, ``globs``
-    all others that are followed; ``odd`` are more than globs and match nothing.
+    ``starts`` are patterns that end in their only star, ``exact`` those without one, ``globs`` all
+    others that are followed; ``odd`` are more than globs and match nothing.
     """
 
     names: frozenset[str]
@@ -156,8 +154,8 @@ class Modules:
 
 
 def modules_of(fields: Fields, *lists: str) -> Modules:
-    """Return the modules that are listed under these fields; patterns that cost too much are a
-    problem of the first.
+    """Return the modules listed under these fields; patterns that cost too much are a problem of
+    the first.
     """
     entries = tuple(entry for name in lists for entry in fields.strings(name))
     patterns = [(entry, _texts(entry)) for entry in entries if is_pattern(entry)]
@@ -183,16 +181,14 @@ def modules_of(fields: Fields, *lists: str) -> Modules:
 
 
 def globs_of(pattern: str) -> tuple[re.Pattern[str], ...]:
-    """Return a pattern as globs, one for each way through its groups of alternatives; nothing if it
-    is more than that.
+    """Return a pattern as globs, one for each way through its alternatives; nothing if it is more
+    than that.
     """
     return tuple(re.compile(translate(text)) for text in _texts(pattern))
 
 
 def _texts(pattern: str) -> tuple[str, ...]:
-    """Return the globs of a pattern as texts; nothing if it is more than that, or has too many
-    ways.
-    """
+    """Nothing if it is more than globs, or has too many ways."""
     parts = _ALTERNATIVES.split(pattern)  # text, group, text, ..., text
     texts = [""]
     for index, part in enumerate(parts):
@@ -205,7 +201,7 @@ def _texts(pattern: str) -> tuple[str, ...]:
 def _glob(pattern: str) -> str | None:
     """Return a pattern as a glob; None for expressions that are more than that.
 
-    Only globs are followed: an arbitrary expression of a user could take for ever.
+    An arbitrary expression of a user could take for ever.
     """
     text = pattern.removeprefix("re:")
     if not _GLOB.fullmatch(text):

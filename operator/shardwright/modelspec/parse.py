@@ -1,6 +1,4 @@
-"""Text of a ``config.json`` to plain values: strict JSON, bounded in size and depth, no duplicate
-keys.
-"""
+"""Is a text a ``config.json``: strict JSON, bounded in size and depth, without duplicate keys?"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -23,12 +21,12 @@ MAX_CONFIG_DEPTH: Final = 32
 
 
 def parse_config(text: str, *, source: str) -> dict[str, object]:
-    """Read one JSON object; ``Infinity`` and ``1e-05`` are taken, because real configs hold them.
+    """Return one JSON object; ``Infinity`` and ``1e-05`` are taken, because real configs hold them.
 
     Raises:
         InputError: too large, not JSON, a duplicate key, NaN, too deep, or not an object.
     """
-    # Before it is parsed: the size bounds what parsing costs. A lone surrogate must not raise here.
+    # The size bounds what parsing costs. A lone surrogate must not raise here.
     if len(text.encode(errors="surrogatepass")) > MAX_CONFIG_BYTES:
         raise _invalid(
             source,
@@ -54,16 +52,16 @@ def parse_config(text: str, *, source: str) -> dict[str, object]:
 
 
 def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | None:
-    """Return the text of a model's config, with that of the quantization file if one stands beside
-    it; None without a config.
+    """Return the text of a model's config, joined with a quantization file beside it; None without
+    a config.
 
-    The two become one JSON object of file name to content, unread:
+    The two become one unread JSON object of file name to content;
     :func:`shardwright.modelspec.read.read_model` takes either.
 
     Args:
         files: Texts by file name, as a folder or a ConfigMap has them.
-        name: The name that the config has among them. Under another name than :data:`CONFIG_FILE`
-            it stands alone: a file beside it may belong to another model.
+        name: The config's name among them. Unless it is :data:`CONFIG_FILE` it stands alone: a
+            file beside it may belong to another model.
     """
     config, quantization = files.get(name), files.get(QUANTIZATION_FILE)
     if not isinstance(config, str):

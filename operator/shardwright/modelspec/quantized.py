@@ -1,7 +1,6 @@
-"""How quantized weights are stored: ``quantization_config`` to the storage of each weight, scales
-included.
+"""How is each weight stored, scales included, by the ``quantization_config``?
 
-Refuses a method that no reader here knows, and activation order of GPTQ.
+An unknown method, and activation order of GPTQ, are refused.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,10 +38,8 @@ _LINEAR: Final = "Linear"
 
 
 def read_quantization(fields: Fields) -> Quantization | None:
-    """Read a ``quantization_config``; problems go to ``fields``.
-
-    Returns:
-        None if the weights are stored in the model's dtype, or the method is not known.
+    """Return the method, None if weights are in the model's dtype or it is not known; problems go
+    to ``fields``.
     """
     method = fields.string("quant_method")
     stated = fields.values.get(SECTION, fields.values.get("quant_algo"))
@@ -175,11 +172,10 @@ def _gptq(fields: Fields) -> Quantization:
 
 
 def _overridden(base: Quantization, storage: WeightFormat, rules: Fields) -> Quantization:
-    """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone, others
-    change bits or group.
+    """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone.
 
-    Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first that
-    matches counts.
+    Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first match
+    counts.
     """
     stored: dict[str, WeightFormat | None] = {}
     for rule in rules.values:
@@ -214,8 +210,6 @@ def _compressed_tensors(fields: Fields) -> Quantization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """The storage of the modules that a group names: by name, by pattern, or all linear ones."""
-
     storage: WeightFormat
     modules: Modules
 
@@ -229,15 +223,10 @@ def _targeted(group: Fields) -> _Target | None:
 
 
 def _by_target(base: Stores, targets: list[_Target]) -> Stores:
-    """Return the storage by the group that names a module, else by the group of all linear
-    modules.
-    """
-
     def storage(weight: Weight) -> WeightFormat | None:
         named = next((target for target in targets if target.modules.include(weight)), None)
         general = next((target for target in targets if _LINEAR in target.modules.names), None)
-        # A group that names the module goes before the one of all linear modules, in whichever
-        # order.
+        # A group that names the module goes before the one of all linear modules, in any order.
         chosen = named or general
         return chosen.storage if chosen and base(weight) else None
 
@@ -245,9 +234,7 @@ def _by_target(base: Stores, targets: list[_Target]) -> Stores:
 
 
 def _compressed(weights: Fields, *, alone: bool) -> WeightFormat:
-    """Return the format in which a group stores its weights. ``alone`` says whether it leaves
-    activations as they are.
-    """
+    """``alone``: activations stay as they are."""
     bits = weights.integer("num_bits", BITS)
     strategy, eight = (weights.string("strategy") or "tensor", bits == FP8_PER_TENSOR.bits)
     floating = weights.string("type") == "float"

@@ -1,5 +1,4 @@
-"""A ``config.json`` to a :class:`ModelSpec`: facts that are there and within bounds, or every
-problem found.
+"""What does a ``config.json`` say of a model? A :class:`ModelSpec`, or every problem found.
 
 No code that a checkpoint brings is run.
 """
@@ -46,16 +45,15 @@ _KINDS_OF_LAYERS: Final = ("layers_block_type", "hybrid_override_pattern", "laye
 
 
 def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
-    """Read the facts of a model.
+    """Return the facts of a model.
 
     Args:
-        config: The content of the ``config.json``; or the contents of the files of a model by name,
-            if there is one beside it.
+        config: The content of the ``config.json``, or of several files by name.
         source: Its origin, for messages: a catalogue id, a file, a manifest field.
 
     Raises:
-        InputError: an architecture that cannot be read, or fields that are missing, of the wrong
-            type or out of bounds; all of them, each with its path.
+        InputError: every problem with its path: an architecture that cannot be read, fields
+            that are missing, of the wrong type or out of bounds.
     """
     check_depth(config, source=source)
     config_file, config = _files(config, source)
@@ -97,7 +95,6 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
 
 
 def _quantized(model: ModelSpec, by: Quantization) -> ModelSpec:
-    """Return a model whose weights are stored by a method of quantization."""
     return replace(
         model,
         weights=quantized(model.weights, by),
@@ -108,18 +105,15 @@ def _quantized(model: ModelSpec, by: Quantization) -> ModelSpec:
 
 
 def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | None:
-    """Read the layers for multi-token prediction of a model, as a model of these layers alone.
+    """Return a model's layers for multi-token prediction; None if it has none, or they are not
+    known.
 
-    It has no embedding and no output head: those are the model's own. Layers of a checkpoint whose
-    quantization leaves them out by name are taken as quantized like the others if the name is one
-    that only this part has.
+    They have no embedding and no output head: those are the model's. Layers that the quantization
+    leaves out by name are taken as quantized like the others if only this part has the name.
 
     Args:
         config: As in :func:`read_model`.
         source: Its origin.
-
-    Returns:
-        The layers; None if the model has none, or if it is not known how they are made.
 
     Raises:
         InputError: As :func:`read_model`.
@@ -158,7 +152,6 @@ def read_predictor(config: Mapping[str, object], *, source: str) -> ModelSpec | 
 def _files(
     config: Mapping[str, object], source: str
 ) -> tuple[Mapping[str, object], Mapping[str, object]]:
-    """Return the content of the ``config.json``, and the same joined with the file beside it."""
     if CONFIG_FILE not in config:
         return config, config
     own, quantization = config[CONFIG_FILE], config.get(QUANTIZATION_FILE, {})
@@ -180,7 +173,6 @@ def _files(
 def _hashes(
     config: Mapping[str, object], config_file: Mapping[str, object], source: str
 ) -> tuple[str, str]:
-    """Return the hash of all that is stated, and that of the ``config.json`` alone."""
     of_file = canonical_hash(config_file, source)
     return of_file if config is config_file else canonical_hash(config, source), of_file
 
@@ -218,9 +210,6 @@ def _family(top: Fields) -> tuple[str, Family]:
 
 
 def _language_model(top: Fields) -> tuple[Family, str] | None:
-    """Return how the language model that a multimodal config wraps is read, and its architecture by
-    name.
-    """
     section, outer = _text_section(top), _outer(top)
     if section is None or all(
         outer.values.get(name) is None for name in ("vision_config", *_HEARING)
@@ -234,20 +223,18 @@ def _language_model(top: Fields) -> tuple[Family, str] | None:
 
 
 def _outer(top: Fields) -> Fields:
-    """Return the fields with the sections of language model and towers: of models that speak, too,
-    those of the part that thinks.
+    """Return the fields with the sections of language model and towers; in a model that speaks they
+    are in its thinker.
     """
     return top.section("thinker_config") or top
 
 
 def _text_section(top: Fields) -> Fields | None:
-    """Return the section of the language model, None if the config is all of it."""
     outer = _outer(top)
     return next((section for name in _LANGUAGE_SECTIONS if (section := outer.section(name))), None)
 
 
 def _architecture(top: Fields) -> str | None:
-    """Return the architecture by name, if none is named by ``model_type``."""
     named = top.strings("architectures")
     if named:
         return named[0]
@@ -275,7 +262,6 @@ def _unknown(architecture: str | None) -> Problem:
 
 
 def _text_fields(top: Fields, family: Family) -> Fields:
-    """Return the fields of the language model: its own section if the config wraps one."""
     section = _text_section(top) or top
     present = {
         name: value
@@ -298,7 +284,6 @@ def _text_fields(top: Fields, family: Family) -> Fields:
 
 
 def _counted(present: Mapping[str, object]) -> dict[str, object]:
-    """Return the number of layers that a list of their kinds has."""
     listed = (present.get(name) for name in _KINDS_OF_LAYERS)
     return next(
         (
@@ -311,7 +296,6 @@ def _counted(present: Mapping[str, object]) -> dict[str, object]:
 
 
 def _under(values: Mapping[str, object], path: str) -> object:
-    """Return the value at a dotted path, or None."""
     first, _, rest = path.partition(".")
     value = values.get(first)
     if not rest:
@@ -388,8 +372,6 @@ def _further_ends(
 
 
 def _ends(shape: Shape, vocabulary: int, dtype: WeightFormat, *, tied: bool) -> tuple[Weight, ...]:
-    """Return the weights before the first layer and after the last one."""
-
     def end(name: str, part: PipelineRole, outputs: int, inputs: int, split: Split) -> Weight:
         return Weight(
             name=name, part=part, outputs=outputs, inputs=inputs, split=split, storage=dtype

@@ -1,7 +1,7 @@
-"""The facts of a model: its layers, its tensors, how each is stored; no bytes per GPU, no verdicts.
+"""What are the facts of a model: its layers, its tensors, how each is stored?
 
 A model is a list of layers (attention + feed-forward) and a flat list of weight tensors. Every
-tensor says how tensor parallelism cuts it (:class:`Split`), so that the bytes of a rank and the
+tensor says how tensor parallelism cuts it (:class:`Split`), so the bytes of a rank and the
 divisibility rules come out of the same list.
 """
 
@@ -34,10 +34,10 @@ class PipelineRole(StrEnum):
 class WeightFormat:
     """How the elements of a weight are stored.
 
-    ``bits`` per element; for quantized weights one scale of ``scale_bits`` per ``block`` of
-    (outputs, inputs) elements (0 in a place: the whole extent of that axis; None: no scales), and
-    ``zero_point_bits`` per block beside it. ``matrix_bits`` are scales of the matrix as a whole
-    beside those. ``alone`` says that activations keep their dtype: the weights are widened to it.
+    ``bits`` per element; quantized weights have one scale of ``scale_bits`` per ``block`` of
+    (outputs, inputs) elements (0: the whole axis; None: no scales), and ``zero_point_bits`` per
+    block. ``matrix_bits`` are further scales of the matrix as a whole. ``alone``: activations keep
+    their dtype, to which the weights are widened.
     """
 
     name: str  # bf16, fp16, fp32, fp8, int8, int4, nvfp4, mxfp4
@@ -60,10 +60,9 @@ class WeightFormat:
 class Weight:
     """One kind of weight tensor: ``copies`` tensors of (outputs, inputs) elements.
 
-    ``inputs`` is 1 for vectors (norms, biases). ``experts`` is True for routed experts, of which an
-    expert-parallel rank holds whole ones and a tensor-parallel rank a slice of each.
-    ``quantizable`` matrices are those that a quantization method converts unless a config leaves
-    them out.
+    ``inputs`` is 1 for vectors (norms, biases). ``experts``: routed experts, of which an
+    expert-parallel rank holds whole ones and a tensor-parallel rank a slice of each. A quantization
+    method converts ``quantizable`` matrices unless a config leaves them out.
     """
 
     name: str
@@ -87,9 +86,9 @@ class Weight:
 class GroupedAttention:
     """Multi-head, grouped-query or single-K/V-head attention; ``window`` tokens when it slides.
 
-    With ``chunked`` the window does not slide: a token sees its own chunk of ``window`` tokens. If
-    an indexer selects the tokens to attend to, ``selected_tokens`` is their number, and
-    ``index_dim`` the width of the key that the cache holds per token for the indexer of this layer.
+    With ``chunked`` a token sees its own chunk of ``window`` tokens instead. If an indexer selects
+    the tokens to attend to, ``selected_tokens`` is their number, and ``index_dim`` the width of the
+    key that the cache holds per token for the indexer of this layer.
     """
 
     heads: int
@@ -130,9 +129,8 @@ class RecurrentAttention:
 
     ``heads``, ``key_heads`` and both states are divided by the tensor ranks. ``state_elements`` of
     ``state_bits`` each are the recurrent state of one request, ``convolution_elements`` (in the
-    model's dtype) the short window before it, ``width`` the values per token that the input
-    projections make. ``checkpointed`` is whether its kernels keep one more state of a prompt in
-    work.
+    model's dtype) the short window before it, ``width`` the values per token of the input
+    projections. ``checkpointed``: its kernels keep one more state of a prompt in work.
     """
 
     heads: int
@@ -184,13 +182,13 @@ class Layer:
 class ModelSpec:
     """The served model, as its ``config.json`` states it.
 
-    ``config_hash`` is the SHA-256 of the canonical config, joined with its quantization file: it
-    goes into every plan. ``config_file_hash`` is that of the ``config.json`` alone: pods read the
+    ``config_hash``, in every plan, is the SHA-256 of the canonical config joined with its
+    quantization file. ``config_file_hash`` is of the ``config.json`` alone: pods read the
     quantization file from the weights. ``dtype`` is the type that the engine computes with (bf16,
-    fp16, fp32). ``quantization`` is the method name as the config has it (fp8, awq, gptq, mxfp4,
+    fp16, fp32). ``quantization`` is the config's method name (fp8, awq, gptq, mxfp4,
     compressed-tensors, ...) or None. ``max_context_tokens`` is the longest context the engine
-    accepts for it. ``residual_streams`` are rows of the hidden size that run side by side through
-    the layers. ``warnings`` are facts that widen the band of the prediction.
+    accepts. ``residual_streams`` are rows of the hidden size that run side by side through the
+    layers. ``warnings`` are facts that widen the band of the prediction.
     """
 
     source: str
@@ -211,9 +209,7 @@ class ModelSpec:
     residual_streams: int = 1
 
     def __hash__(self) -> int:
-        """Hash the config instead of thousands of weights, so that results can be kept per
-        model.
-        """
+        """The config stands for thousands of weights, so that results can be kept per model."""
         return hash((self.config_hash, self.quantization, self.dtype))
 
     @property
@@ -223,8 +219,8 @@ class ModelSpec:
 
     @property
     def least_bytes(self) -> int:
-        """Return the least bytes of its files: every element as it is stored, no scales, no padding
-        of any kernel.
+        """Return the least bytes of its files: every element as stored, no scales, no kernel's
+        padding.
         """
         return sum(weight.elements * weight.storage.bits for weight in self.weights) // 8
 
@@ -238,9 +234,8 @@ class ModelSpec:
 def interned(model: ModelSpec) -> ModelSpec:
     """Return one and the same object for equal models.
 
-    Results that are kept per model are found by identity then. Equal but not identical models would
-    be compared weight by weight at every look-up: measured, 4 s instead of 0.2 s for a plan of
-    DeepSeek-V3.
+    Results kept per model are then found by identity; equal models would be compared weight by
+    weight at every look-up: measured, 4 s instead of 0.2 s for a plan of DeepSeek-V3.
     """
     return model
 

@@ -1,7 +1,6 @@
-"""How the weights are stored when the question says so: it goes before the config, which is of
-another checkpoint then.
+"""How are the weights stored when the question says so, against the config of another checkpoint?
 
-Which modules a checkpoint leaves unquantized is not known then: the common form stands for all.
+Which modules that checkpoint leaves unquantized is not known: the common form stands for all.
 """
 
 from collections.abc import Mapping
@@ -59,8 +58,7 @@ def stored_as(model: ModelSpec, name: str) -> ModelSpec:
     ('compressed-tensors', {'int8'})
     """
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
-    # The checkpoint is of this format: its own list of unquantized modules is better than the
-    # common form.
+    # The checkpoint's own list of unquantized modules is better than the common form.
     if name in stored and (model.quantization is not None or name in _PLAIN):
         return model
     plain = _PLAIN[name] if name in _PLAIN else _PLAIN.get(model.dtype, BF16)

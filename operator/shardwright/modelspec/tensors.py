@@ -1,8 +1,8 @@
-"""The tensors that decoder layers are made of; every family puts its layers together from these
+"""Which tensors are decoder layers made of? Every family puts its layers together from these
 blocks.
 
-Names are those of the checkpoints (``self_attn.q_proj``): quantization configs speak of them. A
-tensor knows no rank: how it is cut is told by its ``split`` alone.
+Names are those of the checkpoints (``self_attn.q_proj``), which quantization configs use. How a
+tensor is cut, its ``split`` alone says.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ FP32 = WeightFormat(name="fp32", bits=32)
 class Tensor:
     """A weight before it is known in which layer it stands and how it is stored.
 
-    ``quantizable`` matrices are those that quantization methods convert unless a config leaves them
-    out. ``storage`` is set if it does not follow the model's dtype.
+    Quantization methods convert ``quantizable`` matrices unless a config leaves them out.
+    ``storage`` is set if it does not follow the model's dtype.
     """
 
     name: str
@@ -54,7 +54,7 @@ Tensors = tuple[Tensor, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One decoder layer: its computation, and the tensors that it needs for it."""
+    """One decoder layer: its computation, and the tensors for it."""
 
     layer: Layer
     tensors: Tensors
@@ -65,7 +65,7 @@ Blocks = Callable[[int], Block]
 
 
 def linear(name: str, outputs: int, inputs: int, split: Split, *, bias: bool = False) -> Tensors:
-    """Return a projection, with its bias when it has one (a row-parallel bias is on every rank)."""
+    """Return a projection, with its bias if any (a row-parallel bias is on every rank)."""
     matrix = Tensor(name=name, outputs=outputs, inputs=inputs, split=split, quantizable=True)
     if not bias:
         return (matrix,)

@@ -1,8 +1,7 @@
-"""Checkpoints of AMD Quark, TorchAO and Intel's AutoRound, which write down how they quantized in
-forms of their own.
+"""How do AMD Quark, TorchAO and Intel's AutoRound write down how they quantized?
 
-It reads all that vLLM 0.32 loads (``quantization/quark``, ``torchao.py``, ``inc``), and refuses the
-rest with its field.
+All that vLLM 0.32 loads (``quantization/quark``, ``torchao.py``, ``inc``) is read, the rest
+refused.
 """
 
 from dataclasses import replace
@@ -35,9 +34,9 @@ _NVFP4: Final = (("fp4", "per_group", 16), ("fp8_e4m3", "per_tensor", None))
 
 
 def quark(fields: Fields) -> Quantization:
-    """Read AMD's form: one way to store all weights, and others for modules that match a pattern.
+    """Return AMD's form: one way to store all weights, and others for modules that match a pattern.
 
-    Which layers' K/V are stored in 8 bits stands there too, and changes nothing: vLLM asks
+    Which layers' K/V have 8 bits stands there too, and changes nothing: vLLM asks
     ``--kv-cache-dtype`` alone.
     """
     rules = fields.section("global_quant_config")
@@ -54,14 +53,12 @@ def quark(fields: Fields) -> Quantization:
 
 
 def _experts_as_one(weight: Weight) -> tuple[str, ...]:
-    """Return the module that a rule must match: all experts of a layer are one."""
+    """A rule must match the one module of all experts of a layer."""
     return (engine_name(weight) if weight.experts else full_name(weight),)
 
 
 def _of_quark(rules: Fields) -> WeightFormat:
-    """Return the format in which weights are stored. Source:
-    ``quark.py:_get_scheme_cls_from_config``.
-    """
+    """Source: ``quark.py:_get_scheme_cls_from_config``."""
     weights, inputs = _entries(rules, "weight"), _entries(rules, "input_tensors")
     kinds = tuple(_kind(entry) for entry in weights)
     if kinds == _NVFP4:
@@ -84,7 +81,6 @@ def _of_quark(rules: Fields) -> WeightFormat:
 
 
 def _entries(rules: Fields, name: str) -> tuple[Fields, ...]:
-    """Return the entries of a field, which holds one or a list."""
     if isinstance(rules.values.get(name), list):
         return rules.sections(name)
     section = rules.section(name)
@@ -100,7 +96,9 @@ def _kind(entry: Fields) -> tuple[str, str, object]:
 
 
 def torchao(fields: Fields) -> Quantization:
-    """Read PyTorch's form: one way to store all linear layers; vLLM leaves experts as they are."""
+    """Return PyTorch's form: one way to store all linear layers; vLLM leaves experts as they
+    are.
+    """
     kinds = fields.section("quant_type")
     default = kinds.section("default") if kinds else None
     kind, data = (
@@ -117,9 +115,7 @@ def torchao(fields: Fields) -> Quantization:
 
 
 def inc(fields: Fields) -> Quantization:
-    """Read Intel's form (AutoRound): one way to store all, with bits and groups of their own for
-    modules by name or pattern.
-    """
+    """Return Intel's form (AutoRound): one way for all, with some modules' own bits and groups."""
     storage = _of_inc(fields)
     base = Quantization(method="inc", storage=lambda _: storage)
     rules = fields.section("extra_config")
@@ -136,7 +132,7 @@ def inc(fields: Fields) -> Quantization:
 
 
 def _sought(rule: str) -> str:
-    """Return a rule with special characters as a pattern that may match anywhere in a name
+    """Return a rule with special characters as a pattern that matches anywhere in a name
     (``re.search``).
 
     All experts of a layer are one module, also for a rule that names one of them
@@ -148,16 +144,14 @@ def _sought(rule: str) -> str:
 
 
 def _wider(one: WeightFormat | None, other: WeightFormat | None) -> WeightFormat | None:
-    """Return the storage with more bits (None: 16): the engine has one for all experts of a
-    layer.
-    """
+    """None is 16 bits; the engine has one storage for all experts of a layer."""
     return (
         None if one is None or other is None else max(one, other, key=lambda storage: storage.bits)
     )
 
 
 def _ends(weight: Weight) -> tuple[str, ...]:
-    """Return the names by which a rule may call a module: its own, and every end of it
+    """Return a rule's possible names of a module: every end of its own
     (``config_parser.py:_resolve_raw``).
     """
     modules = (full_name(weight), engine_name(weight)) if weight.experts else (full_name(weight),)
@@ -166,9 +160,7 @@ def _ends(weight: Weight) -> tuple[str, ...]:
 
 
 def _own(storage: WeightFormat, rule: Fields) -> WeightFormat | None:
-    """Return the storage of a module by a rule: 16 bits leave it alone, integers may have other
-    bits and groups.
-    """
+    """16 bits leave a module alone; integers may have other bits and groups."""
     bits = rule.integer("bits", BITS, default=storage.bits)
     if bits == BITS[1]:
         return None
@@ -184,9 +176,7 @@ def _own(storage: WeightFormat, rule: Fields) -> WeightFormat | None:
 
 
 def _of_inc(fields: Fields) -> WeightFormat:
-    """Return the format in which weights are stored. Source: ``inc.py:INCConfig``,
-    ``schemes/inc_wna16_linear.py``.
-    """
+    """Source: ``inc.py:INCConfig``, ``schemes/inc_wna16_linear.py``."""
     kind, packing = (fields.string("data_type") or "int", fields.string("packing_format") or "")
     if kind == "int":
         if "awq" not in packing and not fields.boolean("sym", default=True):

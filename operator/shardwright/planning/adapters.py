@@ -1,6 +1,4 @@
-"""An engine's refusals of adapters (LoRA): architectures, vocabularies and layouts that it does not
-apply them to.
-"""
+"""Does an engine apply adapters (LoRA) to this architecture, vocabulary and layout?"""
 
 from collections.abc import Iterator
 
@@ -11,8 +9,8 @@ from shardwright.modelspec.spec import ModelSpec
 
 
 def adapter_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield why the engine would not start with adapters; the codes are explained in
-    ``shapes.SHAPE_REASONS``.
+    """Return why the engine would not start with adapters; ``shapes.SHAPE_REASONS`` explains the
+    codes.
 
     Sources: vLLM 0.32 ``v1/worker/lora_model_runner_mixin.py:load_lora_model``,
     ``lora/layers/logits_processor.py`` and ``lora/layers/fused_moe.py:_ep_check`` with

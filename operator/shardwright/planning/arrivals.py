@@ -1,7 +1,6 @@
-"""The requests that an offered rate keeps in flight: a rate is priced as the number of requests
-that it comes to.
+"""How many requests does an offered rate keep in flight? A rate is priced as that number.
 
-No burst is priced: arrivals are as even as their mean rate.
+Arrivals are as even as their mean rate: no burst is priced.
 """
 
 import math
@@ -40,7 +39,7 @@ class Prices(Protocol):
         """Return the memory of a candidate."""
 
     def speed(self, candidate: Candidate) -> Performance:
-        """Return the latencies of a candidate; its throughput may be that of a load that is not
+        """Return the latencies of a candidate; its throughput may belong to a load that is not
         offered.
         """
 
@@ -55,15 +54,15 @@ def estimator_of(model: ModelSpec, request: Request, traits: EngineTraits) -> Pr
     )
     return (
         closed
-        # A number in flight is priced as it is; only a rate needs the number that it comes to.
+        # A number in flight is priced as it is.
         if request.workload.requests_per_second is None
         else _Open(closed, request.workload)
     )
 
 
 class _Open:
-    """Prices an offered rate by Little's law: in flight is the rate times how long a request
-    stays.
+    """Prices an offered rate by Little's law: requests in flight are the rate times a request's
+    stay.
     """
 
     def __init__(self, estimator: Estimator, workload: Workload) -> None:
@@ -71,18 +70,14 @@ class _Open:
         self._under: dict[int, Estimator] = {}
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:
-        """Return the memory at the number in flight that the rate comes to."""
         return self._settled(candidate)[0].memory(candidate)
 
     def speed(self, candidate: Candidate) -> Performance:
-        """Return the speed at the number in flight that the rate comes to, whatever is offered."""
         return self._settled(candidate)[1].performance
 
     def estimate(self, candidate: Candidate) -> Estimate:
-        """Return the estimate at the number in flight that the rate comes to."""
         found = self._settled(candidate)[1]
-        # The most that is served need not be reached at the number in flight that the rate comes
-        # to.
+        # More may be served than at the number in flight that the rate comes to.
         rates = (
             self._at(number).estimate(candidate).performance.requests_per_second
             for number in _filled(candidate, found)
@@ -93,9 +88,6 @@ class _Open:
         )
 
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
-        """Return the estimator and the estimate at the number of requests in flight at which the
-        queue settles, or at the cap.
-        """
         replicas = candidate.layout.replicas
         most = _rounded_up(_MOST_IN_FLIGHT * replicas)
         # From below: the first number that serves the rate is the one at which the queue settles.
@@ -111,15 +103,15 @@ class _Open:
         return at, at.estimate(candidate)
 
     def _needed(self, candidate: Candidate, in_flight: int) -> int:
-        """Return the number of requests that would be in flight if each stayed as long as it does
-        beside ``in_flight`` others.
+        """Return how many requests would be in flight if each stayed as long as beside
+        ``in_flight`` others.
         """
         stay = self._stay(self._at(in_flight).estimate(candidate))
         return _rounded_up(stay * (self._workload.requests_per_second or 0))
 
     def _searched(self, candidate: Candidate, least: int, most: int) -> int:
-        """Return the smallest number in flight with which the rate is served, or the most; near
-        capacity steps are short.
+        """Return the smallest number in flight that serves the rate, or the most; steps are short
+        near it.
         """
         low, high = _step(least), _step(most)
         while low < high:
@@ -129,7 +121,6 @@ class _Open:
         return _number(low)
 
     def _as_offered(self, speed: Performance, capacity: float) -> Performance:
-        """Return the performance with the throughput that was asked for, or its served part."""
         share = min(capacity, self._workload.requests_per_second or 0) / speed.requests_per_second
         return replace(
             speed,
@@ -153,11 +144,9 @@ class _Open:
 
 
 def _filled(candidate: Candidate, found: Estimate) -> tuple[int, int]:
-    """Return the numbers in flight that fill the batches as they are, and any that the engine could
-    be told to run.
+    """Return the numbers in flight that fill the present batches, and the largest batches.
 
-    Larger batches of requests leave less room for prompts, so that the last need not serve the
-    most.
+    Larger batches leave less room for prompts, so the last number need not serve the most.
     """
     layout = candidate.layout
     most = _MOST_IN_FLIGHT * layout.replicas
@@ -167,7 +156,7 @@ def _filled(candidate: Candidate, found: Estimate) -> tuple[int, int]:
 
 
 def _rounded_up(in_flight: float) -> int:
-    """Return the next of the numbers that are told apart.
+    """Return the next number of a grid in steps of some percent.
 
     >>> [_rounded_up(number) for number in (0.2, 7.5, 100.0)]
     [1, 8, 107]

@@ -1,7 +1,4 @@
-"""The violations of a candidate: every problem of every candidate, each with how far it misses.
-
-No check stops another, and none knows which layouts stand beside its own.
-"""
+"""What speaks against a candidate, and how far does it miss? No check stops another."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -36,9 +33,8 @@ MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePin
 class Violation:
     """A problem of one candidate.
 
-    ``miss`` is the gap as a share of the limit (infinite: no matter of degree). ``absent_nodes``
-    are nodes that the pool would lack even when idle, ``replicas_possible`` those that the idle
-    pool holds nevertheless.
+    ``miss`` is the gap as a share of the limit (infinite: no matter of degree). ``absent_nodes`` is
+    how many nodes even the idle pool lacks, ``replicas_possible`` how many replicas it holds.
     """
 
     problem: Problem
@@ -49,11 +45,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A candidate with all its violations, and its estimator (None if its degrees do not divide the
+    """A candidate with all its violations, and its estimator (None: the degrees do not divide the
     model).
 
-    The price is asked for where it is looked at: most candidates that do not stand are never
-    priced.
+    Most candidates that do not stand are never priced, so the estimate is made on demand.
     """
 
     candidate: Candidate
@@ -79,15 +74,14 @@ class Judge:
     ) -> None:
         self._model, self._request, self._traits = model, request, traits
         self.prices = prices or estimator_of(model, request, traits)
-        # By layout and by pool: the same layout is judged on each pool, and each pool with hundreds
-        # of layouts.
+        # The same layout is judged on each pool, and each pool with hundreds of layouts.
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
         self._of_pool: dict[str, tuple[tuple[Violation, ...], tuple[Violation, ...]]] = {}
         self._empty: dict[str, Shelf] = {}
         self._free: dict[str, Shelf] = {}
 
     def verdict(self, candidate: Candidate) -> Verdict:
-        """Return everything that speaks against a candidate, in the order of the list below."""
+        """Return everything that speaks against a candidate."""
         checks: tuple[Callable[[Candidate], Iterable[Violation]], ...] = (
             self._degrees,
             self._number_formats,
@@ -108,7 +102,7 @@ class Judge:
         )
 
     def _prices(self, candidate: Candidate) -> Prices | None:
-        # Degrees that do not divide the model have no memory to look at.
+        # Degrees that do not divide the model have no memory.
         # A slice of a head has no size, so neither memory nor speed can be counted.
         return None if self._shape(candidate.layout) else self.prices
 
@@ -168,9 +162,6 @@ class Judge:
         return self._shapes[layout]
 
     def _pool(self, pool: Pool) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
-        """Return the violations that every layout has on a pool: number formats, the engine's
-        image.
-        """
         if pool.name not in self._of_pool:
             dtypes = dtype_problems(
                 self._model, pool.gpu, self._request.workload.kv_cache_dtype, self._traits
@@ -183,9 +174,9 @@ class Judge:
         return self._of_pool[pool.name]
 
     def _room_but_for(self, candidate: Candidate) -> bool:
-        """Return whether there would be room, were no node barred: then that is all that lacks.
+        """Return whether there would be room if no node were barred.
 
-        How replicas are spread over a label changes nothing of that: as many have room.
+        Spreading replicas over a label does not change that: as many have room.
         """
         pool = candidate.pool
         if not candidate.not_admitted:
@@ -202,8 +193,8 @@ class Judge:
 
 
 def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
-    """Return that room is missing: for now (GPUs are busy) or for good (``empty``, the idle pool,
-    is too small).
+    """Return that room is missing: for now (GPUs are busy), or for good (not even ``empty``, the
+    idle pool, has it).
     """
     absent, replicas = empty.missing_nodes, candidate.layout.replicas
     if candidate.placement.nodes_per_replica == 1 and replicas > 1:
@@ -240,7 +231,6 @@ def _missing_replicas(
 
 
 def _not_free(count: int) -> str:
-    """Return how much of it somebody else holds: that much more is missing now."""
     return f", {count} of them not free" if count > 0 else ""
 
 
@@ -262,8 +252,8 @@ def _missing_nodes(candidate: Candidate, absent: int) -> tuple[str, str, float]:
 
 
 def ray_violations(candidate: Candidate, traits: EngineTraits) -> Iterator[Violation]:
-    """Yield that Ray would have to join attention replicas of several nodes: each of them is an
-    engine of its own there.
+    """Return that Ray would have to join attention replicas of several nodes: there each is an
+    engine of its own.
     """
     replicas, nodes = (candidate.layout.attention_data, candidate.placement.nodes_per_replica)
     if traits.options.over_ray and replicas > 1 and nodes > 1:
@@ -278,8 +268,8 @@ def ray_violations(candidate: Candidate, traits: EngineTraits) -> Iterator[Viola
 
 
 def slice_violations(candidate: Candidate) -> Iterator[Violation]:
-    """Yield that slices (MIG) would have to work together: CUDA shows a process one of them, and
-    NCCL joins none of the same GPU.
+    """Return that MIG slices would have to work together: CUDA shows a process one, NCCL joins none
+    of the same GPU.
     """
     ranks, profile = candidate.layout.gpus_per_replica, candidate.pool.gpu.mig_profile
     if profile and ranks > 1:
@@ -294,7 +284,7 @@ def slice_violations(candidate: Candidate) -> Iterator[Violation]:
 
 
 def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
-    """Yield that the engine's image is built for other GPUs than the pool's."""
+    """Return that the engine's image is built for other GPUs."""
     if (
         traits.support.runs_on is not None
         and whole_resource(pool.resource) not in traits.support.runs_on
@@ -316,9 +306,7 @@ def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
 
 
 def network_violations(pool: Pool) -> Iterator[Violation]:
-    """Yield that pods of a group over several nodes would request RDMA devices that no node of the
-    pool has.
-    """
+    """Return that pods of a group on several nodes would request RDMA devices that no node has."""
     if pool.reach.lacking:
         problem = Problem(
             code="NetworkResourceMissing",
@@ -334,16 +322,14 @@ def network_violations(pool: Pool) -> Iterator[Violation]:
 def memory_violations(
     candidate: Candidate, memory: ReplicaMemory, pinned_bytes: int | None = None
 ) -> Iterator[Violation]:
-    """Yield that the fullest rank cannot hold the weights, or no request of the longest length
-    beside them.
+    """Return that the fullest rank cannot hold the weights, or not one request of the longest
+    length.
 
-    With ``pinned_bytes`` the user states the K/V of every rank, which may be too much or too
-    little.
+    ``pinned_bytes``: the user states the K/V of every rank, which may be too much or too little.
     """
     if memory.starts:
         return
-    # K/V is counted for the stage with the least: vLLM gives all ranks as many blocks as the
-    # poorest has.
+    # vLLM gives all ranks as many blocks as the poorest has.
     worst = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
     if worst.kv_cache_bytes > 0:
         yield _cache_violation(candidate, memory, pinned_bytes)
@@ -354,7 +340,6 @@ def memory_violations(
 
 
 def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
-    """Return that the requested K/V does not fit, although less of it would."""
     room, missing = pinned_bytes + stage.kv_cache_bytes, -stage.kv_cache_bytes
     problem = Problem(
         code="KvCachePinTooLarge",
@@ -409,13 +394,13 @@ def _cache_violation(
 
 
 def _more_room(pool: Pool) -> str:
-    """Return the hardware that gives a replica more memory; slices are never joined."""
+    """Slices are never joined, so there only a larger slice helps."""
     return "a larger migProfile" if pool.gpu.mig_profile else "more GPUs per replica"
 
 
 def limit_violations(speed: Performance, request: Request) -> Iterator[Violation]:
-    """Yield the limits on latency that the predicted mean, or the percentile that is derived from
-    it, exceeds.
+    """Return the latency limits that the predicted mean, or the percentile derived from it,
+    exceeds.
     """
     objective = request.objective
     of = objective.statistic
@@ -454,7 +439,7 @@ FAR: Final = 10
 
 
 def _time(seconds: float, limit: float) -> str:
-    """Return a time as one compares it with a limit: in its unit, unless it is far beyond it.
+    """Return a time in its unit, unless it is far beyond the limit.
 
     >>> _time(0.0416, 0.001), _time(30.3, 30), _time(30, 30), _time(716.8, 2)
     ('42 ms', '30.3 s', '30.0 s', '12 min')
@@ -479,8 +464,8 @@ def _excess(ratio: float) -> str:
 
 
 def _relief(request: Request) -> str:
-    """Return the ways out, as far as the request leaves them open: a load may be stated as a rate,
-    and the replicas may be those that fill the budget.
+    """Return the ways out that the request leaves open: a rate, or replicas that fill the budget,
+    rule some out.
     """
     load = "concurrency" if request.workload.requests_per_second is None else "rate"
     if request.space.fill:
@@ -489,7 +474,7 @@ def _relief(request: Request) -> str:
 
 
 def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Violation]:
-    """Yield the budgets that a candidate exceeds."""
+    """Return the budgets that a candidate exceeds."""
     if space.max_gpus is None and space.max_nodes is None:
         return
     nodes = candidate.placement.nodes_per_replica * candidate.layout.replicas

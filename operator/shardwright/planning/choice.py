@@ -1,8 +1,5 @@
-"""Which of the ranked layouts is taken: a near tie goes to the simpler cut, and nothing is taken
-that another beats in all.
-
-The objective ranks; here the rank is held against the resolution of a prediction, and against
-replicas of a smaller layout on the same GPUs.
+"""Which ranked layout is taken? A near tie goes to the simpler cut, and no layout is taken that
+another beats in everything.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,8 +51,8 @@ def settled(
     if not ranked:
         return ()
     spared = _sparing_racks(ranked, scale)
-    # Layouts that are better in all come last: they may take back the choice of a near tie, never
-    # the reverse.
+    # Layouts that are better in everything come last: they may take back the choice of a near tie,
+    # never the reverse.
     best = _unbeaten(_simplest(_paying(spared, scale, prices), scale), spared, scale)
     return (best, *(other for other in ranked if other is not best))
 
@@ -65,9 +62,8 @@ def _sparing_racks(
 ) -> Sequence[FeasibleCandidate]:
     """Return the rank without layouts that break a rack, if the best of them does not pay for that.
 
-    It pays if, with all GPUs counted of the trays that it opens, it is better than the best on
-    other GPUs by more than predictions that hardly anybody has measured tell apart. If the GPUs are
-    given, nothing is spared.
+    It pays if, charged for all GPUs of the trays it opens, it beats the best on other GPUs by more
+    than barely measured predictions can resolve. If the GPUs are given, nothing is spared.
     """
     first = ranked[0]
     if scale.request.space.fill or not breaks_rack(first.candidate):
@@ -96,8 +92,8 @@ def _with_whole_trays(feasible: FeasibleCandidate, scale: Scale) -> FeasibleCand
 def in_replicas(
     best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> FeasibleCandidate | None:
-    """Return replicas of a smaller layout that bring more, and sooner, on as many GPUs of the same
-    pool; the best of them.
+    """Return the best replicas of a smaller layout that bring more, and sooner, on as many GPUs of
+    the pool.
     """
     found = [
         copies
@@ -110,11 +106,11 @@ def in_replicas(
 def _paying(
     ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> Sequence[FeasibleCandidate]:
-    """Return the rank from the first layout that its nodes pay for. Return all of it if there is
-    none that does as much for the load.
+    """Return the rank from the first layout that is worth its nodes; all of it if none does as
+    much.
 
-    A request for the least time, or one that cannot be served at all, gets no layout over several
-    nodes that replicas inside nodes beat: more of those can be had any time.
+    Latency, or a load that cannot be served, gets no layout over several nodes that replicas inside
+    nodes beat: more of those can be had any time.
     """
     first, goal = ranked[0], scale.request.objective.optimize_for
     if scale.request.space.fill or not (
@@ -132,9 +128,6 @@ def _paying(
 
 
 def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
-    """Return the class that goes before every objective: whether it starts, can be run, carries the
-    load, is on GPUs to take first.
-    """
     return (
         # In the order of select's rank: a layout that may not start is worth less than one whose
         # requests wait.
@@ -148,7 +141,6 @@ def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
 def _copied(
     feasible: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> bool:
-    """Return whether replicas inside nodes, on as many GPUs, answer as soon and serve as much."""
     inside = [other for other in ranked if not _spans(other)]
     return any(
         (
@@ -163,9 +155,6 @@ def _copied(
 def _in_copies(
     best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale, prices: Prices
 ) -> Iterator[FeasibleCandidate]:
-    """Yield the best smaller layouts of a pool, with as many replicas as the GPUs of a larger one
-    hold.
-    """
     gpus, pool = best.candidate.layout.gpus, best.candidate.pool
     smaller = (
         other
@@ -179,7 +168,6 @@ def _in_copies(
         replicas = layout.replicas * (gpus // layout.gpus)
         if (
             scale.request.workload.requests_per_second is None
-            # A replica without a request brings nothing.
             and replicas > scale.request.workload.concurrency
         ):
             continue
@@ -188,11 +176,10 @@ def _in_copies(
 
 
 def _simplest(ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCandidate:
-    """Return, of those as good as the first, the one with the fewest GPUs, nodes, and links that
-    cross the network.
+    """Return the candidate as good as the first with the fewest GPUs, nodes and links over the
+    network.
 
-    First the best that keeps inside its nodes takes the place of one over the network that is not
-    much better.
+    The best layout inside a node first takes the place of a networked one that is not much better.
     """
     alike = [
         other for other in ranked if _shown_only(other, scale) == _shown_only(ranked[0], scale)
@@ -217,9 +204,8 @@ def _stays_inside(other: FeasibleCandidate, first: FeasibleCandidate) -> bool:
 
 
 def _worth(first: FeasibleCandidate, other: FeasibleCandidate) -> float:
-    """Return the share by which the first is better, by an objective that may be negative."""
     better, worse = first.score, other.score
-    # The score of a time is negative: the better one is nearer to zero, so the ratio turns round.
+    # The score of a time is negative: the better one is nearer to zero, so the ratio is inverted.
     return better / worse - 1 if better > 0 else worse / better - 1
 
 
@@ -236,9 +222,7 @@ def _effort(feasible: FeasibleCandidate, scale: Scale) -> tuple[float, ...]:
 
 
 def near_tie(first: FeasibleCandidate, other: FeasibleCandidate) -> bool:
-    """Return whether one is better by the objective, but by less than predictions tell apart, and
-    known no better.
-    """
+    """Return whether one is better by less than predictions can resolve, and known no better."""
     same = (first.tight, first.carries_load, first.second_choice) == (
         other.tight,
         other.carries_load,
@@ -256,11 +240,10 @@ def _measured(feasible: FeasibleCandidate) -> bool:
 def _unbeaten(
     best: FeasibleCandidate, ranked: Sequence[FeasibleCandidate], scale: Scale
 ) -> FeasibleCandidate:
-    """Return the layout, or one that brings more and sooner for no more GPUs; of several the one
-    that the objective prefers.
+    """Return the layout, or one that brings more and sooner for no more GPUs, the best by the
+    objective.
     """
-    # Again and again: a layout that beats the first may be beaten in turn. Each step is strictly
-    # better, so it ends.
+    # A layout that beats the first may be beaten in turn; each step is strictly better, so it ends.
     while True:
         better = [
             other
@@ -282,7 +265,7 @@ def _dominates(
 ) -> bool:
     """Return whether another brings more, and sooner, for no more GPUs, by more than a near tie.
 
-    Of an offered rate that both serve neither brings more; a layout behind it beats nothing that
+    Of an offered rate that both serve neither brings more; one that falls behind beats nothing that
     serves it.
     """
     margin = 1 + (_margin(other, best) if margin is None else margin)
@@ -313,9 +296,6 @@ def _spans(feasible: FeasibleCandidate) -> bool:
 
 
 def _served(feasible: FeasibleCandidate) -> float:
-    """Return the output tokens a second, or of an offered rate the requests that are served at
-    most.
-    """
     return feasible.estimate.capacity or feasible.estimate.performance.output_tokens_per_second
 
 
@@ -328,9 +308,7 @@ def _shown_only(feasible: FeasibleCandidate, scale: Scale) -> bool:
 
 
 def keeps_up(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Candidate:
-    """Return the layout, with as many replicas as carry the load, that does so on the fewest
-    GPUs.
-    """
+    """Return the layout that carries the load on the fewest GPUs, with the replicas that takes."""
     # A layout that may not start carries nothing, unless there is no other.
     served = [other for other in ranked if not other.tight] or ranked
     wanted = (

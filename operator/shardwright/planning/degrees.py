@@ -1,8 +1,7 @@
-"""Degree rules: an engine's refusals of the pipeline, expert, attention-data and context degrees of
-a layout.
+"""Which pipeline, expert, attention-data and context degrees does an engine refuse?
 
-Rules and their sources: vLLM 0.32, as named at each check; the codes are explained in
-:data:`shardwright.planning.shapes.SHAPE_REASONS`.
+Sources: vLLM 0.32, as named at each check; :data:`shardwright.planning.shapes.SHAPE_REASONS`
+explains the codes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ ATTENTION_DATA: Final = "dataParallelAttention"
 
 
 def degree_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield the engine's refusals of a layout's degrees beyond divisibility; paths are relative to
+    """Return the degrees that the engine refuses beyond divisibility; paths are relative to
     ``parallelism``.
     """
     yield from _pipeline_problems(model, layout, traits)
@@ -63,11 +62,7 @@ def _pipeline_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -
 
 
 def _stage_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield a stage whose layers keep nothing of a request (no cache to give it), or have no
-    experts where each must.
-
-    Source: vLLM 0.32 ``models/qwen3_moe.py:set_moe_parameters`` and others.
-    """
+    """Source: vLLM 0.32 ``models/qwen3_moe.py:set_moe_parameters`` and others."""
     stages = split_layers(
         len(model.layers), layout.pipeline, traits.cuts.remainder, layout.partition
     )
@@ -115,8 +110,8 @@ def _without_experts(
 
 
 def _partition_problems(layout: Layout, layers: int) -> Iterator[Problem]:
-    """Source: ``distributed/utils.py:get_pp_indices``; a stage without layers dies at the start,
-    though it is accepted.
+    """Source: ``distributed/utils.py:get_pp_indices``; a stage without layers is accepted and dies
+    at the start.
     """
     given = ",".join(map(str, layout.partition))
     fits = len(layout.partition) == layout.pipeline and sum(layout.partition) == layers
@@ -148,7 +143,7 @@ def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
             f"must be divisible by context {degree}",
             "use a divisor of the tensor degree",
         )
-    # A dict keeps the order of the layers, so that problems come in one order.
+    # A dict keeps the order of the layers, so problems come in one order.
     kinds = tuple(dict.fromkeys(layer.attention for layer in model.layers if layer.attention))
     if any(not isinstance(kind, RecurrentAttention) and kind.window is not None for kind in kinds):
         yield _context(
@@ -160,7 +155,6 @@ def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
 
 
 def _head_problems(kind: GroupedAttention, layout: Layout) -> Iterator[Problem]:
-    """Yield why the copies of a K/V head cannot share the tokens of a request."""
     degree, copies = layout.context, layout.tensor // kind.kv_heads
     if layout.tensor <= kind.kv_heads or degree > copies:
         limit = (

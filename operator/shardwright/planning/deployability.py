@@ -1,7 +1,4 @@
-"""Plans that can be made and shown, but not run yet.
-
-It refuses no plan: one that cannot be run is shown all the same.
-"""
+"""Which plans can be shown, but not run yet?"""
 
 from collections.abc import Sequence
 
@@ -16,21 +13,20 @@ _SHOWN_ONLY = "mode: Deploy takes the best layout that can be run"
 
 def in_reach(ranked: Sequence[FeasibleCandidate], *, deploy: bool) -> tuple[FeasibleCandidate, ...]:
     """Return the candidates, runnable layouts first if something is to be run."""
-    # Sorted, not left out: mode PlanOnly shows them, and a plan that cannot be run is better than
-    # no answer.
+    # Mode PlanOnly shows what cannot be run, and that is better than no answer.
     return tuple(
-        # False sorts first, and a stable sort keeps the rank among those that can be run.
+        # False sorts first, and the sort is stable.
         sorted(ranked, key=lambda item: deploy and not_yet(item.candidate) is not None)
     )
 
 
 def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
-    """Return why a plan can be shown but not run yet: attention replicas cut by nodes, NVLink that
-    pods cannot share.
+    """Return why a plan cannot run yet: attention replicas cut by nodes, or NVLink that pods cannot
+    share.
 
     Args:
-        candidate: The layout that is planned.
-        deploy: Whether it is to be run; if it is not, the remedy is another one.
+        candidate: The planned layout.
+        deploy: Whether it is to be run; the remedy depends on it.
     """
     layout, placement, link = (
         candidate.layout,

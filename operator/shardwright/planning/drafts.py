@@ -1,4 +1,4 @@
-"""An engine's refusals of a layout because of the drafter beside the model that is served."""
+"""Which layouts does an engine refuse because of the drafter beside the served model?"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -16,8 +16,8 @@ NOUNS: Final = {
 
 
 def draft_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield the degrees beside which nothing drafts; the codes are explained in
-    ``shapes.SHAPE_REASONS``.
+    """Return the degrees beside which nothing drafts; ``shapes.SHAPE_REASONS`` explains the
+    codes.
 
     Sources: vLLM 0.33. Pipeline: only the last stage makes the drafter
     (``v1/worker/gpu/model_runner.py``). A draft model's class takes the stages of its target for

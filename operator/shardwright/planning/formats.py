@@ -1,6 +1,6 @@
-"""Which number formats a model needs, and whether an engine has kernels for them on a GPU.
+"""Which number formats does a model need, and has the engine kernels for them on a GPU?
 
-Nothing is refused for an unknown fact of an engine or a GPU.
+An unknown fact of an engine or a GPU refuses nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,10 +24,10 @@ _Need = tuple[str, str, str, str]
 def dtype_problems(
     model: ModelSpec, gpu: Gpu, kv_cache_dtype: str, traits: EngineTraits
 ) -> Iterator[Problem]:
-    """Yield that the engine does not run on a GPU, and the number formats that a model needs and
-    neither of them can do.
+    """Return that the engine does not run on a GPU, or which needed number formats one of them
+    lacks.
     """
-    # Nothing else is said of such a GPU: every format would be another way to say the same.
+    # Every format would repeat it.
     if _older(gpu, traits.support.least_capability):
         yield _too_old(gpu, traits)
         return
@@ -49,7 +49,6 @@ def dtype_problems(
 
 
 def _as_fp16(model: ModelSpec, gpu: Gpu) -> str:
-    """Return the way out for a model that computes in bf16."""
     if "fp16" not in gpu.flops:
         return _OTHER
     in_fp16 = (
@@ -63,9 +62,6 @@ def _as_fp16(model: ModelSpec, gpu: Gpu) -> str:
 def _needs(
     model: ModelSpec, kv_cache_dtype: str, in_fp8: Iterable[_Held], as_fp16: str
 ) -> Iterator[_Need]:
-    """Yield the units that a model needs; weights of ``in_fp8`` are not widened if they are held
-    so.
-    """
     if model.dtype == "bf16":
         yield "bf16", "the model computes in bf16", "spec.model", as_fp16
     for each, whose, path in in_fp8:
@@ -90,7 +86,7 @@ def _formats(model: ModelSpec) -> set[str]:
 
 
 def _storage_problems(held: _Held, gpu: Gpu, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield the formats that the engine takes, as this method stores them, on newer GPUs alone."""
+    """Return the formats that the engine takes, as this method stores them, only on newer GPUs."""
     model, whose, path = held
     for product in sorted({weight.storage.product for weight in model.weights}):
         least = traits.support.oldest_for.get((model.quantization or "", product))

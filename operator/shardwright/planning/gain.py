@@ -1,6 +1,6 @@
-"""The gain of a plan over another one that answers the same question on the same inventory.
+"""How much better is one plan than another that answers the same question on the same inventory?
 
-Neither plan is predicted here, and how much is enough is for ``improving`` to say.
+How much is enough is for ``improving`` to say.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,10 @@ from shardwright.planning.select import Scale, score, waiting_score
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Better:
-    """A plan that is better than the one that stands.
+    """A plan that is better than the present one.
 
-    ``gain`` is the share of ``objective`` by which it is; None: it carries the load, and the one
-    that stands does not. ``relisted``: the GPU of the one that stands had another list price when
-    that was made.
+    ``gain`` is a share of ``objective``; None: it carries the load, and the present one does not.
+    ``relisted``: the present plan's GPU had another list price when that plan was made.
     """
 
     layout: Layout
@@ -37,18 +36,18 @@ class Prospect:
 
 
 def better(plan: Plan, stands: Plan, inventory: Inventory, scale: Scale) -> Better | None:
-    """Return the gain of a plan over the one that ``stands``, None if there is no gain.
+    """Return what a plan gains over the one that ``stands``, None if nothing.
 
-    Both were predicted on this inventory. A sure start, and a carried load, is not given up for
+    Both were predicted on this inventory. A sure start and a carried load are not given up for
     speed.
     """
     gain: float | None = None
-    # A start that may fail, or a queue, is no price for speed: the groups serve now.
+    # The groups serve now, so a start that may fail, or a queue, is too high a price.
     if plan.tight > stands.tight or stands.carries_load > plan.carries_load:
         return None
     if plan.carries_load == stands.carries_load:
         now, then = (_score(item, inventory, scale) for item in (plan, stands))
-        # Negative is the score of a time.
+        # A time's score is negative.
         gain = (now / then if then > 0 else then / now) - 1
         if gain <= 0:
             return None
@@ -67,8 +66,8 @@ def pool_of(plan: Plan, inventory: Inventory) -> Pool:
 
 
 def _score(plan: Plan, inventory: Inventory, scale: Scale) -> float:
-    """Return the objective of a plan, as layouts are compared by it; of a rate that is not carried
-    it is the served part.
+    """Return the objective, as layouts are compared by it; for a rate that is not carried, the
+    served part.
     """
     request, speed, cost = (
         scale.request,
@@ -77,7 +76,6 @@ def _score(plan: Plan, inventory: Inventory, scale: Scale) -> float:
     )
     if plan.carries_load:
         return score(speed, cost, request)
-    # As select ranks them, so that the gain is in the measure by which the plan was chosen (ADR
-    # 24).
+    # The measure by which the plan was chosen (ADR 24).
     served = None if request.workload.requests_per_second is None else speed.requests_per_second
     return waiting_score(speed, cost, request, served)

@@ -1,6 +1,4 @@
-"""Latencies as a limit looks at them: the predicted mean, or a 95th percentile that is derived from
-it.
-"""
+"""What does a latency limit compare: the predicted mean, or a 95th percentile derived from it?"""
 
 import math
 from typing import Final
@@ -24,9 +22,7 @@ standard deviation is the root of the mean).
 
 
 def ttft_seconds(speed: Performance, statistic: Statistic) -> float:
-    """Return the time to first token; for P95 the waits (queue, others' prompts) are spread
-    exponentially.
-    """
+    """Return the time to first token; P95 spreads waits (queue, others' prompts) exponentially."""
     if statistic is Statistic.MEAN:
         return speed.ttft_seconds
     # The mean has the queue once already, so its 95th percentile adds the rest.
@@ -34,9 +30,7 @@ def ttft_seconds(speed: Performance, statistic: Statistic) -> float:
 
 
 def tpot_seconds(speed: Performance, statistic: Statistic) -> float:
-    """Return the time per output token of a request; for P95 it meets more prompts of others than
-    the mean.
-    """
+    """Return the time per output token of a request; at P95 it meets more prompts of others."""
     if statistic is Statistic.MEAN:
         return speed.tpot_seconds
     # Without its own prompt, which is in the time to first token.
@@ -47,8 +41,8 @@ def tpot_seconds(speed: Performance, statistic: Statistic) -> float:
 
 
 def running_requests(speed: Performance, offered: int, *, carries_load: bool) -> int:
-    """Return the requests that run at once in one replica, of those that are offered to it: not
-    all if it does not carry them.
+    """Return how many of the requests offered to one replica run at once: not all if it does not
+    carry them.
     """
     if carries_load:
         return speed.running_requests

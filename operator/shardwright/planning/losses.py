@@ -1,7 +1,4 @@
-"""The losses of a layout against the chosen one, as facts.
-
-No loss changes the choice.
-"""
+"""What does a layout lose against the chosen one? No loss changes the choice."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,8 +15,9 @@ _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
 
 def losses_of(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -> tuple[Loss, ...]:
-    """Return what a layout loses against the best one, in the order in which it is said. Figures
-    of one that queues are left out where the best does not: they are of fewer requests.
+    """Return what a layout loses against the best one, in the order in which it is said.
+
+    If only it queues its figures are left out: they are of fewer requests.
     """
     queues = tuple(_queues(best, other, scale.request))
     figures = () if queues and best.carries_load else _figures(best, other, scale)
@@ -27,15 +25,13 @@ def losses_of(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale) -
 
 
 def rate_served(feasible: FeasibleCandidate) -> float:
-    """Return the requests a second that a layout serves at most."""
+    """Return the most requests a second that a layout serves."""
     estimate = feasible.estimate
     return estimate.capacity or estimate.performance.requests_per_second
 
 
 def running(feasible: FeasibleCandidate, request: Request) -> int:
-    """Return the requests that run at once in one replica, over all its attention ranks: not all,
-    where K/V is short for them.
-    """
+    """Return the requests that run at once in one replica, over all its attention ranks."""
     return running_requests(
         feasible.estimate.performance,
         offered(feasible, request),

@@ -1,5 +1,5 @@
-"""What does not stand: the reasons, counted, each with its nearest miss; and, where nothing does,
-the constraint that binds, and whether waiting helps.
+"""If nothing stands, which constraint binds, and does waiting help? Reasons are counted, each with
+its nearest miss.
 """
 
 from collections import Counter, defaultdict
@@ -32,11 +32,11 @@ RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "Drive
 
 
 def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request) -> NoPlan:
-    """Return the binding constraint: the layout that would stand if room were free, else the one
-    that misses by least.
+    """Return the binding constraint: of the layout that only lacks free room, else of the one that
+    misses by least.
     """
     scale = Scale.of(request, inventory)
-    # In order of how little must happen: GPUs come free, nodes return, then somebody must act.
+    # By how little must happen: GPUs come free, nodes return, then somebody must act.
     waiting = _best_waiting(verdicts, _BUSY, scale)
     if waiting is not None:
         return NoPlan(problem=_capacity(waiting), heals_by_itself=True, lack=_lack(waiting))
@@ -80,9 +80,8 @@ def _binding(verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale) -
 
 
 def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | None:
-    """Return the best of the layouts that exceed only the budget, and that by least."""
     only = [item for item in verdicts if item.prices and item.codes == {"BudgetExceeded"}]
-    # Those that exceed the budget by least: the message names the smallest budget that would do.
+    # The message names the smallest budget that would do.
     least = min(map(_worst, only), default=0.0)
     near = {id(item.candidate): item for item in only if _worst(item) == least}
     ranked = _ranked(near.values(), scale)
@@ -94,14 +93,13 @@ def _away(inventory: Inventory) -> Counter[str]:
 
 
 def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Verdict]:
-    """Return the verdicts on pools that may have nodes among those that are away."""
     away = _away(inventory)
     return [
         verdict
         for verdict in verdicts
         if 0
         < max((item.absent_nodes for item in verdict.violations), default=0)
-        # By product: of a node that is away no more is known than its label.
+        # Of a node that is away only the label is known.
         <= away[verdict.candidate.pool.product]
     ]
 
@@ -109,15 +107,14 @@ def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Ve
 def _best_waiting(
     verdicts: Sequence[Verdict], codes: frozenset[str], scale: Scale
 ) -> Verdict | None:
-    """Return the best layout that only lacks nodes."""
     only = {
         id(item.candidate): item
         for item in verdicts
         if item.prices and item.codes and item.codes <= codes
     }
     ranked = _ranked(only.values(), scale)
-    # the most replicas that have room at all, and of those the fewest missing nodes, which can come
-    # free soonest
+    # The most replicas that have room at all, then the fewest missing nodes: those come free
+    # soonest.
     ranked = tuple(sorted(ranked, key=lambda feasible: _lacking(only[id(feasible.candidate)])))
     return only[id(ranked[0].candidate)] if ranked else None
 
@@ -144,9 +141,6 @@ def _returning(verdict: Verdict) -> Problem:
 
 
 def _unknown_away(inventory: Inventory) -> Problem:
-    """Return that nodes are away, and none of their kind is there: their worth is not known, so
-    they are waited for.
-    """
     kinds = sorted(_away(inventory).items())
     return Problem(
         code="InsufficientCapacity",
@@ -177,14 +171,12 @@ def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
 
 
 def _no_gpu_nodes(inventory: Inventory) -> Problem:
-    """Return that there is nothing to plan on. If nodes are excluded, say why most of them are."""
     excluded = inventory.excluded
     if not excluded:
         return Problem(
             code="NoGpuNodes", what="no node has GPUs", remedy=_NODES_COME, path="spec.placement"
         )
-    # The most frequent reason, and by name among equals: the message must not alternate from
-    # reconcile to look.
+    # By name among equals: the message must not alternate from reconcile to reconcile.
     counts = Counter(item.problem.code for item in excluded)
     code = min(counts, key=lambda code: (-counts[code], code))
     first = min(
@@ -204,7 +196,9 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
 
 
 def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
-    """Return the worst violation of the layout that misses by least, and the gain by more nodes."""
+    """Return the worst violation of the layout that misses by least, and what more nodes would
+    gain.
+    """
     closest = min(verdicts, key=_distance)
     problem = max(_causes(closest), key=_miss).problem
     if problem.code in _SHORT:
@@ -233,9 +227,7 @@ def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
 
 
 def _distance(verdict: Verdict) -> tuple[object, ...]:
-    """Return the distance of a layout from a feasible one. A layout that runs too slowly is nearer
-    than one that cannot run.
-    """
+    """Return a key: a layout that runs too slowly is nearer than one that cannot run."""
     layout = verdict.candidate.layout
     short, runs = "PoolTooSmall" in verdict.codes, verdict.codes <= LIMITS
     # A pool that is too small when idle is no help, however little else is missing.
@@ -255,8 +247,8 @@ def _worst(verdict: Verdict) -> float:
 
 
 def _causes(verdict: Verdict) -> Sequence[Violation]:
-    """Return the violations that are said of a layout: one that has no room in memory never starts,
-    so it has no latency.
+    """Return what is said of a layout: one without room in memory never starts, so it has no
+    latency.
     """
     if not verdict.codes & MEMORY:
         return verdict.violations
@@ -268,12 +260,11 @@ def _miss(violation: Violation) -> float:
 
 
 def count_exclusions(verdicts: Sequence[Verdict], inventory: Inventory) -> tuple[Exclusion, ...]:
-    """Return the reasons that ruled out layouts, then those that ruled out nodes, the most frequent
-    first.
+    """Return the reasons that ruled out layouts, then those that ruled out nodes, each most
+    frequent first.
     """
     layouts: dict[str, list[tuple[Verdict, Violation]]] = defaultdict(list)
     for verdict in verdicts:
-        # Of several violations of one code the first is said.
         first = {item.problem.code: item for item in reversed(verdict.violations)}
         for code, violation in first.items():
             layouts[code].append((verdict, violation))
@@ -295,7 +286,7 @@ def _frequency(item: tuple[str, Sized]) -> tuple[int, str]:
 
 
 def _excluded(code: str, entries: Sequence[tuple[Verdict, Violation]]) -> Exclusion:
-    # One that only this reason rules out is nearer than one that breaks other rules too.
+    # A layout that only this reason rules out is nearer than one that breaks other rules too.
     nearest = min(
         entries,
         key=lambda entry: (len(entry[0].codes), entry[1].miss, entry[0].candidate.layout.gpus),

@@ -1,13 +1,13 @@
-"""How much K/V is kept in the memory of the nodes: the room of a pod there, and how the engine
-divides it among its ranks.
+"""How much K/V fits into the memory of the nodes, and how does the engine divide it among its
+ranks?
 
-As vLLM 0.32 and 0.33 have it (``v1/kv_offload/cpu/spec.py``, ``shared_offload_region.py``): an
-engine is told the sum over its ranks. It lies in ``/dev/shm``, in files as large as all of it on
-every node, of which each rank fills its own part. Ranks of latent attention that all hold the same
-keep one copy. Attention replicas are engines of their own. Files of so much are refused if
-``/dev/shm`` has less, and the kubelet gives that no more than the node has
-(``pkg/volume/emptydir/empty_dir.go``, ``calculateEmptyDirMemorySize``): so an engine over several
-nodes keeps no more than one of them has room for.
+As in vLLM 0.32 and 0.33 (``v1/kv_offload/cpu/spec.py``, ``shared_offload_region.py``): an engine is
+told the sum over its ranks. It lies in ``/dev/shm``, in files as large as all of it on every node,
+of which each rank fills its part. Ranks of latent attention that hold the same keep one copy;
+attention replicas are engines of their own. ``/dev/shm`` must have that much, and the kubelet gives
+it no more than the node has (``pkg/volume/emptydir/empty_dir.go``,
+``calculateEmptyDirMemorySize``): so an engine over several nodes keeps no more than one of them has
+room for.
 """
 
 from collections.abc import Iterator
@@ -35,10 +35,10 @@ assumed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCache:
-    """K/V in the memory of the nodes: bytes that a pod requests for it, those that one engine is
-    told, those of a pod's files.
+    """K/V in the memory of the nodes: bytes requested for a pod, told to one engine, in a pod's
+    files.
 
-    ``tokens`` of one replica find room in it, about.
+    ``tokens`` is about how many of one replica fit.
     """
 
     pod_bytes: int
@@ -49,9 +49,7 @@ class HostCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """How engines and pods divide the kept K/V: ``engines`` of a pod, ``pods`` among which one
-    engine deals it out.
-    """
+    """``engines`` of a pod; ``pods`` among which one engine deals out the kept K/V."""
 
     engines: int
     pods: int
@@ -72,9 +70,7 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodShape:
-    """The share of a pod in a node: so many ``gpus``, and ``beside_bytes`` of memory beside K/V;
-    replicas are over ``nodes``.
-    """
+    """A pod's part of a node: ``gpus``, and memory beside K/V; replicas span ``nodes``."""
 
     layout: Layout
     nodes: int
@@ -83,32 +79,31 @@ class PodShape:
 
     @classmethod
     def of(cls, layout: Layout, nodes: int, wanted: KvOffload, *, over_ray: bool) -> Self:
-        """Return the shape of the pods of a layout over so many nodes a replica."""
+        """Return the shape of a layout's pods with ``nodes`` a replica."""
         gpus = layout.gpus_per_replica // nodes
         beside = max(wanted.beside_bytes, host_memory_bytes(gpus, over_ray=over_ray))
         return cls(layout=layout, nodes=nodes, gpus=gpus, beside_bytes=beside)
 
     def room_bytes(self, host_bytes: int, of_gpus: int, model: ModelSpec) -> int:
-        """Return the bytes for the K/V of a pod on a node with so much memory and so many GPUs,
-        whole GiB for each engine of the pod.
+        """Return the bytes for a pod's K/V on a node of this memory and GPUs, whole GiB for each
+        engine.
 
-        A node leaves a pod the share of its GPUs: others on the node, of this model or another, may
-        want as much.
+        A pod gets the share of its GPUs: others on the node may want as much.
         """
         parts, share = (
             _Parts.of(self.layout, self.nodes, model),
             host_bytes * (1 - OTHERS_SHARE) * self.gpus / of_gpus,
         )
         left = max(0, int(share - self.beside_bytes))
-        # vLLM is told whole GiB: nobody has the rest of one.
+        # vLLM takes whole GiB: the rest of one is lost.
         return left // parts.pods // parts.engines // GIB * GIB * parts.engines
 
 
 def room_bytes(
     candidate: Candidate, wanted: KvOffload, model: ModelSpec, *, over_ray: bool
 ) -> int | None:
-    """Return the bytes for the K/V of a pod in the memory of its nodes, None if a node does not
-    state its memory.
+    """Return the bytes for a pod's K/V in the memory of its nodes, None if a node does not state
+    its memory.
     """
     pool = candidate.pool
     if pool.host_bytes is None:
@@ -125,8 +120,8 @@ def _room_of(
 
 
 def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> Barred:
-    """Return which nodes of a pool have less for the K/V of a pod than is stated; a node that does
-    not state its memory is taken to have enough.
+    """Return which nodes of a pool have less memory for a pod's K/V than wanted; unknown memory
+    bars none.
     """
     if wanted is None or wanted.pod_bytes is None:
         return none_barred
@@ -144,7 +139,7 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
         return frozenset(
             node.name
             for node in pool.nodes
-            # Unknown memory bars nobody: many nodes of a dump do not state it.
+            # Many nodes of a dump do not state it.
             if node.host_bytes is not None and not enough[node.host_bytes]
         )
 
@@ -154,7 +149,7 @@ def too_small(wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> 
 def barred_nodes(
     candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
 ) -> Iterator[NodeExclusion]:
-    """Yield the nodes with free GPUs that a candidate goes without, and the memory of each."""
+    """Return the nodes with free GPUs that a candidate goes without for lack of memory."""
     if wanted is None or wanted.pod_bytes is None:
         return
     for node in candidate.pool.nodes:
@@ -191,15 +186,13 @@ def host_cache(
     *,
     over_ray: bool,
 ) -> HostCache | None:
-    """Return the cache that is kept beside the GPUs, None if none is wanted or there is no room for
-    it.
-    """
+    """Return the cache beside the GPUs, None if none is wanted or has room."""
     if wanted is None:
         return None
     layout, pod_bytes = candidate.layout, wanted.pod_bytes
     parts = _Parts.of(layout, candidate.placement.nodes_per_replica, model)
     if pod_bytes is None:
-        # The smallest node of the pool counts, as any of them may get a group (ADR 33).
+        # Any node of the pool may get a group (ADR 33).
         pod_bytes = room_bytes(candidate, wanted, model, over_ray=over_ray) or 0
     own_bytes = pod_bytes // parts.engines // GIB * GIB  # of an engine, on one node
     if not own_bytes:
@@ -219,8 +212,8 @@ def host_cache(
 def host_problems(
     candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
 ) -> Iterator[Problem]:
-    """Yield that too few nodes have the wanted memory for a pod, or that its engines get less than
-    a GiB each.
+    """Return that too few nodes have the wanted memory, or that a pod's engines get less than a GiB
+    each.
     """
     if wanted is None or wanted.pod_bytes is None:
         return

@@ -1,7 +1,4 @@
-"""The one table of phrases: parts of a time, codes, degrees, counts, rates, times and prices.
-
-No number is rounded for a program here: these are words for people.
-"""
+"""The one table of phrases for people: codes, degrees, counts, rates, times and prices."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -142,7 +139,7 @@ def on_gpus(layout: Layout) -> str:
 
 
 def gpus_of(count: int, state: str) -> str:
-    """Return a number of GPUs of a node in words.
+    """Return a number of a node's GPUs in words.
 
     >>> gpus_of(1, "free"), gpus_of(8, "healthy"), gpus_of(0, "free")
     ('1 free GPU', '8 healthy GPUs', '0 free GPUs')
@@ -171,7 +168,7 @@ def price(amount: float) -> str:
 
 
 def relative_price_words(each: GpuPrice) -> str:
-    """Return the price of a GPU in hours of an H100, and say if it is a guess.
+    """Return the price of a GPU in hours of an H100, marked if it is a guess.
 
     >>> relative_price_words(GpuPrice(per_hour=0.35, basis=PriceBasis.LISTED))
     '0.35'
@@ -183,7 +180,7 @@ def relative_price_words(each: GpuPrice) -> str:
 
 
 def as_h100s(gpus: int, per_hour: float) -> str:
-    """Return the price of GPUs beside an H100, and of how many that is the sum.
+    """Return what GPUs cost in H100s, with the sum worked out.
 
     >>> as_h100s(1, 0.35), as_h100s(16, 1.4)
     ('as much as 0.35 H100', 'as much as 22.4 H100s (16 x 1.4)')

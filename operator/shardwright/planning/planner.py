@@ -1,4 +1,4 @@
-"""Model, inventory and request to a report: the plan or why there is none, the runners-up, the
+"""Model, inventory and request in; out comes the plan or why there is none, with runners-up and
 exclusions.
 """
 
@@ -38,11 +38,9 @@ ALTERNATIVES: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """One question, every candidate with its verdict, and the estimator that judged and compares
-    them.
+    """One question: every candidate with its verdict, and the prices they were judged by.
 
-    If nothing stands the candidates go beyond the free GPUs, so that the closest miss is among
-    them.
+    If nothing stands the candidates go beyond the free GPUs, so the closest miss is among them.
     """
 
     model: ModelSpec
@@ -66,19 +64,17 @@ def consider(
     traits: EngineTraits,
     prices: Prices | None = None,
 ) -> Considered:
-    """Return every candidate for a model on an inventory, judged; the same input gives the same
-    candidates.
+    """Return every candidate for a model on an inventory, judged.
 
-    ``prices`` are those of the same model under the same load, if other inventories or budgets were
-    asked about before: their prices are not worked out again.
+    ``prices`` saves work if the same model under the same load was asked about before, on other
+    inventories or budgets.
     """
     judge = Judge(model, request, traits, prices)
     wanted = request.workload.kv_offload
     candidates = partial(enumerate_candidates, model, inventory, request.space, traits)
     scope = SearchScope(not_admitted=too_small(wanted, model, over_ray=traits.options.over_ray))
     verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
-    # Only now: most questions have an answer, and a plan beyond the free GPUs would cost as much
-    # again.
+    # Most questions have an answer, and a plan beyond the free GPUs would cost as much again.
     if all(verdict.violations for verdict in verdicts):
         larger = candidates(replace(scope, beyond=True))
         verdicts = [judge.verdict(candidate) for candidate in larger]
@@ -100,8 +96,8 @@ def make_plan(
     traits: EngineTraits,
     prices: Prices | None = None,
 ) -> Report:
-    """Return the best plan for a model on an inventory, or why there is none; the same input gives
-    the same report.
+    """Return the best plan for a model on an inventory, or why there is none; equal input, equal
+    report.
 
     ``prices`` are as for :func:`consider`.
     """
@@ -112,7 +108,7 @@ def choose(considered: Considered) -> Report:
     """Return the best candidate, or why there is none."""
     scale = considered.scale
     verdicts = considered.verdicts
-    # Ranked first, settled then: near ties and copies are held against the whole rank.
+    # Near ties and copies are held against the whole rank.
     ranked = settled(best_first(considered.feasible, scale), scale, considered.judge.prices)
     if ranked:
         return _report(ranked, considered)
@@ -125,7 +121,6 @@ def choose(considered: Considered) -> Report:
 
 
 def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Report:
-    """Return the report of the first of these, the best."""
     best = ranked[0]
     scale = considered.scale
     request = considered.request
@@ -135,7 +130,7 @@ def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Repo
     why = reasons(
         ranked, verdicts, scale, feasible=_reached(considered.feasible, deploy=request.deploy)
     )
-    # With a budget to fill the number of replicas was part of the search already.
+    # A budget to fill has chosen the number of replicas already.
     copies = None if request.space.fill else in_replicas(best, ranked, scale, prices)
     reconciled = (best, *others)
     inventory = considered.inventory
@@ -169,7 +164,6 @@ def _alternative(best: FeasibleCandidate, other: FeasibleCandidate, scale: Scale
 
 
 def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
-    """Return the inventory with the nodes that the best goes without among the excluded."""
     inventory, wanted = (considered.inventory, considered.request.workload.kv_offload)
     more = barred_nodes(
         best.candidate, wanted, considered.model, over_ray=considered.traits.options.over_ray
@@ -178,14 +172,13 @@ def _beside(best: FeasibleCandidate, considered: Considered) -> Inventory:
 
 
 def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
-    """Return the candidates that stand and are looked at, best first.
+    """Return the candidates that stand and are worth a price, best first.
 
-    It is the best of every layout on pools that are alike, and all that the best one's pool has on
-    no more GPUs.
+    These are the best of every layout among pools that are alike, and everything on the best one's
+    pool with no more GPUs.
     """
     rivals = without_slower_twins(feasible, scale.request.workload)
     ranked = in_reach(select(rivals, scale), deploy=scale.request.deploy)
-    # Nothing was left out, so there is nothing beside the best to look at.
     if len(rivals) == len(feasible):
         return ranked
     best = ranked[0].candidate
@@ -193,8 +186,7 @@ def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandi
     beside = (
         verdict
         for verdict in feasible
-        # Slower twins on the best one's own pool are priced after all: a near tie may go to one of
-        # them.
+        # A near tie may go to a slower twin on the best one's own pool.
         if verdict.candidate.pool is best.pool and id(verdict) not in reconciled
     )
     rest = select(
@@ -204,7 +196,7 @@ def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandi
 
 
 def _reached(feasible: Sequence[Verdict], *, deploy: bool) -> int:
-    """Return the number of candidates that can be run; of all, if none is to be or can be."""
+    """Return how many candidates can be run; all, if none is to be or can be."""
     return sum(not (deploy and not_yet(verdict.candidate)) for verdict in feasible) or len(feasible)
 
 

@@ -1,6 +1,4 @@
-"""The planner's answer: a plan or that nothing fits, and why; only plain values, so it can be kept
-as JSON.
-"""
+"""The planner's answer: a plan, or why nothing fits; plain values that can be kept as JSON."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,9 +31,9 @@ class LossKind(StrEnum):
 class Loss:
     """One fact of a comparison with the chosen layout.
 
-    ``amount`` is by kind: requests a second that are served at most, requests that run at once per
-    replica, the figure as a multiple of the chosen layout's (which may be the better one), or the
-    seconds by which ``part`` of a token's time grows.
+    ``amount`` is by kind: requests served a second, requests that run at once per replica, a
+    multiple of the chosen layout's figure (which may be the better one), or seconds by which
+    ``part`` of a token's time grows.
     """
 
     kind: LossKind
@@ -58,9 +56,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """How many candidates (or nodes) one reason ruled out; the nearest miss is the one to look
-    at.
-    """
+    """How many candidates (or nodes) one reason ruled out, with the nearest miss."""
 
     code: str
     count: int
@@ -70,22 +66,20 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The candidate that was chosen, complete enough to render it and to show it without planning
-    again.
+    """The chosen candidate, complete enough to render and show it without planning again.
 
-    ``groups`` are the planned nodes, one tuple per replica; they go by ``numbers`` (empty: 0, 1, 2,
-    …), also if lower ones are free. ``tensor_link`` and ``pipeline_link`` name the slowest links
-    that traffic crosses. ``undeployable`` is why this plan can be shown but not yet run (None: it
-    can). ``tight`` says that one longest request fits by less than the uncertainty of the memory.
-    ``million_tokens_price`` is the price of a million output tokens at the planned load, in the
-    currency of the nodes' price (None: they state none). ``load`` is how long a node reads weights
-    at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
-    ``compute_domain`` says that these pods share an NVLink domain. ``uncounted`` are options that
-    the engine is told and whose effects no plan knows. ``host_cache`` is K/V that is kept in the
-    memory of the nodes (None: none is). ``gpu_price`` is the price of one of its GPUs for an hour
-    when layouts were compared (None: each counted as one). ``draft_tokens`` is how many tokens a
-    step drafts, if the plan chose that (0: it did not). ``claimed`` are the devices that pods claim
-    for their GPUs (None: they request ``resource``).
+    ``groups`` are the planned nodes, one tuple per replica, called by ``numbers`` (empty: 0, 1, 2,
+    …). ``tensor_link`` and ``pipeline_link`` name the slowest links that traffic crosses.
+    ``undeployable`` is why this plan cannot be run yet (None: it can). ``tight``: one longest
+    request fits by less than the uncertainty of the memory. ``million_tokens_price`` is of output
+    tokens at the planned load, in the currency of the nodes' price (None: they state none).
+    ``load`` is how long a node reads weights at start. ``rdma`` are the devices that every pod of a
+    group over several nodes requests; ``compute_domain`` says that these pods share an NVLink
+    domain. ``uncounted`` are engine options whose effects no plan knows. ``host_cache`` is K/V in
+    the memory of the nodes. ``gpu_price`` is the price of a GPU hour when layouts were compared
+    (None: each counted as one). ``draft_tokens`` is how many tokens a step drafts if the plan chose
+    that. ``claimed`` are the devices that pods claim for their GPUs (None: they request
+    ``resource``).
     """
 
     layout: Layout
@@ -124,7 +118,7 @@ class Plan:
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
-        """Return the number of each group: it is part of its name, and stays while others go."""
+        """Return the number of each group, which is part of its name and stays while others go."""
         return self.numbers or tuple(range(len(self.groups)))
 
     @property
@@ -135,9 +129,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """The gap of the layout that lacks least: nodes of a pool with so many free GPUs each, of all
-    that it needs.
-    """
+    """What the layout that lacks least needs: nodes of a pool with so many free GPUs each."""
 
     pool: str
     gpus_per_node: int
@@ -147,8 +139,8 @@ class Lack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOut:
-    """The ways to make room: so many more nodes of a pool (0: none would), or a model that goes, as
-    it is shown (empty: none).
+    """How to make room: so many more nodes of a pool (0: none would do), or a model that goes
+    (empty: none).
     """
 
     pool: str = ""
@@ -160,9 +152,9 @@ class WaysOut:
 class NoPlan:
     """Nothing can run; ``problem`` is the binding constraint with the closest layout.
 
-    ``heals_by_itself`` is True when the hardware is there but not free (or not ready), or there is
-    none yet at all: waiting helps. ``lack`` is the gap if only nodes are missing, and ``ways_out``
-    the ways to make room, if somebody has worked them out.
+    ``heals_by_itself``: waiting helps, as the hardware is there but not free or not ready, or not
+    there yet. ``lack`` is set if only nodes are missing, ``ways_out`` if somebody has worked them
+    out.
     """
 
     problem: Problem
@@ -178,7 +170,7 @@ class NoPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The outcome with everything that was looked at on the way."""
+    """The outcome, with everything considered on the way."""
 
     outcome: Plan | NoPlan
     alternatives: tuple[Alternative, ...]

@@ -1,6 +1,6 @@
-"""The question to the planner; made by ``api`` from a ShardedModel or by the CLI from flags.
+"""The question to the planner, made by ``api`` from a ShardedModel or by the CLI from flags.
 
-Nothing is checked here: ``api`` has refused impossible ones.
+Nothing is checked here: ``api`` has refused what is impossible.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from shardwright.layouts.layout import SearchSpace
 
 
 class OptimizeFor(StrEnum):
-    """The meaning of best, defined in docs/planner.md."""
+    """What best means, as docs/planner.md defines it."""
 
     LATENCY = "Latency"
     THROUGHPUT = "Throughput"
@@ -20,9 +20,7 @@ class OptimizeFor(StrEnum):
 
 
 class Statistic(StrEnum):
-    """The statistic that a limit on latency means; P95 is derived from the predicted mean by an
-    assumption (``limits``).
-    """
+    """What a latency limit means; ``limits`` derives P95 from the predicted mean."""
 
     MEAN = "Mean"
     P95 = "P95"
@@ -45,14 +43,14 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One question to the planner; ``storage`` is where the weights lie (None: not known), and
-    ``read_bytes_per_second`` the rate of a node's reading from there, as stated (None: assumed).
+    """One question to the planner.
 
-    ``file_bytes`` is the least size of the weights' files, ``cache_bytes`` the size of the claim
-    that a pod has of its own to keep its downloads on; ``pinned`` says that all pods are told which
-    commit to download, ``commit_missed`` that somebody wants one to be named and none is. ``gated``
-    are models that the hub gives to nobody without a token, if none is named; ``owner`` is
-    namespace (empty: the context's) and name of the ShardedModel, for commands about it. With
+    ``storage`` is where the weights lie (None: not known), ``read_bytes_per_second`` a node's
+    stated rate of reading from there (None: assumed). ``file_bytes`` is the least size of the
+    weights' files, ``cache_bytes`` the size of a pod's own claim for downloads. ``pinned``: all
+    pods are told which commit to download; ``commit_missed``: somebody wants one named and none is.
+    ``gated`` are models that the hub gives to nobody without a token, if none is named; ``owner``
+    is namespace (empty: the context's) and name of the ShardedModel, for commands about it. With
     ``deploy`` a layout that can be run goes before one that can only be shown.
     """
 

@@ -1,8 +1,7 @@
-"""Layouts that need no price: the same layout stands on a pool that differs in its network, and
-that one is faster.
+"""Which layouts need no price, because they also stand on a pool that differs only in a faster
+network?
 
-Faster links never slow anything (``tests/property``), so such a layout is neither the best nor the
-best of its cut.
+Faster links never slow anything (``tests/property``), so a slower twin is never the best.
 """
 
 from collections import defaultdict
@@ -26,9 +25,9 @@ engine.
 
 
 def without_slower_twins(feasible: Sequence[Verdict], load: Workload) -> Sequence[Verdict]:
-    """Return the verdicts without those of which a twin with a faster network is there.
+    """Return the verdicts without those that have a twin on a faster network.
 
-    If links may count otherwise all are returned: a rate is looked for in steps, and short answers
+    Where links may count otherwise all are returned: a rate is searched in steps, and short answers
     are mostly their first tokens.
     """
     steps = load.output_tokens / load.tokens_per_step
@@ -43,9 +42,6 @@ def without_slower_twins(feasible: Sequence[Verdict], load: Workload) -> Sequenc
 
 
 def _but_network(verdict: Verdict) -> tuple[object, ...]:
-    """Return the facts that decide how good a candidate is. Its network and the breakers of ties
-    are left out.
-    """
     layout, pool, placement = (
         verdict.candidate.layout,
         verdict.candidate.pool,
@@ -90,8 +86,8 @@ def _beats(one: Verdict, other: Verdict) -> bool:
 
 
 def _crosses_network(verdict: Verdict) -> bool:
-    """Return whether it is certain that traffic crosses the network: nodes of one replica may share
-    a scale-up link.
+    """Return whether traffic surely crosses the network: nodes of one replica may share a scale-up
+    link.
     """
     placement = verdict.candidate.placement
     return verdict.candidate.pool.network in (placement.tensor_link, placement.pipeline_link)
@@ -104,7 +100,7 @@ def _slower(mine: Link, its: Link) -> bool:
 
 
 def _tie(verdict: Verdict) -> tuple[int, int, str]:
-    """Return the key that orders equally good candidates, as ``select`` has it."""
+    """Return the key that orders equally good candidates, as in ``select``."""
     placement = verdict.candidate.placement
     return (
         placement.nodes_per_replica * len(placement.groups),

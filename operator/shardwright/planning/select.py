@@ -1,6 +1,4 @@
-"""The best of the feasible layouts, by the objectives of docs/planner.md. Ties are broken by name.
-A layout that breaks a rule is not looked at: ``checks`` has ruled it out.
-"""
+"""Which feasible layouts are best, by the objectives of docs/planner.md?"""
 
 import math
 from collections import Counter
@@ -47,10 +45,9 @@ definition of Latency.
 class Scale:
     """The measure that layouts are compared by: the objective, and how much a GPU counts.
 
-    If every pool has a price, a GPU counts as its price; else as one or, if there are several
-    kinds, in hours of an H100. With a budget that is to be filled the GPUs are given: only their
-    price counts, not how many of them a layout uses. ``takes_first`` is the resource of the GPUs
-    that are taken if they do (empty: none goes before another).
+    If every pool has a price a GPU counts as its price; else as one or, with several kinds, in
+    hours of an H100. With a budget to fill the GPUs are given: their price counts, not their
+    number. ``takes_first`` is the resource of the GPUs that go first (empty: none).
     """
 
     request: Request
@@ -73,13 +70,11 @@ class Scale:
         )
 
     def cost(self, candidate: Candidate) -> float:
-        """Return the cost of a candidate's GPUs. If the GPUs are given, it is the cost of one."""
+        """Return the cost of a candidate's GPUs; of one GPU if the GPUs are given."""
         return self.cost_on(candidate.layout, candidate.pool)
 
     def cost_on(self, layout: Layout, pool: Pool) -> float:
-        """Return the cost of a layout's GPUs on a pool. If the GPUs are given, it is the cost of
-        one.
-        """
+        """Return the cost of a layout's GPUs on a pool; of one GPU if the GPUs are given."""
         # Given GPUs cost the same whether a layout uses them or not.
         return self._each(pool) * (1 if self.request.space.fill else layout.gpus)
 
@@ -94,7 +89,7 @@ class Scale:
         return relative_price(pool.gpu) if self.relative else None
 
     def opened(self, candidate: Candidate) -> float:
-        """Return the cost of GPUs that a candidate leaves idle in trays of a rack that nobody used
+        """Return the cost of the GPUs that a candidate leaves idle in trays that nobody used
         before.
         """
         return self._each(candidate.pool) * _opened_gpus(candidate)
@@ -108,10 +103,7 @@ class Scale:
 
 
 def breaks_rack(candidate: Candidate) -> bool:
-    """Return whether a candidate takes trays out of a rack that nobody used before, without using
-    its links.
-    """
-    # A layout over several trays uses the links of the rack, for which it is there.
+    """Return whether a candidate takes unused trays out of a rack without using its links."""
     return candidate.placement.nodes_per_replica == 1 and bool(_whole_trays(candidate))
 
 
@@ -122,7 +114,6 @@ def _opened_gpus(candidate: Candidate) -> int:
 
 
 def _whole_trays(candidate: Candidate) -> list[Node]:
-    """Return the nodes of a rack that a candidate would be the first on."""
     pool = candidate.pool
     if not pool.gpu.of_a_rack:
         return []
@@ -153,23 +144,20 @@ class FeasibleCandidate:
 
     @property
     def replicas_wanted(self) -> int:
-        """Return the number of replicas that carry the load if each serves as much as these."""
+        """Return the number of replicas that would carry the load."""
         return math.ceil(self.candidate.layout.replicas / self.served_share)
 
     @property
     def tight(self) -> bool:
-        """Return whether one longest request fits by less than the memory may be off on some
-        stage.
-        """
+        """Return whether one longest request fits some stage by less than its memory may be off."""
         return any(stage.tight for stage in self.estimate.stages)
 
 
 def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
-    """Return the candidates that nothing speaks against, best first; empty when there is none.
+    """Return the candidates that nothing speaks against, best first.
 
-    Layouts that surely start go before tight ones; then layouts that carry the load before those
-    whose requests queue. Within these the objective decides. For layouts with a queue it includes
-    the time that requests wait.
+    Layouts that surely start go before tight ones, then layouts that carry the load before those
+    whose requests queue. Within these the objective decides; with a queue it includes the wait.
     """
     feasible = (verdict for verdict in verdicts if not verdict.violations)
     return rank(
@@ -180,16 +168,14 @@ def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate
 
 
 def rank(feasible: Iterable[FeasibleCandidate]) -> tuple[FeasibleCandidate, ...]:
-    """Return the candidates, best first. The order does not depend on the order given."""
+    """Return the candidates, best first, whatever the order given."""
     return tuple(sorted(feasible, key=_order))
 
 
 def assess(
     candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: float = 0.0
 ) -> FeasibleCandidate:
-    """Return a candidate with its score under the request's objective; ``besides`` counts beside
-    its own GPUs.
-    """
+    """Return a candidate with its score; ``besides`` is a cost beside its own GPUs."""
     share, cost = (
         _served_share(candidate, estimate, scale.request),
         scale.cost(candidate) + besides,
@@ -206,11 +192,9 @@ def assess(
 
 
 def _served_share(candidate: Candidate, estimate: Estimate, request: Request) -> float:
-    """Return the share of the offered load that is served without waiting: of the requests in
-    flight, or of the rate.
+    """Return the share of the offered load that is served without waiting.
 
-    A rate wants headroom: requests do not arrive evenly, and at full capacity the queue grows
-    without end.
+    A rate wants headroom: arrivals are uneven, and at full capacity the queue grows without end.
     """
     rate = request.workload.requests_per_second
     if rate is not None:
@@ -238,12 +222,11 @@ def _seconds(speed: Performance, request: Request) -> float:
 def score(
     speed: Performance, cost: float, request: Request, capacity: float | None = None
 ) -> float:
-    """Return the objective of a layout that carries the load, greater is better; ``cost`` is that
-    of its GPUs.
+    """Return the objective of a layout that carries the load, greater is better; its GPUs cost
+    ``cost``.
 
     Latency is the negative time per request, times a price for GPUs at which a doubling breaks even
-    when it brings ``DOUBLING_GAIN``: comparing any two layouts that way gives one best, whatever
-    the order.
+    when it brings ``DOUBLING_GAIN``, so that comparing any two gives one best in any order.
     """
     del capacity  # it is enough
     per_gpu = speed.output_tokens_per_second / cost
@@ -261,13 +244,9 @@ def score(
 def waiting_score(
     speed: Performance, cost: float, request: Request, capacity: float | None = None
 ) -> float:
-    """Return the objective of a layout whose requests wait: that of Latency, with the waiting
-    included. For an offered rate it depends on the rate that is served: ``capacity``, in requests a
-    second.
-    """
+    """Return the objective of a layout whose requests wait; ``capacity`` is requests a second."""
     return _worth_its_gpus(
-        # Of a rate that is not served the times grow without end, so the served part is the
-        # measure.
+        # The times of an unserved rate grow without end, so the served part is the measure.
         _seconds(speed, request) if capacity is None else 1 / capacity,
         cost,
     )
@@ -290,10 +269,10 @@ def million_tokens_price(feasible: FeasibleCandidate) -> float | None:
 
 
 def runners_up(ranked: Sequence[FeasibleCandidate], count: int) -> tuple[FeasibleCandidate, ...]:
-    """Return the best other, the best on other GPUs, the best of every other kind of cut, then the
-    next best; and beside these ``count`` the best on each kind of GPU that is not among them yet.
+    """Return the runners-up: the next best, the best on other GPUs and of every other kind of cut.
 
-    Each has degrees of its own, or runs on other GPUs.
+    There are ``count``, and beside them the best on each kind of GPU that is missing. Each has
+    degrees of its own, or runs on other GPUs.
     """
     others: dict[tuple[Layout, str], FeasibleCandidate] = {}
     for feasible in ranked:
@@ -309,7 +288,7 @@ def runners_up(ranked: Sequence[FeasibleCandidate], count: int) -> tuple[Feasibl
     if ranked:
         kinds.pop(_kind(ranked[0].candidate.layout), None)
     wanted = [*same[:1], *elsewhere[:1], *kinds.values(), *same, *elsewhere]
-    # By id: the same runner-up may be the best of several kinds, and the first mention counts.
+    # The same runner-up may be the best of several kinds; the first mention counts.
     chosen = list({id(feasible): feasible for feasible in wanted}.values())[:count]
     beside: dict[str, FeasibleCandidate] = {}
     for feasible in elsewhere:
@@ -320,7 +299,7 @@ def runners_up(ranked: Sequence[FeasibleCandidate], count: int) -> tuple[Feasibl
 
 
 def _cut(feasible: FeasibleCandidate) -> tuple[Layout, str]:
-    """Return the layout and the GPU: stages cut elsewhere or a shared K/V are no other cut."""
+    """Return a key: stages cut elsewhere or a shared K/V are no other cut."""
     return replace(feasible.candidate.layout, partition=(), context=1), _gpu(feasible)
 
 
@@ -329,7 +308,6 @@ def _gpu(feasible: FeasibleCandidate) -> str:
 
 
 def _kind(layout: Layout) -> tuple[bool, ...]:
-    """Return which ways of cutting are used at all."""
     return (layout.tensor > 1, layout.pipeline > 1, layout.attention_data > 1, layout.replicas > 1)
 
 
@@ -348,12 +326,11 @@ def _order(feasible: FeasibleCandidate) -> tuple[object, ...]:
         -feasible.served_share,
         candidate.layout.gpus,
         candidate.pool.gpu.memory_bytes,
-        # Of equally good ones the one with less on the links: those are where predictions are least
-        # sure.
+        # Predictions are least sure on the links.
         crossing,
         candidate.placement.nodes_per_replica * len(candidate.placement.groups),
         candidate.placement.leftover_gpus,
         candidate.pool.name,
-        # By name and layout last: the order must be the same whatever order the candidates came in.
+        # The order must not depend on the order of the candidates.
         candidate.layout,
     )

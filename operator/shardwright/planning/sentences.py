@@ -1,7 +1,4 @@
-"""The planner's sentences: why a layout was chosen, and what the others lose.
-
-No sentence changes the choice, and none is read back.
-"""
+"""Why was a layout chosen, in sentences, and what do the others lose? None is read back."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -108,7 +105,6 @@ def _goal(scale: Scale) -> str:
 
 
 def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
-    """Yield that better GPUs are there, which are taken only if the engine is told to run there."""
     best = ranked[0]
     beaten = (
         other
@@ -197,7 +193,7 @@ def _rate(best: FeasibleCandidate, wanted: float, shape: str) -> str:
 def _not_free(best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale) -> Iterator[str]:
     if best.carries_load:
         return
-    # Only layouts that nothing but room speaks against: any other would not run with all GPUs free.
+    # Any other layout would not run with all GPUs free either.
     busy = {
         id(item.candidate): (item, assess(item.candidate, item.estimate, scale))
         for item in verdicts
@@ -257,9 +253,6 @@ def _network(candidate: Candidate) -> Iterator[str]:
 def _smaller(
     ranked: Sequence[FeasibleCandidate], verdicts: Sequence[Verdict], request: Request
 ) -> Iterator[str]:
-    """Yield why no layout with fewer GPUs does on the same pool: a limit is not met, requests would
-    queue, it does not fit.
-    """
     best = ranked[0]
 
     def is_smaller(item: Candidate) -> bool:
@@ -285,9 +278,6 @@ def _smaller(
 
 
 def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[str, Problem] | None:
-    """Return the layout that nothing but these codes speaks against and that misses by least, with
-    its worst problem.
-    """
     only = [
         (max(verdict.violations, key=lambda item: item.miss), verdict.candidate.layout)
         for verdict in verdicts
@@ -314,7 +304,7 @@ def _queueing(smaller: FeasibleCandidate, request: Request) -> str:
 def losses_sentence(
     losses: Sequence[Loss], best: FeasibleCandidate, other: FeasibleCandidate, request: Request
 ) -> str:
-    """Return in words what a layout loses against the best one."""
+    """Return what a layout loses against the best one, in words."""
     parts = [_loss(loss, best, request) for loss in losses if loss.kind in _LOSSES]
     ratios = [
         f"{_more(loss.amount)} {_RATIOS[loss.kind]}" for loss in losses if loss.kind in _RATIOS
@@ -346,7 +336,7 @@ def _more(ratio: float) -> str:
 
 
 def ways_sentence(ways: WaysOut | None) -> str:
-    """Return in words the ways to make room, empty if none is known.
+    """Return the ways to make room in words, empty if none is known.
 
     >>> ways_sentence(WaysOut(pool="h100-8x-400g", more_nodes=2, moved="models/small"))
     'it would fit with 2 more nodes of h100-8x-400g, or if models/small went'

@@ -1,8 +1,6 @@
-"""Shape rules: an engine's refusals of a layout because of the model's sizes, each with the way
-out.
+"""Which layouts does an engine refuse because of the model's sizes, and what is the way out?
 
-Memory, GPUs and links are not looked at. Rules and their sources: vLLM 0.32, as named at each
-check.
+Sources: vLLM 0.32, as named at each check.
 """
 
 import math
@@ -114,13 +112,12 @@ def shape_problems(
         model: The model.
         layout: The degrees; paths of the problems are relative to ``parallelism``.
         traits: The engine.
-        max_model_len: The longest request in tokens; None if it is not up for judgement.
+        max_model_len: The longest request in tokens; None: not judged.
     """
     rules = _rules(model, traits)
     cut = tuple(_cut_problems(model, layout, rules))
     if cut:
-        # Once for all of them: a tensor degree that fixes one rule and breaks another is no way
-        # out.
+        # A tensor degree that fixes one rule and breaks another is no way out.
         remedy = _tensor_remedy(model, _without_tensor(layout, rules), rules)
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)
     unknown = architecture_unknown_to_engine(model, traits) or _quantization_unknown(model, traits)
@@ -135,7 +132,6 @@ def shape_problems(
 
 
 def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield the sizes of a draft model that are not divisible by the tensor ranks that share it."""
     drafter = traits.options.drafter
     if drafter is None:
         return
@@ -153,9 +149,7 @@ def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Proble
 
 
 def architecture_unknown_to_engine(model: ModelSpec, traits: EngineTraits) -> Problem | None:
-    """Return the problem of an architecture that the engine does not have; None if that is not
-    known.
-    """
+    """Return that the engine lacks this architecture; None if that is not known."""
     known = traits.support.architectures
     if known is None or model.architecture in known:
         return None
@@ -185,7 +179,7 @@ def _quantization_unknown(model: ModelSpec, traits: EngineTraits) -> Problem | N
 
 
 def max_model_len_problem(model: ModelSpec, max_model_len: int) -> Problem | None:
-    """Return the problem of requests that are longer than the model allows.
+    """Return that requests are longer than the model allows.
 
     Source: ``config/model.py:_get_and_verify_max_len``.
     """
@@ -203,8 +197,6 @@ def max_model_len_problem(model: ModelSpec, max_model_len: int) -> Problem | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rules:
-    """The facts of the engine that the divisibility rules need."""
-
     vocabulary_padding: int
     width_divides_replica: bool
     pads_shared_experts: bool
@@ -221,7 +213,6 @@ def _rules(model: ModelSpec, traits: EngineTraits) -> _Rules:
 
 
 def _cut_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
-    """Yield the sizes that are not divisible by the ranks that share them, without a remedy."""
     yield from _head_problems(model, layout)
     yield from _vocabulary_problems(model, layout, rules)
     yield from _width_problems(model, layout, rules)
@@ -238,7 +229,7 @@ def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
         if heads % tensor:
             yield _indivisible("HeadsNotDivisible", f"{heads} {noun}", heads, tensor)
     for kv_heads in kv_heads_of_layers:
-        # Whichever is more must be a multiple: heads are dealt out, or each is copied.
+        # Heads are dealt out, or each is copied.
         few, many = sorted((kv_heads, tensor))
         if many % few:
             yield Problem(
@@ -252,7 +243,6 @@ def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
 
 @lru_cache(maxsize=64)
 def _heads_of_layers(model: ModelSpec) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
-    """Return every number of heads and of K/V heads that a layer has, once."""
     grouped = (
         layer.attention for layer in model.layers if isinstance(layer.attention, GroupedAttention)
     )
@@ -328,8 +318,6 @@ def _block_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CutWeight:
-    """The share of a rank in one kind of weight, as far as divisibility goes."""
-
     name: str
     cut_elements: int  # along the axis that is cut
     block: int  # of that axis; 0 where it is not quantized in blocks
@@ -341,12 +329,10 @@ class _CutWeight:
 
 
 def _is_padded(weight: _CutWeight, rules: _Rules) -> bool:
-    """Return whether the engine fills a rank's slice up to whole blocks."""
     return rules.pads_shared_experts and not weight.experts and ".shared_expert" in weight.name
 
 
 def _ways(weight: _CutWeight, layout: Layout) -> int:
-    """Return into how many slices a weight is cut."""
     if weight.experts:
         return max(1, layout.tensor * layout.attention_data // layout.expert)
     return min(layout.tensor, weight.kv_heads) if weight.kv_heads else layout.tensor
@@ -378,8 +364,7 @@ def _cut_weight(model: ModelSpec, weight: Weight) -> _CutWeight:
 
 
 def _is_merged(model: ModelSpec, weight: Weight) -> bool:
-    """Return whether the engine makes one projection of this and others, whose scales it lets
-    overlap.
+    """Return whether the engine merges this projection with others, whose scales may overlap.
 
     Source: ``layers/linear.py:_maybe_allow_fp8_block_shape_mismatch``.
     """
@@ -391,8 +376,7 @@ def _is_merged(model: ModelSpec, weight: Weight) -> bool:
 
 @lru_cache(maxsize=64)
 def _feed_forward(model: ModelSpec) -> tuple[_CutWeight, ...]:
-    """Return one weight for every width of the feed-forward blocks."""
-    # One of each width: a model has hundreds of such weights, and a few widths.
+    # A model has hundreds of such weights, and a few widths.
     widths = {
         (w.cut_elements, w.experts): w
         for w in _cut_weights(model)
@@ -403,9 +387,7 @@ def _feed_forward(model: ModelSpec) -> tuple[_CutWeight, ...]:
 
 @lru_cache(maxsize=64)
 def _blocked(model: ModelSpec) -> tuple[_CutWeight, ...]:
-    """Return one weight for every combination of size and block; MXFP4 slices are padded
-    instead.
-    """
+    """MXFP4 slices are padded, so they are left out."""
     if model.quantization == "mxfp4":
         return ()
     kinds = {
@@ -432,7 +414,6 @@ def _indivisible(code: str, what: str, size: int, ways: int) -> Problem:
 
 @lru_cache(maxsize=1024)
 def _tensor_remedy(model: ModelSpec, layout: Layout, rules: _Rules) -> str:
-    """Return which tensor degrees do divide, all else being equal."""
     works = [
         str(tensor)
         for tensor in range(1, _LARGEST_TENSOR + 1)
@@ -448,19 +429,19 @@ def _tensor_remedy(model: ModelSpec, layout: Layout, rules: _Rules) -> str:
 
 
 def _without_tensor(layout: Layout, rules: _Rules) -> Layout:
-    """Return the condition of the remedy: whether experts are whole, attention ranks, and stages if
-    a class counts them.
+    """Return the remedy's conditions: whole experts, attention ranks, and stages if a class counts
+    them.
     """
     stages = layout.pipeline if rules.width_divides_replica else 1
     return Layout(
         pipeline=stages,
-        # 2 stands for any degree above 1, so that the answer is worked out once for all of them.
+        # 2 stands for any degree above 1, so the answer is worked out once.
         expert=min(layout.expert, 2),
         attention_data=layout.attention_data,
     )
 
 
 def _with_tensor(layout: Layout, tensor: int) -> Layout:
-    # Whole experts go over all ranks: the engine knows no other degree beside 1.
+    # The engine spreads whole experts over all ranks or none.
     expert = tensor * layout.attention_data if layout.expert > 1 else 1
     return replace(layout, tensor=tensor, expert=expert)

@@ -1,6 +1,4 @@
-"""The fewest GPUs that carry a load within its limits: the planner asked for one number of GPUs
-after the other.
-"""
+"""What are the fewest GPUs that carry a load within its limits?"""
 
 from __future__ import annotations
 
@@ -32,9 +30,8 @@ def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, 
     """Return every step that was tried, by rising number of GPUs; the first that carries is the
     fewest.
 
-    Numbers are doubled until one carries, then the gap below it is halved, and a few above it are
-    tried. More GPUs are taken to carry any load that fewer do; none of the steps carries if
-    ``most`` GPUs do not. ``ask`` plans for all of a number of GPUs.
+    Numbers double until one carries, the gap below it is halved, and a few above it are tried, up
+    to ``most``. More GPUs are taken to carry whatever fewer do. ``ask`` plans for a number of GPUs.
     """
     steps: dict[int, SizedOutcome] = {}
 
@@ -43,7 +40,7 @@ def size(ask: Callable[[int], Plan | NoPlan], most: int) -> tuple[SizedOutcome, 
         return steps[gpus].carries
 
     low, high = 0, 1
-    # Doubling finds the scale in a few questions, each of which plans for all of the GPUs.
+    # Each question plans for all of the GPUs, so a few must do.
     while not carries(high) and high < most:
         low, high = high, min(2 * high, most)
     # Between one that does not carry and one that does, if more GPUs never carry less.

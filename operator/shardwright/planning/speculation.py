@@ -1,8 +1,4 @@
-"""From which load drafting costs more than it brings: the question is asked of the chosen
-layout, as it is planned.
-
-It changes no plan: how many tokens are drafted has been chosen.
-"""
+"""From which load does drafting cost more than it brings? Asked of the chosen layout."""
 
 from dataclasses import replace
 
@@ -16,15 +12,13 @@ from shardwright.planning.select import FeasibleCandidate
 def loses_from(
     best: FeasibleCandidate, request: Request, model: ModelSpec, traits: EngineTraits
 ) -> int | None:
-    """Return the requests in flight, over all replicas, from which a token takes longer with drafts
-    than without.
+    """Return the requests in flight, over all replicas, from which drafts make a token take longer.
 
-    None if it does at no number that runs at once. The drafts are those that are planned, the
-    memory is the plan's; loads are doubled until drafting loses, and the last step is halved.
-    Larger ones are not looked at: a batch that computes more never makes drafts cheaper again, but
-    if experts fill up it may for a while.
+    None if that is at no number that runs at once. Drafts and memory are the plan's; loads are
+    doubled until drafting loses, and the last step is halved. Larger ones are not tried: a batch
+    that computes more makes drafts no cheaper, except for a while where experts fill up.
     """
-    # The question is asked of numbers in flight, which an offered rate would settle by itself.
+    # An offered rate would settle the number in flight by itself.
     closed = replace(request.workload, requests_per_second=None)
     prices = Estimator(model, closed, traits, request.storage)
     memory, drafted = prices.memory(best.candidate), best.estimate.draft_tokens

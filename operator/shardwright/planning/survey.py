@@ -1,7 +1,7 @@
-"""Every layout that was considered, with its violations or its speed: the data for a picture of all
-of them.
+"""How did every considered layout fare: its violations, or its speed? The data for a picture of
+all.
 
-A layout without memory on a pool has no speed here either, rather than a guess.
+A layout without memory on a pool gets no speed rather than a guess.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,10 @@ from shardwright.planning.select import assess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """One candidate: a layout on a pool, ``codes`` of its violations (empty: it can run), and its
-    speed.
+    """One candidate, the ``codes`` of its violations (empty: it can run), and its speed.
 
-    ``performance`` is None if its degrees do not divide the model or its memory does not do: it has
-    no speed then. One with any other violation is priced as if it ran. ``carries_load`` is False if
-    requests would wait.
+    ``performance`` is None if its degrees do not divide the model or its memory does not do; with
+    any other violation it is priced as if it ran. ``carries_load`` is False if requests would wait.
     """
 
     layout: Layout
@@ -37,7 +35,7 @@ def survey(considered: Considered) -> tuple[Surveyed, ...]:
     for verdict in considered.verdicts:
         candidate, estimate = (
             verdict.candidate,
-            # A layout that does not fit has an estimate all the same: of K/V that is not there.
+            # A layout that does not fit has an estimate too, of K/V that is not there.
             None if verdict.codes & MEMORY else verdict.estimate,
         )
         carries = (
@@ -48,8 +46,8 @@ def survey(considered: Considered) -> tuple[Surveyed, ...]:
                 layout=candidate.layout,
                 pool=candidate.pool.name,
                 product=candidate.pool.product,
-                # Sorted: a set has another order in each process, and the same question must give
-                # the same bytes.
+                # A set has another order in each process, and equal questions must give equal
+                # bytes.
                 codes=tuple(sorted(verdict.codes)),
                 performance=estimate.performance if estimate else None,
                 carries_load=carries,

@@ -1,6 +1,4 @@
-"""Can the nodes that a plan was made for still run it? Asked of those nodes alone: no better one
-matters.
-"""
+"""Can the nodes that a plan was made for still run it? Better nodes do not matter."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -52,7 +50,7 @@ PASSES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfit:
-    """A planned node that cannot be used as planned, and its fault, said after its name."""
+    """A planned node that cannot be used as planned; the fault is said after its name."""
 
     node: str
     fault: NodeFault
@@ -70,7 +68,7 @@ def unfit_nodes(
 ) -> tuple[Unfit, ...]:
     """Return the planned nodes that cannot be used as planned, by name.
 
-    Free GPUs there do not matter: the plan itself holds its GPUs.
+    Free GPUs do not matter: the plan itself holds its GPUs.
 
     Args:
         plan: The plan.
@@ -93,10 +91,7 @@ def _fault(
     plan: Plan,
     groups: int,
 ) -> tuple[NodeFault, str] | None:
-    """Return the fault of a node on which so many groups are planned, and its sentence; None if it
-    has none.
-    """
-    # Also of a node to come: there are facts of it as long as an autoscaled pool has it.
+    # An autoscaled pool has facts of a node to come, too.
     if node is None:
         return NodeFault.GONE, "is gone or has no GPUs any more"
     if is_provisioned_later(name):

@@ -1,7 +1,4 @@
-"""The planner's warnings: lowered values, slow links, uncertain speeds, and possible remedies.
-
-Nothing is refused or changed here.
-"""
+"""Of what should a plan's reader beware: lowered values, slow links, uncertain speeds?"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -42,8 +39,7 @@ def warnings(
     model: ModelSpec,
     traits: EngineTraits,
 ) -> tuple[str, ...]:
-    """Return the warnings: lowered values, slow or uncertain speeds, and the warnings of the model
-    and the nodes.
+    """Return the warnings about a plan, its model and its nodes.
 
     Args:
         inventory: The nodes, with those that are free.
@@ -52,7 +48,7 @@ def warnings(
         model: The model to serve.
         traits: The engine.
     """
-    # Of the best alone; only the unknown network is a warning also where a runner-up depends on it.
+    # Only the unknown network is also a warning where just a runner-up depends on it.
     best = shown[0]
     return (
         *_tight(best),
@@ -88,17 +84,17 @@ def _unknown_pods(inventory: Inventory) -> Iterator[str]:
 def more_replicas(
     ranked: Sequence[FeasibleCandidate], smaller: FeasibleCandidate | None, scale: Scale
 ) -> Iterator[str]:
-    """Yield how many replicas would serve the rest of the load, and the gain of smaller replicas on
-    the same GPUs.
+    """Return how many replicas would serve the rest of the load, and what smaller replicas would
+    gain.
 
     Args:
         ranked: The feasible candidates, the plan first.
-        smaller: Replicas of a smaller layout that bring more, and sooner, on as many GPUs; None if
-            there are none.
+        smaller: Replicas of a smaller layout that bring more, and sooner, on as many GPUs, if
+            any.
         scale: The measure by which layouts are compared.
     """
     best, request = ranked[0], scale.request
-    # With a budget to fill, the plan has chosen the number of replicas already.
+    # A budget to fill has chosen the number of replicas already.
     if request.space.fill:
         return
     if best.estimate.capacity is not None:
@@ -142,7 +138,7 @@ def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
 def _tight(best: FeasibleCandidate) -> Iterator[str]:
     tight = [stage for stage in best.estimate.stages if stage.tight]
     if tight:
-        # The stage with the least left: the engine starts on all stages or on none.
+        # The engine starts on all stages or on none.
         worst = min(tight, key=lambda stage: stage.kv_cache_bytes - stage.request_bytes)
         margin = format_bytes(worst.kv_cache_bytes - worst.request_bytes)
         yield (
@@ -158,7 +154,7 @@ def _lowered(best: FeasibleCandidate, request: Request, traits: EngineTraits) ->
             f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} "
             "tokens: that is what K/V holds"
         )
-    # A limit that the user has told is not ours, so it was not lowered by us.
+    # The user's own limit was not lowered by us.
     told, ours = traits.options.told, traits.batching
     if (told.sequences is None and estimate.max_sequences < ours.max_sequences) or (
         told.batched_tokens is None and estimate.max_batched_tokens < ours.max_batched_tokens
@@ -194,9 +190,7 @@ def _gated(request: Request) -> Iterator[str]:
 
 
 def _downloads(request: Request) -> Iterator[str]:
-    """Yield that a pod's claim is too small for its download, or that every new pod repeats it if
-    no claim keeps it. A plan that is only shown says so, too: it is read before it is deployed.
-    """
+    """A plan that is only shown says so, too: it is read before it is deployed."""
     if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
             "spec.model.weights.cache.storage is "
@@ -211,8 +205,8 @@ def _downloads(request: Request) -> Iterator[str]:
 
 
 def _commits(best: FeasibleCandidate, request: Request) -> Iterator[str]:
-    """Yield that the administrator wants a commit to be named, and that every pod of a group
-    resolves the newest one by itself, if no claim is shared that holds one of them.
+    """Pods of a group resolve the newest commit each by itself, if no claim is shared that holds
+    one.
     """
     if request.commit_missed:
         yield (
@@ -237,9 +231,7 @@ def _executor(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
 
 
 def _unevenly_spread(candidate: Candidate, request: Request) -> Iterator[str]:
-    """Yield the uneven spread of replicas: some value of the label has at least two more than
-    another.
-    """
+    """Uneven: some value of the label has at least two more replicas than another."""
     over, nodes = Over.of(request.space), candidate.pool.nodes
     if over is None or candidate.layout.replicas == 1:
         return
@@ -330,7 +322,7 @@ def _slowed_by_drafts(
         return
     alone = replace(load, draft_tokens=0, draft_acceptance=0.0, draft_choices=())
     undrafted = replace(traits, options=replace(traits.options, drafter=None))
-    # At the same layout: without drafts another one might be best, which says nothing of drafts.
+    # Without drafts another layout might be best, which says nothing of drafts.
     estimator = estimator_of(model, replace(request, workload=alone), undrafted)
     plain = estimator.estimate(best.candidate).performance.tpot_seconds
     drafting = best.estimate.performance.tpot_seconds
@@ -342,9 +334,9 @@ def _slowed_by_drafts(
 
 
 def _lighter(best: FeasibleCandidate, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
-    """Yield how to make room if requests queue for K/V. Lighter weights make none if the user has
-    fixed the bytes of the K/V cache. An offered rate that is not carried needs more replicas, which
-    ``more_replicas`` says.
+    """Lighter weights do not help if the user has fixed the bytes of the K/V cache.
+
+    An offered rate that is not carried needs more replicas, which ``more_replicas`` says.
     """
     if best.carries_load or best.estimate.capacity is not None:
         return
@@ -352,7 +344,7 @@ def _lighter(best: FeasibleCandidate, model: ModelSpec, traits: EngineTraits) ->
         yield (
             "requests queue for K/V: spec.engine.args.kv-cache-memory-bytes says how much there is"
         )
-    # Lighter weights on a GPU without an FP8 unit would be widened at each product.
+    # Without an FP8 unit the GPU would widen lighter weights at each product.
     elif model.quantization is None and "fp8" in best.candidate.pool.gpu.flops:
         worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
         half = format_bytes(worst.weights_bytes / 2)

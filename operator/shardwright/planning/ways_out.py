@@ -1,7 +1,5 @@
-"""The ways to make room if there is none: more nodes of a pool, or a model that goes. Said, never
-done.
-
-Each answer is tried: with copies of a node that there is, and with the GPUs of a model given back.
+"""What would make room: more nodes of a pool, or a model that goes? Said, never done, but each
+answer is tried.
 """
 
 from bisect import bisect_left
@@ -23,9 +21,7 @@ Fits = Callable[[Inventory], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A model that holds or keeps GPUs, by node; ``priority`` is that of its pods, ``name`` how it
-    is shown.
-    """
+    """A model that holds or keeps GPUs, by node; ``priority`` is its pods', ``name`` as shown."""
 
     name: str
     priority: int
@@ -41,7 +37,7 @@ def ways_out(
         lack: The gap of the layout that lacks least.
         inventory: The present stock.
         fits: Whether it would have room in another inventory.
-        holders: The models that may be named. Those with pods that come first may not.
+        holders: The models that may be named; those with pods of a higher priority are not.
     """
     pool = next((pool for pool in inventory.pools if pool.name == lack.pool), None)
     if pool is None:
@@ -55,10 +51,6 @@ def ways_out(
 
 
 def _more_nodes(lack: Lack, inventory: Inventory, pool: Pool, fits: Fits) -> int:
-    """Return the number of further nodes of a pool that would do, 0 if not even as many as the
-    whole plan has would do.
-    """
-
     def enough(count: int) -> bool:
         grown = replace(pool, nodes=(*pool.nodes, *_copies(pool, count)))
         return fits(
@@ -73,15 +65,12 @@ def _more_nodes(lack: Lack, inventory: Inventory, pool: Pool, fits: Fits) -> int
     counts = range(lack.missing_nodes + 1, lack.nodes + 1)
     if not counts or not enough(counts[-1]):
         return 0
-    # Each try is a plan, and more nodes never suffice less: so the gap is halved.
+    # Each try is a plan, and more nodes never suffice less, so halving is right.
     return counts[bisect_left(counts[:-1], True, key=enough)]
 
 
 def _copies(pool: Pool, count: int) -> Iterator[Node]:
-    """Yield nodes as new ones of a pool would be: empty, and those of a rack in racks of their
-    own.
-    """
-    # A node that there is: new ones of a pool are taken to be like it.
+    # New nodes of a pool are taken to be like one that is there.
     template = pool.nodes[0]
     per_rack = max(1, pool.domain_gpus // pool.gpus_per_node)
     for number in range(count):
@@ -91,7 +80,6 @@ def _copies(pool: Pool, count: int) -> Iterator[Node]:
             rack
             if pool.crosses_nodes
             else name
-            # A node that is a domain of its own stands for new ones that are, too.
             if template.domain == template.name
             else template.domain
         )
@@ -103,15 +91,12 @@ def _copies(pool: Pool, count: int) -> Iterator[Node]:
 def _who_moves(
     lack: Lack, inventory: Inventory, pool: Pool, fits: Fits, holders: Iterable[Holder]
 ) -> str:
-    """Return the model with GPUs that would do: of the lowest priority, and then the smallest.
-    Empty if none of those tried would.
+    """Return the model whose GPUs would do, by the lowest priority, then the smallest; empty if
+    none would.
     """
     near = {node.name: node for node in pool.nodes}
     helpful = [holder for holder in holders if _gains(holder, near, lack) >= lack.missing_nodes]
-    helpful.sort(
-        # The models that cost least to move first: the lowest priority, then the fewest GPUs.
-        key=lambda holder: (holder.priority, sum(holder.gpus.values()), holder.name)
-    )
+    helpful.sort(key=lambda holder: (holder.priority, sum(holder.gpus.values()), holder.name))
     return next(
         (holder.name for holder in helpful[:MODELS_TRIED] if fits(_given_back(inventory, holder))),
         "",
@@ -119,9 +104,7 @@ def _who_moves(
 
 
 def _gains(holder: Holder, near: Mapping[str, Node], lack: Lack) -> int:
-    """Return the number of nodes of a pool that would have room for a pod if a model gave its GPUs
-    back.
-    """
+    """Return how many nodes of a pool would have room for a pod if a model gave its GPUs back."""
     shared = ((near[name], gpus) for name, gpus in holder.gpus.items() if name in near)
     return sum(
         node.free < lack.gpus_per_node <= min(node.gpus, node.free + gpus) for node, gpus in shared

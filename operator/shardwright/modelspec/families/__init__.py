@@ -1,8 +1,8 @@
-"""The model families, one module each: the parts of a decoder layer of an architecture.
+"""What are the parts of a decoder layer of an architecture? One module for each model family.
 
-A family says how its layers compute and which tensors they hold; it reads nothing but its own
-config fields. The parts that all families share (embeddings, head, dtype, quantization, context
-length) are in ``shardwright.modelspec.read``.
+A family says how its layers compute and which tensors they hold, from its own config fields alone.
+What all families share (embeddings, head, dtype, quantization, context length) is in
+``shardwright.modelspec.read``.
 """
 
 from collections.abc import Mapping

@@ -26,7 +26,6 @@ def _ungated(name: tuple[str, str], hidden: int, intermediate: int, *, bias: boo
 
 
 def _layer_norms(size: int, *names: str) -> Tensors:
-    """Return norms that have a bias beside their scale."""
     return norms(size, *names, *(f"{name}.bias" for name in names))
 
 
@@ -87,8 +86,8 @@ def _opt_ends(fields: Fields, shape: Shape) -> tuple[tuple[PipelineRole, Tensor]
 
 
 def _falcon(fields: Fields, shape: Shape) -> Blocks:
-    """Source: vLLM 0.32 ``models/falcon.py``: only the newer form states how many K/V heads it
-    has.
+    """Source: vLLM 0.32 ``models/falcon.py``: only the newer form states its number of K/V
+    heads.
     """
     intermediate = fields.integer("intermediate_size", WIDTH, default=4 * shape.hidden)
     bias = fields.boolean("bias", default=False)

@@ -1,7 +1,7 @@
 """DeepSeek-V2 to V3.2, Kimi-K2 and GLM-5: latent attention, shared experts, the first layers dense.
 
-From V3.2 on an indexer in (most) layers selects the tokens to attend to; its keys stand in the
-cache beside the latent vectors.
+From V3.2 on an indexer in (most) layers selects the tokens to attend to; the cache holds its keys
+beside the latent vectors.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from shardwright.modelspec.tensors import (
 
 
 def read_latent(fields: Fields, shape: Shape) -> LatentAttention:
-    """Read latent attention as DeepSeek's configs name it."""
+    """Return latent attention as DeepSeek's configs name it."""
     return LatentAttention(
         heads=shape.heads,
         kv_lora_rank=fields.integer("kv_lora_rank", WIDTH),
@@ -77,7 +77,7 @@ def latent_tensors(shape: Shape, attention: LatentAttention) -> Tensors:
 
 
 def read_experts(fields: Fields) -> ExpertFeedForward:
-    """Read routed and shared experts as DeepSeek's configs name them."""
+    """Return routed and shared experts as DeepSeek's configs name them."""
     experts = fields.integer("n_routed_experts", EXPERTS)
     intermediate = fields.integer("moe_intermediate_size", WIDTH)
     return ExpertFeedForward(
@@ -92,7 +92,7 @@ def read_experts(fields: Fields) -> ExpertFeedForward:
 def expert_tensors(
     shape: Shape, block: ExpertFeedForward, *, corrected: bool, gate: WeightFormat | None = None
 ) -> Tensors:
-    """Return router (with its FP32 correction bias, if it has one), shared and routed experts."""
+    """Return the router (with its FP32 correction bias, if any), shared and routed experts."""
     bias = Tensor(name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32)
     shared = (
         gated("mlp.shared_experts", shape.hidden, block.shared_intermediate)
@@ -109,16 +109,12 @@ def expert_tensors(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attention:
-    """Latent attention of a layer, with the tensors that it needs."""
-
     attention: LatentAttention
     tensors: Tensors
 
 
 def _indexer_tensors(fields: Fields, shape: Shape, attention: LatentAttention, dim: int) -> Tensors:
-    """Return the indexer, which every rank holds whole. Source: vLLM 0.32
-    ``models/deepseek_v2.py:Indexer``.
-    """
+    """Every rank holds it whole. Source: vLLM 0.32 ``models/deepseek_v2.py:Indexer``."""
     heads = fields.integer("index_n_heads", HEADS)
     return (
         *linear(
@@ -135,9 +131,6 @@ def _indexer_tensors(fields: Fields, shape: Shape, attention: LatentAttention, d
 
 
 def _attentions(fields: Fields, shape: Shape) -> Callable[[int], _Attention]:
-    """Return the attention of the layer at an index: with its own indexer, or with the selection of
-    an earlier one.
-    """
     attention = read_latent(fields, shape)
     tensors = latent_tensors(shape, attention)
     if fields.values.get("index_topk") is None:

@@ -1,6 +1,6 @@
-"""The type of a family, and the fields that nearly all of them share.
+"""What is a family, and which fields do nearly all of them share?
 
-Refuses K/V heads that do not divide the heads, and a Qwen whose window holds for some layers only.
+K/V heads that do not divide the heads, and a Qwen window for some layers only, are refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,16 +19,15 @@ def _no_ends(_: Fields, __: "Shape") -> tuple[tuple[PipelineRole, Tensor], ...]:
 class Family:
     """How the configs of one architecture are read.
 
-    ``blocks`` reads the family's own fields and returns the layer at an index. ``tied`` is whether
-    embedding and head are one matrix if the config does not say. ``defaults`` are the values that
-    the architecture's own config class (transformers 5) fills in for fields that a config leaves
-    out, not for those that it sets to null. ``names`` are the architecture's names of fields that
-    most others name alike, and the first one that is there counts; a dot leads into a section.
-    ``ignores`` are fields that the engine's class does not read. ``ends`` are tensors before the
-    first or after the last layer beside embedding, final norm and head. ``predictor`` is how layers
-    for multi-token prediction are read (None: they are not). ``warnings`` name the parts that were
-    read in the generic way or are not known; they widen the band of a prediction, and may name the
-    ``{architecture}``.
+    ``blocks`` reads the family's own fields and returns the layer at an index. ``tied``: embedding
+    and head are one matrix if the config does not say. ``defaults`` are what the architecture's
+    config class (transformers 5) fills in for missing fields, not for null. ``names`` are the
+    architecture's names of fields that most others name alike; the first one that is there counts,
+    and a dot leads into a section. ``ignores`` are fields that the engine's class does not read.
+    ``ends`` are tensors before the first or after the last layer beside embedding, final norm and
+    head. ``predictor`` is how layers for multi-token prediction are read (None: they are not).
+    ``warnings`` name parts that were read in the generic way or are not known; they widen the band,
+    and may name the ``{architecture}``.
     """
 
     blocks: Callable[[Fields, "Shape"], Blocks]
@@ -52,7 +51,7 @@ class Predictor:
 
     ``counts`` is the field that says how many there are, ``default`` their number without it.
     ``block`` returns the decoder layer that each repeats, given all of them and their number.
-    ``beside`` are further tensors of each layer, ``shared`` those of all of them together.
+    ``beside`` are further tensors of each layer, ``shared`` those of all together.
     """
 
     counts: str
@@ -64,10 +63,10 @@ class Predictor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tower:
-    """The vision tower of a multimodal family: 3 ``matrices`` if its feed-forward blocks are gated,
-    else 2.
+    """A multimodal family's vision tower: 3 ``matrices`` if its feed-forward blocks are gated, else
+    2.
 
-    ``split`` is whether tensor parallelism cuts it or every rank holds it whole.
+    ``split``: tensor parallelism cuts it; else every rank holds it whole.
     """
 
     matrices: int
@@ -92,7 +91,7 @@ class Shape:
 
 
 def read_shape(fields: Fields) -> Shape:
-    """Read the width, depth and heads of a decoder."""
+    """Return the width, depth and heads of a decoder."""
     hidden = fields.integer("hidden_size", WIDTH)
     before = len(fields.problems)
     heads = fields.integer("num_attention_heads", HEADS)
@@ -162,9 +161,7 @@ def block_norms(shape: Shape) -> Tensors:
 
 
 def window_of(fields: Fields, *, switch: str | None = None) -> int | None:
-    """Return the sliding window in tokens; None if there is none, it is 0 or the switch field turns
-    it off.
-    """
+    """Return the sliding window in tokens; None if it is missing, 0 or switched off."""
     window = fields.optional_integer("sliding_window", (0, CONTEXT[1]))
     if switch is not None and not fields.boolean(switch, default=False):
         return None
@@ -172,8 +169,8 @@ def window_of(fields: Fields, *, switch: str | None = None) -> int | None:
 
 
 def windows(fields: Fields, layers: int) -> tuple[int | None, ...]:
-    """Return the window of every layer: of those that ``layer_types`` lets slide, of all if it is
-    not there.
+    """Return the window of every layer: where ``layer_types`` lets it slide, everywhere without
+    that.
 
     Source: vLLM 0.32 ``engine/arg_utils.py:create_engine_config``,
     ``models/llama.py:LlamaAttention``.
@@ -183,7 +180,7 @@ def windows(fields: Fields, layers: int) -> tuple[int | None, ...]:
 
 
 def qwen_window(fields: Fields, layers: int) -> int | None:
-    """Return the window of all layers of a Qwen, which the config may switch on from some layer
+    """Return the window of all layers of a Qwen; the config may switch it on from some layer
     onwards.
 
     Source: vLLM 0.32 ``models/qwen2.py:Qwen2Model``, which refuses windows of some layers only.

@@ -88,9 +88,7 @@ def _gemma3(fields: Fields, shape: Shape) -> Blocks:
 def _gemma4_attention(
     fields: Fields, shape: Shape, *, slides: bool
 ) -> tuple[GroupedAttention, Tensors]:
-    """Return attention of a sliding layer, or of a full one with its own head width and K/V
-    heads.
-    """
+    """Full layers have their own head width and K/V heads."""
     full = replace(
         shape,
         head_dim=fields.integer("global_head_dim", HEAD_DIM, default=shape.head_dim),

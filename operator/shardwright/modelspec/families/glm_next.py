@@ -29,15 +29,13 @@ _POOL: Final = (1, 1024)
 
 
 def _plain(tensors: Tensors) -> Tensors:
-    """Return tensors that no method quantizes: attention is kept in the model's type. Source:
-    ``glm5next/common/model.py``.
-    """
+    """Attention is kept in the model's type. Source: ``glm5next/common/model.py``."""
     return tuple(replace(tensor, quantizable=False) for tensor in tensors)
 
 
 def _delta_attention(config: Fields, shape: Shape) -> tuple[RecurrentAttention, Tensors]:
-    """Source: vLLM 0.33 ``models/glm5next/common/kda.py``; two low-rank gates stand whole on every
-    rank.
+    """Source: vLLM 0.33 ``models/glm5next/common/kda.py``; every rank holds two low-rank gates
+    whole.
     """
     heads, dim = (config.integer("num_heads", HEADS), config.integer("head_dim", HEAD_DIM))
     kernel = config.integer("short_conv_kernel_size", KERNEL)
@@ -143,7 +141,6 @@ def _recurrent(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, Tensor
 
 
 def _selected(fields: Fields, shape: Shape) -> tuple[LatentAttention, Tensors]:
-    """Return the latent attention to the tokens that an indexer selects."""
     pool = fields.integer("index_kpool", _POOL, default=1)
     latent = replace(
         read_latent(fields, shape),

@@ -111,7 +111,6 @@ def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> T
 
 
 def _latent_projections(latent: int, hidden: int) -> Tensors:
-    """Return the projections before and after routed experts that work on a narrower state."""
     return (
         Tensor(name="block_sparse_moe.routed_expert_down_proj", outputs=latent, inputs=hidden),
         *norms(latent, "block_sparse_moe.routed_expert_norm"),
@@ -120,7 +119,7 @@ def _latent_projections(latent: int, hidden: int) -> Tensors:
 
 
 def _residuals(fields: Fields, shape: Shape, *names: str) -> Tensors:
-    """Return the tensors that weigh earlier residuals, if the model has them (K3)."""
+    """Only K3 weighs earlier residuals."""
     if fields.values.get("attn_res_block_size") is None:
         return ()
     projections = (

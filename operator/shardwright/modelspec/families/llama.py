@@ -39,7 +39,7 @@ def _stack(
 
 
 def dense_blocks(fields: Fields, shape: Shape) -> Blocks:
-    """Return Llama's layers, with biases and windows if the config states them."""
+    """Return Llama's layers, with the biases and windows that the config states."""
     bias = fields.boolean("attention_bias", default=False)
     attention = grouped_tensors(shape, bias=bias, output_bias=bias)
     return _stack(fields, shape, attention, windows(fields, shape.layers))

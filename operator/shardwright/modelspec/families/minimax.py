@@ -91,7 +91,6 @@ def _minimax_m2(fields: Fields, shape: Shape) -> Blocks:
 
 
 def _indexed(fields: Fields, shape: Shape) -> tuple[GroupedAttention, Tensors]:
-    """Return attention with the indexer that selects blocks of the context."""
     section = fields.section("sparse_attention_config") or Fields(
         {}, f"{fields.path}sparse_attention_config.", fields.problems
     )

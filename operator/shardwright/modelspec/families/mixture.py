@@ -146,7 +146,7 @@ def _qwen_dense(fields: Fields, shape: Shape, attention: Tensors) -> Block:
 
 
 def read_qwen_experts(fields: Fields) -> ExpertFeedForward:
-    """Read routed and shared experts as Qwen's configs name them."""
+    """Return routed and shared experts as Qwen's configs name them."""
     experts = fields.integer("num_experts", EXPERTS)
     return ExpertFeedForward(
         experts=experts,
@@ -161,7 +161,7 @@ def read_qwen_experts(fields: Fields) -> ExpertFeedForward:
 def qwen_expert_tensors(
     shape: Shape, block: ExpertFeedForward, *, quantizable_router: bool
 ) -> Tensors:
-    """Return router, routed experts and the gated shared expert, if there is one."""
+    """Return the router, routed experts and the gated shared expert, if any."""
     shared = block.shared_intermediate
     beside = (
         router("mlp.shared_expert_gate", 1, shape.hidden),

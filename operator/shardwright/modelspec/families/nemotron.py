@@ -114,7 +114,6 @@ def _moe(fields: Fields, shape: Shape) -> Block:
 
 
 def _latent_projections(latent: int, hidden: int) -> Tensors:
-    """Return the projections before and after routed experts that work on a narrower state."""
     return (
         *linear("mixer.fc1_latent_proj", latent, hidden, Split.REPLICATED),
         *linear("mixer.fc2_latent_proj", hidden, latent, Split.REPLICATED),

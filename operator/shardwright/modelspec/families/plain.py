@@ -1,5 +1,5 @@
-"""Decoders that are unknown by name but state the usual fields, and nothing that a plain decoder
-does not have.
+"""Which decoders that are unknown by name can be read, as they state the usual fields and no others
+of weight?
 """
 
 from typing import Final
@@ -72,7 +72,7 @@ _KINDS: Final = frozenset({"full_attention", "sliding_attention"})
 
 
 def is_plain(architecture: str, top: Fields) -> bool:
-    """Return whether the generic reading is safe: a causal decoder with the usual fields and no
+    """Return whether the generic reading is safe: a causal decoder with the usual fields, and no
     others of weight.
     """
     if not architecture.endswith("ForCausalLM") or any(

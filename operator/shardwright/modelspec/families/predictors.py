@@ -1,8 +1,7 @@
-"""Layers for multi-token prediction (MTP): the decoder layer that they repeat, and the tensors
-beside it.
+"""Which decoder layer and tensors do layers for multi-token prediction (MTP) consist of?
 
-As vLLM 0.33 makes them. Embedding and output head are those of the model: the engine makes both and
-gives them back when the weights are loaded
+As vLLM 0.33 makes them. Embedding and output head are the model's: the engine makes both and gives
+them back when the weights are loaded
 (``v1/worker/gpu/spec_decode/eagle/utils.py:load_eagle_model``).
 """
 
@@ -14,9 +13,7 @@ from shardwright.modelspec.tensors import Block, Blocks, Tensor, Tensors, norms
 
 
 def _joined(hidden: int, name: str, split: Split) -> Tensor:
-    """Return the tensor that makes one hidden state of the token's embedding and the last state. It
-    is not quantized.
-    """
+    """One hidden state of the token's embedding and the last state; not quantized."""
     return Tensor(name=name, outputs=hidden, inputs=2 * hidden, split=split)
 
 
@@ -32,9 +29,7 @@ def _deepseek(shape: Shape) -> Tensors:
 
 
 def _first_whole(blocks: Blocks, layers: int) -> Block:
-    """Return the first layer that keeps keys and values: layers that predict have no recurrent
-    state.
-    """
+    """Layers that predict have no recurrent state."""
     stack = (blocks(layer) for layer in range(layers))
     return next(
         (block for block in stack if not isinstance(block.layer.attention, RecurrentAttention)),

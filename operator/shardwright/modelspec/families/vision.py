@@ -1,6 +1,6 @@
-"""The vision tower of a multimodal model, counted from its ``vision_config``.
+"""How large is the vision tower of a multimodal model, by its ``vision_config``?
 
-Nothing is counted, or guessed, of a tower whose sizes are not stated.
+A tower that does not state its sizes is neither counted nor guessed.
 """
 
 from collections.abc import Mapping
@@ -52,9 +52,7 @@ def tower_weights(
 
 
 def wrapper(language_model: Family, name: str) -> Family:
-    """Return how a multimodal config is read that is unknown by name and wraps a language model
-    that is known.
-    """
+    """Return how to read an unknown multimodal config that wraps a known language model."""
     unknown = (
         f"{{architecture}} is not known: its language model is read as {name}, its vision "
         "tower by its sizes alone"
@@ -72,7 +70,6 @@ def _first(config: Fields, names: tuple[str, ...], bounds: tuple[int, int]) -> i
 
 
 def _merged_patches(values: Mapping[str, object]) -> int:
-    """Return the number of neighbouring patches that the projector joins."""
     side = values.get("spatial_merge_size", values.get("merge_size"))
     if (
         isinstance(side, int) and 1 <= side <= 16  # noqa: PLR2004 - as the sizes above
