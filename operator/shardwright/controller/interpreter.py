@@ -1,8 +1,4 @@
-"""How Python is set for a process that keeps many objects, most of them for long, and has several
-threads.
-
-No setting changes a result.
-"""
+"""Python's settings for a process with many long-lived objects and several threads."""
 
 import gc
 import sys
@@ -18,14 +14,14 @@ SWITCH_SECONDS: Final = 0.0005
 
 
 def keep_answering() -> None:
-    """Let nothing hold the event loop up for long: no search for cycles among all objects, no
-    thread that reads a watch.
+    """Keep the event loop responsive: no full garbage collection, no thread that holds the
+    interpreter.
 
     Basis: ``python -m benchmarks.neighbours --phases quiet flooding`` (40 crashes, two cores,
-    2026-11-25). With Python's own settings 13 searches among all objects took 0.14 s each, all
-    searches 2.3 s of 38 s of CPU, and the slowest repair beside the flood took 1.1 s. With 50,000
-    containers and this pause it took 0.77 s, and the searches 0.15 s of 34 s, for 13 MiB more of
-    memory, so fewer containers are allowed here.
+    2026-11-25). With Python's own settings 13 full collections took 0.14 s each, all collections
+    2.3 s of 38 s of CPU, and the slowest repair beside the flood took 1.1 s. With 50,000 containers
+    and this pause it took 0.77 s, and the collections 0.15 s of 34 s, for 13 MiB more of memory, so
+    fewer containers are allowed here.
     """
     gc.set_threshold(*MADE_BETWEEN_SEARCHES)
     sys.setswitchinterval(SWITCH_SECONDS)
