@@ -1,8 +1,4 @@
-"""Asks the API server for the user of a token, and whether that user may read the pages of this
-process.
-
-No answer is kept here: a user who may no longer read is refused at the next request.
-"""
+"""Who brings a token and whether that user may read this process's pages, asked anew each time."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -25,8 +21,9 @@ User = Mapping[str, Any]
 
 
 def may_read(client: Client, token: str, path: str, seconds: float) -> HTTPStatus:
-    """Return whether the user of a token may GET a path that belongs to no resource: OK, FORBIDDEN
-    or UNAUTHORIZED. Blocking, no longer than this.
+    """Return whether a token's user may GET a non-resource path: OK, FORBIDDEN or UNAUTHORIZED.
+
+    Blocks for ``seconds`` at most.
 
     Raises:
         ApiError: the API server did not say.
@@ -42,8 +39,9 @@ def may_read(client: Client, token: str, path: str, seconds: float) -> HTTPStatu
 
 
 def who_brings(client: Client, token: str, audience: str, until: float) -> User | None:
-    """Return the user of a token, as a SubjectAccessReview has it. None: nobody has it, or it is
-    not for this audience. Blocking, until that moment of the monotonic clock.
+    """Return a token's user for a SubjectAccessReview, None if nobody's or not for this audience.
+
+    Blocks until that moment of the monotonic clock.
 
     Raises:
         ApiError: the API server did not say.
@@ -61,8 +59,7 @@ def who_brings(client: Client, token: str, audience: str, until: float) -> User 
 
 
 def may(client: Client, who: User, asked: Mapping[str, Any], until: float) -> bool:
-    """Return whether somebody may do what a SubjectAccessReview asks. Blocking, until that moment
-    of the monotonic clock.
+    """Return whether a user may do what is asked; blocks until that moment of the monotonic clock.
 
     Raises:
         ApiError: the API server did not say.
