@@ -1,8 +1,7 @@
-"""Faults that a restart of a group also fixes: by the fields of its pods that change, and by its
-engine's version.
+"""Faults that a group's restart also fixes, by changed fields of its pods or by its engine's
+version.
 
-``data/fixes.json`` has both, each with its source. A release with a fix adds it there; a fix that
-is not certain is not in it.
+``data/fixes.json`` has them, each with its source; a release adds its certain fixes there.
 """
 
 import json
@@ -19,11 +18,10 @@ _FILE: Final = "data/fixes.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """Something that is fixed: its ``id`` (of a CVE, an advisory, or ours), a line, and a link to
-    more.
+    """A fix: its ``id`` (of a CVE, an advisory, or ours), a line, and a link.
 
-    It comes to a group with one of ``fields`` of its pods (without the template's own path), or
-    with ``version`` of ``engine``.
+    It comes with a change of ``fields`` of pods (without the template's own path), or with
+    ``version`` of ``engine``.
     """
 
     id: str
@@ -36,7 +34,7 @@ class Fix:
 
 @cache
 def known_fixes() -> tuple[Fix, ...]:
-    """Return all fixes that this release knows of, those of pods first."""
+    """Return all fixes this release knows of, those of pods first."""
     found = json.loads(
         resources.files("shardwright.rendering").joinpath(_FILE).read_text(encoding="utf-8")
     )
@@ -50,8 +48,7 @@ def fixes_of_pods(fields: Collection[str]) -> tuple[Fix, ...]:
 
 
 def fixes_of_engine(engine: str, old: str, new: str) -> tuple[Fix, ...]:
-    """Return the fixes of a new version of an engine over an old one. Versions are
-    ``major.minor.patch``.
+    """Return the fixes between two versions of an engine (``major.minor.patch``).
 
     >>> [fix.id for fix in fixes_of_engine("vLLM", "0.31.0", "0.33.0")]
     ['CVE-2026-115911', 'PYSEC-2026-4349']
