@@ -1,7 +1,6 @@
-"""A user's settings of the engine's pods: their share of a node, their identity, and the marks that
-a company wants on them.
+"""A user's settings of the engine's pods: share of a node, identity, and a company's marks.
 
-Keys and folders that are the operator's, Kubernetes' or a scheduler's are nobody else's to set.
+Nobody may set keys and folders of the operator, Kubernetes or a scheduler.
 """
 
 import re
@@ -246,7 +245,7 @@ class Pod(Part):
 
 
 def is_reserved(key: str) -> bool:
-    """Return whether a label or an annotation of pods is not for users to set.
+    """Return whether a pod's label or annotation is not for users to set.
 
     >>> [
     ...     is_reserved(key)
@@ -268,8 +267,8 @@ def keys_are_open(entries: Mapping[str, str]) -> bool:
 
 
 def domain_of(key: str) -> str:
-    """Return the domain of a label or an annotation: the part before the slash, without one the key
-    if it has a dot, else none.
+    """Return the domain of a label or annotation: before the slash, else the key if it has a dot,
+    else none.
 
     >>> [domain_of(key) for key in ("example.com/team", "io.katacontainers.config.runtime", "team")]
     ['example.com', 'io.katacontainers.config.runtime', '']
@@ -278,7 +277,7 @@ def domain_of(key: str) -> str:
 
 
 def keys_are_label_keys(entries: Mapping[str, str]) -> bool:
-    """Return whether every key is a prefix and a name as Kubernetes has them."""
+    """Return whether every key is a prefix and a name as in Kubernetes."""
     return all(
         len(key) <= LABEL_KEY_MAX_LENGTH and _LABEL_KEY.fullmatch(key) is not None
         for key in entries
@@ -297,14 +296,13 @@ def is_mounted_aside(volume: PodVolume) -> bool:
 
 
 def folders_differ(pod: Pod) -> bool:
-    """Return whether no two volumes are mounted at the same folder, or one inside another."""
+    """Return whether no two volumes have the same folder, or one inside another's."""
     paths = [volume.mount_path for volume in pod.volumes or ()]
     return not any(lie_together(one, other) for one, other in combinations(paths, 2))
 
 
 def lie_together(one: str, other: str) -> bool:
-    """Return whether two folders are the same, or one is inside the other: no runtime makes a
-    folder in a read-only one.
+    """Return whether two folders are the same or nested: no runtime makes one in a read-only one.
 
     >>> (
     ...     lie_together("/data/a", "/data/a/b"),

@@ -1,6 +1,4 @@
-"""Refusals of the parser, said as problems: the path in the manifest, the value, the limit, the way
-out.
-"""
+"""The parser's refusals as problems: path in the manifest, value, limit, way out."""
 
 import json
 import re
@@ -25,9 +23,7 @@ _FREE_FORM: Final = ("spec", "model", "config")
 
 
 def without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:
-    """Return a manifest without fields that are null, as the API server drops them; the config
-    stays whole.
-    """
+    """Return a manifest without nulls, as the API server drops them, but with its whole config."""
     if path == _FREE_FORM:
         return value
     if isinstance(value, Mapping):
@@ -42,7 +38,7 @@ def without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def read_part(part: type[P], content: Mapping[str, Any]) -> P:
-    """Return a part of the settings; a null value counts as absent.
+    """Return a part of the settings; null counts as absent.
 
     Raises:
         InputError: every violation, with its path.
@@ -54,13 +50,13 @@ def read_part(part: type[P], content: Mapping[str, Any]) -> P:
 
 
 def explain(error: ValidationError, schema: Schema) -> tuple[Problem, ...]:
-    """Return one problem per violation, sorted by path, in the words of the schema of the input."""
+    """Return one problem per violation, sorted by path, in the words of the input's schema."""
     problems = {_problem(detail, schema) for detail in error.errors(include_url=False)}
     return tuple(sorted(problems, key=lambda problem: (problem.path, problem.code)))
 
 
 def repeated_keys(part: BaseModel, path: str) -> Iterator[Problem]:
-    """Yield one problem per entry of a keyed list under ``path`` whose key is there twice."""
+    """Yield a problem for each repeated key of a keyed list under ``path``."""
     for name, field in type(part).model_fields.items():
         value, at = getattr(part, name), f"{path}.{field.alias}"
         if isinstance(value, BaseModel):
@@ -70,7 +66,7 @@ def repeated_keys(part: BaseModel, path: str) -> Iterator[Problem]:
 
 
 def _key_of(field: FieldInfo) -> str | None:
-    """Return the field by which the entries of a list are told apart, None if they are not."""
+    """Return the field by which a list's entries are told apart, None without one."""
     extra = field.json_schema_extra
     keys = extra.get("x-kubernetes-list-map-keys") if isinstance(extra, dict) else None
     return str(keys[0]) if isinstance(keys, list) else None
@@ -91,7 +87,7 @@ def _repeated_in(items: Sequence[BaseModel], key: str, path: str) -> Iterator[Pr
 
 
 def path_of(location: Location) -> str:
-    """Return the path of a location in the manifest.
+    """Return a location's path in the manifest.
 
     >>> path_of(("spec", "engine", "env", 0, "name"))
     'spec.engine.env[0].name'
@@ -206,7 +202,7 @@ def _figure(value: float) -> str:
 
 
 def _is_readable(value: float) -> bool:
-    """Return whether a number is one to write out, and to reckon with as a float."""
+    """Return whether a number can be written out, and be a float."""
     return isinstance(value, float) or value.bit_length() <= LONGEST_FIGURE_BITS
 
 
@@ -262,8 +258,7 @@ def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Pro
 
 
 def _quotes(found: object, kind: str) -> str:
-    """Return what to do about the quotes of a value, empty if it is of another type with them and
-    without.
+    """Return what to do about a value's quotes, empty if they are not the fault.
 
     >>> _quotes(8, "string"), _quotes("8", "integer"), _quotes([], "string")
     ('put it in quotes', 'remove the quotes', '')
