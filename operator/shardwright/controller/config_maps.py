@@ -20,8 +20,8 @@ is read again. Basis: assumed, an eighth of what the chart lets the operator hav
 """
 
 RECORDS_MAX: Final = 100
-"""Plans of record that are kept as read, those asked for last. Basis: assumed, who is looked at is
-looked at again soon; measured, 26 KiB each with its text.
+"""Plans of record that are kept as read, those asked for last. Basis: assumed, a model that is
+reconciled is so again soon; measured, 26 KiB each with its text.
 """
 
 

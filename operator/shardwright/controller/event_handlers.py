@@ -12,8 +12,8 @@ from shardwright.controller.queue import Key, Priority, Queue, Requeue
 from shardwright.rendering.bundle import KubernetesObject
 
 SETTLING_SECONDS: Final = 0.5
-"""How long what breaks nothing is waited for more of. Basis: assumed; the pods of a group are made,
-bound and started one after another, and each of it is an event.
+"""How long further changes are waited for if nothing is broken. Basis: assumed; the pods of a group
+are made, bound and started one after another, and each of it is an event.
 """
 
 FREED_SECONDS: Final = 1.0
@@ -107,7 +107,7 @@ class EventHandlers:
         Of those waiting for a turn to restart, as many are reconciled as turns have come.
         """
         if self._cache.turns_came:
-            # As many looks as turns. To look at all waiting models for each turn made most of 96
+            # As many reconciles as turns: of all waiting models for each turn, they made most of 96
             # requests a second.
             came, self._cache.turns_came = self._cache.turns_came, 0
             self._for_turns = deque(

@@ -12,9 +12,9 @@ from typing import Final
 from shardwright.controller.queue import Key, Priority
 
 LATELY_SECONDS: Final = 5.0
-"""What was had so long ago counts for 1/e. Basis: assumed. Whoever had all the time waits for one
-that comes anew no longer than ln 2 of it, for ten that come anew no longer than ln 11: 3.5 and 12
-s, of the 30 s that a reconcile may take.
+"""Time held so long ago counts for 1/e. Basis: assumed. Whoever had all the time waits for one that
+comes anew no longer than ln 2 of it, for ten that come anew no longer than ln 11: 3.5 and 12 s, of
+the 30 s that a reconcile may take.
 """
 
 FORGOTTEN_SECONDS: Final = 0.001
@@ -109,7 +109,6 @@ class FairLock:
                 return
 
     def _count(self) -> None:
-        """Count the time since the last call for the holder; earlier time decays."""
         now = self._clock()
         seconds, self._counted_at = now - self._counted_at, now
         less = exp(-seconds / LATELY_SECONDS)

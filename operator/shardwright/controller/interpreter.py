@@ -5,8 +5,8 @@ import sys
 from typing import Final
 
 MADE_BETWEEN_SEARCHES: Final = (20_000, 20, 50)
-"""Containers made, less those freed, before Python looks for cycles among the youngest; how many
-such searches before it looks among the next ones, and among all. Python's own are 700, 10 and 10.
+"""Containers made, less those freed, before Python collects the youngest generation; how many
+collections of it before one of the next, and of all. Python's own are 700, 10 and 10.
 """
 
 SWITCH_SECONDS: Final = 0.0005

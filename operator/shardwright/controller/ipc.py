@@ -31,9 +31,9 @@ thousand nodes.
 """
 
 ROOM_BYTES: Final = 4 << 20
-"""How much is kept on both ends, as it is sent; in memory it is several times as much. Basis:
-assumed, the models of a hundred resources that are all different, or a dozen of the largest that
-are admitted, beside a cluster of 5,000 nodes.
+"""Bytes kept on both ends, as sent; in memory several times as much. Basis: assumed, the models of
+a hundred resources that are all different, or a dozen of the largest that are admitted, beside a
+cluster of 5,000 nodes.
 """
 
 
@@ -141,7 +141,6 @@ class SharedValues:
         self._size -= size_bytes
 
     def _superfluous(self) -> list[bytes]:
-        """Forget the values beyond the room, and return their names."""
         names = []
         # One end decides: two that forgot by themselves could disagree on the meaning of a name.
         while self._decides and self._size > self._room_bytes and len(self._values) > 1:

@@ -125,7 +125,6 @@ class Leadership(threading.Thread):
             await asyncio.sleep(self._elector.pause_seconds)
 
     async def _watch(self) -> None:
-        """Return when the Lease is lost, or the event loop hangs."""
         while not self._elector.must_fence:
             if self._pulse.hangs():
                 log.critical(

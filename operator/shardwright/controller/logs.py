@@ -75,7 +75,6 @@ def _uncaught(
 
 
 def _message(record: logging.LogRecord) -> str:
-    """Return the message or, if its arguments do not fit it, both as they are."""
     try:
         return record.getMessage()
     except Exception:  # noqa: BLE001  # whatever the arguments raise

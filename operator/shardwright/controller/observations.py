@@ -87,7 +87,7 @@ class Observations:
 
     def rest(self, key: Key, mark: object, again_at: datetime | None) -> None:
         """Note the state that was reconciled, and when there is more to do if it stays."""
-        # The mark from before the reconcile: changes while it ran are still to be looked at.
+        # The mark from before the reconcile: changes while it ran are still to be reconciled.
         self._observations[key] = replace(self.of(key), mark=mark, again_at=again_at)
 
     def wrote_status(self, key: Key, gist: Gist, now: datetime) -> None:

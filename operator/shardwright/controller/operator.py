@@ -128,7 +128,6 @@ class Operator:
         )
 
     def _make_scrapers(self) -> MetricsAuth | None:
-        """Return the judge of scrapers, None if everybody may scrape."""
         if self._options.metrics_authentication == "None":
             return None
         return MetricsAuth(
@@ -277,7 +276,6 @@ class Operator:
         return not complaint
 
     async def _look_at_itself(self) -> None:
-        """Find the image that reads configs from the hub, before anything is resolved."""
         while True:
             try:
                 found = await own_fetcher(
@@ -302,7 +300,6 @@ class Operator:
         self._handlers.on_concern(affected)
 
     async def _asked_for_pods(self) -> bool:
-        """Ask whether pods may be listed, and return whether the API server has answered."""
         try:
             others = KnownPods.WATCHED if self._options.watch_namespaces else KnownPods.NONE
             self._cache.known_pods = KnownPods.ALL if await may_see_pods(self._client) else others
@@ -313,7 +310,6 @@ class Operator:
         return True
 
     def _on_loop(self, function: Callable[..., None]) -> Callable[..., None]:
-        """Return a function for other threads that calls ``function`` on this loop."""
         loop = asyncio.get_running_loop()
 
         def call(*arguments: Any) -> None:
@@ -344,7 +340,6 @@ class Operator:
             await asyncio.sleep(FREED_SECONDS)
 
     async def _keep_synced(self) -> None:
-        """List all models now and then, soon after a failure, and for newly readable namespaces."""
         while True:
             self._sync_due.clear()
             synced = await self._sync()
@@ -399,7 +394,6 @@ class Operator:
         await self._workers.run()
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Take no more work, let running reconciles end, and release the Lease."""
         self._queue.close()
         # Before any task is cancelled: a reconcile that is cut off between two writes is not wrong,
         # but late.

@@ -69,8 +69,8 @@ have.
 Answer = TypeVar("Answer")
 
 Form = tuple[str, PlanChoice, bool]
-"""What tells a question of a model from its others: the hash of its spec, what is to be chosen,
-whether nodes are to come.
+"""What tells a model's questions apart: its spec's hash, what is to be chosen, whether nodes are to
+come.
 """
 
 
@@ -203,8 +203,6 @@ class PlanBroker:
     async def _resolved(
         self, key: Key, form: tuple[Any, ...], work: Resolve, live: KubernetesObject
     ) -> Resolved:
-        """Return a resource's resolution, and keep it, also one that cost too much."""
-
         def keep(outcome: Resolved | Failed) -> None:
             self._subjects.keep(key, form, _resolved(outcome))
 
@@ -259,7 +257,6 @@ class PlanBroker:
         return advised
 
     def _book(self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None) -> None:
-        """Keep a new plan's GPUs if it is to be deployed, within its namespace's limit."""
         if record and record != ask.on and record.plan.deployable and subject.intent.keeps_gpus:
             self._cache.keep(key, Kept(record=record), self.settings.limits_of(key[0]).gpus)
 
@@ -268,7 +265,8 @@ class PlanBroker:
         stock = self._stock(key, subject, ask)
         inventory = stock.inventory()
         known = self._advice.get(key)
-        # Remembered: a model that waits is looked at each time that GPUs come free, mostly in vain.
+        # Remembered: a model that waits is reconciled each time that GPUs come free, mostly in
+        # vain.
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
             work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
@@ -357,7 +355,6 @@ class PlanBroker:
     async def _make(
         self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False
     ) -> Replanned | Problem:
-        """Return the answer on a stock, perhaps remembered; ``more``: with nodes to come."""
         if planner_answers.plans_anew(ask) and (
             # On a thread: choosing nodes anew takes 12 to 16 ms on 5,000 nodes (ADR 6).
             recalled := await asyncio.to_thread(self._recall, subject, ask, stock)
@@ -373,7 +370,6 @@ class PlanBroker:
         return made if isinstance(made, Problem) else made.replanned
 
     def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
-        """Return the answer from a plan made before, if any, and count its CPU time."""
         began = thread_time()
         inventory = stock.inventory()
         report = self._plans.recall(subject, inventory)
@@ -524,7 +520,6 @@ def _urgency(choice: PlanChoice) -> Priority:
 
 
 def _was_too_costly(live: KubernetesObject) -> bool:
-    """Return whether the status says that this very generation costs too much to read."""
     status = live.get("status") or {}
     reasons = {condition.get("reason") for condition in status.get("conditions") or ()}
     return (

@@ -159,7 +159,6 @@ class PlannerProcess:
         return Failed(fault=fault, budget=self.budget)
 
     async def _asked_of(self, process: "_Process", work: Work[Answer]) -> Answer | QuestionFault:
-        """Return a process's answer; it is replaced if it ended or may lack its values."""
         alarm = asyncio.get_running_loop().call_later(
             # By the clock as well: a process that gets no CPU, or hangs, spends none of its budget.
             STARVED * self.budget.cpu_seconds,
@@ -188,7 +187,6 @@ class PlannerProcess:
         return reply.fault or answer
 
     async def _replace(self, process: "_Process", fault: QuestionFault) -> None:
-        """End a process and start another one without waiting for it."""
         self._process = None
         await asyncio.to_thread(process.end)
         if not self._stopped:
@@ -197,7 +195,6 @@ class PlannerProcess:
             self.start()
 
     async def _ready(self) -> "_Process":
-        """Return a process that can be asked, as soon as there is one."""
         pause = START_PAUSE_SECONDS
         while not self._stopped:
             self.start()

@@ -157,7 +157,6 @@ class Plans:
         return may(self._client, who, {"resourceAttributes": deed}, until)
 
     def _asked(self, question: Coroutine[Any, Any, Answer], until: float) -> Answer:
-        """Return the answer of the operator's loop, within the time that is left."""
         answer = asyncio.run_coroutine_threadsafe(question, self._loop)
         return answer.result(max(0.0, until - monotonic()))
 

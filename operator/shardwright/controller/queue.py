@@ -46,9 +46,9 @@ def retry_pause_seconds(failures: int) -> float:
 
 
 SHARE: Final = 4
-"""This part of the workers is kept free for groups that do not serve, for looks at new models wait
-for the planner one after another, and hold a worker each. Basis: assumed, as is the same part of
-all requests (``cluster.throttle``).
+"""The part of the workers kept free for groups that do not serve: reconciles of new models wait for
+the planner one by one, and hold a worker each. Basis: assumed, as is the same part of all requests
+(``cluster.throttle``).
 """
 
 
@@ -177,7 +177,7 @@ class Queue:
         self._failures: dict[Key, int] = {}
         self._pauses: dict[Key, float] = {}  # until when
         self._pace = RateLimit(CHANGES_PER_SECOND, CHANGES_AT_ONCE)
-        self._changed: dict[Key, float] = {}  # when these are looked at for a change
+        self._changed: dict[Key, float] = {}  # when these are reconciled for a change
         self._idle: deque[asyncio.Future[None]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False

@@ -27,8 +27,8 @@ TELLING_SECONDS: Final = 5.0
 """What telling of a fault may take. Basis: assumed; the log has told of it already."""
 
 Reconcile = Callable[[Key, Priority], Awaitable[Requeue | None]]
-"""Looks at a model, as urgent as this, and returns when to look again although nothing may happen,
-None for only when something does.
+"""Reconciles a model at this urgency and returns when to do so again at the latest, None for only
+on a change.
 """
 
 Tell = Callable[[Key, Exception], Awaitable[None]]

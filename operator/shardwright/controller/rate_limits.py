@@ -5,19 +5,18 @@ from typing import Final
 
 CHANGES_PER_SECOND: Final = 5.0
 CHANGES_AT_ONCE: Final = 20
-"""How many resources of a namespace are looked at for changes that their users make, after so many
-at once. Basis: assumed; each change of a model that runs is four to five requests of ours
-(measured, ``python -m benchmarks.neighbours``) and at most a restart of its groups; more of them
-than turns to restart only say again and again that they wait.
+"""How many resources of a namespace are reconciled for their users' changes, after so many at once.
+Basis: assumed; each change of a model that runs is four to five requests of ours (measured,
+``python -m benchmarks.neighbours``) and at most a restart of its groups; more of them than turns to
+restart only say again and again that they wait.
 """
 
 RECHECKS_PER_SECOND: Final = 1.0
 RECHECKS_AT_ONCE: Final = 30
 LONGEST_RECHECK_SECONDS: Final = 600.0
-"""How many models of a namespace are looked at to be sure, though nothing has told that they
-changed, and after how long each of them is at the latest. Basis: assumed; so many come back after
-half a minute each, as they would alone. Without it 700 objects that mean harm were nine looks a
-second (measured).
+"""How many models of a namespace are reconciled only to be sure, and after how long each is at the
+latest. Basis: assumed; so many come back after half a minute each, as they would alone. Without it
+700 objects that mean harm were nine reconciles a second (measured).
 """
 
 

@@ -50,17 +50,15 @@ of CPU a group in each pure call (``python -m benchmarks.reconcile``).
 """
 
 WRITTEN_SECONDS: Final = 0.5
-"""How long after a write there is another look: our own writes are no news, and what was decided
-from what stood before them may follow from them. Basis: assumed; the first pods have been made by
-then.
+"""How long after a write there is another reconcile: our own writes are no news, and other steps
+may follow from them. Basis: assumed; the first pods have been made by then.
 """
 
 
 REFUSED_DOUBLINGS: Final = 4
-"""By how many doublings the first pause is longer after what was refused for good (a quota, a
-policy): 1.6 s instead of 0.1 s. It passes when somebody has changed something. Basis: measured, a
-namespace whose quota refuses each of 7 new models a second cost the others 19 refused requests a
-second, 2.7 a model (``python -m benchmarks.neighbours``).
+"""Doublings of the first pause after a lasting refusal (a quota, a policy): 1.6 s instead of 0.1 s.
+Basis: measured, a namespace whose quota refuses each of 7 new models a second cost the others 19
+refused requests a second, 2.7 a model (``python -m benchmarks.neighbours``).
 """
 
 
@@ -136,7 +134,7 @@ class Reconciler:
         # be done.
         if done.changed:
             return Requeue(seconds=WRITTEN_SECONDS, priority=priority)
-        # Changes since it began are still to be looked at.
+        # Changes since it began are still to be reconciled.
         self._observations.rest(key, mark, again_at)
         return self._again(again_at, priority)
 
@@ -179,7 +177,7 @@ class Reconciler:
         """
         cache, snapshots, metadata = self._cache, self._parts.snapshots, live["metadata"]
         if cache.interests(key).follows_others or cache.known_pods is KnownPods.NONE:
-            # Equal to nothing: such a model is looked at again whenever it is asked for.
+            # Equal to nothing: such a model is reconciled whenever it is asked for.
             return object()
         return (
             (
@@ -203,7 +201,6 @@ class Reconciler:
     async def _advance(
         self, key: Key, live: KubernetesObject, snapshot: Snapshot, priority: Priority
     ) -> tuple[Published, Outcome]:
-        """Take steps until none is left; return what to publish, and all that was written."""
         done = Outcome()
         while True:
             # Before each step: a broken group's reconcile must not wait for a step of every other
@@ -222,7 +219,6 @@ class Reconciler:
     async def _know_more(
         self, key: Key, live: KubernetesObject, snapshot: Snapshot, step: Step, priority: Priority
     ) -> Snapshot | None:
-        """Return the snapshot with what a step needs first, None if it needs nothing."""
         if step.recalls or step.tell:
             return await self._read_on(key, live, snapshot, step)
         if step.ask is not None and step.subject is not None:
@@ -235,7 +231,6 @@ class Reconciler:
         return None
 
     async def _carry_out(self, key: Key, snapshot: Snapshot, step: Step) -> Outcome:
-        """Take the turns and the GPUs that others want as well, then write."""
         if step.published and snapshot.cluster:
             # Before the writes: two reconciles at once must not take the same turn or the same
             # GPUs.
@@ -295,7 +290,6 @@ class Reconciler:
     async def _publish(
         self, key: Key, live: KubernetesObject, published: Published, done: Outcome
     ) -> datetime | None:
-        """Publish, and return when to reconcile again."""
         now, again_at = self._clock.now(), self._again_at(key, published)
         groups, show = len(published.found.groups), self._parts.metrics.show
         # Written first: a reader of the status shall find the series.
@@ -377,7 +371,6 @@ async def _aside(groups: int, work: Callable[P, R], *arguments: P.args, **option
 
 
 def _after(snapshot: Snapshot, step: Step, outcome: Outcome) -> tuple[Snapshot, Published | None]:
-    """Return the snapshot after a round of writes and, after the last, what to publish."""
     if step.records is not None:
         return snapshot.put_down(step.records, outcome), None
     if outcome.refused:
@@ -388,7 +381,6 @@ def _after(snapshot: Snapshot, step: Step, outcome: Outcome) -> tuple[Snapshot, 
 def _dependencies(
     published: Published, before: Dependencies, claimed: frozenset[str]
 ) -> Dependencies:
-    """Return a model's dependencies after a reconcile; unknown ones stay as before."""
     now = replace(
         before, moving=published.moving, starting=published.starting, broken=published.failing
     )

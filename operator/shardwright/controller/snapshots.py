@@ -59,13 +59,13 @@ installed later is tried again.
 
 
 RecordForm = tuple[str, str, int, SigningKeys]
-"""Of which form a signed plan of record was believed: the version of its ConfigMap, the uid of its
-model, the newest serial that the model names, and the keys.
+"""The form in which a signed plan of record was believed: its ConfigMap's version, its model's uid,
+the newest serial that the model names, and the keys.
 """
 
 NAMED_MAX: Final = 100
-"""Objects of a model that no cache shows and that a reconcile reads. Basis: assumed; pods say
-whatever somebody has written that they are of.
+"""Objects of a model that a reconcile reads though no cache shows them. Basis: assumed; pods name
+whatever owner somebody has written.
 """
 
 
@@ -187,7 +187,6 @@ class Snapshots:
         )
 
     def _remembered(self, live: KubernetesObject, note: Observation) -> PlanRecord | None:
-        """Return the plan of record last believed here, unless another leader wrote a later one."""
         remembered = note.record_of(live["metadata"]["uid"])
         return remembered if remembered and remembered.serial >= self._newest(live, note) else None
 
@@ -289,7 +288,6 @@ class Snapshots:
     async def _observe(
         self, owner: Owner, unseen: Iterable[ObjectKey]
     ) -> tuple[Observed | Problem, StoredRecord | None]:
-        """Return a model's objects, or why they cannot be read, and its stored plan of record."""
         try:
             return await self._observed(owner, unseen)
         except ApiError as error:
@@ -349,7 +347,6 @@ class Snapshots:
     def _members(
         self, namespace: str, pods: Iterable[Member], objects: Mapping[ObjectKey, KubernetesObject]
     ) -> tuple[Member, ...]:
-        """Return these pods, and all others that its StatefulSets control."""
         uids = [
             live["metadata"]["uid"] for (kind, _), live in objects.items() if kind == STATEFUL_SET
         ]
@@ -429,7 +426,6 @@ class Snapshots:
         )
 
     async def _kept_version(self, live: KubernetesObject, note: Observation) -> str | None:
-        """Return the engine version a model has by default, None for the newest known."""
         owner = owner_of(live)
         remembered = self._remembered(live, note)
         stored = None
@@ -445,7 +441,6 @@ class Snapshots:
     async def _resolve(
         self, key: Key, live: KubernetesObject, version: str | None
     ) -> Subject | tuple[Problem, ...]:
-        """Return a spec's subject with this engine version, or its user's problems."""
         try:
             return await self._planner.resolve(
                 live, await self.config_text(key, live), version, self.whole.of

@@ -29,8 +29,8 @@ from shardwright.rendering.bundle import KubernetesObject
 log = logging.getLogger(__name__)
 
 PROVEN_SECONDS: Final = 60.0
-"""How long a watch has to stand for its end to be the first of a row: longer than the pause after
-the last of a row. Basis: assumed.
+"""How long a watch must stand for its end to count as the first failure: longer than the longest
+pause. Basis: assumed.
 """
 
 ASK_SECONDS: Final = 30.0  # as kopf's own requests have
