@@ -88,7 +88,6 @@ def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
 
 
 def _json(text: bytes) -> dict[str, Any] | None:
-    """Return a JSON object, cut where it is nested too deeply, None if it is none."""
     try:
         body = document(text)
     except BrokenError:

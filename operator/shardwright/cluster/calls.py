@@ -97,7 +97,7 @@ class Call:
 
     @property
     def urgency(self) -> Urgency:
-        """Return its urgency unless the caller sets another."""
+        """Return the urgency unless the caller sets another."""
         # Writes that end a group have the right of way: a flood of new models must not hold a
         # repair up.
         if self.verb == "delete":

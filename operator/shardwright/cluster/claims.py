@@ -26,9 +26,7 @@ NAMESPACE: Final = "shardwright-namespace-"
 """How the claim on a namespace is called, its name behind it, where some are watched."""
 
 NODES: Final = "shardwright-nodes"
-"""How the claim on the nodes of a set is called, the set after a dash; without one that on nodes
-that are of no set.
-"""
+"""The name of the claim on nodes of no set; a set's name follows after a dash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

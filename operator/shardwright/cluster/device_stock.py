@@ -55,7 +55,6 @@ class DeviceStock:
         return self._all_joined(self._of_node)
 
     def _put(self, name: str, now: DeviceSlice | None) -> set[str]:
-        """Replace a slice and return the nodes it is, or was, of."""
         before = self._slices.pop(name, None)
         if before is not None:
             del self._of_node[before.node][name]

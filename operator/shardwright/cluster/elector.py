@@ -28,7 +28,7 @@ from shardwright.cluster.resources import LEASES
 JITTER: Final = 0.2
 """Candidates that started together drift apart: each pause is up to this part shorter; assumed."""
 CANDIDATE_PACE: Final = 0.25
-"""A candidate looks this part of the retry time apart: it takes over within that time after a
+"""The part of the retry time between a candidate's tries: it takes over within that time after a
 release.
 """
 RELEASED_SECONDS: Final = 1
@@ -168,7 +168,6 @@ class Elector:
             self._seen, self._seen_at = spec, self._clock()
 
     def _expired(self) -> bool:
-        """Return whether the Lease stood still for as long as its holder asked for."""
         asked = (self._seen or {}).get("leaseDurationSeconds") or 0
         # The longer of the two: a holder with other flags counts by its own duration.
         return self._clock() - self._seen_at >= max(

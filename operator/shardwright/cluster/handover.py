@@ -14,7 +14,7 @@ Key = tuple[str, str]
 """Namespace (empty for what has none) and name of an object."""
 
 SLICE: Final = 500
-"""Changes that are taken over in one go, lest a LIST of everything hold up the loop. Basis:
+"""Changes taken over in one go, so that a LIST of everything does not hold up the loop. Basis:
 measured, 1 to 8 µs each.
 """
 

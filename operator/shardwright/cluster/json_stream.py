@@ -22,10 +22,9 @@ one in a request.
 """
 
 DEEPEST: Final = DEPTH_MAX + 6
-"""Levels that are read of a document where it has more than Python decodes. Basis: the deepest
-field of a spec that may hold anything is the sixth level of an event of a watch. One level more
-than is admitted of it is kept, so that what was cut is seen to be too deep, and never taken for
-whole.
+"""Levels kept of a document deeper than Python decodes. Basis: the deepest field that may hold
+anything is on the sixth level of a watch event. One level more than admitted is kept, so that a cut
+value is seen to be too deep.
 """
 
 # Characters that are gathered before the next item is decoded: a piece of one is decoded in vain.
@@ -114,7 +113,6 @@ class JsonText:
             pass
 
     def _gather(self, least: int) -> None:
-        """Have at least so many characters ahead, or all there are."""
         parts, size = [self._text[self._at :]], len(self._text) - self._at
         before = size
         # Doubled by the callers: decoding again after each piece would take quadratic time for a

@@ -77,8 +77,8 @@ once.
 """
 
 DOUBTFUL: Final = frozenset({Trouble.BROKEN, Trouble.SILENT, Trouble.FAILING})
-"""What, when it happens again at once, may come of a version that the API server does not know:
-after a restore of etcd.
+"""Troubles that, repeated at once, may come from a version unknown to the API server: after a
+restore of etcd.
 """
 
 
@@ -218,7 +218,6 @@ class Reader(threading.Thread, Generic[V]):
         self._take_over(found, version)
 
     def _page(self, cursor: str, found: dict[Key, Change[V]]) -> Mapping[str, Any]:
-        """Add one page's objects to ``found``; return the other fields of the document."""
         query = (("limit", str(CHUNK)), *((("continue", cursor),) if cursor else ()))
         with self._open("list", query) as chunks:
             document = ListDocument(chunks)
@@ -235,7 +234,6 @@ class Reader(threading.Thread, Generic[V]):
         return document.fields
 
     def _take_over(self, found: dict[Key, Change[V]], version: str) -> None:
-        """Replace the known objects by a complete LIST and deliver the difference."""
         number = _number(version)
         changes = {
             key: change
@@ -306,7 +304,6 @@ class Reader(threading.Thread, Generic[V]):
         lines.end()
 
     def _take_events(self, lines: Lines, chunk: bytes) -> None:
-        """Take over the events that a chunk completes and deliver their changes together."""
         changes: dict[Key, Change[V]] = {}
         try:
             for event in lines.feed(chunk):
@@ -345,7 +342,6 @@ class Reader(threading.Thread, Generic[V]):
             changes[key] = change
 
     def _move_on(self, version: str) -> None:
-        """Set the version from which the next watch begins."""
         # Before Kubernetes 1.35 versions were opaque by contract; they are numbers on every API
         # server that there is.
         if not version or 0 < _number(version) < _number(self._version):
@@ -400,7 +396,6 @@ class Reader(threading.Thread, Generic[V]):
 
     @contextmanager
     def _open(self, verb: str, query: tuple[tuple[str, str], ...]) -> Iterator[Iterator[bytes]]:
-        """Yield the response to a request as it arrives, until told to stop."""
         source = self._source
         call = Call(
             verb=verb,
@@ -501,7 +496,6 @@ def _well(health: ReaderHealth) -> ReaderHealth:
 
 
 def _number(version: str) -> int:
-    """Return a resource version as a number, 0 if it is none."""
     return int(version) if version.isascii() and version.isdecimal() else 0
 
 

@@ -28,7 +28,7 @@ class Resource:
 
     @property
     def group(self) -> str:
-        """Return its API group, empty for the core."""
+        """Return the API group, empty for the core."""
         return self.api_version.rpartition("/")[0]
 
     @property

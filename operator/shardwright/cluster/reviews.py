@@ -9,9 +9,7 @@ from shardwright.cluster.client import Call, Client
 from shardwright.cluster.resources import SUBJECT_REVIEWS, TOKEN_REVIEWS, Resource
 
 AUDIENCE: Final = "shardwright-metrics"
-"""For whom a token must have been made: the port has no TLS, and such a token is worth nothing
-anywhere else.
-"""
+"""A token's audience: the port has no TLS, and such a token is worthless elsewhere."""
 
 PLANS_AUDIENCE: Final = "shardwright-plans"
 """The same for the pages of plans."""

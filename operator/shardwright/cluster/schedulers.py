@@ -84,7 +84,6 @@ class Schedulers:
         )
 
     async def _best(self, integration: SchedulerIntegration, apis: frozenset[str]) -> str:
-        """Return the best version of its API that is served, empty if none is."""
         for api in integration.apis:
             # A group may be served without the kind: Kubernetes serves scheduling.k8s.io for
             # PriorityClasses anyway.

@@ -243,7 +243,6 @@ def project_priority_class(content: KubernetesObject) -> PriorityClass:
 
 
 def _model_of(content: KubernetesObject) -> tuple[str, str]:
-    """Return name and uid of the ShardedModel that controls an object, empty if none does."""
     owner = controller(content)
     ours = owner.get("kind") == KIND and _group(owner) == _group({"apiVersion": API_VERSION})
     return (_shared(owner["name"]), _shared(owner["uid"])) if ours else ("", "")
@@ -254,7 +253,6 @@ def _group(reference: Mapping[str, Any]) -> str:
 
 
 def _shared(value: Any) -> Any:
-    """Return a text interned, anything else as it is."""
     return intern(value) if type(value) is str else value
 
 
@@ -286,8 +284,8 @@ def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion | BareNode]:
 # A selector on the phase would take a pod away at the moment at which it says how it has failed.
 # Two watches would show it twice, or not at all, for a moment (ADR 9).
 POD_SOURCE: Final = Source(resource=PODS, project=project_pod)
-"""All pods, finished ones too: how a pod of ours has failed is known from nothing else. Of foreign
-ones nothing is kept then.
+"""All pods, finished ones too, as nothing else tells how a pod of ours has failed; nothing is kept
+of finished foreign ones.
 """
 
 CONFIG_MAP_SOURCE: Final = Source(

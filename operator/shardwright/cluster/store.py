@@ -37,8 +37,8 @@ ChildKey = tuple[str, str, str]
 """Kind (as ``kind_of`` says), namespace and name."""
 
 Ref = tuple[str, str]
-"""What a controller is known by to what it controls: namespace and uid. A reference has the uid
-alone, and anybody may write that of another namespace.
+"""Namespace and uid of a controller: a reference has the uid alone, and anybody may write one of
+another namespace.
 """
 
 NOTHING: Final[frozenset[Any]] = frozenset()
@@ -309,13 +309,11 @@ class Store:
         self._expecting[kind, namespace] = expect
 
     def _controlling(self, namespace: str, facts: PodFacts) -> Child | None:
-        """Return the ShardedModel's StatefulSet a pod is a member of, None if there is none."""
         controlling = self._sets.get((namespace, facts.set_uid))
         ours = controlling is not None and bool(controlling.owner_uid)
         return controlling if ours and facts.member is not None else None
 
     def _models_of(self, namespace: str, facts: PodFacts) -> Iterator[Key]:
-        """Yield a pod's model by its controlling StatefulSet, and the model its label names."""
         controlling = self._sets.get((namespace, facts.set_uid))
         if controlling and controlling.owner:
             yield _model(controlling)
@@ -385,7 +383,6 @@ class Store:
 
 
 def _take(known: dict[str, dict[str, B]], changes: Mapping[Key, Change[B]]) -> frozenset[str]:
-    """Take over changes of namespaced objects, and return the namespaces in which one differs."""
     changed = set()
     for (namespace, name), change in changes.items():
         there = known.setdefault(namespace, {})

@@ -94,7 +94,6 @@ class Gate:
             line.pop(namespace, None)
 
     def _admit(self) -> None:
-        """Admit the requests that may pass now; come back when there are tokens for the next."""
         now = self._clock()
         self._tokens = min(
             self._limits.burst, self._tokens + (now - self._filled_at) * self._limits.qps

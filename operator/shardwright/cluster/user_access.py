@@ -82,7 +82,6 @@ def named_in_kubeconfig(kubeconfig: str | None, part: str) -> list[str]:
 
 
 def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
-    """Read kubeconfigs into a configuration; return its context's name and namespace."""
     paths = kubeconfigs_of(connection)
     if not paths:
         return {}
@@ -140,7 +139,6 @@ def _faults_of_the_library() -> Iterator[list[str]]:
 
 
 def _login_of(merged: Any, context: dict[str, Any]) -> dict[str, Any]:
-    """Return how a context's user gets credentials from a program, empty without one."""
     if not context.get("user"):
         return {}
     user = merged["users"].get_with_name(context["user"])["user"].value or {}
@@ -174,7 +172,6 @@ def _merged(paths: Sequence[str]) -> Any:
 
 
 def _with_flags(merged: Any, context: dict[str, Any], connection: Connection) -> dict[str, Any]:
-    """Add the context that the flags make of the kubeconfig's, and return it."""
     flags = {"cluster": connection.cluster, "user": connection.user}
     meant = {**context, **{key: value for key, value in flags.items() if value}}
     merged.value["contexts"].append(

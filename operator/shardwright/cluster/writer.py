@@ -60,16 +60,16 @@ OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the sa
 
 
 CARRY_OUT_SECONDS: Final = 12.0
-"""How long all writes of one round may take, so that what hangs is in the status within seconds.
-Basis: assumed; a webhook answers within its 10 s, or the API server answers for it.
+"""Seconds for all writes of one round, so that a hanging one is soon in the status. Basis: assumed;
+a webhook answers within its 10 s, or the API server answers for it.
 """
 
 REFUSALS: Final = frozenset({400, 403, 422})
 """Codes by which the API server refuses an object for good, until somebody changes something."""
 
 WELL_SECONDS: Final = 60.0
-"""How long it holds that objects of the same fields are kept and admitted. Basis: assumed; gates
-and policies change rarely, and whatever is not kept then shows in the answer all the same.
+"""How long a trial holds for objects of the same fields. Basis: assumed; gates and policies change
+rarely, and the answer shows what is not kept.
 """
 
 WELL_MAX: Final = 1024  # shapes of objects that are remembered
@@ -224,7 +224,6 @@ class Writer:
         self._on_stored({"apiVersion": content["apiVersion"], "kind": content["kind"], **stored})
 
     def _was_well(self, shape: int) -> bool:
-        """Return whether an object of this shape was tried and kept a moment ago."""
         at = self._tried.get(shape)
         return at is not None and self._clock() - at < WELL_SECONDS
 
@@ -244,7 +243,6 @@ def _shape(content: KubernetesObject) -> int:
 
 
 def _security(pod: KubernetesObject) -> list[Any]:
-    """Return the fields that Pod Security looks at, values included."""
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
     contexts = [
         pod.get("securityContext"),
@@ -377,7 +375,6 @@ def _check(sent: KubernetesObject, stored: KubernetesObject) -> None:
 async def _owned_by_apply(
     client: Client, resource: Resource, path: str, metadata: Mapping[str, Any]
 ) -> KubernetesObject:
-    """Return the live object, its fields now owned by an apply of ours."""
     for attempts_left in reversed(range(OWNING_ATTEMPTS)):
         live = await client.get(resource, metadata["namespace"], metadata["name"]) or {
             "metadata": {}
