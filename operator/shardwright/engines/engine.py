@@ -97,7 +97,6 @@ def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
 
 
 def _not_admissible(name: str) -> Problem:
-    """Return why nobody can admit an option: by vLLM's policy, else by TensorRT-LLM's."""
     reason = next(
         (why for one in _POLICIES if (why := one.owned.get(name) or one.incompatible.get(name))),
         None,

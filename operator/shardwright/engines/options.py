@@ -240,7 +240,6 @@ def _check_option(name: str, option: Option, value: object) -> Problem | None:
 
 
 def _mismatch(option: Option, value: object) -> str | None:
-    """Return the form a value must have, None if the parser takes it."""
     if option.switch:
         return None if isinstance(value, bool) else "true or false"
     if value is None or isinstance(value, bool | list | tuple):
@@ -259,7 +258,6 @@ def _mismatch(option: Option, value: object) -> str | None:
 
 
 def _unknown_key(option: Option, text: str) -> str | None:
-    """Return the keys an object may have, None if it has no others or they are unknown."""
     if not option.keys:
         return None
     found = json.loads(text)

@@ -115,7 +115,6 @@ def _keys(value: object) -> Mapping[str, Any]:
 
 
 def _whole(value: object) -> int | None:
-    """Return a whole number above 0, also from text."""
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
@@ -243,7 +242,6 @@ def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
 
 
 def _wrong_keys(value: object) -> Iterator[tuple[str, str]]:
-    """Yield each wrong part of a compilation config, and the rule it breaks."""
     keys = _keys(value)
     unknown = sorted(keys.keys() - _COUNTED_KEYS - _UNCOUNTED_KEYS)
     if unknown or not keys:
