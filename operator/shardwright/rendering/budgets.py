@@ -29,16 +29,15 @@ assumed.
 """
 
 IMAGE_SECONDS: Final = 900
-"""What a node that does not have the engine's image gets to pull and unpack it; assumed: 20 GB at
-25 MB/s, and 100 s.
+"""Seconds for a node to pull and unpack the engine's image; assumed: 20 GB at 25 MB/s, and 100 s.
 """
 
 LOAD_SAFETY: Final = 2
 """How much slower than assumed reading may be before it counts as failed; assumed."""
 
 DOWNLOAD_SAFETY: Final = 4
-"""How much slower than assumed a download of the engine's own may be; assumed. Higher: who starts
-over has lost all of it.
+"""How much slower than assumed the engine's own download may be; assumed, high as a new start loses
+all of it.
 """
 
 ENDPOINT_SECONDS: Final = 5
@@ -72,9 +71,8 @@ assumed, some kilobytes are used.
 """
 
 HOST_SPARE_BYTES_PER_WORKER: Final = 16 * GIB
-"""What a rank may take beyond its request: compilers of kernels, images and audio of requests,
-growth; assumed, generously: a limit ends an engine that serves, and is there to end one that has no
-bound.
+"""Bytes beyond a rank's request: kernel compilers, images and audio of requests, growth; assumed,
+generously: the limit is for engines that grow without bound.
 """
 
 LARGEST_FILE_BYTES: Final = 50 * 10**9
@@ -95,7 +93,7 @@ adapters, Ray's logs; assumed.
 """
 
 DOWNLOAD_LIMIT_FACTOR: Final = 2
-"""How often the bytes of the weights may lie on the disk: some repositories have them twice
+"""How many copies of the weights may lie on the disk: some repositories have two
 (``consolidated.safetensors``), and the engine's own download fetches both. Basis: vLLM 0.32.0
 source, filter_duplicate_safetensors_files is called afterwards.
 """
@@ -133,7 +131,7 @@ together.
 class StartBudget:
     """How long an engine may take to serve, ``load_seconds`` from its start; ``basis`` explains it.
 
-    Before that the ranks of a group wait for each other without limit: pulling an image or
+    Before that the ranks of a group wait for each other indefinitely: pulling an image or
     downloading is no failure.
     """
 

@@ -68,7 +68,7 @@ class ObjectStore:
 
     @property
     def scheme(self) -> str:
-        """Return its protocol: ``s3``, ``gs`` or ``az``."""
+        """Return the protocol: ``s3``, ``gs`` or ``az``."""
         return self.uri.partition("://")[0]
 
 

@@ -19,9 +19,7 @@ JOB_LABELS: Final = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component"
 """Labels of such a Job and its pod, and of no other object."""
 
 FETCHES: Final = "shardwright.io/fetches-config-of"
-"""Label of the pod that reads the config of a model: it is none of those that serve it, and no
-Service or policy selects it.
-"""
+"""Label of the pod that reads a model's config, which no Service or policy selects."""
 
 DEADLINE_SECONDS: Final = 300
 """How long the Job may take, its image and a node for it included. Basis: assumed; it reads for 60

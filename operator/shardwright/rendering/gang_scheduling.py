@@ -142,7 +142,6 @@ def pod_group_of(template: Mapping[str, Any]) -> str:
 def _pod_group(
     group: Stateful, scheduling: Scheduling, name: str, spec: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a PodGroup labelled and owned like its StatefulSet, so that it is treated alike."""
     own = {
         key: value
         for key, value in group["metadata"].items()

@@ -18,15 +18,14 @@ without them.
 """
 
 ASKED_HASH: Final = "shardwright.io/asked-hash"
-"""Annotation of a StatefulSet: hash of what its pods were made for, without what a release of the
-operator makes of that.
+"""Annotation of a StatefulSet: hash of the request for its pods, whatever a release makes of that.
 """
 
 _SAID_OR_ABSENT: Final = frozenset(
     {"claimed", "draft_tokens", "gpu_price", "host_cache", "mig_profile", "numbers", "uncounted"}
 )
-"""Fields of a plan and its parts that are left out of hashes where they say nothing. Each field
-that comes new is one of them, or all plans of record would have another hash.
+"""Fields of a plan that hashes leave out where they say nothing. Each new field is one, or all
+plans of record would have another hash.
 """
 
 # The whole hash has 64 digits, one more than the value of a label may have.

@@ -48,8 +48,8 @@ _GENERATION: Final = re.compile(r"-g([1-9][0-9]{0,3})$")
 
 
 _REMEMBERED: Final = 1024
-"""Models whose base name is not worked out anew. Basis: chosen, as many as were measured together;
-a reconcile asks for one some fifty times.
+"""Base names kept. Basis: chosen, as many models as were measured together; a reconcile asks for
+one some fifty times.
 """
 
 

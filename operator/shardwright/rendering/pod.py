@@ -214,7 +214,6 @@ def _pod_security(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 
 
 def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the tolerations assumed by the inventory, and the user's own."""
     usual = [dict(item) for item in DEFAULT_TOLERATIONS]
     return [
         *usual,

@@ -13,14 +13,12 @@ PORT: Final = 6379
 """TCP port of the head's control store; Ray's own default."""
 
 JOIN_SECONDS: Final = 300
-"""How long the cluster may take to have all ranks, which have met by then; assumed from 10 s
-measured on two shared cores.
+"""Seconds for the cluster to have all ranks, which have met by then; assumed from 10 s measured on
+two shared cores.
 """
 
 ANSWER_SECONDS: Final = 30
-"""How long the cluster may take to say what it has; measured 2 to 8 s on two shared cores. One that
-has died never does.
-"""
+"""Seconds for the cluster's answer; measured 2 to 8 s on two shared cores."""
 
 FOLDER: Final = "/tmp/ray"  # noqa: S108 - where Ray keeps sockets and logs; a volume of the pod
 """Ray's own default: a path that is short enough for its sockets."""

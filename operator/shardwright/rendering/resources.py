@@ -53,7 +53,6 @@ def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 
 
 def _bounds(plan: Plan, deployment: Deployment) -> tuple[dict[str, str], dict[str, str]]:
-    """Return a container's requests for memory and disk, and its limits."""
     kept, files = (
         (plan.host_cache.pod_bytes, plan.host_cache.region_bytes) if plan.host_cache else (0, 0)
     )
@@ -109,7 +108,6 @@ def admitted(
 
 
 def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
-    """Return request and limit of host memory in bytes, without K/V kept in it."""
     workers = workers_per_pod(plan)
     memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
     return memory, budgets.host_memory_limit_bytes(
@@ -118,7 +116,6 @@ def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
 
 
 def _disk_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
-    """Return request and limit of disk in bytes."""
     downloaded = budgets.downloaded_bytes(
         plan,
         model=cache.downloads(deployment),

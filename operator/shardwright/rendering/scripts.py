@@ -58,8 +58,8 @@ connection yet; assumed.
 """
 
 LOOK_SECONDS: Final = 30
-"""What a reconcile of the engine's tokens may take beside waiting for one (``silence_seconds``)
-before it counts as hung; assumed: three answers of 4 s and the pauses between reconciles, doubled.
+"""Seconds that a check of the engine's tokens may take beside waiting for one (``silence_seconds``)
+before it counts as hung; assumed: three answers of 4 s and the pauses between checks, doubled.
 """
 
 WATCH_PAUSE_SECONDS: Final = 5
@@ -68,9 +68,8 @@ WATCH_PAUSE_SECONDS: Final = 5
 """
 
 REMEMBERED: Final = 256
-"""Settings of which the scripts are kept, for every reconcile of a model renders them. Basis:
-assumed; 20 KB each, of which the larger part is shared, and the settings of resources differ by
-little else than their start-up budgets.
+"""Settings whose scripts are kept, as every reconcile renders them. Basis: assumed; 20 KB each,
+mostly shared, as resources' settings differ by little but their start-up budgets.
 """
 
 _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
