@@ -323,7 +323,6 @@ def lacks_revision(spec: Spec) -> bool:
 
 
 def _sources(spec: Spec) -> Iterator[tuple[str, str]]:
-    """Yield every hub repository and object store that pods load from, with its field's path."""
     weights = spec.model.weights
     if scheme_of(weights) == HUB:
         yield "spec.model.id", spec.model.id
@@ -347,7 +346,6 @@ def _names(name: str, admitted: Iterable[str]) -> bool:
 
 
 def _is_under(name: str, admitted: Iterable[str]) -> bool:
-    """Return whether a name is an entry or lies under one, by whole parts between slashes."""
     return any(
         entry in (EVERYTHING, name) or name.startswith(entry.rstrip("/") + "/")
         for entry in admitted

@@ -37,10 +37,10 @@ RESERVED_DOMAINS: Final = (
     "volcano.sh",
     "crio.io",
 )
-"""Prefixes of label and annotation keys, with all that end in them, that say what others than the
-user decide: whose pods are, in which group, queue and network they are, and what a container
-runtime opens to them. Source: Kubernetes, "Well-Known Labels, Annotations and Taints"
-(kubernetes.io and k8s.io are the project's own); Multus; GKE multi-networking; Volcano; CRI-O.
+"""Prefixes of label and annotation keys (and their subdomains) that are not the user's to decide:
+pods' owner, group, queue and network, and what a container runtime opens to them. Source:
+Kubernetes, "Well-Known Labels, Annotations and Taints" (kubernetes.io and k8s.io are the project's
+own); Multus; GKE multi-networking; Volcano; CRI-O.
 """
 
 OPEN_KEYS: Final = frozenset(
@@ -67,11 +67,11 @@ _RESERVED: Final = re.compile(RESERVED_PATTERN)
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
 
 VOLUME_ROOTS: Final = ("/data", "/mnt", "/srv", "/etc/pki/ca-trust", "/etc/ssl/certs")
-"""Below which folders a user's volumes may be mounted. Elsewhere an image has its programs, and the
-operator its files: a file mounted there would run as if it came from an image that an administrator
-admits. Source: Filesystem Hierarchy Standard 3.0 for what is free to use (/mnt, /srv); /data and
-the two folders of certificates by custom. Beside these lie settings that name programs:
-/etc/ssl/openssl.cnf and /etc/pki/tls/openssl.cnf load modules.
+"""Folders below which a user's volumes may be mounted. Elsewhere are an image's programs and the
+operator's files: a file mounted there would run as if it came from an admitted image. Source:
+Filesystem Hierarchy Standard 3.0 for what is free to use (/mnt, /srv); /data and the two folders of
+certificates by custom. Beside these lie settings that name programs: /etc/ssl/openssl.cnf and
+/etc/pki/tls/openssl.cnf load modules.
 """
 
 _MOUNT_PATH: Final = r"^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$"

@@ -135,7 +135,6 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
 
 
 def _acceptance(speculation: Speculation) -> tuple[float, float]:
-    """Return the chance that a drafted token is accepted, and its error."""
     stated = speculation.acceptance_percent
     if stated is not None:
         return stated / 100, 0.0
@@ -192,14 +191,12 @@ def _storage(spec: Spec) -> Storage:
 
 
 def _read_bytes_per_second(spec: Spec) -> float | None:
-    """Return a node's measured bytes a second from an object store, None if not measured."""
     store = spec.model.weights and spec.model.weights.object_store
     measured = store.megabytes_per_second if store else None
     return None if measured is None else measured * 1e6
 
 
 def _cache_bytes(spec: Spec) -> int | None:
-    """Return the size of every pod's claim for downloads in bytes, None without one."""
     cache = spec.model.weights and spec.model.weights.cache
     return quantity(cache.storage) if cache else None
 

@@ -90,7 +90,7 @@ def spec_schema() -> Schema:
 
 
 NOT_OBSERVED: Final = -1
-"""The observed generation of a resource that the operator has not looked at: that of no spec."""
+"""The observed generation of a resource that the operator has not reconciled: that of no spec."""
 
 
 @cache

@@ -66,7 +66,6 @@ def repeated_keys(part: BaseModel, path: str) -> Iterator[Problem]:
 
 
 def _key_of(field: FieldInfo) -> str | None:
-    """Return the field by which a list's entries are told apart, None without one."""
     extra = field.json_schema_extra
     keys = extra.get("x-kubernetes-list-map-keys") if isinstance(extra, dict) else None
     return str(keys[0]) if isinstance(keys, list) else None
@@ -158,7 +157,6 @@ def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Pr
 
 
 def _word_read_as(found: bool, allowed: Sequence[str]) -> str | None:  # noqa: FBT001 - the value
-    """Return the allowed word that YAML reads as this truth value, None if none is."""
     return next((word for word in allowed if word.lower() in _READ_AS[found]), None)
 
 
