@@ -1,5 +1,4 @@
-"""What the operator knows about the cluster between two reconciles: caches, the ledger of GPUs and
-models' dependencies.
+"""What the operator knows between two reconciles: caches, the GPU ledger, dependencies.
 
 All of it can be read again; nothing here is the only copy.
 """

@@ -99,8 +99,7 @@ class ConfigMaps:
     async def record(
         self, key: Key, owner_uid: str, keys: SigningKeys, *, fresh: bool = False
     ) -> tuple[KubernetesObject | None, StoredRecord | None]:
-        """Return the ConfigMap of a plan of record, and its content for this owner, decoded once
-        per version.
+        """Return a plan of record's ConfigMap, and its content for an owner, decoded once.
 
         It is the one the caches know or, if ``fresh``, the one the API server has now: caches may
         lag.

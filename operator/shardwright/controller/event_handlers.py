@@ -101,8 +101,7 @@ class EventHandlers:
             self.all_again(Priority.WAITING)
 
     def wake_waiting(self) -> None:
-        """Request reconciles, one by one and in line, of waiting models that may use GPUs that came
-        free.
+        """Request reconciles, one by one and in line, of waiting models for freed GPUs.
 
         Of those waiting for a turn to restart, as many are reconciled as turns have come.
         """
@@ -178,8 +177,7 @@ class EventHandlers:
             self._queue.change(key)
 
     def _add_soon(self, key: Key) -> None:
-        """Request a reconcile once changes have settled; a failed group's wait is as urgent as its
-        failure.
+        """Request a reconcile once changes settle, as urgent as a group's failure if it failed.
 
         A roll whose user changes the model again waits at the pace of its namespace. A first start
         has time: models that have no pods yet come before it.

@@ -32,8 +32,7 @@ JOB_NAME: Final = "batch.kubernetes.io/job-name"
 
 
 async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | None:
-    """Return the fetcher with the image of the operator's own pod, None if it runs in none or may
-    not read it.
+    """Return the fetcher with the image of the operator's own pod, None without a readable one.
 
     Raises:
         ApiError: it could not be read.
@@ -84,8 +83,7 @@ def believed_text(
 async def read_fetching(
     client: Client, owner: Owner, subject: Subject | tuple[Problem, ...], taken: Key | None
 ) -> Fetching | None:
-    """Return the state of the Job that reads a config, None if the model lacks none that a Job can
-    read.
+    """Return the state of the Job that reads a config, None if none need be or can be read.
 
     Also None if the operator may not read Jobs and their pods: then configs are given by hand.
     ``taken`` is the ConfigMap that was there before the subject was made, and so holds no config.

@@ -1,5 +1,4 @@
-"""HTTP for probes and scrapes on a thread and loop of its own, so that a hung operator loop cannot
-hide.
+"""HTTP for probes and scrapes on its own thread and loop: a hung operator loop cannot hide.
 
 aiohttp bounds neither its connections nor the time and bytes of a request, so that is done here.
 """

@@ -14,8 +14,7 @@ SWITCH_SECONDS: Final = 0.0005
 
 
 def keep_answering() -> None:
-    """Keep the event loop responsive: no full garbage collection, no thread that holds the
-    interpreter.
+    """Keep the event loop responsive: no full garbage collections, no thread that holds it up.
 
     Basis: ``python -m benchmarks.neighbours --phases quiet flooding`` (40 crashes, two cores,
     2026-11-25). With Python's own settings 13 full collections took 0.14 s each, all collections

@@ -1,5 +1,4 @@
-"""Messages between the operator and its planner process; large values cross once and are then named
-by content.
+"""Messages between operator and planner process; large values cross once, then by name.
 
 Both ends keep the same values: messages take strict turns, and the operator's end says which to
 forget. Both ends are one release in one pod, so no other version must read this.
@@ -169,7 +168,7 @@ def _taken_apart(node: Node) -> tuple[Callable[..., Node], tuple[Any, ...]]:
 
 
 def _copied(proxy: Mapping[Any, Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    # A mappingproxy cannot be pickled; the worker only reads it.
+    # A mappingproxy cannot be pickled; the planner process only reads it.
     return dict, (dict(proxy),)
 
 

@@ -1,5 +1,4 @@
-"""Holds the Lease on a thread of its own, and ends the process at once when it is lost: another
-operator may be writing.
+"""Holds the Lease on its own thread, and ends the process at once if another may be writing.
 
 The thread has its own event loop and connections, so a process busy for longer than the Lease lasts
 loses nothing. One that hangs for good must not lead for ever: without the signs of life of a leader

@@ -222,7 +222,8 @@ class Operator:
             if await self._asked_for_pods():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
-        # Before the worker resolves: a model by its id alone would be refused without a fetcher.
+        # Before the planner process resolves: a model by its id alone would be refused without a
+        # fetcher.
         await self._look_at_itself()
         with suppress(OSError):  # who asks it something starts it again
             self._worker.start()  # while the caches fill

@@ -1,5 +1,4 @@
-"""The planner's answers to reconciles, one model at a time: GPUs of a plan are kept before the next
-is made.
+"""The planner's answers to reconciles, one by one: GPUs are kept before the next plan.
 
 The planner process does the planning.
 """
@@ -120,8 +119,7 @@ class PlanBroker:
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
-        """Read the settings for the first time: a running model must not lose its defaults to a
-        broken file.
+        """Read the settings first: a running model must not lose defaults to a broken file.
 
         What they state of GPUs, nodes and pools holds while this process runs, as nodes are read by
         it.
@@ -302,7 +300,7 @@ class PlanBroker:
         return tuple(found)
 
     async def _waiting(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Waiting:
-        """Return how a model without its GPUs waits: after long with nodes that it claims."""
+        """Return how a model without its GPUs waits; after a long wait it claims nodes."""
         waiting = Waiting(
             rank=self._cache.rank(key, subject.deployment.pods.priority_class),
             since=now,
@@ -386,8 +384,7 @@ class PlanBroker:
         work: Work[Answer],
         remember: Callable[[Answer], None] = lambda _: None,
     ) -> Answer | Problem:
-        """Return the planner process's answer; one that costs too much is asked again on a new spec
-        or after long.
+        """Return the planner process's answer; too costly ones are asked again late or on change.
 
         ``remember`` gets the answer even after the reconcile's deadline, so that the next one finds
         it. All but advice goes first, as others wait meanwhile to choose GPUs.
@@ -448,8 +445,7 @@ class PlanBroker:
         *,
         to_come: bool = False,
     ) -> Stock:
-        """Return the stock for a model: nodes it selects and tolerates, less what others hold or
-        claim first.
+        """Return the stock for a model: its possible nodes, less what others hold or claim.
 
         Nodes that do not give its pods back count as full. ``to_come``: with nodes an autoscaler
         may add.

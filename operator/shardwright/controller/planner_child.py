@@ -1,5 +1,4 @@
-"""The planner process's end: answers questions one by one, each within its budget, until the
-operator's end closes.
+"""The planner process: answers questions one by one, each within its budget, until closed.
 
 ``python -m shardwright.controller.planner_child CPU_SECONDS MEMORY_BYTES``; questions come on
 standard input, answers go to the former standard output, all other output to standard error.

@@ -1,5 +1,4 @@
-"""The process beside the operator that works out everything at a cost users decide; it may be
-killed at any time.
+"""The process for all work whose cost users decide; it may be killed at any time.
 
 It takes one question at a time. One that exceeds its CPU time or memory, or ends the process twice,
 has no answer; the next question goes to a new process after a short wait.

@@ -1,5 +1,4 @@
-"""Which resource is reconciled next: the most urgent first, namespaces in turn, failures after a
-pause.
+"""Which resource is reconciled next: urgent ones first, namespaces in turn, failed ones later.
 
 Six laws, each a property test. No key that was asked for is lost, and none is worked on twice at
 once. The more urgent key goes first. Of 16 workers, the default, a broken model always finds one,
@@ -183,8 +182,7 @@ class Queue:
         self._closed = False
 
     def add(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
-        """Request a reconcile: now or, unless a user's change makes it ``fresh``, after the key's
-        pause.
+        """Request a reconcile: now or, unless a user's change is ``fresh``, after its pause.
 
         A key in line moves up if this is more urgent. Former failures say nothing of a changed
         resource: they are forgotten, and a request that waited for the end of a pause comes along.
@@ -317,8 +315,7 @@ class Queue:
         )
 
     def _may_work(self, namespace: str, priority: Priority) -> bool:
-        """Return whether a namespace may have one more worker: it must leave as many free as it
-        holds.
+        """Return whether a namespace may have one more worker: it must leave as many free.
 
         Alone it gets half of them, the next one half of the rest, and so on, so no namespace needs
         a share set aside. Reconciles that repair nothing share their part in the same way, and do

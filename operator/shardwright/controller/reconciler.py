@@ -92,8 +92,7 @@ class Reconciler:
         return self._observations.of(key)
 
     async def reconcile(self, key: Key, priority: Priority) -> Requeue | None:
-        """Take a model one step further and return when to reconcile again, None for only on a
-        change.
+        """Take a model one step further; return when to reconcile again, None: on a change.
 
         Raises:
             NotAllTakenError: something was not taken; all else is done and published.

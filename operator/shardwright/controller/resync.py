@@ -1,5 +1,4 @@
-"""The full comparison: all models are listed and reconciled, and their GPUs booked before anybody
-plans.
+"""The full comparison: all models are listed, their GPUs booked, and they are reconciled.
 
 A watch can miss a deletion silently, so the absence of an event is no evidence.
 """

@@ -58,8 +58,7 @@ class RevisionReader:
     async def recalled(
         self, key: Key, live: KubernetesObject, snapshot: Snapshot, revision: Revision
     ) -> Snapshot:
-        """Return the snapshot with a revision as it would run now, in the surroundings of a model
-        that runs it.
+        """Return the snapshot with a revision as it would run now, and its surroundings.
 
         Raises:
             ApiError: it could not be read.

@@ -358,8 +358,7 @@ class Snapshots:
         return (*found.values(), *(member for member in pods if member.uid not in found))
 
     async def _listed_members(self, owner: Owner) -> tuple[Member, ...]:
-        """Return the pods listed in the model's own namespace, for an operator that may not list
-        them in all.
+        """Return the pods in the model's namespace, for an operator that may not list all.
 
         Raises:
             ApiError: that is forbidden, too, or failed.
@@ -463,8 +462,7 @@ class Snapshots:
     async def freshened(
         self, snapshot: Snapshot, groups: Iterable[str], broken: Collection[str]
     ) -> Snapshot | None:
-        """Return the snapshot with StatefulSets and pods as the API server has them, before any is
-        ended.
+        """Return the snapshot with groups as the API server has them, before any is ended.
 
         None: the resource has changed meanwhile. Reads of ``broken`` ones, which serve nobody, are
         urgent; a thousand that are scaled down wait their turn.
