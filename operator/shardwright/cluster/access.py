@@ -31,8 +31,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """A configured way to the API server; a token file is reread whenever the library asks for the
-    token.
+    """A configured way to the API server; a token file is reread whenever it is used.
 
     ``headers`` go with every request; a name may occur several times.
     """
@@ -60,8 +59,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 def open_access(
     kubeconfig: Path | None = None, context: str | None = None, credentials_dir: Path | None = None
 ) -> Access:
-    """Return access by kubeconfig (in its current context by default), else by the pod's service
-    account.
+    """Return access by kubeconfig (by default its current context) or the pod's service account.
 
     ``credentials_dir`` wins: it holds a service account's ``token`` and ``ca.crt``; the server's
     address comes from the environment, as in every pod.

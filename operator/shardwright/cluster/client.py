@@ -95,8 +95,7 @@ class Client:
         return view
 
     def until(self, deadline: float) -> Self:
-        """Return this client for requests that end by this moment of the monotonic clock, over the
-        same connections and limits.
+        """Return this client, for requests that end by this moment of the monotonic clock.
 
         None is sent, repeated or waited for after it: a request not done by then is an ``ApiError``
         with code 0 and reason ``DeadlineExceeded``, though a write may have been carried out. An
@@ -133,8 +132,7 @@ class Client:
         project: Projection | None = None,
         **selectors: str,
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """Yield a LIST page by page (``labelSelector``, ``fieldSelector``); anything else is an
-        error.
+        """Yield a LIST by pages (``labelSelector``, ``fieldSelector``); all else is an error.
 
         Pages that are too large are asked for again with fewer objects. With ``project`` each item
         is decoded alone, and only the result is kept.

@@ -1,5 +1,4 @@
-"""JSON as it arrives: a LIST's items one by one, a watch's events line by line, never a whole
-document.
+"""JSON as it arrives: a LIST's items, a watch's events one by one, never a whole document.
 
 Whatever one object is like, the next is read. A value nested more deeply than anything in
 Kubernetes (anybody may write such managed fields) is cut there; one that is too long, or holds a

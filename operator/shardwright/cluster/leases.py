@@ -18,8 +18,7 @@ def unique_holder() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimings:
-    """How long a Lease lasts, when it must be renewed and how often that is tried; client-go's
-    defaults.
+    """How long a Lease lasts, and when and how often it is renewed; client-go's defaults.
 
     Raises:
         ValueError: they contradict each other; the message says how.

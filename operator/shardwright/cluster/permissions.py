@@ -1,5 +1,4 @@
-"""Which rights the service account lacks, asked before starting, so that a missing rule has a clear
-name.
+"""Which rights the service account lacks, asked at the start to name a missing rule.
 
 A missing right stops nothing: the operator says so and goes on.
 """

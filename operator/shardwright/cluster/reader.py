@@ -1,5 +1,4 @@
-"""Reads all objects of a kind for ever: LIST, then WATCH, on a thread of its own, keeping
-projections.
+"""Reads all objects of a kind for ever: LIST, then WATCH, on its own thread; keeps projections.
 
 The end of a watch (an expired version, an ERROR, events out of order) leads to a new LIST, whose
 difference is handed over: nothing deleted meanwhile stays, even if written by us before any event.
@@ -109,8 +108,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Generic[V]):
-    """The objects to read and what to keep: ``project`` makes it, or ``stand_in`` if that or
-    decoding fails.
+    """The objects to read and what to keep: by ``project``, or ``stand_in`` if that fails.
 
     ``query`` holds selectors. An ``optional`` kind may be missing or forbidden, which is asked
     first: then it has no objects. With a ``namespace`` only its objects are read; nobody waits for

@@ -116,8 +116,7 @@ class ConfigMapFacts:
 def project_node(
     node: dict[str, Any], stated: Stated = NONE
 ) -> NodeFacts | NodeExclusion | BareNode | None:
-    """Return what planning needs of a Node, also of one without GPUs: its ResourceSlices may offer
-    some.
+    """Return a Node's facts for planning, even without GPUs: ResourceSlices may offer some.
 
     Its labels share their texts with all other nodes'.
     """
