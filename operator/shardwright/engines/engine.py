@@ -1,5 +1,4 @@
-"""The deployable engines, each with all that planning, arguments and rendering ask for, as one
-value.
+"""The deployable engines, each with all that planning, arguments and rendering ask for.
 
 SGLang is not among them: its speed is predicted only.
 """

@@ -111,8 +111,7 @@ def _missing(path: str, reason: str, tables: Tables) -> Problem:
 
 
 def argument_list(arguments: Mapping[str, object], version: str, rules: Rules) -> tuple[str, ...]:
-    """Return checked arguments as argv, sorted by name: one word for an option and a value, or each
-    value.
+    """Return checked arguments as argv, sorted by name: a word for option and value.
 
     >>> from shardwright.engines.vllm.policy import RULES
     >>> said = {"seed": 7, "enable_prefix_caching": False, "enforce-eager": True}

@@ -59,8 +59,7 @@ _MINOR: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})")
 
 
 def release_month(engine: str, version: str | None) -> str:
-    """Return a version's month (``2026-02``), ``2024-12`` for a year alone, empty if unknown or too
-    new.
+    """Return a version's month (``2026-02``, for a year ``2024-12``), empty if unknown.
 
     >>> (
     ...     release_month("vLLM", "nightly-dev-20260216-d3bae71e"),

@@ -55,8 +55,7 @@ class Serving:
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:
-    """Return a pod's attention replicas if a group has them on several pods; 0: one world of all
-    ranks.
+    """Return a pod's attention replicas if several pods have them; 0: one world of all ranks.
 
     Each is a world of its own, so the engine must not be told of other nodes.
     """

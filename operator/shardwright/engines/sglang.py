@@ -1,5 +1,4 @@
-"""SGLang's traits: the figures for predicting its speed, each with its source or the word
-``assumed``.
+"""SGLang's traits: figures for predicting its speed, each with a source or ``assumed``.
 
 It is not deployed, and a figure that no published case needs is missing.
 """

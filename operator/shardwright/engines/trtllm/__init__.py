@@ -1,5 +1,4 @@
-"""TensorRT-LLM, in one module for each part of
-:class:`~shardwright.engines.engine.EngineDefinition`.
+"""TensorRT-LLM, in a module for each part of :class:`~shardwright.engines.engine.EngineDefinition`.
 
 ``traits`` are for planning; ``arguments`` (with a configuration file) and ``environment`` put a
 plan into its words. ``policy`` classes every option and key of the tables in ``data``. ``releases``
