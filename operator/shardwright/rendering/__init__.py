@@ -1,5 +1,4 @@
-"""Which objects is that? A plan to a bundle of Kubernetes objects; nothing is sized, no cluster
-read.
+"""Which objects is that? A plan to a bundle of Kubernetes objects, with no cluster read.
 
 ``render`` turns a plan and a ``Deployment`` (the user's wishes for running it) into a ``Bundle``:
 ConfigMap, Services, NetworkPolicy, disruption budget and one StatefulSet per group, whose pod

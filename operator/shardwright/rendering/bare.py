@@ -1,5 +1,4 @@
-"""A model's pods wherever its groups are: as this release makes them of a spec and a plan, and as a
-revision has kept them.
+"""A model's pods in any place: as this release makes them, and as a revision kept them.
 
 They are the same in every place, so that two releases can be told apart by them.
 """

@@ -160,8 +160,7 @@ def start_budget(
     stated_bytes_per_second: float | None = None,
     quantizes: bool = False,
 ) -> StartBudget:
-    """Return the start-up budget: bytes over the assumed bandwidth, with a reserve, and fixed
-    times.
+    """Return the start-up budget: bytes over assumed bandwidth, a reserve, and fixed times.
 
     From the hub or an object store every node reads the whole model, from a claim (``storage``) its
     own layers. ``quantizes``: the engine shrinks the bytes that it reads.

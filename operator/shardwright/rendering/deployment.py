@@ -157,8 +157,7 @@ class OwnMarks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRules:
-    """Who may reach a model's pods and whom they may reach, besides each other, as Kubernetes
-    writes it.
+    """Who may reach a model's pods and whom they may reach, as Kubernetes writes it.
 
     ``clients`` send requests (empty: everybody), ``metrics`` may also read metrics. ``egress`` is
     where pods may go besides DNS (None: everywhere).
@@ -171,8 +170,7 @@ class NetworkRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
-    """The integration that tells a scheduler of the groups, and its API's version
-    (``group/version``).
+    """The integration telling a scheduler of groups, and its API (``group/version``).
 
     Groups wait in ``queue``; their pods ask for ``scheduler_name``.
     """
@@ -301,8 +299,7 @@ class ClusterTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarePods:
-    """The pods of a spec and a plan without nodes, numbers of groups, names of made Secrets and the
-    namespace's limits.
+    """A spec's and a plan's pods, without what follows from a group's place (``place``).
 
     ``template`` lacks its hash. ``scripts`` are the files of the ConfigMap ``scripts_name``,
     ``claims`` the templates of volume claims.

@@ -1,5 +1,4 @@
-"""Faults that a group's restart also fixes, by changed fields of its pods or by its engine's
-version.
+"""Faults that a group's restart also fixes, by its pods' fields or its engine's version.
 
 ``data/fixes.json`` has them, each with its source; a release adds its certain fixes there.
 """

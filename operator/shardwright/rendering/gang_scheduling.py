@@ -79,8 +79,7 @@ def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
 
 
 def _native(group: Stateful, scheduling: Scheduling) -> Objects:
-    """Return a group for kube-scheduler itself; a PodGroup's name holds what is immutable: its
-    size.
+    """Return a group for kube-scheduler; a PodGroup's name holds the immutable size.
 
     With ``v1beta1`` also how it may be disrupted (one preempted pod ends the group anyway)
     and its priority, which must be its pods', or none is scheduled (Kubernetes 1.37, #139920).

@@ -73,8 +73,7 @@ def plan_hash(plan: Plan) -> str:
 
 
 def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
-    """Return the hash of the request for pods: the spec's (``asked``), the plan's cut, and
-    ``where``.
+    """Return the hash of a request for pods: spec (``asked``), plan's cut, and ``where``.
 
     Only the cut counts, and what the plan of record keeps: a release that renders other pods for it
     gives the same hash.

@@ -167,8 +167,7 @@ class TokenWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings:
-    """What a resource's scripts know: a group's ranks (nodes) and their workers, and by topic how
-    they meet, their paths and their times.
+    """What a resource's scripts know: a group's ranks (nodes), their workers, and more by topic.
 
     ``engine`` has scripts of its own, by its label; clients send a key if the resource
     ``demands_key``. ``attention_replicas`` are one pod's if a group has them on several pods.
