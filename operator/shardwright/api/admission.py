@@ -179,7 +179,7 @@ def check_variables(own: Spec, allowed: Collection[str], policy: UserPolicy) -> 
 
 
 def check_sources(own: Spec, image: str | None, policy: UserPolicy) -> Iterator[Problem]:
-    """Yield why a resource may not run this image (None: the default's) or use its sources."""
+    """Yield why a resource may not run this image (None: the default's) or read its weights."""
     if image is not None:
         yield from check_image(image, policy)
     weights = own.model.weights

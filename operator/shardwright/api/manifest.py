@@ -1,5 +1,4 @@
-"""YAML as kubectl reads it: YAML 1.1 by the rules of Go's yaml.v2, then JSON, without duplicate
-keys.
+"""YAML as kubectl reads it: YAML 1.1 by Go's yaml.v2, then JSON, without duplicate keys.
 
 PyYAML's own rules differ. By Go's, ``1e3`` is a number, ``12:30`` and dates are text, ``0o17`` is
 fifteen. Anchors that blow a file up and numbers that JSON cannot hold are refused.

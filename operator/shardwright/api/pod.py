@@ -267,8 +267,7 @@ def keys_are_open(entries: Mapping[str, str]) -> bool:
 
 
 def domain_of(key: str) -> str:
-    """Return the domain of a label or annotation: before the slash, else the key if it has a dot,
-    else none.
+    """Return a label's domain: the part before the slash, else a key with a dot, else none.
 
     >>> [domain_of(key) for key in ("example.com/team", "io.katacontainers.config.runtime", "team")]
     ['example.com', 'io.katacontainers.config.runtime', '']

@@ -258,7 +258,7 @@ def _beside(own: Pod, default: Pod) -> Pod:
 
 
 def _merged(own: APart, default: APart, path: str, applied: list[str]) -> APart:
-    """Return a part with defaults merged into maps, lists by name and resources, else if unset."""
+    """Return a part with defaults: maps, named lists and resources merge, others fill gaps."""
     update: dict[str, Any] = {}
     for name in type(own).model_fields:
         mine, given = getattr(own, name), getattr(default, name)

@@ -268,8 +268,7 @@ def account_is_of_azure(weights: Weights) -> bool:
 
 
 def address_of(weights: Weights) -> str:
-    """Return a bucket's full address: with the host of its endpoint, its account, or a region with
-    buckets of its own (as China's).
+    """Return a bucket's full address, with its endpoint's, account's or separate region's host.
 
     >>> def address(uri, **store):
     ...     return address_of(Weights(uri=uri, object_store=StoreOptions(**store)))
