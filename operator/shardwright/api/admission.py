@@ -1,6 +1,6 @@
 """The administrator's policy: names that users may use, and limits of namespaces.
 
-No list admits a variable that the operator sets itself.
+No list admits a variable that the operator itself sets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -192,18 +192,14 @@ def _nulls(value: object, path: str) -> Iterator[Problem]:
 
 
 def check_variables(own: Spec, allowed: Collection[str], policy: UserPolicy) -> Iterator[Problem]:
-    """Yield why a resource may not set one of its variables; ``allowed`` are those that anybody may
-    set for its engine.
-    """
+    """Yield why a resource may not set its variables; ``allowed`` are open to anybody."""
     for index, variable in enumerate(own.engine.env):
         for problem in check_environment((variable.name,), allowed, policy.admitted_environment):
             yield replace(problem, path=f"spec.engine.env[{index}].name")
 
 
 def check_sources(own: Spec, image: str | None, policy: UserPolicy) -> Iterator[Problem]:
-    """Yield why a resource may not run this image (None: that of the defaults), or take weights
-    from its source.
-    """
+    """Yield why a resource may not run this image (None: the default's) or read its weights."""
     if image is not None:
         yield from check_image(image, policy)
     weights = own.model.weights
@@ -242,9 +238,7 @@ def check_image(image: str, policy: UserPolicy) -> Iterator[Problem]:
 
 
 def check_network(own: Spec, namespace: str, policy: UserPolicy) -> Iterator[Problem]:
-    """Yield why the pods of a resource may not join a network of another namespace, or run as root
-    to lock memory.
-    """
+    """Yield why pods may not join a network of another namespace, or run as root to lock memory."""
     network = network_of(own)
     for index, attachment in enumerate(network.attachments):
         other = attachment.partition("/")[0] if "/" in attachment else namespace
@@ -273,9 +267,7 @@ def check_network(own: Spec, namespace: str, policy: UserPolicy) -> Iterator[Pro
 def check_pod(
     own: Spec, namespace: str, defaults: Pod | None, policy: UserPolicy
 ) -> Iterator[Problem]:
-    """Yield why the pods of a resource may not have an account, a Secret, a label or an annotation
-    that the ``defaults`` lack.
-    """
+    """Yield why pods may not have accounts, Secrets, labels or annotations not in ``defaults``."""
     pod, given = own.pod or unsaid(Pod), defaults or unsaid(Pod)
     yield from _check_keys("labels", pod.labels or {}, given.labels or {}, policy)
     yield from _check_keys("annotations", pod.annotations or {}, given.annotations or {}, policy)
@@ -321,9 +313,7 @@ def _check_secrets(pod: Pod, given: Pod, namespace: str, policy: UserPolicy) -> 
 def _check_keys(
     kind: str, own: Mapping[str, str], given: Mapping[str, str], policy: UserPolicy
 ) -> Iterator[Problem]:
-    """Yield the keys of domains that others trust; who is given one by the defaults may not say
-    anything else by it.
-    """
+    """Yield keys of domains that others trust; default ones may not get other values."""
     for key in sorted(own.keys() - OPEN_KEYS):
         # By domain, not by key: who acts on one key of a domain acts on all of them.
         domain = domain_of(key)
@@ -343,7 +333,7 @@ def _check_keys(
 
 
 def _is_named(name: str, namespace: str, admitted: Mapping[str, Collection[str]]) -> bool:
-    """Return whether a namespace may use a name; one without a list has that of all namespaces."""
+    """Return whether a namespace may use a name; without a list of its own, that of all counts."""
     return _names(name, admitted.get(namespace, admitted.get(EVERYTHING, ())))
 
 
@@ -353,9 +343,6 @@ def lacks_revision(spec: Spec) -> bool:
 
 
 def _sources(spec: Spec) -> Iterator[tuple[str, str]]:
-    """Yield every repository of the hub and every object store that pods load from, each with the
-    path of its field.
-    """
     weights = spec.model.weights
     if scheme_of(weights) == HUB:
         yield "spec.model.id", spec.model.id
@@ -379,9 +366,6 @@ def _names(name: str, admitted: Iterable[str]) -> bool:
 
 
 def _is_under(name: str, admitted: Iterable[str]) -> bool:
-    """Return whether a name is one of these, or lies under one: whole parts between slashes are
-    compared.
-    """
     return any(
         entry in (EVERYTHING, name) or name.startswith(entry.rstrip("/") + "/")
         for entry in admitted
@@ -394,9 +378,7 @@ def is_image_admitted(image: str, policy: UserPolicy) -> bool:
 
 
 def _is_image_admitted(image: str, admitted: Iterable[str]) -> bool:
-    """Return whether an image, or the repository or registry that it is of, is admitted; one with a
-    tag admits that tag alone.
-    """
+    """Return whether an image, its repository or registry is admitted; tags are exact."""
     whole = _with_registry(image)
     repository = _repository(whole)
     for entry in admitted:
@@ -411,7 +393,7 @@ def _is_image_admitted(image: str, admitted: Iterable[str]) -> bool:
 
 
 def _with_registry(name: str, *, of_registry: bool = False) -> str:
-    """Return an image's name with its registry; with ``of_registry`` it may be the name of one.
+    """Return an image's name with its registry; ``of_registry``: it may name a registry itself.
 
     >>> (
     ...     _with_registry("vllm/vllm-openai:v0.33.0"),
@@ -434,7 +416,6 @@ def _with_registry(name: str, *, of_registry: bool = False) -> str:
 
 
 def _repository(image: str) -> str:
-    """Return an image's name with its registry, without tag and digest."""
     path, _, last = image.partition("@")[0].rpartition("/")
     return f"{path}/{last.partition(':')[0]}"
 

@@ -1,8 +1,7 @@
-"""Pools of nodes that an autoscaler adds when pods ask for them, as an administrator describes
-them.
+"""Pools of nodes that an autoscaler adds on demand, as an administrator describes them.
 
-Refuses a pool on whose nodes nothing could be planned, and one whose labels name an NVLink domain
-over several nodes.
+A pool on whose nodes nothing could be planned is refused, and one whose labels name an NVLink
+domain over several nodes.
 """
 
 from collections.abc import Iterator
@@ -82,12 +81,12 @@ class DescribedPools(Part):
 
 
 def read_pools(described: object, stated: Stated) -> tuple[AutoscaledPool, ...]:
-    """Return the pools of the setting ``autoscaledPools``; ``stated`` is the administrator's
-    statement on GPUs and nodes.
+    """Return the pools of the setting ``autoscaledPools``.
+
+    ``stated`` is what the administrator states of GPUs and nodes.
 
     Raises:
-        InputError: every violation, with its path; a pool on whose nodes nothing could be planned
-            is one.
+        InputError: every violation, with its path; a pool on which nothing can be planned is one.
     """
     found = read_part(DescribedPools, {AUTOSCALED_POOLS: described}).autoscaled_pools
     if problems := list(_broken_rules(found)):
@@ -142,7 +141,6 @@ def _broken_rules_of(one: DescribedPool, at: str) -> Iterator[Problem]:
 
 
 def _read(one: DescribedPool, at: str, stated: Stated) -> AutoscaledPool | Problem:
-    """Return a pool, or why nothing can be planned on its nodes."""
     labels = {**one.labels, **one.selector}
     node = {
         "metadata": {"name": one.name, "labels": labels},

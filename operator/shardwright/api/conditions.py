@@ -1,7 +1,7 @@
 """Conditions as the Kubernetes API conventions want them; the clock is a parameter.
 
 ``Ready`` is the summary. ``Reconciling`` is True while work goes on that will end by itself,
-``Stalled`` while nothing will change before the user acts (kstatus, Flux and Argo CD read both).
+``Stalled`` while nothing changes before the user acts (kstatus, Flux and Argo CD read both).
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ class Word(StrEnum):
     meaning: str
 
     def __new__(cls, word: str, meaning: str) -> Self:
-        """Make a member; its value is the word alone."""
+        """Return a member whose value is the word alone."""
         member = str.__new__(cls, word)
         member._value_ = word
         member.meaning = meaning
@@ -247,7 +247,7 @@ class Reason(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One condition, without the time at which it began."""
+    """One condition, without its transition time."""
 
     type: ConditionType
     status: bool | None  # None: Unknown
@@ -257,7 +257,7 @@ class Condition:
 
     @property
     def status_word(self) -> str:
-        """Return the status as the wire and the metrics say it."""
+        """Return the status as on the wire and in metrics."""
         return _STATUS[self.status]
 
 
@@ -266,8 +266,8 @@ def set_condition(
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the conditions with ``new`` in place of the one of its type.
 
-    ``lastTransitionTime`` changes exactly when the status changes. The order is that of
-    :class:`ConditionType`; conditions of unknown type stay at the end, as they are.
+    ``lastTransitionTime`` changes exactly with the status. The order is that of
+    :class:`ConditionType`; conditions of unknown type stay last, as they are.
     """
     by_type = {str(item["type"]): item for item in conditions}
     before = by_type.get(new.type)

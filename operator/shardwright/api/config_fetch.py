@@ -1,6 +1,4 @@
-"""Whether the configs of models that nobody has given are read from the hub, by a Job in the
-namespace of the model.
-"""
+"""Whether configs nobody has given are read from the hub, by a Job in the model's namespace."""
 
 from typing import Final
 

@@ -1,8 +1,7 @@
-"""Checks of a drafter before any layout is looked at: that the engine takes it, and that the
-planner can count it.
+"""Checks of a drafter before any layout: that the engine takes it, and the planner can count it.
 
-Refuses a draft model of another vocabulary, and one whose K/V would share blocks with its target's
-in a way that is not known.
+A draft model of another vocabulary is refused, and one whose K/V would share blocks with its
+target's in an unknown way.
 """
 
 from collections.abc import Iterator
@@ -32,8 +31,7 @@ told. Source: vLLM 0.32 ``config/speculative.py:__post_init__``.
 def draft_model_of(
     head: DraftHead, path: str, stored: ModelSpec, model: ModelSpec, traits: EngineTraits
 ) -> Drafter:
-    """Return a draft model as the engine holds it: as it is stored, computed in the type of its
-    target.
+    """Return a draft model as the engine holds it: as stored, computed in its target's type.
 
     Args:
         head: The field.
@@ -113,9 +111,7 @@ def predictor_of(
 
 
 def _output_head(model: ModelSpec) -> tuple[Weight, ...]:
-    """Return the matrix that makes logits of hidden states: the embedding if one matrix is for
-    both.
-    """
+    """Return the matrix that makes logits of hidden states, the embedding if they share one."""
     wide = [weight for weight in model.weights if weight.inputs > 1]
     own = tuple(weight for weight in wide if weight.part is PipelineRole.HEAD)
     if own:
@@ -202,9 +198,7 @@ def _cache_problems(path: str, stored: ModelSpec, model: ModelSpec) -> Iterator[
 
 
 def _keeps_all(model: ModelSpec) -> bool:
-    """Return whether every layer keeps keys and values or latent vectors of the whole context, and
-    nothing else.
-    """
+    """Return whether all layers keep K/V or latents of the whole context, and nothing else."""
     return all(
         isinstance(kind, GroupedAttention | LatentAttention)
         and kind.window is None

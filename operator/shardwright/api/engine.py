@@ -1,7 +1,6 @@
-"""``spec.engine``: the inference engine, the requests and the K/V that it takes, the tokens that
-it drafts, its options and environment, and the program that joins its ranks.
+"""``spec.engine``: the engine, its requests and K/V, drafts, options, environment and executor.
 
-Which options an engine has, and who may set them, is not asked here: ``engines.options`` does.
+``engines.options`` checks which options an engine has and who may set them.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -183,7 +182,7 @@ class Engine(Part):
 
 
 def may_be_set(variable: EnvironmentVariable) -> bool:
-    """Return whether a variable is one that an administrator may at least admit."""
+    """Return whether an administrator may at least admit a variable."""
     return is_admissible(variable.name)
 
 

@@ -1,6 +1,4 @@
-"""The fields of a spec that may hold anything: the API server does not bound how large or deep they
-are, so the operator does.
-"""
+"""The fields of a spec that may hold anything, of a size and depth no API server bounds."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -28,7 +26,7 @@ def has_free_form(spec: object) -> bool:
 
 
 def without_free_form(spec: Any) -> Any:
-    """Return a spec with an empty object in each such field that it has.
+    """Return a spec with an empty object in each such field.
 
     >>> without_free_form({"model": {"id": "a", "config": {"b": 1}}, "replicas": 2})
     {'model': {'id': 'a', 'config': {}}, 'replicas': 2}
@@ -39,15 +37,13 @@ def without_free_form(spec: Any) -> Any:
 
 
 def free_form_problems(spec: object) -> tuple[Problem, ...]:
-    """Return why the contents of these fields are not handed on; depth first, for without bounds
-    nothing else may be asked.
-    """
+    """Return why the fields' contents are not passed on; depth comes first, for safety."""
     deep = nesting_problem(spec)
     return (deep,) if deep else size_problems(spec)
 
 
 def nesting_problem(spec: object) -> Problem | None:
-    """Return the problem of a spec that is nested too deeply to be handed on, None if it is not."""
+    """Return the problem of a spec that is nested too deeply, None if it is not."""
     if not _is_deep(spec):
         return None
     path = next((path for path in FREE_FORM if _is_deep(_at(spec, path))), "spec")
@@ -61,7 +57,7 @@ def nesting_problem(spec: object) -> Problem | None:
 
 
 def size_problems(spec: object) -> tuple[Problem, ...]:
-    """Return which of these fields have more bytes than are read."""
+    """Return which of these fields are larger than what is read."""
     sizes = {path: len(json.dumps(_at(spec, path))) for path in FREE_FORM}
     return tuple(_too_large(path, size) for path, size in sizes.items() if size > CONFIG_MAX_BYTES)
 
@@ -79,9 +75,7 @@ def _too_large(path: str, size: int) -> Problem:
 
 
 def _is_deep(value: object) -> bool:
-    """Return whether something is nested too deeply; without recursion, which such a value would
-    exhaust.
-    """
+    # Without recursion, which such a value would exhaust.
     level = [value]
     for _ in range(DEPTH_MAX):
         level = [child for parent in level if parent for child in _containers(parent)]

@@ -1,6 +1,6 @@
 """GPUs that the catalogue lacks, as an administrator reads them off a data sheet.
 
-Refuses a GPU that the catalogue has, and a product by which nobody could tell it.
+A GPU of the catalogue is refused, and a product by which nobody could tell it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

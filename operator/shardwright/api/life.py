@@ -1,8 +1,4 @@
-"""The fields of the spec that say how groups live: restarts after failures, readiness, restarts on
-purpose.
-
-The planner is told none of them.
-"""
+"""The fields of the spec for the life of groups, unknown to the planner: restarts and readiness."""
 
 from typing import Annotated, Literal
 

@@ -1,8 +1,7 @@
-"""YAML as kubectl reads it: YAML 1.1 by the rules of Go's yaml.v2, then JSON; nothing may be said
-twice.
+"""YAML as kubectl reads it: YAML 1.1 by Go's yaml.v2, then JSON, without duplicate keys.
 
 PyYAML's own rules differ. By Go's, ``1e3`` is a number, ``12:30`` and dates are text, ``0o17`` is
-fifteen. Anchors may not blow a file up, and a number that JSON cannot hold is refused.
+fifteen. Anchors that blow a file up and numbers that JSON cannot hold are refused.
 """
 
 import json
@@ -43,11 +42,12 @@ _AS_WRITTEN: Final = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 
 def read_manifests(text: str, tell: Callable[[int], None] = lambda _: None) -> list[dict[str, Any]]:
     """Return the objects of a manifest: one per document, those of a ``List`` one by one.
-    ``tell`` takes from time to time how many characters of YAML have been checked.
+
+    ``tell`` gets, now and then, how many characters of YAML have been checked.
 
     Raises:
-        InputError: Not YAML, a key that is there twice, too many aliases, too deep, or something
-            that is no object.
+        InputError: Not YAML, a duplicate key, too many aliases, too deep, or something that is no
+            object.
     """
     return [item for document in _documents(text, tell) for item in _objects(document)]
 
@@ -66,7 +66,7 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def _objects_wanted(document: Any) -> str:
-    """Return the form to write instead; a table of kubectl reads as one long word."""
+    # A table of kubectl reads as one long word.
     if isinstance(document, str):
         return "kubectl prints objects with '-o json' or '-o yaml'"
     return "write apiVersion, kind, metadata and spec"
@@ -119,9 +119,7 @@ def _whole(digits: str) -> int:
 
 
 def _check_nesting(text: str, tell: Callable[[int], None]) -> None:
-    """Refuse a document that is nested too deeply before anything recurses into it: libyaml's
-    composer would end the process.
-    """
+    """Refuse deep nesting before anything recurses: libyaml's composer would end the process."""
     depth = 0
     for taken, event in enumerate(yaml.parse(text, Loader=_Loader), start=1):
         if not taken % BETWEEN_CALLS and event.start_mark:
@@ -161,9 +159,9 @@ def _check_expansion(root: yaml.Node) -> None:
 def _expanded(
     node: yaml.Node, known: dict[int, tuple[int, int]], open_nodes: set[int]
 ) -> tuple[int, int]:
-    """Return how many nodes there are under this one, and how many levels, both with itself.
+    """Return how many nodes and levels there are under a node, both with itself.
 
-    An anchor stands before its aliases, so this recurses no deeper than the text is nested.
+    An anchor precedes its aliases, so this recurses no deeper than the text is nested.
     """
     if id(node) in open_nodes:
         raise _RefusedError("an alias contains itself")
@@ -188,7 +186,7 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 class _RefusedError(ValueError):
-    """Something that is valid YAML and that we do not take."""
+    """Valid YAML that we do not take."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the C class exists where libyaml does

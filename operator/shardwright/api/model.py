@@ -1,7 +1,4 @@
-"""``spec.model``: the model to serve, the address of its weights, and adapters.
-
-Whether a model, a file or a Secret is there at all is not asked here.
-"""
+"""``spec.model``: the model to serve, the address of its weights, and adapters."""
 
 from typing import Annotated, Any, Literal
 
@@ -108,29 +105,29 @@ class Model(Part):
 
 
 def has_one_source_of_config(model: Model) -> bool:
-    """Return whether the config is said once."""
+    """Return whether the config is given once."""
     return model.config is None or model.config_map_ref is None
 
 
 def revision_is_of_the_hub(model: Model) -> bool:
-    """Return whether a commit is named of weights from the hub alone."""
+    """Return whether a commit is named only of weights from the hub."""
     return model.revision is None or scheme_of(model.weights) == HUB
 
 
 def hub_has_the_model(model: Model) -> bool:
-    """Return whether an address on the hub is that of the model."""
+    """Return whether an address on the hub is the model's."""
     uri = model.weights.uri if model.weights else None
     return not uri or scheme_of(model.weights) != HUB or place_of(uri) == model.id
 
 
 def shards_lie_where_they_can(model: Model) -> bool:
-    """Return whether files of single ranks come from a claim or an image: nothing else has them."""
+    """Return whether files of single ranks come from a claim or an image, which alone have them."""
     scheme = scheme_of(model.weights)
     return model.load_format != "ShardedState" or scheme in (CLAIM, IMAGE_VOLUME)
 
 
 def store_is_streamed(model: Model) -> bool:
-    """Return whether an object store is read by a loader that can read one."""
+    """Return whether an object store is read by a loader that can."""
     stored = scheme_of(model.weights) in BUCKETS
     return not stored or model.load_format in ("Auto", "RunAIStreamer")
 

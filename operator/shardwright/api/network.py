@@ -1,8 +1,4 @@
-"""``spec.pod.network``: how the pods of a group over several nodes reach the network between
-them.
-
-It requests no GPUs: those come from the plan.
-"""
+"""``spec.pod.network``: how the pods of a group over several nodes reach each other."""
 
 import re
 from typing import Annotated, Final, Literal

@@ -1,7 +1,6 @@
-"""Who may reach the pods of models, and whom they may reach, as an administrator describes it for
-all of them.
+"""Who may reach models' pods and whom they may reach, as an administrator describes it for all.
 
-Refuses addresses with bits beyond their length, and rules that would have no effect.
+Addresses with bits beyond their length and rules without effect are refused.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
-"""The administrator's settings for nodes: prices, the prefix of labels that are believed, and the
-nodes to plan on.
+"""The administrator's settings for nodes: prices, the trusted label prefix, the nodes to plan on.
 
-Refuses a price of a GPU that neither the catalogue nor ``gpus`` has.
+A price of a GPU that neither the catalogue nor ``gpus`` has is refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,7 +49,7 @@ NAMES: Final = tuple(str(field.alias) for field in NodeSettings.model_fields.val
 
 
 def read_stated(content: Mapping[str, Any], gpus: tuple[Gpu, ...]) -> Stated:
-    """Return the statement of all settings on nodes; ``gpus`` are those that the catalogue lacks.
+    """Return what all settings state of nodes; ``gpus`` are those that the catalogue lacks.
 
     Raises:
         InputError: every violation, with its path.

@@ -1,7 +1,6 @@
-"""The types of the spec's fields: names, quantities, values, and the base of every object of it.
+"""The types of the spec's fields: names, quantities, values, and the base of every object.
 
-A value of another type is refused, however it could be read, and so is a field that its object does
-not have.
+A value of another type is refused, whatever it could be read as, and so is an unknown field.
 """
 
 from functools import cache
@@ -121,10 +120,10 @@ APart = TypeVar("APart", bound=Part)
 
 
 def unsaid(part: type[APart]) -> APart:
-    """Return a part as it is if nobody writes it: all its fields have their defaults.
+    """Return a part that nobody has written: all its fields have their defaults.
 
-    Defaults of ours need no check, so the checks of parts that nobody writes are never built: of 21
-    a first plan builds 3 (measured). All share one such part: its lists are never changed.
+    Defaults need no check, so the checks of such parts are never built: of 21 a first plan builds 3
+    (measured). All share one such part: its lists are never changed.
     """
     return cast("APart", _unsaid(part))
 

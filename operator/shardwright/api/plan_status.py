@@ -1,6 +1,4 @@
-"""A report as ``status.plan``; computes nothing but totals, and cuts values that would not fit the
-schema.
-"""
+"""A report as ``status.plan``: totals are computed, and values cut to fit the schema."""
 
 from typing import Any
 

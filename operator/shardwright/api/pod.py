@@ -1,7 +1,6 @@
-"""A user's settings of the engine's pods: their share of a node, their identity, and the marks that
-a company wants on them.
+"""A user's settings of the engine's pods: share of a node, identity, and a company's marks.
 
-Keys and folders that are the operator's, Kubernetes' or a scheduler's are nobody else's to set.
+Nobody may set keys and folders of the operator, Kubernetes or a scheduler.
 """
 
 import re
@@ -38,10 +37,10 @@ RESERVED_DOMAINS: Final = (
     "volcano.sh",
     "crio.io",
 )
-"""Prefixes of label and annotation keys, with all that end in them, that say what others than the
-user decide: whose pods are, in which group, queue and network they are, and what a container
-runtime opens to them. Source: Kubernetes, "Well-Known Labels, Annotations and Taints"
-(kubernetes.io and k8s.io are the project's own); Multus; GKE multi-networking; Volcano; CRI-O.
+"""Prefixes of label and annotation keys (and their subdomains) that are not the user's to decide:
+pods' owner, group, queue and network, and what a container runtime opens to them. Source:
+Kubernetes, "Well-Known Labels, Annotations and Taints" (kubernetes.io and k8s.io are the project's
+own); Multus; GKE multi-networking; Volcano; CRI-O.
 """
 
 OPEN_KEYS: Final = frozenset(
@@ -68,11 +67,11 @@ _RESERVED: Final = re.compile(RESERVED_PATTERN)
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
 
 VOLUME_ROOTS: Final = ("/data", "/mnt", "/srv", "/etc/pki/ca-trust", "/etc/ssl/certs")
-"""Below which folders a user's volumes may be mounted. Elsewhere an image has its programs, and the
-operator its files: a file mounted there would run as if it came from an image that an administrator
-admits. Source: Filesystem Hierarchy Standard 3.0 for what is free to use (/mnt, /srv); /data and
-the two folders of certificates by custom. Beside these lie settings that name programs:
-/etc/ssl/openssl.cnf and /etc/pki/tls/openssl.cnf load modules.
+"""Folders below which a user's volumes may be mounted. Elsewhere are an image's programs and the
+operator's files: a file mounted there would run as if it came from an admitted image. Source:
+Filesystem Hierarchy Standard 3.0 for what is free to use (/mnt, /srv); /data and the two folders of
+certificates by custom. Beside these lie settings that name programs: /etc/ssl/openssl.cnf and
+/etc/pki/tls/openssl.cnf load modules.
 """
 
 _MOUNT_PATH: Final = r"^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$"
@@ -246,7 +245,7 @@ class Pod(Part):
 
 
 def is_reserved(key: str) -> bool:
-    """Return whether a label or an annotation of pods is not for users to set.
+    """Return whether a pod's label or annotation is not for users to set.
 
     >>> [
     ...     is_reserved(key)
@@ -268,8 +267,7 @@ def keys_are_open(entries: Mapping[str, str]) -> bool:
 
 
 def domain_of(key: str) -> str:
-    """Return the domain of a label or an annotation: the part before the slash, without one the key
-    if it has a dot, else none.
+    """Return a label's domain: the part before the slash, else a key with a dot, else none.
 
     >>> [domain_of(key) for key in ("example.com/team", "io.katacontainers.config.runtime", "team")]
     ['example.com', 'io.katacontainers.config.runtime', '']
@@ -278,7 +276,7 @@ def domain_of(key: str) -> str:
 
 
 def keys_are_label_keys(entries: Mapping[str, str]) -> bool:
-    """Return whether every key is a prefix and a name as Kubernetes has them."""
+    """Return whether every key is a prefix and a name as in Kubernetes."""
     return all(
         len(key) <= LABEL_KEY_MAX_LENGTH and _LABEL_KEY.fullmatch(key) is not None
         for key in entries
@@ -297,14 +295,13 @@ def is_mounted_aside(volume: PodVolume) -> bool:
 
 
 def folders_differ(pod: Pod) -> bool:
-    """Return whether no two volumes are mounted at the same folder, or one inside another."""
+    """Return whether no two volumes have the same folder, or one inside another's."""
     paths = [volume.mount_path for volume in pod.volumes or ()]
     return not any(lie_together(one, other) for one, other in combinations(paths, 2))
 
 
 def lie_together(one: str, other: str) -> bool:
-    """Return whether two folders are the same, or one is inside the other: no runtime makes a
-    folder in a read-only one.
+    """Return whether two folders are the same or nested: no runtime makes one in a read-only one.
 
     >>> (
     ...     lie_together("/data/a", "/data/a/b"),

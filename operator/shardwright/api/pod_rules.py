@@ -1,6 +1,5 @@
-"""Rules between fields of ``spec.pod``.
-
-The admissions of an administrator are none of them: the API server does not know them.
+"""Rules between fields of ``spec.pod``, without the administrator's admissions (not known to the
+API server).
 """
 
 from typing import Final
@@ -31,7 +30,6 @@ _TAKEN: Final = ", ".join(map(repr, sorted(RESERVED_KEYS)))
 
 
 def _of_keys(kind: str) -> tuple[Rule, Rule]:
-    """Return the rules for the keys of labels, or of annotations."""
     return (
         Rule(
             code="BadLabelKey",

@@ -1,6 +1,6 @@
-"""The status of a ShardedModel, field by field; output only, nothing here is ever read as input.
+"""The status of a ShardedModel, field by field, never read as input.
 
-``status`` fills it from a report; the reconciler adds conditions, groups and counts.
+``plan_status`` fills it from a report; the reconciler adds conditions, groups and counts.
 """
 
 from typing import Annotated, Final, Literal

@@ -1,11 +1,9 @@
-"""The plan of record: the chosen plan as it is kept in a ConfigMap, to be read back to the last
-bit.
+"""The plan of record: the chosen plan as kept in a ConfigMap, to be read back to the last bit.
 
-It reserves its nodes and is shown to users; it is never input to scoring.
+It reserves its nodes and is shown to users, but is never input to scoring.
 
-A record of any release is read for ever. A field that comes new has a default; one that goes or
-gets another name or meaning takes a new version. Fields of a later release that are not known here
-are kept, and written again with the record.
+A record of any release is read for ever: a new field has a default; one that goes or changes its
+name or meaning takes a new version. Unknown fields of a later release are kept and written again.
 """
 
 import json
@@ -45,12 +43,11 @@ _LOSS_KINDS: Final = frozenset(kind.value for kind in LossKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback:
-    """The revision that a model has gone back to (``to``), the spec in whose place it runs
-    (``instead_of``), both by hash, and why.
+    """The revision that a model has rolled back to, the replaced spec (both by hash), and why.
 
-    ``group`` did not come up with the spec, and ``said`` is the last output of its engine; both are
-    empty if somebody asked. ``engine_version`` is that of the spec, if it leaves the version open:
-    the record has the one of the revision that runs.
+    ``group`` did not come up with the spec, and ``said`` is its engine's last output; both are
+    empty if somebody asked. ``engine_version`` is the spec's, if it leaves the version open: the
+    record has the running revision's.
     """
 
     to: str
@@ -65,19 +62,16 @@ class Rollback:
 class PlanRecord:
     """A plan and the question that it answers.
 
-    ``input_hash`` covers everything that makes a new plan necessary when it changes, ``cut_hash``
-    the same without the number of replicas: while it stays, scaling adds or drops groups and moves
-    none. ``generations`` say of which generation each group is at least: a later one starts beside
-    the one that serves. ``sought`` say how groups ask for nodes that were still to come, also when
-    they stand on real ones by now. ``engine_version`` is that of the engine if the spec leaves it
-    open (empty: it does not). ``serial`` goes up with every record that is written of a resource:
-    it shows an earlier one that comes back. ``rejected`` is the hash of the spec's pods with which
-    a group did not come up that is gone since (empty: there is none). ``improved_at`` is when a
-    plan last took the place of one that served because it was better (None: none has).
-    ``rollback`` is the revision that is run instead of the spec (None: the spec is run),
-    ``answered`` the request to go back that was answered last, ``unknown``: it named no revision
-    that there was. ``beyond`` are fields that are not known here, each at its place: a later
-    release wrote them.
+    ``input_hash`` covers all that makes a new plan necessary, ``cut_hash`` the same without the
+    number of replicas: while it stays, scaling moves no group. ``generations`` are the least of
+    each group: a later one starts beside the one that serves. ``sought`` say how groups ask for
+    nodes that were still to come, even if they are real by now. ``engine_version`` is set if the
+    spec leaves it open (else empty). ``serial`` grows with every record written of a resource,
+    which shows an earlier one that comes back. ``rejected`` is the hash of the spec's pods with
+    which a group, gone since, did not come up (empty: none). ``improved_at`` is when a better plan
+    last replaced one that served (None: never). ``rollback`` is the revision run instead of the
+    spec (None: the spec is run), ``answered`` the last answered rollback request; ``unknown``: it
+    named no existing revision. ``beyond`` are a later release's fields, each at its place.
     """
 
     version: int = RECORD_VERSION
@@ -111,9 +105,7 @@ class PlanRecord:
 
     @property
     def default_of_spec(self) -> str:
-        """Return the default engine version of the spec, whether the spec is run or not; as
-        ``engine_version``.
-        """
+        """Return the spec's default engine version (``engine_version``), run or not."""
         return self.rollback.engine_version if self.rollback else self.engine_version
 
     def report(self) -> Report:
@@ -137,9 +129,7 @@ def encode(record: PlanRecord) -> str:
 
 
 def decode(text: str) -> PlanRecord | Problem:
-    """Return the record, or why it cannot be read (edited by hand, or written in a form of a later
-    release).
-    """
+    """Return the record, or why it cannot be read (edited by hand, or a later release's)."""
     try:
         plain = json.loads(text)
     except (ValueError, RecursionError):
@@ -165,9 +155,7 @@ def decode(text: str) -> PlanRecord | Problem:
 
 
 def _without_unknown_losses(plain: Plain) -> Plain:
-    """Return a record without the losses of kinds that only a later release knows: they inform, and
-    no plan is worth less without them.
-    """
+    # They inform, and no plan is worth less without them.
     others = plain.get("alternatives")
     if not isinstance(others, list):
         return plain
@@ -200,9 +188,7 @@ def _known(record: PlanRecord) -> Plain:
 
 
 def _beyond(plain: Plain, known: Plain) -> dict[str, Any]:
-    """Return the fields of ``plain`` that ``known`` does not have, each at its place; objects in
-    lists have none.
-    """
+    """Return the fields of ``plain`` missing in ``known``, each at its place; not in lists."""
     inner = {
         name: _beyond(value, known[name])
         for name, value in plain.items()
@@ -214,7 +200,6 @@ def _beyond(plain: Plain, known: Plain) -> dict[str, Any]:
 
 
 def _joined(known: Plain, beyond: Plain) -> dict[str, Any]:
-    """Merge two records. If their values differ, ``known`` wins."""
     both = {name: value for name, value in beyond.items() if name not in known}
     return both | {
         name: _joined(value, beyond[name]) if isinstance(value, dict) and name in beyond else value

@@ -1,6 +1,6 @@
 """The spec as a question to the planner.
 
-Refuses requests that are longer than the context of the model or of its draft model.
+Requests longer than the context of the model or its draft model are refused.
 """
 
 from typing import Final
@@ -64,11 +64,10 @@ _STORAGES: Final = {
 def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> Request:
     """Return the request to the planner, for a model and its drafter.
 
-    With ``replicas: 0`` the question is about one replica: its plan is shown, nothing is deployed.
+    ``replicas: 0`` asks about one replica: its plan is shown, nothing is deployed.
 
     Raises:
-        InputError: When the requests are longer than the context of the model, or of its draft
-            model.
+        InputError: requests are longer than the context of the model, or of its draft model.
     """
     return Request(
         workload=_workload(spec, model, drafter),
@@ -83,14 +82,12 @@ def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> 
 
 
 def network_of(spec: Spec) -> Network:
-    """Return how the pods of groups over several nodes reach each other."""
+    """Return how pods of groups over several nodes reach each other."""
     return (spec.pod or unsaid(Pod)).network or unsaid(Network)
 
 
 def adapter_slots(model: Model) -> AdapterSlots | None:
-    """Return the room for adapters that the engine is told to make: a slot for each, None without
-    any.
-    """
+    """Return the engine's room for adapters, a slot for each, None without any."""
     rank = model.max_adapter_rank or DEFAULT_ADAPTER_RANK
     return AdapterSlots(count=len(model.adapters), rank=rank) if model.adapters else None
 
@@ -138,7 +135,6 @@ def _workload(spec: Spec, model: ModelSpec, drafter: Drafter | None) -> Workload
 
 
 def _acceptance(speculation: Speculation) -> tuple[float, float]:
-    """Return the chance that a drafted token is accepted, and how far it may be off."""
     stated = speculation.acceptance_percent
     if stated is not None:
         return stated / 100, 0.0
@@ -146,9 +142,6 @@ def _acceptance(speculation: Speculation) -> tuple[float, float]:
 
 
 def _choices(speculation: Speculation, drafter: Drafter | None) -> tuple[int, ...]:
-    """Return the numbers of tokens that may be drafted: the stated one, else those that the plan
-    may choose from.
-    """
     if speculation.tokens is not None:
         return (speculation.tokens,)
     offered = range(1, MOST_PLANNED_DRAFTS + 1)
@@ -198,14 +191,12 @@ def _storage(spec: Spec) -> Storage:
 
 
 def _read_bytes_per_second(spec: Spec) -> float | None:
-    """Return the measured bytes a second of a node from an object store, None if not measured."""
     store = spec.model.weights and spec.model.weights.object_store
     measured = store.megabytes_per_second if store else None
     return None if measured is None else measured * 1e6
 
 
 def _cache_bytes(spec: Spec) -> int | None:
-    """Return the size of the claim that every pod gets for its downloads, None if it gets none."""
     cache = spec.model.weights and spec.model.weights.cache
     return quantity(cache.storage) if cache else None
 
@@ -233,9 +224,7 @@ def _space(spec: Spec) -> SearchSpace:
 
 
 def _most_replicas(spec: Spec) -> int:
-    """Return the most replicas that filling a budget may choose: one without a request would do
-    nothing.
-    """
+    """Return the most replicas for filling a budget: one without a request would do nothing."""
     load = spec.workload
     return (
         MOST_REPLICAS

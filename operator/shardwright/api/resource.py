@@ -1,8 +1,7 @@
-"""The ShardedModel as it comes from a manifest or from the API server; refuses the same values as
-the schema.
+"""The ShardedModel from a manifest or the API server; the same values are refused as by the schema.
 
 ``parse_manifest`` is strict (the API server with ``--validate=strict``); ``read_stored`` drops
-fields that it does not know, because an object may have been stored by a newer version.
+unknown fields, because a newer version may have stored them.
 """
 
 import json
@@ -67,19 +66,19 @@ class ShardedModel(BaseModel):
 
 
 def parse_manifest(manifest: Mapping[str, Any]) -> ShardedModel:
-    """Return the resource that a manifest describes.
+    """Return the resource in a manifest.
 
     Raises:
-        InputError: With one problem per violation, each with the path in the manifest.
+        InputError: one problem per violation, each with its path.
     """
     return _read(manifest, extra="forbid")
 
 
 def read_stored(stored: Mapping[str, Any]) -> ShardedModel:
-    """Return the resource that the API server holds; unknown fields are dropped.
+    """Return the resource held by the API server, without unknown fields.
 
     Raises:
-        InputError: When it was stored under other rules and breaks those of today.
+        InputError: it was stored under other rules and breaks today's.
     """
     return _read(stored, extra="ignore")
 

@@ -1,8 +1,4 @@
-"""A rule between fields, as the API server (CEL) and the CLI and the operator (a predicate) hold
-it.
-
-It looks at the fields of one object alone: CEL sees no more.
-"""
+"""A rule between fields of one object, as CEL for the API server and as a predicate for us."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +9,8 @@ from typing import Any
 class Rule:
     """A condition on the objects at ``path`` (``[]``: on every item of a list).
 
-    ``field`` is the field under it that the user would change, as the API server's ``fieldPath``
-    names it. ``figures`` says the same of the objects at hand in their numbers, which CEL cannot.
+    ``field`` is the field under it for the user to change, as in the API server's ``fieldPath``.
+    ``figures`` says the rule in the numbers of the object at hand, which CEL cannot.
     """
 
     code: str

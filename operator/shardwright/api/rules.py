@@ -1,9 +1,7 @@
-"""Rules between fields: one table for the API server (CEL) and for the CLI and the operator
-(predicates).
+"""Rules between fields: one table for the API server (CEL) and for us (predicates).
 
-Each rule names the object it looks at, says in its message the field, the limit and the way out,
-and holds the same condition twice: as CEL and as a predicate over the parsed spec. A test puts the
-same resources before both and wants the same verdict.
+Each rule names its object, says in its message the field, the limit and the way out, and holds one
+condition twice. A test wants the same verdict of both on the same resources.
 """
 
 from collections.abc import Iterator
@@ -38,7 +36,7 @@ from shardwright.errors import Problem
 
 
 def broken_rules(spec: Spec) -> tuple[Problem, ...]:
-    """Return one problem for every rule that does not hold, in the order of the table."""
+    """Return one problem for every broken rule, in the order of the table."""
     return tuple(
         Problem(
             code=rule.code,

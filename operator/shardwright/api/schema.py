@@ -75,7 +75,7 @@ def crd() -> Schema:
 
 
 def crd_yaml() -> str:
-    """Return the CustomResourceDefinition as the YAML text that is kept in ``crds/``."""
+    """Return the CustomResourceDefinition as the YAML in ``crds/``."""
     return HEADER + yaml.safe_dump(crd(), sort_keys=False, width=110, allow_unicode=True)
 
 
@@ -90,21 +90,21 @@ def spec_schema() -> Schema:
 
 
 NOT_OBSERVED: Final = -1
-"""The observed generation of a resource that the operator has not looked at: that of no spec."""
+"""The observed generation of a resource that the operator has not reconciled: that of no spec."""
 
 
 @cache
 def status_schema() -> Schema:
     """Return the structural schema of ``status``.
 
-    A resource that nobody has looked at has a status that says so: without one, `kubectl wait`,
-    Flux and whoever else judges by kstatus take it for done.
+    A resource that nobody has reconciled says so by default: without a status, `kubectl wait`, Flux
+    and all that judge by kstatus take it for done.
     """
     return structural(Status) | {"default": {"observedGeneration": NOT_OBSERVED}}
 
 
 def manifest_schema() -> Schema:
-    """Return the schema of a whole manifest, as far as the problems of its parser refer to it."""
+    """Return the schema of a whole manifest, as far as its parser's problems refer to it."""
     return {
         "properties": {
             "apiVersion": {},

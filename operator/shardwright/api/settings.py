@@ -1,8 +1,7 @@
-"""The administrator's settings for all resources: defaults for engine and pods, and limits on the
-requests of users.
+"""The administrator's settings for all resources: defaults for engine and pods, and users' limits.
 
-They never change a resource: its spec is merged with the defaults before anything is planned, its
-own fields win, and its status names the fields that came from the defaults.
+They never change a resource: its spec is merged with the defaults before planning, its own fields
+win, and its status names the fields that came from the defaults.
 """
 
 import json
@@ -69,10 +68,10 @@ NATIVE: Final = "Native"
 class Settings:
     """Defaults for ``spec.engine`` and ``spec.pod``, and what users may use.
 
-    ``stated`` holds for all nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet.
-    ``network_policy`` says who reaches pods. ``keeps_templates``: groups stay as another release of
-    the operator has made them, if their spec does not say. ``config_fetch``: whether configs that
-    nobody has given are read from the hub.
+    ``stated`` holds for all nodes; nodes of ``autoscaled_pools`` need not exist yet.
+    ``network_policy`` says who reaches pods. ``keeps_templates``: groups stay as another release
+    has made them, unless their spec says otherwise. ``config_fetch``: whether configs that nobody
+    has given are read from the hub.
     """
 
     engine: Engine | None = None
@@ -91,7 +90,7 @@ class Settings:
 
 
 def read_settings(text: str) -> Settings:
-    """Return the settings that a text holds, as YAML or JSON; none if it is empty.
+    """Return the settings in a YAML or JSON text; none if it is empty.
 
     Raises:
         InputError: every violation; its path begins with the name of a setting.
@@ -127,9 +126,7 @@ def _settings(content: Mapping[str, Any], said: Mapping[str, Any]) -> Settings:
 
 
 def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
-    """Yield why a resource may not name its RuntimeClass: such a class decides how much a container
-    sees of its node.
-    """
+    """Yield why a RuntimeClass is not admitted: it decides what containers see of nodes."""
     admitted = settings.policy.admitted_runtime_classes
     name = own.pod.runtime_class_name if own.pod else None
     default = settings.pod.runtime_class_name if settings.pod else None
@@ -146,9 +143,7 @@ def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
 
 
 def check_executor(own: Spec, settings: Settings) -> Iterator[Problem]:
-    """Yield why a resource may not name its executor: whoever reaches a pod of a Ray cluster can
-    run code in it.
-    """
+    """Yield why an executor is not admitted: who reaches a Ray pod can run code in it."""
     name = own.engine.executor
     default = settings.engine.executor if settings.engine else None
     if name in {None, NATIVE, default} or name in settings.policy.admitted_executors:
@@ -165,9 +160,7 @@ def check_executor(own: Spec, settings: Settings) -> Iterator[Problem]:
 
 
 def check_priority_class(own: Spec, namespace: str, settings: Settings) -> Iterator[Problem]:
-    """Yield why a resource of this namespace may not name its PriorityClass: its pods would go
-    before those of others.
-    """
+    """Yield why a PriorityClass is not admitted in a namespace: its pods precede others'."""
     name = own.pod.priority_class_name if own.pod else None
     default = settings.pod.priority_class_name if settings.pod else None
     if name is None or name == default:
@@ -193,9 +186,7 @@ def check_priority_class(own: Spec, namespace: str, settings: Settings) -> Itera
 
 
 def check_default_version(own: Spec, settings: Settings) -> Iterator[Problem]:
-    """Yield why a resource that gets the default's image may not state another version: it is that
-    of the image.
-    """
+    """Yield why a version may not be stated beside the default's image, which has its own."""
     stated, default = own.engine.version, settings.engine
     if (
         stated is None
@@ -216,7 +207,7 @@ def check_default_version(own: Spec, settings: Settings) -> Iterator[Problem]:
 
 
 def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]]:
-    """Return the spec with its open fields filled in, and the sorted paths of those that were."""
+    """Return the spec with its open fields filled in, and those fields' sorted paths."""
     applied: list[str] = []
     engine, pod = spec.engine, spec.pod
     # Options are an engine's own.
@@ -231,9 +222,8 @@ def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]
 
 
 def _fitting(own: Engine, default: Engine) -> Engine:
-    """The version of the defaults is that of their image: a resource with an image of its own gets
-    neither. An option that it sets itself is its own in either spelling.
-    """
+    # The version of the defaults is that of their image: a resource with an image of its own gets
+    # neither. An option that it sets itself is its own in either spelling.
     kept = own.image is None
     set_there = {name.replace("_", "-") for name in own.args}
     return default.model_copy(
@@ -250,7 +240,7 @@ def _fitting(own: Engine, default: Engine) -> Engine:
 
 
 def _beside(own: Pod, default: Pod) -> Pod:
-    """Two volumes cannot share a folder, and the resource's own volume wins."""
+    # Two volumes cannot share a folder, and the resource's own volume wins.
     taken = [volume.mount_path for volume in own.volumes or ()]
     volumes = [
         given
@@ -263,9 +253,7 @@ def _beside(own: Pod, default: Pod) -> Pod:
 
 
 def _merged(own: APart, default: APart, path: str, applied: list[str]) -> APart:
-    """Return a part with the default's fields: entries of maps and lists (by name) and resources
-    one by one, any other field as a whole where the resource's own is not set.
-    """
+    """Return a part with defaults: maps, named lists and resources merge, others fill gaps."""
     update: dict[str, Any] = {}
     for name in type(own).model_fields:
         mine, given = getattr(own, name), getattr(default, name)
@@ -288,9 +276,7 @@ def _merged(own: APart, default: APart, path: str, applied: list[str]) -> APart:
 
 
 def _read_defaults(defaults: Mapping[str, Any]) -> Spec:
-    """Return the defaults as the spec of a resource that has nothing else: the same bounds, the
-    same rules.
-    """
+    # As the spec of a resource that has nothing else: the same bounds, the same rules.
     manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "defaults"}}
     try:
         return parse_manifest(manifest | {"spec": {"model": {"id": "any"}, **defaults}}).spec

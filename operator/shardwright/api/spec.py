@@ -1,8 +1,7 @@
 """The spec of a ShardedModel, field by field: type, bound, default, description.
 
-``kubectl explain`` prints these descriptions, and the API server enforces these types and bounds:
-``schema`` turns the models into the CRD. Rules between fields stand in ``rules``; nothing here
-reads a cluster.
+``kubectl explain`` prints these descriptions, and the API server enforces types and bounds:
+``schema`` makes the CRD of them. Rules between fields are in ``rules``.
 """
 
 from functools import partial
@@ -98,9 +97,7 @@ class Parallelism(Part):
 
 
 def experts_are_cut_as_the_engine_can(spec: "Spec") -> bool:
-    """Return whether experts are sliced, or dealt to all ranks; TensorRT-LLM deals them to sets of
-    ranks that slice them, too.
-    """
+    """Return whether experts are sliced, or dealt to all ranks (TensorRT-LLM: or to sets)."""
     pins = spec.parallelism
     if pins is None or pins.expert is None or pins.expert == 1:
         return True
@@ -151,7 +148,7 @@ def every_key_needs_exists(toleration: Toleration) -> bool:
 
 
 def seconds_need_no_execute(toleration: Toleration) -> bool:
-    """Return whether a time is given to taints that evict alone."""
+    """Return whether a time is given only for taints that evict."""
     return toleration.toleration_seconds is None or toleration.effect == "NoExecute"
 
 
@@ -195,17 +192,17 @@ class PlacementRules(Part):
 
 
 def kueue_has_a_queue(placement: PlacementRules) -> bool:
-    """Return whether Kueue is told in which queue groups wait."""
+    """Return whether Kueue is given a queue."""
     return placement.scheduler != "Kueue" or placement.queue is not None
 
 
 def queue_has_a_scheduler(placement: PlacementRules) -> bool:
-    """Return whether a queue is given to Kueue alone."""
+    """Return whether only Kueue is given a queue."""
     return placement.queue is None or placement.scheduler == "Kueue"
 
 
 def scheduler_is_a_plugin(placement: PlacementRules) -> bool:
-    """Return whether a scheduler is named only if its name is open."""
+    """Return whether a scheduler is named only where its name is open."""
     return placement.scheduler_name is None or placement.scheduler == "Coscheduling"
 
 

@@ -1,6 +1,6 @@
 """A pydantic model's JSON schema as a structural one; each rewrite is one function.
 
-The API server wants a structural schema: no references, no unions with null, no ``const``.
+The API server allows no references, no unions with null and no ``const``.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ INT32_MAX: Final = 2_147_483_647
 
 
 def structural(model: type[BaseModel]) -> Schema:
-    """Return a pydantic model's JSON schema rewritten to a structural one."""
+    """Return a pydantic model's JSON schema as a structural one."""
     schema = model.model_json_schema(by_alias=True)
     definitions = schema.pop("$defs", {})
     return _rewritten(_inlined(schema, definitions))
@@ -54,7 +54,7 @@ def _children(schema: Schema) -> Iterator[tuple[str, Any]]:
 
 
 def _without_null(schema: Schema) -> Schema:
-    """Take the null out of a union: a field that may be left out is not in ``required``."""
+    # A field that may be left out is not in ``required``.
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     # More than one is a real union, as a quantity's of integer and string.
     if len(choices) != 1:
@@ -75,9 +75,7 @@ def _enum_for_const(schema: Schema) -> Schema:
 
 
 def _without_closed_properties(schema: Schema) -> Schema:
-    """Drop ``additionalProperties`` that are no schema: pruning and strict validation do its
-    work.
-    """
+    # Pruning and strict validation do the work of ``additionalProperties`` that are no schema.
     if isinstance(schema.get("additionalProperties"), bool):
         return {key: value for key, value in schema.items() if key != "additionalProperties"}
     return schema
@@ -88,7 +86,7 @@ def _without_titles(schema: Schema) -> Schema:
 
 
 def _unwrapped_description(schema: Schema) -> Schema:
-    """Join the lines of each paragraph: a docstring is wrapped for those who read the code."""
+    # A docstring is wrapped for those who read the code.
     description = schema.get("description")
     if not isinstance(description, str):
         return schema
@@ -105,9 +103,7 @@ def _integer_format(schema: Schema) -> Schema:
 
 
 def _default_of_parts(schema: Schema) -> Schema:
-    """Give an optional object whose fields have defaults the default ``{}``, so that they are
-    filled in.
-    """
+    """Give an optional object the default ``{}`` if its fields have defaults, to fill them in."""
     if "properties" not in schema:
         return schema
     properties = {

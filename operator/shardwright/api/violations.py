@@ -1,6 +1,4 @@
-"""Refusals of the parser, said as problems: the path in the manifest, the value, the limit, the way
-out.
-"""
+"""The parser's refusals as problems: path in the manifest, value, limit, way out."""
 
 import json
 import math
@@ -27,9 +25,7 @@ _FREE_FORM: Final = ("spec", "model", "config")
 
 
 def without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:
-    """Return a manifest without fields that are null, as the API server drops them; the config
-    stays whole.
-    """
+    """Return a manifest without nulls, as the API server drops them, but with its whole config."""
     if path == _FREE_FORM:
         return value
     if isinstance(value, Mapping):
@@ -44,7 +40,7 @@ def without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def read_part(part: type[P], content: Mapping[str, Any]) -> P:
-    """Return a part of the settings; a null value counts as absent.
+    """Return a part of the settings; null counts as absent.
 
     Raises:
         InputError: every violation, with its path.
@@ -66,7 +62,7 @@ def explain(
 
 
 def repeated_keys(part: BaseModel, path: str) -> Iterator[Problem]:
-    """Yield one problem per entry of a keyed list under ``path`` whose key is there twice."""
+    """Yield a problem for each repeated key of a keyed list under ``path``."""
     for name, field in type(part).model_fields.items():
         value, at = getattr(part, name), f"{path}.{field.alias}"
         if isinstance(value, BaseModel):
@@ -76,7 +72,6 @@ def repeated_keys(part: BaseModel, path: str) -> Iterator[Problem]:
 
 
 def _key_of(field: FieldInfo) -> str | None:
-    """Return the field by which the entries of a list are told apart, None if they are not."""
     extra = field.json_schema_extra
     keys = extra.get("x-kubernetes-list-map-keys") if isinstance(extra, dict) else None
     return str(keys[0]) if isinstance(keys, list) else None
@@ -97,7 +92,7 @@ def _repeated_in(items: Sequence[BaseModel], key: str, path: str) -> Iterator[Pr
 
 
 def path_of(location: Location) -> str:
-    """Return the path of a location in the manifest.
+    """Return a location's path in the manifest.
 
     >>> path_of(("spec", "engine", "env", 0, "name"))
     'spec.engine.env[0].name'
@@ -170,7 +165,6 @@ def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Pr
 
 
 def _word_read_as(found: bool, allowed: Sequence[str]) -> str | None:  # noqa: FBT001 - the value
-    """Return the allowed word that YAML reads as this truth value, None if none is."""
     return next((word for word in allowed if word.lower() in _READ_AS[found]), None)
 
 
@@ -294,8 +288,7 @@ def _is_beyond(found: object, schema: Schema) -> bool:
 
 
 def _quotes(found: object, kind: str) -> str:
-    """Return what to do about the quotes of a value, empty if it is of another type with them and
-    without.
+    """Return what to do about a value's quotes, empty if they are not the fault.
 
     >>> _quotes(8, "string"), _quotes("8", "integer"), _quotes([], "string")
     ('put it in quotes', 'remove the quotes', '')

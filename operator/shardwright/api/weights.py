@@ -1,6 +1,7 @@
 """``spec.model.weights``: the address of the weights, and what is needed to read there.
 
-Knows the Hugging Face hub, claims, images, and stores with the API of S3, Google's or Azure's.
+It may be on the Hugging Face hub, a claim, an image, or a store with the API of S3, Google's or
+Azure's.
 """
 
 import re
@@ -202,7 +203,7 @@ class Weights(Part):
 
 
 def scheme_of(weights: Weights | None) -> str:
-    """Return the scheme of the address of weights: that of the hub if none is given."""
+    """Return the scheme of weights' address, the hub's if none is given."""
     return (weights.uri if weights and weights.uri else HUB).partition("://")[0]
 
 
@@ -212,7 +213,7 @@ def place_of(uri: str | None) -> str:
 
 
 def claim_of(uri: str | None) -> tuple[str, str] | None:
-    """Return the claim and the folder of an address, None if it is of no claim.
+    """Return the claim and folder of an address, None if it is of no claim.
 
     >>> claim_of("pvc://models/llama/8b"), claim_of("pvc://models"), claim_of(None)
     (('models', 'llama/8b'), ('models', ''), None)
@@ -224,7 +225,7 @@ def claim_of(uri: str | None) -> tuple[str, str] | None:
 
 
 def commit_of(uri: str) -> tuple[str, str] | None:
-    """Return the repository and the commit of an address, None if it is not of the hub.
+    """Return the repository and commit of an address, None if it is not the hub's.
 
     >>> commit_of(f"hf://acme/support@{'f' * 40}")
     ('acme/support', 'ffffffffffffffffffffffffffffffffffffffff')
@@ -236,7 +237,7 @@ def commit_of(uri: str) -> tuple[str, str] | None:
 
 
 def hub_token(weights: Weights | None) -> tuple[str, str] | None:
-    """Return the Secret and its key that hold the token for the hub, None if none is named."""
+    """Return the Secret and key with the hub's token, None if none is named."""
     secret = weights.secret_ref if weights else None
     if secret is None or scheme_of(weights) != HUB:
         return None
@@ -269,9 +270,7 @@ def image_is_mounted(weights: Weights) -> bool:
 
 
 def secret_is_of_the_address(weights: Weights) -> bool:
-    """Return whether a Secret is named for the hub, S3 or Azure alone, and a key of it for the
-    hub alone.
-    """
+    """Return whether a Secret is named only for the hub, S3 or Azure; a key only for the hub."""
     scheme, secret = scheme_of(weights), weights.secret_ref
     return secret is None or scheme == HUB or (scheme in (S3, AZURE) and secret.key is None)
 
@@ -282,7 +281,7 @@ def has_one_kind_of_cache(cache: WeightCache) -> bool:
 
 
 def class_is_of_own_claims(cache: WeightCache) -> bool:
-    """Return whether a storage class is given to claims that are made alone."""
+    """Return whether a storage class is given only to claims that are made."""
     return cache.storage_class_name is None or cache.storage is not None
 
 
@@ -294,14 +293,13 @@ def is_of_s3_alone(weights: Weights) -> bool:
 
 
 def account_is_of_azure(weights: Weights) -> bool:
-    """Return whether an account is named of Azure, and always there."""
+    """Return whether an account is named always and only of Azure."""
     named = weights.object_store is not None and bool(weights.object_store.account)
     return (scheme_of(weights) == AZURE) == named
 
 
 def address_of(weights: Weights) -> str:
-    """Return the full address of a bucket: with the host of the endpoint, of the account, or of
-    a region that has buckets of its own (as those of China have).
+    """Return a bucket's full address, with its endpoint's, account's or separate region's host.
 
     >>> def address(uri, **store):
     ...     return address_of(Weights(uri=uri, object_store=StoreOptions(**store)))

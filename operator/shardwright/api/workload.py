@@ -1,7 +1,4 @@
-"""``spec.workload``: the load that the plan is made for.
-
-A load is made of means: how lengths and arrivals vary is not said.
-"""
+"""``spec.workload``: the load that the plan is made for, in means of lengths and arrivals."""
 
 from typing import Annotated
 
@@ -40,5 +37,5 @@ class Workload(Part):
 
 
 def one_way_of_arrival(workload: Workload) -> bool:
-    """Return whether it is said once how requests arrive."""
+    """Return whether requests' arrival is given once."""
     return workload.concurrency is None or workload.requests_per_second is None

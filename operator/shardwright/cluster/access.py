@@ -1,8 +1,4 @@
-"""How to reach the API server: in-cluster service account or kubeconfig, with credentials that
-renew themselves.
-
-No request is sent here: the first one shows whether the way works.
-"""
+"""How to reach the API server: service account or kubeconfig, with renewed credentials."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +19,7 @@ their way beside them.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """The means of another HTTP client to reach the same server as the same user, as of now."""
+    """What another HTTP client needs to reach the same server as the same user, as of now."""
 
     server: str
     ca_file: str | None
@@ -35,17 +31,16 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """A configured way to the API server; a token file is read again whenever the library asks for
-    the token.
+    """A configured way to the API server; a token file is reread whenever it is used.
 
-    ``headers`` go with every request; one of a name may be there several times.
+    ``headers`` go with every request; a name may occur several times.
     """
 
     configuration: Any
     headers: tuple[tuple[str, str], ...] = ()
 
     def credentials(self) -> Credentials:
-        """Return the credentials as they are now, with the token read afresh."""
+        """Return the current credentials, with the token read afresh."""
         configuration = self.configuration
         return Credentials(
             server=configuration.host,
@@ -64,11 +59,10 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 def open_access(
     kubeconfig: Path | None = None, context: str | None = None, credentials_dir: Path | None = None
 ) -> Access:
-    """Return access by kubeconfig (its current context unless one is named), else by the pod's
-    service account.
+    """Return access by kubeconfig (by default its current context) or the pod's service account.
 
-    ``credentials_dir`` wins: it holds a service account's ``token`` and ``ca.crt``, and the
-    server's address comes from the environment, as in every pod.
+    ``credentials_dir`` wins: it holds a service account's ``token`` and ``ca.crt``; the server's
+    address comes from the environment, as in every pod.
 
     Raises:
         AccessError: neither works; the message says why.

@@ -1,7 +1,4 @@
-"""The meaning of an answer: an object, a refusal by the API server, or somebody else's words.
-
-Whether a request is sent again is not decided here, but by the client for each verb.
-"""
+"""What an answer means: an object, a refusal by the API server, or somebody else's words."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -36,8 +33,8 @@ def read_answer(call: Call, code: int, header: Header, text: bytes) -> dict[str,
     """Return the object of an answer.
 
     Raises:
-        ApiError: it is a refusal, or no JSON object. Only a Status object counts as the API
-            server's own word: a load balancer that answers 404 has not deleted anything.
+        ApiError: a refusal, or no JSON object. Only a Status is the API server's own word: a load
+            balancer's 404 has not deleted anything.
     """
     if code >= 300:  # noqa: PLR2004 - status codes of HTTP
         _refuse(call, code, header, text)
@@ -54,8 +51,7 @@ def read_answer(call: Call, code: int, header: Header, text: bytes) -> dict[str,
 
 
 def retry_after_seconds(header: Header) -> float | None:
-    """Return the seconds that the server asks to wait, within a bound. Return None if it names
-    none.
+    """Return the seconds the server asks to wait, bounded, None if it names none.
 
     >>> [
     ...     retry_after_seconds(headers.get)
@@ -92,9 +88,6 @@ def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
 
 
 def _json(text: bytes) -> dict[str, Any] | None:
-    """Return a JSON object, without its depths if it is nested beyond all bounds; None if it is
-    none.
-    """
     try:
         body = document(text)
     except BrokenError:
@@ -103,9 +96,7 @@ def _json(text: bytes) -> dict[str, Any] | None:
 
 
 def _list(call: Call, text: bytes) -> dict[str, Any] | None:
-    """Return a LIST of the kept parts of its items, one of which at a time is there as a whole;
-    None if it is no LIST.
-    """
+    """Return a LIST with the kept parts of its items, decoded one by one; None if it is no LIST."""
     page, kept = ListDocument(pieces(text)), []
     try:
         for item in page.items():
@@ -120,9 +111,7 @@ def _list(call: Call, text: bytes) -> dict[str, Any] | None:
 
 
 def pieces(text: bytes) -> Iterator[bytes]:
-    """Yield a text piece by piece: decoded at once, a whole page takes four bytes a character as
-    soon as one of them lies outside the BMP.
-    """
+    """Yield pieces of a text: decoded whole, one character beyond the BMP widens all to 4 bytes."""
     return (text[start : start + PIECE_BYTES] for start in range(0, len(text), PIECE_BYTES))
 
 

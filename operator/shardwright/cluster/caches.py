@@ -1,8 +1,4 @@
-"""The readers of everything that the operator watches beside its ShardedModels, and the store that
-they fill.
-
-Nothing is decided here: a change that concerns a model is handed to its reconcile.
-"""
+"""The readers of all the operator watches beside its ShardedModels, and the store they fill."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -36,9 +32,7 @@ Take = Callable[[Mapping[Key, Change[Any]]], Changes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The part of a cluster that is read: ``namespaces`` (none named: all), and the namespaces of
-    the ``pods`` that are known, with the administrator's statements about nodes.
-    """
+    """What is read: ``namespaces`` (empty: all), known ``pods``, and what is stated of nodes."""
 
     namespaces: tuple[str, ...] = ()
     pods: KnownPods = KnownPods.ALL
@@ -49,10 +43,8 @@ EVERYTHING: Final = Scope()
 
 
 class Caches:
-    """Fills :attr:`store` from :meth:`start` on; ``on_concern`` is called on the event loop after
-    each batch that matters.
-
-    ``scope`` is the part of the cluster that is read.
+    """Fills :attr:`store` after :meth:`start`; ``on_concern`` is called on the loop after
+    batches that matter.
     """
 
     def __init__(
@@ -79,7 +71,7 @@ class Caches:
         self.filled = asyncio.Event()
 
     def start(self) -> None:
-        """Begin to read; called on the event loop."""
+        """Start reading; called on the event loop."""
         self._read(node_source(self._scope.stated), self.store.take_nodes)
         self._read(PRIORITY_CLASS_SOURCE, self.store.take_priority_classes)
         self._read(SLICE_SOURCE, self.store.take_slices)
@@ -97,23 +89,23 @@ class Caches:
             self._read_watched(source, partial(self.store.take_children, _kind(source)))
 
     def stop(self) -> None:
-        """Read nothing more."""
+        """Stop reading."""
         for reader in self._readers.values():
             reader.stop()
 
     def join(self, seconds: float) -> None:
-        """Wait until nothing is read any more, for each reader no longer than this; blocking."""
+        """Wait until the readers have stopped, ``seconds`` at most for each; blocking."""
         for reader in self._readers.values():
             reader.join(seconds)
 
     @property
     def synced(self) -> bool:
-        """Return whether all that there was of everything has been taken over."""
+        """Return whether all kinds have been listed and taken over."""
         return bool(self._readers) and self._listed == self._readers.keys()
 
     @property
     def absent_kinds(self) -> frozenset[str]:
-        """Return the kinds of object that this cluster does not have, or does not let us see."""
+        """Return the kinds of object this cluster does not have, or does not let us see."""
         return frozenset(
             kind
             for kind, readers in self._kinds.items()
@@ -123,9 +115,7 @@ class Caches:
 
     @property
     def unread(self) -> frozenset[str]:
-        """Return the watched namespaces of which something has never been read: its content is not
-        known, nor was it ever.
-        """
+        """Return the watched namespaces of which something has never been read."""
         return frozenset(
             name
             for name, readers in self._of_namespace.items()
@@ -135,7 +125,7 @@ class Caches:
 
     @property
     def refused(self) -> frozenset[str]:
-        """Return the watched namespaces of which something is not ours to read now."""
+        """Return the watched namespaces of which something may not be read now."""
         return frozenset(
             name
             for name, readers in self._of_namespace.items()
@@ -144,18 +134,15 @@ class Caches:
 
     @property
     def health(self) -> Mapping[str, ReaderHealth]:
-        """Return the health of the readers by kind. A kind that is read by namespace has one entry
-        for each namespace.
-        """
+        """Return the readers' health by kind, or by kind and namespace if read by namespace."""
         return {kind: reader.health for kind, reader in self._readers.items()}
 
     @property
     def counts(self) -> Mapping[str, Counts]:
-        """Return the counts of the readers, by the same keys as their health."""
+        """Return the readers' counts, by the keys of :attr:`health`."""
         return {kind: reader.counts for kind, reader in self._readers.items()}
 
     def _read_watched(self, source: Source[Any], take: Take) -> None:
-        """Read the content of the namespaces that are watched."""
         for namespace in self._scope.namespaces or (None,):
             self._read(replace(source, namespace=namespace), take)
 

@@ -1,7 +1,4 @@
-"""One request to the API server, how urgent it is, and the error that it may end in.
-
-It knows no connection and sends nothing.
-"""
+"""One request to the API server, its urgency, and the error it may end in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +36,7 @@ UNKNOWN_PATH: Final = "UnknownPath"
 
 
 class Urgency(IntEnum):
-    """The purpose of a request; the smaller, the sooner it is sent."""
+    """What a request is for; the smaller, the sooner it is sent."""
 
     LEASE = 0
     """Leadership: waits for nothing."""
@@ -82,9 +79,7 @@ class NotLeadingError(ApiError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request; ``verb`` is the RBAC verb. Of a LIST with ``project`` each item is decoded
-    alone, and that is kept of it.
-    """
+    """One request; ``verb`` is the RBAC verb, ``project`` reduces each item of a LIST."""
 
     verb: str
     resource: Resource
@@ -98,7 +93,7 @@ class Call:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace that it is about, "" for none or all."""
+        """Return the namespace it is about, "" for none or all."""
         return self.path.partition("/namespaces/")[2].partition("/")[0]
 
     @property
@@ -108,7 +103,7 @@ class Call:
 
     @property
     def urgency(self) -> Urgency:
-        """Return how urgent it is unless its caller says otherwise."""
+        """Return the urgency unless the caller sets another."""
         # Writes that end a group have the right of way: a flood of new models must not hold a
         # repair up.
         if self.verb == "delete":

@@ -1,9 +1,8 @@
-"""Which installation of the operator the nodes and the namespaces of a cluster are for, as
-ClusterRoles say by their names.
+"""Which installation of the operator nodes and namespaces belong to, by the names of ClusterRoles.
 
-Tenants write no ClusterRoles, and no two have one name: Helm refuses the second release that would
-plan on the same nodes. If nobody refuses it, the later claim is written over the earlier, and the
-installation that it names goes on.
+Tenants write no ClusterRoles, and no two have one name: Helm refuses a second release for the same
+nodes. Where nobody does, the later claim replaces the earlier, and the installation it names goes
+on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,16 +27,12 @@ NAMESPACE: Final = "shardwright-namespace-"
 """How the claim on a namespace is called, its name behind it, where some are watched."""
 
 NODES: Final = "shardwright-nodes"
-"""How the claim on the nodes of a set is called, the set after a dash; without one that on nodes
-that are of no set.
-"""
+"""The name of the claim on nodes of no set; a set's name follows after a dash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """The scope of one installation: the nodes of a set (empty: those of none) and namespaces (none
-    named: all).
-    """
+    """An installation's scope: a set's nodes (empty: nodes of none), namespaces (empty: all)."""
 
     name: str
     node_set: str = ""
@@ -54,13 +49,11 @@ class Installation:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """Return the names of the claims that state its scope."""
+        """Return the names of all its claims."""
         return (self.nodes_claim, NAMESPACES, *(f"{NAMESPACE}{name}" for name in self.namespaces))
 
     def complaints(self, owners: Mapping[str, str]) -> Iterator[str]:
-        """Yield why it may not go on; ``owners`` are the installations that claims are for, by
-        claim.
-        """
+        """Yield why it may not go on; ``owners`` are installations by claim."""
         if (nodes := owners.get(self.nodes_claim)) != self.name:
             label = f"{NODE_SET}={self.node_set}" if self.node_set else NODE_SET
             yield (
@@ -126,5 +119,5 @@ async def _listed(client: Client, name: str) -> list[KubernetesObject]:
 
 
 def owner_of(content: KubernetesObject) -> str:
-    """Return the installation that a claim is for, empty if it says none."""
+    """Return the installation a claim is for, empty if it says none."""
     return str((content["metadata"].get("annotations") or {}).get(INSTALLATION) or "")

@@ -1,8 +1,4 @@
-"""Requests to the API server: raw JSON in, raw JSON out, with the retries that are safe for each
-verb.
-
-It does not know its cargo: projections and typed objects are made by its callers.
-"""
+"""Requests to the API server: raw JSON in and out, with the retries that are safe for each verb."""
 
 import asyncio
 import copy
@@ -62,10 +58,9 @@ Projection = Callable[[dict[str, Any]], dict[str, Any]]
 class Client:
     """The API server as seen by one user; blocking requests run on ``threads`` threads.
 
-    Requests pass a gate (``limits``) in the order of their urgency. ``may_write`` is asked
-    immediately before each write, and once more on the thread that sends it. A reply that got lost
-    is handled by repeating the request: reads, applies, patches and deletes are idempotent, and a
-    repeated create answers 409.
+    Requests pass a gate (``limits``) by urgency. ``may_write`` is asked right before each write,
+    and again on the sending thread. A lost reply is handled by repeating the request: reads,
+    applies, patches and deletes are idempotent, and a repeated create answers 409.
     """
 
     def __init__(
@@ -87,29 +82,24 @@ class Client:
         self._deadline = inf
 
     def at(self, urgency: Urgency) -> Self:
-        """Return this client for requests that are all as urgent as this, over the same connections
-        and limits.
-        """
+        """Return this client for requests of this urgency, over the same connections and limits."""
         view = copy.copy(self)
         # A shallow copy shares connections, threads and gate, which is the point of it.
         vars(view).update(_urgency=urgency)
         return view
 
     def impatient(self) -> Self:
-        """Return this client for somebody in front of a terminal: a request without an answer is
-        not sent again.
-        """
+        """Return this client for an interactive user: an unanswered request is not sent again."""
         view = copy.copy(self)
         vars(view).update(_patient=False)
         return view
 
     def until(self, deadline: float) -> Self:
-        """Return this client for requests that end by this moment of the monotonic clock, over the
-        same connections and limits.
+        """Return this client, for requests that end by this moment of the monotonic clock.
 
-        None is sent or repeated after it, none is waited for beyond it: a request that is not done
-        by then is an ``ApiError`` with code 0 and reason ``DeadlineExceeded``. A write may have
-        been carried out all the same. An earlier deadline stands.
+        None is sent, repeated or waited for after it: a request not done by then is an ``ApiError``
+        with code 0 and reason ``DeadlineExceeded``, though a write may have been carried out. An
+        earlier deadline stands.
         """
         view = copy.copy(self)
         vars(view).update(_deadline=min(deadline, self._deadline))
@@ -118,9 +108,7 @@ class Client:
     async def get(
         self, resource: Resource, namespace: str | None, name: str, *, metadata_only: bool = False
     ) -> dict[str, Any] | None:
-        """Return an object, or no more than its metadata, or None if the API server itself says
-        that there is none.
-        """
+        """Return an object or only its metadata, None if the API server itself has none."""
         accept = METADATA_ONLY if metadata_only else JSON
         call = Call(
             verb="get",
@@ -144,11 +132,10 @@ class Client:
         project: Projection | None = None,
         **selectors: str,
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """Yield a LIST page by page (``labelSelector``, ``fieldSelector``); anything but a proper
-        list is an error.
+        """Yield a LIST by pages (``labelSelector``, ``fieldSelector``); all else is an error.
 
-        Pages that would be too large are asked for again with fewer objects. With ``project`` each
-        item is decoded alone, and its result is all that is kept of it.
+        Pages that are too large are asked for again with fewer objects. With ``project`` each item
+        is decoded alone, and only the result is kept.
         """
         cursor: str | None = None
         limit = CHUNK
@@ -179,9 +166,7 @@ class Client:
     async def list(
         self, resource: Resource, namespace: str | None = None, **selectors: str
     ) -> list[dict[str, Any]]:
-        """Return a whole LIST; not for nodes and pods of the cluster, whose pages are projected one
-        by one.
-        """
+        """Return a whole LIST; not for a cluster's nodes and pods: project them by page."""
         return [
             item
             async for page in self.pages(resource, namespace, project=None, **selectors)
@@ -196,9 +181,7 @@ class Client:
         *,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Create an object, or only ask for the outcome; 409 if one of the name exists, ours or
-        not.
-        """
+        """Create an object, or only try to; 409 if its name is taken, by us or others."""
         # Named, so that an apply later finds these fields as ours (_own_by_apply in writer).
         query = (("fieldManager", FIELD_MANAGER), *(DRY_RUN if dry_run else ()))
         path = resource.path(namespace)
@@ -216,9 +199,7 @@ class Client:
     async def patch(
         self, resource: Resource, path: str, body: Any, content_type: str, *, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Patch an object at ``path``, or only ask for the outcome. An apply takes over the fields
-        that others have set.
-        """
+        """Patch the object at ``path``, or only try to; an apply takes over others' fields."""
         # Without force a field that somebody else has edited is a conflict, and could never be
         # repaired.
         forced = (("force", "true"),) if content_type == APPLY_PATCH else ()
@@ -238,9 +219,7 @@ class Client:
     async def patch_status(
         self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Merge a patch into the status of an object, and return its metadata alone: its content
-        may be large.
-        """
+        """Merge a patch into a status and return only metadata: the content may be large."""
         path, query = (resource.path(namespace, name, "status"), (("fieldManager", FIELD_MANAGER),))
         call = Call(
             verb="patch",
@@ -257,9 +236,7 @@ class Client:
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Replace an object whose body carries the resource version it was read at; 409 if it
-        changed since.
-        """
+        """Replace an object whose body has the resource version read; 409 if it changed."""
         path = resource.path(namespace, name)
         return await self.send(
             Call(verb="update", resource=resource, path=path, method="PUT", body=dict(body))
@@ -274,9 +251,7 @@ class Client:
         uid: str,
         grace_seconds: int | None = None,
     ) -> None:
-        """Delete exactly the object with this uid, its dependents in the background; gone already
-        is fine.
-        """
+        """Delete exactly this uid's object, dependents in the background; gone is fine."""
         options: dict[str, Any] = {
             # An object of the same name that was made since is not the one that was decided on.
             "preconditions": {"uid": uid},
@@ -295,7 +270,7 @@ class Client:
                 raise
 
     async def send(self, call: Call) -> dict[str, Any]:
-        """Send a request, again after a pause if it may pass later.
+        """Send a request, again after a pause if it may then succeed.
 
         Raises:
             ApiError: refused, out of time, or still failing after the last retry.
@@ -312,7 +287,7 @@ class Client:
                 ):
                     raise
                 failed = error
-            # Spread, so that looks that failed together do not come back together.
+            # Spread, so that reconciles that failed together do not come back together.
             pause = failed.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
             # At once: a reconcile that waits out its time for nothing holds up its model's next
             # one.
@@ -322,9 +297,7 @@ class Client:
         return await self._try(call, failed)
 
     async def _try(self, call: Call, failed: ApiError | None) -> dict[str, Any]:
-        """Send a request once. If its time ends, say how it has failed before: that names the
-        cause.
-        """
+        # After a timeout the earlier failure is raised: it names the cause.
         try:
             return await self._send_once(call)
         except ApiError as error:
@@ -365,7 +338,7 @@ class Client:
         )
 
     def ask(self, call: Call, seconds: float) -> dict[str, Any]:
-        """Send a request once and return its answer, within a time; blocking, past the gate.
+        """Send a request once and return its answer in time; blocking, past the gate.
 
         Raises:
             ApiError: refused, unanswered, or out of time.
@@ -373,13 +346,11 @@ class Client:
         return self._transport.exchange(call, monotonic() + seconds)
 
     def open(self, call: Call, read_timeout_seconds: float) -> Any:
-        """Send a request and return the response before its body is read; blocking, past the
-        gate.
-        """
+        """Send a request; return the response before its body is read. Blocks, past the gate."""
         return self._transport.stream(call, read_timeout_seconds)
 
     def close(self) -> None:
-        """Stop taking requests; those on their way end."""
+        """Take no more requests; those under way end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._transport.close()
 

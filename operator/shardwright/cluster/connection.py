@@ -1,7 +1,6 @@
-"""A user's words on the way to a cluster: kubectl's flags as one value, and the kubeconfigs that
-are there.
+"""How a user names a cluster: kubectl's flags as one value, and the kubeconfigs there are.
 
-The library that reads them is not loaded here: whoever has none is told at once.
+The library that reads them is not loaded here, so a user without one is told at once.
 """
 
 import os
@@ -12,9 +11,7 @@ DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 
 
 class AccessError(Exception):
-    """The cluster's address or the credentials for it cannot be found; ``hint`` is the way out,
-    empty if there is no better one than another kubeconfig.
-    """
+    """A cluster's address or credentials cannot be found; ``hint`` is the way out, if any."""
 
     def __init__(self, why: str, hint: str = "") -> None:
         super().__init__(why)
@@ -22,19 +19,15 @@ class AccessError(Exception):
 
 
 class LoginError(AccessError):
-    """The program that a kubeconfig gets credentials from gives none; ``hint`` is the kubeconfig's
-    own, if it has one.
-    """
+    """A kubeconfig's credential program gives none; ``hint`` is the kubeconfig's, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The cluster that is meant and as whom, as kubectl's flags of the same names say; None is as
-    in the kubeconfig.
+    """The cluster, and as whom, by kubectl's flags of the same names; None: as in the kubeconfig.
 
-    ``kubeconfig`` is a list of files as in ``$KUBECONFIG``, of which the first that names something
-    counts. ``request_seconds`` is how long all that is asked at once may take (None: as long as the
-    client lets each request).
+    ``kubeconfig`` is a list of files as in ``$KUBECONFIG``; the first that names something counts.
+    ``request_seconds`` bounds all that is asked at once (None: as the client bounds each request).
     """
 
     kubeconfig: str | None = None
@@ -56,7 +49,7 @@ class Connection:
 
     @property
     def impersonation(self) -> tuple[tuple[str, str], ...]:
-        """Return the headers that ask the API server to take us for somebody else.
+        """Return the headers that impersonate somebody else.
 
         >>> Connection(as_user="ada", as_groups=("ops", "ml")).impersonation
         (('Impersonate-User', 'ada'), ('Impersonate-Group', 'ops'), ('Impersonate-Group', 'ml'))
@@ -69,7 +62,7 @@ class Connection:
 
 
 def kubeconfigs_of(connection: Connection) -> tuple[str, ...]:
-    """Return the existing kubeconfigs; none if flags alone give the address of the cluster.
+    """Return the existing kubeconfigs; none if flags alone give the cluster's address.
 
     Raises:
         AccessError: there is none, and no flag names a server.

@@ -1,9 +1,4 @@
-"""Nodes, their ResourceSlices and the DeviceClasses, in whatever order they come, put together for
-each node.
-
-The meaning of a slice is :mod:`shardwright.hardware`'s; only the order of arrival is dealt with
-here.
-"""
+"""Nodes, their ResourceSlices and DeviceClasses, joined by node in whatever order they come."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -20,9 +15,7 @@ Entries = Mapping[str, NodeEntry | None]
 
 
 class DeviceStock:
-    """Keeps the nodes that slices may turn into GPUs; every method returns the nodes as all that it
-    has taken over makes them.
-    """
+    """The nodes that slices may turn into GPUs; every method returns the nodes it has changed."""
 
     def __init__(self) -> None:
         self._bare: dict[str, BareNode] = {}
@@ -62,7 +55,6 @@ class DeviceStock:
         return self._all_joined(self._of_node)
 
     def _put(self, name: str, now: DeviceSlice | None) -> set[str]:
-        """Replace a slice and return the nodes that it is, or was, of."""
         before = self._slices.pop(name, None)
         if before is not None:
             del self._of_node[before.node][name]

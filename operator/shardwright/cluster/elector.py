@@ -1,17 +1,15 @@
 """Leadership by Lease: one operator writes, the others keep their caches warm.
 
 Expiry is judged by the local clock since the record last changed, so clocks of two machines are
-never compared. Never two write:
+never compared. Two never write:
 
 - A leader counts from before it asked to renew, and stops ``renew_deadline_seconds`` later; others
-  wait for the Lease's duration, which is longer, from when they saw the renewal.
-- A Lease that changes hands at once is one that its holder has released, which says so in its
-  duration. An empty or changed holder without that was written by hand: then, too, the Lease must
-  first stand still for its duration.
-- A Lease that is not there was never made, or somebody has deleted it under a leader. A process
-  that makes it waits before it leads, for as long as that leader may not have noticed.
-- A leader that reads another holder, or wakes up too late, never leads again: the process is to
-  end.
+  wait for the Lease's longer duration from when they saw the renewal.
+- A Lease changes hands at once only if its holder released it, which its duration says. An empty or
+  changed holder without that was written by hand: the Lease must then stand still for its duration.
+- A missing Lease was never made, or was deleted under a leader. A process that makes it waits for
+  as long as that leader may not have noticed.
+- A leader that reads another holder, or wakes up too late, never leads again: the process ends.
 """
 
 import random
@@ -30,7 +28,7 @@ from shardwright.cluster.resources import LEASES
 JITTER: Final = 0.2
 """Candidates that started together drift apart: each pause is up to this part shorter; assumed."""
 CANDIDATE_PACE: Final = 0.25
-"""A candidate looks this part of the retry time apart: it takes over within that time after a
+"""The part of the retry time between a candidate's tries: it takes over within that time after a
 release.
 """
 RELEASED_SECONDS: Final = 1
@@ -42,13 +40,13 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def running_seconds() -> float:
-    """Return a clock that nobody sets and that goes on while the machine is suspended."""
+    """Return a clock in seconds that nobody sets and that runs while the machine is suspended."""
     return time.clock_gettime(_CLOCK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseIdentity:
-    """Which Lease, and who we are in it."""
+    """Which Lease, and our name in it."""
 
     namespace: str
     name: str
@@ -77,9 +75,7 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        """Return whether we hold the Lease and may write; to be asked by any thread, at the moment
-        of writing.
-        """
+        """Return whether we hold the Lease and may write; asked by any thread before it writes."""
         return (
             self._renewed_at is not None
             and not self.must_fence
@@ -90,9 +86,7 @@ class Elector:
 
     @property
     def must_fence(self) -> bool:
-        """Return whether we held the Lease and do not any more, or could not renew it in time: stop
-        at once, for good.
-        """
+        """Return whether the Lease is lost or was not renewed in time: stop at once, for good."""
         renewed_at = self._renewed_at
         # Asked of the clock at each write, not of a task that may not have run: a suspended process
         # wakes up as no leader.
@@ -109,9 +103,7 @@ class Elector:
         return self._timings.retry_seconds * pace * random.uniform(1 - JITTER, 1)  # noqa: S311  # spreads load
 
     async def tick(self) -> bool:
-        """Try to get or keep the Lease and return whether that worked; errors count as not
-        renewed.
-        """
+        """Try to get or keep the Lease and return whether that worked; errors count as failures."""
         if self.must_fence:
             self._lost = True
             return False
@@ -131,9 +123,7 @@ class Elector:
         return True
 
     async def release(self) -> None:
-        """Give the Lease up, so that another takes over at once; nothing may be written any more
-        when this is called.
-        """
+        """Release the Lease, so that another takes over at once; nothing may be written after."""
         held, self._renewed_at = (self._renewed_at is not None and not self.must_fence, None)
         if not held:
             return
@@ -178,9 +168,6 @@ class Elector:
             self._seen, self._seen_at = spec, self._clock()
 
     def _expired(self) -> bool:
-        """Return whether the Lease stood still for as long as its holder, who may have other flags,
-        has asked for.
-        """
         asked = (self._seen or {}).get("leaseDurationSeconds") or 0
         # The longer of the two: a holder with other flags counts by its own duration.
         return self._clock() - self._seen_at >= max(
@@ -188,9 +175,7 @@ class Elector:
         )
 
     async def _make(self, client: Client) -> bool:
-        """Make the Lease that is not there; if it was deleted under a leader, that one has time to
-        notice.
-        """
+        """Make a missing Lease; if it was deleted under a leader, that one gets time to notice."""
         unknown = self._seen is None and self._renewed_at is None
         if self._renewed_at is None and not unknown and not self._expired():
             return False

@@ -1,7 +1,4 @@
-"""Events on a ShardedModel: one per change, repeated ones are not written again for a while.
-
-An event that could not be written is lost, and held against nobody.
-"""
+"""Events on a ShardedModel: one per change, lost if it cannot be written."""
 
 from collections import OrderedDict
 from datetime import UTC, datetime
@@ -20,7 +17,7 @@ REMEMBERED: Final = 4096
 
 
 class Recorder:
-    """Writes events and forgets failures: an event is never worth a retry of the reconcile."""
+    """Writes events and forgets failures: an event is never worth repeating a reconcile."""
 
     def __init__(self, client: Client, instance: str) -> None:
         self._client = client
@@ -28,7 +25,7 @@ class Recorder:
         self._written: OrderedDict[tuple[str, Event], float] = OrderedDict()
 
     async def record(self, regarding: KubernetesObject, event: Event) -> None:
-        """Write an event unless the same one was written within ``QUIET_SECONDS``."""
+        """Write an event unless the same was written within ``QUIET_SECONDS``."""
         key = regarding["metadata"]["uid"], event
         # A reconcile repeats its findings, and an event each time would drown those of everybody
         # else in the namespace.

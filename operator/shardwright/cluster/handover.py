@@ -1,7 +1,4 @@
-"""From a reader's thread to the event loop: one callback for many changes.
-
-Of each key only the last change is handed over.
-"""
+"""From a reader's thread to the event loop: one callback for many changes, the last of each key."""
 
 import asyncio
 import threading
@@ -17,14 +14,14 @@ Key = tuple[str, str]
 """Namespace (empty for what has none) and name of an object."""
 
 SLICE: Final = 500
-"""Changes that are taken over in one go, lest a LIST of everything hold up the loop. Basis:
+"""Changes taken over in one go, so that a LIST of everything does not hold up the loop. Basis:
 measured, 1 to 8 µs each.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[V]):
-    """The present object, None if it is gone or of no interest, and its version (0: no number)."""
+    """The current object, None if gone or of no interest, and its version (0: no number)."""
 
     value: V | None
     version: int
@@ -35,9 +32,7 @@ TakeOver = Callable[[Mapping[Key, Change[V]], bool], None]
 
 
 class Handover(Generic[V]):
-    """``take_over`` is called on the loop. A change that arrives while it is busy waits in one
-    place and replaces the one that it outdates.
-    """
+    """``take_over`` is called on the loop; while it is busy, newer changes replace waiting ones."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, take_over: TakeOver[V]) -> None:
         self._loop = loop

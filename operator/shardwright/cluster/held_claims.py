@@ -1,7 +1,4 @@
-"""GPUs that ResourceClaims hold, booked in the ledger.
-
-A claim that is reserved for no pod of a model counts as anybody's.
-"""
+"""GPUs held by ResourceClaims in the ledger; a claim of no model's pod counts as anybody's."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,16 +12,14 @@ from shardwright.reconcile.ledger import Ledger, OwnerKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimingPod:
-    """The model and the group of the pod that a claim is reserved for; ``owner`` is None if it has
-    none.
-    """
+    """The model and group of the pod a claim is reserved for; ``owner`` is None without a model."""
 
     owner: OwnerKey | None = None
     group: str = ""
 
 
 class HeldClaims:
-    """All claims that hold GPUs; ``holder`` returns the known facts of a pod, by key and uid."""
+    """All claims that hold GPUs; ``holder`` returns what is known of a pod, by key and uid."""
 
     def __init__(self, ledger: Ledger, holder: Callable[[Key, str], ClaimingPod]) -> None:
         self._ledger = ledger
@@ -33,7 +28,7 @@ class HeldClaims:
         self._by_pod: Index[Key, Key] = Index()
 
     def take(self, changes: Mapping[Key, Change[DeviceUsage]]) -> frozenset[str]:
-        """Take over changes, and return the nodes on which GPUs came free by that."""
+        """Take over changes, and return the nodes on which they freed GPUs."""
         freed: set[str] = set()
         for key, change in changes.items():
             before, now = self._claims.pop(key, None), change.value
@@ -46,7 +41,7 @@ class HeldClaims:
         return frozenset(freed)
 
     def bind_of(self, pod: Key) -> frozenset[str]:
-        """Book the claims of a pod of which something has become known, and return the same."""
+        """Book the claims of a pod newly known, and return the nodes on which that freed GPUs."""
         return frozenset().union(*map(self._bind, self._by_pod.get(pod)))
 
     def _bind(self, key: Key) -> frozenset[str]:
@@ -54,11 +49,7 @@ class HeldClaims:
         return self._ledger.bind(_booked(key), self._usage(key, claim) if claim else None)
 
     def _usage(self, key: Key, claim: DeviceUsage) -> GpuUsage:
-        """Return the GPUs that a claim holds. They count for the model of the pod that it is
-        reserved for.
-
-        It stays that model's when its StatefulSet goes before it.
-        """
+        # They stay that model's when its StatefulSet goes first.
         holder = self._holder((key[0], claim.pod), claim.pod_uid)
         known = self._ledger.bound(_booked(key)) if holder.owner is None else None
         owner, group = (known.owner, known.group) if known else (holder.owner, holder.group)
@@ -70,5 +61,5 @@ def _pod_of(key: Key, claim: DeviceUsage | None) -> Key | None:
 
 
 def _booked(claim: Key) -> Key:
-    """Return the key of a claim in the ledger. No pod can have the same key."""
+    # No pod can have the same key.
     return claim[0], f"{claim[1]}/"

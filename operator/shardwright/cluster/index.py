@@ -1,7 +1,4 @@
-"""Many to one: the entries of a key, in the order in which they came.
-
-It knows nothing of Kubernetes.
-"""
+"""Many to one: the entries of a key, in the order they came."""
 
 from typing import Generic, TypeVar
 
@@ -10,7 +7,7 @@ B = TypeVar("B")
 
 
 class Index(Generic[A, B]):
-    """Many to one: which ``B`` go by an ``A``, in the order in which they came."""
+    """Many to one: which ``B`` belong to an ``A``, in the order they came."""
 
     def __init__(self) -> None:
         # A dict and no set: it keeps the order, and so a reconcile finds the same order each time.
@@ -21,7 +18,7 @@ class Index(Generic[A, B]):
         return tuple(self._sets.get(key, ()))
 
     def move(self, item: B, before: A | None, now: A | None) -> None:
-        """Have an item go by another key, None by none."""
+        """Move an item to another key; None: no key."""
         if before == now:
             return
         if before is not None:

@@ -1,10 +1,9 @@
-"""JSON as it arrives: the items of a LIST one by one, the events of a watch line by line, never a
-whole document.
+"""JSON as it arrives: a LIST's items, a watch's events one by one, never a whole document.
 
-Whatever one object is like, the next is read. A value that is nested more deeply than anything in
-Kubernetes (managed fields may be, by anybody who may write an object) is read without its depths;
-one that is too long, or holds a number that Python does not take, is passed over and named as
-:class:`Unreadable`. Only a break of the document itself is an error.
+Whatever one object is like, the next is read. A value nested more deeply than anything in
+Kubernetes (anybody may write such managed fields) is cut there; one that is too long, or holds a
+number Python does not take, is skipped as :class:`Unreadable`. Only a break of the document itself
+is an error.
 """
 
 import json
@@ -22,10 +21,9 @@ one in a request.
 """
 
 DEEPEST: Final = DEPTH_MAX + 6
-"""Levels that are read of a document where it has more than Python decodes. Basis: the deepest
-field of a spec that may hold anything is the sixth level of an event of a watch. One level more
-than is admitted of it is kept, so that what was cut is seen to be too deep, and never taken for
-whole.
+"""Levels kept of a document deeper than Python decodes. Basis: the deepest field that may hold
+anything is on the sixth level of a watch event. One level more than admitted is kept, so that a cut
+value is seen to be too deep.
 """
 
 # Characters that are gathered before the next item is decoded: a piece of one is decoded in vain.
@@ -50,9 +48,7 @@ class SilentError(BrokenError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """An object that is passed over; ``namespace`` and ``name`` as far as its beginning shows
-    them.
-    """
+    """A skipped object, with ``namespace`` and ``name`` as far as its beginning shows them."""
 
     why: str
     namespace: str = ""
@@ -60,7 +56,7 @@ class Unreadable:
 
 
 class JsonText:
-    """JSON text as it arrives, of which one value after the other is taken."""
+    """JSON text as it arrives, from which values are taken."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -79,7 +75,7 @@ class JsonText:
             self._gather(1)
 
     def take(self, wanted: str) -> str:
-        """Take the next character, which must be one of those."""
+        """Return the next character, which must be one of ``wanted``."""
         character = self.next()
         if character not in wanted:
             raise BrokenError(
@@ -89,9 +85,7 @@ class JsonText:
         return character
 
     def value(self) -> Any:
-        """Take one value, which something always follows; if it is cut off, it is tried again with
-        twice as much.
-        """
+        """Return one value, which something must follow; a cut-off one is tried with more text."""
         self.next()
         while True:
             have = len(self._text) - self._at
@@ -111,16 +105,13 @@ class JsonText:
             self._gather(max(2 * have, PIECE))
 
     def end(self) -> None:
-        """Take the rest: an answer that is read to its end leaves its connection to the next
-        request.
-        """
+        """Take the rest: a response read to its end frees its connection."""
         # Without reading the last chunk the connection cannot be kept, and each page would shake
         # hands anew.
         for _ in self._chunks:
             pass
 
     def _gather(self, least: int) -> None:
-        """Have at least so many characters before us, or all that come."""
         parts, size = [self._text[self._at :]], len(self._text) - self._at
         before = size
         # Doubled by the callers: decoding again after each piece would take quadratic time for a
@@ -133,7 +124,7 @@ class JsonText:
         self._text, self._at = "".join(parts), 0
 
     def _shallow(self, why: str) -> Any:
-        """Take one value and return it without its depths, or that it cannot be read and why."""
+        """Return one value cut where it is too deep, or why it cannot be read."""
         head = self._text[self._at : self._at + HEAD]
         kept: list[str] = []
         size = 0
@@ -148,9 +139,7 @@ class JsonText:
             return _unreadable(head, why)
 
     def _segments(self) -> Iterator[str]:
-        """Take one value, each time up to the next bracket, and yield the parts that are not too
-        deep; deeper ones become null.
-        """
+        """Yield one value up to each bracket; parts that are too deep become null."""
         depth = 0
         while True:
             # By a regular expression with possessive quantifiers: Python's decoder recurses and
@@ -176,9 +165,7 @@ class JsonText:
 
 
 class ListDocument:
-    """A LIST as it arrives; ``fields`` are those beside the items, complete when all items have
-    been taken.
-    """
+    """A LIST as it arrives; ``fields`` are those beside the items, complete after the last item."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._text = JsonText(chunks)
@@ -218,16 +205,14 @@ class ListDocument:
 
 
 class Lines:
-    """The lines of a watch as they arrive; one that is longer than an object may be is dropped
-    while it arrives.
-    """
+    """The lines of a watch as they arrive; one longer than an object may be is dropped."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size = 0
 
     def end(self) -> None:
-        """Note that nothing comes any more.
+        """End the text.
 
         Raises:
             BrokenError: the last line is not complete.
@@ -261,8 +246,7 @@ class Lines:
 
 
 def document(text: bytes) -> Any:
-    """Return the value of one whole JSON text, or :class:`Unreadable`. The depths of a text that is
-    nested beyond all bounds are left out.
+    """Return the value of a JSON text, cut where it is nested too deeply, or :class:`Unreadable`.
 
     Raises:
         BrokenError: it is no JSON.

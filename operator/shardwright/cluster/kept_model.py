@@ -1,9 +1,7 @@
-"""The kept part of a ShardedModel: all that has a schema, and of the rest nothing that may be of
-any size.
+"""The kept part of a ShardedModel: what has a schema, without parts that may have any size.
 
-The API server takes 1.5 MB of anything in an inline config, in labels and in managed fields, which
-is thirty times as much as Python values. So an inline config is read when it is to be resolved, and
-forgotten then.
+Inline configs, labels and managed fields may be 1.5 MB, thirty times as much as Python values. So
+an inline config is read to be resolved, and then forgotten.
 """
 
 from collections.abc import Mapping
@@ -31,7 +29,7 @@ ANNOTATION_MAX_LENGTH: Final = 256
 
 
 def project_model(content: KubernetesObject) -> dict[str, Any]:
-    """Return the part of a ShardedModel that is kept. Items of a LIST lack their kind."""
+    """Return the kept part of a ShardedModel, with the kind that items of a LIST lack."""
     return {
         "apiVersion": SHARDED_MODELS.api_version,
         "kind": SHARDED_MODELS.kind,
@@ -42,7 +40,7 @@ def project_model(content: KubernetesObject) -> dict[str, Any]:
 
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a ShardedModel's metadata that is kept."""
+    """Return the kept part of a ShardedModel's metadata."""
     kept = {field: metadata[field] for field in METADATA if field in metadata}
     written = metadata.get("annotations") or {}
     asked = {

@@ -1,7 +1,4 @@
-"""The kinds of object that the operator writes, by the names that ``reconcile`` has for them.
-
-Another kind is a ``KeyError``: none is written that is not in here.
-"""
+"""The kinds of object the operator writes, by ``reconcile``'s names; others are a ``KeyError``."""
 
 from typing import Final
 

@@ -1,6 +1,4 @@
-"""How long a Lease lasts, and the name of who holds it: said on the command line, so this loads
-nothing of the client.
-"""
+"""The timings of a Lease and its holder's name, which the command line needs without the client."""
 
 import socket
 from dataclasses import dataclass
@@ -14,16 +12,13 @@ operator.
 
 
 def unique_holder() -> str:
-    """Return a name for the Lease that no other process has: that of the host, and something
-    random.
-    """
+    """Return a name for the Lease that no other process has: the host's, and something random."""
     return f"{socket.gethostname()}_{uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimings:
-    """How long a Lease lasts, until when its holder must have renewed it, and how often it tries;
-    client-go's defaults.
+    """How long a Lease lasts, and when and how often it is renewed; client-go's defaults.
 
     Raises:
         ValueError: they contradict each other; the message says how.

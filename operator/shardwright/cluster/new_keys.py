@@ -1,6 +1,4 @@
-"""The content of a Secret that the operator creates: made for it, sent once, and known to the
-kubelet alone afterwards.
-"""
+"""The content of Secrets the operator creates: made and sent once, then only the kubelet's."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -30,5 +28,5 @@ _MADE: Final[Mapping[str, Callable[[], dict[str, str]]]] = {
 
 
 def new_content(secret_type: str) -> dict[str, str]:
-    """Return the content of a new Secret of one of our types: name of the file to its text."""
+    """Return the content of a new Secret of one of our types: file names to texts."""
     return _MADE[secret_type]()

@@ -1,9 +1,7 @@
-"""Objects of ours that somebody has filled: the kept part of one that is larger than anything that
-we write.
+"""Our objects that somebody has filled: the kept part of one larger than anything we write.
 
-It stays ours, as its controller says. Additions of others are left out before our own fields.
-
-Only our copy is shortened; the object itself is not changed.
+Our copy loses others' additions first, then our own fields; the object itself stays, and stays ours
+as its controller says.
 """
 
 import json
@@ -40,9 +38,7 @@ take 74 KB.
 
 
 def is_overfull(body: bytes) -> bool:
-    """Return whether the JSON of an object is larger, or has more in it, than anything that we
-    write.
-    """
+    """Return whether an object's JSON is larger, or has more in it, than anything we write."""
     if len(body) > CHILD_MAX_BYTES:
         return True
     # Counting is fast and an upper bound; texts are cut out only where that bound is passed.
@@ -56,11 +52,10 @@ def _marks(body: bytes) -> int:
 
 
 def bounded(whole: KubernetesObject, size: int) -> tuple[Mapping[str, Any], str]:
-    """Return the part that is kept of one of our objects that has too much in it. The text names
-    the part that was too large.
+    """Return the kept part of an overfull object of ours, and what was too large.
 
-    First annotations and labels of others go, then the template and all else that anybody can still
-    change of its spec: a left-out field differs from the rendered one, so that it is repaired.
+    Others' annotations and labels go first, then the template and whatever anybody can still change
+    in its spec: a missing field differs from the rendered one, so it is repaired.
     """
     metadata = whole["metadata"]
     own = {
@@ -92,9 +87,7 @@ def _own(texts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fixed(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the immutable part of the spec of an object that we have made, its number of pods, and
-    their owner.
-    """
+    """Return what is immutable in a spec we have made, its number of pods, and their owner."""
     template = spec.get("template")
     if not isinstance(template, Mapping):
         return {}

@@ -1,7 +1,6 @@
-"""Asks the API server before starting for the rights of the service account, so that a missing rule
-has a clear name.
+"""Which rights the service account lacks, asked at the start to name a missing rule.
 
-It grants nothing, and a missing right stops nothing here: the operator says it and goes on.
+A missing right stops nothing: the operator says so and goes on.
 """
 
 import asyncio
@@ -71,8 +70,8 @@ OF_JOBS: Final[Sequence[Right]] = tuple((JOBS, "", verb) for verb in ("get", "cr
 class Duties:
     """The work of an operator, as far as its rights follow from it.
 
-    ``namespaces`` are those that it watches, all if none is named; ``claims`` the ClusterRoles that
-    state its scope; ``fetches`` whether it has configs read from the hub.
+    ``namespaces`` are the watched ones (empty: all), ``claims`` the ClusterRoles that state its
+    scope; ``fetches``: it has configs read from the hub.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -85,16 +84,14 @@ ANYWHERE: Final = Duties()
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A right that is needed: in one namespace or in all (None), of the object of this name or any
-    (empty).
-    """
+    """A needed right: in one namespace or all (None), on the object of this name or any (empty)."""
 
     right: Right
     namespace: str | None = None
     name: str = ""
 
     def __str__(self) -> str:
-        """Return it as it is said."""
+        """Return it as shown to users."""
         resource, subresource, verb = self.right
         part, name = (
             f"/{subresource}" if subresource else "",
@@ -120,8 +117,7 @@ async def may(client: Client, wanted: Needed, account: Account | None = None) ->
 def may_now(
     client: Client, resource: Resource, verb: str, seconds: float, namespace: str | None = None
 ) -> bool:
-    """Return whether we have a right. It can be called from any thread, and blocks for ``seconds``
-    at most.
+    """Return whether we have a right; from any thread, blocking for ``seconds`` at most.
 
     Raises:
         ApiError: the API server did not say.
@@ -185,14 +181,14 @@ def needed(duties: Duties = ANYWHERE) -> Iterator[Needed]:
 
 
 async def missing_permissions(client: Client, wanted: Iterable[Needed]) -> tuple[str, ...]:
-    """Return which of these rights we do not have, as "verb resource"."""
+    """Return which of these rights we lack, as "verb resource"."""
     return tuple(map(str, await missing_rights(client, wanted)))
 
 
 async def missing_rights(
     client: Client, wanted: Iterable[Needed], account: Account | None = None
 ) -> tuple[Needed, ...]:
-    """Return which of these rights the account, by default our own, has not."""
+    """Return which of these rights the account (default: our own) lacks."""
     asked = tuple(wanted)
     # At once: one after another some fifty questions would hold up the start.
     answers = await asyncio.gather(*(may(client, one, account) for one in asked))
@@ -200,9 +196,7 @@ async def missing_rights(
 
 
 async def may_see_pods(client: Client, account: Account | None = None) -> bool:
-    """Return whether the pods of all namespaces can be listed; without it free capacity is
-    unknown.
-    """
+    """Return whether all namespaces' pods may be listed; if not, free capacity is unknown."""
     return not await missing_rights(
         client, (Needed((PODS, "", verb)) for verb in ("list", "watch")), account
     )

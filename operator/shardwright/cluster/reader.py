@@ -1,11 +1,10 @@
-"""Reads all objects of a kind for ever: LIST, then WATCH from there, on a thread of its own,
-keeping projections alone.
+"""Reads all objects of a kind for ever: LIST, then WATCH, on its own thread; keeps projections.
 
-The end of a watch (a version that is too old, an ERROR, events out of order) leads to a new LIST,
-of which the difference is handed over: nothing that was deleted meanwhile stays, though it was
-written by us and no event had told of it. A refusal or silence changes nothing that is known; it is
-tried again after a pause, said once in the log, and shown in :attr:`Reader.health`. The fault of
-one object concerns that object alone. An event that changes no projection never leaves the thread.
+The end of a watch (an expired version, an ERROR, events out of order) leads to a new LIST, whose
+difference is handed over: nothing deleted meanwhile stays, even if written by us before any event.
+A refusal or silence changes nothing that is known; it is retried after a pause, logged once, and
+shown in :attr:`Reader.health`. One object's fault concerns that object alone. An event that changes
+no projection never leaves the thread.
 """
 
 import logging
@@ -55,11 +54,10 @@ Deliver = Callable[[Mapping[Key, Change[Any]], bool], None]
 class Timing:
     """How long things may take, in seconds.
 
-    A server sends a bookmark every minute, so that longer silence is a dead connection. A watch
-    ends after ``watch``, and is followed by a LIST instead of another watch once the last is older
-    than ``relist``: an API server that forgets an event is not believed for longer. A stream that
-    stood for ``proof`` was a good one. ``longest_pause`` lies between two attempts however long
-    they have failed: with its spread and a LIST, everything is read again 60 s after the end of any
+    A server sends a bookmark every minute, so longer silence is a dead connection. A watch ends
+    after ``watch``; a LIST follows once the last is older than ``relist``, as an API server may
+    forget an event. A stream that stood for ``proof`` was a good one. ``longest_pause`` bounds the
+    pause between attempts: with its spread and a LIST, all is read again 60 s after the end of any
     outage.
     """
 
@@ -77,15 +75,15 @@ once.
 """
 
 DOUBTFUL: Final = frozenset({Trouble.BROKEN, Trouble.SILENT, Trouble.FAILING})
-"""What, when it happens again at once, may come of a version that the API server does not know:
-after a restore of etcd.
+"""Troubles that, repeated at once, may come from a version unknown to the API server: after a
+restore of etcd.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderHealth:
-    """How a reader is. ``failing_since`` (monotonic, seconds) is None while it reads; ``served``:
-    the cluster has the kind.
+    """A reader's health; ``failing_since`` (monotonic seconds) is None if it reads, ``served``:
+    the kind exists.
     """
 
     synced: bool = False
@@ -97,7 +95,7 @@ class ReaderHealth:
 
 @dataclass(slots=True)
 class Counts:
-    """The work of a reader since the start; written by its thread alone."""
+    """A reader's work since the start; written by its thread alone."""
 
     lists: int = 0
     watches: int = 0
@@ -109,12 +107,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Generic[V]):
-    """The objects to read, and the part to keep of them: ``project`` makes it, or ``stand_in`` if
-    that raises or the object cannot be decoded.
+    """The objects to read and what to keep: by ``project``, or ``stand_in`` if that fails.
 
-    ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see, which is
-    asked before it is read: then there are no objects of it. With a ``namespace`` its objects alone
-    are read; if they are not ours to see, nobody waits for them.
+    ``query`` holds selectors. An ``optional`` kind may be missing or forbidden, which is asked
+    first: then it has no objects. With a ``namespace`` only its objects are read; nobody waits for
+    them if they are forbidden.
     """
 
     resource: Resource
@@ -161,24 +158,20 @@ class Reader(threading.Thread, Generic[V]):
 
     @property
     def health(self) -> ReaderHealth:
-        """Return the health of the reader. A stream that has stood for a while is trusted: a quiet
-        collection sends nothing for a minute.
-        """
+        """Return the reader's health; a stream that has stood for a while is trusted."""
         health = self._health
         opened_at = self._opened_at
         stands = opened_at is not None and monotonic() - opened_at >= self._timing.proof
         return _well(health) if stands and health.trouble is not Trouble.SILENT else health
 
     def expect(self, key: Key, version: int) -> None:
-        """Note that an object was stored at a version, as its writer has handed it over. It may be
-        gone before an event tells of it.
-        """
+        """Note that an object was stored at this version; it may be gone before any event."""
         # Told on the loop and read on this thread.
         with self._lock:
             self._written[key] = version
 
     def stop(self) -> None:
-        """End, soon."""
+        """End soon."""
         self._stopping.set()
         # Shut down, not only told: a quiet watch waits in the socket for up to 90 s.
         if stream := self._stream:
@@ -204,7 +197,6 @@ class Reader(threading.Thread, Generic[V]):
                 self._fail(ReadError(Trouble.FAULT, repr(error)))
 
     def _list(self) -> None:
-        """Take over all objects there are, page by page."""
         found: dict[Key, Change[V]] = {}
         version = ""
         cursor = ""
@@ -223,7 +215,6 @@ class Reader(threading.Thread, Generic[V]):
         self._take_over(found, version)
 
     def _page(self, cursor: str, found: dict[Key, Change[V]]) -> Mapping[str, Any]:
-        """Add the objects of one page; return the other fields of the document."""
         query = (("limit", str(CHUNK)), *((("continue", cursor),) if cursor else ()))
         with self._open("list", query) as chunks:
             document = ListDocument(chunks)
@@ -240,7 +231,6 @@ class Reader(threading.Thread, Generic[V]):
         return document.fields
 
     def _take_over(self, found: dict[Key, Change[V]], version: str) -> None:
-        """Replace the known objects by a complete LIST and hand over the difference."""
         number = _number(version)
         changes = {
             key: change
@@ -263,9 +253,7 @@ class Reader(threading.Thread, Generic[V]):
         self._health = replace(self._health, synced=True, served=True)
 
     def _heard(self, version: int) -> frozenset[Key]:
-        """Return the keys whose writes are part of a version that was read. That version tells
-        whether they still exist.
-        """
+        """Return the keys written up to a version read, which tells whether they exist."""
         with self._lock:
             heard = frozenset(key for key, written in self._written.items() if written <= version)
             self._written = {
@@ -274,7 +262,6 @@ class Reader(threading.Thread, Generic[V]):
         return heard
 
     def _watch(self) -> None:
-        """Take over events until the stream ends."""
         query = (
             ("watch", "true"),
             # Bookmarks keep the version young in silence, and show a dead connection.
@@ -314,7 +301,6 @@ class Reader(threading.Thread, Generic[V]):
         lines.end()
 
     def _take_events(self, lines: Lines, chunk: bytes) -> None:
-        """Take over the events that a chunk completes and hand over their changes, all at once."""
         changes: dict[Key, Change[V]] = {}
         try:
             for event in lines.feed(chunk):
@@ -327,9 +313,7 @@ class Reader(threading.Thread, Generic[V]):
                 self._deliver(changes, False)
 
     def _miss_written(self, changes: dict[Key, Change[V]]) -> None:
-        """Add the objects that were written before the version of the last event and are not there.
-        Each has come and gone before its writer had the answer and handed it over.
-        """
+        """Add objects written before the last event but missing: they came and went."""
         version = _number(self._version)
         for key in self._heard(version) if self._written else ():
             if key not in self._known and key not in changes:
@@ -355,7 +339,6 @@ class Reader(threading.Thread, Generic[V]):
             changes[key] = change
 
     def _move_on(self, version: str) -> None:
-        """Note the version of an event: that after which the next watch begins."""
         # Before Kubernetes 1.35 versions were opaque by contract; they are numbers on every API
         # server that there is.
         if not version or 0 < _number(version) < _number(self._version):
@@ -368,7 +351,7 @@ class Reader(threading.Thread, Generic[V]):
     def _projected(
         self, content: Any, *, gone: bool = False, before: Mapping[Key, Change[V]] | None = None
     ) -> tuple[Key, Change[V]]:
-        """Return the part of an object to keep: the known one if nothing of it has changed."""
+        """Return the kept part of an object: the known one if nothing in it has changed."""
         if isinstance(content, Unreadable):
             key = intern(content.namespace), content.name
             if self._is_news(key):
@@ -394,7 +377,7 @@ class Reader(threading.Thread, Generic[V]):
         return key, Change(known if known == value else value, version)
 
     def _is_news(self, key: Key) -> bool:
-        """Count an object that cannot be read and return whether that is news."""
+        """Count an unreadable object and return whether that is news."""
         self.counts.unreadable += 1
         said = key in self._complained
         self._complained.add(key)
@@ -410,7 +393,6 @@ class Reader(threading.Thread, Generic[V]):
 
     @contextmanager
     def _open(self, verb: str, query: tuple[tuple[str, str], ...]) -> Iterator[Iterator[bytes]]:
-        """Give the answer to a request as it arrives, until told to stop."""
         source = self._source
         call = Call(
             verb=verb,
@@ -436,7 +418,6 @@ class Reader(threading.Thread, Generic[V]):
         raise BrokenError("stopped")
 
     def _prove(self) -> None:
-        """Note that the stream is a good one."""
         self._failures, self._suspect = 0, False
         if self._health.failing_since is not None:
             log.info(
@@ -447,7 +428,7 @@ class Reader(threading.Thread, Generic[V]):
             self._health = _well(self._health)
 
     def _fail(self, error: ReadError) -> None:
-        """Note a failure, say so if it is news, and wait before the next attempt."""
+        """Note a failure, log it if it is news, and wait before the next attempt."""
         if self._stopping.is_set():
             return
         self._failures += 1
@@ -496,9 +477,7 @@ class Reader(threading.Thread, Generic[V]):
         )
 
     def _do_without(self, trouble: Trouble) -> None:
-        """Go on without a kind that need not be there; an object that is not ours to see any more
-        may still be there.
-        """
+        """Go on without an optional kind; objects that are merely forbidden may still exist."""
         changes: dict[Key, Change[V]] = {}
         if trouble is Trouble.NOT_SERVED:
             changes = {key: Change(None, 0) for key in self._known}
@@ -514,7 +493,6 @@ def _well(health: ReaderHealth) -> ReaderHealth:
 
 
 def _number(version: str) -> int:
-    """Return a resource version as a number, 0 if it is none."""
     return int(version) if version.isascii() and version.isdecimal() else 0
 
 

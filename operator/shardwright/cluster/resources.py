@@ -1,7 +1,4 @@
-"""The resources that the operator reads and writes, and their addresses.
-
-The content of those objects is not known here.
-"""
+"""The resources the operator reads and writes, and their addresses."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,9 +7,7 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A kind of object as the API server addresses it; ``prefix`` is the path of its group and
-    version.
-    """
+    """A kind of object on the API server; ``prefix`` is the path of its group and version."""
 
     prefix: str
     plural: str
@@ -33,7 +28,7 @@ class Resource:
 
     @property
     def group(self) -> str:
-        """Return the group of its API, empty for the core."""
+        """Return the API group, empty for the core."""
         return self.api_version.rpartition("/")[0]
 
     @property
@@ -44,7 +39,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collection:
-    """The objects of a kind: those of one namespace, or all that there are."""
+    """The objects of a kind in one namespace, or all of them."""
 
     resource: Resource
     namespace: str | None = None
@@ -55,9 +50,7 @@ class Collection:
         return self.resource.path(self.namespace)
 
     def __str__(self) -> str:
-        """Return the name of the resource for the log. The group is part of it if several groups
-        have the kind.
-        """
+        """Return the resource's name for the log, with its group if several have the kind."""
         resource, where = (self.resource, f" of {self.namespace}" if self.namespace else "")
         group = resource.api_version.partition("/")[0]
         return (f"{resource.plural}.{group}" if "." in group else resource.plural) + where

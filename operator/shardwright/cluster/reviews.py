@@ -13,9 +13,7 @@ from shardwright.cluster.client import Call, Client
 from shardwright.cluster.resources import SUBJECT_REVIEWS, TOKEN_REVIEWS, Resource
 
 AUDIENCE: Final = "shardwright-metrics"
-"""For whom a token must have been made: the port has no TLS, and such a token is worth nothing
-anywhere else.
-"""
+"""A token's audience: the port has no TLS, and such a token is worthless elsewhere."""
 
 PLANS_AUDIENCE: Final = "shardwright-plans"
 """The same for the pages of plans."""
@@ -25,8 +23,9 @@ User = Mapping[str, Any]
 
 
 def may_read(client: Client, token: str, path: str, seconds: float) -> HTTPStatus:
-    """Return whether the user of a token may GET a path that belongs to no resource: OK, FORBIDDEN
-    or UNAUTHORIZED. Blocking, no longer than this.
+    """Return whether a token's user may GET a non-resource path: OK, FORBIDDEN or UNAUTHORIZED.
+
+    Blocks for ``seconds`` at most.
 
     Raises:
         ApiError: the API server did not say.
@@ -42,8 +41,9 @@ def may_read(client: Client, token: str, path: str, seconds: float) -> HTTPStatu
 
 
 def who_brings(client: Client, token: str, audience: str, until: float) -> User | None:
-    """Return the user of a token, as a SubjectAccessReview has it. None: nobody has it, or it is
-    not for this audience. Blocking, until that moment of the monotonic clock.
+    """Return a token's user for a SubjectAccessReview, None if nobody's or not for this audience.
+
+    Blocks until that moment of the monotonic clock.
 
     Raises:
         ApiError: the API server did not say.
@@ -61,8 +61,7 @@ def who_brings(client: Client, token: str, audience: str, until: float) -> User 
 
 
 def may(client: Client, who: User, asked: Mapping[str, Any], until: float) -> bool:
-    """Return whether somebody may do what a SubjectAccessReview asks. Blocking, until that moment
-    of the monotonic clock.
+    """Return whether a user may do what is asked; blocks until that moment of the monotonic clock.
 
     Raises:
         ApiError: the API server did not say.

@@ -1,8 +1,6 @@
-"""Which schedulers can be told of groups here: is their API served, and may the operator write its
-objects?
+"""Which gang schedulers can be used: is their API served, and may the operator write its objects?
 
-Asked of the API server by discovery, and again after a while: one that is installed later is found
-without a restart.
+Discovery is repeated after a while, so one installed later is found without a restart.
 """
 
 import asyncio
@@ -29,16 +27,14 @@ VERBS: Final = ("get", "list", "create", "patch", "delete")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerApi:
-    """The findings about one scheduler: the version of its API to use, or why none can be used."""
+    """The version of a scheduler's API to use, or why none can be used."""
 
     api: str = ""
     problem: Problem | None = None
 
 
 class Schedulers:
-    """The last findings, by the words of ``spec.placement.scheduler``; if rights are given by
-    namespace, in each of them.
-    """
+    """The last findings by words of ``spec.placement.scheduler``, by namespace if rights are."""
 
     def __init__(
         self,
@@ -46,11 +42,11 @@ class Schedulers:
         namespaces: Collection[str] = (),
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """``namespaces`` are those in which the operator has its rights, all if none is named."""
+        """``namespaces`` are those in which the operator has its rights (empty: all)."""
         self._client = client
         self._namespaces = namespaces
         self._clock = clock
-        # Looks go on side by side, and one answer is for all of them.
+        # Reconciles go on side by side, and one answer is for all of them.
         self._asking = asyncio.Lock()
         self._served: Mapping[str, str] = {}
         self._found: dict[str | None, Mapping[str, SchedulerApi]] = {}
@@ -63,7 +59,7 @@ class Schedulers:
             ApiError: the API server did not answer; that says nothing of the cluster.
         """
         place = namespace if self._namespaces else None
-        # Rights are asked for where the model is, and looks side by side ask once.
+        # Rights are asked for where the model is, and reconciles side by side ask once.
         async with self._asking:
             if self._clock() - self._asked_at >= PROBE_SECONDS:
                 apis = await self._apis()
@@ -88,7 +84,6 @@ class Schedulers:
         )
 
     async def _best(self, integration: SchedulerIntegration, apis: frozenset[str]) -> str:
-        """Return the best version of its API that is served, empty if none is."""
         for api in integration.apis:
             # A group may be served without the kind: Kubernetes serves scheduling.k8s.io for
             # PriorityClasses anyway.

@@ -1,8 +1,4 @@
-"""The objects that are read of the cluster for ever, and the kept part of each: small values that
-compare.
-
-Nothing is read here: ``reader`` lists and watches them.
-"""
+"""The objects watched for ever, and what is kept of each: small values that compare."""
 
 import json
 import re
@@ -67,11 +63,11 @@ LEVEL: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """The kept part of a pod that holds GPUs or carries the label of a model.
+    """What is kept of a pod that holds GPUs or has the label of a model.
 
-    ``usage`` is its request by each resource, ``model`` the value of that label, empty without one,
-    ``set_uid`` the StatefulSet that controls such a pod (empty: none does) and ``member`` its place
-    in that. Whether that StatefulSet is one of ours, only its own object says.
+    ``usage`` is its request by resource, ``model`` the label's value (empty without one),
+    ``set_uid`` the StatefulSet that controls it (empty: none) and ``member`` its place in that.
+    Only the StatefulSet's own object says whether it is ours.
     """
 
     usage: tuple[GpuUsage, ...] = ()
@@ -82,14 +78,12 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """An object that carries our label: all that was written of it, without the reports of its
-    controllers.
+    """An object with our label: all that was written of it, without its controllers' reports.
 
-    ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty if
-    none does. Then it is somebody else's, and all that is kept is that it exists. If it is larger
-    than anything that we write, our fields are kept, and ``excess`` names the others. Equal as long
-    as its ``digest`` is: a status that changes is no change. ``version`` is the number of the
-    version that it was seen at.
+    ``owner`` and ``owner_uid`` name the ShardedModel that controls it, both empty if none does:
+    then only its existence is kept. If it is larger than anything we write, our fields are kept and
+    ``excess`` names the others. It is equal while its ``digest`` is, whatever its status.
+    ``version`` is the number of the version it was seen at.
     """
 
     kind: str  # as kind_of says
@@ -111,9 +105,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigMapFacts:
-    """The kept part of any ConfigMap: which one it is, and the version of its content; the owner as
-    in :class:`Child`.
-    """
+    """What is kept of any ConfigMap: its identity, version and owner as in :class:`Child`."""
 
     uid: str
     version: str
@@ -124,10 +116,9 @@ class ConfigMapFacts:
 def project_node(
     node: dict[str, Any], stated: Stated = NONE
 ) -> NodeFacts | NodeExclusion | BareNode | None:
-    """Return the facts of a Node that planning needs. A Node that offers no GPUs counts too: its
-    ResourceSlices may offer some.
+    """Return a Node's facts for planning, even without GPUs: ResourceSlices may offer some.
 
-    Its labels share their texts with those of all other nodes.
+    Its labels share their texts with all other nodes'.
     """
     metadata = node["metadata"]
     # Interned: thousands of nodes have the same labels, and pods repeat the names of nodes.
@@ -156,9 +147,7 @@ def project_pod(pod: dict[str, Any]) -> PodFacts | None:
 
 
 def _member(pod: KubernetesObject, owner: Mapping[str, Any]) -> Member | None:
-    """Return the member of a StatefulSet that a pod is, None if the StatefulSet gives no pod such a
-    name.
-    """
+    """Return the StatefulSet member a pod is, None if no StatefulSet gives a pod such a name."""
     metadata = pod["metadata"]
     head, _, ordinal = metadata["name"].rpartition("-")
     if head != owner["name"] or not _RANK.fullmatch(ordinal):
@@ -167,9 +156,7 @@ def _member(pod: KubernetesObject, owner: Mapping[str, Any]) -> Member | None:
 
 
 def project_child(resource: Resource, content: KubernetesObject) -> Child:
-    """Return the part of an object with our label that is kept. The items of a LIST do not state
-    their kind.
-    """
+    """Return the kept part of an object with our label, with the kind that items of a LIST lack."""
     metadata = content["metadata"]
     version = metadata.get("resourceVersion", "")
     whole = _kept(resource, content)
@@ -195,7 +182,7 @@ def project_child(resource: Resource, content: KubernetesObject) -> Child:
 
 
 def packed(content: object) -> bytes:
-    """Return a JSON value that is kept for long and seldom looked at; :func:`unpacked` reads it."""
+    """Return a JSON value compressed, to be kept for long and seldom read by :func:`unpacked`."""
     return zlib.compress(_text(content), LEVEL)
 
 
@@ -209,7 +196,6 @@ def _text(value: object) -> bytes:
 
 
 def _kept(resource: Resource, content: KubernetesObject) -> dict[str, Any]:
-    """Return the kept part of one of our objects."""
     metadata = {
         key: value
         for key, value in content["metadata"].items()
@@ -225,9 +211,7 @@ def _kept(resource: Resource, content: KubernetesObject) -> dict[str, Any]:
 
 
 def _in_the_way(whole: KubernetesObject) -> dict[str, Any]:
-    """Return the part that is kept of a foreign object in the place of one of ours: only that it
-    exists, and whether anybody controls it.
-    """
+    """Return what is kept of a foreign object in ours' place: it exists, and is controlled."""
     metadata, (label, value) = whole["metadata"], MANAGED_BY
     kept = {
         name: metadata[name]
@@ -242,7 +226,7 @@ def _in_the_way(whole: KubernetesObject) -> dict[str, Any]:
 
 
 def project_config_map(config_map: KubernetesObject) -> ConfigMapFacts:
-    """Return the part of a ConfigMap's metadata that is kept."""
+    """Return the kept part of a ConfigMap."""
     metadata = config_map["metadata"]
     owner, owner_uid = _model_of(config_map)
     return ConfigMapFacts(
@@ -251,14 +235,13 @@ def project_config_map(config_map: KubernetesObject) -> ConfigMapFacts:
 
 
 def project_priority_class(content: KubernetesObject) -> PriorityClass:
-    """Return the facts of a PriorityClass that preemption depends on."""
+    """Return what preemption needs of a PriorityClass."""
     return PriorityClass(
         value=int(content["value"]), is_default=content.get("globalDefault") is True
     )
 
 
 def _model_of(content: KubernetesObject) -> tuple[str, str]:
-    """Return name and uid of the ShardedModel that controls an object, empty if none does."""
     owner = controller(content)
     ours = owner.get("kind") == KIND and _group(owner) == _group({"apiVersion": API_VERSION})
     return (_shared(owner["name"]), _shared(owner["uid"])) if ours else ("", "")
@@ -269,7 +252,6 @@ def _group(reference: Mapping[str, Any]) -> str:
 
 
 def _shared(value: Any) -> Any:
-    """Return a text so that equal ones are kept once, and anything else as it is."""
     return intern(value) if type(value) is str else value
 
 
@@ -292,7 +274,7 @@ def _unreadable_node(key: Key) -> NodeExclusion:
 
 
 def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion | BareNode]:
-    """Return the nodes, read with the administrator's statements about them."""
+    """Return the source of nodes, read with the administrator's statements about them."""
     return Source(
         resource=NODES, project=partial(project_node, stated=stated), stand_in=_unreadable_node
     )
@@ -301,8 +283,8 @@ def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion | BareNode]:
 # A selector on the phase would take a pod away at the moment at which it says how it has failed.
 # Two watches would show it twice, or not at all, for a moment (ADR 9).
 POD_SOURCE: Final = Source(resource=PODS, project=project_pod)
-"""All pods, finished ones too: how a pod of ours has failed is known from nothing else. Of foreign
-ones nothing is kept then.
+"""All pods, finished ones too, as nothing else tells how a pod of ours has failed; nothing is kept
+of finished foreign ones.
 """
 
 CONFIG_MAP_SOURCE: Final = Source(

@@ -1,7 +1,4 @@
-"""A new ssh key for a group whose leader starts the ranks of its followers.
-
-The operator cannot read it again.
-"""
+"""A new ssh key for a group whose leader starts its followers' ranks; it cannot be reread."""
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -13,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 
 def key_pair() -> tuple[str, str]:
-    """Return an Ed25519 key as OpenSSH keeps it, unencrypted, and the line of its public key."""
+    """Return an unencrypted OpenSSH Ed25519 key, and its public key's line."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -15,12 +15,10 @@ ATTEMPTS: Final = 5
 async def write_status(
     client: Client, live: KubernetesObject, status: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Make ``status`` the status of the live object and return it as it is then, None if nothing
-    was written.
+    """Write ``status`` to a live object and return it as stored, None if nothing was written.
 
-    Fields that the live status has and the new one has not are removed. A resource that is gone is
-    fine, and so is another one of its name; one that changed at the same moment is read again and
-    written again.
+    Fields missing in the new status are removed. A resource that is gone or replaced is fine; one
+    that changed at the same moment is read and written again.
 
     Raises:
         ApiError: it could not be written, or it changed at every attempt.

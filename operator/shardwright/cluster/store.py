@@ -1,8 +1,7 @@
-"""The readers' findings, by every key that a reconcile asks for. For the event loop alone.
+"""What the readers found, by every key a reconcile asks for; for the event loop alone.
 
-Each change comes in once and updates indexes and counters, so that no question needs a scan. Its
-effect is told as a :class:`Changes`. Models go by namespace and the base of their name, which is
-also the value of the label on their pods.
+Each change updates indexes and counters once, so that no question needs a scan, and results in
+:class:`Changes`. Models go by namespace and base name, which is the label on their pods.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,8 +37,8 @@ ChildKey = tuple[str, str, str]
 """Kind (as ``kind_of`` says), namespace and name."""
 
 Ref = tuple[str, str]
-"""What a controller is known by to what it controls: namespace and uid. A reference has the uid
-alone, and anybody may write that of another namespace.
+"""Namespace and uid of a controller: a reference has the uid alone, and anybody may write one of
+another namespace.
 """
 
 NOTHING: Final[frozenset[Any]] = frozenset()
@@ -51,11 +50,10 @@ B = TypeVar("B")
 class Changes:
     """The effect of a batch of changes.
 
-    ``models`` are those whose objects or pods have changed, ``hurt`` those of them with a pod that
-    is gone, fails, or is not ready any more. ``nodes`` have changed themselves, ``freed`` are those
-    on which GPUs may have come free. ``config_maps`` are all that have changed, whoever reads them.
-    ``priorities``: a PriorityClass has changed. ``allowances`` are the namespaces of which a
-    ResourceQuota or a LimitRange has.
+    ``models`` have changed objects or pods; ``hurt`` are those with a pod that is gone, fails or is
+    no longer ready. ``nodes`` have changed themselves, GPUs may have come free on ``freed``.
+    ``config_maps`` are all that changed. ``priorities``: a PriorityClass changed. ``allowances``
+    are namespaces with a changed ResourceQuota or LimitRange.
     """
 
     models: frozenset[Key] = NOTHING
@@ -78,9 +76,7 @@ class Changes:
 
 
 class Store:
-    """``node_version`` goes up with every change of a node; ``priorities`` are the PriorityClasses
-    that there are.
-    """
+    """``node_version`` grows with each change of a node; ``priorities`` are all PriorityClasses."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.node_version = 0
@@ -109,19 +105,17 @@ class Store:
         return MappingProxyType(self._nodes)
 
     def members(self, stateful_set: Ref) -> tuple[Member, ...]:
-        """Return the pods that a StatefulSet controls, in rank order."""
+        """Return the pods a StatefulSet controls, in rank order."""
         found = (self._pods[key].member for key in self._by_set.get(stateful_set))
         return tuple(sorted((member for member in found if member), key=lambda member: member.rank))
 
     def members_of(self, model: Key) -> tuple[Member, ...]:
-        """Return the pods that carry the label of a model and that any StatefulSet controls."""
+        """Return the pods with a model's label that any StatefulSet controls."""
         found = (self._pods[key].member for key in self._by_model.get(model))
         return tuple(member for member in found if member)
 
     def version_of(self, model: Key) -> int:
-        """Return a number that goes up with every change of the objects and pods of a model that is
-        followed.
-        """
+        """Return a number that grows with every change of a followed model's objects and pods."""
         return self._versions.get(model, 0)
 
     def follow(self, model: Key) -> None:
@@ -131,7 +125,7 @@ class Store:
         self._versions.setdefault(model, 0)
 
     def unfollow(self, model: Key) -> None:
-        """Count the changes of a model no more: its remains go by themselves."""
+        """Stop counting the changes of a model."""
         self._versions.pop(model, None)
 
     def _count(self, models: Iterable[Key]) -> None:
@@ -139,9 +133,7 @@ class Store:
             self._versions[model] += 1
 
     def strangers(self, model: Key) -> tuple[Key, ...]:
-        """Return the pods that carry the label of a model and are no member of any StatefulSet that
-        a ShardedModel controls.
-        """
+        """Return the pods with a model's label that belong to no ShardedModel's StatefulSet."""
         return tuple(
             key
             for key in self._by_model.get(model)
@@ -149,21 +141,19 @@ class Store:
         )
 
     def child(self, kind: str, namespace: str, name: str) -> Child | None:
-        """Return the object of this name, whoever owns it; None if there is none that carries our
-        label.
-        """
+        """Return the object of this name with our label, whoever owns it, None if there is none."""
         return self._children.get((kind, namespace, name))
 
     def children(self, owner: Ref) -> tuple[Child, ...]:
-        """Return the objects that a ShardedModel controls, without its ConfigMaps."""
+        """Return the objects a ShardedModel controls, without its ConfigMaps."""
         return tuple(self._children[key] for key in self._by_owner.get(owner))
 
     def config_map(self, key: Key) -> ConfigMapFacts | None:
-        """Return the known facts of a ConfigMap, ours or not."""
+        """Return what is known of a ConfigMap, ours or not."""
         return self._config_maps.get(key)
 
     def config_maps(self, owner: Ref) -> Mapping[Key, ConfigMapFacts]:
-        """Return the ConfigMaps that a ShardedModel controls."""
+        """Return the ConfigMaps a ShardedModel controls."""
         return {key: self._config_maps[key] for key in self._config_maps_by_owner.get(owner)}
 
     def take_nodes(self, changes: Mapping[Key, Change[NodeEntry | BareNode]]) -> Changes:
@@ -194,9 +184,7 @@ class Store:
         return Changes(nodes=frozenset(changed), freed=freed | usable)
 
     def _bind_pods_on(self, nodes: Iterable[str]) -> frozenset[str]:
-        """Book the pods of nodes that may offer other resources now, and return the nodes on which
-        GPUs came free by that.
-        """
+        # Their nodes may now offer other resources.
         keys = [key for name in nodes for key in self._by_node.get(name)]
         return frozenset().union(*map(self._bind_again, keys))
 
@@ -236,9 +224,7 @@ class Store:
         return Changes(freed=self._claims.take(changes))
 
     def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Changes:
-        """Take over changes of the objects of a kind; one that is older than the known one is
-        passed over.
-        """
+        """Take over changes of one kind's objects; those older than the known ones are skipped."""
         models: set[Key] = set()
         freed: set[str] = set()
         for (namespace, name), change in changes.items():
@@ -260,7 +246,7 @@ class Store:
         return Changes(models=frozenset(models), freed=frozenset(freed))
 
     def take_config_maps(self, changes: Mapping[Key, Change[ConfigMapFacts]]) -> Changes:
-        """Take over changes of ConfigMaps; one that is older than the known one is passed over."""
+        """Take over changes of ConfigMaps; those older than the known ones are skipped."""
         models: set[Key] = set()
         changed: set[Key] = set()
         for key, change in changes.items():
@@ -301,9 +287,7 @@ class Store:
         return Changes(allowances=_take(self._ranges, changes))
 
     def wrote(self, content: Mapping[str, Any]) -> None:
-        """Take over an object as the API server has answered that it is stored: the next reconcile
-        sees it, and no event is news.
-        """
+        """Take over an object as the API server stored it, so that the next reconcile sees it."""
         kind = kind_of(content)
         metadata = content["metadata"]
         key = (metadata["namespace"], metadata["name"])
@@ -321,21 +305,15 @@ class Store:
     def tell_writes(
         self, kind: str, namespace: str | None, expect: Callable[[Key, int], None]
     ) -> None:
-        """Have the reader of a kind, or of that of a namespace, told of changes that are taken over
-        without it: key and version.
-        """
+        """Set the callback of a kind's reader for changes it did not deliver: key and version."""
         self._expecting[kind, namespace] = expect
 
     def _controlling(self, namespace: str, facts: PodFacts) -> Child | None:
-        """Return the StatefulSet of a ShardedModel of which a pod is a member, None for others."""
         controlling = self._sets.get((namespace, facts.set_uid))
         ours = controlling is not None and bool(controlling.owner_uid)
         return controlling if ours and facts.member is not None else None
 
     def _models_of(self, namespace: str, facts: PodFacts) -> Iterator[Key]:
-        """Yield the model of a pod by the StatefulSet that controls it, and the model that its
-        label names.
-        """
         controlling = self._sets.get((namespace, facts.set_uid))
         if controlling and controlling.owner:
             yield _model(controlling)
@@ -343,11 +321,7 @@ class Store:
             yield namespace, facts.model
 
     def _usage(self, key: Key, before: PodFacts | None, now: PodFacts | None) -> GpuUsage | None:
-        """Return the GPUs that a pod holds: for a model if a StatefulSet of it controls the pod,
-        whatever its labels say.
-
-        It stays that model's when the StatefulSet goes before it.
-        """
+        # They stay a model's when its StatefulSet goes first.
         requested = now.usage if now else ()
         held = (item for item in requested if is_held(item, self._nodes.get(item.node)))
         usage = next(held, None)
@@ -363,14 +337,11 @@ class Store:
         return replace(usage, owner=None, group="")
 
     def _bind_pods_of(self, child: Child) -> frozenset[str]:
-        """Book the pods that came before their StatefulSet was known, and return the nodes on which
-        GPUs came free by that.
-        """
+        """Book pods that came before their StatefulSet; return the nodes with freed GPUs."""
         keys = self._by_set.get((child.namespace, child.uid))
         return frozenset().union(*map(self._bind_again, keys), *map(self._claims.bind_of, keys))
 
     def _holder(self, pod: Key, uid: str) -> ClaimingPod:
-        """Return the model and the group of a pod, if it is a member of this uid."""
         facts = self._pods.get(pod)
         if not facts or not facts.member or facts.member.uid != uid:
             return ClaimingPod()
@@ -412,9 +383,6 @@ class Store:
 
 
 def _take(known: dict[str, dict[str, B]], changes: Mapping[Key, Change[B]]) -> frozenset[str]:
-    """Take over changes of objects of namespaces, and return the namespaces of which one
-    differs.
-    """
     changed = set()
     for (namespace, name), change in changes.items():
         there = known.setdefault(namespace, {})
@@ -430,10 +398,9 @@ def _take(known: dict[str, dict[str, B]], changes: Mapping[Key, Change[B]]) -> f
 
 
 def is_worse(before: Member, now: Member | None) -> bool:
-    """Return whether the change of a member may be why its group does not serve.
+    """Return whether a member's change may be why its group does not serve.
 
-    It is gone or going, another pod has taken its name, it has failed anew, or it is not ready any
-    more.
+    It is gone or going, replaced under its name, failed anew, or no longer ready.
     """
     if now is None or now.uid != before.uid:
         return True
@@ -455,7 +422,6 @@ def _owner_of(namespace: str, content: Child | ConfigMapFacts | None) -> Ref | N
 
 
 def _node(facts: PodFacts | None) -> str | None:
-    """Return the node of which a pod requests GPUs."""
     return facts.usage[0].node if facts and facts.usage else None
 
 

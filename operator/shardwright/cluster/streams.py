@@ -1,4 +1,4 @@
-"""Answers of the API server as they arrive, and why there is none."""
+"""Responses of the API server as they arrive, and why there is none."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ class ReadError(Exception):
 
 @contextmanager
 def open_stream(client: Client, call: Call, silence_seconds: float) -> Iterator["Stream"]:
-    """Make a request (a list or a watch) and give the answer as it arrives; closed at the end.
+    """Yield the response to a list or watch as it arrives; closed at the end.
 
     Raises:
         ReadError: there is no answer, or it refuses.
@@ -71,10 +71,10 @@ def open_stream(client: Client, call: Call, silence_seconds: float) -> Iterator[
 
 
 def check_may(client: Client, objects: Collection, seconds: float) -> None:
-    """Ask whether objects are ours to see, so that no request is refused that nobody needs.
+    """Ask whether objects may be listed, so that no needless request is refused.
 
     Raises:
-        ReadError: they are not, or there is no answer.
+        ReadError: they may not, or there is no answer.
     """
     try:
         # Every authenticated user may ask this by default, so no denial stands in an audit log.
@@ -92,7 +92,7 @@ def check_may(client: Client, objects: Collection, seconds: float) -> None:
 
 
 class Stream:
-    """The body of an answer; iterated over by one thread, ended by any."""
+    """The body of a response; iterated over by one thread, ended by any."""
 
     def __init__(self, response: Any) -> None:
         self._response = response
@@ -101,7 +101,7 @@ class Stream:
         return _chunks(self._response)
 
     def end(self) -> None:
-        """End the wait of the thread that reads it."""
+        """End the wait of the reading thread."""
         with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
             self._response.shutdown()
 
@@ -121,7 +121,7 @@ def event_of(event: object) -> tuple[str, dict[str, Any]]:
 
 
 def error_in_stream(status: Mapping[str, Any]) -> ReadError:
-    """Return the error that an ERROR event of a watch reports."""
+    """Return the error that a watch's ERROR event reports."""
     code = status.get("code")
     return _refused(
         code if isinstance(code, int) else 0, str(status.get("message", "")), established=True
@@ -147,10 +147,9 @@ def _chunks(response: Any) -> Iterator[bytes]:
 
 
 def _refusal(response: Any) -> tuple[int, str]:
-    """Return the code of an answer that refuses, 0 if it is no API server's, and its words.
+    """Return code and words of a refusal, code 0 if it is no API server's.
 
-    An API server answers with a Status, or in one sentence of plain text if it does not have the
-    kind at all.
+    An API server answers with a Status, or with a line of plain text if it lacks the kind.
     """
     try:
         text = response.read(REFUSAL_BYTES)

@@ -1,6 +1,4 @@
-"""Which request may be sent next: so many a second, so many at once, the urgent ones first, no
-namespace alone.
-"""
+"""Which request is sent next: bounded by rate and number, urgent ones first, no namespace alone."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -23,9 +21,9 @@ repairs; assumed.
 class RequestLimits:
     """Requests a second, and at once after a pause.
 
-    The API server protects itself (API priority and fairness); these keep a fault of ours from
-    becoming a flood. 1,000 models in a minute with 20 requests each are 333 a second, so the limit
-    stands above that. LeaderWorkerSet has the same figures.
+    API priority and fairness protects the API server; this keeps a fault of ours from becoming a
+    flood. 1,000 models in a minute with 20 requests each are 333 a second, so the limit is higher.
+    LeaderWorkerSet has the same figures.
     """
 
     qps: float = 500.0
@@ -33,11 +31,10 @@ class RequestLimits:
 
 
 class Gate:
-    """Lets requests pass by urgency, within an urgency by namespaces in turn, within a namespace in
-    their order.
+    """Lets requests pass by urgency, then by namespaces in turn, then in order.
 
-    A namespace with requests that hang holds a quarter of those under way and no more. A request
-    that is no repair leaves a quarter free, and one of its namespace's.
+    A namespace whose requests hang holds a quarter of those under way at most. A request that is no
+    repair leaves a quarter free, and one of its namespace's.
     """
 
     def __init__(
@@ -58,7 +55,7 @@ class Gate:
         """Wait until a request may be sent; :meth:`leave` must follow.
 
         Raises:
-            TimeoutError: it might not by the ``deadline`` of the clock.
+            TimeoutError: it may not by the ``deadline`` of the clock.
         """
         left = deadline - self._clock()
         if left <= 0:
@@ -77,7 +74,7 @@ class Gate:
             raise
 
     def leave(self, namespace: str) -> None:
-        """Note that a request has ended."""
+        """End a request."""
         self._running[namespace] -= 1
         if not self._running[namespace]:
             del self._running[namespace]
@@ -97,7 +94,6 @@ class Gate:
             line.pop(namespace, None)
 
     def _admit(self) -> None:
-        """Admit the requests that may pass now. Come back when there are tokens for the next."""
         now = self._clock()
         self._tokens = min(
             self._limits.burst, self._tokens + (now - self._filled_at) * self._limits.qps

@@ -1,10 +1,9 @@
-"""The bytes of a request and of its answer, over connections that are kept; blocking, for many
-threads at once.
+"""The bytes of a request and its answer over kept connections; blocking, for many threads at once.
 
-Addresses, TLS, credentials and proxies are the Kubernetes client library's, and so are its
-connections. Its request function is not used: it cannot be bounded in time and bytes, leadership is
-to be asked when the connection stands and before a byte is sent, and it needs 0.3 to 0.5 ms of CPU
-where the standard library needs 0.1 to 0.25 on the same connection (measured).
+Addresses, TLS, credentials, proxies and connections are the Kubernetes client library's. Its
+request function is not used: it cannot be bounded in time and bytes, leadership must be checked
+once connected and before a byte is sent, and it needs 0.3 to 0.5 ms of CPU where the standard
+library needs 0.1 to 0.25 on the same connection (measured).
 """
 
 import json
@@ -89,7 +88,7 @@ class Transport:
             self._base = self._configuration.host
 
     def exchange(self, call: Call, deadline: float) -> dict[str, Any]:
-        """Return the object that the API server answers, by the monotonic ``deadline``.
+        """Return the object the API server answers, by the monotonic ``deadline``.
 
         Raises:
             ApiError: refused, unanswered, out of time, or not an answer of the API server.
@@ -171,9 +170,7 @@ class Transport:
         return _joined(headers, self._more_headers) if self._more_headers else headers
 
     def close(self) -> None:
-        """Close the connections that nobody uses, and end the exchanges on the others: a process
-        ends after its threads.
-        """
+        """Close idle connections and end the others' exchanges: threads hold up an exit."""
         self._library.close()
         for connection in list(self._busy):
             with suppress(OSError, AttributeError):  # it has ended by itself
@@ -181,9 +178,7 @@ class Transport:
 
 
 def _joined(headers: Mapping[str, str], more: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Return headers of which one of a name may be there several times: each group of an
-    impersonated user has its own.
-    """
+    """Return headers in which a name may repeat: each impersonated group has its own."""
     joined = HTTPMessage()
     for name, value in (*headers.items(), *more):
         joined[name] = value
@@ -199,9 +194,7 @@ def _body(call: Call) -> bytes | None:
 
 
 def _read(call: Call, response: HTTPResponse, socket: Any, until: float) -> bytes:
-    """Read a body piece by piece, so that neither its length nor its slowness is the server's to
-    choose.
-    """
+    """Return a body, bounded in length and time whatever the server sends."""
     most = MOST_PAGE_BYTES if call.verb == "list" else MOST_OBJECT_BYTES
     pieces, size = [], 0
     while response.length != 0 and (piece := response.read1(PIECE)):
@@ -225,7 +218,6 @@ def _read(call: Call, response: HTTPResponse, socket: Any, until: float) -> byte
 
 
 def _wait_no_longer(socket: Any, until: float) -> None:
-    """Bound the next wait for bytes."""
     socket.settimeout(min(_seconds_left(until), READ_TIMEOUT_SECONDS))
 
 

@@ -1,8 +1,4 @@
-"""How a user of the command line reaches a cluster: kubeconfigs are merged and flags override them,
-as kubectl does.
-
-The operator has no user: its own way is in ``access``.
-"""
+"""How the command line reaches a cluster: merged kubeconfigs, overridden by flags, as kubectl."""
 
 import logging
 import os
@@ -29,9 +25,7 @@ _FLAGS: Final = "of the command line"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserAccess:
-    """A way to the API server, with the kubeconfig's further words; ``context`` is empty if flags
-    alone name the cluster.
-    """
+    """A way to the API server, with its context, empty if flags alone name the cluster."""
 
     access: Access
     server: str
@@ -40,11 +34,11 @@ class UserAccess:
 
 
 def open_connection(connection: Connection) -> UserAccess:
-    """Return the way to the cluster that a connection means.
+    """Return the way to the cluster of a connection.
 
     Raises:
         LoginError: the program that gives the user's credentials is missing or fails.
-        AccessError: no kubeconfig names it, or a file that one names cannot be read.
+        AccessError: no kubeconfig names it, or a named file cannot be read.
     """
     configuration = client.Configuration()
     configuration.retries = False  # as for the operator: retries are ours
@@ -71,9 +65,7 @@ def open_connection(connection: Connection) -> UserAccess:
 
 
 def named_in_kubeconfig(kubeconfig: str | None, part: str) -> list[str]:
-    """Return the names in a part of the kubeconfigs: ``contexts``, ``clusters`` or ``users``; none
-    if none can be read.
-    """
+    """Return the kubeconfigs' ``contexts``, ``clusters`` or ``users``, none if unreadable."""
     try:
         merged = _merged(kubeconfigs_of(Connection(kubeconfig=kubeconfig)))
         return [str(item["name"]) for item in merged[part].value]
@@ -90,9 +82,6 @@ def named_in_kubeconfig(kubeconfig: str | None, part: str) -> list[str]:
 
 
 def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
-    """Read the kubeconfigs into a configuration; return the name and the namespace of the context,
-    empty if there is none.
-    """
     paths = kubeconfigs_of(connection)
     if not paths:
         return {}
@@ -120,8 +109,7 @@ def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
 
 
 def _check_name(merged: Any, kind: str, name: str, paths: Sequence[str]) -> None:
-    """Refuse the name of a context, cluster or user that no kubeconfig has: of an unknown user the
-    library would go on as nobody.
+    """Refuse a context, cluster or user no kubeconfig has: the library would go on as nobody.
 
     Raises:
         AccessError: with the names that there are.
@@ -139,7 +127,7 @@ def _check_name(merged: Any, kind: str, name: str, paths: Sequence[str]) -> None
 
 @contextmanager
 def _faults_of_the_library() -> Iterator[list[str]]:
-    """Keep the errors that the library only logs: it raises nothing for a failed login."""
+    """Collect errors that the library only logs: it raises nothing for a failed login."""
     said: list[str] = []
     keeping = logging.Handler(logging.ERROR)
     keeping.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
@@ -151,7 +139,6 @@ def _faults_of_the_library() -> Iterator[list[str]]:
 
 
 def _login_of(merged: Any, context: dict[str, Any]) -> dict[str, Any]:
-    """Return how the user of a context gets credentials from a program, empty without one."""
     if not context.get("user"):
         return {}
     user = merged["users"].get_with_name(context["user"])["user"].value or {}
@@ -176,9 +163,8 @@ def _check_login(configuration: Any, login: dict[str, Any], said: Sequence[str])
 
 
 def _merged(paths: Sequence[str]) -> Any:
-    """Return the kubeconfigs as one, of which the first that names something counts; the library
-    takes the last one's current context, also if that is empty.
-    """
+    # The first that names something counts; the library takes the last current context, even if
+    # empty.
     merger = KubeConfigMerger(os.pathsep.join(paths))
     current = (file.get("current-context") for file in merger.config_files.values())
     merger.config.value["current-context"] = next(filter(None, current), "")
@@ -186,7 +172,6 @@ def _merged(paths: Sequence[str]) -> Any:
 
 
 def _with_flags(merged: Any, context: dict[str, Any], connection: Connection) -> dict[str, Any]:
-    """Add the context that the flags make of the one of the kubeconfig, and return it."""
     flags = {"cluster": connection.cluster, "user": connection.user}
     meant = {**context, **{key: value for key, value in flags.items() if value}}
     merged.value["contexts"].append(
@@ -221,7 +206,6 @@ def _override(configuration: Any, connection: Connection) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Return the fault in one line."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, KeyError | TypeError | AttributeError):

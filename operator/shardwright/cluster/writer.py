@@ -1,8 +1,4 @@
-"""Carries out decisions: creates, applies our fields by force, deletes by uid.
-
-The content of a write is never decided here; one to an existing object names its uid, so that
-nothing that has taken its place is hit.
-"""
+"""Carries out decisions: creates, applies our fields by force, deletes by uid."""
 
 import json
 from base64 import b64encode
@@ -64,16 +60,16 @@ OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the sa
 
 
 CARRY_OUT_SECONDS: Final = 12.0
-"""How long all writes of one round may take, so that what hangs is in the status within seconds.
-Basis: assumed; a webhook answers within its 10 s, or the API server answers for it.
+"""Seconds for all writes of one round, so that a hanging one is soon in the status. Basis: assumed;
+a webhook answers within its 10 s, or the API server answers for it.
 """
 
 REFUSALS: Final = frozenset({400, 403, 422})
 """Codes by which the API server refuses an object for good, until somebody changes something."""
 
 WELL_SECONDS: Final = 60.0
-"""How long it holds that objects of the same fields are kept and admitted. Basis: assumed; gates
-and policies change rarely, and whatever is not kept then shows in the answer all the same.
+"""How long a trial holds for objects of the same fields. Basis: assumed; gates and policies change
+rarely, and the answer shows what is not kept.
 """
 
 WELL_MAX: Final = 1024  # shapes of objects that are remembered
@@ -82,7 +78,7 @@ NO_DRY_RUN: Final = "does not support dry run"  # says the API server of a webho
 
 
 class RefusedError(ApiError):
-    """The API server takes an object that would not come to run; ``problem`` says why."""
+    """The API server takes an object that would never run; ``problem`` says why."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -90,9 +86,9 @@ class RefusedError(ApiError):
 
 
 class Writer:
-    """Carries writes out, and tells ``on_stored`` the stored object then.
+    """Carries out writes and passes each stored object to ``on_stored``.
 
-    A trial that went well a moment ago is not made again.
+    A trial that went well a moment ago is not repeated.
     """
 
     def __init__(
@@ -107,10 +103,10 @@ class Writer:
         self._tried: OrderedDict[int, float] = OrderedDict()
 
     async def carry_out(self, writes: Sequence[Write]) -> Outcome:
-        """Write in order. A refused write holds up only the writes that need it.
+        """Write in order; a refused write holds up only those that need it.
 
-        A write that starts pods is tried first: a group without a field that the API server drops
-        would start all the same.
+        A write that starts pods is tried first: a group would start even without a field that the
+        API server drops.
 
         Raises:
             NotLeadingError: another operator leads.
@@ -189,9 +185,7 @@ class Writer:
         )
 
     async def _apply(self, client: Client, write: Apply) -> None:
-        """Apply with the uid as a precondition: an object that replaced ours meanwhile answers
-        409.
-        """
+        """Apply with the uid as a precondition: an object that replaced ours answers 409."""
         metadata = {**write.content["metadata"], "uid": write.uid}
         resource = BY_KIND[kind_of(write.content)]
         path = resource.path(metadata["namespace"], metadata["name"])
@@ -219,9 +213,7 @@ class Writer:
         *,
         try_first: bool,
     ) -> None:
-        """Send an object and see that all of it was kept. If it is tried first and would not be
-        kept whole, nothing has changed.
-        """
+        """Send an object and check that all was kept; a failed trial changes nothing."""
         if try_first and not self._was_well(shape := _shape(content)):
             _check(content, await _tried(send, content))
             await _try_pod(client, content)
@@ -232,9 +224,6 @@ class Writer:
         self._on_stored({"apiVersion": content["apiVersion"], "kind": content["kind"], **stored})
 
     def _was_well(self, shape: int) -> bool:
-        """Return whether an object of the same fields, in the same namespace, was tried and kept a
-        moment ago.
-        """
         at = self._tried.get(shape)
         return at is not None and self._clock() - at < WELL_SECONDS
 
@@ -245,9 +234,7 @@ class Writer:
 
 
 def _shape(content: KubernetesObject) -> int:
-    """Return the parts that decide whether the API server keeps and admits an object: its
-    namespace, its fields and the security of its pods.
-    """
+    """Return what decides whether an object is admitted: namespace, fields, pods' security."""
     contexts = json.dumps(
         [_security(content["spec"]["template"]["spec"]), content["metadata"]["namespace"]],
         sort_keys=True,
@@ -256,7 +243,6 @@ def _shape(content: KubernetesObject) -> int:
 
 
 def _security(pod: KubernetesObject) -> list[Any]:
-    """Return the fields that Pod Security looks at, values included."""
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
     contexts = [
         pod.get("securityContext"),
@@ -307,9 +293,7 @@ async def _patch(client: Client, write: Patch) -> dict[str, Any]:
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:
-    """Make a key and create its Secret; one that exists already is the key: nobody else was told
-    its name.
-    """
+    # One that exists already is the key: nobody else was told its name.
     try:
         await client.create(
             SECRETS, write.content["metadata"]["namespace"], with_new_key(write.content)
@@ -326,7 +310,7 @@ async def _create_key(client: Client, write: CreateKey) -> None:
 
 
 async def _create_named(client: Client, resource: Resource, content: KubernetesObject) -> None:
-    """Create an object that is named by its content. An existing one of its name is the same."""
+    """Create an object named by its content: an existing one of its name is the same."""
     try:
         await client.create(resource, content["metadata"]["namespace"], content)
     except ApiError as error:
@@ -349,7 +333,7 @@ async def _drop_revision(client: Client, write: DropRevision) -> None:
 
 
 def with_new_key(secret: KubernetesObject) -> dict[str, Any]:
-    """Return a Secret with a key in it that nobody has had before."""
+    """Return a Secret with a new key in it."""
     content = new_content(secret["type"])
     return {
         **secret,
@@ -358,11 +342,9 @@ def with_new_key(secret: KubernetesObject) -> dict[str, Any]:
 
 
 async def _try_pod(client: Client, content: KubernetesObject) -> None:
-    """Ask whether Pod Security would let the pods of a StatefulSet in: it keeps pods out, not their
-    makers.
+    """Ask whether Pod Security would admit a StatefulSet's pods: it refuses pods, not their makers.
 
-    Anything else that speaks against the pod today (a quota, a webhook) may be gone tomorrow. The
-    StatefulSet waits for that.
+    Whatever else speaks against the pod today (a quota, a webhook) may be gone tomorrow.
     """
     try:
         await client.create(PODS, content["metadata"]["namespace"], pod_of(content), dry_run=True)
@@ -376,9 +358,7 @@ async def _try_pod(client: Client, content: KubernetesObject) -> None:
 async def _tried(
     send: Callable[..., Awaitable[KubernetesObject]], content: KubernetesObject
 ) -> KubernetesObject:
-    """Return the object that would be stored. A webhook that cannot be asked without consequences
-    is not asked.
-    """
+    """Return the object as it would be stored; a webhook without dry run is not asked."""
     try:
         return await send(dry_run=True)
     except ApiError as error:
@@ -395,7 +375,6 @@ def _check(sent: KubernetesObject, stored: KubernetesObject) -> None:
 async def _owned_by_apply(
     client: Client, resource: Resource, path: str, metadata: Mapping[str, Any]
 ) -> KubernetesObject:
-    """Return the live object, whose fields are owned by an apply of ours now."""
     for attempts_left in reversed(range(OWNING_ATTEMPTS)):
         live = await client.get(resource, metadata["namespace"], metadata["name"]) or {
             "metadata": {}
@@ -412,12 +391,11 @@ async def _owned_by_apply(
 async def _own_by_apply(
     client: Client, resource: Resource, path: str, live: KubernetesObject
 ) -> None:
-    """Turn the field ownership of our POST, and of our patches since, into that of an apply.
+    """Turn the field ownership of our POST, and of our patches since, into an apply's.
 
-    Otherwise no apply could remove a field again: the other would still own it. A manager has one
-    entry of each operation: fields that an apply of ours owns already are kept beside the added
-    ones. The version that was read is replaced, not tested: out of date it answers 409, while a
-    test that fails answers 422, as a real refusal does.
+    Otherwise no apply could remove a field again. A manager has one entry of each operation: fields
+    that an apply of ours owns already are merged with the added ones. The version read is replaced,
+    not tested: out of date it answers 409, a failed test 422 as a real refusal does.
     """
     managers = live["metadata"].get("managedFields") or ()
     ours = {
@@ -453,8 +431,6 @@ def _is_ours(manager: Mapping[str, Any]) -> bool:
 
 
 def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return two sets of fields as one, as ``fieldsV1`` writes them: each field with the set of
-    those below it.
-    """
+    """Return the union of two sets of fields, nested as in ``fieldsV1``."""
     shared = {field: _union(one[field], other[field]) for field in one.keys() & other.keys()}
     return {**one, **other, **shared}

@@ -1,6 +1,4 @@
-"""A clock that never jumps: the wall clock as it was when this process started, carried on by the
-monotonic one.
-"""
+"""A clock that never jumps: the wall clock at the start, carried on by the monotonic one."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -8,7 +6,7 @@ from time import monotonic
 
 
 class SteadyClock:
-    """Tells the time of one process; another's, and that of the nodes, may be minutes off."""
+    """The time of one process; other processes and nodes may be minutes off."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -17,7 +15,7 @@ class SteadyClock:
         self._zero = clock()
 
     def now(self) -> datetime:
-        """Return the time by this clock."""
+        """Return this clock's time."""
         # Begun with the wall clock, as its times are also written into annotations that people read
         # (ADR 8).
         return self._started + timedelta(seconds=self._clock() - self._zero)

@@ -1,8 +1,6 @@
-"""The operator's knowledge of the cluster between two reconciles: the caches, the ledger of GPUs,
-the dependencies of models.
+"""What the operator knows between two reconciles: caches, the GPU ledger, dependencies.
 
-Everything is a projection that can be read again at any time; nothing here is the only copy of
-anything.
+All of it can be read again; nothing here is the only copy.
 """
 
 from collections import Counter
@@ -30,11 +28,11 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """The dependencies of one model beside its own objects.
+    """What one model depends on beside its own objects.
 
-    ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first
-    start, ``broken``: one has failed and does not serve; ``waits_for_turn``: groups of it wait
-    because others' are down; ``not_admitted``: its namespace does not let its pods in.
+    ``moving`` counts its groups that are down on purpose. ``starting``: all are at their first
+    start; ``broken``: one has failed and does not serve; ``waits_for_turn``: groups wait because
+    others' are down; ``not_admitted``: its namespace does not let its pods in.
     """
 
     config_map: Key | None = None
@@ -57,14 +55,14 @@ NOTHING = Dependencies()
 
 @dataclass(slots=True)
 class ClusterCache:
-    """The caches, and which models to look at when something in them changes.
+    """The caches, and which models to reconcile when something in them changes.
 
     ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are
-    nodes on which GPUs have come free since it was last emptied, ``turns_came`` how many turns to
-    restart have been given back since it was last 0. ``line`` is how those wait that the planner
-    found no room for; see ``enqueue``. ``pools`` are those that an autoscaler adds nodes to,
-    ``to_come`` these nodes by name; see ``expect``. ``namespaces`` are those that are watched, all
-    if none is named; ``unread`` those of them of which something was never read.
+    the nodes on which GPUs have come free since it was last emptied; ``turns_came`` counts the
+    turns to restart given back since it was last 0. ``line`` holds the models for which the planner
+    found no room (``enqueue``). ``pools`` are scaled by an autoscaler, ``to_come`` are their future
+    nodes by name (``expect``). ``namespaces`` are the watched ones, all if empty; ``unread`` those
+    of which something was never read.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -92,16 +90,15 @@ class ClusterCache:
     _moving: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        """Have the store book in our ledger the GPUs of pods."""
         self.store = Store(self.ledger)
 
     def expect(self, pools: Iterable[AutoscaledPool]) -> None:
-        """Know from now on which nodes an autoscaler may add."""
+        """Set the pools to which an autoscaler may add nodes."""
         self.pools = tuple(pools)
         self.to_come = {node.name: node for pool in self.pools for node in pool.nodes()}
 
     def turnouts(self) -> tuple[Turnout, ...]:
-        """Return the turnout of each pool that an autoscaler adds nodes to."""
+        """Return the turnout of each autoscaled pool."""
         if not self.pools:
             return ()
         # Worked out anew only when a node has changed: it walks through all nodes.
@@ -122,9 +119,7 @@ class ClusterCache:
         )
 
     def openings(self, changed: Iterable[str]) -> frozenset[str]:
-        """Return the nodes to come of pools that have lost one of these nodes: others may be made
-        in its place.
-        """
+        """Return the future nodes of pools that lost one of these nodes: any may replace it."""
         gone = {name for name in changed if name not in self.store.nodes}
         lesser = {pool for pool, there in self._of_pools[1].items() if not gone.isdisjoint(there)}
         return frozenset(
@@ -133,11 +128,11 @@ class ClusterCache:
 
     @property
     def all_nodes(self) -> Mapping[str, NodeFacts | NodeExclusion]:
-        """Return the known facts of all nodes, with the nodes that are to come."""
+        """Return the facts about all nodes, with those still to come."""
         return {**self.store.nodes, **self.to_come} if self.to_come else self.store.nodes
 
     def node(self, name: str) -> NodeFacts | NodeExclusion | None:
-        """Return the known facts of a node. The node may be one that is to come."""
+        """Return the facts about a node, which may be still to come."""
         return self.store.nodes.get(name) or self.to_come.get(name)
 
     def take_resource(self, content: KubernetesObject) -> None:
@@ -148,7 +143,7 @@ class ClusterCache:
         self.store.follow(base_key(key))
 
     def drop_resource(self, key: Key) -> None:
-        """Know a ShardedModel no more; it keeps its GPUs until :meth:`forget`."""
+        """Drop a ShardedModel from the cache; it keeps its GPUs until :meth:`forget`."""
         self.resources.pop(key, None)
         self.models.pop(base_key(key), None)
         self.store.unfollow(base_key(key))
@@ -164,13 +159,11 @@ class ClusterCache:
         self.freed |= self.ledger.forget(base_key(key))
 
     def interests(self, key: Key) -> Dependencies:
-        """Return everything that a model depends on."""
+        """Return everything a model depends on."""
         return self._dependencies.get(key, NOTHING)
 
     def state_around(self, key: Key) -> tuple[object, ...]:
-        """Return a value that stays equal while nothing changes in the caches that matters to a
-        model.
-        """
+        """Return a value that stays equal until something that matters to a model changes."""
         nodes, config_map = self.interests(key).nodes, self.interests(key).config_map
         return (
             self.store.version_of(base_key(key)),
@@ -185,7 +178,7 @@ class ClusterCache:
         )
 
     def note(self, key: Key, now: Dependencies) -> None:
-        """Note the dependencies of a model from now on."""
+        """Replace the dependencies of a model."""
         before = self._dependencies.get(key, NOTHING)
         if now == before:
             return
@@ -207,10 +200,9 @@ class ClusterCache:
         self.turns_came += max(0, before.moving - now.moving)
 
     def keep(self, key: Key, kept: Kept | None, most: int | None = None) -> bool:
-        """Keep the GPUs of a plan of record (None: none) and return whether all of them could be
-        kept.
+        """Keep the GPUs of a plan of record (None: none) and return whether all could be kept.
 
-        ``most`` are the GPUs that the plans of its namespace may keep, None for any number.
+        ``most`` limits the GPUs that the plans of its namespace may keep; None: no limit.
         """
         wanted: tuple[Reservation, ...] = ()
         if kept is not None:
@@ -221,7 +213,7 @@ class ClusterCache:
         return self.reserve(key, wanted, most)
 
     def reserve(self, key: Key, wanted: tuple[Reservation, ...], most: int | None = None) -> bool:
-        """Keep these GPUs for a model, and no others; see :meth:`keep`."""
+        """Keep exactly these GPUs for a model; see :meth:`keep`."""
         refused, freed = self.ledger.keep(
             base_key(key), wanted, self.healthy(item.node for item in wanted), most
         )
@@ -229,9 +221,7 @@ class ClusterCache:
         return not refused
 
     def promise(self, key: Key, pods: Pods | None) -> None:
-        """Count the pods of a plan in its namespace (None: none) as long as they are still to be
-        made.
-        """
+        """Count the pods of a plan (None: none) in its namespace until they are made."""
         if pods is not None:
             self._pods.setdefault(key[0], {})[key] = pods
         elif key in self._pods.get(key[0], {}):
@@ -240,7 +230,7 @@ class ClusterCache:
                 del self._pods[key[0]]
 
     def promised(self, key: Key) -> tuple[Pods, ...]:
-        """Return the pods of other models of the namespace that are still to be made."""
+        """Return the pods that other models of the namespace have yet to make."""
         planned = (
             (other, pods) for other, pods in self._pods.get(key[0], {}).items() if other != key
         )
@@ -255,9 +245,7 @@ class ClusterCache:
         return len(self.store.members_of(base_key(key)))
 
     def older(self, key: Key) -> int:
-        """Return the number of models of the namespace that are older than one. Models of the same
-        second are ordered by name.
-        """
+        """Return how many models of the namespace are older; the same second is ordered by name."""
         age = _created(self.resources.get(key)), key
         return sum(
             other[0] == key[0] and (_created(item), other) < age
@@ -273,22 +261,16 @@ class ClusterCache:
         return self.ledger.kept_beside(base_key(key))
 
     def barred_in(self, namespaces: Collection[str]) -> tuple[Key, ...]:
-        """Return the models of these namespaces whose pods are not let in, those first that were
-        barred first.
-        """
+        """Return the models of these namespaces whose pods are not admitted, longest first."""
         return tuple(key for key in self._barred if key[0] in namespaces) if namespaces else ()
 
     def healthy(self, nodes: Iterable[str]) -> dict[str, int]:
-        """Return the healthy GPUs of these nodes, whoever holds them; nodes that cannot be planned
-        are left out.
-        """
+        """Return the healthy GPUs of these nodes, whoever holds them, without unplannable nodes."""
         found = ((name, self.node(name)) for name in set(nodes))
         return {name: node.gpus for name, node in found if isinstance(node, NodeFacts)}
 
     def enqueue(self, key: Key, waiting: Waiting | None) -> None:
-        """Have a model wait for GPUs, None: not any more; nodes that it claims no longer are free
-        for others.
-        """
+        """Put a model in line for GPUs (None: take it out); unclaimed nodes come free."""
         before = self.line.pop(key, None)
         if waiting is not None:
             self.line[key] = waiting
@@ -298,29 +280,27 @@ class ClusterCache:
         )
 
     def rank(self, key: Key, priority_class: str | None) -> Rank:
-        """Return the place in line of a model whose pods are of this class."""
+        """Return the place in line of a model whose pods have this priority class."""
         return rank_of(
             self.store.priorities.value_of(priority_class), _created(self.resources.get(key)), key
         )
 
     def claimed_before(self, rank: Rank) -> Counter[str]:
-        """Return the GPUs by node that are claimed by those who come before a place in line."""
+        """Return the GPUs by node that are claimed ahead of a place in line."""
         return claimed_before(self.line.values(), rank)
 
     def claimed_by(self, key: Key) -> frozenset[str]:
-        """Return the nodes that a model claims."""
+        """Return the nodes a model claims."""
         return frozenset(self.line[key].claim) if key in self.line else frozenset()
 
     def unheld(self, nodes: Iterable[str]) -> dict[str, int]:
-        """Return the number of GPUs of each of these nodes that nobody holds."""
+        """Return how many GPUs of each node nobody holds."""
         healthy = self.healthy(nodes)
         taken = self.ledger.taken_on(healthy)
         return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
 
     def free(self, key: Key, nodes: Iterable[str]) -> dict[str, int] | None:
-        """Return the number of GPUs that others leave a model on each of these nodes, None if pods
-        may not be listed.
-        """
+        """Return the GPUs others leave a model on each node, None if pods may not be listed."""
         if self.known_pods is KnownPods.NONE:
             return None
         healthy = self.healthy(nodes)
@@ -328,29 +308,25 @@ class ClusterCache:
         return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
 
     def nodes(self, names: Iterable[str]) -> dict[str, NodeFacts | NodeExclusion]:
-        """Return the known facts of these nodes."""
+        """Return the facts about these nodes."""
         return {name: node for name in names if (node := self.node(name))}
 
     @property
     def moving(self) -> int:
-        """Return the number of groups of all models that are down on purpose."""
+        """Return how many groups of all models are down on purpose."""
         return self._moving.total()
 
     def moving_beside(self, key: Key) -> tuple[int, int]:
-        """Return the number of other models' groups that are down on purpose: first in the
-        namespace of this model, then elsewhere.
-        """
+        """Return how many other models' groups are down on purpose: in its namespace, elsewhere."""
         theirs = self._moving[key[0]]
         return theirs - self.interests(key).moving, self.moving - theirs
 
     def planned_on(self, nodes: Iterable[str]) -> set[Key]:
-        """Return the models that are planned on one of these nodes."""
+        """Return the models planned on any of these nodes."""
         return set().union(*(self._on_node.get(node, ()) for node in nodes))
 
     def served_by(self, freed: Iterable[str]) -> list[Key]:
-        """Return the models that wait for capacity and may use one of these nodes, in the order in
-        which they are served.
-        """
+        """Return the models waiting for capacity that may use these nodes, in serving order."""
         usable = [node for name in freed if isinstance(node := self.node(name), NodeFacts)]
         admitted: dict[str, bool] = {}
         for key in self._waiting:
@@ -369,23 +345,16 @@ class ClusterCache:
         )
 
     def place_in_line(self, key: Key) -> Rank:
-        """Return the place in line of a model; of one that nobody has planned yet as if its pods
-        were of the default class.
-        """
+        """Return a model's place in line; one not planned yet counts as of the default class."""
         waiting = self.line.get(key)
         return waiting.rank if waiting else self.rank(key, None)
 
     def _terms(self, key: Key) -> PodTerms | None:
-        """Return the terms on which a waiting model's pods take nodes, None if they are not known
-        yet.
-        """
         waiting = self.line.get(key)
         return waiting.terms if waiting else None
 
     def waiting_for_turn(self) -> tuple[Key, ...]:
-        """Return the models with groups that wait for other models' groups to finish moving. The
-        longest wait comes first.
-        """
+        """Return the models waiting for other models' groups to move, longest wait first."""
         return tuple(self._turns)
 
     def snapshots(self, config_maps: Iterable[Key]) -> set[Key]:
@@ -394,9 +363,7 @@ class ClusterCache:
 
 
 def _move(index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozenset[A]) -> None:
-    """Have a model go by these things instead of those; nodes and ConfigMaps come and go, so no
-    empty set is kept.
-    """
+    # Nodes and ConfigMaps come and go, so no empty set is kept.
     for item in before - now:
         index[item].discard(key)
         if not index[item]:
@@ -406,12 +373,11 @@ def _move(index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozens
 
 
 def base_key(key: Key) -> OwnerKey:
-    """Return namespace and base name of a model: the key of its pods and its reservations."""
+    """Return the namespace and base name of a model: the key of its pods and reservations."""
     return key[0], base_name(key[1])
 
 
 def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
-    """Put a model into a list, behind all others if it is new there, or take it out."""
     if listed:
         names.setdefault(key)
     else:
@@ -419,7 +385,7 @@ def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
 
 
 def user_written(content: KubernetesObject) -> tuple[Any, ...]:
-    """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
+    """Return everything in a ShardedModel that its user or the API server writes."""
     metadata = content["metadata"]
     # Without the status and managedFields, which change with each of our own writes.
     return (

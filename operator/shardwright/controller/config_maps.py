@@ -1,6 +1,4 @@
-"""ConfigMaps by name, read once per version: the caches hold their names and versions, never their
-content.
-"""
+"""ConfigMaps' contents, read once per version: the caches hold only names and versions."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -22,24 +20,20 @@ is read again. Basis: assumed, an eighth of what the chart lets the operator hav
 """
 
 RECORDS_MAX: Final = 100
-"""Plans of record that are kept as read, those asked for last. Basis: assumed, who is looked at is
-looked at again soon; measured, 26 KiB each with its text.
+"""Plans of record that are kept as read, those asked for last. Basis: assumed, a model that is
+reconciled is so again soon; measured, 26 KiB each with its text.
 """
 
 
 @dataclass(slots=True)
 class _Content:
-    """One ConfigMap: its version, and its packed JSON."""
-
     version: str
     packed: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A plan of record as read from a ConfigMap of this version, for the owner with this uid, by
-    these keys.
-    """
+    """A plan of record as read from a ConfigMap's version, for an owner, with these keys."""
 
     version: str
     owner_uid: str
@@ -48,7 +42,7 @@ class _Record:
 
 
 class ConfigMaps:
-    """The content of ConfigMaps that somebody asked for."""
+    """The contents of the ConfigMaps that were asked for."""
 
     def __init__(self, client: Client, store: Store) -> None:
         self._client = client
@@ -58,7 +52,7 @@ class ConfigMaps:
         self._records: OrderedDict[Key, _Record] = OrderedDict()
 
     async def get(self, key: Key) -> KubernetesObject | None:
-        """Return a ConfigMap as it is in the version that the caches know, None if there is none.
+        """Return a ConfigMap in the version known to the caches, None if there is none.
 
         Raises:
             ApiError: it could not be read.
@@ -86,7 +80,7 @@ class ConfigMaps:
         return self.put(found)
 
     def put(self, content: KubernetesObject) -> KubernetesObject:
-        """Keep a ConfigMap as the API server has just answered that it is, and return it."""
+        """Keep a ConfigMap as the API server has just returned it, and return it."""
         metadata = content["metadata"]
         key, version = ((metadata["namespace"], metadata["name"]), metadata["resourceVersion"])
         known = {name: value for name, value in metadata.items() if name != "managedFields"}
@@ -105,11 +99,10 @@ class ConfigMaps:
     async def record(
         self, key: Key, owner_uid: str, keys: SigningKeys, *, fresh: bool = False
     ) -> tuple[KubernetesObject | None, StoredRecord | None]:
-        """Return the ConfigMap of a plan of record, and its content for the resource with this uid;
-        decoded once per version.
+        """Return a plan of record's ConfigMap, and its content for an owner, decoded once.
 
-        It is that which the caches know, or the one that the API server has now (``fresh``): caches
-        may lag.
+        It is the one the caches know or, if ``fresh``, the one the API server has now: caches may
+        lag.
 
         Raises:
             ApiError: it could not be read.
@@ -134,7 +127,7 @@ class ConfigMaps:
         return content, known.found
 
     def forget_gone(self, keys: Iterable[Key]) -> None:
-        """Forget those of these that are there no more: nobody may ever ask for them again."""
+        """Forget those ConfigMaps that no longer exist: nobody may ever ask for them again."""
         for key in keys:
             if self._store.config_map(key) is None:
                 self._drop(key)

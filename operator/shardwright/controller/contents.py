@@ -1,7 +1,4 @@
-"""Objects of a model as the caches keep them, packed, and as a reconcile reads them.
-
-Their content is not looked at here.
-"""
+"""Objects of a model as the caches keep them, packed, and as a reconcile reads them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +14,7 @@ ms of CPU each.
 
 
 async def contents(children: Sequence[Child]) -> list[KubernetesObject]:
-    """Return the objects. Many of them are decoded on a thread, which holds nobody up."""
+    """Return the objects; many are decoded on a thread, so that nobody waits."""
     if len(children) <= CHILDREN_AT_ONCE:
         return _decoded(children)
     # A model of 1,000 groups has thousands of objects: on the event loop all others would wait for

@@ -1,6 +1,4 @@
-"""Events to keys: which models are to be looked at because something has changed, and how soon. On
-the main loop only.
-"""
+"""Which models to reconcile after an event, and how soon. On the main loop only."""
 
 from collections import deque
 from collections.abc import Callable
@@ -14,8 +12,8 @@ from shardwright.controller.queue import Key, Priority, Queue, Requeue
 from shardwright.rendering.bundle import KubernetesObject
 
 SETTLING_SECONDS: Final = 0.5
-"""How long what breaks nothing is waited for more of. Basis: assumed; the pods of a group are made,
-bound and started one after another, and each of it is an event.
+"""How long further changes are waited for if nothing is broken. Basis: assumed; the pods of a group
+are made, bound and started one after another, and each of it is an event.
 """
 
 FREED_SECONDS: Final = 1.0
@@ -31,18 +29,14 @@ what a reconcile takes.
 
 @dataclass(frozen=True, slots=True)
 class _Woken:
-    """A model that was woken for a turn to restart: how many of its groups were down then, and
-    until when the turn is kept for it.
-    """
+    """A model woken for a turn to restart: its groups down then, and the end of the offer."""
 
     moving: int
     ends: float
 
 
 class EventHandlers:
-    """Takes events over into the view and asks for looks; ``may_ask`` is False in a process that
-    does not lead.
-    """
+    """Updates the cache from events and requests reconciles if ``may_ask`` says that we lead."""
 
     def __init__(
         self,
@@ -64,7 +58,7 @@ class EventHandlers:
         self._woken: dict[Key, _Woken] = {}  # who has
 
     def on_model(self, content: KubernetesObject, gone: bool) -> None:  # noqa: FBT001  # a fact
-        """Take over an event of a ShardedModel; our own status is no news."""
+        """Handle an event of a ShardedModel; our own status is no news."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
         before = self._cache.resources.get(key)
         if gone and before is not None and before["metadata"]["uid"] != content["metadata"]["uid"]:
@@ -79,12 +73,12 @@ class EventHandlers:
             self._add_changed(key)
 
     def on_gone(self, key: Key) -> None:
-        """Ask for the reconcile that forgets a model which is there no more."""
+        """Request the reconcile that forgets a model which is gone."""
         self._cache.drop_resource(key)
         self._add(key, Priority.NEW, fresh=True)
 
     def on_concern(self, affected: Changes) -> None:
-        """Ask for looks at whom a batch of changes concerns."""
+        """Request reconciles of the models that a batch of changes affects."""
         cache = self._cache
         for owner in affected.hurt:
             if key := cache.models.get(owner):
@@ -107,13 +101,12 @@ class EventHandlers:
             self.all_again(Priority.WAITING)
 
     def wake_waiting(self) -> None:
-        """Ask for looks at those that wait and may use the GPUs that have come free: one after
-        another, in line.
+        """Request reconciles, one by one and in line, of waiting models for freed GPUs.
 
-        Of those that wait for their turn to restart as many are looked at as turns have come.
+        Of those waiting for a turn to restart, as many are reconciled as turns have come.
         """
         if self._cache.turns_came:
-            # As many looks as turns. To look at all waiting models for each turn made most of 96
+            # As many reconciles as turns: of all waiting models for each turn, they made most of 96
             # requests a second.
             came, self._cache.turns_came = self._cache.turns_came, 0
             self._for_turns = deque(
@@ -136,9 +129,9 @@ class EventHandlers:
             self._next_turn()
 
     def reconciled(self, key: Key) -> None:
-        """Let the next one in line have its turn, now that this one has been looked at.
+        """Let the next one in line have its turn, now that this one is reconciled.
 
-        A turn to restart goes to the next one if this one did not take it.
+        A turn to restart that it did not take goes to the next.
         """
         if key == self._turn:
             self._next_turn()
@@ -162,9 +155,6 @@ class EventHandlers:
             self._add(self._turn, Priority.WAITING)
 
     def _skip(self, namespace: str) -> None:
-        """Wait no longer for looks at models of a namespace: its API calls may hang, which is
-        nothing to the others.
-        """
         # Its whole namespace: the next one of it would hang in the same way.
         theirs = [key for key in self._round if key[0] == namespace]
         self._round = deque(key for key in self._round if key[0] != namespace)
@@ -173,7 +163,7 @@ class EventHandlers:
             self._add(key, Priority.WAITING)
 
     def all_again(self, priority: Priority) -> None:
-        """Ask for looks at all models."""
+        """Request reconciles of all models."""
         # In one order: the queue serves namespaces in turn, whatever order they come in.
         for key in sorted(self._cache.resources):
             self._add(key, priority)
@@ -187,12 +177,10 @@ class EventHandlers:
             self._queue.change(key)
 
     def _add_soon(self, key: Key) -> None:
-        """Ask for a reconcile once no more is to be expected; the wait of a group that has failed
-        is as urgent as its failure.
+        """Request a reconcile once changes settle, as urgent as a group's failure if it failed.
 
-        A roll waits for the pace of its namespace if its user has changed the model again: that
-        look is one at the change. A first start has time: models that have no pods yet come before
-        it.
+        A roll whose user changes the model again waits at the pace of its namespace. A first start
+        has time: models that have no pods yet come before it.
         """
         wants = self._cache.interests(key)
         priority = (

@@ -1,7 +1,4 @@
-"""The metrics as they are scraped.
-
-It makes no series: ``metrics`` has them.
-"""
+"""The metrics as they are scraped; ``metrics`` makes the series."""
 
 import gzip
 from collections.abc import Callable
@@ -30,8 +27,6 @@ OPEN_METRICS: Final = "application/openmetrics-text"
 
 @dataclass
 class _Text:
-    """The metrics in one format, as last written."""
-
     encode: Encode
     content_type: str
     plain: bytes = b""
@@ -40,10 +35,9 @@ class _Text:
 
 
 class Exposition:
-    """The text of the metrics, the same again for a while.
+    """The text of the metrics, reused for a while.
 
-    A client that asks without end costs a tenth of a core for each of the two formats, not all of
-    it.
+    A client that asks without end costs a tenth of a core for each of the two formats.
     """
 
     def __init__(self, write: Callable[[Encode], bytes]) -> None:
@@ -53,7 +47,7 @@ class Exposition:
         self._plain = _Text(*choose_encoder(""))
 
     def answer(self, request: web.Request) -> web.Response:
-        """Answer a scrape."""
+        """Return the answer to a scrape."""
         accepted = request.headers.get("accept", "")
         text = self._open if OPEN_METRICS in accepted else self._plain
         started = monotonic()

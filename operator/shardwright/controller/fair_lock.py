@@ -1,8 +1,4 @@
-"""Turns at something that one at a time may have: the most urgent first, then the namespace that
-has had it least lately.
-
-It ends no turn: its holder gives it back.
-"""
+"""Turns at a lock: the most urgent first, then the namespace that has held it least lately."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,9 +12,9 @@ from typing import Final
 from shardwright.controller.queue import Key, Priority
 
 LATELY_SECONDS: Final = 5.0
-"""What was had so long ago counts for 1/e. Basis: assumed. Whoever had all the time waits for one
-that comes anew no longer than ln 2 of it, for ten that come anew no longer than ln 11: 3.5 and 12
-s, of the 30 s that a reconcile may take.
+"""Time held so long ago counts for 1/e. Basis: assumed. Whoever had all the time waits for one that
+comes anew no longer than ln 2 of it, for ten that come anew no longer than ln 11: 3.5 and 12 s, of
+the 30 s that a reconcile may take.
 """
 
 FORGOTTEN_SECONDS: Final = 0.001
@@ -27,9 +23,7 @@ FORGOTTEN_SECONDS: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """One that waits for a turn: the urgency, whether it is the first of its namespace, and when it
-    came.
-    """
+    """A waiter: its urgency, whether it is behind the first of its namespace, and when it came."""
 
     priority: Priority
     behind: bool
@@ -38,15 +32,15 @@ class _Waiting:
 
     @property
     def place(self) -> tuple[Priority, bool, int]:
-        """Return the place of the one that waits, among those of its namespace."""
+        """Return the waiter's place among those of its namespace."""
         return self.priority, self.behind, self.number
 
 
 class FairLock:
-    """A lock of which each namespace has its turn the sooner, the less time it has had it lately.
+    """A lock that a namespace gets the sooner, the less time it has held it lately.
 
-    A namespace that asks a thousand times, or has long turns, holds up one that asks now and then
-    by a single turn. ``on_turn`` is told for how many seconds each turn was waited for.
+    A namespace that asks a thousand times, or holds it for long, delays one that seldom asks by a
+    single turn. ``on_turn`` gets the seconds that each turn was waited for.
     """
 
     def __init__(
@@ -64,7 +58,7 @@ class FairLock:
 
     @asynccontextmanager
     async def turn(self, key: Key, priority: Priority) -> AsyncIterator[None]:
-        """Wait for the turn of a key, and have it until the end of the block."""
+        """Hold the lock for a key until the end of the block."""
         await self.take(key, priority)
         try:
             yield
@@ -72,9 +66,9 @@ class FairLock:
             self.give_back()
 
     async def take(self, key: Key, priority: Priority, *, first: bool = False) -> None:
-        """Wait for the turn of a key; :meth:`give_back` must follow.
+        """Wait for the lock; :meth:`give_back` must follow.
 
-        ``first``: before all else of its namespace that is as urgent.
+        ``first``: before all equally urgent waiters of its namespace.
         """
         namespace = key[0]
         # Nobody waits while the turn is free: give_back hands it on at once.
@@ -100,7 +94,7 @@ class FairLock:
         self._on_turn(monotonic() - began)
 
     def give_back(self) -> None:
-        """End a turn: the next one begins."""
+        """Give the lock to the next waiter."""
         # Before the next is chosen, so that this turn counts for whoever had it.
         self._count()
         self._holder = None
@@ -115,7 +109,6 @@ class FairLock:
                 return
 
     def _count(self) -> None:
-        """Count the time that has passed for the holder, and the time before for less."""
         now = self._clock()
         seconds, self._counted_at = now - self._counted_at, now
         less = exp(-seconds / LATELY_SECONDS)

@@ -1,6 +1,4 @@
-"""The reader of configs from the hub, and how far its Jobs are: read by name, for models that wait;
-no cache shows Jobs.
-"""
+"""The state of the Jobs that read configs from the hub, read by name as no cache shows Jobs."""
 
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -34,8 +32,7 @@ JOB_NAME: Final = "batch.kubernetes.io/job-name"
 
 
 async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | None:
-    """Return the fetcher that reads configs: the image of the operator's own pod. Return None if
-    the operator runs in no pod, or may not look at it.
+    """Return the fetcher with the image of the operator's own pod, None without a readable one.
 
     Raises:
         ApiError: it could not be read.
@@ -54,9 +51,7 @@ async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | Non
 
 
 def config_place(live: KubernetesObject) -> tuple[Key | None, str]:
-    """Return the ConfigMap that has the config of a resource, or would keep it, and the file in it;
-    None: its spec has it.
-    """
+    """Return the ConfigMap for the config, and its file; None if the spec has the config."""
     metadata = live["metadata"]
     source = config_source(metadata["name"], (live.get("spec") or {}).get("model") or {})
     return ((metadata["namespace"], source[0]), source[1]) if source else (None, "")
@@ -69,11 +64,9 @@ def believed_text(
     keys: SigningKeys,
     administration: Administration,
 ) -> str | None:
-    """Return the config in the ConfigMap of a resource; None if there is none, or somebody else has
-    written it for us.
+    """Return the config in a resource's ConfigMap; None if there is none, or somebody forged it.
 
-    If there are no keys, nothing tells who wrote it, so that a catalogue which has the model goes
-    before it.
+    Without keys nothing tells who wrote it, so a catalogue that has the model takes precedence.
     """
     model = live["spec"]["model"]
     if not model.get("configMapRef"):
@@ -90,10 +83,9 @@ def believed_text(
 async def read_fetching(
     client: Client, owner: Owner, subject: Subject | tuple[Problem, ...], taken: Key | None
 ) -> Fetching | None:
-    """Return the state of the Job that reads a resource's config. It is None if the model lacks no
-    config that a Job can read.
+    """Return the state of the Job that reads a config, None if none need be or can be read.
 
-    Also if the operator may not look at Jobs and their pods: then configs are given by hand.
+    Also None if the operator may not read Jobs and their pods: then configs are given by hand.
     ``taken`` is the ConfigMap that was there before the subject was made, and so holds no config.
     """
     lacking = unread(subject)
@@ -118,9 +110,7 @@ async def read_fetching(
 
 
 async def _left(client: Client, namespace: str, job: str, uid: str) -> str:
-    """Return the message that the pod of a Job has left. Anybody may label thousands of large pods
-    so: no more is kept of one than its messages.
-    """
+    # Anybody may label thousands of large pods so: only the messages of each are kept.
     pages = client.pages(
         PODS,
         namespace,
@@ -132,7 +122,7 @@ async def _left(client: Client, namespace: str, job: str, uid: str) -> str:
 
 
 def left_by(pods: Iterable[KubernetesObject], job_uid: str) -> str:
-    """Return the messages that the containers of a Job's pod have left, one after the other."""
+    """Return the messages left by the containers of a Job's pod, joined."""
     for pod in pods:
         # By uid: the label that finds the pod is anybody's to write (ADR 30).
         if controller_uid(pod) == job_uid:

@@ -1,8 +1,4 @@
-"""Files that the kubelet renews: read again when they change, and the last good content stays in
-use.
-
-Their content is not understood here but by the function that each is given.
-"""
+"""Files that the kubelet renews: read again on change; the last good content stays in use."""
 
 import json
 import logging
@@ -19,9 +15,7 @@ Parsed = TypeVar("Parsed")
 
 
 class Watched(Generic[Parsed]):
-    """One file and the value that was made of it last. Before it is read, that is ``begin`` or, if
-    that is None, the value of an empty text.
-    """
+    """A file and its last parsed value; at first ``begin`` or, if None, an empty text's value."""
 
     def __init__(
         self,
@@ -48,7 +42,7 @@ class Watched(Generic[Parsed]):
         self.content, self._seen = self._read(seen.decode()), seen
 
     def reload(self) -> bool:
-        """Read the file if it has changed and return whether it had; one that is broken or away
+        """Reread the file if it has changed and return whether it had; a broken or missing one
         changes nothing.
         """
         seen = self._bytes()
@@ -65,7 +59,6 @@ class Watched(Generic[Parsed]):
         return True
 
     def _bytes(self) -> bytes | None:
-        """Return the content of the file, None if it cannot be read."""
         try:
             return self._file.read_bytes() if self._file else None
         except OSError:

@@ -1,8 +1,4 @@
-"""Whole ShardedModels, read one at a time: if there is an inline config, caches keep all but that
-(``cluster.kept_model``).
-
-Nothing is kept of them: the caches hold the parts that are looked at often.
-"""
+"""Whole ShardedModels, read one by one: caches lack inline configs (``cluster.kept_model``)."""
 
 import asyncio
 import json
@@ -38,7 +34,7 @@ class ChangedError(Exception):
 
 
 async def as_it_is(live: KubernetesObject) -> str:
-    """Return the request of a resource of which everything is there.
+    """Return the request of a resource that is complete.
 
     Raises:
         InputError: its inline config is too large, or nested too deeply.
@@ -59,11 +55,11 @@ def _text(live: KubernetesObject) -> str:
 
 
 class FullModels:
-    """Reads them; namespaces take turns, so that 1.5 MB of JSON, 40 MB as Python values, are
-    decoded once at a time.
+    """Reads whole models; namespaces take turns, so that one is decoded at a time (1.5 MB of JSON,
+    40 MB as Python values).
 
-    The question that waits for the worker then is text: half a megabyte at most of configs, which
-    are 18 MiB as Python values.
+    The question that then waits for the planner process is text: at most half a megabyte of
+    configs, which are 18 MiB as Python values.
     """
 
     def __init__(self, client: Client) -> None:
@@ -75,7 +71,7 @@ class FullModels:
 
         Raises:
             ApiError: it could not be read.
-            ChangedError: there is another form of it now, or none.
+            ChangedError: it has changed, or is gone.
             InputError: its config is too large, or nested too deeply.
         """
         if not has_free_form(live.get("spec")):

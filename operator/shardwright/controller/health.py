@@ -1,6 +1,5 @@
-"""The answers to the probes of the kubelet.
-
-A model that does not serve changes nothing here: a restart would not help.
+"""The answers to the kubelet's probes; a model that does not serve changes nothing, as a restart
+would not help.
 """
 
 from collections.abc import Callable
@@ -14,9 +13,7 @@ LONGEST_LAG_SECONDS: Final = 5.0
 
 
 class Health:
-    """The state that the probes look at; written by the event loop, read by the thread of its
-    server.
-    """
+    """The state behind the probes, written by the event loop and read by the server's thread."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -31,13 +28,13 @@ class Health:
 
     @property
     def last_beat(self) -> float:
-        """Return when the event loop has last shown that it runs, by this clock."""
+        """Return when the event loop last ran, by this clock."""
         return self._beat_at
 
     @property
     def alive(self) -> bool:
-        """Return whether the event loop runs; a restart would help neither with a backlog nor
-        with an API server that is away.
+        """Return whether the event loop runs; a restart helps neither a backlog nor an API server
+        that is away.
         """
         return self._clock() - self._beat_at <= LONGEST_LAG_SECONDS
 

@@ -1,8 +1,6 @@
-"""HTTP for probes and scrapes: answered by a thread and a loop of its own, so that a hung loop of
-the operator cannot hide.
+"""HTTP for probes and scrapes on its own thread and loop: a hung operator loop cannot hide.
 
-aiohttp speaks HTTP. It bounds neither its connections nor the time and the bytes of a request: that
-is done here.
+aiohttp bounds neither its connections nor the time and bytes of a request, so that is done here.
 """
 
 import asyncio
@@ -27,9 +25,7 @@ SLICE_BYTES: Final = 1 << 16
 
 
 class HttpServer:
-    """Serves ``routes`` on ``port`` (0: any free one) of all addresses, IPv6 and IPv4, until
-    stopped.
-    """
+    """Serves ``routes`` on ``port`` (0: any free one) of all addresses until stopped."""
 
     def __init__(self, routes: Iterable[web.RouteDef], port: int, name: str) -> None:
         # Here and not on the thread: a port that is taken ends the start with its error.
@@ -72,8 +68,9 @@ class HttpServer:
 
 
 class _Connection(web.RequestHandler):
-    """A connection that ends when it takes too long, brings too much or gives way to another.
-    ``places`` are the connections there are, oldest first, with the client's address.
+    """A connection that ends when it takes too long, sends too much or gives way to another.
+
+    ``places`` are the open connections, oldest first, with the client's address.
     """
 
     def __init__(self, manager: web.Server, places: "dict[_Connection, str]") -> None:
@@ -137,7 +134,7 @@ async def _ends_exchange(_request: web.Request, response: web.StreamResponse) ->
 
 
 def in_slices(body: bytes, headers: Mapping[str, str]) -> web.Response:
-    """Return an answer of which a connection holds no more than a slice."""
+    """Return a response of which a connection holds one slice at a time."""
     return web.Response(body=_slices(body), headers={**headers, "Content-Length": str(len(body))})
 
 
@@ -147,8 +144,7 @@ async def _slices(body: bytes) -> AsyncIterator[bytes]:
 
 
 def listening_socket(port: int) -> socket.socket:
-    """Return a socket that listens on all IPv6 and IPv4 addresses, or on those of the family that
-    this machine has.
+    """Return a socket on all IPv6 and IPv4 addresses, or those of the one family the machine has.
 
     Raises:
         OSError: the port is taken.

@@ -1,10 +1,7 @@
-"""The wire between the operator and its worker: messages, of which large values cross once and are
-named by their content then.
+"""Messages between operator and planner process; large values cross once, then by name.
 
-Both ends keep the same values. Messages go to and fro in strict turn, so they agree at every
-moment; the operator's end says which values both are to forget.
-
-Both ends are one release in one pod, so nothing here must be read by another version.
+Both ends keep the same values: messages take strict turns, and the operator's end says which to
+forget. Both ends are one release in one pod, so no other version must read this.
 """
 
 import copyreg
@@ -33,17 +30,15 @@ thousand nodes.
 """
 
 ROOM_BYTES: Final = 4 << 20
-"""How much is kept on both ends, as it is sent; in memory it is several times as much. Basis:
-assumed, the models of a hundred resources that are all different, or a dozen of the largest that
-are admitted, beside a cluster of 5,000 nodes.
+"""Bytes kept on both ends, as sent; in memory several times as much. Basis: assumed, the models of
+a hundred resources that are all different, or a dozen of the largest that are admitted, beside a
+cluster of 5,000 nodes.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The outcome of a question: its answer, or why there is none, or a fault of ours; and the CPU
-    seconds that it took.
-    """
+    """The answer to a question, the reason for none, or our fault; and the CPU seconds it took."""
 
     answer: Any = None
     fault: QuestionFault | None = None
@@ -72,8 +67,8 @@ def write_message(target: IO[bytes], body: bytes) -> None:
 
 
 class SharedValues:
-    """One end. Only the one with ``decides`` forgets the values that were used longest ago, beyond
-    ``room_bytes``, and tells the other.
+    """One end; only the one with ``decides`` forgets the least recently used beyond ``room_bytes``,
+    and says so.
     """
 
     def __init__(self, *, decides: bool, room_bytes: int = ROOM_BYTES) -> None:
@@ -92,9 +87,7 @@ class SharedValues:
         return pickle.dumps((forgotten, new, body), pickle.HIGHEST_PROTOCOL)
 
     def loads(self, data: bytes) -> Any:
-        """Return a message of the other end, which is this program itself: nothing that a user
-        writes is unpickled.
-        """
+        """Return the other end's message; it is this program, so no user's data is unpickled."""
         forgotten, new, body = pickle.loads(data)  # noqa: S301 - written by the other end of our own pipe
         for name in forgotten:
             self._forget(name)
@@ -115,9 +108,7 @@ class SharedValues:
         return file.getvalue()
 
     def _name(self, value: object, new: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the name of a value; one that the other end does not have is added to ``new``,
-        after the values that it refers to.
-        """
+        """Return the name of a value; a new one joins ``new`` after those it refers to."""
         known = self._names.get(id(value))
         if known is not None:
             self._values.move_to_end(known)
@@ -149,7 +140,6 @@ class SharedValues:
         self._size -= size_bytes
 
     def _superfluous(self) -> list[bytes]:
-        """Forget the values that are beyond the room, and return their names."""
         names = []
         # One end decides: two that forgot by themselves could disagree on the meaning of a name.
         while self._decides and self._size > self._room_bytes and len(self._values) > 1:
@@ -178,7 +168,7 @@ def _taken_apart(node: Node) -> tuple[Callable[..., Node], tuple[Any, ...]]:
 
 
 def _copied(proxy: Mapping[Any, Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    # A mappingproxy cannot be pickled; the worker only reads it.
+    # A mappingproxy cannot be pickled; the planner process only reads it.
     return dict, (dict(proxy),)
 
 

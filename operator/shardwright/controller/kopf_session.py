@@ -1,10 +1,8 @@
-"""The connections that kopf asks with: of the API server's answers kopf gets the kept part of each
-ShardedModel.
+"""kopf's connections to the API server, which pass on only the kept part of each ShardedModel.
 
-kopf decodes an answer as a whole, and holds each object for as long as its handlers take. 1.5 MB of
-anything, which the API server takes in an inline config or in managed fields, are thirty times as
-much as Python values. So one object at a time is decoded before kopf sees it, and all is left out
-that is not kept (``cluster.kept_model``).
+kopf decodes an answer as a whole and holds each object while its handlers run. An inline config or
+managed fields may be 1.5 MB, thirty times as much as Python values. So one object at a time is
+decoded before kopf sees it, without what is not kept (``cluster.kept_model``).
 """
 
 import json
@@ -33,10 +31,10 @@ takes 1.5 MiB of one.
 
 
 class KeptAnswer(aiohttp.ClientResponse):
-    """An answer whose LIST or events of a watch hold only the kept part of ShardedModels."""
+    """A response whose LIST or watch events hold only the kept part of ShardedModels."""
 
     async def start(self, connection: Any) -> "KeptAnswer":
-        """Begin to read the answer."""
+        """Start to read the response."""
         await super().start(connection)
         if self._is_of_models() and "watch" in self.url.query:
             # kopf reads the stream of a watch by itself, so it is the stream that is replaced.
@@ -44,7 +42,7 @@ class KeptAnswer(aiohttp.ClientResponse):
         return self
 
     async def json(self, **options: Any) -> Any:
-        """Return the content of the answer.
+        """Return the content of the response.
 
         Raises:
             BrokenError: it should be a LIST, and is not.
@@ -58,7 +56,7 @@ class KeptAnswer(aiohttp.ClientResponse):
 
 
 class _KeptEvents:
-    """The body of a watch as kopf reads it: a line for each event."""
+    """The body of a watch as kopf reads it: one event a line."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
@@ -67,7 +65,7 @@ class _KeptEvents:
         return getattr(self._content, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Yield the events, each as soon as it has arrived."""
+        """Yield each event as soon as it has arrived."""
         lines = Lines()
         async for chunk in self._content.iter_chunked(size):
             for line in _kept_events(lines.feed(chunk)):
@@ -76,15 +74,13 @@ class _KeptEvents:
 
 
 class Logins:
-    """The sessions of one run of kopf. It asks for another one if one was refused."""
+    """The sessions of one run of kopf, which asks for another if one is refused."""
 
     def __init__(self) -> None:
         self._given: kopf.ConnectionInfo | None = None
 
     def session(self, info: kopf.ConnectionInfo) -> kopf.AiohttpSession | None:
-        """Return the session for a server and its credentials; ``None`` for those that it was given
-        last: they are refused.
-        """
+        """Return a session for a server and credentials, None for those last given: refused."""
         # None tells kopf that there is nothing else to try; the same credentials again would be
         # refused again, at once and without end.
         if info == self._given:

@@ -1,10 +1,8 @@
-"""Keeps the Lease on a thread of its own, and ends the process at once when it is lost: another
-operator may already be writing.
+"""Holds the Lease on its own thread, and ends the process at once if another may be writing.
 
-Work never waits for the Lease and the Lease never for work: the thread has an event loop and
-connections of its own, so that one that is busy for longer than the Lease lasts loses nothing. One
-that hangs for good must not lead for ever: a leader shows a sign of life (``Pulse``), and without
-it the process ends.
+The thread has its own event loop and connections, so a process busy for longer than the Lease lasts
+loses nothing. One that hangs for good must not lead for ever: without the signs of life of a leader
+(``Pulse``) the process ends.
 """
 
 import asyncio
@@ -30,21 +28,20 @@ takes less than one.
 
 
 class Pulse:
-    """Whether the event loop that works still moves, as another thread sees it.
+    """Whether the working event loop still moves, as seen by another thread.
 
-    Looks are counted and not seconds: of a process that was stopped as a whole neither thread has
-    moved.
+    Looks are counted, not seconds: in a stopped process neither thread has moved.
     """
 
     def __init__(self, last_beat: Callable[[], float], hung_looks: int = HUNG_LOOKS) -> None:
-        """``last_beat`` returns when the loop has last shown that it moves."""
+        """``last_beat`` returns when the loop last showed that it moves."""
         self._last_beat = last_beat
         self._hung_looks = hung_looks
         self._seen: float | None = None
         self._looks = 0
 
     def hangs(self) -> bool:
-        """Look once more, and return whether so many looks in a row have seen the same beat."""
+        """Look once more, and return whether too many looks in a row have seen the same beat."""
         # By equality and not by age: a process that was stopped as a whole has an old beat and does
         # not hang (ADR 22).
         beat = self._last_beat()
@@ -54,9 +51,7 @@ class Pulse:
 
 
 class Leadership(threading.Thread):
-    """Tries for the Lease until :meth:`stop`; ``on_lead`` is called on this thread when we have got
-    it.
-    """
+    """Tries for the Lease until :meth:`stop`; once it is ours calls ``on_lead`` on this thread."""
 
     def __init__(
         self,
@@ -78,15 +73,13 @@ class Leadership(threading.Thread):
         self._let_go = asyncio.Event()
 
     def stop(self) -> None:
-        """Let go of the Lease, so that another takes over at once, and end; nothing may be written
-        any more then.
-        """
+        """Release the Lease for another to take over, and end; nothing may be written after."""
         with suppress(RuntimeError):  # its loop has ended by itself
             self._loop.call_soon_threadsafe(self._let_go.set)
         self.join()
 
     def run(self) -> None:
-        """Lead, or wait for it, until stopped."""
+        """Lead, or wait to, until stopped."""
         try:
             stopped = self._loop.run_until_complete(self._lead())
         except Exception:
@@ -99,7 +92,7 @@ class Leadership(threading.Thread):
         self._loop.close()
 
     async def _lead(self) -> bool:
-        """Lead until stopped (True) or until the process is to end at once (False)."""
+        """Lead until stopped (True) or until the process must end at once (False)."""
         jobs = [
             asyncio.ensure_future(job) for job in (self._keep(), self._watch(), self._let_go.wait())
         ]
@@ -131,7 +124,6 @@ class Leadership(threading.Thread):
             await asyncio.sleep(self._elector.pause_seconds)
 
     async def _watch(self) -> None:
-        """Return when we led and do not lead any more, or hang."""
         while not self._elector.must_fence:
             if self._pulse.hangs():
                 log.critical(

@@ -1,6 +1,4 @@
-"""Logs as JSON lines, whoever writes them: names, reasons and counts, never specs, environments or
-contents.
-"""
+"""Logs as JSON lines, whoever writes them: names, reasons and counts, never specs or contents."""
 
 import json
 import logging
@@ -21,8 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per record, whatever is in it: none can forge another, none is lost because
-    it cannot be written.
+    """One JSON object per record: no content can forge another record or lose its own.
 
     A line stays below 16 KiB, at which container runtimes split it.
     """
@@ -45,7 +42,7 @@ class JsonLines(logging.Formatter):
 
 class _Lines(logging.StreamHandler):  # type: ignore[type-arg]  # generic for the type checker only
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in the library
-        """Say that a record is lost. Python would print a traceback instead."""
+        """Log that a record is lost; Python would print a traceback instead."""
         lost = logging.LogRecord(
             record.name, logging.ERROR, "", 0, "a line of the log could not be written", (), None
         )
@@ -54,9 +51,7 @@ class _Lines(logging.StreamHandler):  # type: ignore[type-arg]  # generic for th
 
 
 def configure(level: str) -> None:
-    """Send our records of ``level`` and above, warnings of libraries and uncaught exceptions to
-    standard error.
-    """
+    """Log our records from ``level`` on, libraries' warnings and uncaught exceptions to stderr."""
     handler = _Lines(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
@@ -80,7 +75,6 @@ def _uncaught(
 
 
 def _message(record: logging.LogRecord) -> str:
-    """Return the message. If its arguments do not fit it, return both as they are."""
     try:
         return record.getMessage()
     except Exception:  # noqa: BLE001  # whatever the arguments raise
@@ -88,7 +82,6 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value that JSON can say."""
     if (
         value is None
         or isinstance(value, bool | int)

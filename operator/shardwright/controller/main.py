@@ -1,7 +1,6 @@
-"""The entry point of the operator: ``shardwright-operator``.
+"""The operator's entry point, ``shardwright-operator``: the command line, without its libraries.
 
-The running parts are in ``operator``; here is only the command line, which loads none of them: help
-is instant, and a wrong option is refused before anything else.
+So help is instant, and a wrong option is refused before anything is loaded.
 """
 
 import asyncio
@@ -16,9 +15,7 @@ NOT_INSTALLED_EXIT_CODE: Final = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the operator and return its exit code. If its libraries are missing, name the packages to
-    install in one line.
-    """
+    """Run the operator and return its exit code; missing libraries are named in one line."""
     # Twice: before the options are known, so that their complaint is a line of JSON, too.
     configure("INFO")
     options = parse_options(arguments)

@@ -1,10 +1,7 @@
-"""The operator's own metrics and those of the models, on a registry of their own.
+"""The operator's metrics and the models', on a registry of their own.
 
-Labels are bounded: verbs, resources, codes, condition types, reasons, components. The series of a
-model carry its namespace and name, are made from the same values as its status, and go when it
-goes.
-
-Nothing is decided from a metric.
+Labels are bounded: verbs, resources, codes, condition types, reasons, components. A model's series
+carry its namespace and name, are made from the same values as its status, and go with it.
 """
 
 import sys
@@ -46,9 +43,7 @@ GaugeValue = tuple[ModelGauge, float, *tuple[str, ...]]
 
 
 class Metrics:
-    """All series; one instance per process. Those of models are at most ``most_series``
-    together.
-    """
+    """All series of a process; those of models are at most ``most_series`` together."""
 
     def __init__(self, most_series: int = sys.maxsize) -> None:
         # The library would add a series with the time of creation to each counter and histogram.
@@ -175,7 +170,7 @@ class Metrics:
         )
 
     def count_work(self, question: str, cpu_seconds: float) -> None:
-        """Count the CPU time of a question that the worker has answered."""
+        """Count the CPU time of a question that the planner process has answered."""
         self._work.labels(question).inc(cpu_seconds)
         # Reading a resource is no planning, and happens also where nothing is planned.
         if question != Resolve.__name__:
@@ -206,7 +201,7 @@ class Metrics:
         )
 
     def show_load(self, load: QueueLoad, moving: int) -> None:
-        """Replace the series of the queue and of the groups that move."""
+        """Replace the series of the queue and of moving groups."""
         for priority, depth in load.depth.items():
             self._depth.labels(priority.name.lower()).set(depth)
         self._oldest.set(load.oldest_seconds)
@@ -215,9 +210,7 @@ class Metrics:
         self.moving.set(moving)
 
     def show_namespaces(self, watched: Iterable[str], refused: Collection[str]) -> None:
-        """Replace the series of watched namespaces; ``refused`` are those that are not ours to
-        read.
-        """
+        """Replace the series of watched namespaces; ``refused`` may not be read."""
         for namespace in watched:
             self._readable.labels(namespace).set(namespace not in refused)
 
@@ -302,16 +295,16 @@ class Metrics:
         )
 
     def count_call(self, verb: str, resource: str, code: int, seconds: float) -> None:
-        """Count a finished request (code 0: no answer) and its time; from any thread."""
+        """Count a finished request (code 0: no response) and its time; from any thread."""
         self.api_requests.labels(verb, resource, str(code)).inc()
         self.api_seconds.labels(verb, resource).observe(seconds)
 
     def count_wait(self, urgency: Urgency, seconds: float) -> None:
-        """Note how long a request has waited for its turn."""
+        """Observe how long a request waited for its turn."""
         self._request_waits.labels(urgency.name.lower()).observe(seconds)
 
     def turn_waits(self, at: str) -> Callable[[float], None]:
-        """Return the function that notes a model's wait for its turn at this."""
+        """Return the function that observes a model's wait for its turn at this."""
         return self._turn_waits.labels(at).observe
 
     def show(self, key: Key, found: Findings, report: Report | None) -> None:
@@ -334,7 +327,6 @@ class Metrics:
     def _series(
         self, key: Key, found: Findings, report: Report | None
     ) -> Iterator[tuple[Series, float]]:
-        """Yield the series of one model with their values."""
         lives = () if found.hidden else self._of_groups(found)
         shown = chain(self._of_report(report) if report else (), self._of_conditions(found), lives)
         model = tuple(map(in_metric, key))
@@ -426,5 +418,5 @@ class Metrics:
             yield self._outage, group.outage_seconds, group.name
 
     def text(self, encode: Encode = generate_latest) -> bytes:
-        """Return everything, in the Prometheus text format or another one of the library."""
+        """Return all metrics in the Prometheus text format, or another one of the library."""
         return encode(self.registry)

@@ -1,6 +1,4 @@
-"""Judges scrapers: the API server is asked, its answer is remembered for a while, and no flood of
-questions becomes an attack on it.
-"""
+"""Who may scrape: the API server's answers are remembered, so that no flood reaches it."""
 
 import asyncio
 import logging
@@ -47,7 +45,7 @@ T = TypeVar("T")
 
 
 class Desk:
-    """A thread that answers questions one after the other; few may wait, fewer of one address."""
+    """A thread that answers questions one by one; few may wait, and fewer from one address."""
 
     def __init__(self, name: str, waiting_max: int) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
@@ -56,7 +54,7 @@ class Desk:
         self._waiting: Counter[str] = Counter()
 
     def asked(self, address: str, question: Callable[[], T]) -> asyncio.Future[T] | None:
-        """Return the answer that is to come; None: too many wait already."""
+        """Return the future answer, None if too many wait already."""
         if (
             self._waiting[address] >= WAITING_MAX_OF_ADDRESS
             or self._waiting.total() >= self._waiting_max
@@ -74,9 +72,7 @@ class Desk:
         self._waiting = +self._waiting
 
     def stop(self) -> None:
-        """Take no more questions, and wait for the present one: its answer goes to a loop that
-        must still be there.
-        """
+        """Take no more questions, and wait for the current one, whose answer needs its loop."""
         self._thread.shutdown(cancel_futures=True)
 
 
@@ -125,12 +121,11 @@ class _Judge:
 
 
 class MetricsAuth:
-    """Judges tokens on the loop of a server; ``review`` asks the API server, and blocks.
+    """Judges tokens on a server's loop; ``review`` asks the API server, and blocks.
 
-    A token that was admitted has a thread of its own: strangers keep it from nothing. One that is
-    new, also one that was renewed, waits with those of strangers; of one address only a few wait,
-    so that a flood keeps its own address out. Against strangers of many addresses stands a
-    NetworkPolicy.
+    An admitted token has a thread of its own, which strangers cannot block. A new or renewed one
+    waits with strangers'; few from one address may wait, so a flood keeps only its own address out.
+    A NetworkPolicy stands against floods from many addresses.
     """
 
     def __init__(
@@ -146,9 +141,7 @@ class MetricsAuth:
         )
 
     async def __call__(self, authorization: str, address: str) -> HTTPStatus | None:
-        """Return why a client that sends this header from this address is refused, None if it is
-        not.
-        """
+        """Return why a client with this header and address is refused, None if it is not."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or not token.isascii():
@@ -186,6 +179,6 @@ class MetricsAuth:
             )
 
     def stop(self) -> None:
-        """Take no more questions, and wait for the present ones."""
+        """Take no more questions, and wait for the current ones."""
         self._known.desk.stop()
         self._strangers.desk.stop()

@@ -1,8 +1,4 @@
-"""The series of the models, kept as values: an object of the library for each takes 0.6 KiB, and
-3,000 models have 90,000.
-
-The meaning of a count is not known here; ``metrics`` names the series.
-"""
+"""The models' series as values: 3,000 models have 90,000, and a library object takes 0.6 KiB."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,9 +27,9 @@ Series = tuple[ModelGauge, tuple[str, ...]]
 
 
 class ModelSeries(Collector):
-    """At most ``most`` series of all models together; ``hidden`` says how many models lack some.
+    """At most ``most`` series of all models together; ``hidden`` counts the models that lack some.
 
-    ``first`` are the metrics that a model gets first if there is no room for all.
+    ``first`` are the metrics a model gets first if there is no room for all.
     """
 
     def __init__(
@@ -48,7 +44,7 @@ class ModelSeries(Collector):
         self._shown: dict[Key, Mapping[Series, float]] = {}
 
     def of(self, key: Key) -> Mapping[Series, float]:
-        """Return the series of a model with their values; nobody changes them."""
+        """Return the series of a model with their values; nobody may change them."""
         return self._shown.get(key, {})
 
     def show(self, key: Key, wanted: Mapping[Series, float]) -> None:
@@ -64,9 +60,7 @@ class ModelSeries(Collector):
         self._hidden.set(len(self._left_out))
 
     def _bounded(self, key: Key, wanted: Mapping[Series, float]) -> Mapping[Series, float]:
-        """Return the series that a model gets: all that it wants or, if there is no room, those it
-        has, then the first.
-        """
+        """Return the series a model gets: all or, without room, those it has, then the first."""
         before = self.of(key)
         room = self._most - self._count + len(before)
         fits = len(wanted) <= room
@@ -89,9 +83,7 @@ class ModelSeries(Collector):
         return {series: wanted[series] for series in by_rank[:room]}
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics with all their series, one metric at a time; on the thread of the
-        scrape.
-        """
+        """Yield each metric with all its series; on the thread of the scrape."""
         # Each is replaced as a whole, so it does not change while it is read here.
         shown = list(self._shown.values())
         for gauge in self._gauges:

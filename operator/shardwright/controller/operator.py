@@ -1,6 +1,4 @@
-"""The running operator: caches always warm, writes only while it leads, an end that leaves nothing
-half-done.
-"""
+"""The running operator: caches always warm, writes only while leading, nothing left half-done."""
 
 import asyncio
 import logging
@@ -55,7 +53,7 @@ FINISH_SECONDS: Final = 1.0
 
 
 class Operator:
-    """Everything wired together; :meth:`run` returns the exit code of the process."""
+    """Everything wired together; :meth:`run` returns the exit code."""
 
     def __init__(self, options: Options, access: Access) -> None:
         self._options = options
@@ -132,7 +130,6 @@ class Operator:
         )
 
     def _make_scrapers(self) -> MetricsAuth | None:
-        """Return the judge of scrapers, None if everybody may scrape."""
         if self._options.metrics_authentication == "None":
             return None
         return MetricsAuth(
@@ -140,7 +137,6 @@ class Operator:
         )
 
     def _make_plans(self) -> Plans | None:
-        """Return the server of plans as pages, None if nobody asked for pages."""
         if not self._options.plans:
             return None
         return Plans(
@@ -215,9 +211,9 @@ class Operator:
         self._leadership.start()
 
     async def _start_reading(self, watches: Watches) -> None:
-        """Start to watch everything and to lead, once our scope and our rights are known.
+        """Watch everything and try to lead, once scope and rights are known.
 
-        Models are read last: before the caches are full they would be looked at in vain.
+        Models are read last: before the caches are full they would be reconciled in vain.
         """
         # Before the Lease: an operator that may not be here must not take it from one that may.
         if not await self._is_ours():
@@ -228,7 +224,8 @@ class Operator:
             if await self._asked_for_pods():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
-        # Before the worker resolves: a model by its id alone would be refused without a fetcher.
+        # Before the planner process resolves: a model by its id alone would be refused without a
+        # fetcher.
         await self._look_at_itself()
         with suppress(OSError):  # who asks it something starts it again
             self._worker.start()  # while the caches fill
@@ -253,8 +250,8 @@ class Operator:
                 log.error("not permitted, but needed: %s", missing)
 
     async def _is_ours(self) -> bool:
-        """Return whether nodes and namespaces are for this installation; end if they are for
-        another.
+        """Return whether nodes and namespaces are this installation's; end the process if they are
+        another's.
         """
         options = self._options
         if not options.installation:
@@ -281,7 +278,6 @@ class Operator:
         self._stopping.set()
 
     async def _look_at_itself(self) -> None:
-        """Find out which image reads configs from the hub, before anything is resolved."""
         while True:
             try:
                 found = await own_fetcher(
@@ -295,9 +291,7 @@ class Operator:
         self._planner.reload()
 
     def _note_namespaces(self, caches: Caches) -> None:
-        """Note which namespaces cannot be read; the models of one that can be read again are listed
-        at once.
-        """
+        """Note unreadable namespaces; models of one that is readable again are listed at once."""
         self._metrics.show_namespaces(self._cache.namespaces, caches.refused)
         if caches.filled.is_set() and caches.unread != self._cache.unread:
             self._cache.unread = caches.unread
@@ -308,7 +302,6 @@ class Operator:
         self._handlers.on_concern(affected)
 
     async def _asked_for_pods(self) -> bool:
-        """Find out whether pods may be listed, and return whether the API server has said so."""
         try:
             others = KnownPods.WATCHED if self._options.watch_namespaces else KnownPods.NONE
             self._cache.known_pods = KnownPods.ALL if await may_see_pods(self._client) else others
@@ -319,7 +312,6 @@ class Operator:
         return True
 
     def _on_loop(self, function: Callable[..., None]) -> Callable[..., None]:
-        """Return a function for other threads that has ``function`` called on this loop."""
         loop = asyncio.get_running_loop()
 
         def call(*arguments: Any) -> None:
@@ -329,9 +321,7 @@ class Operator:
         return call
 
     def _job_ended(self, task: asyncio.Task[None]) -> None:
-        """End the process with a job that has failed: none of them ends by itself, and the others
-        would hide it.
-        """
+        # None ends by itself, and the others would hide it.
         if not self._stopping.is_set() and not task.cancelled():
             log.critical("a fault of ours; ending, to be started again", exc_info=task.exception())
             self._failed = True
@@ -352,9 +342,6 @@ class Operator:
             await asyncio.sleep(FREED_SECONDS)
 
     async def _keep_synced(self) -> None:
-        """List all models now and then, soon after a failure, and when a namespace can be read that
-        could not before.
-        """
         while True:
             self._sync_due.clear()
             synced = await self._sync()
@@ -367,8 +354,8 @@ class Operator:
 
     async def _sync(self) -> bool:
         await self._reads.wait()
-        # One at a time: a standby's booking that ends late must undo nothing that looks have booked
-        # since it leads.
+        # One at a time: a standby's booking that ends late must undo nothing that reconciles have
+        # booked since it leads.
         async with self._syncing:
             try:
                 await self._resync.run()
@@ -379,14 +366,14 @@ class Operator:
             except ApiError as error:
                 log.warning("the full LIST has failed: %s", error, extra={"reason": error.reason})
                 return False
-        # After the booking: from here on looks plan.
+        # After the booking: from here on reconciles plan.
         self._cache.synced = True
         self._handlers.all_again(Priority.RESYNC)
         self._health.ready = True
         return True
 
     async def _keep_files(self) -> None:
-        """Read the administrator's files again when they change, as the kubelet renews them."""
+        # The kubelet renews them.
         while True:
             # A list, not a generator: both are read again, whether the first has changed or not.
             if any([self._planner.reload(), self._keys.reload()]):
@@ -394,7 +381,7 @@ class Operator:
             await asyncio.sleep(FILES_SECONDS)
 
     async def _work(self) -> None:
-        """Work while leading; writes of others before are listed first."""
+        """Work while leading, once the former leader's writes are listed."""
         await self._may_work.wait()
         # Once more: another installation may have come while this process stood by (ADR 34).
         try:
@@ -415,7 +402,6 @@ class Operator:
         await self._workers.run()
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Take no more work, let the looks in flight end, and let go of the Lease."""
         self._queue.close()
         # Before any task is cancelled: a reconcile that is cut off between two writes is not wrong,
         # but late.
@@ -432,7 +418,7 @@ class Operator:
 
 
 def _signing_keys(options: Options) -> Watched[SigningKeys]:
-    """Return the keys of the file that is named.
+    """Return the keys from the file that is named.
 
     Raises:
         InputError: it cannot be used: without them nothing that was signed before would be

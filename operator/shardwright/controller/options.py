@@ -1,7 +1,4 @@
-"""The command line of the operator.
-
-A wrong combination is refused here, so that nothing else needs to check it.
-"""
+"""The operator's command line; wrong combinations are refused here, so nothing else checks them."""
 
 import argparse
 import logging
@@ -87,7 +84,7 @@ class Options:
 
     @property
     def budget(self) -> QuestionBudget:
-        """Return the budget of the worker for one question."""
+        """Return the planner process's budget for one question."""
         return QuestionBudget(
             cpu_seconds=self.question_cpu_seconds, memory_bytes=self.worker_memory_mib * MIB
         )

@@ -1,7 +1,6 @@
-"""Answers the questions of reconciles to the planner, one model at a time: a plan is kept before
-the next one is made.
+"""The planner's answers to reconciles, one by one: GPUs are kept before the next plan.
 
-It plans nothing itself: the worker does, and this keeps the GPUs of its answer.
+The planner process does the planning.
 """
 
 import asyncio
@@ -69,8 +68,8 @@ have.
 Answer = TypeVar("Answer")
 
 Form = tuple[str, PlanChoice, bool]
-"""What tells a question of a model from its others: the hash of its spec, what is to be chosen,
-whether nodes are to come.
+"""What tells a model's questions apart: its spec's hash, what is to be chosen, whether nodes are to
+come.
 """
 
 
@@ -92,9 +91,7 @@ class _Refused:
 
 
 class PlanBroker:
-    """Holds the lock under which GPUs are chosen and kept, and the administrator's files; no
-    request is made under it.
-    """
+    """The lock for choosing and keeping GPUs, held in no request; the administrator's files."""
 
     def __init__(
         self,
@@ -122,11 +119,10 @@ class PlanBroker:
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
-        """Read the settings for the first time: a model that runs must not lose its defaults to a
-        broken file.
+        """Read the settings first: a running model must not lose defaults to a broken file.
 
-        Their statements about GPUs, nodes and pools hold as long as this process runs: otherwise
-        its nodes would have been read by different settings.
+        What they state of GPUs, nodes and pools holds while this process runs, as nodes are read by
+        it.
 
         Raises:
             InputError: the file cannot be used.
@@ -143,9 +139,7 @@ class PlanBroker:
         return self._settings.content
 
     def reload(self) -> bool:
-        """Read the administrator's files if they have changed and return whether one had; a broken
-        one changes nothing.
-        """
+        """Reread the administrator's files; return whether one changed (broken: unchanged)."""
         # A list, not a generator: both are read again, whether the first has changed or not.
         changed = any([self._catalogue.reload(), self._settings.reload()])
         self.files_version += changed
@@ -153,8 +147,8 @@ class PlanBroker:
         return changed
 
     def _administer(self) -> None:
-        # One value, made anew only here: the worker knows it by identity, and it crosses once (ADR
-        # 11).
+        # One value, made anew only here: the planner process knows it by identity, and it crosses
+        # once (ADR 11).
         self.administration = Administration(
             catalogue=self._catalogue.content, settings=self.settings, fetcher=self.fetcher
         )
@@ -166,10 +160,10 @@ class PlanBroker:
         kept_version: str | None = None,
         whole: ReadFull = as_it_is,
     ) -> Subject:
-        """Return the facts of a resource that planning needs; worked out once for each form of it.
+        """Return what planning needs of a resource, worked out once for each form of it.
 
-        ``kept_version`` is the engine's version that it has had by default so far, if that is not
-        the newest known.
+        ``kept_version`` is the engine version it has had by default so far, if not the newest
+        known.
 
         Raises:
             InputError: the problems that the user must correct.
@@ -207,10 +201,6 @@ class PlanBroker:
     async def _resolved(
         self, key: Key, form: tuple[Any, ...], work: Resolve, live: KubernetesObject
     ) -> Resolved:
-        """Return the resolution of a resource, and keep it: a form of it that costs too much is not
-        read again either.
-        """
-
         def keep(outcome: Resolved | Failed) -> None:
             self._subjects.keep(key, form, _resolved(outcome))
 
@@ -231,9 +221,9 @@ class PlanBroker:
     ) -> Replanned | Problem:
         """Return the planner's answer, or why there is none.
 
-        The GPUs of a plan that is to be deployed are kept from then on, if its namespace may keep
-        so many. A model that does not get its GPUs stands in line. A mere comparison, or a plan
-        that is only to be shown, keeps no GPUs, and is answered beside the others.
+        GPUs of a plan to be deployed are kept from then on, if its namespace may keep so many. A
+        model that does not get its GPUs stands in line. A comparison, or a plan only to be shown,
+        keeps no GPUs and does not wait for the lock.
         """
         if ask.only_compares:
             return await self._make(key, subject, ask, self._stock(key, subject, ask))
@@ -265,20 +255,16 @@ class PlanBroker:
         return advised
 
     def _book(self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None) -> None:
-        """Keep the GPUs of a new plan that is to be deployed. If its namespace would keep too many,
-        it is not written.
-        """
         if record and record != ask.on and record.plan.deployable and subject.intent.keeps_gpus:
             self._cache.keep(key, Kept(record=record), self.settings.limits_of(key[0]).gpus)
 
     async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
-        """Return the answer with the ways to make room, worked out outside the lock, and again if
-        the question or the inventory has changed.
-        """
+        """Return the answer with ways to make room, worked out outside the lock."""
         stock = self._stock(key, subject, ask)
         inventory = stock.inventory()
         known = self._advice.get(key)
-        # Remembered: a model that waits is looked at each time that GPUs come free, mostly in vain.
+        # Remembered: a model that waits is reconciled each time that GPUs come free, mostly in
+        # vain.
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
             work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
@@ -291,8 +277,7 @@ class PlanBroker:
         )
 
     def _holders(self, key: Key, subject: Subject, inventory: Inventory) -> tuple[Holder, ...]:
-        """Return the models that hold GPUs of an inventory, with pods of no higher priority than
-        those of a model.
+        """Return the models that hold GPUs of an inventory, of no higher priority than a model.
 
         Those of other namespaces are not named: a user who may not see them must not learn of them.
         """
@@ -315,9 +300,7 @@ class PlanBroker:
         return tuple(found)
 
     async def _waiting(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Waiting:
-        """Return how a model waits that did not get its GPUs: with nodes that it claims once it has
-        waited for long.
-        """
+        """Return how a model without its GPUs waits; after a long wait it claims nodes."""
         waiting = Waiting(
             rank=self._cache.rank(key, subject.deployment.pods.priority_class),
             since=now,
@@ -370,9 +353,6 @@ class PlanBroker:
     async def _make(
         self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False
     ) -> Replanned | Problem:
-        """Return the answer on a stock, out of memory if the same was asked before. With ``more``
-        it has nodes to come, too.
-        """
         if planner_answers.plans_anew(ask) and (
             # On a thread: choosing nodes anew takes 12 to 16 ms on 5,000 nodes (ADR 6).
             recalled := await asyncio.to_thread(self._recall, subject, ask, stock)
@@ -388,7 +368,6 @@ class PlanBroker:
         return made if isinstance(made, Problem) else made.replanned
 
     def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
-        """Answer by a plan that was made before, and tell how many seconds of CPU that took."""
         began = thread_time()
         inventory = stock.inventory()
         report = self._plans.recall(subject, inventory)
@@ -405,12 +384,10 @@ class PlanBroker:
         work: Work[Answer],
         remember: Callable[[Answer], None] = lambda _: None,
     ) -> Answer | Problem:
-        """Return the worker's answer; one that costs too much is asked again when the spec has
-        changed, or after a long while.
+        """Return the planner process's answer; too costly ones are asked again late or on change.
 
-        ``remember`` is told the answer also if the reconcile that asked has come to its deadline:
-        the next one finds it. While all but advice is asked, others wait for their turn at choosing
-        GPUs, so it goes first.
+        ``remember`` gets the answer even after the reconcile's deadline, so that the next one finds
+        it. All but advice goes first, as others wait meanwhile to choose GPUs.
         """
         asked = (type(work), *form)
 
@@ -442,9 +419,7 @@ class PlanBroker:
         return plan_too_costly(outcome) if isinstance(outcome, Failed) else outcome
 
     async def _beside(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem | None:
-        """Return the record with a group as a later generation on free GPUs, no record if there are
-        none. Return None if no second place is asked for.
-        """
+        """Return the record with a group also on free GPUs, None if not asked for."""
         if ask.beside is None or ask.on is None:
             return None
         record, (group, generation) = ask.on, ask.beside
@@ -470,11 +445,10 @@ class PlanBroker:
         *,
         to_come: bool = False,
     ) -> Stock:
-        """Return the stock for a model: nodes that it selects and tolerates, without the GPUs that
-        others hold or claim before it.
+        """Return the stock for a model: its possible nodes, less what others hold or claim.
 
-        Of nodes that do not give its pods back nothing is free, whatever they say. With ``to_come``
-        there are the nodes, too, that an autoscaler may add.
+        Nodes that do not give its pods back count as full. ``to_come``: with nodes an autoscaler
+        may add.
         """
         whole = self._whole(subject, to_come=to_come)
         cache = self._cache
@@ -504,8 +478,8 @@ class PlanBroker:
         return Stock(whole=whole, lost=ask.lost, taken=dict(taken))
 
     def _whole(self, subject: Subject, *, to_come: bool = False) -> Inventory:
-        """Return all nodes in pools as pods of these terms see them; collapsed anew only when a
-        node has changed.
+        """Return all nodes in pools as pods of these terms see them, computed anew only when a node
+        has changed.
         """
         terms = f"{subject.terms!r} {to_come}"
         version = self._cache.store.node_version
@@ -533,9 +507,7 @@ def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:
 
 
 def _urgency(choice: PlanChoice) -> Priority:
-    """Return how urgent a question is: a reconcile that users cause as often as they like, going
-    back too, waits for its namespace's turn.
-    """
+    """Return a question's urgency; what users can cause at will waits for its turn."""
     # Users cause all others as often as they like, so only a group without a place goes before the
     # turn of its namespace.
     return {PlanChoice.REHOUSE: Priority.BROKEN, PlanChoice.COMPARE: Priority.RESYNC}.get(
@@ -544,7 +516,6 @@ def _urgency(choice: PlanChoice) -> Priority:
 
 
 def _was_too_costly(live: KubernetesObject) -> bool:
-    """Return whether the status says of this very generation that it costs too much to read."""
     status = live.get("status") or {}
     reasons = {condition.get("reason") for condition in status.get("conditions") or ()}
     return (
@@ -558,9 +529,7 @@ def _resolved(outcome: Resolved | Failed) -> Resolved:
 
 
 def _digest(text: str | None) -> bytes | None:
-    """Return a digest that identifies a text. The text of a ConfigMap may have a megabyte, and is
-    not kept for each model.
-    """
+    # A ConfigMap's text may have a megabyte, and is not kept for each model.
     return (
         None
         if text is None

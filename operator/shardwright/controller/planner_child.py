@@ -1,10 +1,7 @@
-"""The worker's end: answers one question after another, each within its budget, until the
-operator's end closes.
+"""The planner process: answers questions one by one, each within its budget, until closed.
 
 ``python -m shardwright.controller.planner_child CPU_SECONDS MEMORY_BYTES``; questions come on
-standard input, answers go to the former standard output. All other output goes to standard error.
-
-It reads no cluster and no file, and keeps nothing that the operator could not give it anew.
+standard input, answers go to the former standard output, all other output to standard error.
 """
 
 import faulthandler

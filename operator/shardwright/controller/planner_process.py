@@ -1,9 +1,7 @@
-"""One process beside the operator that works out everything at a cost that users decide. It may be
-killed at any time.
+"""The process for all work whose cost users decide; it may be killed at any time.
 
-It has one question at a time. One that spends its CPU time or the worker's memory, or with which
-the process ends twice, has no answer, and nobody else notices more than a short wait: the next
-question goes to a new process.
+It takes one question at a time. One that exceeds its CPU time or memory, or ends the process twice,
+has no answer; the next question goes to a new process after a short wait.
 """
 
 import asyncio
@@ -46,7 +44,7 @@ LOGGED_MAX_LENGTH: Final = 500
 
 
 class WorkError(Exception):
-    """A fault of ours in the worker, with its traceback; ``raised`` is its class."""
+    """A fault of ours in the planner process, with its traceback; ``raised`` is its class."""
 
     def __init__(self, traceback: str, raised: str) -> None:
         super().__init__(traceback)
@@ -55,9 +53,7 @@ class WorkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memo(Generic[Memoized]):
-    """The place that keeps the outcome of a question, also if nobody waits for it any more. The
-    same question finds it there when it is asked again.
-    """
+    """Where a question's outcome is kept, even if nobody waits, for when it is asked again."""
 
     recall: Callable[[], Memoized | None] = lambda: None
     keep: Callable[[Memoized], None] = lambda _outcome: None
@@ -86,7 +82,7 @@ class Answerer(Protocol):
 
 
 class PlannerProcess:
-    """The worker, and the turns at it."""
+    """The planner process, and the lock for it."""
 
     def __init__(self, budget: QuestionBudget, metrics: Metrics) -> None:
         self.budget = budget
@@ -110,7 +106,7 @@ class PlannerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Return the process id, None if there is no process yet."""
+        """Return the process id, None without a process."""
         return self._process.pid if self._process else None
 
     async def ask(
@@ -122,9 +118,7 @@ class PlannerProcess:
         *,
         first: bool = False,
     ) -> Answer | Failed:
-        """Return the answer to a question about a model, or why it has none; see
-        :class:`Answerer`.
-        """
+        """Return a question's answer, or why it has none; see :class:`Answerer`."""
         await self._lock.take(key, priority, first=first)
         task = asyncio.create_task(self._finish(work, memo))
         self._under_way.add(task)
@@ -164,9 +158,6 @@ class PlannerProcess:
         return Failed(fault=fault, budget=self.budget)
 
     async def _asked_of(self, process: "_Process", work: Work[Answer]) -> Answer | QuestionFault:
-        """Return the answer of a process. It is replaced if it has ended or may have forgotten its
-        values.
-        """
         alarm = asyncio.get_running_loop().call_later(
             # By the clock as well: a process that gets no CPU, or hangs, spends none of its budget.
             STARVED * self.budget.cpu_seconds,
@@ -195,7 +186,6 @@ class PlannerProcess:
         return reply.fault or answer
 
     async def _replace(self, process: "_Process", fault: QuestionFault) -> None:
-        """End a process and start another one, without waiting for that."""
         self._process = None
         await asyncio.to_thread(process.end)
         if not self._stopped:
@@ -204,7 +194,6 @@ class PlannerProcess:
             self.start()
 
     async def _ready(self) -> "_Process":
-        """Return a process that can be asked, as soon as there is one."""
         pause = START_PAUSE_SECONDS
         while not self._stopped:
             self.start()
@@ -241,7 +230,7 @@ class EndedError(Exception):
 
 
 class _Process:
-    """One worker process; its methods wait, and are called on threads, one at a time."""
+    """One planner process; its blocking methods are called on threads, one at a time."""
 
     def __init__(self, budget: QuestionBudget) -> None:
         command = [
@@ -301,11 +290,11 @@ class _Process:
         return reply
 
     def kill(self) -> None:
-        """End it at once, without waiting for that."""
+        """Kill it without waiting."""
         self._process.kill()
 
     def end(self) -> None:
-        """End it at once, and leave nothing of it."""
+        """Kill it, and leave nothing of it."""
         self._process.kill()
         self._process.wait()
         self._logging.join()
@@ -315,7 +304,7 @@ class _Process:
                 pipe.close()
 
     def _log(self) -> None:
-        """Log its output, which is nothing but for a fault, until it ends."""
+        # Its output is nothing but faults.
         assert self._process.stderr is not None  # noqa: S101 - it is a pipe
         with self._process.stderr as source:
             for line in iter(lambda: source.readline(LOGGED_MAX_LENGTH), b""):

@@ -1,7 +1,6 @@
-"""Plans as pages, for people. The API server says who has sent a request, and which plans that user
-may list or get.
+"""Plans as pages for people, never more than the API server would show to that user.
 
-It never shows more than the API server would, and changes nothing.
+The API server says who has sent a request, and which plans that user may list or get.
 """
 
 from __future__ import annotations
@@ -64,18 +63,14 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The operator's knowledge, each asked for on its own loop: the models there are, and one of
-    them with its plan of record.
-    """
+    """What is asked on the operator's loop: all models, and one with its plan of record."""
 
     models: Callable[[], Coroutine[Any, Any, Sequence[Listed]]]
     plan: Callable[[Key], Coroutine[Any, Any, tuple[Subject, PlanRecord] | None]]
 
 
 class Plans:
-    """Answers ``/plans``, ``/plans/NAMESPACE`` and ``/plans/NAMESPACE/NAME``: one at a time, in a
-    thread of its own.
-    """
+    """Serves ``/plans``, ``/plans/NAMESPACE`` and ``/plans/NAMESPACE/NAME``, one at a time."""
 
     def __init__(self, client: Client, sources: Sources, loop: asyncio.AbstractEventLoop) -> None:
         self._client = client
@@ -117,7 +112,7 @@ class Plans:
         return in_slices(body, {"Content-Type": "text/html; charset=utf-8"})
 
     def stop(self) -> None:
-        """Take no more requests, and wait for the page that is being made."""
+        """Take no more requests, and wait for the current page."""
         self._desk.stop()
 
     def _page(self, token: str, wanted: Mapping[str, str], until: float) -> str:
@@ -183,7 +178,6 @@ class Plans:
         return allowed
 
     def _asked(self, question: Coroutine[Any, Any, Answer], until: float) -> Answer:
-        """Return the answer of the operator's loop, within the time that is left."""
         answer = asyncio.run_coroutine_threadsafe(question, self._loop)
         return answer.result(max(0.0, until - monotonic()))
 
@@ -191,8 +185,8 @@ class Plans:
 def token_of(header: str) -> str:
     """Return the token of ``Authorization``, empty if there is none.
 
-    A browser sends the words that were typed into its own box: the password is the token, the user
-    name says nothing.
+    A browser sends what was typed into its own box: the password is the token, any user name will
+    do.
 
     >>> token_of("Bearer abc"), token_of("Basic bWU6YWJj"), token_of("Basic ?")
     ('abc', 'abc', '')
@@ -207,9 +201,7 @@ def token_of(header: str) -> str:
 
 
 def page_of(subject: Subject, record: PlanRecord) -> str:
-    """Return the page of a plan of record: the document of ``explain -o json``, without the other
-    candidates.
-    """
+    """Return a plan of record's page: that of ``explain -o json``, without other candidates."""
     report = record.report()
     # The request of another spec would be shown beside a plan that does not answer it.
     request = subject.request if record.input_hash == subject.input_hash else None
@@ -221,7 +213,7 @@ def page_of(subject: Subject, record: PlanRecord) -> str:
 
 
 def listed(content: KubernetesObject) -> Listed:
-    """Return a row of the list from a resource as the caches have it."""
+    """Return the list's row for a resource in the caches."""
     metadata = content["metadata"]
     status = content.get("status") or {}
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()

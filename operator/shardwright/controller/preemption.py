@@ -1,15 +1,13 @@
-"""Right of way: while a broken group is looked at, other reconciles pause before their next step.
+"""Preemption: while a broken group is reconciled, other reconciles pause before their next step.
 
-A step is the pure core's work at one time, on the event loop. asyncio serves whoever is ready in
-turn, and a reconcile of a broken group asks the API server twice before it writes. After each
-answer it would wait for a step of every other reconcile. So those steps are taken one after
-another, with room for ready tasks between them, and none while a reconcile of a broken group is
-under way.
+A step is work of the pure core on the event loop. asyncio serves ready tasks in turn, and a broken
+group's reconcile asks the API server twice before it writes; after each answer it would wait for a
+step of every other reconcile. So the others' steps are taken one by one, with room for ready tasks
+between them, and none while a broken group's reconcile is under way.
 
-It refuses nothing and starves nobody: those that pause have as long to themselves afterwards as
-they have paused, so a user with groups that always break can take half of the time of the others
-and no more. Not covered by it: reading, publishing, and work on many groups, which runs on threads.
-How urgent a reconcile is does not change while it lasts.
+Nobody starves: the others then have as long as they have paused, so groups that always break take
+half of the time at most. Reading, publishing and work on many groups, which runs on threads, are
+not covered.
 """
 
 import asyncio
@@ -38,14 +36,14 @@ class Preemption:
         self._urgent = 0
         self._clear = asyncio.Event()
         self._clear.set()
-        # One at a time: asyncio serves whoever is ready in turn, so a dozen looks would take a
+        # One at a time: asyncio serves whoever is ready in turn, so a dozen reconciles would take a
         # dozen steps in a row.
         self._one = asyncio.Lock()
         self._theirs_until = float("-inf")
 
     @contextmanager
     def looking(self, priority: Priority) -> Iterator[None]:
-        """Look at a model in this block: if its group is broken, the others pause meanwhile."""
+        """Reconcile in this block: if a group is broken, the others pause meanwhile."""
         self._count(priority, 1)
         try:
             yield
@@ -54,9 +52,7 @@ class Preemption:
 
     @contextmanager
     def letting_on(self, priority: Priority) -> Iterator[None]:
-        """Let the others on in this block of a reconcile, which waits for something other than
-        them.
-        """
+        """Let the others go on in this block, which waits for something else."""
         # While it waits for the planner, which takes seconds, the others would pause for nothing.
         self._count(priority, -1)
         try:

@@ -1,16 +1,14 @@
-"""Which resource is looked at next: the most urgent first, namespaces in turn, one worker per key,
-failures after a pause.
+"""Which resource is reconciled next: urgent ones first, namespaces in turn, failed ones later.
 
 Six laws, each a property test. No key that was asked for is lost, and none is worked on twice at
 once. The more urgent key goes first. Of 16 workers, the default, a broken model always finds one,
-however many are at work on the others. Namespaces take turns within an urgency. None may hold more
-workers for broken models than it leaves free. For the rest it may hold no more than it leaves free
-beside all that it holds. Nor may it hold the last one beside others of its own. So a namespace that
-floods, or that has API calls that hang, keeps no other from its workers. A key that has failed
-comes again after a pause that grows, whatever happens meanwhile; only its user ends the pause, by
-changing the resource. If the users of a namespace change resources all the time, only so many a
-second are looked at for that. Each reconcile sees the last of the changes; until then a resource is
-looked at only if it is broken.
+however many are busy with others. Namespaces take turns within an urgency, and none may hold more
+workers for broken models than it leaves free; for the rest no more than it leaves free beside all
+it holds, nor the last one beside others of its own. So a namespace that floods, or whose API calls
+hang, keeps no other from its workers. A failed key comes again after a growing pause, whatever
+happens meanwhile; only its user ends the pause, by changing the resource. Changes by a namespace's
+users are reconciled at a bounded rate: each such reconcile sees the last change, and until then
+only a broken resource is reconciled.
 """
 
 import asyncio
@@ -38,7 +36,7 @@ DOUBLINGS: Final = 16
 
 
 def retry_pause_seconds(failures: int) -> float:
-    """Return the pause after so many failures in a row: it doubles with each, up to the longest."""
+    """Return the pause after so many failures in a row, doubling up to the longest."""
     pause = min(
         LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1))
     )
@@ -47,9 +45,9 @@ def retry_pause_seconds(failures: int) -> float:
 
 
 SHARE: Final = 4
-"""This part of the workers is kept free for groups that do not serve, for looks at new models wait
-for the planner one after another, and hold a worker each. Basis: assumed, as is the same part of
-all requests (``cluster.throttle``).
+"""The part of the workers kept free for groups that do not serve: reconciles of new models wait for
+the planner one by one, and hold a worker each. Basis: assumed, as is the same part of all requests
+(``cluster.throttle``).
 """
 
 
@@ -65,7 +63,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requeue:
-    """When to look at a key again although nothing may happen, and how urgent that is then."""
+    """When to reconcile a key again if nothing happens, and how urgent that is."""
 
     seconds: float
     priority: Priority = Priority.RESYNC
@@ -73,7 +71,7 @@ class Requeue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A key that a worker has taken, and how urgent it was."""
+    """A key taken by a worker, and how urgent it was."""
 
     key: Key
     priority: Priority
@@ -83,9 +81,9 @@ class Turn:
 class QueueLoad:
     """The work before and behind the queue.
 
-    ``depth`` is how many keys wait for a worker, ``oldest_seconds`` how long the first of them has.
-    ``delayed`` is how many have an appointment, a pause after a failure among them. The keys that
-    are with a worker have been there for ``unfinished_seconds`` together.
+    ``depth`` counts keys waiting for a worker, ``oldest_seconds`` is how long the first has waited.
+    ``delayed`` counts keys with an appointment, including pauses after failures. Keys with a worker
+    have been there for ``unfinished_seconds`` together.
     """
 
     depth: Mapping[Priority, int]
@@ -96,9 +94,7 @@ class QueueLoad:
 
 @dataclass(slots=True)
 class _Asked:
-    """A reconcile that was asked for; ``fresh``: by a change of the resource that no reconcile has
-    seen.
-    """
+    """A requested reconcile; ``fresh``: for a change of the resource that no reconcile has seen."""
 
     priority: Priority
     since: float
@@ -119,9 +115,7 @@ class _Appointment:
 
 
 class WaitingLine:
-    """Keys in the order in which they are to be taken; a key that is taken and put in again goes to
-    the end.
-    """
+    """Keys in the order of service; one that is taken and put in again goes to the end."""
 
     def __init__(self) -> None:
         # The inner dicts stand for ordered sets: the first key is the first in turn.
@@ -143,9 +137,7 @@ class WaitingLine:
             del self._queued[priority][namespace]
 
     def take(self, may_work: Callable[[str, Priority], bool]) -> Key | None:
-        """Take the next key of a namespace that ``may_work`` at this urgency. Its namespace is last
-        in turn then.
-        """
+        """Return the next key of a namespace that ``may_work`` now, and put its namespace last."""
         for priority, namespaces in self._queued.items():
             namespace = next(
                 (namespace for namespace in namespaces if may_work(namespace, priority)), None
@@ -163,11 +155,10 @@ class WaitingLine:
 
 
 class Queue:
-    """The semantics of client-go's work queue, with urgency, turns and back-off; for one event loop
-    and ``workers``.
+    """The semantics of client-go's work queue, with urgency, turns and backoff; for one event loop.
 
-    A key that is added while it is worked on comes again afterwards. A reconcile decides anew when
-    to look again, so taking a key cancels its appointment.
+    A key added while it is worked on comes again afterwards. Taking a key cancels its appointment,
+    as the reconcile decides anew when to come back.
     """
 
     def __init__(self, workers: int, clock: Callable[[], float] = monotonic) -> None:
@@ -185,18 +176,16 @@ class Queue:
         self._failures: dict[Key, int] = {}
         self._pauses: dict[Key, float] = {}  # until when
         self._pace = RateLimit(CHANGES_PER_SECOND, CHANGES_AT_ONCE)
-        self._changed: dict[Key, float] = {}  # when these are looked at for a change
+        self._changed: dict[Key, float] = {}  # when these are reconciled for a change
         self._idle: deque[asyncio.Future[None]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
 
     def add(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
-        """Ask for a reconcile of a key: now, or after its pause unless this is ``fresh``, a change
-        that its user has made.
+        """Request a reconcile: now or, unless a user's change is ``fresh``, after its pause.
 
-        A key that is in line already moves up if this is more urgent. Former failures say nothing
-        of a resource that has changed: they are forgotten, and a request that waited for the end of
-        a pause comes with it.
+        A key in line moves up if this is more urgent. Former failures say nothing of a changed
+        resource: they are forgotten, and a request that waited for the end of a pause comes along.
         """
         if self._closed:
             return
@@ -216,8 +205,8 @@ class Queue:
         self._ask(key, priority, fresh=fresh)
 
     def change(self, key: Key) -> None:
-        """Ask for a reconcile of a key that its user has changed: at the pace of its namespace;
-        failures before it are forgotten.
+        """Request a reconcile of a key changed by its user, at its namespace's pace; past failures
+        are forgotten.
         """
         now = self._clock()
         # A reconcile is due already, and it will see this change, too.
@@ -234,17 +223,16 @@ class Queue:
         self._appoint(key, due, Priority.NEW)
 
     def add_after(self, key: Key, requeue: Requeue) -> None:
-        """Ask for a reconcile of a key in a while; an earlier appointment stands."""
+        """Request a reconcile in a while; an earlier appointment stands."""
         if not self._closed:
             self._appoint(key, self._clock() + requeue.seconds, requeue.priority)
 
     def retry(self, key: Key, least_seconds: float = 0.0) -> float:
-        """Ask for a reconcile of a key that is worked on after a pause, which doubles with every
-        failure; return it, in seconds.
+        """Request a reconcile after a pause that doubles with every failure; return it, in seconds.
 
-        Requests that arrived meanwhile wait as long, too, unless they tell of a change that no
-        reconcile has seen. A broken model waits no longer than until its last change is due.
-        ``least_seconds`` is the API server's own demand.
+        Requests made meanwhile wait as long, unless they tell of a change no reconcile has seen. A
+        broken model waits no longer than until its last change is due. ``least_seconds`` is the API
+        server's demand.
         """
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
         pause = max(retry_pause_seconds(failures), least_seconds)
@@ -271,15 +259,13 @@ class Queue:
         self._pauses.pop(key, None)
 
     async def get(self) -> Turn:
-        """Take the next key to work on, waiting for one; :meth:`done` must follow."""
+        """Return the next key, waiting for one; :meth:`done` must follow."""
         while (turn := self.take()) is None:
             await self._news()
         return turn
 
     def take(self) -> Turn | None:
-        """Take the next key to work on, None if there is none that may be; :meth:`done` must
-        follow.
-        """
+        """Return the next key, None if none may be taken; :meth:`done` must follow."""
         if self._closed or len(self._working) >= self.workers:
             return None
         # Here and not only by the alarm: a free worker takes a key that has become due at once.
@@ -311,7 +297,7 @@ class Queue:
 
     def close(self) -> None:
         """Hand out no more keys: workers that ask for one wait for ever."""
-        # Nothing is cancelled by it: looks in flight end, and their workers then wait until the
+        # Nothing is cancelled by it: running reconciles end, and their workers then wait until the
         # process ends.
         self._closed = True
 
@@ -329,14 +315,11 @@ class Queue:
         )
 
     def _may_work(self, namespace: str, priority: Priority) -> bool:
-        """Return whether a namespace may have one more worker: it must leave at least as many free
-        as it holds.
+        """Return whether a namespace may have one more worker: it must leave as many free.
 
-        Alone it gets half of them. The next one gets half of the rest, so that it takes one
-        namespace more for each halving to fill them all, and no namespace needs a share of its own
-        set aside. A reconcile that repairs nothing has its part only, which is shared in the same
-        way, and does not count against those that repair; the last free worker is for a namespace
-        that has none.
+        Alone it gets half of them, the next one half of the rest, and so on, so no namespace needs
+        a share set aside. Reconciles that repair nothing share their part in the same way, and do
+        not count against repairs; the last free worker is for a namespace that has none.
         """
         free, busy, calm = (
             self.workers - len(self._working),
@@ -364,9 +347,7 @@ class Queue:
             self._wake()
 
     def _appoint(self, key: Key, due: float, priority: Priority) -> None:
-        """Make an appointment; of two of a key the earlier stands, as urgent as the more urgent
-        one.
-        """
+        """Make an appointment; of a key's two the earlier stands, at the higher urgency."""
         before = self._appointments.get(key)
         if before:
             due, priority = min(due, before.due), min(priority, before.priority)
@@ -404,7 +385,6 @@ class Queue:
                 self._ask(key, appointment.priority)
 
     async def _news(self) -> None:
-        """Wait until there may be a key to take."""
         # A future for each worker, not one event for all: one key wakes one worker.
         news = asyncio.get_running_loop().create_future()
         self._idle.append(news)
@@ -424,7 +404,6 @@ class Queue:
                 return
 
     def _set_alarm(self) -> None:
-        """See to it that a worker that waits is woken for the next appointment."""
         if self._alarm:
             self._alarm.cancel()
             self._alarm = None

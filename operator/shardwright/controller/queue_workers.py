@@ -1,8 +1,4 @@
-"""Workers: each takes a key, has it looked at, and sees to it that it is looked at again when that
-failed.
-
-The work of a reconcile is not known here, nor is it ended halfway but by its deadline.
-"""
+"""Workers: each takes a key, reconciles it, and has a failed one reconciled again."""
 
 import asyncio
 import logging
@@ -31,8 +27,8 @@ TELLING_SECONDS: Final = 5.0
 """What telling of a fault may take. Basis: assumed; the log has told of it already."""
 
 Reconcile = Callable[[Key, Priority], Awaitable[Requeue | None]]
-"""Looks at a model, as urgent as this, and returns when to look again although nothing may happen,
-None for only when something does.
+"""Reconciles a model at this urgency and returns when to do so again at the latest, None for only
+on a change.
 """
 
 Tell = Callable[[Key, Exception], Awaitable[None]]
@@ -40,9 +36,7 @@ Tell = Callable[[Key, Exception], Awaitable[None]]
 
 
 class NotAllTakenError(ApiError):
-    """Something that a reconcile wrote was not taken; ``requeue`` is when to look again, unless
-    something happens before.
-    """
+    """A write was not taken; ``requeue`` is when to reconcile again at the latest."""
 
     def __init__(self, code: int, reason: str, message: str, requeue: Requeue) -> None:
         super().__init__(code, reason, message)
@@ -50,9 +44,7 @@ class NotAllTakenError(ApiError):
 
 
 class QueueWorkers:
-    """The workers of one queue, as many as it hands keys to at once; each reconcile ends after
-    ``deadline_seconds``.
-    """
+    """A queue's workers, as many as it serves; reconciles end after ``deadline_seconds``."""
 
     def __init__(
         self,
@@ -79,9 +71,7 @@ class QueueWorkers:
                 group.create_task(self._work())
 
     async def finish(self, seconds: float) -> None:
-        """Wait until nothing is worked on, but no longer than this; cancel :meth:`run`
-        afterwards.
-        """
+        """Wait until nothing is worked on, ``seconds`` at most; cancel :meth:`run` afterwards."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), seconds)
 
@@ -92,7 +82,7 @@ class QueueWorkers:
             self._busy.add(key)
             self._idle.clear()
             started = monotonic()
-            # This stands unless a result comes back: a cancelled look returns none.
+            # This stands unless a result comes back: a cancelled reconcile returns none.
             result = "cancelled"
             try:
                 result = await self._try(key, turn.priority)
@@ -105,7 +95,7 @@ class QueueWorkers:
                 self._queue.done(key)
 
     async def _try(self, key: Key, priority: Priority) -> str:
-        """Look at a key; nothing that goes wrong with one may stop the others."""
+        # Nothing that goes wrong with one may stop the others.
         try:
             async with asyncio.timeout(self._deadline_seconds) as deadline:
                 requeue = await self._look(key, priority)
@@ -145,7 +135,6 @@ class QueueWorkers:
         return "api_error"
 
     async def _tell_of(self, key: Key, fault: Exception) -> None:
-        """Tell of a fault, so far as it can be told."""
         try:
             async with asyncio.timeout(TELLING_SECONDS):
                 await self._tell(key, fault)

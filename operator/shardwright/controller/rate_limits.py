@@ -1,32 +1,28 @@
-"""How fast a namespace may have something done again and again.
-
-A request that is not let through yet is not lost: its sender is told when to come back.
-"""
+"""How often a namespace may have something done; a delayed request is told when to come back."""
 
 from math import inf
 from typing import Final
 
 CHANGES_PER_SECOND: Final = 5.0
 CHANGES_AT_ONCE: Final = 20
-"""How many resources of a namespace are looked at for changes that their users make, after so many
-at once. Basis: assumed; each change of a model that runs is four to five requests of ours
-(measured, ``python -m benchmarks.neighbours``) and at most a restart of its groups; more of them
-than turns to restart only say again and again that they wait.
+"""How many resources of a namespace are reconciled for their users' changes, after so many at once.
+Basis: assumed; each change of a model that runs is four to five requests of ours (measured,
+``python -m benchmarks.neighbours``) and at most a restart of its groups; more of them than turns to
+restart only say again and again that they wait.
 """
 
 RECHECKS_PER_SECOND: Final = 1.0
 RECHECKS_AT_ONCE: Final = 30
 LONGEST_RECHECK_SECONDS: Final = 600.0
-"""How many models of a namespace are looked at to be sure, though nothing has told that they
-changed, and after how long each of them is at the latest. Basis: assumed; so many come back after
-half a minute each, as they would alone. Without it 700 objects that mean harm were nine looks a
-second (measured).
+"""How many models of a namespace are reconciled only to be sure, and after how long each is at the
+latest. Basis: assumed; so many come back after half a minute each, as they would alone. Without it
+700 objects that mean harm were nine reconciles a second (measured).
 """
 
 
 class RateLimit:
-    """When the requests of namespaces may be carried out: ``at_once`` of each, and ``per_second``
-    from then on, in a leaky bucket each. Nobody waits for longer than ``longest_seconds``.
+    """A leaky bucket for each namespace: ``at_once``, then ``per_second``, with a wait of
+    ``longest_seconds`` at most.
     """
 
     def __init__(self, per_second: float, at_once: int, longest_seconds: float = inf) -> None:
@@ -38,7 +34,7 @@ class RateLimit:
         self._at = 0.0
 
     def next(self, namespace: str, now: float) -> float:
-        """Return when one more may be done, which counts from then on."""
+        """Return when one more may be done, and count it."""
         leaked, self._at = self._per_second * (now - self._at), now
         # Empty ones go: a namespace that asks for nothing costs no memory.
         self._levels = {
@@ -50,19 +46,17 @@ class RateLimit:
 
 
 class Rechecks:
-    """When models are looked at only to be sure: one appointment each, at the pace of their
-    namespace.
-    """
+    """When to reconcile models only to be sure: one appointment each, at their namespace's pace."""
 
     def __init__(self) -> None:
         self._pace = RateLimit(RECHECKS_PER_SECOND, RECHECKS_AT_ONCE, LONGEST_RECHECK_SECONDS)
         self._at: dict[tuple[str, str], float] = {}
 
     def next(self, key: tuple[str, str], asked: float, now: float) -> float:
-        """Return when a model is looked at, not before it is ``asked`` for.
+        """Return when to reconcile a model, not before ``asked``.
 
-        A reconcile that came for another reason leaves the appointment as it is: a namespace pays
-        for the reconciles of its models, not for each time that one is asked for.
+        A reconcile for another reason leaves the appointment as it is: a namespace pays for
+        reconciles, not for each request.
         """
         at = self._at.get(key)
         if at is None or at <= now:

@@ -1,6 +1,4 @@
-"""One reconcile of one ShardedModel: read everything, carry out the steps of
-``reconcile.next_step`` until there are no more, publish.
-"""
+"""One reconcile of one ShardedModel: read everything, take steps until none is left, publish."""
 
 import asyncio
 import logging
@@ -52,23 +50,21 @@ of CPU a group in each pure call (``python -m benchmarks.reconcile``).
 """
 
 WRITTEN_SECONDS: Final = 0.5
-"""How long after a write there is another look: our own writes are no news, and what was decided
-from what stood before them may follow from them. Basis: assumed; the first pods have been made by
-then.
+"""How long after a write there is another reconcile: our own writes are no news, and other steps
+may follow from them. Basis: assumed; the first pods have been made by then.
 """
 
 
 REFUSED_DOUBLINGS: Final = 4
-"""By how many doublings the first pause is longer after what was refused for good (a quota, a
-policy): 1.6 s instead of 0.1 s. It passes when somebody has changed something. Basis: measured, a
-namespace whose quota refuses each of 7 new models a second cost the others 19 refused requests a
-second, 2.7 a model (``python -m benchmarks.neighbours``).
+"""Doublings of the first pause after a lasting refusal (a quota, a policy): 1.6 s instead of 0.1 s.
+Basis: measured, a namespace whose quota refuses each of 7 new models a second cost the others 19
+refused requests a second, 2.7 a model (``python -m benchmarks.neighbours``).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The tools of a reconcile."""
+    """What a reconcile works with."""
 
     client: Client
     cache: ClusterCache
@@ -79,7 +75,7 @@ class Parts:
 
 
 class Reconciler:
-    """Looks at models; see :meth:`reconcile`."""
+    """Reconciles models; see :meth:`reconcile`."""
 
     def __init__(self, parts: Parts, clock: SteadyClock | None = None) -> None:
         self._parts = parts
@@ -92,16 +88,15 @@ class Reconciler:
         self._rechecks = Rechecks()
 
     def note_of(self, key: Key) -> Observation:
-        """Return the note that the last reconcile of a model has left."""
+        """Return the observation that the last reconcile of a model has left."""
         return self._observations.of(key)
 
     async def reconcile(self, key: Key, priority: Priority) -> Requeue | None:
-        """Bring a model one step further and return when to look again, None for only when it
-        changes. ``priority`` is how urgent the reconcile is.
+        """Take a model one step further; return when to reconcile again, None: on a change.
 
         Raises:
-            NotAllTakenError: something was not taken; all else is done and published. ApiError: the
-            API server could not be read; the reconcile is to be repeated after a pause.
+            NotAllTakenError: something was not taken; all else is done and published.
+            ApiError: the API server could not be read; to be repeated after a pause.
         """
         live = self._cache.resources.get(key)
         # Nothing is deleted here: owner references and the garbage collector do that (ADR 1).
@@ -138,12 +133,12 @@ class Reconciler:
         # be done.
         if done.changed:
             return Requeue(seconds=WRITTEN_SECONDS, priority=priority)
-        # Changes since it began are still to be looked at.
+        # Changes since it began are still to be reconciled.
         self._observations.rest(key, mark, again_at)
         return self._again(again_at, priority)
 
     async def say_fault(self, key: Key, fault: Exception) -> None:
-        """Have the conditions of a model say that nobody knows how it is, for a fault of ours.
+        """Set the conditions of a model to unknown for a fault of ours.
 
         Raises:
             ApiError: the status was not taken.
@@ -159,9 +154,7 @@ class Reconciler:
     def _after_refusal(
         self, key: Key, refusal: Refusal, again_at: datetime | None, priority: Priority
     ) -> Requeue:
-        """Return when to try a refused write again: after pauses that double, and not later than
-        any other thing to do.
-        """
+        """Return when to try a refused write again: pauses double, other due work goes first."""
         failures = self._observations.refused(key) + (0 if refusal.passes else REFUSED_DOUBLINGS)
         pause = Requeue(seconds=retry_pause_seconds(failures), priority=priority)
         return min(
@@ -179,12 +172,11 @@ class Reconciler:
     def _mark(self, key: Key, live: KubernetesObject) -> object:
         """Return a mark that stays equal while nothing has changed that matters to a model.
 
-        To a model that waits for capacity, or for its turn, the actions of others matter; pods that
-        are not watched may have changed.
+        A model that waits depends on what others do, and unwatched pods may have changed.
         """
         cache, snapshots, metadata = self._cache, self._parts.snapshots, live["metadata"]
         if cache.interests(key).follows_others or cache.known_pods is KnownPods.NONE:
-            # Equal to nothing: such a model is looked at again whenever it is asked for.
+            # Equal to nothing: such a model is reconciled whenever it is asked for.
             return object()
         return (
             (
@@ -201,7 +193,6 @@ class Reconciler:
     async def _read_on(
         self, key: Key, live: KubernetesObject, snapshot: Snapshot, step: Step
     ) -> Snapshot:
-        """Return the facts of this reconcile with the readings that a step asks for."""
         if step.recalls:
             return await self._recalling.recalled(key, live, snapshot, step.recalls)
         return replace(snapshot, told=await self._recalling.told(key, live))
@@ -209,9 +200,6 @@ class Reconciler:
     async def _advance(
         self, key: Key, live: KubernetesObject, snapshot: Snapshot, priority: Priority
     ) -> tuple[Published, Outcome]:
-        """Carry out the steps of the pure core until there are no more; return the results to
-        publish, and all that was written.
-        """
         done = Outcome()
         while True:
             # Before each step: a broken group's reconcile must not wait for a step of every other
@@ -230,9 +218,6 @@ class Reconciler:
     async def _know_more(
         self, key: Key, live: KubernetesObject, snapshot: Snapshot, step: Step, priority: Priority
     ) -> Snapshot | None:
-        """Return the facts of this reconcile with the facts that a step needs first, None if it
-        needs none.
-        """
         if step.recalls or step.tell:
             return await self._read_on(key, live, snapshot, step)
         if step.ask is not None and step.subject is not None:
@@ -245,9 +230,9 @@ class Reconciler:
         return None
 
     async def _carry_out(self, key: Key, snapshot: Snapshot, step: Step) -> Outcome:
-        """Take the turns and the GPUs that others want as well, and write."""
         if step.published and snapshot.cluster:
-            # Before the writes: two looks at once must not take the same turn or the same GPUs.
+            # Before the writes: two reconciles at once must not take the same turn or the same
+            # GPUs.
             self._take_turns(key, step.published, snapshot.cluster)
             self._take_gpus(key, step.published, snapshot.cluster)
             self._cache.promise(key, step.published.pods)
@@ -258,20 +243,14 @@ class Reconciler:
         return outcome
 
     def _take_turns(self, key: Key, published: Published, cluster: Cluster) -> None:
-        """Count the groups that are to go down before they do: two looks at once never take the
-        same turn.
-        """
         before, counted_on = self._cache.interests(key), cluster.most_moving or 0
         left, goes_down = (self._parts.snapshots.most_moving(key), published.moving > before.moving)
         if turn_is_gone(left, counted_on, goes_down=goes_down):
-            # Another look was faster: this one is repeated, and then waits for its turn.
+            # Another reconcile was faster: this one is repeated, and then waits for its turn.
             raise ChangedError
         self._cache.note(key, replace(before, moving=published.moving))
 
     def _take_gpus(self, key: Key, published: Published, cluster: Cluster) -> None:
-        """Keep the GPUs of a plan that was only shown before its pods are made: two looks at once
-        never take the same ones.
-        """
         kept = published.newly_kept(cluster)
         if kept and not self._cache.keep(key, kept, cluster.limits.gpus):
             # Some groups may have been taken in: a plan that has only a part of its GPUs runs
@@ -280,7 +259,6 @@ class Reconciler:
             raise ChangedError
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
-        """Ask the planner; before groups leave their nodes those are read afresh."""
         # A cache that lags must move no group (ADR 6).
         if ask.vacated and await self._parts.snapshots.certain_nodes(ask.vacated):
             raise ChangedError
@@ -297,7 +275,6 @@ class Reconciler:
         return certain
 
     def _take_over(self, key: Key, uid: str, published: Published) -> None:
-        """Keep the findings of a look for the next one, and the GPUs of the standing plan."""
         if published.found.rollback is None:
             self._recalling.forget(key)
         self._observations.take_over(key, uid, published, self._clock.now())
@@ -312,7 +289,6 @@ class Reconciler:
     async def _publish(
         self, key: Key, live: KubernetesObject, published: Published, done: Outcome
     ) -> datetime | None:
-        """Show the results, and return when to look again."""
         now, again_at = self._clock.now(), self._again_at(key, published)
         groups, show = len(published.found.groups), self._parts.metrics.show
         # Written first: a reader of the status shall find the series.
@@ -327,9 +303,7 @@ class Reconciler:
     async def _write_status(
         self, key: Key, live: KubernetesObject, status: Mapping[str, Any], now: datetime
     ) -> datetime | None:
-        """Write the status, unless it repeats the one of a moment ago: return when it is due, None
-        if it stands.
-        """
+        """Write the status unless it repeats a recent one: return when due, None if it stands."""
         if status == (live.get("status") or {}):
             return None
         gist = gist_of(status)
@@ -350,9 +324,6 @@ class Reconciler:
         return None
 
     def _again_at(self, key: Key, published: Published) -> datetime | None:
-        """Return when to look again by the findings, and when a model that waits begins to claim
-        nodes.
-        """
         waiting = self._cache.line.get(key)
         claims_at = waiting.claims_at if waiting else None
         now = self._clock.now()
@@ -364,9 +335,7 @@ class Reconciler:
         return min((time for time in times if time), default=None)
 
     def _recheck_at(self, key: Key, asked: datetime | None, now: datetime) -> datetime | None:
-        """Return when to look at a model only to be sure. It is later if many of its namespace are
-        looked at so.
-        """
+        """Return when to reconcile only to be sure: later if its namespace often does."""
         if asked is None:
             self._rechecks.forget(key)
             return None
@@ -377,9 +346,7 @@ class Reconciler:
         return datetime.fromtimestamp(at, UTC)
 
     def _stored(self, content: KubernetesObject) -> None:
-        """Take over an object as the API server has stored it: the next reconcile sees it before
-        any event does.
-        """
+        # The next reconcile sees it before any event does.
         if content["kind"] == "ConfigMap":
             # Whole, as the store has versions of ConfigMaps alone: the next reconcile need not read
             # it.
@@ -396,18 +363,13 @@ class Reconciler:
 
 
 async def _aside(groups: int, work: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
-    """Return the result of some work. Work on many groups runs on a thread, so that it delays no
-    look at another model.
-    """
+    """Return the result of ``work``, on a thread for many groups so that others need not wait."""
     if groups <= GROUPS_AT_ONCE:
         return work(*arguments, **options)
     return await asyncio.to_thread(work, *arguments, **options)
 
 
 def _after(snapshot: Snapshot, step: Step, outcome: Outcome) -> tuple[Snapshot, Published | None]:
-    """Return the knowledge after a round of writes. After the last round, also return the results
-    to publish.
-    """
     if step.records is not None:
         return snapshot.put_down(step.records, outcome), None
     if outcome.refused:
@@ -418,7 +380,6 @@ def _after(snapshot: Snapshot, step: Step, outcome: Outcome) -> tuple[Snapshot, 
 def _dependencies(
     published: Published, before: Dependencies, claimed: frozenset[str]
 ) -> Dependencies:
-    """Return the dependencies of a model after a reconcile. Unknown ones are as before."""
     now = replace(
         before, moving=published.moving, starting=published.starting, broken=published.failing
     )

@@ -1,8 +1,4 @@
-"""The resolutions of resources, as they were worked out last: for as many of them as there is room
-for.
-
-A forgotten one costs time, never an answer: it is resolved anew.
-"""
+"""The last resolutions of resources, while there is room; a forgotten one is worked out anew."""
 
 from collections import Counter
 from typing import Any, Final
@@ -24,9 +20,7 @@ Resolution = Subject | tuple[Problem, ...]
 
 
 class ResolveCache:
-    """Outcomes by resource, each for one form of it; those of the largest models are forgotten if
-    there are too many.
-    """
+    """Outcomes by resource, each for one form of it; the largest are forgotten first."""
 
     def __init__(self, weights_max: int = WEIGHTS_MAX) -> None:
         self._weights_max = weights_max
@@ -38,19 +32,17 @@ class ResolveCache:
         return len(self._known)
 
     def of(self, key: Key, form: tuple[Any, ...]) -> Resolution | None:
-        """Return the resolution of a form of a resource, None if it is not known."""
+        """Return the resolution of a form of a resource, None if unknown."""
         known = self._known.get(key)
         return known[1] if known and known[0] == form else None
 
     def last(self, key: Key) -> Subject | None:
-        """Return the subject of a resource as it was last known, None if it has none."""
+        """Return the last known subject of a resource, None if it has none."""
         known = self._known.get(key)
         return known[1] if known and isinstance(known[1], Subject) else None
 
     def keep(self, key: Key, form: tuple[Any, ...], outcome: Resolution) -> None:
-        """Keep the resolution of one form of a resource. It replaces the resolution of the former
-        form.
-        """
+        """Keep the resolution of one form of a resource, in place of an earlier form's."""
         # The former outcome first, so that its model is not counted twice.
         self.forget(key)
         self._known[key] = form, outcome
@@ -87,14 +79,12 @@ def _size(outcome: Resolution) -> int:
 
 
 def key_beside(key: Key) -> Key:
-    """Return the key of the revision that a resource has gone back to: that is remembered beside
-    its own spec.
-    """
+    """Return the key of the revision a resource has rolled back to, kept beside its spec."""
     return key[0], key[1] + _BESIDE
 
 
 def beside(live: KubernetesObject, hashed: str) -> dict[str, Any]:
-    """Return a resource as another one, of this hash, with the key of :func:`key_beside`."""
+    """Return a resource as another one, with this hash and the key of :func:`key_beside`."""
     metadata = live["metadata"]
     _, name = key_beside((metadata["namespace"], metadata["name"]))
     return {

@@ -1,7 +1,6 @@
-"""The full comparison: all models are listed and looked at, and the GPUs of their plans of record
-are booked before anybody plans.
+"""The full comparison: all models are listed, their GPUs booked, and they are reconciled.
 
-A watch can miss a deletion and say nothing, so the absence of an event is no evidence.
+A watch can miss a deletion silently, so the absence of an event is no evidence.
 """
 
 import asyncio
@@ -31,9 +30,7 @@ Booking = tuple[RecordForm | None, tuple[Reservation, ...] | None]
 
 
 class Resync:
-    """Fills the view with models and with their GPUs; ``on_gone`` is told of models whose end no
-    event has told.
-    """
+    """Fills the cache with models and their GPUs; ``on_gone`` gets models gone without an event."""
 
     def __init__(
         self,
@@ -52,12 +49,11 @@ class Resync:
         self._booked: dict[Key, Booking] = {}
 
     async def run(self) -> None:
-        """List all models; a model that it does not find is gone, as ``on_gone`` is told.
+        """List all models; those not found are passed to ``on_gone``.
 
         Raises:
-            ApiError: a LIST has failed, or a plan of record could not be read; the former knowledge
-                stands. That holds for a named namespace that may not be read, too, but the
-                others do not wait for it.
+            ApiError: a LIST failed, or a plan of record could not be read; what was known stands.
+                An unreadable named namespace counts, but the others do not wait for it.
         """
         async with self._listing:
             ending, hidden = 0, []
@@ -80,7 +76,6 @@ class Resync:
                 self._metrics.last_sync.labels(SHARDED_MODELS.plural).set(time())
 
     async def _list(self, namespace: str | None) -> int:
-        """List the models of a namespace, or all, and return how many are being deleted."""
         derived, found, ending = (
             # Known before the LIST: a model that comes while it is read is in none of its pages,
             # and not gone.
@@ -102,8 +97,9 @@ class Resync:
         return ending
 
     async def book(self) -> None:
-        """Keep the GPUs of the plans of record of all deployed models: those whose pods run first,
-        then the older ones. Of those that are as they were when this was last asked none is read.
+        """Book the GPUs of deployed models' plans of record: running ones first, then older ones.
+
+        Records unchanged since the last call are not read.
 
         Raises:
             ApiError: a plan of record could not be read.
@@ -130,7 +126,6 @@ class Resync:
         return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
 
     async def _bookings(self, models: Mapping[Key, KubernetesObject]) -> dict[Key, Booking]:
-        """Return the GPUs that the plan of record of each model keeps, as far as it is believed."""
         gate, derived = asyncio.Semaphore(AT_ONCE), self._booked
 
         async def read(key: Key, item: KubernetesObject) -> Booking:
@@ -149,9 +144,6 @@ class Resync:
         return dict(zip(models, found, strict=True))
 
     def _take(self, item: KubernetesObject) -> None:
-        """Take over a model out of a LIST, unless an event has brought a later form of it
-        meanwhile.
-        """
         metadata = item["metadata"]
         derived = self._cache.resources.get((metadata["namespace"], metadata["name"]))
         # A watch may have been faster than the pages of the LIST.

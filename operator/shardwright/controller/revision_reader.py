@@ -1,8 +1,4 @@
-"""Reads revisions of models, and their present requests, word for word: both from the API server,
-and kept of few.
-
-Which revision is wanted is not decided here.
-"""
+"""Revisions of models and their current requests, word for word, as read from the API server."""
 
 import asyncio
 from collections.abc import Mapping
@@ -34,10 +30,10 @@ from shardwright.resolving.subject import Subject
 
 
 class RevisionReader:
-    """Reads on if a reconcile needs more than the caches have.
+    """Reads what a reconcile needs beyond the caches.
 
-    The resolution of a revision is kept as long as it is run, for as many models as there is room;
-    for further ones it is read anew.
+    The resolution of a revision is kept while it runs, for as many models as there is room; further
+    ones are read anew.
     """
 
     def __init__(self, client: Client, planner: PlanBroker, snapshots: Snapshots) -> None:
@@ -52,7 +48,7 @@ class RevisionReader:
 
         Raises:
             ApiError: it could not be read.
-            ChangedError: there is another form of it now, or none.
+            ChangedError: it has changed, or is gone.
         """
         return AskedSpec(
             text=await self._snapshots.whole.of(live),
@@ -62,8 +58,7 @@ class RevisionReader:
     async def recalled(
         self, key: Key, live: KubernetesObject, snapshot: Snapshot, revision: Revision
     ) -> Snapshot:
-        """Return the facts of this reconcile with a revision as it would run now. The surroundings
-        are those of a model that runs this revision.
+        """Return the snapshot with a revision as it would run now, and its surroundings.
 
         Raises:
             ApiError: it could not be read.
@@ -83,7 +78,7 @@ class RevisionReader:
         return replace(snapshot, former=former, cluster=cluster)
 
     def forget(self, key: Key) -> None:
-        """Forget the revision that a model had gone back to: it runs its spec, or is gone."""
+        """Forget the revision a model had rolled back to: it runs its spec, or is gone."""
         self._subjects.forget(key)
         self._said.pop(key, None)
 

@@ -1,7 +1,4 @@
-"""The HTTP servers of the process: probes on one port, metrics and plans on another.
-
-Their answers are made elsewhere. This module begins and ends them together.
-"""
+"""The HTTP servers of the process: probes on one port, metrics and plans on another."""
 
 import asyncio
 from http import HTTPStatus
@@ -21,8 +18,8 @@ METRICS_PATH: Final = "/metrics"
 
 
 class Servers:
-    """The servers, which listen from the start on. ``metrics_auth`` judges who may scrape (None:
-    everybody), ``plans`` answers with pages (None: nobody asked for them).
+    """The servers, listening from the start; ``metrics_auth`` None: all may scrape, ``plans`` None:
+    no pages.
     """
 
     def __init__(
@@ -40,7 +37,7 @@ class Servers:
         self.scrapes = HttpServer(routes, options.port, "scrapes")
 
     async def stop(self) -> None:
-        """Answer nothing more."""
+        """Stop all servers."""
         self.probes.stop()
         if self._metrics_auth:
             self._metrics_auth.stop()
@@ -52,7 +49,7 @@ class Servers:
 
 
 def scraped(exposition: Exposition, metrics_auth: MetricsAuth | None) -> web.RouteDef:
-    """Return the route of the metrics, which is open to those whom ``metrics_auth`` admit."""
+    """Return the route of the metrics, open to those whom ``metrics_auth`` admits."""
 
     async def metrics(request: web.Request) -> web.Response:
         header = request.headers.get("authorization", "")

@@ -1,6 +1,4 @@
-"""Reads all that one reconcile needs: out of the caches, and fresh from the API server if no cache
-holds it or if it must be certain.
-"""
+"""What one reconcile needs, from the caches or, if uncached or to be certain, the API server."""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
@@ -61,30 +59,26 @@ installed later is tried again.
 
 
 RecordForm = tuple[str, str, int, SigningKeys]
-"""Of which form a signed plan of record was believed: the version of its ConfigMap, the uid of its
-model, the newest serial that the model names, and the keys.
+"""The form in which a signed plan of record was believed: its ConfigMap's version, its model's uid,
+the newest serial that the model names, and the keys.
 """
 
 NAMED_MAX: Final = 100
-"""Objects of a model that no cache shows and that a reconcile reads. Basis: assumed; pods say
-whatever somebody has written that they are of.
+"""Objects of a model that a reconcile reads though no cache shows them. Basis: assumed; pods name
+whatever owner somebody has written.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetForAll:
-    """The settings of the operator that hold for all models together: how many groups may be down
-    on purpose at once (None: any number), and the DNS domain of the cluster.
-    """
+    """Settings for all models: groups down on purpose at once (None: no limit), the DNS domain."""
 
     most_moving: int | None = None
     cluster_domain: str = "cluster.local"
 
 
 class Snapshots:
-    """Makes one frozen value of the content of the caches; ``keys`` returns the keys that plans of
-    record are signed with.
-    """
+    """Makes snapshots of the caches; ``keys`` returns those that sign plans of record."""
 
     def __init__(
         self,
@@ -109,19 +103,17 @@ class Snapshots:
         self._unserved: dict[str, float] = {}
 
     def note_absent(self, kinds: frozenset[str]) -> None:
-        """Note which kinds of object the readers do not find in this cluster."""
+        """Set the kinds of object that the readers do not find in this cluster."""
         self._absent_kinds = frozenset(map(_alone, kinds))
 
     def note_unserved(self, kind: str) -> None:
-        """Note that the API server did not know a kind when an object of it was written: a reader
-        may notice later.
-        """
+        """Note that the API server did not know the kind of a written object."""
         # A reader notices at its next LIST, which may be half an hour away.
         self._unserved[_alone(kind)] = monotonic()
 
     @property
     def absent_kinds(self) -> frozenset[str]:
-        """Return the kinds of object that this cluster does not have."""
+        """Return the kinds of object this cluster does not have."""
         since = monotonic() - UNSERVED_SECONDS
         return self._absent_kinds.union(kind for kind, at in self._unserved.items() if at > since)
 
@@ -171,8 +163,7 @@ class Snapshots:
     async def shown(
         self, key: Key, live: KubernetesObject, note: Observation
     ) -> tuple[Subject, PlanRecord] | None:
-        """Return the question of a model and its plan of record. Return None if it has no plan, or
-        its plan cannot be read.
+        """Return a model's question and its plan of record, None if it has none that can be read.
 
         Raises:
             ApiError: something could not be read.
@@ -187,9 +178,7 @@ class Snapshots:
         return (subject, record) if record and isinstance(subject, Subject) else None
 
     def _newest(self, live: KubernetesObject, note: Observation) -> int:
-        """Return the serial of the newest plan of record of a resource; 0 if none counts, as there
-        is no key.
-        """
+        """Return the newest plan of record's serial; 0 without a key, as none counts."""
         remembered = note.record_of(live["metadata"]["uid"])
         return (
             # The process may know a record whose serial is not in the status yet: it is written
@@ -198,16 +187,11 @@ class Snapshots:
         )
 
     def _remembered(self, live: KubernetesObject, note: Observation) -> PlanRecord | None:
-        """Return the plan of record that this process has believed last, unless another leader has
-        written a later one.
-        """
         remembered = note.record_of(live["metadata"]["uid"])
         return remembered if remembered and remembered.serial >= self._newest(live, note) else None
 
     def _is_doubtful(self, trusted: Believed, live: KubernetesObject, note: Observation) -> bool:
-        """Return whether a cache that lags would show the same as somebody who changes a plan of
-        record, or deletes it.
-        """
+        """Return whether a lagging cache could look like a changed or deleted plan of record."""
         return trusted.refused is not None or (
             trusted.record is None and self._newest(live, note) > 0
         )
@@ -215,7 +199,7 @@ class Snapshots:
     async def _with_fresh_record(
         self, owner: Owner, observed: Observed
     ) -> tuple[Observed, StoredRecord | None]:
-        """Return the observed objects, with the plan of record as the API server has it now.
+        """Return what is observed, with the plan of record as the API server has it now.
 
         Raises:
             ApiError: it could not be read.
@@ -237,7 +221,6 @@ class Snapshots:
         stored: StoredRecord | None,
         note: Observation,
     ) -> Believed:
-        """Return which plan of record counts."""
         known = RecordEvidence(
             owner=owner_of(live),
             signs=bool(self.keys()),
@@ -251,9 +234,7 @@ class Snapshots:
         return believed(stored, known)
 
     def record_form(self, live: KubernetesObject) -> RecordForm | None:
-        """Return the facts that :meth:`kept_record` depends on, None if there is no plan of record,
-        or no key to sign it.
-        """
+        """Return what :meth:`kept_record` depends on, None without a record or a signing key."""
         owner = owner_of(live)
         keys = self.keys()
         facts = self._cache.store.config_map((owner.namespace, record_key(owner)[1]))
@@ -264,9 +245,9 @@ class Snapshots:
     async def kept_record(
         self, live: KubernetesObject
     ) -> tuple[PlanRecord | None, RecordForm | None]:
-        """Return the plan of record that is believed of a resource before anybody has looked at it,
-        None if there is none, and its form: while that stays equal, so does the plan (None: it
-        depends on other things, too).
+        """Return the plan of record believed before any reconcile (None: none), and its form.
+
+        While the form stays equal, so does the plan; None: it depends on other things, too.
 
         Raises:
             ApiError: it could not be read.
@@ -287,9 +268,7 @@ class Snapshots:
         return record, form if record and stored and stored.signed else None
 
     async def _judged(self, live: KubernetesObject, stored: StoredRecord | None) -> Believed:
-        """Return which plan of record counts of a resource before anybody has looked at it; one in
-        a turn of the event loop.
-        """
+        """Return which plan of record counts before any reconcile; one a turn of the loop."""
         async with self._judging:
             children = (
                 ()
@@ -301,16 +280,14 @@ class Snapshots:
             sets = await contents([child for child in children if child.kind == STATEFUL_SET])
             observed = Observed(objects={object_key(content): content for content in sets})
             trusted = self._believed(live, None, observed, stored, Observation())
-            # Judging takes milliseconds of CPU a record: looks have their turn between two of them.
+            # Judging takes milliseconds of CPU a record: reconciles have their turn between two of
+            # them.
             await asyncio.sleep(0)
         return trusted
 
     async def _observe(
         self, owner: Owner, unseen: Iterable[ObjectKey]
     ) -> tuple[Observed | Problem, StoredRecord | None]:
-        """Return the observed objects of a model, or the reason why they cannot be read, and its
-        stored plan of record.
-        """
         try:
             return await self._observed(owner, unseen)
         except ApiError as error:
@@ -353,7 +330,7 @@ class Snapshots:
     def _strangers(
         self, owner: Owner, objects: Mapping[ObjectKey, KubernetesObject], members: Iterable[Member]
     ) -> tuple[str, ...]:
-        """Return the pods that carry its label and that none of its own StatefulSets controls."""
+        """Return the pods with its label that none of its own StatefulSets controls."""
         ours_by_uid = {
             live["metadata"]["uid"]
             for live in objects.values()
@@ -364,15 +341,12 @@ class Snapshots:
         return tuple(sorted({name for _, name in named} - known))
 
     def _labelled(self, owner: Owner) -> tuple[Member, ...]:
-        """Return the pods that carry its label and that any StatefulSet controls, whether it is
-        there or gone.
-        """
+        """Return the pods with its label that any StatefulSet controls, present or gone."""
         return self._cache.store.members_of(base_key((owner.namespace, owner.name)))
 
     def _members(
         self, namespace: str, pods: Iterable[Member], objects: Mapping[ObjectKey, KubernetesObject]
     ) -> tuple[Member, ...]:
-        """Return these pods, and all others that its StatefulSets control."""
         uids = [
             live["metadata"]["uid"] for (kind, _), live in objects.items() if kind == STATEFUL_SET
         ]
@@ -384,8 +358,7 @@ class Snapshots:
         return (*found.values(), *(member for member in pods if member.uid not in found))
 
     async def _listed_members(self, owner: Owner) -> tuple[Member, ...]:
-        """List the pods of a model in its own namespace, for an operator without the right to list
-        them in all.
+        """Return the pods in the model's namespace, for an operator that may not list all.
 
         Raises:
             ApiError: that is forbidden, too, or failed.
@@ -403,9 +376,7 @@ class Snapshots:
     async def _named(
         self, namespace: str, keys: Iterable[ObjectKey]
     ) -> dict[ObjectKey, KubernetesObject]:
-        """Return objects that no cache shows, by name: they lack our label, or are somebody else's.
-        Of all reconciles together one object at a time is in memory as a whole.
-        """
+        """Return objects no cache shows, by name; one at a time is in memory for all reconciles."""
         found: dict[ObjectKey, KubernetesObject] = {}
         for kind, name in keys:
             # One at a time, as these objects are anybody's and of any size.
@@ -418,9 +389,7 @@ class Snapshots:
         return found
 
     def most_moving(self, key: Key) -> int | None:
-        """Return how many groups of a model may be down on purpose, beside the groups of all other
-        models. It is None if there is no limit.
-        """
+        """Return how many groups of a model may be down on purpose now, None for no limit."""
         return (
             None
             if self._set_for_all.most_moving is None
@@ -430,7 +399,7 @@ class Snapshots:
     async def around(
         self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]
     ) -> Cluster:
-        """Return the known facts about the cluster around a model."""
+        """Return the facts about the cluster around a model."""
         named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
         scheduler = (
             SchedulerApi() if named == "None" else (await self._schedulers.find(key[0]))[named]
@@ -456,9 +425,6 @@ class Snapshots:
         )
 
     async def _kept_version(self, live: KubernetesObject, note: Observation) -> str | None:
-        """Return the engine's version that a model has had by default so far, None for the newest
-        known.
-        """
         owner = owner_of(live)
         remembered = self._remembered(live, note)
         stored = None
@@ -474,9 +440,6 @@ class Snapshots:
     async def _resolve(
         self, key: Key, live: KubernetesObject, version: str | None
     ) -> Subject | tuple[Problem, ...]:
-        """Return the subject that a spec resolves to if it keeps this engine version, or the
-        problems that the user must correct.
-        """
         try:
             return await self._planner.resolve(
                 live, await self.config_text(key, live), version, self.whole.of
@@ -485,9 +448,7 @@ class Snapshots:
             return error.problems
 
     async def config_text(self, key: Key, live: KubernetesObject) -> str | None:
-        """Return the config that the spec refers to, or that was read from the hub for it; None if
-        there is none.
-        """
+        """Return the config that a spec refers to or that was fetched, None if there is none."""
         where, file = config_place(live)
         # Noted also where it is not there: the model is woken when it comes.
         self._cache.note(key, replace(self._cache.interests(key), config_map=where))
@@ -501,12 +462,10 @@ class Snapshots:
     async def freshened(
         self, snapshot: Snapshot, groups: Iterable[str], broken: Collection[str]
     ) -> Snapshot | None:
-        """Return the facts of this reconcile with StatefulSets and their pods as the API server has
-        them now, before any of them is ended.
+        """Return the snapshot with groups as the API server has them, before any is ended.
 
-        None: the resource has changed meanwhile, so all must be looked at again. Those that are
-        ``broken`` serve nobody, so reads of them are urgent; a thousand that are scaled down wait
-        their turn.
+        None: the resource has changed meanwhile. Reads of ``broken`` ones, which serve nobody, are
+        urgent; a thousand that are scaled down wait their turn.
 
         Raises:
             ApiError: something could not be read.
@@ -538,8 +497,7 @@ class Snapshots:
         return replace(snapshot, observed=observed, certain=True)
 
     async def certain_nodes(self, names: Iterable[str]) -> bool:
-        """Read nodes afresh before a group leaves one of them, and return whether the caches were
-        wrong of any.
+        """Read nodes afresh before a group leaves one, and return whether the caches were wrong.
 
         Raises:
             ApiError: a node could not be read.
@@ -563,9 +521,7 @@ class Snapshots:
 async def _group(
     client: Client, namespace: str, name: str, known: set[int]
 ) -> tuple[KubernetesObject | None, list[Member]]:
-    """Return a StatefulSet and its pods by name: those of ``known`` ranks with it, then all others
-    that it should have.
-    """
+    """Return a StatefulSet and its pods by name, the ``known`` ranks with it, then the others."""
 
     def pods(ranks: Iterable[int]) -> list[Coroutine[Any, Any, dict[str, Any] | None]]:
         return [client.get(PODS, namespace, f"{name}-{rank}") for rank in sorted(ranks)]
@@ -583,7 +539,6 @@ async def _group(
 def _with_groups(
     observed: Observed, read: Mapping[str, tuple[KubernetesObject | None, list[Member]]]
 ) -> Observed:
-    """Return the observed objects with these groups as they were read."""
     objects = dict(observed.objects)
     members = [member for member in observed.members if member.group not in read]
     for name, (stored, pods) in read.items():
@@ -597,9 +552,7 @@ def _with_groups(
 def _sets_of(
     pods: Iterable[Member], objects: Mapping[ObjectKey, KubernetesObject]
 ) -> set[ObjectKey]:
-    """Return the StatefulSets that pods which stay say that they have, and that no cache shows: one
-    may have lost our label.
-    """
+    """Return the StatefulSets that pods name and no cache shows: one may lack our label."""
     known = {live["metadata"]["uid"] for (kind, _), live in objects.items() if kind == STATEFUL_SET}
     return {
         (STATEFUL_SET, pod.group) for pod in pods if not pod.deleting and pod.set_uid not in known
@@ -611,12 +564,10 @@ def _ref(owner: Owner) -> Ref:
 
 
 def _alone(kind: str) -> str:
-    """Return a kind without its version and group."""
     return kind.partition(".")[0]
 
 
 def _serial_in(live: KubernetesObject) -> int:
-    """Return the serial of the newest plan of record as the status says it, 0 if it says none."""
     return int((live.get("status") or {}).get(SERIAL) or 0)
 
 

@@ -1,4 +1,4 @@
-"""The first step of the operator behind its options: access to the cluster, and the settings."""
+"""The operator's first step: access to the cluster, and the settings."""
 
 import logging
 import sys

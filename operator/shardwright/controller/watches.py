@@ -1,13 +1,11 @@
 """kopf watches ShardedModels and says which has changed; it decides, stores and writes nothing.
 
-It runs on a thread and an event loop of its own: it takes over signals, and when it ends it cancels
-every task of its loop, neither of which may happen to ours. It ends at an ERROR in its watch, at a
-page of a load balancer instead of a list, at credentials that are refused: none of them says
-anything of the objects, so it is begun anew after a pause, in the same process. It looks once, at
-its start, for the kinds that the API server serves, and would wait for ever for a kind that is not
-there, so that is asked before. It is handed no more of an object than is kept (``kopf_session``).
-Everything else is read by our own readers (``cluster.reader``): kopf keeps objects whose deletion
-it missed.
+It runs on a thread and an event loop of its own: it takes over signals and, when it ends, cancels
+every task of its loop. An ERROR in its watch, a load balancer's page or refused credentials end it;
+none says anything of the objects, so it is restarted after a pause. It looks for served kinds once
+and would wait for ever for a missing one, so that is asked first. It gets no more of an object than
+is kept (``kopf_session``). Our own readers (``cluster.reader``) read everything else, as kopf keeps
+objects whose deletion it missed.
 """
 
 import asyncio
@@ -31,8 +29,8 @@ from shardwright.rendering.bundle import KubernetesObject
 log = logging.getLogger(__name__)
 
 PROVEN_SECONDS: Final = 60.0
-"""How long a watch has to stand for its end to be the first of a row: longer than the pause after
-the last of a row. Basis: assumed.
+"""How long a watch must stand for its end to count as the first failure: longer than the longest
+pause. Basis: assumed.
 """
 
 ASK_SECONDS: Final = 30.0  # as kopf's own requests have
@@ -42,18 +40,14 @@ OnEvent = Callable[[KubernetesObject, bool], None]
 
 
 class Backoffs:
-    """Pauses between attempts of a request, anew for every request and without end: an API server
-    that is away comes back.
-    """
+    """Pauses between attempts, anew for each request, without end: an absent server comes back."""
 
     def __iter__(self) -> Iterator[float]:
         return chain((0.5, 1.0, 2.0, 4.0, 8.0, 16.0), repeat(30.0))
 
 
 class NothingKept(kopf.DiffBaseStorage):
-    """The state that kopf compares an object with: nothing. It would copy each whole object for
-    handlers of changes, and we have none.
-    """
+    """The state kopf compares an object with: none, as no handler of ours needs a copy."""
 
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[object] | None = None
@@ -70,9 +64,7 @@ class NothingKept(kopf.DiffBaseStorage):
 
 
 class Watches(threading.Thread):
-    """The watch; ``on_event`` is called on this thread. However it ends, it is begun anew, until
-    :meth:`stop`.
-    """
+    """The watch, restarted until :meth:`stop`; ``on_event`` is called on this thread."""
 
     def __init__(
         self,
@@ -82,10 +74,9 @@ class Watches(threading.Thread):
         pauses: Iterable[float] | None = None,
         namespaces: Sequence[str] = (),
     ) -> None:
-        """``client`` asks for the served kinds; ``pauses`` are those between the attempts of a row,
-        in seconds.
+        """``client`` asks for the served kinds; ``pauses`` between attempts are in seconds.
 
-        ``namespaces`` are those that are watched, each by itself; all at once if none is named.
+        ``namespaces`` are watched one by one; empty: all at once.
         """
         super().__init__(name="watches", daemon=True)
         self._client = client
@@ -124,7 +115,6 @@ class Watches(threading.Thread):
             self._stopping.wait(pause)
 
     def _watch(self) -> str:
-        """Watch until that ends, and return why it has."""
         try:
             self._client.ask(
                 Call(verb="get", resource=DISCOVERY, path=SHARDED_MODELS.prefix, method="GET"),

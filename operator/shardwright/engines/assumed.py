@@ -1,7 +1,6 @@
-"""The assumptions that the engines without measurements share, each figure with its basis.
+"""What engines without measurements share, each assumed figure with its basis.
 
-An engine's traits take it over and say the rest themselves. A figure that was read or measured of
-one engine does not stand here.
+A figure read or measured of one engine is in its own traits.
 """
 
 from collections.abc import Mapping
@@ -38,9 +37,7 @@ SOURCES: Final[Mapping[str, str]] = {
 
 
 def memory_rules(*, kv_block_tokens: int, cache_follows_weights: bool = False) -> MemoryRules:
-    """Return how an engine divides the memory of a GPU whose page of the K/V cache has so many
-    tokens; all else is assumed.
-    """
+    """Return an engine's memory rules for pages of so many K/V tokens; all else is assumed."""
     return MemoryRules(
         vocabulary_padding=64,
         memory_utilization=0.95,

@@ -1,7 +1,6 @@
-"""The engines that can be deployed: everything that planning, arguments and rendering ask one for,
-as one value.
+"""The deployable engines, each with all that planning, arguments and rendering ask for.
 
-SGLang is none of them: its speed is predicted, and nothing deploys it.
+SGLang is not among them: its speed is predicted only.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -23,14 +22,14 @@ from shardwright.planning.report import Plan
 class EngineDefinition:
     """One engine.
 
-    ``name`` is how a resource names it, ``label`` how labels and script folders do. ``arguments``
-    is argv after the engine's command and the same on every rank, ``family_arguments`` are those
-    for a model's id in a version, without what the given ones say. ``files`` are mounted beside the
-    scripts, ``environment`` has the settings that only variables carry, and ``variables`` the names
-    of those that users may set. ``peer_port`` is the name and number of the port at which ranks on
-    other nodes are met, ``address_variable`` the variable that holds the pod's address,
-    ``api_key_variable`` the one with the key that clients must send. ``over_ssh`` says that the
-    leader starts the ranks of its followers, over ssh with a key of the resource's own.
+    ``name`` is its name in a resource, ``label`` in labels and script folders. ``arguments`` is
+    argv after the engine's command, the same on every rank; ``family_arguments`` are those for a
+    model's id in a version, without what the given ones say. ``files`` are mounted beside the
+    scripts, ``environment`` has the settings that only variables carry, ``variables`` the names
+    that users may set. ``peer_port`` is name and number of the port for ranks on other nodes,
+    ``address_variable`` holds the pod's address, ``api_key_variable`` the key that clients must
+    send. ``over_ssh``: the leader starts its followers' ranks over ssh, with a key of the
+    resource's own.
     """
 
     name: str
@@ -92,14 +91,11 @@ _ADMISSIBLE: Final = frozenset(name for one in _POLICIES for name in one.admissi
 
 
 def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
-    """Return which options an administrator cannot admit for any engine, each problem's path being
-    the option's name.
-    """
+    """Return the options nobody can admit for any engine, each problem's path the option."""
     return tuple(_not_admissible(name) for name in sorted(names) if name not in _ADMISSIBLE)
 
 
 def _not_admissible(name: str) -> Problem:
-    """Return why nobody can admit an option: by vLLM's policy, else by TensorRT-LLM's."""
     reason = next(
         (why for one in _POLICIES if (why := one.owned.get(name) or one.incompatible.get(name))),
         None,

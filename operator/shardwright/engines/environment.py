@@ -1,8 +1,8 @@
 """Which environment variables a user may give the engine, and why not the others.
 
-A name that is on no list is refused, as with options: a library cannot smuggle a setting in. The
-administrator of the operator can admit further names, never those that the operator sets itself,
-that hold secrets, or that change how programs start.
+As with options, an unlisted name is refused, so a library cannot smuggle a setting in. The
+administrator can admit further names, but never those that the operator sets, that hold secrets, or
+that change how programs start.
 """
 
 import re
@@ -228,17 +228,14 @@ UNLISTED: Final = (
 
 
 def is_admissible(name: str) -> bool:
-    """Return whether somebody may set a variable at all: an administrator for all models, or users
-    to whom he admits it.
-    """
+    """Return whether a variable may be set at all, for all models or where it is admitted."""
     return name not in NEVER and re.fullmatch(NEVER_PATTERN, name) is None
 
 
 def check_environment(
     names: Iterable[str], allowed: Collection[str], admitted: Collection[str] = frozenset()
 ) -> tuple[Problem, ...]:
-    """Return which variables a user may not set, each problem's path being the name; values are
-    never looked at.
+    """Return which variables a user may not set, each problem's path the name; values are ignored.
 
     Args:
         names: those that the user sets.
@@ -253,7 +250,7 @@ def check_environment(
 
 
 def check_admitted(names: Iterable[str]) -> tuple[Problem, ...]:
-    """Return which variables an administrator cannot admit, each problem's path being the name."""
+    """Return which variables an administrator cannot admit, each problem's path the name."""
     return tuple(_refusal(name) for name in names if not is_admissible(name))
 
 

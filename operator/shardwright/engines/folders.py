@@ -1,10 +1,9 @@
-"""The folders that engines write to: only the pod's own, so that no file of an image needs to be
-writable.
+"""The folders engines write to: only the pod's own, so that no file of an image must be writable.
 
-Each library would write to the same folder by itself once ``HOME`` is a folder of the pod's. The
-variables are set all the same, because a variable of the image may name a folder in it. Read in
-vLLM 0.32.0 and 0.33.0 and in the packages that they install; TensorRT-LLM stands on the same
-libraries. Beside these both write to /tmp and /dev/shm, which are volumes, too.
+Each library would use the same folder once ``HOME`` is the pod's. The variables are set all the
+same, because the image's own may name a folder in it. Read in vLLM 0.32.0 and 0.33.0 and the
+packages they install; TensorRT-LLM uses the same libraries. Both also write to /tmp and /dev/shm,
+which are volumes.
 """
 
 from collections.abc import Collection, Mapping
@@ -39,9 +38,7 @@ BELOW_OWN: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def written_folders(own_dir: str, chosen: Collection[str] = ()) -> Mapping[str, str]:
-    """Return the variables that name the folders to write to, without those that are ``chosen`` and
-    that an administrator may admit.
-    """
+    """Return the variables for these folders, without those ``chosen`` that may be admitted."""
     folders = {name: f"{own_dir}/{folder}" for name, folder in BELOW_OWN.items()} | {
         "TMPDIR": TMP_DIR
     }

@@ -1,7 +1,4 @@
-"""The engines that speed can be predicted for; those that can also be deployed are fewer.
-
-Any name but those of vLLM, TensorRT-LLM and SGLang is a ``KeyError``.
-"""
+"""The engines whose speed can be predicted, deployable or not; other names are a ``KeyError``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,7 +16,7 @@ _RULES_READ_IN: Final = "0.33.0"
 
 
 def traits_of(engine: str, version: str | None) -> EngineTraits:
-    """Return the traits of an engine in a version (None: the newest) that planning must know.
+    """Return what planning must know of an engine's version (None: the newest).
 
     Raises:
         KeyError: The engine is not known.
@@ -30,7 +27,7 @@ def traits_of(engine: str, version: str | None) -> EngineTraits:
 
 
 def _vllm(version: str | None) -> EngineTraits:
-    """Return vLLM's rules; a string that names no release has those of its month."""
+    """Return vLLM's rules; a version that names no release has those of its month."""
     numbered = release_of(version or "") is not None
     return vllm.traits(
         version if version and numbered else release_month(vllm.NAME, version) or _RULES_READ_IN

@@ -1,7 +1,6 @@
 """The options of an engine as its own parser lists them, one table per version.
 
-A version whose minor release has no table has no options at all: none are guessed from a
-neighbour's.
+A version whose minor release has no table has no options: none are guessed.
 """
 
 import json
@@ -14,9 +13,7 @@ from typing import Final, NotRequired, TypedDict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The tables of one engine: its name, its folder here, and the versions that have one, which
-    also holds for the patch releases of a minor version.
-    """
+    """The tables of one engine, its folder here, and its versions, each with its patch releases."""
 
     engine: str
     folder: str
@@ -52,16 +49,14 @@ rendered or may be set (read from the parsers of 0.32.0 and 0.33.0).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option: its ``--`` name without dashes, its parser's type name, its choices as argv
-    spells them.
+    """One option: its ``--`` name without dashes, its parser's type and its choices as in argv.
 
-    ``flag`` is the name as the parser spells it (vLLM takes ``_`` for ``-``, TensorRT-LLM has only
-    ``_``), ``key`` the key of the engine's configuration file that says the same (empty: only the
-    command line does). ``type`` is the name of the parser's conversion (``int``, ``loads``,
-    ``_optional_type``, ...); ``switch`` is True if the option takes no value, ``off`` is then the
-    flag that turns it off (empty: there is none). ``opened_by`` is an option that brings values
-    beside the ``choices`` (empty: none does). ``keys`` are those that an object may have (empty:
-    not known, or no object). ``many`` is True if it takes several values, one word each.
+    ``flag`` is the parser's spelling (vLLM takes ``_`` for ``-``, TensorRT-LLM has only ``_``),
+    ``key`` the configuration file's (empty: command line only). ``type`` names the parser's
+    conversion (``int``, ``loads``, ``_optional_type``, ...). A ``switch`` takes no value; ``off``
+    is the flag that turns it off (empty: none). ``opened_by`` is an option that adds values to the
+    ``choices`` (empty: none). ``keys`` are those an object may have (empty: not known, or no
+    object). ``many``: it takes several values, one word each.
     """
 
     name: str
@@ -78,7 +73,7 @@ class Option:
 
 
 def option_table(version: str, tables: Tables) -> Mapping[str, Option] | None:
-    """Return the options of an engine's ``version`` by name, or None if no table holds for it."""
+    """Return the options of an engine's ``version`` by name, None without a table for it."""
     # Patch releases have the options of their minor version; another minor version may have others.
     minor = version.rpartition(".")[0]
     listed = next((known for known in tables.versions if known.rpartition(".")[0] == minor), None)
@@ -86,7 +81,7 @@ def option_table(version: str, tables: Tables) -> Mapping[str, Option] | None:
 
 
 def canonical(name: str) -> str:
-    """Return an option name as the tables go by it: ``_`` and ``-`` are alike.
+    """Return an option's name as in the tables: ``_`` and ``-`` are alike.
 
     >>> canonical("tensor_parallel_size")
     'tensor-parallel-size'
@@ -139,9 +134,8 @@ def _is_opposite(flag: str, name: str) -> bool:
 
 
 def _off_flag(name: str, turned: list[str]) -> str:
-    """0.33 lists ``--disable-x`` for ``--enable-x`` and still takes ``--no-enable-x``, the only
-    form of 0.32.
-    """
+    # 0.33 lists ``--disable-x`` for ``--enable-x`` and still takes ``--no-enable-x``, the only form
+    # of 0.32.
     if not turned:
         return ""
     return f"--no-{name}" if name.startswith("enable-") else f"--{turned[0]}"

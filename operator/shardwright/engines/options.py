@@ -1,7 +1,6 @@
-"""Checks engine arguments: may the user set this one, and would the engine's parser take the
-value.
+"""Which engine arguments a user may set, and whether the engine's parser takes the values.
 
-Refuses every argument of a version without a table, and every option that the policy does not list.
+Every argument of a version without a table is refused, and every option not in the policy.
 """
 
 import json
@@ -35,7 +34,7 @@ _JSON_TYPES = frozenset({"loads", "parse_dataclass", "union_dict_and_str", "_par
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The options that an engine's parser takes, and the policy on those that a user may set."""
+    """The options an engine's parser takes, and which of them a user may set."""
 
     tables: Tables
     policy: Policy
@@ -48,13 +47,11 @@ def check_arguments(
     *,
     rules: Rules,
 ) -> tuple[Problem, ...]:
-    """Return the problems of a user's engine arguments. The path of each problem is the argument's
-    name.
+    """Return the problems of a user's engine arguments, each problem's path the argument's name.
 
     Args:
         arguments: option name without dashes to value; ``true`` and ``false`` for switches.
-        version: the engine's version; one that no option list holds for takes no arguments of a
-            user.
+        version: the engine's version; without an option list it takes no arguments of a user.
         admitted: dangerous and uncounted options that the administrator lets users set, by the
             parser's own names.
         rules: the engine's.
@@ -81,12 +78,11 @@ def check_arguments(
 
 
 def check_features(features: Mapping[str, str], version: str, rules: Rules) -> tuple[Problem, ...]:
-    """Return why a version cannot be asked for more than a plan's own words.
+    """Return why a version cannot be told more than the plan.
 
     Args:
         features: option that a field of the spec turns into, to the path of that field.
-        version: the engine's version; to one that no option list holds for, nothing beside the plan
-            is said.
+        version: the engine's version; without an option list it is told only the plan.
         rules: the engine's.
     """
     missing = rules.policy.missing
@@ -115,8 +111,7 @@ def _missing(path: str, reason: str, tables: Tables) -> Problem:
 
 
 def argument_list(arguments: Mapping[str, object], version: str, rules: Rules) -> tuple[str, ...]:
-    """Return checked arguments as argv, sorted by name: one word for an option and its value, one
-    for each of several values.
+    """Return checked arguments as argv, sorted by name: a word for option and value.
 
     >>> from shardwright.engines.vllm.policy import RULES
     >>> said = {"seed": 7, "enable_prefix_caching": False, "enforce-eager": True}
@@ -138,7 +133,7 @@ def argument_list(arguments: Mapping[str, object], version: str, rules: Rules) -
 def configuration(
     arguments: Mapping[str, object], version: str, rules: Rules
 ) -> Mapping[str, object]:
-    """Return checked arguments that the engine's configuration file says, by its keys."""
+    """Return the checked arguments of the engine's configuration file, by its keys."""
     table = option_table(version, rules.tables) or {}
     found = {canonical(name): value for name, value in arguments.items()}
     return {
@@ -149,9 +144,7 @@ def configuration(
 
 
 def _typed(kind: str, value: object) -> object:
-    """Return a value as the file holds it: a number that a user wrote as text is a number all the
-    same.
-    """
+    # A number written as text is a number in the file.
     return _convert(kind, value) if isinstance(value, str) else value
 
 
@@ -170,7 +163,7 @@ def _words(name: str, value: object, option: Option | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """The table, the rules and the admitted names that arguments are checked against."""
+    """What arguments are checked against."""
 
     table: Mapping[str, Option]
     rules: Rules
@@ -246,7 +239,6 @@ def _check_option(name: str, option: Option, value: object) -> Problem | None:
 
 
 def _mismatch(option: Option, value: object) -> str | None:
-    """Return the form that the value must have, or None if the parser takes it."""
     if option.switch:
         return None if isinstance(value, bool) else "true or false"
     if value is None or isinstance(value, bool | list | tuple):
@@ -265,9 +257,6 @@ def _mismatch(option: Option, value: object) -> str | None:
 
 
 def _unknown_key(option: Option, text: str) -> str | None:
-    """Return the keys that an object may have, None if its keys are among them or the engine's keys
-    are not known.
-    """
     if not option.keys:
         return None
     found = json.loads(text)
@@ -296,7 +285,6 @@ def _convert(kind: str, text: str) -> object:
 
 
 def _spelled(value: object) -> str:
-    """Return a value as argv holds it; mappings as JSON with sorted keys."""
     if isinstance(value, str):
         return value
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

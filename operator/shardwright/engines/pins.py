@@ -1,8 +1,7 @@
-"""Engine arguments that the planner counts with: their value is a pin, in the plan as on the
-command line.
+"""Engine arguments the planner counts with: a value is pinned in the plan as on the command line.
 
-Refuses values that the engine's parser takes and no plan can count: ``1G``, chunked prefill that is
-turned off, keys of a compilation config that are on no list.
+Values that the engine's parser takes and no plan can count are refused: ``1G``, chunked prefill
+turned off, unlisted keys of a compilation config.
 """
 
 import json
@@ -44,13 +43,13 @@ _LEAST_UTILIZATION: Final = 0.1  # assumed: less is a slip of the pen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """The values of a plan that a user's arguments fix; None: as the planner finds it.
+    """The plan's values fixed by a user's arguments; None: as the planner finds it.
 
-    ``dtype`` (bf16, fp16, fp32) is the type that the model computes in, ``state_bits`` the size of
-    an element of a recurrent state, ``kv_cache_bytes`` the memory that every rank keeps for K/V,
-    ``block_tokens`` a block of it, ``memory_utilization`` the share of a GPU that the engine takes.
-    ``language_only`` leaves the towers for images and sound out, ``whole_towers`` has all of them
-    on every rank. ``told`` has the settings of batches and graphs, and those that nobody counts.
+    ``dtype`` (bf16, fp16, fp32) is the type computed in, ``state_bits`` the size of a recurrent
+    state's element, ``kv_cache_bytes`` every rank's memory for K/V, ``block_tokens`` a block of it,
+    ``memory_utilization`` the share of a GPU taken. ``language_only`` leaves out the towers for
+    images and sound, ``whole_towers`` puts them on every rank. ``told`` has settings of batches and
+    graphs, and those that nobody counts.
     """
 
     dtype: str | None = None
@@ -108,7 +107,6 @@ def _told(named: Mapping[str, object], policy: Policy) -> EngineOverrides:
 
 
 def _keys(value: object) -> Mapping[str, Any]:
-    """Return the object that a text holds as JSON, empty if it holds none."""
     try:
         found = json.loads(value) if isinstance(value, str) else None
     except ValueError:
@@ -117,7 +115,6 @@ def _keys(value: object) -> Mapping[str, Any]:
 
 
 def _whole(value: object) -> int | None:
-    """Return a whole number above 0, also one that is written as text."""
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
@@ -137,10 +134,9 @@ def _sizes(value: object) -> tuple[int, ...] | None:
 
 
 def check_pins(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
-    """Return which pins the planner cannot count with, each problem's path being the argument's
-    name.
+    """Return the pins the planner cannot count with, each problem's path the argument's name.
 
-    The engine's parser takes more: ``1G``, or 0 for all that is free. The plan wants the number.
+    The engine's parser takes more: ``1G``, or 0 for all that is free.
     """
     named = {canonical(name): value for name, value in arguments.items()}
     wrong = [_wrong(name, value) for name, value in arguments.items()]
@@ -230,7 +226,6 @@ def _too_few_tokens(named: Mapping[str, object]) -> tuple[Problem, ...]:
 
 
 def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
-    """Return the keys of a compilation config that users may not set."""
     path = next((name for name in arguments if canonical(name) == _COMPILATION), None)
     if path is None:
         return ()
@@ -247,7 +242,6 @@ def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
 
 
 def _wrong_keys(value: object) -> Iterator[tuple[str, str]]:
-    """Yield each wrong part of a compilation config, and the rule that it breaks."""
     keys = _keys(value)
     unknown = sorted(keys.keys() - _COUNTED_KEYS - _UNCOUNTED_KEYS)
     if unknown or not keys:

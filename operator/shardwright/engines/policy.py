@@ -1,8 +1,8 @@
 """Which engine arguments a user may set, and why not the others: every option is of one class.
 
-An option that is on no list is refused: a new engine version cannot smuggle one in. The
-administrator of the operator can admit dangerous options and those that nobody has counted. He can
-never admit one that contradicts the plan, or replaces something that the operator relies on.
+An unlisted option is refused: a new engine version cannot smuggle one in. The administrator can
+admit dangerous and uncounted options, but none that contradicts the plan or replaces something that
+the operator relies on.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,10 @@ from typing import Final
 class Policy:
     """The options of an engine by class, named with dashes.
 
-    ``missing`` are options that fields of the spec turn into elsewhere and that this engine cannot
-    be told, each with why. ``counted`` are options that a user may set because the planner counts
-    with them, each with the part of the plan that it settles. ``uncounted`` are those that an
-    administrator may admit although nobody has counted them, each with the part of a plan that it
-    may change. ``harmless`` are the values of dangerous options that everybody may set.
+    ``missing``: fields of the spec say these elsewhere, and this engine cannot be told, each with
+    why. ``counted``: users may set them because the planner counts with them, each with the part of
+    the plan that it settles. ``uncounted``: an administrator may admit them, each with the part of
+    a plan that it may change. ``harmless`` are values of dangerous options that everybody may set.
     """
 
     allowed: frozenset[str]
@@ -32,7 +31,7 @@ class Policy:
 
     @property
     def admissible(self) -> Mapping[str, str]:
-        """Return the options that an administrator may admit, and why they need it."""
+        """Return the options an administrator may admit, and why they need it."""
         return {
             **self.dangerous,
             **{

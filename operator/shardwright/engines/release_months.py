@@ -1,8 +1,4 @@
-"""When was a version of an engine released? The month of its minor version, or the one that the
-string itself holds.
-
-A version that is newer than the table has none.
-"""
+"""When a version of an engine was released: its minor version's month, or the string's own."""
 
 import re
 from collections.abc import Mapping
@@ -63,8 +59,7 @@ _MINOR: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})")
 
 
 def release_month(engine: str, version: str | None) -> str:
-    """Return the month of a version (``2026-02``), ``2024-12`` for a year alone; empty: not known,
-    or newer than the list.
+    """Return a version's month (``2026-02``, for a year ``2024-12``), empty if unknown.
 
     >>> (
     ...     release_month("vLLM", "nightly-dev-20260216-d3bae71e"),

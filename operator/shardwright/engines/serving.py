@@ -13,9 +13,7 @@ DEFAULT_ADAPTER_RANK: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The settings of an engine's start that its environment carries: a folder of the pod's own,
-    and limits in seconds.
-    """
+    """A start's settings in the environment: the pod's own folder, limits in seconds."""
 
     own_dir: str
     load_seconds: int
@@ -26,16 +24,14 @@ class Start:
 class Serving:
     """The model to serve and how to serve it, beside the plan.
 
-    ``model`` is a hub id or a folder, ``served_name`` the name that clients ask for.
-    ``load_format`` is how weights are read (None: as the engine sees fit). ``quantization`` is the
-    format into which the engine turns the weights while loading (None: as stored).
-    ``rendezvous_seconds`` bounds the start-up of the ranks among each other, ``drain_seconds`` is
-    the time that running requests have after SIGTERM. ``adapters`` are served beside the model: the
-    name that clients ask for and the folder of each; ``adapter_rank`` is the largest rank of one.
-    ``drafts_by`` is how tokens are drafted (None: they are not), ``draft_tokens`` in every step, by
-    the model or head in ``draft_model`` if there is one. ``arguments`` are the user's, already
-    checked. ``files_dir`` is the folder with the files that an engine reads. ``over_ray`` says that
-    a Ray cluster joins the ranks of several pods.
+    ``model`` is a hub id or a folder, ``served_name`` the name for clients. ``load_format`` is how
+    weights are read (None: as the engine sees fit), ``quantization`` the format they get while
+    loading (None: as stored). ``rendezvous_seconds`` bounds the ranks' start among each other,
+    ``drain_seconds`` running requests after SIGTERM. ``adapters`` are served beside the model, each
+    with a name for clients and a folder; ``adapter_rank`` is their largest rank. ``drafts_by`` is
+    how tokens are drafted (None: not at all), ``draft_tokens`` in every step, by the model or head
+    in ``draft_model`` if any. ``arguments`` are the user's, already checked. ``files_dir`` holds
+    the files an engine reads. ``over_ray``: a Ray cluster joins the ranks of several pods.
     """
 
     model: str
@@ -59,9 +55,8 @@ class Serving:
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:
-    """Return the attention replicas of one pod if a group has them on several; 0: all ranks of a
-    group are one world.
+    """Return a pod's attention replicas if several pods have them; 0: one world of all ranks.
 
-    Each is a world of its own, so that the engine must not be told of other nodes.
+    Each is a world of its own, so the engine must not be told of other nodes.
     """
     return plan.layout.attention_data // plan.nodes_per_replica if plan.nodes_per_replica > 1 else 0

@@ -1,8 +1,6 @@
-"""SGLang's traits: the figures that a prediction of its speed needs, each with its source or the
-word ``assumed``.
+"""SGLang's traits: figures for predicting its speed, each with a source or ``assumed``.
 
-It is predicted, not deployed: nothing here says how it is started, and a figure that no published
-case needs is not known.
+It is not deployed, and a figure that no published case needs is missing.
 """
 
 from collections.abc import Mapping
@@ -58,7 +56,7 @@ _SOURCES: Final[Mapping[str, str]] = {
 
 
 def traits(version: str | None) -> EngineTraits:
-    """Return the traits of SGLang that predicting must know; of all versions they are alike."""
+    """Return what predicting must know of SGLang, alike in all versions."""
     return EngineTraits(
         name=NAME,
         version=version or "",

@@ -1,8 +1,7 @@
-"""Which engine version an image holds; read from the tag if the tag tells it, else the user says
-it.
+"""Which engine version an image holds, by its tag or else by what the user says.
 
-Refuses an image of an unknown version, a tag and a stated version that contradict each other, and
-versions older than the launch form was run with.
+An unknown version, a tag that contradicts a stated version, and a version older than the launch
+form was run with are refused.
 """
 
 import re
@@ -20,10 +19,10 @@ AMD: Final = "amd.com/gpu"
 class Releases:
     """The releases of an engine and their images.
 
-    ``repository`` matches names of images whose tags are its versions, ``oldest`` is the first
-    version that is supported, ``example`` one to name in messages. ``default_images`` are taken if
-    a resource names none, by the resource of the GPUs that they are built for (none: it must).
-    ``runs_on`` are the resources that the engine runs on at all.
+    ``repository`` matches names of images whose tags are versions, ``oldest`` is the first
+    supported version, ``example`` is for messages. ``default_images`` are for resources that name
+    none, by the GPU resource they are built for (none: one must be named). ``runs_on`` are the
+    resources the engine runs on at all.
     """
 
     engine: str
@@ -35,7 +34,7 @@ class Releases:
 
     @property
     def default_image(self) -> str:
-        """Return the first image for a resource that names none, empty if there is none."""
+        """Return the first default image, empty if there is none."""
         return next(iter(self.default_images.values()), "")
 
 
@@ -61,11 +60,10 @@ _VERSION: Final = re.compile(
 
 
 def engine_version(image: str, version: str | None, releases: Releases) -> str | Problem:
-    """Return the version of an engine that ``image`` holds, as ``major.minor.patch``, or the
-    problem.
+    """Return the engine version in an image, as ``major.minor.patch``, or the problem.
 
-    A tag is believed only if the image's own name is the engine's; ``version`` (stated by the user)
-    decides everywhere else and must not contradict such a tag.
+    A tag counts only if the image's own name is the engine's; elsewhere the user's ``version``
+    decides, which must not contradict such a tag.
 
     >>> from shardwright.engines.vllm.releases import RELEASES
     >>> engine_version("vllm/vllm-openai:v0.33.0-cu130", None, RELEASES)
@@ -88,8 +86,7 @@ def engine_version(image: str, version: str | None, releases: Releases) -> str |
 
 
 def built_for(image: str) -> str | None:
-    """Return the resource of the GPUs that an image is built for by its name, None if the name does
-    not tell.
+    """Return the GPU resource that an image's name says it is built for, None if it says none.
 
     >>> (
     ...     built_for("vllm/vllm-openai:v0.33.0"),

@@ -1,8 +1,6 @@
-"""The pods of a model wherever its groups stand: what this release makes of a spec and a plan, and
-what a revision has kept of another one.
+"""A model's pods in any place: as this release makes them, and as a revision kept them.
 
-They are the same for every place, so two releases can be told apart by them. Whether pods are made
-again for it is decided in ``reconcile``.
+They are the same in every place, so that two releases can be told apart by them.
 """
 
 from collections.abc import Mapping
@@ -19,7 +17,7 @@ _DIGITS: Final = 16
 
 
 def pods_of(plan: Plan, deployment: Deployment) -> BarePods:
-    """Return the pods that a plan runs with: those that are to be restored, else this release's."""
+    """Return the pods a plan runs with: the restored ones, else this release's."""
     return deployment.groups.kept or bare_pods(plan, deployment)
 
 
@@ -35,20 +33,20 @@ def bare_pods(plan: Plan, deployment: Deployment) -> BarePods:
 
 
 def pods_hash(pods: BarePods) -> str:
-    """Return a hash that differs if two releases make other pods of the same.
+    """Return a hash that differs if two releases make other pods of the same spec and plan.
 
-    The name of the scripts follows from their text.
+    The scripts' name follows from their text.
     """
     return digest([pods.template, pods.scripts_name, pods.claims])[:_DIGITS]
 
 
 def pods_text(pods: BarePods) -> dict[str, Any]:
-    """Return pods as plain data; :func:`pods_from` reads it again."""
+    """Return pods as plain data for :func:`pods_from`."""
     return {field.name: getattr(pods, field.name) for field in fields(pods)}
 
 
 def pods_from(said: Mapping[str, Any]) -> BarePods | None:
-    """Return the pods that :func:`pods_text` has written, None for another form."""
+    """Return the pods written by :func:`pods_text`, None for another form."""
     known = {field.name for field in fields(BarePods)}
     # A later release may keep more. Pods are not made again from a part of their record.
     return BarePods(**said) if said.keys() == known else None

@@ -1,7 +1,6 @@
-"""Times and sizes of a pod that follow from the plan: start-up, drain, shared memory, host
-memory.
+"""Times and sizes of a pod that follow from the plan: start-up, drain, shared memory, host memory.
 
-Speeds of storage are assumed in ``costs.loading``; nothing is measured or planned here.
+Speeds of storage are assumed in ``costs.loading``.
 """
 
 from dataclasses import dataclass
@@ -30,16 +29,15 @@ assumed.
 """
 
 IMAGE_SECONDS: Final = 900
-"""What a node that does not have the engine's image gets to pull and unpack it; assumed: 20 GB at
-25 MB/s, and 100 s.
+"""Seconds for a node to pull and unpack the engine's image; assumed: 20 GB at 25 MB/s, and 100 s.
 """
 
 LOAD_SAFETY: Final = 2
 """How much slower than assumed reading may be before it counts as failed; assumed."""
 
 DOWNLOAD_SAFETY: Final = 4
-"""How much slower than assumed a download of the engine's own may be; assumed. Higher: who starts
-over has lost all of it.
+"""How much slower than assumed the engine's own download may be; assumed, high as a new start loses
+all of it.
 """
 
 ENDPOINT_SECONDS: Final = 5
@@ -73,9 +71,8 @@ assumed, some kilobytes are used.
 """
 
 HOST_SPARE_BYTES_PER_WORKER: Final = 16 * GIB
-"""What a rank may take beyond its request: compilers of kernels, images and audio of requests,
-growth; assumed, generously: a limit ends an engine that serves, and is there to end one that has no
-bound.
+"""Bytes beyond a rank's request: kernel compilers, images and audio of requests, growth; assumed,
+generously: the limit is for engines that grow without bound.
 """
 
 LARGEST_FILE_BYTES: Final = 50 * 10**9
@@ -96,7 +93,7 @@ adapters, Ray's logs; assumed.
 """
 
 DOWNLOAD_LIMIT_FACTOR: Final = 2
-"""How often the bytes of the weights may lie on the disk: some repositories have them twice
+"""How many copies of the weights may lie on the disk: some repositories have two
 (``consolidated.safetensors``), and the engine's own download fetches both. Basis: vLLM 0.32.0
 source, filter_duplicate_safetensors_files is called afterwards.
 """
@@ -132,11 +129,10 @@ together.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartBudget:
-    """How long an engine may take until it serves, ``load_seconds`` from its start; ``basis``
-    spells it out for a person.
+    """How long an engine may take to serve, ``load_seconds`` from its start; ``basis`` explains it.
 
-    The ranks of a group wait for each other before that, indefinitely: a node that pulls its image
-    or downloads is no failure.
+    Before that the ranks of a group wait for each other indefinitely: pulling an image or
+    downloading is no failure.
     """
 
     load_seconds: int
@@ -145,8 +141,6 @@ class StartBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """How an engine reads: in words, and how much slower than assumed it may be."""
-
     words: str
     safety: int
 
@@ -166,12 +160,10 @@ def start_budget(
     stated_bytes_per_second: float | None = None,
     quantizes: bool = False,
 ) -> StartBudget:
-    """Return the start-up budget: bytes to load over the assumed bandwidth, with a reserve, beside
-    fixed times.
+    """Return the start-up budget: bytes over assumed bandwidth, a reserve, and fixed times.
 
-    Every node of a group reads the whole model of the hub or of an object store, from a claim
-    (``storage``) its own layers only. With ``quantizes`` the engine makes less of the bytes that it
-    reads.
+    From the hub or an object store every node reads the whole model, from a claim (``storage``) its
+    own layers. ``quantizes``: the engine shrinks the bytes that it reads.
     """
     kept = plan.host_cache.pod_bytes if plan.host_cache else 0
     return _start_budget(
@@ -206,9 +198,7 @@ def _start_budget(
 
 
 def file_bytes(plan: Plan, *, whole: bool, quantizes: bool) -> int:
-    """Return the bytes of the files that a node loads; with ``whole`` of all of the model, with
-    ``quantizes`` before that.
-    """
+    """Return the bytes a node loads, of the ``whole`` model, before the engine ``quantizes``."""
     nodes = distinct_nodes(plan.layout, plan.gpus_per_node) if whole else 1
     return (
         # The plan has the bytes of one node. The nodes that hold different stages have the whole
@@ -220,9 +210,7 @@ def file_bytes(plan: Plan, *, whole: bool, quantizes: bool) -> int:
 def host_memory_limit_bytes(
     plan: Plan, workers: int, *, request_bytes: int, quantizes: bool
 ) -> int:
-    """Return the memory that a pod of ``workers`` ranks may use at most; it may be more than its
-    node has.
-    """
+    """Return the memory limit of a pod of ``workers`` ranks; it may exceed its node's."""
     file = min(LARGEST_FILE_BYTES, file_bytes(plan, whole=True, quantizes=quantizes))
     # The budget is a share of the GPU; divided by that share it is all of it.
     gpu = max((stage.budget_bytes for stage in plan.stages), default=0) / plan.memory_utilization
@@ -231,9 +219,7 @@ def host_memory_limit_bytes(
 
 
 def downloaded_bytes(plan: Plan, *, model: bool, draft: bool, quantizes: bool) -> int:
-    """Return the bytes of the files that a pod downloads: of its model, of its draft model, or of
-    both.
-    """
+    """Return the bytes a pod downloads: of its model, its draft model, or both."""
     if model:  # a draft model is among what is loaded
         return file_bytes(plan, whole=True, quantizes=quantizes)
     return (
@@ -244,11 +230,10 @@ def downloaded_bytes(plan: Plan, *, model: bool, draft: bool, quantizes: bool) -
 
 
 def disk_bytes(downloaded_bytes: int, scratch_bytes: int = 0) -> tuple[int, int]:
-    """Return the local disk that a pod requests, and its limit, by its downloads and its user's
-    folders.
+    """Return a pod's request for local disk and its limit, by its downloads and its user's folders.
 
-    It requests none, and says so, because a limit alone would be requested: the plan has chosen the
-    node by its GPUs, and the disk that the kubelet counts there is often not the one that is there.
+    The request is a stated 0, because a limit alone would be requested: the plan chose the node by
+    its GPUs, and the disk that the kubelet counts there is often not the actual one.
     """
     return (
         0,
@@ -265,8 +250,7 @@ def cpus(workers: int) -> int:
 
 
 def quantity(count: int) -> str:
-    """Return bytes as the API server itself would write the quantity, so that nothing seems to
-    drift.
+    """Return bytes as the API server would write the quantity, so that nothing seems to drift.
 
     >>> quantity(5 * GIB), quantity(1536 * MIB), quantity(0)
     ('5Gi', '1536Mi', '0')

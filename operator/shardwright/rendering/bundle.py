@@ -1,7 +1,4 @@
-"""The Kubernetes objects that a plan turns into.
-
-Its objects are made by ``render``, and written by nobody here.
-"""
+"""The Kubernetes objects of a plan, as made by ``render``."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,11 +10,11 @@ KubernetesObject = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """All objects of one ShardedModel, in the order in which they are created.
+    """All objects of one ShardedModel, in the order of creation.
 
-    Each object carries the annotation ``shardwright.io/content-hash``: the SHA-256 of its own
-    rendered content without that annotation. ``keys`` are Secrets whose content is made when they
-    are created, once, and known to nobody but the kubelet afterwards.
+    Each carries the annotation ``shardwright.io/content-hash``: the SHA-256 of its rendered content
+    without that annotation. ``keys`` are Secrets filled once, when they are created, and then known
+    to the kubelet alone.
     """
 
     objects: tuple[KubernetesObject, ...]

@@ -1,8 +1,6 @@
-"""The cache of a pod: thrown away with it, or on a claim that an init container fills before the
-engine starts.
+"""A pod's cache for downloads: thrown away with it, or on a claim filled by an init container.
 
-Weights that lie on a claim of the user are in ``sources``: this is for downloads. That a claim
-exists, and is large enough, is not checked here.
+Weights on a user's claim are in ``sources``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,14 +19,12 @@ this and its engine's.
 
 
 def own_dir(deployment: Deployment) -> str:
-    """Return the folder of a pod's own files: a claim may be shared, and names of pods are
-    stable.
-    """
+    """Return the folder of a pod's own files: a claim may be shared, and pods' names are stable."""
     return CACHE_DIR if deployment.weights.cache is None else f"{CACHE_DIR}/pods/$(POD_NAME)"
 
 
 def volume(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the cache as a volume of the pod; a claim of its own comes from the StatefulSet."""
+    """Return the cache as a volume of the pod; the StatefulSet adds a claim of its own."""
     if deployment.weights.cache is None:
         return [{"name": "cache", "emptyDir": {}}]
     # The StatefulSet controller itself adds the volume of a claim template.
@@ -40,7 +36,7 @@ def volume(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def claim_templates(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the templates of the claims that every pod has."""
+    """Return the templates of every pod's claims."""
     if deployment.weights.cache is None or deployment.weights.cache.storage is None:
         return []
     spec: dict[str, Any] = {
@@ -53,9 +49,7 @@ def claim_templates(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def claim_fields(claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a StatefulSet that make these claims for every pod: they outlive
-    restarts of the group, not the model.
-    """
+    """Return a StatefulSet's fields for claims that outlive group restarts, not the model."""
     if not claims:
         return {}
     return {
@@ -70,12 +64,12 @@ def claim_fields(claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def downloads(deployment: Deployment) -> bool:
-    """Return whether the engine itself downloads: nothing is there before it starts."""
+    """Return whether the engine itself downloads, as nothing is there before."""
     return deployment.weights.from_hub and deployment.weights.cache is None
 
 
 def downloads_draft(deployment: Deployment) -> bool:
-    """Return whether a draft model is downloaded to the disk of the pod's node."""
+    """Return whether a draft model is downloaded to the node's disk."""
     return (
         isinstance(deployment.drafting.draft_model, HubCommit) and deployment.weights.cache is None
     )

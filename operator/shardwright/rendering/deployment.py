@@ -1,7 +1,4 @@
-"""The user's wishes for running the model, beside the plan: the second input of rendering.
-
-Nothing is checked here: the API's rules and ``resolving`` have done so.
-"""
+"""The user's checked wishes for running the model: rendering's input beside the plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,9 +30,7 @@ class ClaimPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePath:
-    """A folder in an image that the kubelet mounts; ``pull_policy`` is Kubernetes' own if it is
-    None.
-    """
+    """A folder in an image mounted by the kubelet; ``pull_policy`` None: Kubernetes' own."""
 
     reference: str
     path: str
@@ -54,10 +49,10 @@ class ConfigMapKey:
 class ObjectStore:
     """A folder in a bucket at ``uri``, and how it is reached and read.
 
-    ``secret`` has keys that are named like variables (None: the pod's own identity), ``authority``
-    the certificates to trust. ``virtual_host``: requests name the bucket in the host. ``account``
-    is Azure's. ``concurrency`` is connections of a rank, ``buffer_bytes`` memory of a pod (None:
-    the streamer's own), ``bytes_per_second`` a rate that somebody has measured of a node.
+    ``secret`` has keys named like variables (None: the pod's own identity), ``authority`` the
+    certificates to trust. ``virtual_host``: requests name the bucket in the host. ``account`` is
+    Azure's. ``concurrency`` is connections of a rank, ``buffer_bytes`` a pod's memory (None: the
+    streamer's own), ``bytes_per_second`` a node's measured rate.
     """
 
     uri: str
@@ -73,13 +68,13 @@ class ObjectStore:
 
     @property
     def scheme(self) -> str:
-        """Return the protocol that it speaks: ``s3``, ``gs`` or ``az``."""
+        """Return the protocol: ``s3``, ``gs`` or ``az``."""
         return self.uri.partition("://")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubCommit:
-    """A repository of the hub at one commit."""
+    """A hub repository at one commit."""
 
     id: str
     revision: str
@@ -87,7 +82,7 @@ class HubCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedAdapter:
-    """An adapter that is served under ``name``, and its source."""
+    """An adapter served under ``name``, and its source."""
 
     name: str
     source: ClaimPath | HubCommit
@@ -95,7 +90,7 @@ class ServedAdapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapters:
-    """The adapters (LoRA) beside the model, of ``rank`` at most."""
+    """The LoRA adapters beside the model, of ``rank`` at most."""
 
     served: tuple[ServedAdapter, ...] = ()
     rank: int = DEFAULT_ADAPTER_RANK
@@ -103,9 +98,7 @@ class Adapters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheClaim:
-    """A claim that keeps downloads: one that is shared (``claim``), or one for every pod
-    (``storage``, a quantity).
-    """
+    """A claim for downloads: shared (``claim``), or one for every pod (``storage``, a quantity)."""
 
     claim: str | None = None
     storage: str | None = None
@@ -114,12 +107,11 @@ class CacheClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodNetwork:
-    """How the pods of a group over several nodes reach the network, beside the RDMA devices of the
-    plan.
+    """How the pods of a group over several nodes reach the network, beside the plan's RDMA devices.
 
-    Without ``rdma`` the engine is told to use TCP. ``attachments`` are further networks
-    (NetworkAttachmentDefinitions); with ``lock_memory`` pods that have RDMA devices may lock memory
-    whatever the container runtime's limit is.
+    Without ``rdma`` the engine uses TCP. ``attachments`` are further networks
+    (NetworkAttachmentDefinitions). ``lock_memory``: pods with RDMA devices may lock memory whatever
+    the container runtime's limit.
     """
 
     rdma: bool = True
@@ -128,7 +120,7 @@ class PodNetwork:
 
 
 class VolumeKind(StrEnum):
-    """Source of a user's volume."""
+    """The source of a user's volume."""
 
     CONFIG_MAP = "ConfigMap"
     SECRET = "Secret"  # noqa: S105 - a kind
@@ -138,10 +130,9 @@ class VolumeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnVolume:
-    """A volume of a user, and its mount in the engine's container.
+    """A user's volume, and its mount in the engine's container.
 
-    ``source`` is the name of a ConfigMap, a Secret or a claim, or the quantity that an empty folder
-    may hold.
+    ``source`` is the name of a ConfigMap, Secret or claim, or an empty folder's maximum size.
     """
 
     name: str
@@ -153,11 +144,9 @@ class OwnVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnMarks:
-    """A user's marks on pods beside ours: ``labels`` and ``annotations``, sorted, and their service
-    account.
+    """A user's marks on pods: sorted ``labels`` and ``annotations``, and their service account.
 
-    Without an ``account`` they have the namespace's default one. ``pull_policy`` is when the
-    kubelet pulls the engine's image.
+    Without an ``account`` it is the namespace's default. ``pull_policy`` is for the engine's image.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -168,11 +157,10 @@ class OwnMarks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRules:
-    """The peers that may reach the pods of a model, beside each other, and those that they may
-    reach. Entries are as Kubernetes writes them.
+    """Who may reach a model's pods and whom they may reach, as Kubernetes writes it.
 
-    ``clients`` send requests (empty: everybody), ``metrics`` may read metrics beside them.
-    ``egress`` are the places that pods may reach beside each other and DNS (None: everything).
+    ``clients`` send requests (empty: everybody), ``metrics`` may also read metrics. ``egress`` is
+    where pods may go besides DNS (None: everywhere).
     """
 
     clients: tuple[Mapping[str, object], ...] = ()
@@ -182,11 +170,9 @@ class NetworkRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
-    """Which integration tells a scheduler of the groups, and in which version of its API
-    (``group/version``).
+    """The integration telling a scheduler of groups, and its API (``group/version``).
 
-    ``queue`` is the queue that the groups wait in, ``scheduler_name`` the scheduler that their pods
-    ask for.
+    Groups wait in ``queue``; their pods ask for ``scheduler_name``.
     """
 
     integration: str  # Native | Kueue | Coscheduling
@@ -197,11 +183,10 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """The LimitRanges' rules of a namespace for one resource (``memory``, ``ephemeral-storage``) of
-    a container, in bytes.
+    """A namespace's LimitRanges for a container's ``memory`` or ``ephemeral-storage``, in bytes.
 
-    ``given_bytes`` is the limit of a container that states none, ``most_bytes`` the highest that it
-    may state, ``most_ratio`` how many times its request its limit may be (None: not said).
+    ``given_bytes`` is the limit of a container that states none, ``most_bytes`` the highest limit,
+    ``most_ratio`` its largest multiple of the request (None: not said).
     """
 
     resource: str
@@ -210,9 +195,7 @@ class Ceiling:
     most_ratio: float | None = None
 
     def highest(self, request_bytes: int) -> int | None:
-        """Return the highest limit of a container with this request, None for any; of no request
-        the ratio says nothing.
-        """
+        """Return the highest limit with this request, None for any; a request of 0 has no ratio."""
         by_ratio = (
             int(request_bytes * self.most_ratio)
             if self.most_ratio is not None and request_bytes
@@ -232,10 +215,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightSource:
-    """Source of the weights, and how the engine reads them.
+    """The source of the weights, and how the engine reads them.
 
-    With ``claim``, ``weights_image`` or ``object_store`` they are read from there, with ``cache``
-    they are downloaded to there before the engine starts; in all these cases it runs offline.
+    They are read from ``claim``, ``weights_image`` or ``object_store``, or downloaded to ``cache``
+    before the engine starts; in all these cases it runs offline.
     """
 
     revision: str | None = None
@@ -249,7 +232,7 @@ class WeightSource:
 
     @property
     def from_hub(self) -> bool:
-        """Return whether the weights come from the hub, kept on a claim or not."""
+        """Return whether the weights come from the hub, cached on a claim or not."""
         elsewhere = (self.claim, self.weights_image, self.object_store)
         return all(source is None for source in elsewhere)
 
@@ -267,7 +250,7 @@ class DraftingOptions:
 class ServingOptions:
     """How the engine serves the model.
 
-    A leader that brings no token for ``silence_seconds`` is not ready; after ``idle_seconds`` it is
+    A leader without a token for ``silence_seconds`` is not ready; after ``idle_seconds`` it is
     asked for one.
     """
 
@@ -284,7 +267,7 @@ class ServingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOptions:
-    """A user's wishes for the pods: their nodes, their resources, and marks beside ours."""
+    """A user's wishes for the pods: their nodes, resources and marks."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Mapping[str, object], ...] = ()
@@ -302,10 +285,10 @@ class PodOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTerms:
-    """How the cluster around the pods is told of them, and its rules for them.
+    """How the cluster is told of the pods, and its rules for them.
 
-    Without ``network_rules`` there is no NetworkPolicy; without ``scheduling`` no scheduler is told
-    that the pods of a group belong together.
+    Without ``network_rules`` there is no NetworkPolicy, without ``scheduling`` no scheduler is told
+    of groups.
     """
 
     network_rules: NetworkRules | None = field(default_factory=NetworkRules)
@@ -316,10 +299,9 @@ class ClusterTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarePods:
-    """The pods of a spec and a plan wherever they run: bare of nodes, numbers of groups, names of
-    made Secrets, and limits of the namespace.
+    """A spec's and a plan's pods, without what follows from a group's place (``place``).
 
-    ``template`` is without its hash. ``scripts`` are the files of the ConfigMap ``scripts_name``,
+    ``template`` lacks its hash. ``scripts`` are the files of the ConfigMap ``scripts_name``,
     ``claims`` the templates of volume claims.
     """
 
@@ -331,14 +313,13 @@ class BarePods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedGroups:
-    """The groups as the plan of record has them, by index.
+    """The groups in the plan of record, by index.
 
-    ``generations`` say which were made anew beside their former selves; the rest are of generation
-    0. ``sought`` say how groups ask for nodes that did not exist when they were planned. ``asked``
-    is the hash of all that the spec says of pods (empty: nobody asks whether running pods are the
-    requested ones). ``secret_seed`` is known to nobody else: the names of Secrets that are made
-    follow from it (empty: from the owner's uid). ``kept`` are the pods of a revision that is
-    restored (None: they are as this release makes them).
+    ``generations`` number groups made anew beside their former selves (others: 0). ``sought`` say
+    how groups ask for nodes that did not exist when planned. ``asked`` hashes all that the spec
+    says of pods (empty: nobody compares running pods). ``secret_seed`` is secret: names of made
+    Secrets follow from it (empty: from the owner's uid). ``kept`` are a restored revision's pods
+    (None: as this release makes them).
     """
 
     generations: tuple[int, ...] = ()
@@ -351,10 +332,9 @@ class RecordedGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """How to run one model, in values that are already checked.
+    """How to run one model, in values already checked.
 
-    ``image`` is the engine's; if the user names none, ``images`` are the default ones, by the
-    resource of the GPUs that they are built for.
+    ``image`` is the engine's; if the user names none, ``images`` are the defaults by GPU resource.
     """
 
     owner: Owner
@@ -381,13 +361,11 @@ class Deployment:
         return names.base_name(self.owner.name)
 
     def sought_by(self, group: int) -> Sought | None:
-        """Return how a group asks for nodes that did not exist when it was planned, None if all of
-        them did.
-        """
+        """Return how a group asks for nodes that did not exist when planned, None if all did."""
         return next((item for item in self.groups.sought if item.group == group), None)
 
     def group_name(self, group: int) -> str:
-        """Return the name of a group's StatefulSet, and the value of its group label."""
+        """Return the name of a group's StatefulSet, which is its group label's value."""
         number = self.groups.numbers[group] if self.groups.numbers else group
         return names.group_name(
             self.base,

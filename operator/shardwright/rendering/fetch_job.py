@@ -1,9 +1,4 @@
-"""The Job that reads the config of a model from the hub, and the ConfigMap that it is kept in: one
-shape, whatever the model.
-
-Whether one is needed, and the fate of its answer, is ``reconcile.fetched``'s. Its pod gets no right
-on the API server.
-"""
+"""The Job that reads a model's config from the hub, without API rights, and its ConfigMap."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,9 +19,7 @@ JOB_LABELS: Final = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component"
 """Labels of such a Job and its pod, and of no other object."""
 
 FETCHES: Final = "shardwright.io/fetches-config-of"
-"""Label of the pod that reads the config of a model: it is none of those that serve it, and no
-Service or policy selects it.
-"""
+"""Label of the pod that reads a model's config, which no Service or policy selects."""
 
 DEADLINE_SECONDS: Final = 300
 """How long the Job may take, its image and a node for it included. Basis: assumed; it reads for 60
@@ -63,9 +56,7 @@ _FOLDER: Final = "/tmp"  # noqa: S108 - a folder of the pod's own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetcher:
-    """The program of the Job, the operator's own image, and when the kubelet pulls it: as it is in
-    the operator's own pod.
-    """
+    """The Job's image and pull policy, as in the operator's own pod."""
 
     image: str
     pull_policy: str
@@ -73,11 +64,10 @@ class Fetcher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFetch:
-    """The task of reading for a resource: the config of a model at a commit (None: the newest), as
-    the user of the token.
+    """What to read: a model's config at a commit (None: the newest), as the user of the token.
 
-    ``environment`` are the engine's variables that say how the hub is reached. The image is pulled
-    with ``pull_secrets``.
+    ``environment`` are the engine's variables for reaching the hub. ``pull_secrets`` are the
+    image's.
     """
 
     fetcher: Fetcher
@@ -89,8 +79,7 @@ class HubFetch:
 
 
 def config_name(owner_name: str, model: str, revision: str | None) -> str:
-    """Return the name of the ConfigMap that keeps the config of a model that was read for a
-    resource.
+    """Return the name of the ConfigMap for a model's config, as read for a resource.
 
     >>> (config_name("ours", "acme/llama", None), config_name("ours", "acme/llama", "0" * 40))
     ('ours-config-e5a710c2', 'ours-config-16fba0c1')
@@ -99,14 +88,12 @@ def config_name(owner_name: str, model: str, revision: str | None) -> str:
 
 
 def job_name(owner: Owner, fetch: HubFetch) -> str:
-    """Return the name of the Job for a task of reading: another token or image is another Job."""
+    """Return the Job's name; another token or image is another Job."""
     return names.fetch_job(names.base_name(owner.name), digest([owner.uid, fetch]))
 
 
 def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
-    """Return the Job: a container reads and leaves as much as it may, the one after it leaves the
-    rest.
-    """
+    """Return the Job: one container reads and leaves what it may, the next leaves the rest."""
     base = names.base_name(owner.name)
     return {
         "apiVersion": "batch/v1",
@@ -160,7 +147,7 @@ def _pod_spec(fetch: HubFetch) -> dict[str, Any]:
 
 
 def config_map(owner: Owner, fetch: HubFetch, found: CheckpointFiles) -> dict[str, Any]:
-    """Return the ConfigMap of the findings."""
+    """Return the ConfigMap with what was read."""
     base = names.base_name(owner.name)
     labels = {
         MANAGED_BY[0]: MANAGED_BY[1],

@@ -38,8 +38,7 @@ def known_fixes() -> tuple[Fix, ...]:
 
 
 def fixes_of_engine(engine: str, old: str, new: str) -> tuple[Fix, ...]:
-    """Return the fixes of a new version of an engine over an old one. Versions are
-    ``major.minor.patch``.
+    """Return the fixes between two versions of an engine (``major.minor.patch``).
 
     >>> [fix.id for fix in fixes_of_engine("vLLM", "0.31.0", "0.33.0")]
     ['CVE-2026-115911', 'PYSEC-2026-4349']

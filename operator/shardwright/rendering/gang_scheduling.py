@@ -1,9 +1,8 @@
-"""Telling a scheduler that the pods of a group belong together; pure functions beside rendering.
+"""Telling a scheduler that a group's pods belong together.
 
-An integration takes one StatefulSet of a bundle and returns the objects in its place: the group
-object that its scheduler wants, and the StatefulSet whose pods name it. Nodes stay those of the
-plan with every integration: the plan says where, the scheduler makes it all or nothing, a queue
-says when.
+An integration replaces a bundle's StatefulSet by its scheduler's group object and the StatefulSet
+whose pods name it. Nodes stay the plan's: the plan says where, the scheduler makes it all or
+nothing, a queue says when.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,11 +48,11 @@ Objects = tuple[dict[str, Any], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerIntegration:
-    """The notes to one scheduler.
+    """How to tell one scheduler.
 
-    ``apis`` are the versions of its API that will do, the best first; ``plural`` is their resource.
+    ``apis`` are usable versions of its API, the best first; ``plural`` is their resource.
     ``creates``: the operator makes objects of that resource, so it needs the rights to. ``install``
-    is how that API comes there.
+    is how that API is installed.
     """
 
     apis: tuple[str, ...]
@@ -64,7 +63,7 @@ class SchedulerIntegration:
 
 
 def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
-    """Return the bundle with its groups told to their scheduler; as it is if none was asked for."""
+    """Return the bundle with its groups told to their scheduler, if any."""
     if scheduling is None:
         return bundle
     one = SCHEDULER_INTEGRATIONS[scheduling.integration].adapt
@@ -80,12 +79,10 @@ def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
 
 
 def _native(group: Stateful, scheduling: Scheduling) -> Objects:
-    """kube-scheduler itself. The immutable part of a PodGroup stands in its name: with ``v1alpha2``
-    its size.
+    """Return a group for kube-scheduler; a PodGroup's name holds the immutable size.
 
-    With ``v1beta1`` also how it may be disrupted (one pod that is preempted ends the group anyway)
-    and its priority, which must be that of its pods, or none of them is scheduled (Kubernetes 1.37,
-    #139920).
+    With ``v1beta1`` also how it may be disrupted (one preempted pod ends the group anyway)
+    and its priority, which must be its pods', or none is scheduled (Kubernetes 1.37, #139920).
     """
     name = f"{group['metadata']['name']}-{group['spec']['replicas']}"
     spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": group["spec"]["replicas"]}}}
@@ -113,9 +110,8 @@ def _coscheduling(group: Stateful, scheduling: Scheduling) -> Objects:
 
 
 def _kueue(group: Stateful, scheduling: Scheduling) -> Objects:
-    """Kueue makes a group of a labelled StatefulSet by itself; our annotation sees to it that
-    another queue restarts the pods.
-    """
+    # Kueue makes a group of a labelled StatefulSet; our annotation has another queue restart the
+    # pods.
     pods = _with_pods(group, annotations={QUEUE: scheduling.queue}, spec={})
     metadata = {
         **pods["metadata"],
@@ -126,7 +122,7 @@ def _kueue(group: Stateful, scheduling: Scheduling) -> Objects:
 
 
 def pod_group_of(template: Mapping[str, Any]) -> str:
-    """Return the name of the PodGroup that the pods of a template belong to, empty for none.
+    """Return the name of the PodGroup of a template's pods, empty for none.
 
     >>> pod_group_of({"spec": {"schedulingGroup": {"podGroupName": "llama-0-2"}}})
     'llama-0-2'
@@ -145,9 +141,6 @@ def pod_group_of(template: Mapping[str, Any]) -> str:
 def _pod_group(
     group: Stateful, scheduling: Scheduling, name: str, spec: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a PodGroup that is labelled and owned as the StatefulSet is: the same code creates,
-    repairs and prunes it.
-    """
     own = {
         key: value
         for key, value in group["metadata"].items()
@@ -168,9 +161,7 @@ def _with_pods(
     annotations: Mapping[str, str] | None = None,
     spec: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the StatefulSet with more in its pods, and the hash of its template anew: the pods
-    restart for a change of it.
-    """
+    """Return the StatefulSet with more in its pods and a new hash: a change restarts them."""
     template = group["spec"]["template"]
     old = template["metadata"]
     # A hash is never part of its own input.

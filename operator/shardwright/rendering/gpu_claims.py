@@ -1,8 +1,4 @@
-"""How pods ask for the GPUs of a plan: by the extended resource, or by a claim on devices of a
-class and a product.
-
-Which GPUs are free is not known here; the scheduler allocates the claimed GPUs.
-"""
+"""How pods ask for a plan's GPUs: by extended resource, or by a claim on a class and a product."""
 
 from typing import Any, Final
 
@@ -16,18 +12,18 @@ GPUS: Final = "gpus"
 
 
 def requested(plan: Plan) -> dict[str, str]:
-    """Return the GPUs of a pod as a part of its limits and requests; none if it claims them."""
+    """Return a pod's GPUs for its limits and requests, none if it claims them."""
     return {} if plan.claimed else {plan.resource: str(plan.gpus_per_node)}
 
 
 def names_of(plan: Plan) -> tuple[str, ...]:
-    """Return the names of the claims of a pod, in order."""
+    """Return the names of a pod's claims, in order."""
     channel = (network.CHANNEL,) if plan.compute_domain else ()
     return (*channel, GPUS) if plan.claimed else channel
 
 
 def templates_of(plan: Plan, group: str) -> dict[str, str]:
-    """Return the templates that the claims of the pods of a group are made from, by claim."""
+    """Return the templates of the claims of a group's pods, by claim."""
     templates = {network.CHANNEL: names.channel_template(group)}
     if plan.claimed:
         templates[GPUS] = template_name(plan.claimed, plan.gpus_per_node, group)
@@ -35,18 +31,16 @@ def templates_of(plan: Plan, group: str) -> dict[str, str]:
 
 
 def template_name(claimed: ClaimedDevices, gpus: int, group: str) -> str:
-    """Return the name of the ResourceClaimTemplate of a group; one that asks for anything else
-    has another one.
-    """
+    """Return the name of a group's ResourceClaimTemplate, which follows from its content."""
     # The spec of a ResourceClaimTemplate is immutable: another request needs another object.
     return names.claim_template(group, digest(claim_spec(claimed, gpus)))
 
 
 def claim_spec(claimed: ClaimedDevices, gpus: int) -> dict[str, Any]:
-    """Return the spec of the claim of one pod, which the scheduler allocates.
+    """Return the spec of one pod's claim.
 
-    Source: ``ResourceClaimSpec`` of resource.k8s.io/v1; the product is a name that needs no escape
-    in CEL (``devices._NAME``).
+    Source: ``ResourceClaimSpec`` of resource.k8s.io/v1; the product's name needs no escape in CEL
+    (``devices._NAME``).
     """
     of = f"device.attributes['{DRIVER}']"
     expression = f"{of}.productName == '{claimed.product}'"

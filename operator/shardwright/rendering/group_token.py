@@ -1,8 +1,7 @@
-"""The token by which the ranks of a group know each other: a token of the resource, which the
-kubelet mounts and nobody sends.
+"""The token by which a group's ranks know each other: the kubelet mounts it and nobody sends it.
 
-It is made when its Secret is created and never read here. The key of one group is derived from it
-by ``programs/rendezvous.py``.
+It is made with its Secret and never read here; ``programs/rendezvous.py`` derives a group's key
+from it.
 """
 
 from typing import Any, Final
@@ -22,24 +21,24 @@ _MODE: Final = 0o440
 
 
 def joins(plan: Plan) -> bool:
-    """Return whether the groups of a plan have ranks that must meet: one pod has nobody to meet."""
+    """Return whether a plan's groups have ranks that must meet: one pod meets nobody."""
     return plan.nodes_per_replica > 1
 
 
 def secret_name(deployment: Deployment) -> str:
-    """Return the name of the Secret with the token."""
+    """Return the name of the token's Secret."""
     return made_secret(
         deployment.base, "token", deployment.owner.uid, deployment.groups.secret_seed
     )
 
 
 def volumes(plan: Plan) -> list[dict[str, Any]]:
-    """Return the token as a volume of the pod, without the name of its Secret."""
+    """Return the token as a volume of the pod, without its Secret's name."""
     if not joins(plan):
         return []
     return [{"name": VOLUME, "secret": {"defaultMode": _MODE}}]
 
 
 def mounts(plan: Plan) -> list[dict[str, Any]]:
-    """Return the mounts of the token in the engine's container."""
+    """Return the token's mounts in the engine's container."""
     return [{"name": VOLUME, "mountPath": FOLDER, "readOnly": True}] if joins(plan) else []

@@ -1,7 +1,4 @@
-"""Hashes of rendered objects: the same content gives the same hash, whatever the order of its keys.
-
-The consequence of a difference is not decided here: ``reconcile.drift`` compares.
-"""
+"""Hashes of rendered objects: equal for equal content, whatever the order of its keys."""
 
 import hashlib
 import json
@@ -21,15 +18,14 @@ without them.
 """
 
 ASKED_HASH: Final = "shardwright.io/asked-hash"
-"""Annotation of a StatefulSet: hash of what its pods were made for, without what a release of the
-operator makes of that.
+"""Annotation of a StatefulSet: hash of the request for its pods, whatever a release makes of that.
 """
 
 _SAID_OR_ABSENT: Final = frozenset(
     {"claimed", "draft_tokens", "gpu_price", "host_cache", "mig_profile", "numbers", "uncounted"}
 )
-"""Fields of a plan and its parts that are left out of hashes where they say nothing. Each field
-that comes new is one of them, or all plans of record would have another hash.
+"""Fields of a plan that hashes leave out where they say nothing. Each new field is one, or all
+plans of record would have another hash.
 """
 
 # The whole hash has 64 digits, one more than the value of a label may have.
@@ -37,16 +33,12 @@ _LABEL_DIGITS: Final = 16
 
 
 def digest(content: object) -> str:
-    """Return the SHA-256 of plain data as canonical JSON; a dataclass is an object of its
-    fields.
-    """
+    """Return the SHA-256 of plain data as canonical JSON; a dataclass counts as its fields."""
     return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass; ``asdict`` would copy all that is in them as well, at four
-    times the cost (measured).
-    """
+    # ``asdict`` would copy all that is in them as well, at four times the cost (measured).
     found = {field.name: getattr(value, field.name) for field in fields(value)}
     for name in _SAID_OR_ABSENT.intersection(found):
         if not found[name]:
@@ -60,7 +52,7 @@ _CANONICAL: Final = json.JSONEncoder(
 
 
 def content_hash(item: KubernetesObject) -> str:
-    """Return the hash of an object's rendered content, without the annotation that holds it."""
+    """Return the hash of an object's content without the annotation for it."""
     metadata = dict(item["metadata"])
     metadata["annotations"] = {
         k: v for k, v in metadata.get("annotations", {}).items() if k != CONTENT_HASH
@@ -69,7 +61,7 @@ def content_hash(item: KubernetesObject) -> str:
 
 
 def with_content_hash(item: KubernetesObject) -> dict[str, Any]:
-    """Return the object with the annotation that holds its content hash."""
+    """Return the object with its content hash in an annotation."""
     metadata = dict(item["metadata"])
     metadata["annotations"] = {**metadata.get("annotations", {}), CONTENT_HASH: content_hash(item)}
     return {**item, "metadata": metadata}
@@ -81,11 +73,10 @@ def plan_hash(plan: Plan) -> str:
 
 
 def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
-    """Return the hash of the request for pods: the spec (``asked`` is its hash), how the plan cuts
-    the model, and ``where``.
+    """Return the hash of a request for pods: spec (``asked``), plan's cut, and ``where``.
 
-    Only the cut counts, and the findings that the plan of record keeps: another release that
-    renders other pods for it gives the same hash.
+    Only the cut counts, and what the plan of record keeps: a release that renders other pods for it
+    gives the same hash.
     """
     layout = plan.layout
     degrees = [
@@ -118,7 +109,5 @@ def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
 
 
 def template_hash(template: Mapping[str, Any]) -> str:
-    """Return the hash of a pod template, short enough for a label: pods carry it, so revisions can
-    be compared.
-    """
+    """Return the hash of a pod template, short enough for a label by which revisions compare."""
     return digest(template)[:_LABEL_DIGITS]

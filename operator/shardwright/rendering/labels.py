@@ -1,7 +1,4 @@
-"""Labels and metadata that rendered objects carry, and the selectors for them.
-
-No label says how a pod is doing: that is in its status.
-"""
+"""Labels, metadata and selectors of rendered objects; none says how a pod is doing."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,7 +28,7 @@ KIND: Final = "ShardedModel"
 
 
 def model_selector(base: str) -> dict[str, str]:
-    """Return the selector of every pod of a resource."""
+    """Return the selector of all pods of a resource."""
     return {MODEL: base}
 
 
@@ -41,12 +38,12 @@ def leader_selector(base: str) -> dict[str, str]:
 
 
 def group_selector(base: str, group: str) -> dict[str, str]:
-    """Return the selector of the pods of the group of this name."""
+    """Return the selector of a group's pods."""
     return {MODEL: base, GROUP: group}
 
 
 def common_labels(base: str, engine: str, version: str) -> dict[str, str]:
-    """Return the labels of every object and pod; the recommended Kubernetes ones beside our own."""
+    """Return the labels of every object and pod: Kubernetes' recommended ones and our own."""
     return {
         "app.kubernetes.io/component": "engine",
         "app.kubernetes.io/instance": base,
@@ -58,7 +55,7 @@ def common_labels(base: str, engine: str, version: str) -> dict[str, str]:
 
 
 def is_managed(live: KubernetesObject) -> bool:
-    """Return whether an object carries the label by which ours are watched."""
+    """Return whether an object has the label by which ours are watched."""
     name, value = MANAGED_BY
     return (live["metadata"].get("labels") or {}).get(name) == value
 
@@ -66,9 +63,7 @@ def is_managed(live: KubernetesObject) -> bool:
 def owned_metadata(
     name: str, owner: Owner, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return an object's metadata: its labels and the controller reference of the resource that
-    owns it.
-    """
+    """Return an object's metadata with its labels and its controller reference."""
     return {
         "name": name,
         "namespace": owner.namespace,

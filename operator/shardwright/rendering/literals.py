@@ -1,7 +1,4 @@
-"""Words and variables of a container, as the kubelet takes them.
-
-A shell's quoting is not done here: scripts get these words as arguments.
-"""
+"""Words and variables of a container, as the kubelet takes them, without a shell's quoting."""
 
 from typing import Final
 
@@ -9,8 +6,7 @@ HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def literal(text: str) -> str:
-    """Return text that the kubelet hands on as it stands: it expands ``$(NAME)`` and halves ``$$``
-    in our text.
+    """Return text escaped for the kubelet, which expands ``$(NAME)`` and halves ``$$``.
 
     >>> literal("$(HF_TOKEN) costs $5")
     '$$(HF_TOKEN) costs $$5'

@@ -1,8 +1,7 @@
-"""Names of the objects of one ShardedModel: all from one DNS-1035 base, never two resources the
-same.
+"""Names of a ShardedModel's objects, all from one DNS-1035 base.
 
-A name that had to be changed, or that looks like one of ours, gets a hash of the original: two
-different resources of a namespace never share an object name.
+A name that had to be changed, or that looks like one of ours, gets a hash of the original, so that
+two resources of a namespace never share an object name.
 """
 
 import hashlib
@@ -49,8 +48,8 @@ _GENERATION: Final = re.compile(r"-g([1-9][0-9]{0,3})$")
 
 
 _REMEMBERED: Final = 1024
-"""Models whose base name is not worked out anew. Basis: chosen, as many as were measured together;
-a reconcile asks for one some fifty times.
+"""Base names kept. Basis: chosen, as many models as were measured together; a reconcile asks for
+one some fifty times.
 """
 
 
@@ -81,10 +80,9 @@ def base_name(name: str) -> str:
 
 
 def group_name(base: str, group: int, generation: int = 0) -> str:
-    """Return the name of a group's StatefulSet, and the value of its group label.
+    """Return the name of a group's StatefulSet, which is its group label's value.
 
-    A later ``generation`` is a group that was made anew beside one whose node holds its pods for
-    ever.
+    A later ``generation`` is a group made anew because a node holds its pods for ever.
 
     >>> group_name("llama", 1), group_name("llama", 1, generation=2)
     ('llama-1', 'llama-1-g2')
@@ -93,7 +91,7 @@ def group_name(base: str, group: int, generation: int = 0) -> str:
 
 
 def group_names(base: str, numbers: Iterable[int]) -> tuple[str, ...]:
-    """Return the names of groups, without their generation, by their numbers.
+    """Return groups' names without generations, by their numbers.
 
     >>> group_names("llama", (0, 2))
     ('llama-0', 'llama-2')
@@ -102,7 +100,7 @@ def group_names(base: str, numbers: Iterable[int]) -> tuple[str, ...]:
 
 
 def generation_name(group: str, generation: int) -> str:
-    """Return the name of a generation of the group that was first made under this name."""
+    """Return the name of a generation of the group first made under this name."""
     return f"{group}-g{generation}" if generation else group
 
 
@@ -117,8 +115,7 @@ def generation_of(name: str) -> tuple[str, int]:
 
 
 def group_number(base: str, name: str) -> int | None:
-    """Return the number of the group that has a name, of whichever generation; None if it is no
-    name of ours.
+    """Return a group's number by its name in any generation, None if it is no name of ours.
 
     >>> group_number("llama", "llama-1-g2"), group_number("llama", "llama-first")
     (1, None)
@@ -128,7 +125,7 @@ def group_number(base: str, name: str) -> int | None:
 
 
 def number_of(group: str) -> int:
-    """Return the number of a group of ours from its name, of whichever generation.
+    """Return the number of a group of ours by its name in any generation.
 
     >>> number_of("llama-1-g2")
     1
@@ -141,22 +138,17 @@ LEADER_VARIABLE: Final = "SHARDWRIGHT_LEADER"
 
 
 def peers_service(group: str) -> str:
-    """Return the name of the headless Service that the ranks of the group of this name find each
-    other by; a group of one pod has no such Service.
-    """
+    """Return the name of the headless Service for a group's ranks; a group of one pod has none."""
     return f"{group}-peers"
 
 
 def channel_template(group: str) -> str:
-    """Return the name of the ResourceClaimTemplate that NVIDIA's controller makes for a group's
-    ComputeDomain.
-    """
+    """Return the name of the ResourceClaimTemplate that NVIDIA makes for a ComputeDomain."""
     return f"{group}-channel"
 
 
 def claim_template(group: str, digest: str) -> str:
-    """Return the name of the ResourceClaimTemplate by which pods of a group claim GPUs; its spec
-    has this digest.
+    """Return the name of a group's ResourceClaimTemplate for GPUs, whose spec has this digest.
 
     >>> claim_template("llama-0", "924a7dbda14bed03")
     'llama-0-gpus-924a7dbd'
@@ -165,24 +157,22 @@ def claim_template(group: str, digest: str) -> str:
 
 
 def client_service(base: str) -> str:
-    """Return the name of the Service that clients use; also the name of the disruption budget."""
+    """Return the name of the clients' Service and of the disruption budget."""
     return base
 
 
 def network_policy(base: str) -> str:
-    """Return the name of the NetworkPolicy of a resource; a user may have made one of the
-    resource's own name.
-    """
+    """Return the name of a resource's NetworkPolicy; users' may have the resource's own name."""
     return f"{base}-network"
 
 
 def plan_configmap(base: str) -> str:
-    """Return the name of the ConfigMap that keeps the plan of record."""
+    """Return the name of the plan of record's ConfigMap."""
     return f"{base}-plan"
 
 
 def revision_name(base: str, digest: str) -> str:
-    """Return the name of the ControllerRevision that keeps a text of this digest.
+    """Return the name of the ControllerRevision for a text of this digest.
 
     >>> revision_name("llama", "924a7dbda14bed03")
     'llama-revision-924a7dbda1'
@@ -191,10 +181,9 @@ def revision_name(base: str, digest: str) -> str:
 
 
 def scripts_configmap(base: str, digest: str) -> str:
-    """Return the name of the ConfigMap with the launch, probe and drain scripts whose hash this is.
+    """Return the name of the ConfigMap with the scripts of this digest.
 
-    Pods keep the scripts that they were made with: a mounted ConfigMap changes under them when it
-    is changed.
+    Pods keep the scripts they were made with: a changed ConfigMap changes under its mounts.
 
     >>> scripts_configmap("llama", "924a7dbda14bed03")
     'llama-scripts-924a7dbd'
@@ -203,8 +192,7 @@ def scripts_configmap(base: str, digest: str) -> str:
 
 
 def config_configmap(base: str, digest: str) -> str:
-    """Return the name of the ConfigMap that keeps the config of a model of this digest, as it was
-    read from the hub.
+    """Return the name of the ConfigMap for a model's config from the hub, by the model's digest.
 
     >>> config_configmap("llama", "924a7dbda14bed03")
     'llama-config-924a7dbd'
@@ -213,8 +201,7 @@ def config_configmap(base: str, digest: str) -> str:
 
 
 def fetch_job(base: str, digest: str) -> str:
-    """Return the name of the Job that reads a config, of which this is the digest of all that it is
-    told.
+    """Return the name of the Job that reads a config, by the digest of all it is told.
 
     >>> fetch_job("llama", "924a7dbda14bed03")
     'llama-fetch-924a7dbd'
@@ -223,13 +210,11 @@ def fetch_job(base: str, digest: str) -> str:
 
 
 def made_secret(base: str, content: str, uid: str, seed: str = "") -> str:
-    """Return the name of a Secret whose content the operator makes; another resource of the same
-    name has another one.
+    """Return the name of a Secret that the operator fills, unique to the resource's uid.
 
-    A Secret of ours that is still being deleted cannot be told from a new one: nobody reads
-    Secrets. For the same reason nobody else may know the name before it exists: it cannot be
-    derived without the ``seed``, nor from other names made with it. Without a seed it follows from
-    the uid, which everybody sees.
+    Nobody reads Secrets, so one still being deleted looks like a new one, and nobody else may know
+    the name before it exists: it cannot be derived without the ``seed``, nor from other names.
+    Without a seed it follows from the uid, which everybody sees.
 
     >>> made_secret("llama", "ssh", "9b1f")
     'llama-ssh-08ce5a20d3'

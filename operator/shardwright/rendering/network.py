@@ -1,8 +1,6 @@
-"""The means of a pod of a group over several nodes for the network between them: devices, further
-interfaces, rights.
+"""What pods of a group over several nodes need for the network: devices, interfaces, rights.
 
-Which nodes have such devices is the plan's to know; the network policy is in ``network_policy``. A
-pod that is a whole group has none of it.
+The network policy is in ``network_policy``. A pod that is a whole group needs none of it.
 """
 
 from collections.abc import Mapping
@@ -30,7 +28,7 @@ def annotations(plan: Plan, deployment: Deployment) -> dict[str, str]:
 
 
 def devices(plan: Plan) -> dict[str, str]:
-    """Return the RDMA devices of a pod, as a part of its limits and requests."""
+    """Return a pod's RDMA devices for its limits and requests."""
     return {name: str(count) for name, count in plan.rdma}
 
 
@@ -40,7 +38,5 @@ def locks_memory(plan: Plan, deployment: Deployment) -> bool:
 
 
 def with_locked_memory(pod_security: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod's security context under which IPC_LOCK has an effect: Linux takes added
-    capabilities from other users.
-    """
+    """Return a pod's security context for IPC_LOCK, which Linux leaves to root alone."""
     return {**pod_security, "runAsNonRoot": False, "runAsUser": ROOT}

@@ -1,6 +1,6 @@
-"""The peers of the pods of a model, in both directions: one NetworkPolicy for all its groups.
+"""Who may reach a model's pods and whom they may reach: one NetworkPolicy for all its groups.
 
-Kubelets ask by programs inside the pods, so probes need no way in.
+Kubelets probe by programs inside the pods, so probes need no way in.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,9 +35,7 @@ def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any
 
 
 def _from_clients(rules: NetworkRules) -> dict[str, Any]:
-    """Return the peers that may ask the engine. Metrics are read at the port of requests, so
-    everybody may if clients are everybody.
-    """
+    # Metrics are read at the port of requests: if everybody may ask, everybody may read them.
     return {"from": [*rules.clients, *rules.metrics]} if rules.clients else {}
 
 

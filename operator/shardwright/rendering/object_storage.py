@@ -1,9 +1,8 @@
-"""The settings of a pod for the object store that its engine streams weights from.
+"""A pod's settings for the object store that its engine streams weights from.
 
 Names of variables: documentation and sources of runai-model-streamer 0.17 with its plug-ins for S3,
-Google Cloud Storage and Azure, which vLLM 0.32 and 0.33 load.
-
-No credential is read: the kubelet hands over the keys of the Secret that is named.
+Google Cloud Storage and Azure, which vLLM 0.32 and 0.33 load. The kubelet hands over the Secret's
+keys.
 """
 
 from collections.abc import Mapping
@@ -32,7 +31,7 @@ waits for it. The chart's admission policy has the same names."""
 
 
 def environment(store: ObjectStore | None) -> list[dict[str, Any]]:
-    """Return the variables by which the streamer finds the store; no value is secret."""
+    """Return the variables by which the streamer finds the store; none is secret."""
     if store is None:
         return []
     plain = {
@@ -44,9 +43,9 @@ def environment(store: ObjectStore | None) -> list[dict[str, Any]]:
 
 
 def loader_options(store: ObjectStore, ranks: int) -> Mapping[str, object]:
-    """Return vLLM's settings for the streamer, of a pod of so many ranks.
+    """Return vLLM's settings for the streamer in a pod of so many ranks.
 
-    Several read one copy between them, each its share, and hand it to the others.
+    Several ranks each read a share of one copy and hand it to the others.
     """
     found = {
         "concurrency": store.concurrency,
@@ -57,7 +56,7 @@ def loader_options(store: ObjectStore, ranks: int) -> Mapping[str, object]:
 
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the certificates of the store as a volume."""
+    """Return the store's certificates as a volume."""
     store = deployment.weights.object_store
     if store is None or store.authority is None:
         return []

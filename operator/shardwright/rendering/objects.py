@@ -1,7 +1,4 @@
-"""The objects around the pods: ConfigMap, Services, disruption budget, StatefulSets.
-
-The pods themselves are made in ``pod``, and nothing here looks at a cluster.
-"""
+"""The objects around the pods: ConfigMap, Services, disruption budget, StatefulSets."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,9 +29,7 @@ START_BUDGET: Final = "shardwright.io/start-up-budget"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderInputs:
-    """The inputs that all objects of one resource are rendered from; ``plan_hash`` is that of the
-    plan, which names every node of it.
-    """
+    """What a resource's objects are rendered from; ``plan_hash`` is the plan's, nodes included."""
 
     plan: Plan
     deployment: Deployment
@@ -49,7 +44,7 @@ class RenderInputs:
     def metadata(
         self, name: str, *, group: int | None = None, **annotations: str
     ) -> dict[str, Any]:
-        """Return an object's metadata; ``group`` adds the label of the group that it belongs to."""
+        """Return an object's metadata; ``group`` adds the group's label."""
         labels = common_labels(
             self.base, ENGINES[self.deployment.engine].label, self.deployment.engine_version
         )
@@ -59,9 +54,7 @@ class RenderInputs:
 
 
 def scripts_configmap(subject: RenderInputs) -> KubernetesObject:
-    """Return the ConfigMap with the launch, probe and drain scripts of every rank; others have
-    another name.
-    """
+    """Return the ConfigMap with every rank's launch, probe and drain scripts."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -75,9 +68,7 @@ def scripts_configmap(subject: RenderInputs) -> KubernetesObject:
 
 
 def made_secret(subject: RenderInputs, name: str, kind: str) -> KubernetesObject:
-    """Return a Secret without its content. The writer makes that by the type of the Secret, and
-    nobody reads it again.
-    """
+    """Return a Secret without content, which the writer makes by its type and nobody rereads."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -94,9 +85,7 @@ def client_service(subject: RenderInputs) -> KubernetesObject:
 
 
 def peers_service(subject: RenderInputs, group: int) -> KubernetesObject:
-    """Return the headless Service of a group of several pods; ranks must find each other long
-    before any is ready.
-    """
+    """Return a group's headless Service: ranks must find each other long before any is ready."""
     name = subject.deployment.group_name(group)
     meta = subject.metadata(names.peers_service(name), group=group)
     item = _service(
@@ -125,11 +114,9 @@ def _service(
 
 
 def disruption_budgets(subject: RenderInputs, ready_pods: int) -> Iterator[KubernetesObject]:
-    """Yield the one budget over all ranks: a drain can always go on, and never takes two groups at
-    once.
+    """Yield the budget over all ranks: drains always go on, and never take two groups at once.
 
-    ``ready_pods`` are those of the groups that have been Ready; with none, or a single pod, there
-    is nothing to hold, and no budget.
+    ``ready_pods`` are in groups that have been Ready; with one at most there is no budget.
     """
     # A budget that allows everything costs: Kubernetes writes its status with each pod that comes.
     least = ready_pods - 1
@@ -161,9 +148,7 @@ def network_policy(subject: RenderInputs, rules: NetworkRules) -> KubernetesObje
 
 
 def compute_domain(subject: RenderInputs, group: int) -> KubernetesObject:
-    """Return the ComputeDomain that opens the NVLink domain of a group's nodes to its pods; it has
-    as many nodes as pods claim a channel.
-    """
+    """Return the ComputeDomain that opens the NVLink domain of its nodes to a group's pods."""
     name = subject.deployment.group_name(group)
     channel = {
         "allocationMode": "Single",
@@ -178,7 +163,7 @@ def compute_domain(subject: RenderInputs, group: int) -> KubernetesObject:
 
 
 def claim_template(subject: RenderInputs, group: int, claimed: ClaimedDevices) -> KubernetesObject:
-    """Return the template of the claims on which the pods of a group get their GPUs."""
+    """Return the template of the claims by which a group's pods get their GPUs."""
     name, gpus = subject.deployment.group_name(group), subject.plan.gpus_per_node
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -191,7 +176,7 @@ def claim_template(subject: RenderInputs, group: int, claimed: ClaimedDevices) -
 def asked_of(plan: Plan, deployment: Deployment, group: int) -> str:
     """Return the hash of the request for a group's pods, empty if nobody asks.
 
-    A group that had sought nodes stays as it was when it has found them.
+    A group that had sought nodes keeps it once it has found them.
     """
     if not deployment.groups.asked:
         return ""
@@ -201,9 +186,7 @@ def asked_of(plan: Plan, deployment: Deployment, group: int) -> str:
 
 
 def statefulset(subject: RenderInputs, group: int) -> KubernetesObject:
-    """Return the StatefulSet of one group: one pod per planned node, replaced by nobody but the
-    operator.
-    """
+    """Return a group's StatefulSet: one pod per planned node, replaced only by the operator."""
     plan, deployment = subject.plan, subject.deployment
     template = placed(subject.pods.template, plan, deployment, group)
     name = deployment.group_name(group)

@@ -1,6 +1,4 @@
-"""A user's volumes in the engine's container: under names that none of ours will ever have, and
-with nothing of the node.
-"""
+"""A user's volumes in the engine's container, under names that none of ours will ever have."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,7 +11,7 @@ PREFIX: Final = "own-"
 
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the user's own volumes as volumes of the pod."""
+    """Return the user's volumes of the pod."""
     return [
         {"name": f"{PREFIX}{item.name}", **_SOURCES[item.kind](item)}
         for item in deployment.pods.volumes
@@ -21,7 +19,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the mounts of the user's own volumes in the engine's container."""
+    """Return the mounts of the user's volumes in the engine's container."""
     return [
         {
             "name": f"{PREFIX}{item.name}",
@@ -33,9 +31,7 @@ def mounts(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def scratch_bytes(deployment: Deployment) -> int:
-    """Return the bytes that the empty folders among them may hold together. They count as local
-    disk of the pod.
-    """
+    """Return the bytes of the empty folders among them, which count as the pod's local disk."""
     return sum(
         quantity(item.source) or 0
         for item in deployment.pods.volumes

@@ -1,7 +1,6 @@
-"""Bare pods at their place: the one function that puts in nodes, the number of a group, names of
-made Secrets and limits of the namespace.
+"""Bare pods at their place: nodes, a group's number, names of made Secrets, the namespace's limits.
 
-Pods of this release and those that a revision has kept are placed alike.
+Pods of this release and those kept in a revision are placed alike.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +22,14 @@ template.
 
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
-    """Return the template of one group, labelled with the hash of its own content."""
+    """Return a group's template, labelled with the hash of its content."""
     return placed(pods_of(plan, deployment).template, plan, deployment, group)
 
 
 def placed(
     bare: Mapping[str, Any], plan: Plan, deployment: Deployment, group: int
 ) -> dict[str, Any]:
-    """Return a bare template as that of one group, labelled with the hash of its own content."""
+    """Return a bare template as a group's, labelled with the hash of its content."""
     labels = {
         **bare["metadata"]["labels"],
         **group_selector(deployment.base, deployment.group_name(group)),
@@ -76,7 +75,6 @@ def _spec(
 def _containers(
     bare: Mapping[str, Any], kind: str, deployment: Deployment, name: str
 ) -> list[dict[str, Any]]:
-    """Return the containers of a kind of the pods of the group of this name."""
     # A name and not an address: a pod has another address after each restart.
     peers = f"{peers_service(name)}.{deployment.owner.namespace}.svc"
     leader = f"{name}-0.{peers}.{deployment.cluster.cluster_domain}"
@@ -104,9 +102,8 @@ def _of_leader(variable: Mapping[str, Any], leader: str) -> Mapping[str, Any]:
 
 
 def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
-    """Exactly the planned nodes, or any like those that were to come, and never two ranks on one
-    node.
-    """
+    # Exactly the planned nodes, or any like those that were to come, and never two ranks on one
+    # node.
     sought = deployment.sought_by(group)
     asked = [_pool_term(term, plan.architecture) for term in sought.terms] if sought else []
     # Each pod gets all nodes of its group: a StatefulSet has one template, which cannot say where
@@ -125,12 +122,12 @@ def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
 
 
 def node_affinity(terms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the affinity that keeps pods on nodes that match one of these terms."""
+    """Return the affinity for nodes that match one of these terms."""
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
 
 
 def node_terms(nodes: Iterable[str], architecture: str) -> list[dict[str, Any]]:
-    """Return the terms of these nodes, one each: a name term takes one value."""
+    """Return the terms of these nodes, one each, as a name term takes one value."""
     return [
         {
             "matchExpressions": [_one_of("kubernetes.io/arch", architecture)],

@@ -1,9 +1,8 @@
-"""The pod template of a model: one for all groups, bare of what follows from the place of one, and
-for all ranks, because a StatefulSet has only one.
+"""A model's pod template: one for all groups and all ranks, as a StatefulSet has only one.
 
-Nothing in it is of one rank: a rank reads its number from its own labels. Affinity, labels of the
-group, templates of claims, names of made Secrets and the leader's address are put in by ``place``,
-as are limits of the namespace and the pull policy.
+A rank reads its number from its own labels. ``place`` adds what follows from a group's place:
+affinity, group labels, templates of claims, names of made Secrets, the leader's address, the
+namespace's limits and the pull policy.
 """
 
 from collections.abc import Mapping
@@ -62,7 +61,7 @@ budget.
 
 
 def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
-    """Return the size of the shared memory of one pod."""
+    """Return the bytes of one pod's shared memory."""
     # The engine keeps this K/V in a file of /dev/shm: the volume must hold it beside the rest (ADR
     # 33).
     kept = plan.host_cache.region_bytes if plan.host_cache else 0
@@ -72,7 +71,7 @@ def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
 
 
 def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
-    """Return the settings for the scripts of a plan."""
+    """Return the settings for a plan's scripts."""
     engine = ENGINES[deployment.engine]
     joined_over_ssh = ssh.joins(plan, deployment)
     return ScriptSettings(
@@ -102,12 +101,12 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
 
 
 def scripts_of(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
-    """Return the scripts that the pods of a resource mount, and the files that its engine reads."""
+    """Return the scripts a resource's pods mount, and the files its engine reads."""
     return {**scripts(script_settings(plan, deployment)), **_engine_files(plan, deployment)}
 
 
 def scripts_name(plan: Plan, deployment: Deployment) -> str:
-    """Return the name of the ConfigMap that keeps these scripts."""
+    """Return the name of the scripts' ConfigMap."""
     files = tuple(_engine_files(plan, deployment).items())
     return names.scripts_configmap(
         deployment.base, _scripts_digest(script_settings(plan, deployment), files)
@@ -124,14 +123,12 @@ def _engine_files(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
 
 
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
-    """Return the time that the engines of a resource may take to serve."""
+    """Return the time a resource's engines may take to serve."""
     return _budget(plan, deployment, downloads=cache.downloads(deployment))
 
 
 def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
-    """Return the seconds that a group may take to become ready once all its pods have nodes. The
-    time for image and weights counts, however they are fetched.
-    """
+    """Return the seconds in which a group with nodes must be ready, image and weights included."""
     budget = _budget(plan, deployment, downloads=deployment.weights.claim is None)
     return budgets.IMAGE_SECONDS + budget.load_seconds
 
@@ -151,9 +148,7 @@ def _budget(plan: Plan, deployment: Deployment, *, downloads: bool) -> budgets.S
 
 
 def bare_template(plan: Plan, deployment: Deployment) -> dict[str, Any]:
-    """Return the template of all groups; what follows from the place of one is left open for
-    ``place``.
-    """
+    """Return the template of all groups, without what ``place`` adds."""
     engine = ENGINES[deployment.engine]
     own = dict(deployment.pods.marks.labels)
     labels = {
@@ -219,7 +214,6 @@ def _pod_security(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 
 
 def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the tolerations that the inventory assumed of every pod, and the user's own."""
     usual = [dict(item) for item in DEFAULT_TOLERATIONS]
     return [
         *usual,
@@ -312,7 +306,6 @@ def _environment(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
-    """Return the variables that the plan and the deployment alone decide."""
     own, load_seconds = (cache.own_dir(deployment), start_budget(plan, deployment).load_seconds)
     start = Start(own_dir=own, load_seconds=load_seconds, execute_seconds=budgets.EXECUTE_SECONDS)
     fixed = {
@@ -325,7 +318,7 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
 
 
 def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
-    """Return the variables that are the same on every rank: no secret, no folder of one pod."""
+    """Return the variables alike on every rank: no secret, no folder of one pod."""
     folders = (cache.own_dir(deployment), TMP_DIR)
     fixed = (
         name
@@ -346,7 +339,6 @@ def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> li
 
 
 def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
-    """Return the container that downloads the files that must be there before the engine starts."""
     fixed = {
         "HF_HOME": cache.HUB_DIR,
         **written_folders(cache.own_dir(deployment), dict(deployment.serving.environment)),
@@ -379,9 +371,7 @@ def _container_security(deployment: Deployment, added: tuple[str, ...] = ()) -> 
 
 
 def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the name of the pod, if folders are named after it: it must stand before its
-    references.
-    """
+    # It must stand before its references.
     return [] if deployment.weights.cache is None else [_field("POD_NAME", "metadata.name")]
 
 
@@ -397,7 +387,6 @@ def _group_environment(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _secret(name: str, key: SecretKey | None) -> list[dict[str, Any]]:
-    """Return a variable that the kubelet fills from a Secret."""
     return (
         []
         if key is None

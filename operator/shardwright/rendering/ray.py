@@ -1,8 +1,6 @@
-"""The needs of a group whose pods are joined by Ray: a cluster of its own, with a head that runs
-beside the leader's engine.
+"""What a group joined by Ray needs: a cluster of its own, with a head beside the leader's engine.
 
-Whether Ray is used is for ``spec.engine.executor`` to say. No cluster of a user's own is ever
-joined.
+``spec.engine.executor`` says whether Ray is used; no user's own cluster is ever joined.
 """
 
 from typing import Final
@@ -15,24 +13,22 @@ PORT: Final = 6379
 """TCP port of the head's control store; Ray's own default."""
 
 JOIN_SECONDS: Final = 300
-"""How long the cluster may take to have all ranks, which have met by then; assumed from 10 s
-measured on two shared cores.
+"""Seconds for the cluster to have all ranks, which have met by then; assumed from 10 s measured on
+two shared cores.
 """
 
 ANSWER_SECONDS: Final = 30
-"""How long the cluster may take to say what it has; measured 2 to 8 s on two shared cores. One that
-has died never does.
-"""
+"""Seconds for the cluster's answer; measured 2 to 8 s on two shared cores."""
 
 FOLDER: Final = "/tmp/ray"  # noqa: S108 - where Ray keeps sockets and logs; a volume of the pod
 """Ray's own default: a path that is short enough for its sockets."""
 
 
 def joins(plan: Plan, deployment: Deployment) -> bool:
-    """Return whether the pods of a group are joined by Ray: one pod has nothing to join."""
+    """Return whether a group's pods are joined by Ray: one pod has nothing to join."""
     return deployment.serving.over_ray and plan.nodes_per_replica > 1
 
 
 def peer_port(plan: Plan, deployment: Deployment) -> tuple[str, int]:
-    """Return name and number of the port at which the ranks on other nodes are met."""
+    """Return name and number of the port for ranks on other nodes."""
     return ("ray", PORT) if joins(plan, deployment) else ENGINES[deployment.engine].peer_port

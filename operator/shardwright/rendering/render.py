@@ -1,7 +1,4 @@
-"""Plan to bundle: which Kubernetes objects run it. Same plan, same bytes.
-
-It reads no cluster and decides nothing: two renderings differ only if their inputs do.
-"""
+"""Plan to bundle: which Kubernetes objects run it. Same plan, same bytes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -29,7 +26,7 @@ _CONTAINERS: Final = ("containers", "initContainers")
 
 
 def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None) -> Bundle:
-    """Return all objects of one ShardedModel, in the order in which they are created.
+    """Return all objects of one ShardedModel, in the order of creation.
 
     Args:
         plan: the chosen plan; one StatefulSet is rendered per tuple of ``plan.groups``.
@@ -82,10 +79,7 @@ def restored(kept: BarePods, then: Plan, plan: Plan, deployment: Deployment) -> 
 
 
 def _objects(subject: objects.RenderInputs, ready_pods: int) -> Iterator[KubernetesObject]:
-    """Yield the objects in order.
-
-    Mounted objects, and the names by which pods find each other, are there before the pods.
-    """
+    # Mounted objects, and the names by which pods find each other, are there before the pods.
     plan, groups = subject.plan, range(len(subject.plan.groups))
     yield objects.scripts_configmap(subject)
     if rules := subject.deployment.cluster.network_rules:
@@ -111,10 +105,9 @@ def _keys(subject: objects.RenderInputs) -> Iterator[KubernetesObject]:
 
 
 def _marked(bundle: Bundle, bare: Mapping[str, Any]) -> Bundle:
-    """Return the bundle whose pods say of which template they would be without LimitRanges and a
-    pull policy of their own.
+    """Return the bundle whose pods name their template without LimitRanges and pull policy.
 
-    They say so if it is another one: neither is worth a restart.
+    Neither is worth a restart, so they name it only if it differs.
     """
     own = _of_next_start(bare)
     return replace(
@@ -126,9 +119,7 @@ def _marked(bundle: Bundle, bare: Mapping[str, Any]) -> Bundle:
 
 
 def _of_next_start(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the fields that wait for the next start, by container: its resources and when its
-    image is pulled, alike in all groups.
-    """
+    """Return the fields that wait for the next start, by container: resources and pull policy."""
     return {
         item["name"]: {
             name: item[name] for name in ("resources", "imagePullPolicy") if name in item
@@ -164,11 +155,9 @@ def _saying(item: KubernetesObject, own: Mapping[str, Mapping[str, Any]]) -> Kub
 
 
 def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
-    """Return the bundle with the groups that had sought nodes, and have all of them by now, on
-    exactly these.
+    """Return the bundle with groups that have found all their sought nodes pinned to exactly these.
 
-    The hash of their template is still that of pods which seek: these run, and it is only pods to
-    come that are pinned.
+    Their template's hash stays that of seeking pods: these run, and only pods to come are pinned.
     """
     # A group with one node still to come goes on asking for all: its pods have one template.
     bound = {

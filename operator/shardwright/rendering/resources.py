@@ -1,9 +1,8 @@
-"""The request and the limit of each container: GPUs, cores, memory, local disk.
+"""Each container's request and limit: GPUs, cores, memory, local disk.
 
-The limits of memory and disk are there so that one engine cannot end its neighbours. They are far
-above an engine's need, and may be above a node's memory. Limits that are stated in
-``spec.pod.resources`` go before them, and so does a LimitRange. Zero means none: there is no limit
-then, for the kubelet evicts every pod over a limit of no disk.
+Limits of memory and disk keep an engine from ending its neighbours; they are far above its need,
+and may exceed the node's memory. Limits in ``spec.pod.resources`` take precedence, and so does a
+LimitRange. Zero means no limit: the kubelet evicts every pod over a disk limit of 0.
 """
 
 from collections.abc import Mapping
@@ -21,9 +20,7 @@ DISK: Final = "ephemeral-storage"
 
 
 def workers_per_pod(plan: Plan) -> int:
-    """Return the ranks of one pod; vLLM tells local from remote ranks by it, so it is the GPU limit
-    exactly.
-    """
+    """Return a pod's ranks, which is exactly its GPU limit: vLLM tells local from remote by it."""
     return plan.layout.gpus_per_replica // plan.nodes_per_replica
 
 
@@ -44,9 +41,7 @@ def of_engine(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 
 
 def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
-    """Return the resources of the container that downloads before the engine starts: it has the pod
-    to itself, with the engine's limits.
-    """
+    """Return the download container's resources: alone in the pod, it has the engine's limits."""
     requests, limits = _bounds(plan, deployment)
     memory = deployment.pods.memory or cache.INIT_MEMORY
     return {
@@ -58,7 +53,6 @@ def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 
 
 def _bounds(plan: Plan, deployment: Deployment) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the requests of a container for memory and disk, and its limits."""
     kept, files = (
         (plan.host_cache.pod_bytes, plan.host_cache.region_bytes) if plan.host_cache else (0, 0)
     )
@@ -86,7 +80,8 @@ def _bounds(plan: Plan, deployment: Deployment) -> tuple[dict[str, str], dict[st
 def admitted(
     resources: Mapping[str, Any], engine: Mapping[str, str], deployment: Deployment
 ) -> dict[str, Any]:
-    """Return the resources of a container as the LimitRanges of the namespace admit them;
+    """Return a container's resources as the namespace's LimitRanges admit them.
+
     ``engine`` are the engine's requests. Limits that a user states stay.
     """
     stated = {MEMORY: deployment.pods.memory, DISK: deployment.pods.ephemeral_storage}
@@ -113,7 +108,6 @@ def admitted(
 
 
 def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
-    """Return the request and the limit of host memory, without K/V that is kept in it."""
     workers = workers_per_pod(plan)
     memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
     return memory, budgets.host_memory_limit_bytes(
@@ -122,7 +116,6 @@ def _memory_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
 
 
 def _disk_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
-    """Return the request and the limit of disk."""
     downloaded = budgets.downloaded_bytes(
         plan,
         model=cache.downloads(deployment),
@@ -133,8 +126,7 @@ def _disk_bytes(plan: Plan, deployment: Deployment) -> tuple[int, int]:
 
 
 def _more(stated: str | None, kept: int) -> str | None:
-    """Return memory that a user states for a pod with the K/V that is kept beside it; as it is
-    written if none is.
+    """Return a user's memory for a pod plus the K/V kept beside it; unchanged if none is.
 
     >>> _more("64Gi", 2 * GIB), _more("1.5Gi", GIB), _more("500M", 0), _more(None, GIB)
     ('66Gi', '2560Mi', '500M', None)
@@ -145,7 +137,7 @@ def _more(stated: str | None, kept: int) -> str | None:
 
 
 def _is_zero(stated: str) -> bool:
-    """Return whether a quantity is none, in whatever unit.
+    """Return whether a quantity is zero, in whatever unit.
 
     >>> [_is_zero(stated) for stated in ("0", "0Gi", "0.00m", "10", "0.5Gi")]
     [True, True, True, False, False]
@@ -154,10 +146,9 @@ def _is_zero(stated: str) -> bool:
 
 
 def _limit(ceiling: Ceiling, request: str, limit: str) -> str | None:
-    """Return a limit that the namespace admits, None if it gives one of its own that is high
-    enough.
+    """Return a limit that the namespace admits, None if its own is high enough.
 
-    One below the request would be refused whatever the namespace says, without naming it.
+    One below the request would be refused in any case, without naming the namespace.
     """
     least, most = whole_bytes(request), whole_bytes(limit)
     given, highest = ceiling.given_bytes, ceiling.highest(least)
@@ -172,5 +163,5 @@ def _limit(ceiling: Ceiling, request: str, limit: str) -> str | None:
 
 
 def _whole(count: int) -> int:
-    """Return bytes in whole GiB, rounded up, unless they are whole MiB already."""
+    """Return bytes rounded up to GiB, unless they are whole MiB."""
     return count if count % MIB == 0 else -(-count // GIB) * GIB

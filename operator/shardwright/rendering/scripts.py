@@ -1,9 +1,7 @@
-"""Renders the scripts that run inside the engine's container, and reads the programs; the only use
-of templates.
+"""The scripts in the engine's container and the programs beside them; the only use of templates.
 
-Shell scripts are templates, Python programs are mounted as they stand and told everything by their
-arguments. No value of a user is rendered here: users' values reach the scripts as arguments and
-environment.
+Python programs are mounted as they are and get everything by arguments. No user's value is
+rendered: they reach the scripts as arguments and environment.
 """
 
 import shlex
@@ -60,8 +58,8 @@ connection yet; assumed.
 """
 
 LOOK_SECONDS: Final = 30
-"""What a reconcile of the engine's tokens may take beside waiting for one (``silence_seconds``)
-before it counts as hung; assumed: three answers of 4 s and the pauses between reconciles, doubled.
+"""Seconds that a check of the engine's tokens may take beside waiting for one (``silence_seconds``)
+before it counts as hung; assumed: three answers of 4 s and the pauses between checks, doubled.
 """
 
 WATCH_PAUSE_SECONDS: Final = 5
@@ -70,9 +68,8 @@ WATCH_PAUSE_SECONDS: Final = 5
 """
 
 REMEMBERED: Final = 256
-"""Settings of which the scripts are kept, for every reconcile of a model renders them. Basis:
-assumed; 20 KB each, of which the larger part is shared, and the settings of resources differ by
-little else than their start-up budgets.
+"""Settings whose scripts are kept, as every reconcile renders them. Basis: assumed; 20 KB each,
+mostly shared, as resources' settings differ by little but their start-up budgets.
 """
 
 _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
@@ -80,9 +77,9 @@ _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshJoining:
-    """How the leader starts the ranks of its followers, if it ``joins`` them over ssh.
+    """How the leader starts its followers' ranks, if it ``joins`` them over ssh.
 
-    ``shared_variables`` are those that it tells all of them; it tries each for ``tries_seconds``.
+    It tells them ``shared_variables`` and tries each for ``tries_seconds``.
     """
 
     joins: bool = False
@@ -94,9 +91,7 @@ class SshJoining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayJoining:
-    """How the pods of a group become one Ray cluster, if that ``joins`` them: it has all of them
-    within ``join_seconds`` or the rank ends.
-    """
+    """How pods become one Ray cluster, if it ``joins`` them: in ``join_seconds``, or ranks end."""
 
     joins: bool = False
     port: int = ray.PORT
@@ -108,9 +103,7 @@ class RayJoining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankNetwork:
-    """How a rank is reached. With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use
-    none.
-    """
+    """How a rank is reached. ``rdma``: its pod has RDMA devices; ``tcp_only``: it uses none."""
 
     http_port: int = HTTP_PORT
     rendezvous_port: int = RENDEZVOUS_PORT
@@ -121,9 +114,7 @@ class RankNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptPaths:
-    """The paths of the files that a pod's scripts read and write; each is a volume or a file of a
-    volume.
-    """
+    """The paths of a pod's scripts, each in a volume."""
 
     run_dir: str = "/run/shardwright"
     shm_dir: str = "/dev/shm"  # noqa: S108 - the engine's shared memory, a volume of the pod
@@ -134,9 +125,7 @@ class ScriptPaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptTimes:
-    """How long the scripts wait. An engine serves within ``start_seconds`` of its start, or its
-    rank ends.
-    """
+    """How long scripts wait, in seconds; an engine serves in ``start_seconds`` or its rank ends."""
 
     start_seconds: float = budgets.LEAST_SECONDS + budgets.LAST_WORDS_SECONDS
     leader_gone_seconds: float = LEADER_GONE_SECONDS
@@ -149,7 +138,7 @@ class ScriptTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchExitCodes:
-    """The exit codes by which the launch script says why a rank has ended."""
+    """The launch script's exit codes for why a rank has ended."""
 
     unfit_key: int = UNFIT_KEY_EXIT_CODE
     unmet: int = UNMET_EXIT_CODE
@@ -159,11 +148,10 @@ class LaunchExitCodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenWatch:
-    """When a leader counts as not ready for want of tokens.
+    """When a leader is not ready for want of tokens.
 
-    That is when it brings none for ``silence_seconds`` (0: nobody watches its tokens), or when
-    nobody has looked at them for ``look_seconds`` more. One that nobody asks is asked after
-    ``idle_seconds``.
+    It brought none for ``silence_seconds`` (0: nobody watches), or nobody has looked for
+    ``look_seconds`` more. One without requests is asked after ``idle_seconds``.
     """
 
     silence_seconds: float = 0
@@ -173,19 +161,17 @@ class TokenWatch:
 
     @property
     def stale_seconds(self) -> int:
-        """Return the age at which an observation of the tokens says nothing any more."""
+        """Return the age in seconds at which an observation of tokens says nothing any more."""
         return ceil(self.silence_seconds + self.look_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings:
-    """The knowledge of the scripts of one resource: ranks of a group (nodes) and their workers, and
-    by topic how they meet, the paths of their files, and how long they wait.
+    """What a resource's scripts know: a group's ranks (nodes), their workers, and more by topic.
 
-    ``engine`` has its own parts of the scripts, by its label; clients must send a key if the
-    resource ``demands_key``. Of a group that has attention replicas on several pods,
-    ``attention_replicas`` are those of one. ``shm_bytes`` is the size of the shared memory as it
-    was planned.
+    ``engine`` has scripts of its own, by its label; clients send a key if the resource
+    ``demands_key``. ``attention_replicas`` are one pod's if a group has them on several pods.
+    ``shm_bytes`` is the planned shared memory.
     """
 
     engine: EngineDefinition
@@ -206,7 +192,7 @@ class ScriptSettings:
 
 @lru_cache(maxsize=REMEMBERED)
 def scripts(settings: ScriptSettings) -> Mapping[str, str]:
-    """Return file name to content of everything that is mounted into the scripts folder."""
+    """Return the mounted scripts' content by file name."""
     files = [*_SHELL, *(ssh.FILES if settings.ssh.joins else ())]
     # Only programs that are used: one more would be another ConfigMap, and so another template.
     programs = ["rendezvous"] if settings.ranks > 1 else []

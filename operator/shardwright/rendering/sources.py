@@ -1,8 +1,4 @@
-"""The engine's weights, adapters and draft model: volumes, mounts, folders, downloads before it
-starts.
-
-That there is room and a right to read is not checked here.
-"""
+"""The engine's weights, adapters and draft model: volumes, mounts, folders, downloads."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,7 +16,7 @@ _DRAFTS: Final = "drafts"
 
 
 def model_source(deployment: Deployment) -> str:
-    """Return the source that the engine serves: a folder, an address or an id of the hub."""
+    """Return what the engine serves: a folder, an address or a hub id."""
     if deployment.weights.weights_image is not None:
         return _below(MODELS_DIR, deployment.weights.weights_image.path)
     if deployment.weights.object_store is not None:
@@ -33,7 +29,7 @@ def model_source(deployment: Deployment) -> str:
 
 
 def adapter_folders(deployment: Deployment) -> tuple[tuple[str, str], ...]:
-    """Return the name and the folder of every adapter."""
+    """Return every adapter's name and folder."""
     return tuple(
         (adapter.name, _adapter_folder(deployment, adapter))
         for adapter in deployment.serving.adapters.served
@@ -53,7 +49,7 @@ def draft_folder(deployment: Deployment) -> str | None:
 
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return one volume for every claim that is read, and one for the image of the weights."""
+    """Return a volume for every claim that is read, and one for the image of the weights."""
     claims = [
         {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
         for claim, name in _claims(deployment).items()
@@ -75,9 +71,7 @@ def mounts(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
-    """Return the downloads before the engine starts: id, commit (empty: the newest) and folder
-    (empty: the hub's own cache).
-    """
+    """Return downloads by id, commit (empty: newest) and folder (empty: the hub's cache)."""
     model = (deployment.model, deployment.weights.revision or "", "")
     hub = [
         adapter.source
@@ -98,7 +92,6 @@ def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
 
 
 def _claims(deployment: Deployment) -> Mapping[str, str]:
-    """Return every claim that is read, once, and the name of its volume."""
     sources = [adapter.source for adapter in deployment.serving.adapters.served]
     beside = dict.fromkeys(source.claim for source in sources if isinstance(source, ClaimPath))
     own = {} if deployment.weights.claim is None else {deployment.weights.claim.claim: _MODELS}

@@ -1,8 +1,7 @@
-"""The needs of a group whose leader starts the ranks of its followers over ssh: a key of the
-resource's own, and a user.
+"""What a group needs whose leader starts its followers' ranks over ssh: a key and a user.
 
-The key is made when its Secret is created and never read here. It is the users' and the hosts' key
-at once: a leader knows its followers by it, and they it.
+The key is made with its Secret and never read here. It is the users' and the hosts' key at once:
+leader and followers know each other by it.
 """
 
 from typing import Any, Final
@@ -32,19 +31,17 @@ _KEY_MODE: Final = 0o440
 
 
 def joins(plan: Plan, deployment: Deployment) -> bool:
-    """Return whether the leader of a group reaches its followers over ssh."""
+    """Return whether a group's leader reaches its followers over ssh."""
     return ENGINES[deployment.engine].over_ssh and plan.nodes_per_replica > 1
 
 
 def secret_name(deployment: Deployment) -> str:
-    """Return the name of the Secret with the key."""
+    """Return the name of the key's Secret."""
     return made_secret(deployment.base, "ssh", deployment.owner.uid, deployment.groups.secret_seed)
 
 
 def volumes(plan: Plan, deployment: Deployment, scripts: str) -> list[dict[str, Any]]:
-    """Return the key as a volume of the pod, without the name of its Secret, and the entry of its
-    user; ``scripts`` is the ConfigMap that has it.
-    """
+    """Return volumes for the key, without its Secret's name, and its user in ``scripts``."""
     if not joins(plan, deployment):
         return []
     passwd = {"name": scripts, "items": [{"key": "passwd", "path": "passwd"}]}
@@ -55,7 +52,7 @@ def volumes(plan: Plan, deployment: Deployment, scripts: str) -> list[dict[str, 
 
 
 def mounts(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the mounts of the key and of its user's entry in the engine's container."""
+    """Return the mounts of the key and its user's entry in the engine's container."""
     if not joins(plan, deployment):
         return []
     return [

@@ -1,9 +1,8 @@
-"""TensorRT-LLM, in one module for each part of
-:class:`~shardwright.engines.engine.EngineDefinition`.
+"""TensorRT-LLM, in a module for each part of :class:`~shardwright.engines.engine.EngineDefinition`.
 
-``traits`` are what planning knows of it; ``arguments`` (with a configuration file) and
-``environment`` say a plan in its words. ``policy`` classes every option and key of the tables in
-``data``. ``releases`` has no image: it must be named.
+``traits`` are for planning; ``arguments`` (with a configuration file) and ``environment`` put a
+plan into its words. ``policy`` classes every option and key of the tables in ``data``. ``releases``
+has no image: it must be named.
 """
 
 from shardwright.engines.trtllm import arguments, environment, policy, releases, traits

@@ -1,8 +1,8 @@
 """A plan in TensorRT-LLM's words.
 
-Degrees and limits are told on the command line, everything else in a configuration file, whose keys
-override it; settings that 1.2 does not take on the command line are in the file. Sources:
-engine-measurements.md 10; the lists in ``tests/data/engines``.
+Degrees and limits are on the command line, the rest is in a configuration file, whose keys override
+it; it also has settings that 1.2 does not take on the command line. Sources: engine-measurements.md
+10; the lists in ``tests/data/engines``.
 """
 
 import json
@@ -22,10 +22,7 @@ SSH_PORT: Final = 2222
 
 
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
-    """Return argv after ``trtllm-serve``, without host and port, the same on every rank.
-
-    No word may hold a space: ``trtllm-llmapi-launch`` splits its command line again.
-    """
+    """Return argv after ``trtllm-serve``, without host and port, the same on every rank."""
     layout = plan.layout
     options = {
         # TensorRT-LLM spreads replicas of attention over its tensor ranks: enable_attention_dp in
@@ -71,11 +68,10 @@ def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
 
 
 def cache_fraction(plan: Plan) -> float:
-    """Return the share of the memory beside weights and buffers that K/V takes, in thousandths
-    rounded down.
+    """Return K/V's share of the memory beside weights and buffers, in thousandths rounded down.
 
-    The plan's cache is a share of the whole GPU, the engine's a share of the memory that is free
-    after loading; the stage that holds the fewest tokens decides, as the smallest rank does in the
+    The plan's cache is a share of the whole GPU, the engine's a share of what is free after
+    loading; the stage that holds the fewest tokens decides, as the smallest rank does in the
     engine.
     """
     stage = min(

@@ -12,6 +12,6 @@ VARIABLES: Final = COMMON | {"TLLM_LOG_FIRST_RANK_ONLY", "TLLM_LOG_LEVEL", "TRTL
 
 
 def environment(plan: Plan, start: Start) -> Mapping[str, str]:
-    """Return the settings that TensorRT-LLM takes from the environment only."""
+    """Return the settings TensorRT-LLM takes only from the environment."""
     del plan, start
     return {"USER": "trtllm"}

@@ -2,7 +2,7 @@
 :mod:`shardwright.engines.policy`.
 
 An argument is an option of ``trtllm-serve`` (main at commit 029e223, for 1.2 without the four that
-it does not take there) or a key of its configuration file (as of the times of 1.2 and 1.3).
+it lacks) or a key of its configuration file (as of the times of 1.2 and 1.3).
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """TensorRT-LLM's traits for the planner, each figure with its source or the word ``assumed``.
 
-Nothing of it could be run: rules are those of its documents and source, as of 1.2; figures of its
-memory are assumed.
+It could not be run: rules are from its documents and source as of 1.2, figures of its memory
+assumed.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ _SOURCES: Final[Mapping[str, str]] = {
 
 
 def predicted(version: str | None) -> EngineTraits:
-    """Return the traits of TensorRT-LLM that planning must know; of all versions they are alike."""
+    """Return what planning must know of TensorRT-LLM, alike in all versions."""
     return EngineTraits(
         name=NAME,
         version=version or "",
@@ -87,7 +87,5 @@ def predicted(version: str | None) -> EngineTraits:
 
 
 def traits(version: str) -> EngineTraits:
-    """Return the traits of TensorRT-LLM ``version`` (``major.minor.patch``) that planning must
-    know: those that speed is predicted with, and a warning for every plan.
-    """
+    """Return the traits of ``version`` (``major.minor.patch``), with a warning for every plan."""
     return replace(predicted(version), released=release_month(NAME, version), warnings=(_UNPROVEN,))

@@ -1,8 +1,8 @@
 """vLLM, in one module for each part of :class:`~shardwright.engines.engine.EngineDefinition`.
 
-``traits`` are what planning knows of it, with its ``eras`` of memory; ``arguments`` and
-``environment`` say a plan in its words, and ``families`` the parsers of a model's answers.
-``policy``, with its ``refusals``, classes every option of the tables in ``data``.
+``traits`` are for planning, with the ``eras`` of its memory; ``arguments`` and ``environment`` put
+a plan into its words, and ``families`` has the parsers of a model's answers. ``policy``, with
+``refusals``, classes every option of the tables in ``data``.
 """
 
 from shardwright.engines.vllm import arguments, environment, families, policy, releases, traits

@@ -1,7 +1,6 @@
-"""Says a plan in vLLM's words: the arguments that are the same on every rank of a group.
+"""A plan in vLLM's words: the arguments that are the same on every rank of a group.
 
-Refuses nothing: the options of users have been checked by then. Number, address and role of a rank
-are the launch script's to add.
+Users' options are checked before; the launch script adds a rank's number, address and role.
 """
 
 import json
@@ -39,8 +38,8 @@ PLAN_SAYS: Final = frozenset({"gpu-memory-utilization", "max-num-batched-tokens"
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
     """Return argv after ``vllm serve``, without the arguments that differ between ranks.
 
-    The launch script adds ``--node-rank``, ``--master-addr`` and the role of the rank; over Ray
-    followers are not told at all, and the leader only the address to listen on. Batch limits are
+    The launch script adds ``--node-rank``, ``--master-addr`` and the rank's role; over Ray
+    followers are told nothing, and the leader only the address to listen on. Batch limits are
     always explicit: vLLM's defaults depend on the GPU's memory.
     """
     return (
@@ -89,17 +88,13 @@ def _parallelism(plan: Plan, *, over_ray: bool) -> tuple[str, ...]:
 
 
 def _exchange(plan: Plan, version: str) -> tuple[str, ...]:
-    """Return how tokens of attention replicas meet in the experts, to an engine that is known to
-    take it.
-    """
+    """Return how attention replicas exchange tokens in the experts, if the engine takes it."""
     takes = "all2all-backend" in (option_table(version, RULES.tables) or {})
     return _pairs({"all2all-backend": EXCHANGE}) if takes and plan.layout.attention_data > 1 else ()
 
 
 def _beside_the_gpus(plan: Plan) -> tuple[str, ...]:
-    """Return the GiB of K/V that an engine keeps in the memory of its nodes, all of its ranks
-    together.
-    """
+    """Return the GiB of K/V that an engine keeps in its nodes' memory, for all its ranks."""
     if plan.host_cache is None:
         return ()
     return _pairs(
@@ -111,18 +106,17 @@ def _beside_the_gpus(plan: Plan) -> tuple[str, ...]:
 
 
 def _devices(plan: Plan) -> str:
-    """Return the devices of a pod by number: the engine tells local from remote ranks by how many
-    there are.
+    """Return a pod's devices by number: their count tells the engine local from remote ranks.
 
-    Without them it asks the platform, and a platform without GPUs (vLLM's CPU build) has one
-    device. Source: ``distributed/device_communicators/shm_broadcast.py`` of vLLM 0.32.0; seen in a
-    group of 2 x 2 ranks that failed without.
+    Without them it asks the platform, and one without GPUs (vLLM's CPU build) has one device.
+    Source: ``distributed/device_communicators/shm_broadcast.py`` of vLLM 0.32.0; seen in a group of
+    2 x 2 ranks that failed without.
     """
     return ",".join(map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica)))
 
 
 def _beside_the_plan(arguments: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the user's arguments without those that a plan says for him: it was made with them."""
+    # The plan was made with them.
     return {name: value for name, value in arguments.items() if canonical(name) not in PLAN_SAYS}
 
 
@@ -149,9 +143,7 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
 
 
 def _adapters(serving: Serving) -> tuple[str, ...]:
-    """Return the arguments that let vLLM serve adapters. Each has a slot, so that none waits for
-    another to leave the batch.
-    """
+    # Each has a slot, so that none waits for another to leave the batch.
     if not serving.adapters:
         return ()
     slots = _pairs({"max-loras": len(serving.adapters), "max-lora-rank": serving.adapter_rank})
@@ -175,9 +167,7 @@ _METHODS: Final = {
 
 
 def _speculation(serving: Serving) -> str | None:
-    """Return vLLM's settings for drafts; looked up in the prompt they may be as long as a
-    step's.
-    """
+    # Looked up in the prompt, drafts may be as long as a step's.
     if serving.drafts_by is None:
         return None
     model = {} if serving.draft_model is None else {"model": serving.draft_model}

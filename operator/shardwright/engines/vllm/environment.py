@@ -68,9 +68,7 @@ and limits stay as planned.
 
 
 def environment(plan: Plan, start: Start) -> Mapping[str, str]:
-    """Return the settings that vLLM reads only from the environment: its caches, limits, and the
-    layers of stages if it would cut them differently.
-    """
+    """Return what vLLM reads only from the environment: caches, limits, unusual stages."""
     partition = plan.layout.partition
     return {
         # The pod's user has a number and no name; vLLM asks for one (engine-measurements.md 2).

@@ -1,8 +1,7 @@
 """How vLLM budgets memory, in three eras cut by release date.
 
-An era is found by the release that a version string names, or by a month in it (``V1 2025-04``); a
-string that names neither is taken for the newest. Figures without a source of their own are fitted
-to the rows of ``docs/memory.md``.
+An era is found by a version's release, or by a month in it (``V1 2025-04``), else the newest
+counts. Figures without a source are fitted to the rows of ``docs/memory.md``.
 """
 
 import re
@@ -29,7 +28,7 @@ capability 8.0, where vLLM names the GPU. Source: vLLM 0.32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Era:
-    """One way to budget memory, from the release and the month on that are named.
+    """One way to budget memory, from a release and month on.
 
     The other fields are those of :class:`~shardwright.layouts.traits.EngineTraits`.
     """
@@ -77,7 +76,7 @@ ERAS: Final = (
 
 
 def era_of(version: str) -> Era:
-    """Return the era that a version string belongs to.
+    """Return the era of a version.
 
     >>> [era_of(text).release for text in ("0.6.x", "V1 2025-04", "0.33.0", "nightly")]
     [(0, 0), (0, 8), (0, 21), (0, 21)]
@@ -91,7 +90,7 @@ def era_of(version: str) -> Era:
 
 
 def release_of(version: str) -> tuple[int, int] | None:
-    """Return (major, minor) of a version string, None if it does not begin with one.
+    """Return (major, minor) of a version, None if it does not begin with them.
 
     >>> release_of("0.33.0"), release_of("0.6.x"), release_of("2024 (see paper)")
     ((0, 33), (0, 6), None)

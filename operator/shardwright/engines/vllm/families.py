@@ -1,14 +1,12 @@
-"""The options of vLLM that depend on a model's family: the parsers of its tool calls and of its
-reasoning.
+"""vLLM's options that depend on a model's family: the parsers of its tool calls and reasoning.
 
-The text of answers is the same with and without them; only the fields of tool calls and of
-reasoning differ. So these are defaults: a user can set each option himself, or turn all of them
-off.
+They change only the fields of tool calls and reasoning, not the text of answers. So these are
+defaults: a user can set each option, or turn all of them off.
 
 Which family wants which parser: vllm-project/recipes of August 2026 (``recipes``), docs.vllm.ai,
 features/tool_calling and reasoning_outputs of 0.32 (``docs``). Families whose tool calls need a
-chat template that their repositories do not have get no parser of tool calls: a template is a file
-of the image, which another image may not have.
+chat template that their repositories lack get no parser of tool calls: another image may not have
+the template's file.
 """
 
 import re
@@ -27,9 +25,7 @@ _TEMPLATE_FORMAT: Final = "chat-template-content-format"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParserFamily:
-    """Models with names that begin with a pattern, behind the slash and in lower case, and the
-    parsers of their answers.
-    """
+    """Models by a pattern of names (behind the slash, lower case), with their answers' parsers."""
 
     name: str
     pattern: str
@@ -131,8 +127,7 @@ _BASE: Final = re.compile(r"(^|[-_])base([-_]|$)")
 
 
 def family_of(model_id: str) -> ParserFamily | None:
-    """Return the family of a model's id, None if none is known, or if the model is not made to
-    answer.
+    """Return the family of a model's id, None if unknown, or if the model is not made to answer.
 
     >>> [
     ...     found and found.name
@@ -153,10 +148,9 @@ def family_of(model_id: str) -> ParserFamily | None:
 def family_arguments(
     model_id: str, version: str, arguments: Mapping[str, object]
 ) -> Mapping[str, object]:
-    """Return the arguments for a model's family in a version of the engine. An option that the
-    user's ``arguments`` set is left out.
+    """Return the arguments for a model's family, without options set in the user's ``arguments``.
 
-    Nothing is told that the version does not know, nor to a version whose options are not known.
+    A version gets none that it does not know, and none at all without a list of its options.
     """
     found, table = family_of(model_id), option_table(version, RULES.tables)
     if found is None or table is None:
@@ -176,7 +170,6 @@ def family_arguments(
 
 
 def _groups(family: ParserFamily) -> Iterator[Mapping[str, object]]:
-    """Yield options that are said together or not at all."""
     if family.tools:
         yield {_AUTO: True, _TOOLS: family.tools}
     if family.reasoning:

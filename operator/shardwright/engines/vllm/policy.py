@@ -1,8 +1,7 @@
-"""Options that a user may set of ``vllm serve``.
+"""Options of ``vllm serve`` that a user may set.
 
-Every option of 0.32 and 0.33 is in one of these lists or in those of
-:mod:`shardwright.engines.vllm.refusals`. An option that a later version adds is on none of them,
-and so refused.
+Every option of 0.32 and 0.33 is here or in :mod:`shardwright.engines.vllm.refusals`; one that a
+later version adds is in neither, and so refused.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""vLLM's releases and their images, and the one that is taken where a resource names none."""
+"""vLLM's releases and images, with the default one."""
 
 import re
 from types import MappingProxyType
@@ -32,8 +32,7 @@ RELEASES: Final = Releases(
 
 
 def kept_default(said: str) -> str | None:
-    """Return the version by default that a plan of record keeps the engine at, None if that is the
-    newest that is known.
+    """Return the default version at which a plan of record keeps the engine, None for the newest.
 
     ``said`` is the version that it names: empty if its spec left none open.
 

@@ -292,11 +292,10 @@ _SOURCES: Final[Mapping[str, str]] = {
 
 
 def traits(version: str) -> EngineTraits:
-    """Return the traits of vLLM ``version`` (``major.minor.patch``) that planning must know.
+    """Return what planning must know of vLLM ``version`` (``major.minor.patch``).
 
-    The figures were read in 0.32.0; 0.33.0 has the same ones, and lists of its own. Architectures
-    newer than the list are known to a newer engine only, so a version without a list of its own
-    refuses none.
+    The figures were read in 0.32.0; 0.33.0 has the same, and lists of its own. Architectures newer
+    than a list need a newer engine, so a version without a list refuses none.
     """
     release, era = release_of(version), era_of(version)
     registry = _data("architectures", release)
