@@ -74,7 +74,7 @@ def answer(line: str, cases: Cases, number: int = 1) -> dict[str, Any]:
     identity: object = None
     try:
         record = _parsed(line)
-        identity = record.get("id")
+        identity = _identity(record)
         return {"id": identity, **_prediction(cases.read(record), cases)}
     except InputError as error:
         return {
@@ -84,6 +84,18 @@ def answer(line: str, cases: Cases, number: int = 1) -> dict[str, Any]:
                 for problem in error.problems
             ],
         }
+
+
+def _identity(record: Mapping[str, Any]) -> object:
+    found = record.get("id")
+    try:
+        json.dumps(found, allow_nan=False)
+    except ValueError as error:  # JSON could not say it back
+        problem = Problem(
+            code="CaseInvalid", what="id: must have no number that is infinite or NaN"
+        )
+        raise InputError([problem]) from error
+    return found
 
 
 def _parsed(line: str) -> Mapping[str, Any]:

@@ -205,6 +205,8 @@ def test_every_field_that_a_case_may_have_is_read(tmp_path: Path) -> None:
         ("nothing", "line 2: must be a JSON object, and is not valid JSON at character 1"),
         ('{"id": }', "line 2: must be a JSON object, and is not valid JSON at character 8"),
         ("[]", "line 2: must be a JSON object"),
+        ('{"id": 1e400}', "line 2: id: must have no number that is infinite or NaN"),
+        ('{"id": [NaN]}', "line 2: id: must have no number that is infinite or NaN"),
     ],
 )
 def test_a_line_that_is_no_json_is_named_once_in_our_words(
