@@ -332,7 +332,7 @@ def _operator(made: builder.Dashboard) -> None:
             ("sum by (code) (rate(shardwright_api_requests_total[5m]))", "{{code}}"),
         ),
         lines(
-            "Time of a look, and of a request",
+            "Time of a reconcile, and of a request",
             "Median and 99th percentile.",
             "s",
             (

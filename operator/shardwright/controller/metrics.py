@@ -68,7 +68,7 @@ class Metrics:
         registry = self.registry
         self.reconciles = Histogram(
             "shardwright_reconcile_duration_seconds",
-            "Time of one look at one resource.",
+            "Time of one reconcile of one resource.",
             ("result",),
             registry=registry,
             buckets=BUCKETS,
@@ -191,7 +191,7 @@ class Metrics:
         )
         self._unfinished = Gauge(
             "shardwright_queue_unfinished_seconds",
-            "How long all looks under way have taken so far, together.",
+            "How long all reconciles under way have taken so far, together.",
             registry=registry,
         )
         self._delayed = Gauge(
