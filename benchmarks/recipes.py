@@ -136,7 +136,7 @@ class Attempt:
             )
         words = [word for part in parts for word in part["args"]]
         own = {name: value for part in parts for name, value in part["env"].items()}
-        return Beside(snapshots=read_arguments(words, VERSION), environment=own)
+        return Beside(reading=read_arguments(words, VERSION), environment=own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,8 +246,8 @@ def outcome(attempt: Attempt, folder: Path) -> Outcome:
     else:
         found = _tried(attempt, beside, config)
         if "speculation" in beside.reading.engine and found.kind != "planned":
-            snapshots = beside.reading.without_drafts(found.text)
-            found = _tried(attempt, replace(beside, snapshots=snapshots), config)
+            reading = beside.reading.without_drafts(found.text)
+            found = _tried(attempt, replace(beside, reading=reading), config)
     return replace(found, left_out=(*found.left_out, *own))
 
 
@@ -259,16 +259,16 @@ def _tried(attempt: Attempt, beside: Beside, config: str) -> Outcome:
 
 
 def _planned(attempt: Attempt, beside: Beside, config: str) -> Outcome:
-    snapshots = beside.reading
-    parallel = _parallelism(attempt, snapshots)
-    engine: dict[str, Any] = {"args": dict(snapshots.arguments), **snapshots.engine}
+    reading = beside.reading
+    parallel = _parallelism(attempt, reading)
+    engine: dict[str, Any] = {"args": dict(reading.arguments), **reading.engine}
     if beside.environment:
         engine["env"] = [
             {"name": name, "value": value} for name, value in sorted(beside.environment.items())
         ]
     if attempt.hardware.startswith("mi"):
         engine |= {"image": AMD_IMAGE, "version": VERSION}
-    model = {"id": attempt.model, "configMapRef": {"name": "config"}, **snapshots.model}
+    model = {"id": attempt.model, "configMapRef": {"name": "config"}, **reading.model}
     spec = {"model": model, "engine": engine, "parallelism": parallel}
     manifest = {
         "apiVersion": "shardwright.io/v1alpha1",
@@ -292,7 +292,7 @@ def _planned(attempt: Attempt, beside: Beside, config: str) -> Outcome:
         kind="no room",
         text=f"on up to {NODES_TRIED[-1]} nodes: {problem.sentence()}" if problem else "",
         reasons=(problem.code,) if problem else (),
-        left_out=snapshots.left_out,
+        left_out=reading.left_out,
         unstated=problem is None,
     )
 
@@ -338,10 +338,10 @@ def sentences(problems: Sequence[Problem]) -> str:
     return "; ".join(problem.sentence() for problem in problems)
 
 
-def _parallelism(attempt: Attempt, snapshots: Reading) -> dict[str, Any]:
+def _parallelism(attempt: Attempt, reading: Reading) -> dict[str, Any]:
     """Return the degrees that a recipe names: in its arguments, or for one node as its strategy."""
     named = attempt.recipe["strategyOverrides"].get("single_node_tp", {}).get("tp")
-    tensor = snapshots.tensor or (named.get(attempt.hardware) if isinstance(named, dict) else named)
+    tensor = reading.tensor or (named.get(attempt.hardware) if isinstance(named, dict) else named)
     return {"tensor": tensor} if tensor and attempt.variant == "default" else {}
 
 
