@@ -3,8 +3,8 @@ CPU and calls, by part of a reconcile.
 
     python -m benchmarks.bring_up [--models 30] [--nodes 600] [--profile PART]
 
-The models are a third each of one GPU, one node and two nodes. Each is looked at as it is new, when
-its pods have been made, are bound, run, are ready, and then until a reconcile has nothing to do.
+The models are a third each of one GPU, one node and two nodes. Each is reconciled when it is new,
+when its pods have been made, are bound, run, are ready, and then until there is nothing to do.
 The API server is in memory and costs what it costs: its time, and the planner's, are left out.
 ``--profile`` prints where the CPU time of one part goes (``all`` for all of them).
 """
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> None:
         "--profile",
         default="",
         metavar="PART",
-        help="all, look, read, advance, write, status, metrics, events",
+        help="all, reconcile, read, next_step, write, status, metrics, events",
     )
     given = parser.parse_args(arguments)
     asyncio.run(measure(given.models, given.nodes, Spent(given.profile)))
@@ -143,7 +143,7 @@ def _count(parts: Parts, spent: Spent) -> None:
         (Writer, "carry_out", "write"),
         (Recorder, "record", "events"),
         (reconciler, "write_status", "status"),
-        (reconciler, "advance", "advance"),
+        (reconciler, "next_step", "next_step"),
     )
     for owner, name, part in counted:
         function = getattr(owner, name)
@@ -161,21 +161,21 @@ async def bring_up(parts: Parts, models: list[Manifest], spent: Spent) -> None:
     for model in models:
         stored = parts.api.put(SHARDED_MODELS, model)
         key = stored["metadata"]["namespace"], stored["metadata"]["name"]
-        await look(parts, key, spent)
+        await reconciled(parts, key, spent)
         for state in STATES:
             _set_pods(parts, key, state)
-            await look(parts, key, spent)
+            await reconciled(parts, key, spent)
         while parts.api.written:
             parts.api.written.clear()
-            await look(parts, key, spent)
+            await reconciled(parts, key, spent)
         if parts.condition(key)["reason"] != "Serving":
             raise RuntimeError(f"{key} does not serve: {parts.condition(key)}")
 
 
-async def look(parts: Parts, key: Key, spent: Spent) -> None:
+async def reconciled(parts: Parts, key: Key, spent: Spent) -> None:
     parts.wait(1.0)
-    with spent.on("look"):
-        await parts.look(key)
+    with spent.on("reconcile"):
+        await parts.reconcile(key)
 
 
 def _set_pods(parts: Parts, key: Key, status: dict[str, Any]) -> None:
