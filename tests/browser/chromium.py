@@ -129,7 +129,7 @@ class Page:
                 self._listen(await self._socket.receive_json())
         self._last = ""
 
-    async def reconcile(self, width: int, height: int, *, dark: bool = False) -> None:
+    async def look(self, width: int, height: int, *, dark: bool = False) -> None:
         """Give the window a size and a colour scheme."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -175,14 +175,14 @@ class Page:
         )
 
 
-def in_browser(folder: Path, reconcile: Callable[[Page], Awaitable[T]]) -> T:
-    """Return what a reconcile of a page of a fresh browser gives; nothing may have been complained
+def in_browser(folder: Path, look: Callable[[Page], Awaitable[T]]) -> T:
+    """Return what a look at a page of a fresh browser gives; nothing may have been complained
     of.
     """
 
     async def run() -> T:
         async with a_page(folder / "profile") as page:
-            seen = await reconcile(page)
+            seen = await look(page)
             assert page.complaints == []
             return seen
 

@@ -82,13 +82,13 @@ def address() -> Iterator[str]:
 def test_the_list_fits_every_screen_and_leads_to_a_plan(tmp_path: Path, address: str) -> None:
     url = f"http://me:a-token@{address}{PLANS_PATH}"
 
-    async def reconcile(page: Page) -> tuple[list[tuple[int, bool, int]], int, str]:
+    async def look(page: Page) -> tuple[list[tuple[int, bool, int]], int, str]:
         page.admit(f"http://{address}/")
         page.admit(url)
         seen = []
         for width in WIDTHS:
             for dark in (False, True):
-                await page.reconcile(width, 900, dark=dark)
+                await page.look(width, 900, dark=dark)
                 await page.open(url)
                 wide = await page.run("document.documentElement.scrollWidth")
                 seen.append((width, dark, wide))
@@ -96,7 +96,7 @@ def test_the_list_fits_every_screen_and_leads_to_a_plan(tmp_path: Path, address:
         await page.open(await page.run("document.querySelector('tbody a').href"))
         return seen, rows, await page.run("document.querySelector('h1').textContent")
 
-    seen, rows, title = in_browser(tmp_path, reconcile)
+    seen, rows, title = in_browser(tmp_path, look)
 
     assert seen == [(width, dark, width) for width in WIDTHS for dark in (False, True)]
     assert rows == len(ROWS)

@@ -62,16 +62,16 @@ def sample(name: str) -> tuple[str, ...]:
 def test_the_report_fits_every_screen_in_light_and_dark(tmp_path: Path, name: str) -> None:
     url = report(tmp_path, *sample(name))
 
-    async def reconcile(page: Page) -> list[tuple[int, bool, int]]:
+    async def look(page: Page) -> list[tuple[int, bool, int]]:
         seen = []
         for width in WIDTHS:
             for dark in (False, True):
-                await page.reconcile(width, HEIGHT, dark=dark)
+                await page.look(width, HEIGHT, dark=dark)
                 await page.open(url)
                 seen.append((width, dark, await page.run("document.documentElement.scrollWidth")))
         return seen
 
-    assert in_browser(tmp_path, reconcile) == [
+    assert in_browser(tmp_path, look) == [
         (width, dark, width) for width in WIDTHS for dark in (False, True)
     ]
 
@@ -95,15 +95,15 @@ def test_ink_and_page_differ_enough_in_light_and_dark(tmp_path: Path) -> None:
         ["--page", "--card"].map((ground) => contrast(ink, ground))));
     })()"""
 
-    async def reconcile(page: Page) -> list[float]:
+    async def look(page: Page) -> list[float]:
         seen = []
         for dark in (False, True):
-            await page.reconcile(1280, HEIGHT, dark=dark)
+            await page.look(1280, HEIGHT, dark=dark)
             await page.open(url)
             seen.append(await page.run(colours))
         return seen
 
-    assert min(in_browser(tmp_path, reconcile)) >= 4.5
+    assert min(in_browser(tmp_path, look)) >= 4.5
 
 
 def test_the_keyboard_moves_the_load_and_the_page_says_what_would_be_planned(
@@ -111,8 +111,8 @@ def test_the_keyboard_moves_the_load_and_the_page_says_what_would_be_planned(
 ) -> None:
     url = report(tmp_path, *sample("llama-405b"))
 
-    async def reconcile(page: Page) -> tuple[str, str, str, bool]:
-        await page.reconcile(1280, HEIGHT)
+    async def look(page: Page) -> tuple[str, str, str, bool]:
+        await page.look(1280, HEIGHT)
         await page.open(url)
         before = await page.run("document.getElementById('points').innerHTML")
         await page.run("document.querySelector('.sliders input').focus()")
@@ -129,7 +129,7 @@ def test_the_keyboard_moves_the_load_and_the_page_says_what_would_be_planned(
             back == before,
         )
 
-    moved, said, at_home, restored = in_browser(tmp_path, reconcile)
+    moved, said, at_home, restored = in_browser(tmp_path, look)
     manifest = tmp_path / "moved.yaml"
     text = (ROOT / "manifests" / "samples" / "llama-405b.yaml").read_text()
     manifest.write_text(re.sub(r"concurrency: \d+", "concurrency: 128", text))
@@ -151,8 +151,8 @@ def test_a_reason_filters_the_table_by_the_keyboard(tmp_path: Path) -> None:
     told = explanation(*sample("llama-405b"))
     first = told["exclusions"][0]
 
-    async def reconcile(page: Page) -> tuple[int, int, str]:
-        await page.reconcile(1280, HEIGHT)
+    async def look(page: Page) -> tuple[int, int, str]:
+        await page.look(1280, HEIGHT)
         await page.open(url)
         visible = (
             "[...document.querySelectorAll('#rows tbody tr')].filter((row) => "
@@ -167,7 +167,7 @@ def test_a_reason_filters_the_table_by_the_keyboard(tmp_path: Path) -> None:
             await page.run("document.activeElement.getAttribute('aria-pressed')"),
         )
 
-    assert in_browser(tmp_path, reconcile) == (len(told["candidates"]), first["count"], "true")
+    assert in_browser(tmp_path, look) == (len(told["candidates"]), first["count"], "true")
 
 
 def test_every_stop_of_the_keyboard_has_a_name_and_every_drawing_words(tmp_path: Path) -> None:
@@ -177,12 +177,12 @@ def test_every_stop_of_the_keyboard_has_a_name_and_every_drawing_words(tmp_path:
     ].filter((one) => !one.getAttribute("aria-label") && !one.textContent.trim() && !one.labels?.length)
       .map((one) => one.outerHTML)"""
 
-    async def reconcile(page: Page) -> Any:
-        await page.reconcile(1280, HEIGHT)
+    async def look(page: Page) -> Any:
+        await page.look(1280, HEIGHT)
         await page.open(url)
         return await page.run(nameless)
 
-    assert in_browser(tmp_path, reconcile) == []
+    assert in_browser(tmp_path, look) == []
 
 
 def test_names_that_mean_harm_do_nothing(tmp_path: Path) -> None:
@@ -217,14 +217,14 @@ def test_names_that_mean_harm_do_nothing(tmp_path: Path) -> None:
     file.write_text(json.dumps({"kind": "List", "items": nodes}))
     url = report(tmp_path, "meta-llama/Llama-3.1-405B-Instruct", "--nodes", os.fspath(file))
 
-    async def reconcile(page: Page) -> tuple[str, int]:
-        await page.reconcile(1280, HEIGHT)
+    async def look(page: Page) -> tuple[str, int]:
+        await page.look(1280, HEIGHT)
         await page.open(url)
         return await page.run("document.title"), await page.run(
             "document.querySelectorAll('img').length"
         )
 
-    assert in_browser(tmp_path, reconcile) == ("llama-3-1-405b-instruct - shardwright", 0)
+    assert in_browser(tmp_path, look) == ("llama-3-1-405b-instruct - shardwright", 0)
 
 
 def test_the_pictures_of_the_documents_are_of_this_page(
@@ -255,7 +255,7 @@ async def _pictures(folder: Path) -> None:
     async with a_page(folder / "pictures") as page:
         for name, model, width, dark, place, height in shots:
             url = report(folder, *sample(model))
-            await page.reconcile(width, HEIGHT, dark=dark)
+            await page.look(width, HEIGHT, dark=dark)
             await page.open(url)
             clip: dict[str, Any] = {"x": 0, "y": place, "width": width, "height": height}
             if isinstance(place, str):

@@ -57,7 +57,7 @@ class Nodes:
         names = [node["metadata"]["name"] for node in nodes]
         if wait:
             expected = {node["metadata"]["name"] for node in nodes if not _is_made_dead(node)}
-            # Each reconcile lists all nodes: seldom, where they are many.
+            # Each look lists all nodes: seldom, where they are many.
             interval = 0.05 if len(nodes) < _MANY else 1.0
             wait_for(
                 self._usable_or_woken(expected),
@@ -77,7 +77,7 @@ class Nodes:
         """
         woken_at = time.monotonic()
 
-        def reconcile() -> bool:
+        def look() -> bool:
             nonlocal woken_at
             try:
                 return self._all_usable(expected)
@@ -87,7 +87,7 @@ class Nodes:
                     _in_parallel(self._wake, [name for name in expected if not self.is_ready(name)])
                 raise
 
-        return reconcile
+        return look
 
     def _wake(self, name: str) -> None:
         self._api.delete(f"{_LEASES}/{name}", missing_ok=True)

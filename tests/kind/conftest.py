@@ -73,7 +73,7 @@ def single_pods(models: cluster.Cluster) -> Mapping[str, Facts]:
     swapped.write(
         _LINES["one"],
         path="swapped",
-        extra_groups=(f"engine: {{image: '{_ABSENT}', version: {engine.VERSION}}}",),
+        further=(f"engine: {{image: '{_ABSENT}', version: {engine.VERSION}}}",),
     )
     one.write(_LINES["one"], path="nowhere")
     tensor.write(_LINES["tensor"])
@@ -83,7 +83,7 @@ def single_pods(models: cluster.Cluster) -> Mapping[str, Facts]:
         _shown(one, "/models/nowhere", "a path without a model", began)
         one.write(_LINES["one"])
         _shown(swapped, _ABSENT, "an image that does not exist", began)
-        swapped.write(_LINES["one"], path="swapped", extra_groups=("engine: {}",))
+        swapped.write(_LINES["one"], path="swapped", further=("engine: {}",))
         for served in (one, swapped, tensor):
             served.wait_ready()
     found = {served.name: served.facts() for served in (one, tensor, swapped)}

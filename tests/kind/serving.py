@@ -48,7 +48,7 @@ def manifest(
     line: str,
     *,
     path: str = "tiny",
-    extra_groups: tuple[str, ...] = (),
+    further: tuple[str, ...] = (),
     model: str = release.MODEL_ID,
     weights: str | None = None,
 ) -> str:
@@ -64,7 +64,7 @@ def manifest(
             "spec:",
             f"  model: {{id: {model}, weights: {{{source}}}}}",
             f"  {line}",
-            *(f"  {more}" for more in extra_groups),
+            *(f"  {more}" for more in further),
         )
     )
 
@@ -175,12 +175,12 @@ class Served:
         line: str,
         *,
         path: str = "tiny",
-        extra_groups: tuple[str, ...] = (),
+        further: tuple[str, ...] = (),
         weights: str | None = None,
     ) -> None:
         """Create it, or change it to this, as `kubectl apply` does."""
         text = manifest(
-            self.name, line, path=path, extra_groups=extra_groups, model=self.model, weights=weights
+            self.name, line, path=path, further=further, model=self.model, weights=weights
         )
         self.cluster.kubectl("apply", "-f", "-", text=text)
 
@@ -316,10 +316,10 @@ class Served:
         wait_for(lambda: not self.pods(), 180, f"the pods of {self.name} to be gone", 1)
 
 
-def serve(cluster: Cluster, name: str, line: str, *, extra_groups: tuple[str, ...] = ()) -> Served:
+def serve(cluster: Cluster, name: str, line: str, *, further: tuple[str, ...] = ()) -> Served:
     """Create a ShardedModel and return it when it is Ready by its rendered probes."""
     served = Served(cluster, name)
-    served.write(line, extra_groups=extra_groups)
+    served.write(line, further=further)
     with step(f"starting {name}: {line}", 80):
         served.wait_ready()
     return served

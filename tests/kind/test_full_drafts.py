@@ -55,9 +55,7 @@ def test_with_drafted_tokens_the_answers_are_those_without_and_the_plan_has_ever
     engine = {"speculation": METHODS[name]}
     served = Served(models, name)
     try:
-        served.write(
-            f"engine: {json.dumps(engine)}", extra_groups=("workload: {concurrency: 1}", ONE)
-        )
+        served.write(f"engine: {json.dumps(engine)}", further=("workload: {concurrency: 1}", ONE))
         served.wait_ready()
         answers = [served.ask(prompt) for prompt in ASKED]
         drafted, accepted = _counted(served, "draft"), _counted(served, "accepted")

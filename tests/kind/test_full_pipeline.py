@@ -35,7 +35,7 @@ LATE_SECONDS = 60
 def pipeline_alone(models: Cluster) -> Iterator[Served]:
     """Two pods on two of three nodes with a GPU each."""
     with serving.single_gpu_nodes(models):
-        served = serving.serve(models, "pipeline", PIPELINE, extra_groups=QUICK)
+        served = serving.serve(models, "pipeline", PIPELINE, further=QUICK)
         yield served
         served.delete()
 

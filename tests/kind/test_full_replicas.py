@@ -23,7 +23,7 @@ DRAIN_SECONDS = 900
 def groups(models: Cluster) -> Iterator[Served]:
     """One process per group, on three nodes with a GPU each."""
     with serving.single_gpu_nodes(models):
-        served = serving.serve(models, "groups", ONE, extra_groups=("replicas: 1",))
+        served = serving.serve(models, "groups", ONE, further=("replicas: 1",))
         yield served
         served.delete()
 
@@ -34,7 +34,7 @@ def test_scaling_and_a_roll_lose_no_request(groups: Served) -> None:
         _written(groups, 1)
         _written(groups, 2)
         before = groups.uids()
-        groups.write(ONE, extra_groups=("replicas: 2", "engine: {args: {max-logprobs: 5}}"))
+        groups.write(ONE, further=("replicas: 2", "engine: {args: {max-logprobs: 5}}"))
         wait_for(lambda: not before & groups.uids(), READY_SECONDS, "the old pods to be gone", 1)
         _serve(groups, 2)
         tally = sending.end()
@@ -75,7 +75,7 @@ def test_two_nodes_drained_at_once_take_one_group_at_a_time(groups: Served) -> N
 
 
 def _written(groups: Served, replicas: int) -> None:
-    groups.write(ONE, extra_groups=(f"replicas: {replicas}",))
+    groups.write(ONE, further=(f"replicas: {replicas}",))
     _serve(groups, replicas)
 
 

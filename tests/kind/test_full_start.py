@@ -26,12 +26,10 @@ def test_a_restart_reads_no_byte_of_weights_from_the_hub_again(models: Cluster) 
     served = Served(models, "cached")
     with _hub_and_cache(models), serving.single_gpu_nodes(models):
         try:
-            extra_groups = (
+            further = (
                 f"engine: {{{LONG}, env: [{{name: HF_ENDPOINT, value: '{hub.URL}'}}]}}",
             )  # which the chart's settings admit
-            served.write(
-                ONE_AT_A_TIME, extra_groups=extra_groups, weights=f"cache: {{claimName: {CLAIM}}}"
-            )
+            served.write(ONE_AT_A_TIME, further=further, weights=f"cache: {{claimName: {CLAIM}}}")
             served.wait_ready()
             first = hub.given_bytes(models)
             broken(served, "a planned restart with a cache", served.restart, first=[CHANGED])

@@ -56,7 +56,7 @@ def group(pipeline: tuple[Served, Facts]) -> Served:
 @pytest.fixture
 def quick(group: Served) -> Served:
     """The same, with the quick settings, whether the roll to them came before or not."""
-    group.write(ONE_AT_A_TIME, extra_groups=SOON)
+    group.write(ONE_AT_A_TIME, further=SOON)
     wait_for(lambda: _has_soon(group), NOTICED_SECONDS, "pods with the quick settings", 0.5)
     group.wait_ready()
     return group
@@ -92,7 +92,7 @@ def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(grou
 def test_a_change_of_the_pods_rolls_the_group_and_no_revisions_mix(group: Served) -> None:
     before = group.uids()
 
-    broken(group, "a roll", lambda: group.write(ONE_AT_A_TIME, extra_groups=SOON), first=[CHANGED])
+    broken(group, "a roll", lambda: group.write(ONE_AT_A_TIME, further=SOON), first=[CHANGED])
 
     assert _has_soon(group)
     assert not before & group.uids()

@@ -26,7 +26,7 @@ _RANK = re.compile(r"stub: rank (\d) of (\d) on (\S+)")
 def test_mpirun_starts_every_rank_of_two_restricted_pods_over_ssh(models: Cluster) -> None:
     served = Served(models, "mpi")
     engine = f"engine: {{name: TensorRTLLM, image: '{os.environ[IMAGE_VARIABLE]}', version: 1.2.1}}"
-    served.write("parallelism: {tensor: 2, pipeline: 2}", extra_groups=(engine,))
+    served.write("parallelism: {tensor: 2, pipeline: 2}", further=(engine,))
     try:
         wait_for(
             lambda: [_is_ready(pod) for pod in served.pods()] == [True, True],
