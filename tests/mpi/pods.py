@@ -15,7 +15,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.ssh import PRIVATE_KEY, PUBLIC_KEY, USER_ID
 from tests.mpi import environment
-from tests.support.ranks import Rank, free_port, ranks_of
+from tests.support.ranks import Rank, ranks_of
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 LEADER = "llama-405b-0-0.llama-405b-0-peers.models.svc.cluster.local"
@@ -35,14 +35,7 @@ def two_pods(plan: Plan, deployment: Deployment, root: Path) -> Iterator[list[Ra
     names = [f"shardwright-{os.getpid()}-{index}" for index in range(2)]
     with (
         _wire(names),
-        ranks_of(
-            plan,
-            deployment,
-            root,
-            key_dir=str(keys),
-            ssh={"port": free_port()},
-            leader_gone_seconds=10,
-        ) as ranks,
+        ranks_of(plan, deployment, root, key_dir=str(keys), leader_gone_seconds=10) as ranks,
     ):
         for rank, name in zip(ranks, names, strict=True):
             _move_in(rank, name)
