@@ -151,9 +151,9 @@ MONITORED = {
     ids=["all namespaces", "some namespaces"],
 )
 def test_the_prometheus_operators_own_definitions_take_every_field(
-    prometheus_operator: ControlPlane, how: str, extra_groups: tuple[str, ...]
+    prometheus_operator: ControlPlane, how: str, further: tuple[str, ...]
 ) -> None:
-    flags = (*(f"--set=metrics.{value}" for value in MONITORED[how]), *extra_groups)
+    flags = (*(f"--set=metrics.{value}" for value in MONITORED[how]), *further)
     objects = render_chart(prometheus_operator, *flags, namespace="watched")
     monitored = [item for item in objects if item["apiVersion"] == "monitoring.coreos.com/v1"]
 
@@ -166,7 +166,7 @@ def test_the_prometheus_operators_own_definitions_take_every_field(
     ]
     assert [item["spec"] for item in stored] == [item["spec"] for item in monitored]
     where = named(stored, "PodMonitor")["spec"]["namespaceSelector"]
-    assert where == ({"matchNames": ["models", "others"]} if extra_groups else {"any": True})
+    assert where == ({"matchNames": ["models", "others"]} if further else {"any": True})
 
 
 def test_a_field_that_the_prometheus_operator_does_not_know_is_refused(

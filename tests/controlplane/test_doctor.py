@@ -104,9 +104,9 @@ def test_a_pod_that_a_policy_stops_and_lets_go_again_shows_that_policies_are_enf
 
 
 def test_a_trial_that_does_not_come_to_its_end_says_why_and_leaves_nothing(
-    control_plane: ControlPlane, namespace: str, fleet: Fleet
+    control_plane: ControlPlane, namespace: str
 ) -> None:
-    fleet(H100, 1)
+    # Without a node: the pod is never ready, however slow the machine is.
     trial = Trial(namespace=namespace, image="example/python", start_seconds=0)
     cluster = Target(connection=Connection(kubeconfig=str(control_plane.kubeconfig)))
 

@@ -146,6 +146,7 @@ class OperatorProcess:
             return self.start()
         except BaseException:
             self.kill()
+            sys.stderr.write(f"\n--- log of the operator\n{self.logs()[-6000:]}\n")
             self._folder.cleanup()
             raise
 

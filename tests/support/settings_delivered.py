@@ -36,7 +36,7 @@ def settings_text(
     pools: Sequence[Mapping[str, Any]] = (),
     network: Mapping[str, Any] | None = None,
     on_upgrade: str = "Keep",
-    **extra_groups: Any,
+    **further: Any,
 ) -> str:
     content = {
         "gpuHourPrices": {},
@@ -50,4 +50,4 @@ def settings_text(
         "rollout": {"onUpgrade": on_upgrade},
         "configFetch": {"enabled": True},
     }
-    return json.dumps(content | extra_groups, indent=2, sort_keys=True) + "\n"
+    return json.dumps(content | further, indent=2, sort_keys=True) + "\n"

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from shardwright.cluster.calls import METADATA
-from shardwright.cluster.client import ApiError, Call, Client
+from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CLUSTER_ROLES
 from shardwright.hardware.stated import NODE_SET
 from shardwright.rendering.bundle import KubernetesObject
@@ -98,24 +97,9 @@ async def read_complaint(client: Client, installation: Installation) -> str:
         name: owner_of(role)
         for name in installation.claims
         # By name: so the right to list is one on these names alone.
-        for role in await _listed(client, name)
+        for role in await client.list(CLUSTER_ROLES, fieldSelector=f"metadata.name={name}")
     }
     return next(installation.complaints(owners), "")
-
-
-async def _listed(client: Client, name: str) -> list[KubernetesObject]:
-    call = Call(
-        verb="list",
-        resource=CLUSTER_ROLES,
-        path=CLUSTER_ROLES.path(),
-        method="GET",
-        query=(("fieldSelector", f"metadata.name={name}"),),
-        accept=METADATA["list"],
-    )
-    items = (await client.send(call)).get("items")
-    if not isinstance(items, list):
-        raise ApiError(0, "NotAList", "the answer to LIST clusterroles is not a list")
-    return items
 
 
 def owner_of(content: KubernetesObject) -> str:

@@ -165,12 +165,12 @@ PARENT = """
 import asyncio, os
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Priority
-from shardwright.controller.planner_process import Memo, Worker
+from shardwright.controller.planner_process import Memo, PlannerProcess
 from shardwright.reconcile.budget import QuestionBudget
 from tests.support.works import Pid
 
 async def main():
-    worker = Worker(QuestionBudget(cpu_seconds=5, memory_bytes=96 << 20), Metrics())
+    worker = PlannerProcess(QuestionBudget(cpu_seconds=5, memory_bytes=96 << 20), Metrics())
     print(await worker.ask(("a", "b"), Priority.NEW, Pid(), Memo()), flush=True)
     await asyncio.Event().wait()
 

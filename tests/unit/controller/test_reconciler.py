@@ -56,7 +56,7 @@ def test_a_fault_of_ours_is_told_by_its_class_alone_and_goes_with_the_next_look(
         groups = parts.status(key)["groups"]
         parts.change(key, rollout={"minReadySeconds": 5})
         with monkeypatch.context() as patched:
-            patched.setattr(reconciler, "advance", failing)
+            patched.setattr(reconciler, "next_step", failing)
             with pytest.raises(ZeroDivisionError) as caught:
                 await parts.reconcile_again(key)
         await parts.reconciler.say_fault(key, caught.value)
@@ -449,7 +449,7 @@ def test_what_is_worked_out_for_many_groups_holds_up_no_look_at_another_model(
         threads.add(threading.current_thread() is not threading.main_thread())
         return next_step(*arguments)
 
-    monkeypatch.setattr("shardwright.controller.reconciler.advance", noting)
+    monkeypatch.setattr("shardwright.controller.reconciler.next_step", noting)
 
     async def scenario() -> None:
         parts = await synced(nodes=3)
