@@ -166,7 +166,7 @@ async def _first_plan() -> tuple[int, int]:
     key = parts.add_model("large", model=LARGE)
     parts.api.before = before
     sys.setprofile(note)
-    await parts.look(key)
+    await parts.reconcile(key)
     sys.setprofile(None)
     return counted[0]
 
