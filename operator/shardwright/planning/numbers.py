@@ -5,6 +5,7 @@ few more where the objective may pay for them.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from shardwright.layouts.layout import Candidate, Layout
@@ -54,13 +55,14 @@ class More:
     scale: Scale
     best: FeasibleCandidate
     least: Mapping[tuple[Layout, str], FeasibleCandidate]
+    likely: frozenset[tuple[Layout, str]]
 
     @classmethod
     def beside(cls, ranked: Sequence[FeasibleCandidate], judge: Judge, scale: Scale) -> "More":
         """Return the choice beside ranked layouts in the fewest instances that do."""
-        likely = [each for each in ranked if each.carries_load][:_LIKELY]
-        least = {kind(each.candidate): each for each in likely}
-        return cls(judge=judge, scale=scale, best=ranked[0], least=least)
+        least = {kind(each.candidate): each for each in ranked if each.carries_load}
+        likely = frozenset(islice(least, _LIKELY))
+        return cls(judge=judge, scale=scale, best=ranked[0], least=least, likely=likely)
 
     def __call__(self, largest: Candidate) -> Iterator[int]:
         """Yield the numbers, each above the fewest that do.
@@ -72,9 +74,10 @@ class More:
         if fewest_that_do is None:
             return
         number = fewest_that_do.candidate.layout.replicas
+        paying = self._paying(fewest_that_do, largest) if kind(largest) in self.likely else ()
         yield from sorted(
             more
-            for more in {*self._as_many(largest), *self._paying(fewest_that_do, largest)}
+            for more in {*self._as_many(largest), *paying}
             if number < more <= largest.layout.replicas
         )
 
@@ -111,7 +114,9 @@ class More:
 _ROUNDING: Final = 1e-9
 
 _LIKELY: Final = 24
-"""Layouts that are tried in more instances, the best in the fewest first. Basis: assumed."""
+"""Layouts that are tried in more instances for speed, the best in the fewest first. Basis:
+assumed.
+"""
 
 
 def kind(candidate: Candidate) -> tuple[Layout, str]:
