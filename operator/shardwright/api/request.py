@@ -18,7 +18,7 @@ from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.rdma import RdmaMode, RdmaRequest
 from shardwright.hardware.untrusted import quantity, whole_bytes
-from shardwright.layouts.layout import SearchSpace
+from shardwright.layouts.layout import MOST_REPLICAS, SearchSpace
 from shardwright.layouts.traits import AdapterSlots, Drafter, DraftMethod
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
@@ -47,9 +47,6 @@ token DeepSeek-V3's report has 85 to 90% (arXiv 2412.19437, section 5.4.3), of f
 ASSUMED_BAND: Final = 0.2
 """Unit: share, more or less. Basis: assumed; texts differ by that much."""
 
-MOST_REPLICAS: Final = 1000
-"""Upper limit of ``spec.replicas``, also if the plan chooses them."""
-
 KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 
 
@@ -64,7 +61,7 @@ _STORAGES: Final = {
 def to_request(spec: Spec, model: ModelSpec, drafter: Drafter | None = None) -> Request:
     """Return the request to the planner, for a model and its drafter.
 
-    ``replicas: 0`` asks about one replica: its plan is shown, nothing is deployed.
+    ``replicas: 0`` leaves their number to the plan: it is shown, and nothing is deployed.
 
     Raises:
         InputError: requests are longer than the context of the model, or of its draft model.
@@ -209,7 +206,7 @@ def _space(spec: Spec) -> SearchSpace:
     pins = spec.parallelism or unsaid(Parallelism)
     budget, spread = (spec.budget or unsaid(Budget), (spec.pod or unsaid(Pod)).topology_spread)
     return SearchSpace(
-        replicas=_most_replicas(spec) if budget.fill else max(1, spec.replicas),
+        replicas=most_replicas(spec) if budget.fill else spec.replicas or None,
         fill=budget.fill,
         tensor=pins.tensor,
         pipeline=len(pins.partition) or pins.pipeline,
@@ -223,8 +220,8 @@ def _space(spec: Spec) -> SearchSpace:
     )
 
 
-def _most_replicas(spec: Spec) -> int:
-    """Return the most replicas for filling a budget: one without a request would do nothing."""
+def most_replicas(spec: Spec) -> int:
+    """Return the most replicas that a plan may have: one without a request would do nothing."""
     load = spec.workload
     return (
         MOST_REPLICAS

@@ -115,7 +115,7 @@ def layouts(
                 pipeline=pipeline,
                 expert=expert,
                 attention_data=data,
-                replicas=space.replicas,
+                replicas=space.replicas or 1,
             )
             yield from _variants(model, layout, space, traits)
 
@@ -273,8 +273,9 @@ def _partitions(
 
 def _filled(layout: Layout, shelf: Shelf, space: SearchSpace) -> Layout:
     """At least one replica, which may not fit: the checks then say by how much."""
-    within = space.max_gpus // layout.gpus_per_replica if space.max_gpus else space.replicas
-    wanted = replace(layout, replicas=max(1, min(space.replicas, within)))
+    most = space.replicas or 1
+    within = space.max_gpus // layout.gpus_per_replica if space.max_gpus else most
+    wanted = replace(layout, replicas=max(1, min(most, within)))
     groups = shelf.place(wanted).groups
     return replace(layout, replicas=max(1, _within_nodes(groups, space.max_nodes)))
 

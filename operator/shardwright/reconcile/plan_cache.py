@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.hardware.inventory import Inventory, Pool
+from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.request import Request
 from shardwright.replanning import planned_again
 from shardwright.resolving.subject import Subject
 
@@ -79,9 +81,14 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
     )
     return (
         _question(subject),
-        stock_of(inventory, space.replicas if space.fill else subject.intent.replicas),
+        stock_of(inventory, space.replicas or _most_planned(subject.request)),
         host,
     )
+
+
+def _most_planned(request: Request) -> int:
+    load = request.workload
+    return MOST_REPLICAS if load.requests_per_second else min(MOST_REPLICAS, load.concurrency)
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:
@@ -106,9 +113,8 @@ def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
     """Return the part of each pool's room that can change the choice of a layout: the number of
     nodes for each number of free GPUs, up to a limit; where a scale-up link joins nodes, by domain.
     """
-    copies = max(1, replicas)
     pools = tuple(
-        (pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, copies))
+        (pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, replicas))
         for pool in inventory.pools
     )
     excluded = tuple(

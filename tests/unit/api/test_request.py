@@ -32,7 +32,7 @@ def test_the_smallest_manifest_asks_for_the_documented_load() -> None:
             shortest_model_len=2560,
         ),
         objective=Objective(),
-        space=SearchSpace(),
+        space=SearchSpace(replicas=None),
         storage=Storage.HUB,
         deploy=True,
     )
@@ -97,8 +97,8 @@ def test_a_pinned_length_above_the_context_is_refused_where_it_stands() -> None:
         request_of(engine={"maxModelLen": 40_000})
 
 
-def test_no_replicas_ask_for_the_plan_of_one() -> None:
-    assert request_of(replicas=0).space.replicas == 1
+def test_the_plan_of_a_stopped_model_is_that_of_a_model_whose_number_is_planned() -> None:
+    assert request_of(replicas=0).space.replicas is None
 
 
 @pytest.mark.parametrize("word", list(OptimizeFor))
