@@ -18,7 +18,7 @@ from shardwright.engines.serving import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.rdma import RdmaMode, RdmaRequest
 from shardwright.hardware.untrusted import quantity, whole_bytes
-from shardwright.layouts.layout import MOST_REPLICAS, SearchSpace
+from shardwright.layouts.layout import SearchSpace
 from shardwright.layouts.traits import AdapterSlots, Drafter, DraftMethod
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
@@ -206,7 +206,7 @@ def _space(spec: Spec) -> SearchSpace:
     pins = spec.parallelism or unsaid(Parallelism)
     budget, spread = (spec.budget or unsaid(Budget), (spec.pod or unsaid(Pod)).topology_spread)
     return SearchSpace(
-        replicas=most_replicas(spec) if budget.fill else spec.replicas or None,
+        replicas=spec.replicas or None,
         fill=budget.fill,
         tensor=pins.tensor,
         pipeline=len(pins.partition) or pins.pipeline,
@@ -217,14 +217,4 @@ def _space(spec: Spec) -> SearchSpace:
         max_gpus=budget.gpus,
         max_nodes=budget.nodes,
         spread_over=spread.topology_key if spread else "",
-    )
-
-
-def most_replicas(spec: Spec) -> int:
-    """Return the most replicas that a plan may have: one without a request would do nothing."""
-    load = spec.workload
-    return (
-        MOST_REPLICAS
-        if load.requests_per_second
-        else min(MOST_REPLICAS, load.concurrency or DEFAULT_CONCURRENCY)
     )

@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.layouts.layout import MOST_REPLICAS
+from shardwright.planning.planner import most_instances
 from shardwright.planning.report import NoPlan, Plan, Report
-from shardwright.planning.request import Request
 from shardwright.replanning import planned_again
 from shardwright.resolving.subject import Subject
 
@@ -81,14 +80,9 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
     )
     return (
         _question(subject),
-        stock_of(inventory, space.replicas or _most_planned(subject.request)),
+        stock_of(inventory, space.replicas or most_instances(subject.request)),
         host,
     )
-
-
-def _most_planned(request: Request) -> int:
-    load = request.workload
-    return MOST_REPLICAS if load.requests_per_second else min(MOST_REPLICAS, load.concurrency)
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from shardwright.api.admission import (
 )
 from shardwright.api.parts import unsaid
 from shardwright.api.pod import Pod
-from shardwright.api.request import adapter_slots, most_replicas, network_of
+from shardwright.api.request import adapter_slots, network_of
 from shardwright.api.settings import (
     DEFAULTS,
     Settings,
@@ -196,7 +196,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
 
 def engine_text_max_bytes(spec: Spec) -> int:
     """Return the most bytes of variables and arguments that each group of a resource may have."""
-    groups = most_replicas(spec) if spec.replicas is None else max(1, spec.replicas)
+    groups = MOST_REPLICAS if spec.replicas is None else max(1, spec.replicas)
     return ENGINE_TEXT_MAX_BYTES // groups
 
 
@@ -215,7 +215,7 @@ def _check_text(spec: Spec) -> Iterator[Problem]:
             f"variables{', labels, annotations' if marks else ''} and arguments",
             limit=f"must be at most {most:,} with so many replicas",
             gap=f"{size - most:,} too many",
-            remedy="shorten them, or run fewer replicas; a "
+            remedy="shorten them, or set replicas to fewer; a "
             "large file belongs on a claim or into the image",
         )
 

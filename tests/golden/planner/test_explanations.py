@@ -73,7 +73,9 @@ def _asked(model: ModelSpec, pool: Pool, request: Request) -> str:
     replicas = (
         f"all of {space.max_gpus} GPUs"
         if space.fill
-        else f"{space.replicas} replica{'s' if space.replicas != 1 else ''}"
+        else "replicas planned"
+        if space.replicas is None
+        else f"{space.replicas} replica{'s' if space.replicas > 1 else ''}"
     )
     pins = f", tensor {space.tensor}" if space.tensor else ""
     gpus = f"{len(pool.nodes)} x {pool.gpus_per_node} {pool.gpu.id}"
