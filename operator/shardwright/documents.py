@@ -98,7 +98,7 @@ def request_document(subject: Subject) -> dict[str, Any]:
             },
             "statistic": objective.statistic.value,
         },
-        **({} if space.fill else {"replicas": space.replicas}),
+        **({} if space.fill or space.replicas is None else {"replicas": space.replicas}),
         **_given("parallelism", pins),
         **_given("budget", budget),
     }

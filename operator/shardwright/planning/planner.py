@@ -79,7 +79,7 @@ def consider(
     scope = SearchScope(
         not_admitted=too_small(wanted, model, over_ray=traits.options.over_ray),
         numbers=Fewest(judge=judge, scale=scale),
-        most=_most_instances(request),
+        most=most_instances(request),
     )
     verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
     # Most questions have an answer, and a plan beyond the free GPUs would cost as much again.
@@ -97,8 +97,10 @@ def consider(
     )
 
 
-def _most_instances(request: Request) -> int:
-    """One for each request in flight; of a rate the number in flight is not known."""
+def most_instances(request: Request) -> int:
+    """Return how many instances there may be: one for each request in flight, if that number is
+    known.
+    """
     load = request.workload
     return MOST_REPLICAS if load.requests_per_second else min(MOST_REPLICAS, load.concurrency)
 
@@ -154,7 +156,7 @@ def _beside_more(
             wanted, considered.model, over_ray=considered.traits.options.over_ray
         ),
         numbers=More.beside(ranked, judge, scale),
-        most=_most_instances(considered.request),
+        most=most_instances(considered.request),
     )
     candidates = enumerate_candidates(
         considered.model, considered.inventory, considered.request.space, considered.traits, scope
