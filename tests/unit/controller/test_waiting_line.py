@@ -13,6 +13,7 @@ import pytest
 from shardwright.controller.event_handlers import TURN_SECONDS, EventHandlers
 from shardwright.controller.queue import Key, Queue
 from shardwright.hardware.inventory import Inventory
+from shardwright.pipeline import Supply
 from shardwright.planning.report import WaysOut
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import planner_answers
@@ -208,10 +209,10 @@ def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_e
     work_out = planner_answers.with_ways_out
 
     def counted(
-        subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]
+        subject: Subject, ask: Ask, supply: Supply, made: Replanned, holders: Sequence[Holder]
     ) -> Replanned:
-        worked_out.append(inventory)
-        return work_out(subject, ask, inventory, made, holders)
+        worked_out.append(supply.inventory)
+        return work_out(subject, ask, supply, made, holders)
 
     monkeypatch.setattr(planner_answers, "with_ways_out", counted)
     large = desk.add("large", **LARGE)
