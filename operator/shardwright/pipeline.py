@@ -91,16 +91,24 @@ def without_costly(subject: Subject, supply: Supply, plan: Plan) -> tuple[Withou
 
 
 def stocks_beside(subject: Subject, inventory: Inventory) -> tuple[Subject, ...]:
-    """Return the subject on each terms of its pods that it may be asked on without one field."""
+    """Return the subject on all terms of its pods that it may be asked on without one field, or
+    without all of them.
+    """
     wishes = _at_stake(subject, inventory)
-    others = (without(subject, wishes, (wish.field,)) for wish in wishes)
-    return tuple(other for other in others if other.terms != subject.terms)
+    fields = tuple(wish.field for wish in wishes)
+    others = [without(subject, wishes, some) for some in (*zip(fields, strict=True), fields)]
+    return tuple(
+        other
+        for index, other in enumerate(others)
+        if all(other.terms != before.terms for before in (subject, *others[:index]))
+    )
 
 
-def _at_stake(subject: Subject, inventory: Inventory) -> list[Wish]:
-    # A selector that excludes no node need not be left out.
-    bars = {"", *(item.problem.code for item in inventory.excluded)}
-    return [wish for wish in wishes_of(subject) if wish.bars in bars]
+def _at_stake(subject: Subject, inventory: Inventory) -> tuple[Wish, ...]:
+    wishes = wishes_of(subject)
+    # Of a node only the first reason is known, so one of them may hide another.
+    barred = {wish.bars for wish in wishes} & {item.problem.code for item in inventory.excluded}
+    return tuple(wish for wish in wishes if barred or not wish.bars)
 
 
 def _asker(subject: Subject, wishes: Sequence[Wish], supply: Supply) -> Ask:

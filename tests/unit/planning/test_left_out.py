@@ -134,6 +134,16 @@ def test_pins_that_only_together_rule_everything_out_are_named_together() -> Non
     ]
 
 
+def test_of_two_reasons_that_keep_a_node_out_both_are_named() -> None:
+    placement = {"nodeSelector": {"team": "search"}, "migProfile": "1g.10gb"}
+
+    found = left_out({"placement": placement}, h100_nodes(1))
+
+    assert [item.fields for item in found] == [
+        ("spec.placement.nodeSelector", "spec.placement.migProfile")
+    ]
+
+
 def test_no_field_is_named_where_none_helps() -> None:
     spec = {**LARGE, "placement": {"nodeSelector": {"team": "search"}}, "budget": {"gpus": 4}}
 
