@@ -13,7 +13,7 @@ from shardwright.costs.workload import KvOffload, Workload
 from shardwright.layouts.traits import Drafter, DraftMethod
 from shardwright.pipeline import engine_status
 from shardwright.planning.phrases import letters
-from shardwright.planning.report import Gain, NoPlan, Plan, Report, Without
+from shardwright.planning.report import Benefit, NoPlan, Plan, Report, WithoutFields
 from shardwright.planning.sentences import without_sentence
 from shardwright.rendering.budgets import quantity
 from shardwright.reporting.explanation import Explanation
@@ -137,7 +137,7 @@ def _of_engine(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
 
 
 def _speculation(load: Workload, drafter: Drafter | None) -> dict[str, Any]:
-    # Without ``tokens`` if the planner chooses them: then the plan has them.
+    # WithoutFields ``tokens`` if the planner chooses them: then the plan has them.
     method = drafter.method if drafter else DraftMethod.PROMPT_LOOKUP
     apart = method in (DraftMethod.DRAFT_MODEL, DraftMethod.EAGLE3)
     stated = {} if load.draft_choices else {"tokens": load.draft_tokens}
@@ -173,13 +173,13 @@ def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:
     return {"problem": problem.document()} if problem else {}
 
 
-def _without(found: Sequence[Without]) -> dict[str, Any]:
+def _without(found: Sequence[WithoutFields]) -> dict[str, Any]:
     return {"without": [_left_out(item) for item in found]} if found else {}
 
 
-def _left_out(found: Without) -> dict[str, Any]:
+def _left_out(found: WithoutFields) -> dict[str, Any]:
     ratios = {"price": found.price, "output": found.output, "seconds": found.seconds}
-    compared = {} if found.gain is Gain.FITS else {"comparedWithPlan": ratios}
+    compared = {} if found.gain is Benefit.FITS else {"comparedWithPlan": ratios}
     return {
         "fields": list(found.fields),
         "gain": found.gain.value,

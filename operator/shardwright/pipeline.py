@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.gain import pool_of
-from shardwright.planning.left_out import Ask, Fields, Offer, costly, fitting
+from shardwright.planning.left_out import AskWithout, FieldPaths, Offer, costly, fitting
 from shardwright.planning.planner import choose, consider, make_plan
-from shardwright.planning.report import NoPlan, Plan, Report, WaysOut, Without
+from shardwright.planning.report import NoPlan, Plan, Report, WaysOut, WithoutFields
 from shardwright.planning.survey import Surveyed, survey
 from shardwright.planning.ways_out import ways_out
 from shardwright.resolving.subject import Subject
-from shardwright.resolving.wishes import PINS, Wish, wishes_of, without
+from shardwright.resolving.wishes import PINS, Wish, leave_out, wishes_of
 
 if TYPE_CHECKING:
     from shardwright.api.record import PlanRecord
@@ -70,14 +70,14 @@ def with_ways_out(subject: Subject, supply: Supply, report: Report) -> Report:
     return replace(report, outcome=replace(outcome, ways_out=replace(ways, without=left_out)))
 
 
-def without_barring(subject: Subject, supply: Supply) -> tuple[Without, ...]:
+def without_barring(subject: Subject, supply: Supply) -> tuple[WithoutFields, ...]:
     """Return the user's own fields without which a subject has a plan, if it has none."""
     wishes = _at_stake(subject, supply.inventory)
     ask = _asker(subject, wishes, supply)
     return fitting([wish.field for wish in wishes], ask)
 
 
-def without_costly(subject: Subject, supply: Supply, plan: Plan) -> tuple[Without, ...]:
+def without_costly(subject: Subject, supply: Supply, plan: Plan) -> tuple[WithoutFields, ...]:
     """Return the user's own fields that cost a plan a third or more."""
     pool = next((pool for pool in supply.inventory.pools if pool.name == plan.pool), None)
     # The pool of a plan of record may be gone.
@@ -96,7 +96,7 @@ def stocks_beside(subject: Subject, inventory: Inventory) -> tuple[Subject, ...]
     """
     wishes = _at_stake(subject, inventory)
     fields = tuple(wish.field for wish in wishes)
-    others = [without(subject, wishes, some) for some in (*zip(fields, strict=True), fields)]
+    others = [leave_out(subject, wishes, some) for some in (*zip(fields, strict=True), fields)]
     return tuple(
         other
         for index, other in enumerate(others)
@@ -111,9 +111,9 @@ def _at_stake(subject: Subject, inventory: Inventory) -> tuple[Wish, ...]:
     return tuple(wish for wish in wishes if barred or not wish.bars)
 
 
-def _asker(subject: Subject, wishes: Sequence[Wish], supply: Supply) -> Ask:
-    def ask(fields: Fields) -> Offer | None:
-        other = without(subject, wishes, fields)
+def _asker(subject: Subject, wishes: Sequence[Wish], supply: Supply) -> AskWithout:
+    def ask(fields: FieldPaths) -> Offer | None:
+        other = leave_out(subject, wishes, fields)
         stock = supply.inventory if other.terms == subject.terms else supply.restock(other)
         if stock is None:
             return None

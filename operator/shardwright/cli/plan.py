@@ -59,7 +59,7 @@ from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
 from shardwright.pipeline import Supply, bundle_for, plan_serving, plan_with_survey, with_ways_out
-from shardwright.planning.report import Plan, Report, WaysOut, Without
+from shardwright.planning.report import Plan, Report, WaysOut, WithoutFields
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
@@ -473,7 +473,7 @@ def _as_typed(report: Report) -> Report:
     )
 
 
-def _named_as_typed(found: Without) -> Without:
+def _named_as_typed(found: WithoutFields) -> WithoutFields:
     return replace(found, fields=tuple(map(field_as_typed, found.fields)))
 
 

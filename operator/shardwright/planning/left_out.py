@@ -8,7 +8,7 @@ from typing import Final
 
 from shardwright.hardware.inventory import Pool
 from shardwright.hardware.prices import relative_price
-from shardwright.planning.report import Gain, Plan, Without
+from shardwright.planning.report import Benefit, Plan, WithoutFields
 from shardwright.planning.request import Request
 
 FIELDS_TRIED: Final = 8
@@ -24,8 +24,8 @@ COSTLY: Final = 1 / 3
 three times the median error of throughput.
 """
 
-Fields = tuple[str, ...]
-"""Fields that are left out, by their paths."""
+FieldPaths = tuple[str, ...]
+"""FieldPaths that are left out, by their paths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,14 @@ class Offer:
     pool: Pool
 
 
-Ask = Callable[[Fields], Offer | None]
+AskWithout = Callable[[FieldPaths], Offer | None]
 """The planner's answer without some fields; None: nothing fits, or the stock is not known."""
 
-_Found = tuple[Fields, Offer]
+_Found = tuple[FieldPaths, Offer]
 _Helps = Callable[[Offer], bool]
 
 
-def fitting(fields: Sequence[str], ask: Ask) -> tuple[Without, ...]:
+def fitting(fields: Sequence[str], ask: AskWithout) -> tuple[WithoutFields, ...]:
     """Return what fits without one of these fields; if none helps alone, without the fewest that
     help together.
     """
@@ -52,12 +52,12 @@ def fitting(fields: Sequence[str], ask: Ask) -> tuple[Without, ...]:
     each = _prices([offer.pool for _, offer in found])
     dear = dict(zip((fields for fields, _ in found), each, strict=True))
     cheapest = sorted(found, key=lambda item: (dear[item[0]] * item[1].plan.layout.gpus, item[0]))
-    return tuple(_without(item, Gain.FITS) for item in cheapest[:SHOWN])
+    return tuple(_without(item, Benefit.FITS) for item in cheapest[:SHOWN])
 
 
 def costly(
-    fields: Sequence[str], pins: Sequence[str], ask: Ask, now: Offer, request: Request
-) -> tuple[Without, ...]:
+    fields: Sequence[str], pins: Sequence[str], ask: AskWithout, now: Offer, request: Request
+) -> tuple[WithoutFields, ...]:
     """Return what a plan would gain without one of these fields, by a third or more; ``pins`` are
     left out together if none of them gains anything alone.
     """
@@ -77,14 +77,14 @@ def _any(_offer: Offer) -> bool:
     return True
 
 
-def _alone(fields: Sequence[str], ask: Ask, helps: _Helps) -> Iterator[_Found]:
+def _alone(fields: Sequence[str], ask: AskWithout, helps: _Helps) -> Iterator[_Found]:
     for field in fields:
         offer = ask((field,))
         if offer is not None and helps(offer):
             yield (field,), offer
 
 
-def _together(fields: Sequence[str], ask: Ask, helps: _Helps) -> Iterator[_Found]:
+def _together(fields: Sequence[str], ask: AskWithout, helps: _Helps) -> Iterator[_Found]:
     """Yield the fewest fields that help together: of all, each is put back that is not needed."""
     offer = ask(tuple(fields)) if len(fields) > 1 else None
     if offer is None or not helps(offer):
@@ -116,10 +116,10 @@ class _Change:
     seconds: float = 1.0
 
 
-def _without(found: _Found, gain: Gain, change: _Change = _Change()) -> Without:
+def _without(found: _Found, gain: Benefit, change: _Change = _Change()) -> WithoutFields:
     fields, offer = found
     plan = offer.plan
-    return Without(
+    return WithoutFields(
         fields=fields,
         gain=gain,
         layout=plan.layout,
@@ -146,18 +146,18 @@ def _seconds(plan: Plan, request: Request) -> float:
     return speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
 
 
-def _gain(now: Offer, then: Offer, request: Request) -> Gain | None:
+def _gain(now: Offer, then: Offer, request: Request) -> Benefit | None:
     """Return what a plan gains over the present one, None if less than it takes to be said."""
     here, there, change = now.plan, then.plan, _change(now, then, request)
     # Of requests that wait fewer are served, so less for less is no gain.
     serves = here.carries_load or change.output >= 1
     no_dearer = change.price <= 1
     gains = (
-        (Gain.DEPLOYABLE, there.deployable > here.deployable),
-        (Gain.CARRIES_LOAD, there.carries_load > here.carries_load),
-        (Gain.CHEAPER, serves and change.price <= 1 - COSTLY),
-        (Gain.THROUGHPUT, no_dearer and change.output >= 1 + COSTLY),
-        (Gain.SOONER, no_dearer and here.carries_load and change.seconds <= 1 - COSTLY),
+        (Benefit.DEPLOYABLE, there.deployable > here.deployable),
+        (Benefit.CARRIES_LOAD, there.carries_load > here.carries_load),
+        (Benefit.CHEAPER, serves and change.price <= 1 - COSTLY),
+        (Benefit.THROUGHPUT, no_dearer and change.output >= 1 + COSTLY),
+        (Benefit.SOONER, no_dearer and here.carries_load and change.seconds <= 1 - COSTLY),
     )
     gives_up = (
         there.tight > here.tight
@@ -167,7 +167,7 @@ def _gain(now: Offer, then: Offer, request: Request) -> Gain | None:
     return None if gives_up else next((gain for gain, holds in gains if holds), None)
 
 
-def _gained(found: _Found, now: Offer, request: Request) -> Without | None:
+def _gained(found: _Found, now: Offer, request: Request) -> WithoutFields | None:
     _, offer = found
     gain = _gain(now, offer, request)
     return _without(found, gain, _change(now, offer, request)) if gain else None

@@ -11,7 +11,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import LIMITS, MEMORY, Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
-from shardwright.planning.remedies import Asked, remedy
+from shardwright.planning.remedies import PlannerQuestion, remedy
 from shardwright.planning.report import Exclusion, Lack, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
@@ -32,7 +32,7 @@ RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "Drive
 """Reasons for which a node is out of use that pass by themselves."""
 
 
-def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, asked: Asked) -> NoPlan:
+def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, asked: PlannerQuestion) -> NoPlan:
     """Return the binding constraint: of the layout that only lacks free room, else of the one that
     misses by least.
     """
@@ -73,7 +73,7 @@ def _lack(verdict: Verdict) -> Lack:
 
 
 def _binding(
-    verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale, asked: Asked
+    verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale, asked: PlannerQuestion
 ) -> Problem:
     if short is not None and any(violation.replicas_possible for violation in short.violations):
         return _capacity(short)
@@ -200,7 +200,9 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
     )
 
 
-def _closest(verdicts: Sequence[Verdict], larger: Verdict | None, asked: Asked) -> Problem:
+def _closest(
+    verdicts: Sequence[Verdict], larger: Verdict | None, asked: PlannerQuestion
+) -> Problem:
     """Return the worst violation of the layout that misses by least, and what more nodes would
     gain.
     """

@@ -18,7 +18,7 @@ from shardwright.planning.deployability import in_reach, not_yet
 from shardwright.planning.losses import losses_of
 from shardwright.planning.no_plan import count_exclusions, no_plan
 from shardwright.planning.offload import HostCache, barred_nodes, host_cache, too_small
-from shardwright.planning.remedies import Asked
+from shardwright.planning.remedies import PlannerQuestion
 from shardwright.planning.report import Alternative, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
@@ -113,7 +113,9 @@ def choose(considered: Considered) -> Report:
     ranked = settled(best_first(considered.feasible, scale), scale, considered.judge.prices)
     if ranked:
         return _report(ranked, considered)
-    asked = Asked(model=considered.model, request=considered.request, traits=considered.traits)
+    asked = PlannerQuestion(
+        model=considered.model, request=considered.request, traits=considered.traits
+    )
     return Report(
         outcome=no_plan(verdicts, considered.inventory, asked),
         alternatives=(),

@@ -23,7 +23,7 @@ the matrices, less scales, embedding and norms.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PlannerQuestion:
     """What was asked of the planner, beside the inventory."""
 
     model: ModelSpec
@@ -31,7 +31,9 @@ class Asked:
     traits: EngineTraits
 
 
-def remedy(asked: Asked, problem: Problem, closest: Verdict, tried: Iterable[Verdict]) -> str:
+def remedy(
+    asked: PlannerQuestion, problem: Problem, closest: Verdict, tried: Iterable[Verdict]
+) -> str:
     """Return what would help against the problem of the layout that misses by least, of all that
     were ``tried``.
     """
@@ -48,7 +50,7 @@ def remedy(asked: Asked, problem: Problem, closest: Verdict, tried: Iterable[Ver
     return problem.remedy
 
 
-def _relief(asked: Asked, tried: Iterable[Verdict]) -> str:
+def _relief(asked: PlannerQuestion, tried: Iterable[Verdict]) -> str:
     """A limit that one request alone exceeds is met at no load."""
     load = asked.request.workload
     alone = replace(asked.request, workload=replace(load, concurrency=1, requests_per_second=None))

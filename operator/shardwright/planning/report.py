@@ -137,7 +137,7 @@ class Lack:
     nodes: int
 
 
-class Gain(StrEnum):
+class Benefit(StrEnum):
     """What leaving out fields of the user's own brings."""
 
     FITS = "Fits"  #: there is a plan at all
@@ -149,7 +149,7 @@ class Gain(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Without:
+class WithoutFields:
     """The plan without some of the user's own ``fields``, which are named by their paths.
 
     Price of the GPUs, output and time of an answer are multiples of the present plan's (1: there is
@@ -157,7 +157,7 @@ class Without:
     """
 
     fields: tuple[str, ...]
-    gain: Gain
+    gain: Benefit
     layout: Layout
     pool: str
     product: str
@@ -175,7 +175,7 @@ class WaysOut:
     pool: str = ""
     more_nodes: int = 0
     moved: str = ""
-    without: tuple[Without, ...] = ()
+    without: tuple[WithoutFields, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,10 +210,10 @@ class Report:
     alternatives: tuple[Alternative, ...]
     excluded: tuple[Exclusion, ...]
     considered: int
-    costly: tuple[Without, ...] = ()
+    costly: tuple[WithoutFields, ...] = ()
 
     @property
-    def without(self) -> tuple[Without, ...]:
+    def without(self) -> tuple[WithoutFields, ...]:
         """Return the plans without some of the user's own fields, as far as they are worked out."""
         if isinstance(self.outcome, Plan):
             return self.costly

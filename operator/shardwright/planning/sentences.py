@@ -25,7 +25,7 @@ from shardwright.planning.phrases import (
     rate_offered,
     spell,
 )
-from shardwright.planning.report import Exclusion, Gain, Loss, LossKind, WaysOut, Without
+from shardwright.planning.report import Benefit, Exclusion, Loss, LossKind, WaysOut, WithoutFields
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import (
     FeasibleCandidate,
@@ -353,17 +353,17 @@ def ways_sentence(ways: WaysOut | None) -> str:
     return f"it would fit {said}" if said else ""
 
 
-def without_sentence(found: Without) -> str:
+def without_sentence(found: WithoutFields) -> str:
     """Return what leaving out some of the user's own fields brings.
 
     >>> from shardwright.layouts.layout import Layout
     >>> fields, layout = ("spec.placement.nodeSelector",), Layout(tensor=4, replicas=2)
-    >>> found = Without(
-    ...     fields=fields, gain=Gain.FITS, layout=layout, pool="gb200", product="NVIDIA-GB200"
+    >>> found = WithoutFields(
+    ...     fields=fields, gain=Benefit.FITS, layout=layout, pool="gb200", product="NVIDIA-GB200"
     ... )
     >>> without_sentence(found)
     'without spec.placement.nodeSelector: 2 x TP4 on 8 GB200'
-    >>> without_sentence(replace(found, gain=Gain.CHEAPER, price=0.59, seconds=1.8))
+    >>> without_sentence(replace(found, gain=Benefit.CHEAPER, price=0.59, seconds=1.8))
     'without spec.placement.nodeSelector: 2 x TP4 on 8 GB200, 41% cheaper, answers in 80% more time'
     """
     layout = found.layout
@@ -373,24 +373,24 @@ def without_sentence(found: Without) -> str:
     return f"without {' and '.join(found.fields)}: {', '.join((cut, *_gains(found)))}"
 
 
-def _gains(found: Without) -> Iterator[str]:
+def _gains(found: WithoutFields) -> Iterator[str]:
     match found.gain:
-        case Gain.FITS:
+        case Benefit.FITS:
             return
-        case Gain.DEPLOYABLE:
+        case Benefit.DEPLOYABLE:
             yield "which can be deployed"
-        case Gain.CARRIES_LOAD:
+        case Benefit.CARRIES_LOAD:
             yield "carries the load"
-        case Gain.CHEAPER:
+        case Benefit.CHEAPER:
             yield f"{1 - found.price:.0%} cheaper"
-        case Gain.THROUGHPUT:
+        case Benefit.THROUGHPUT:
             yield f"{found.output - 1:.0%} more output"
-        case Gain.SOONER:
+        case Benefit.SOONER:
             yield f"answers in {1 - found.seconds:.0%} less time"
     if found.price > 1 + NOTEWORTHY:
         yield f"{found.price - 1:.0%} dearer"
     # Of requests that wait without end there is no time to compare.
-    if found.seconds > 1 + NOTEWORTHY and found.gain is not Gain.CARRIES_LOAD:
+    if found.seconds > 1 + NOTEWORTHY and found.gain is not Benefit.CARRIES_LOAD:
         yield f"answers in {found.seconds - 1:.0%} more time"
 
 

@@ -14,7 +14,7 @@ from shardwright.layouts.layout import SearchSpace
 from shardwright.planning.checks import KV_BYTES_PATH, MODEL_LENGTH
 from shardwright.resolving.subject import Subject
 
-Change = Callable[[Subject], Subject]
+LeaveOut = Callable[[Subject], Subject]
 
 PINS: Final[Mapping[str, str]] = {
     "spec.parallelism.tensor": "tensor",
@@ -43,7 +43,7 @@ class Wish:
     """
 
     field: str
-    leave_out: Change
+    leave_out: LeaveOut
     bars: str = ""
     weighed: bool = True
 
@@ -54,7 +54,7 @@ def wishes_of(subject: Subject) -> tuple[Wish, ...]:
     return tuple(wish for wish in own if wish.field.removeprefix("spec.") not in subject.defaulted)
 
 
-def without(subject: Subject, wishes: Sequence[Wish], fields: Sequence[str]) -> Subject:
+def leave_out(subject: Subject, wishes: Sequence[Wish], fields: Sequence[str]) -> Subject:
     """Return a subject without these of its fields."""
     changes = (wish.leave_out for wish in wishes if wish.field in fields)
     return reduce(lambda asked, change: change(asked), changes, subject)
@@ -101,7 +101,7 @@ def _of_limits(subject: Subject) -> Iterator[Wish]:
 def _of_engine(subject: Subject) -> Iterator[Wish]:
     load, options = subject.request.workload, subject.traits.options
     default_images = ENGINES[subject.deployment.engine].releases.default_images
-    set_by_user: tuple[tuple[bool, str, Change], ...] = (
+    set_by_user: tuple[tuple[bool, str, LeaveOut], ...] = (
         (load.shortest_model_len is None, MODEL_LENGTH, _as_long_as_needed),
         (
             load.kv_cache_dtype == "fp8",
@@ -124,11 +124,11 @@ def _of_engine(subject: Subject) -> Iterator[Wish]:
             yield Wish(field=field, leave_out=change, weighed=False)
 
 
-def _with_terms(**changes: Any) -> Change:
+def _with_terms(**changes: Any) -> LeaveOut:
     return lambda asked: replace(asked, terms=replace(asked.terms, **changes))
 
 
-def _with_space(**changes: Any) -> Change:
+def _with_space(**changes: Any) -> LeaveOut:
     def change(asked: Subject) -> Subject:
         request = asked.request
         return replace(asked, request=replace(request, space=replace(request.space, **changes)))
@@ -136,7 +136,7 @@ def _with_space(**changes: Any) -> Change:
     return change
 
 
-def _with_objective(**changes: Any) -> Change:
+def _with_objective(**changes: Any) -> LeaveOut:
     def change(asked: Subject) -> Subject:
         request = asked.request
         return replace(
@@ -146,7 +146,7 @@ def _with_objective(**changes: Any) -> Change:
     return change
 
 
-def _with_load(**changes: Any) -> Change:
+def _with_load(**changes: Any) -> LeaveOut:
     def change(asked: Subject) -> Subject:
         request = asked.request
         return replace(
@@ -156,7 +156,7 @@ def _with_load(**changes: Any) -> Change:
     return change
 
 
-def _with_options(**changes: Any) -> Change:
+def _with_options(**changes: Any) -> LeaveOut:
     def change(asked: Subject) -> Subject:
         traits = asked.traits
         return replace(asked, traits=replace(traits, options=replace(traits.options, **changes)))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -225,3 +226,17 @@ def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_e
     desk.hold(desk.names[0], 2)
     desk.ask(large)
     assert len(worked_out) == 2
+
+
+def test_a_field_to_leave_out_is_told_from_the_nodes_that_it_excludes(desk: Desk) -> None:
+    nowhere = {"placement": {"nodeSelector": {"team": "search"}}}
+    strict = desk.add("strict", **SMALL, **nowhere)
+
+    found = ways_of(desk.ask(strict)).without
+
+    assert [item.fields for item in found] == [("spec.placement.nodeSelector",)]
+
+    for name in desk.names:
+        desk.hold(name, 8, f"on-{name}")
+
+    assert desk.ask(strict).short == replace(desk.ask(strict).short, ways_out=None)

@@ -12,8 +12,8 @@ from shardwright.api.engine import Engine
 from shardwright.api.settings import Settings
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import plan_serving, without_barring
-from shardwright.planning.left_out import FIELDS_TRIED, SHOWN, Fields, Offer, fitting
-from shardwright.planning.report import Gain, NoPlan, Plan, Without
+from shardwright.planning.left_out import FIELDS_TRIED, SHOWN, FieldPaths, Offer, fitting
+from shardwright.planning.report import Benefit, NoPlan, Plan, WithoutFields
 from shardwright.planning.sentences import ways_sentence
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
@@ -36,7 +36,7 @@ L40S = [a_node(f"l40s-{index}", "NVIDIA-L40S", 4, network_gbps=25) for index in 
 LARGER = {"model": {"id": "meta-llama/Llama-3.1-70B-Instruct"}}
 
 
-def left_out(spec: Spec, nodes: Nodes) -> tuple[Without, ...]:
+def left_out(spec: Spec, nodes: Nodes) -> tuple[WithoutFields, ...]:
     """Return the plans without fields of a spec that has no plan."""
     report = advised(a_subject(**spec), nodes)
     assert isinstance(report.outcome, NoPlan), report.outcome
@@ -95,18 +95,18 @@ def test_the_one_field_that_keeps_a_plan_away_is_named(field: str) -> None:
     found = left_out(spec, nodes)
 
     assert [item.fields for item in found] == [(field,)]
-    assert {item.gain for item in found} == {Gain.FITS}
+    assert {item.gain for item in found} == {Benefit.FITS}
 
 
-def test_it_says_what_would_run_then() -> None:
+def test_the_plan_without_a_field_is_said_with_its_pool() -> None:
     spec = {**LARGE, "placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L40S"}}}
 
     found = left_out(spec, [*L40S, *a_gb200_rack(trays=4)])
 
     assert found == (
-        Without(
+        WithoutFields(
             fields=("spec.placement.nodeSelector",),
-            gain=Gain.FITS,
+            gain=Benefit.FITS,
             layout=Layout(tensor=8),
             pool="gb200-nvl-186gb-4x-400g",
             product="NVIDIA-GB200",
@@ -187,17 +187,17 @@ def an_offer(gpus: int = 1) -> Offer:
 class Answers:
     """The planner's answers: a plan on so many GPUs if one of these sets is left out."""
 
-    def __init__(self, offers: Mapping[Fields, Offer]) -> None:
+    def __init__(self, offers: Mapping[FieldPaths, Offer]) -> None:
         self.offers = offers
-        self.asked: list[Fields] = []
+        self.asked: list[FieldPaths] = []
 
-    def __call__(self, fields: Fields) -> Offer | None:
+    def __call__(self, fields: FieldPaths) -> Offer | None:
         self.asked.append(fields)
         enough = (offer for needed, offer in self.offers.items() if set(needed) <= set(fields))
         return next(enough, None)
 
 
-def fields_of(found: Sequence[Without]) -> list[Fields]:
+def fields_of(found: Sequence[WithoutFields]) -> list[FieldPaths]:
     return [item.fields for item in found]
 
 
@@ -223,21 +223,21 @@ def test_the_number_of_questions_has_a_bound() -> None:
     assert len(ask.asked) == FIELDS_TRIED + 1
 
 
-COSTLY: dict[str, tuple[Spec, Nodes, Gain]] = {
+COSTLY: dict[str, tuple[Spec, Nodes, Benefit]] = {
     "spec.parallelism.pipeline": (
         {**LARGER, "parallelism": {"pipeline": 8}, "budget": {"gpus": 8}},
         h100_nodes(1),
-        Gain.CHEAPER,
+        Benefit.CHEAPER,
     ),
     "spec.replicas": (
         {"replicas": 8, "workload": {"requestsPerSecond": 1}},
         h100_nodes(1),
-        Gain.CHEAPER,
+        Benefit.CHEAPER,
     ),
     "spec.budget.gpus": (
         {**LARGER, "budget": {"gpus": 2}, "workload": {"concurrency": 256}},
         h100_nodes(1),
-        Gain.CARRIES_LOAD,
+        Benefit.CARRIES_LOAD,
     ),
     "spec.placement.nodeSelector": (
         {
@@ -245,12 +245,12 @@ COSTLY: dict[str, tuple[Spec, Nodes, Gain]] = {
             "workload": {"concurrency": 4},
         },
         [*L40S, *a_gb200_rack(trays=2)],
-        Gain.CHEAPER,
+        Benefit.CHEAPER,
     ),
     "spec.objective.tpotMilliseconds": (
         {**LARGER, "objective": {"tpotMilliseconds": 14}, "workload": {"concurrency": 8}},
         h100_nodes(1),
-        Gain.CHEAPER,
+        Benefit.CHEAPER,
     ),
 }
 
