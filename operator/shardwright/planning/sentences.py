@@ -9,7 +9,7 @@ from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Candidate
 from shardwright.planning.checks import LIMITS, MEMORY, Verdict
-from shardwright.planning.choice import NOTEWORTHY, near_tie
+from shardwright.planning.choice import near_tie
 from shardwright.planning.deployability import not_yet
 from shardwright.planning.losses import offered, rate_served, running
 from shardwright.planning.phrases import (
@@ -61,6 +61,10 @@ _LOSSES: Final = {
     LossKind.QUEUES: "queues{more}: only {requests} at once per replica",
     LossKind.PART_OF_TPOT: "{seconds} more per token for {part}",
 }
+_DEARER: Final = 0.10
+"""Share of price or time by which the plan without a field must be worse for it to be said. Basis:
+assumed, the median error of throughput.
+"""
 _SINGULAR: Final = {"do": "does", "have": "has", "cannot": "cannot"}
 
 
@@ -388,10 +392,10 @@ def _gains(found: WithoutFields) -> Iterator[str]:
             yield f"{found.output - 1:.0%} more output"
         case Benefit.SOONER:
             yield f"answers in {1 - found.seconds:.0%} less time"
-    if found.price > 1 + NOTEWORTHY:
+    if found.price > 1 + _DEARER:
         yield f"{found.price - 1:.0%} dearer"
     # Of requests that wait without end there is no time to compare.
-    if found.seconds > 1 + NOTEWORTHY and found.gain is not Benefit.CARRIES_LOAD:
+    if found.seconds > 1 + _DEARER and found.gain is not Benefit.CARRIES_LOAD:
         yield f"answers in {found.seconds - 1:.0%} more time"
 
 

@@ -88,8 +88,8 @@ def _of_space(subject: Subject) -> Iterator[Wish]:
         if getattr(space, name):
             yield Wish(field=field, leave_out=_with_space(**{name: getattr(_LEFT_OPEN, name)}))
     # With a budget to fill the plan says how many there are.
-    if not space.fill and space.replicas != _LEFT_OPEN.replicas:
-        yield Wish(field="spec.replicas", leave_out=_with_space(replicas=_LEFT_OPEN.replicas))
+    if not space.fill and space.replicas is not None:
+        yield Wish(field="spec.replicas", leave_out=_with_space(replicas=None))
 
 
 def _of_limits(subject: Subject) -> Iterator[Wish]:

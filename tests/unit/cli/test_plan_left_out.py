@@ -39,8 +39,8 @@ def test_a_limit_in_a_file_is_named_by_its_path(capsys: Capture, tmp_path: Path)
 
 @pytest.fixture
 def pinned(tmp_path: Path) -> str:
-    pins = {"parallelism": {"pipeline": 8}, "budget": {"gpus": 8}, "replicas": 1}
-    return Files(tmp_path).manifests(a_manifest(model=LLAMA, **pins))
+    pins, budget = {"pipeline": 8}, {"gpus": 8}
+    return Files(tmp_path).manifests(a_manifest(model=LLAMA, parallelism=pins, budget=budget))
 
 
 def test_what_a_field_costs_is_in_explain_and_on_the_page(capsys: Capture, pinned: str) -> None:
