@@ -188,6 +188,7 @@ def _left_out(found: WithoutFields) -> dict[str, Any]:
         "gpus": found.layout.gpus,
         "pool": found.pool,
         "product": found.product,
+        "carriesLoad": found.carries_load,
         **compared,
         "message": without_sentence(found),
     }

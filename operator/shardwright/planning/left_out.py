@@ -17,7 +17,9 @@ costs a plan.
 """
 
 SHOWN: Final = 3
-"""How many ways are said at most, those that cost least first. Basis: chosen."""
+"""How many ways are said at most: those that carry the load first, then those that cost least.
+Basis: chosen.
+"""
 
 COSTLY: Final = 1 / 3
 """Share of price, output or time from which a field is said to cost something. Basis: chosen, about
@@ -51,8 +53,12 @@ def fitting(fields: Sequence[str], ask: AskWithout) -> tuple[WithoutFields, ...]
     found = list(_alone(tried, ask, _any)) or list(_together(tried, ask, _any))
     each = _prices([offer.pool for _, offer in found])
     dear = dict(zip((fields for fields, _ in found), each, strict=True))
-    cheapest = sorted(found, key=lambda item: (dear[item[0]] * item[1].plan.layout.gpus, item[0]))
-    return tuple(_without(item, Benefit.FITS) for item in cheapest[:SHOWN])
+
+    def order(item: _Found) -> tuple[bool, float, FieldPaths]:
+        fields, offer = item
+        return not offer.plan.carries_load, dear[fields] * offer.plan.layout.gpus, fields
+
+    return tuple(_without(item, Benefit.FITS) for item in sorted(found, key=order)[:SHOWN])
 
 
 def costly(
@@ -128,6 +134,7 @@ def _without(found: _Found, gain: Benefit, change: _Change = _Change()) -> Witho
         price=change.price,
         output=change.output,
         seconds=change.seconds,
+        carries_load=plan.carries_load,
     )
 
 

@@ -164,6 +164,7 @@ class WithoutFields:
     price: float = 1.0
     output: float = 1.0
     seconds: float = 1.0
+    carries_load: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -381,7 +381,8 @@ def without_sentence(found: WithoutFields) -> str:
 def _gains(found: WithoutFields) -> Iterator[str]:
     match found.gain:
         case Benefit.FITS:
-            return
+            if not found.carries_load:
+                yield "which does not carry the load"
         case Benefit.DEPLOYABLE:
             yield "which can be deployed"
         case Benefit.CARRIES_LOAD:

@@ -14,7 +14,7 @@ from shardwright.layouts.layout import Layout
 from shardwright.pipeline import plan_serving, without_barring
 from shardwright.planning.left_out import FIELDS_TRIED, SHOWN, FieldPaths, Offer, fitting
 from shardwright.planning.report import Benefit, NoPlan, Plan, WithoutFields
-from shardwright.planning.sentences import ways_sentence
+from shardwright.planning.sentences import ways_sentence, without_sentence
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_nodes import a_gb200_rack, a_node, an_mi300x_node, h100_nodes
@@ -207,6 +207,18 @@ def test_the_cheapest_come_first_and_no_more_than_a_few() -> None:
 
     assert fields_of(fitting("abcd", ask)) == [("d",), ("b",), ("c",)]
     assert SHOWN == 3
+
+
+def test_a_plan_that_carries_the_load_comes_before_a_cheaper_one_that_does_not() -> None:
+    cheap, carrying = an_offer(1), an_offer(8)
+    late = replace(cheap, plan=replace(cheap.plan, carries_load=False))
+
+    found = fitting("ab", Answers({("a",): late, ("b",): carrying}))
+
+    assert [(item.fields, item.carries_load) for item in found] == [(("b",), True), (("a",), False)]
+    assert without_sentence(found[1]) == (
+        "without a: TP1 on 1 H100-80GB-HBM3, which does not carry the load"
+    )
 
 
 def test_fields_that_help_together_are_the_fewest_that_do() -> None:
