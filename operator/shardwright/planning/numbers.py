@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shardwright.layouts.layout import MOST_REPLICAS, Candidate, Layout
+from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.checks import Judge
 from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import BALANCED_SHARE, FeasibleCandidate, Scale, assess
@@ -74,7 +74,7 @@ class More:
         number = fewest_that_do.candidate.layout.replicas
         yield from sorted(
             more
-            for more in {*self._as_many(largest), *self._paying(fewest_that_do)}
+            for more in {*self._as_many(largest), *self._paying(fewest_that_do, largest)}
             if number < more <= largest.layout.replicas
         )
 
@@ -82,7 +82,7 @@ class More:
         if largest.pool is self.best.candidate.pool:
             yield self.best.candidate.layout.gpus // largest.layout.gpus_per_replica
 
-    def _paying(self, least: FeasibleCandidate) -> Iterator[int]:
+    def _paying(self, least: FeasibleCandidate, largest: Candidate) -> Iterator[int]:
         number = least.candidate.layout.replicas
         match self.scale.request.objective.optimize_for:
             case OptimizeFor.THROUGHPUT:
@@ -91,15 +91,15 @@ class More:
                 most = math.floor(number * BALANCED_SHARE * self._least_cost() / least.counted_cost)
                 yield from (number + math.ceil((most - number) * share) for share in (0.5, 1))
             case OptimizeFor.LATENCY:
-                yield from self._while_better(least)
+                yield from self._while_better(least, largest.layout.replicas)
 
     def _least_cost(self) -> float:
         return min(each.counted_cost for each in self.least.values())
 
-    def _while_better(self, least: FeasibleCandidate) -> Iterator[int]:
+    def _while_better(self, least: FeasibleCandidate, most: int) -> Iterator[int]:
         number, best = least.candidate.layout.replicas, least.score
-        while number < MOST_REPLICAS:
-            number *= 2
+        while number < most:
+            number = min(2 * number, most)
             more = of(least.candidate, number)
             score = assess(more, self.judge.prices.estimate(more), self.scale).score
             if score <= best:

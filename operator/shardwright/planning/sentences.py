@@ -266,6 +266,8 @@ def _smaller(
         return same and item.layout.gpus < best.candidate.layout.gpus
 
     smaller = [item for item in ranked if is_smaller(item.candidate)]
+    # In fewer instances some would stand too, which no candidate shows.
+    fewer_do = any(_one(item) < best.candidate.layout.gpus for item in ranked)
     if any(other.carries_load for other in smaller) or (smaller and not best.carries_load):
         return
     fewer = [item for item in verdicts if is_smaller(item.candidate)]
@@ -275,12 +277,16 @@ def _smaller(
     elif smaller:
         most = max(smaller, key=lambda other: (other.served_share, other.score))
         yield _queueing(most, request)
-    elif short := _nearest(fewer, MEMORY):
+    elif not fewer_do and (short := _nearest(fewer, MEMORY)):
         cut, problem = short
         yield (
             f"No layout on fewer GPUs that was tried holds it: the nearest, {cut}, is "
             f"{problem.gap}."
         )
+
+
+def _one(feasible: FeasibleCandidate) -> int:
+    return feasible.candidate.layout.gpus_per_replica
 
 
 def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[str, Problem] | None:
