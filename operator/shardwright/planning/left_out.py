@@ -49,8 +49,7 @@ def fitting(fields: Sequence[str], ask: AskWithout) -> tuple[WithoutFields, ...]
     """Return what fits without one of these fields; if none helps alone, without the fewest that
     help together.
     """
-    tried = fields[:FIELDS_TRIED]
-    found = list(_alone(tried, ask, _any)) or list(_together(tried, ask, _any))
+    found = [*_alone(fields, ask, _any)] or [*_together(fields, ask, _any)]
     each = _prices([offer.pool for _, offer in found])
     dear = dict(zip((fields for fields, _ in found), each, strict=True))
 
@@ -71,7 +70,7 @@ def costly(
     def helps(offer: Offer) -> bool:
         return _gain(now, offer, request) is not None
 
-    found = list(_alone(fields[:FIELDS_TRIED], ask, helps))
+    found = [*_alone(fields, ask, helps)]
     if not any(field in pins for tried, _ in found for field in tried):
         found += _together(pins, ask, helps)
     gained = [said for item in found if (said := _gained(item, now, request))]
@@ -84,7 +83,7 @@ def _any(_offer: Offer) -> bool:
 
 
 def _alone(fields: Sequence[str], ask: AskWithout, helps: _Helps) -> Iterator[_Found]:
-    for field in fields:
+    for field in fields[:FIELDS_TRIED]:
         offer = ask((field,))
         if offer is not None and helps(offer):
             yield (field,), offer
@@ -98,8 +97,7 @@ def _together(fields: Sequence[str], ask: AskWithout, helps: _Helps) -> Iterator
     needed = tuple(fields)
     for field in fields:
         fewer = tuple(other for other in needed if other != field)
-        # One field alone has been tried, in vain.
-        other = ask(fewer) if len(fewer) > 1 else None
+        other = ask(fewer) if fewer else None
         if other is not None and helps(other):
             needed, offer = fewer, other
     yield needed, offer

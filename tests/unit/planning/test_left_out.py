@@ -228,6 +228,12 @@ def test_fields_that_help_together_are_the_fewest_that_do() -> None:
     assert len(ask.asked) == 2 * 5 + 1
 
 
+def test_a_field_beyond_those_that_are_left_out_one_by_one_is_found_among_all() -> None:
+    fields = [f"f{number}" for number in range(FIELDS_TRIED + 2)]
+
+    assert fields_of(fitting(fields, Answers({(fields[-1],): an_offer()}))) == [(fields[-1],)]
+
+
 def test_the_number_of_questions_has_a_bound() -> None:
     ask = Answers({})
 
