@@ -45,15 +45,21 @@ from shardwright.cli.plan_forms import (
     where_words_are_explained,
 )
 from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
-from shardwright.cli.typed import names_live_model, of_option, read_typed, typed_manifest
+from shardwright.cli.typed import (
+    field_as_typed,
+    names_live_model,
+    of_option,
+    read_typed,
+    typed_manifest,
+)
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
-from shardwright.pipeline import bundle_for, plan_serving, plan_with_survey, with_ways_out
-from shardwright.planning.report import Plan, Report
+from shardwright.pipeline import Supply, bundle_for, plan_serving, plan_with_survey, with_ways_out
+from shardwright.planning.report import Plan, Report, WaysOut, WithoutFields
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
@@ -80,11 +86,12 @@ _PLAN_ONLY: Final = "PlanOnly: no pod is made, and no GPU is held"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedModel:
-    """A ShardedModel with everything found out about it."""
+    """A ShardedModel with everything found out about it; ``typed``: its fields are options."""
 
     subject: Subject
     inventory: Inventory
     report: Report
+    typed: bool = False
 
     @property
     def name(self) -> str:
@@ -350,13 +357,20 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
     subjects = [_subject(file, resource, inputs) for file, resource in inputs.resources]
     answers: list[PlannedModel] = []
     kept = list(inputs.surroundings.reservations)
-    for subject in subjects:
-        named = inputs.named_gpus
+    for (file, _), subject in zip(inputs.resources, subjects, strict=True):
+        named, around = inputs.named_gpus, inputs.surroundings
         asked = on_named_gpus(subject, named) if named else subject
-        inventory = take_stock(asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
+        restock = partial(
+            take_stock, facts=around.nodes, usage=around.usage, reservations=tuple(kept)
+        )
+        inventory = restock(asked)
         report = inputs.standing.report() if inputs.standing else plan_serving(subject, inventory)
+        supply = Supply(inventory=inventory, restock=restock)
         answer = PlannedModel(
-            subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, report)
+            subject=subject,
+            inventory=inventory,
+            report=with_ways_out(asked, supply, report),
+            typed=not file,
         )
         kept += _kept(answer)
         answers.append(answer)
@@ -442,8 +456,25 @@ def explanation_of(answer: PlannedModel) -> Explanation:
         f"{subject.deployment.model}, {format_count(subject.model.parameters / 1e9)} B "
         f"parameters, on {engine}"
     )
-    explanation = explain_report(answer.report, request=subject.request, inventory=answer.inventory)
+    report = _as_typed(answer.report) if answer.typed else answer.report
+    explanation = explain_report(report, request=subject.request, inventory=answer.inventory)
     return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
+
+
+def _as_typed(report: Report) -> Report:
+    """Return a report that names the fields of a typed model by their options."""
+    outcome, costly = report.outcome, tuple(map(_named_as_typed, report.costly))
+    if isinstance(outcome, Plan):
+        return replace(report, costly=costly)
+    ways = outcome.ways_out or WaysOut()
+    ways = replace(ways, without=tuple(map(_named_as_typed, ways.without)))
+    return replace(
+        report, outcome=replace(outcome, problem=of_option(outcome.problem), ways_out=ways)
+    )
+
+
+def _named_as_typed(found: WithoutFields) -> WithoutFields:
+    return replace(found, fields=tuple(map(field_as_typed, found.fields)))
 
 
 def _with_mode(answer: PlannedModel) -> Explanation:
