@@ -11,7 +11,7 @@ from shardwright.cli.cluster_arguments import add_cluster_commands
 from shardwright.cli.connecting import ArgumentGroup, PlannedByServer, add_connection
 from shardwright.cli.exits import Exit
 from shardwright.cli.help_text import WORDS_PAGE, HelpAll, HelpFormatter, first_screen
-from shardwright.cli.numbers import OutputForm, count_of, gbps_of
+from shardwright.cli.numbers import OutputForm, count_of, gbps_of, parts_of
 from shardwright.errors import Problem
 from shardwright.sinks import in_terminal
 
@@ -65,7 +65,7 @@ exit codes: as for plan; 1 also for a plan that can be shown but not yet deploye
 SIZE_EXAMPLES = """\
 examples:
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --rps 50 --ttft 2s \\
-    --gpus H100 --gpus L40S
+    --gpus H100,L40S
   %(prog)s deepseek-ai/DeepSeek-V3 --concurrency 256 --tpot 50ms \\
     --gpus H200 --network 400 -o json
 
@@ -293,14 +293,7 @@ def _add_size(commands: Commands) -> None:
         help="read a model that is not built in from the hub; 'fetch --help' has more",
     )
     there = command.add_argument_group("GPUs")
-    there.add_argument(
-        "--gpus",
-        action="append",
-        default=[],
-        metavar="GPU",
-        help="a product, for example H100; 'shardwright gpus' lists "
-        "them; may be repeated to compare",
-    )
+    _add_named_gpus(there)
     _add_nodes_of(there)
     there.add_argument(
         "--settings", metavar="FILE", help="settings for all models, prices of GPUs among them"
@@ -472,14 +465,7 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         help="output of 'kubectl get nodes,pods -A -o json'; or -o yaml, which takes several times "
         "as long; '-': stdin; pods hold their GPUs; may be repeated",
     )
-    one_of.add_argument(
-        "--gpus",
-        action="append",
-        default=[],
-        metavar="COUNTxGPU",
-        help="this many free GPUs, such as 16xH100; 'shardwright gpus' lists products; may be "
-        "repeated",
-    )
+    _add_named_gpus(one_of)
     one_of.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
     _add_nodes_of(there)
 
@@ -496,6 +482,18 @@ def _add_unknown(wanted: ArgumentGroup) -> None:
         "--fetch",
         action="store_true",
         help="read models that are not built in from the hub; 'fetch --help' has the environment",
+    )
+
+
+def _add_named_gpus(there: ArgumentGroup) -> None:
+    there.add_argument(
+        "--gpus",
+        action="extend",
+        type=parts_of,
+        default=[],
+        metavar="GPUS",
+        help="free GPUs, such as 8xH100,16xB200; without a number, such as H100,B200, as many as "
+        "the load needs, at most 1,024 of each; 'shardwright gpus' lists them; may be repeated",
     )
 
 

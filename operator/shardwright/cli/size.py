@@ -14,7 +14,13 @@ from shardwright.api.settings import Settings
 from shardwright.cli.checkpoints import BY_FETCH, fetch_unknown, fetched_for, with_ways_to_read
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, name_the_file, read_text
-from shardwright.cli.named_gpus import NamedGpus, nodes_of, on_named_slices, read_named_gpus
+from shardwright.cli.named_gpus import (
+    MOST_GPUS,
+    NamedGpus,
+    nodes_of,
+    on_named_slices,
+    read_named_gpus,
+)
 from shardwright.cli.next_command import plan_command
 from shardwright.cli.output import print_lines, print_text, width_of_output, with_bar
 from shardwright.cli.outputs import print_document
@@ -60,10 +66,6 @@ the whole catalogue would take minutes.
 ABOUT_USUAL: Final = (
     "Only these were compared; --gpus names others, and 'shardwright gpus' lists them"
 )
-
-MOST_GPUS: Final = 1024
-"""Where the search ends. Basis: assumed; the largest published deployments have a few hundred."""
-
 
 ABOUT_PRICES: Final = (
     "PRICE: what an hour of these GPUs costs, in hours of one H100, by public price lists; "
@@ -155,7 +157,6 @@ def print_size(arguments: Namespace) -> Exit:
     settings = _settings(arguments)
     named = read_named_gpus(
         arguments.gpus or USUAL,
-        counted=False,
         gpus_per_node=arguments.nodes_of,
         network_gbps_per_gpu=arguments.network,
     )
@@ -226,7 +227,9 @@ def _size(
         request = replace(subject.request, space=space)
         return make_plan(subject.model, stock, request, subject.traits, prices).outcome
 
-    return Sized(named=named, steps=size(ask, MOST_GPUS), gpu_hour_price=stated.price_of(named.gpu))
+    return Sized(
+        named=named, steps=size(ask, named.count), gpu_hour_price=stated.price_of(named.gpu)
+    )
 
 
 def counted_by(found: Sequence[Sized]) -> Counted:
@@ -354,7 +357,7 @@ def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
             if isinstance(outcome, NoPlan)
             else "the load is more than they carry"
         )
-        return f"{model}: {MOST_GPUS:,} GPUs are not enough. {why}"
+        return f"{model}: {format_plural(first.named.count, 'GPU')} are not enough. {why}"
     cheapest = _CHEAPEST[by] if sum(sized.best is not None for sized in found) > 1 else ""
     counted = f"{first.best.gpus} x {first.named.gpu.id}"
     if first.sliced:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from shardwright.cli.arguments import build_parser
 from shardwright.cli.main import main
-from shardwright.cli.named_gpus import nodes_of, read_named_gpus
+from shardwright.cli.named_gpus import AS_NEEDED, nodes_of, read_named_gpus
 from shardwright.cli.size import ABOUT_SLICES, ABOUT_USUAL, USUAL
 from shardwright.cli.surroundings import read_nodes
 from shardwright.errors import InputError
@@ -191,8 +192,23 @@ def test_the_network_is_what_was_typed() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("H100", "'H100' must be a number, x and a GPU; write for example 16xH100"),
+        (
+            "8*H100",
+            "'8*H100' must be a GPU, or a number, x and a GPU; write for example H100 or "
+            "8xH100,16xB200",
+        ),
+        (
+            "",
+            "'' must be a GPU, or a number, x and a GPU; write for example H100 or 8xH100,16xB200",
+        ),
         ("0xH100", "0 GPUs must be from 1 to 100,000"),
+        ("-3xH100", "-3 GPUs must be from 1 to 100,000"),
+        ("9999999xH100", "9,999,999 GPUs must be from 1 to 100,000"),
+        ("H100x8", "'H100x8' is not a GPU that can be planned; did you mean 8xH100?"),
+        (
+            "A100",
+            "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example A100-SXM4-80GB",
+        ),
         (
             "8xA100",
             "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example 8xA100-SXM4-80GB",
@@ -291,21 +307,44 @@ def test_a_sentence_about_options_names_options_and_numbers(
     assert _errors(capsys) == [line]
 
 
+def test_all_named_gpus_together_are_bounded_and_each_bad_one_is_said() -> None:
+    for texts, said in (
+        (["60000xH100", "60000xB200"], ["--gpus: 120,000 GPUs must be from 1 to 100,000"]),
+        (["0xH100", "0xB200"], ["--gpus: 0 GPUs must be from 1 to 100,000"] * 2),
+    ):
+        with pytest.raises(InputError) as error:
+            read_named_gpus(texts)
+        assert [problem.sentence() for problem in error.value.problems] == said
+
+
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    "words",
     [
-        ("8xH100", "'8xH100' has a number, which is what size finds; write H100"),
-        (
-            "A100",
-            "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example A100-SXM4-80GB",
-        ),
-        ("??", "'??' must be a GPU; write for example H100"),
+        ("--gpus", "16xB200,H100"),
+        ("--gpus", " 16 x B200 , H100 "),
+        ("--gpus", "16xb200", "--gpus", "H100"),
+        ("--gpus=16XB200,H100",),
     ],
 )
-def test_size_advises_a_product_without_a_number(capsys: Capture, text: str, sentence: str) -> None:
-    assert main(["size", LLAMA, "--gpus", text]) == 2
+@pytest.mark.parametrize("command", ["plan", "explain", "report", "render", "size"])
+def test_all_commands_read_gpus_alike(command: str, words: tuple[str, ...]) -> None:
+    arguments = build_parser("shardwright").parse_args([command, LLAMA, *words])
 
-    assert [line.partition(" ")[2] for line in _errors(capsys)] == [f"--gpus: {sentence}"]
+    assert [(gpus.gpu.id, gpus.count) for gpus in read_named_gpus(arguments.gpus)] == [
+        ("B200-SXM-180GB", 16),
+        ("H100-SXM-80GB", AS_NEEDED),
+    ]
+
+
+def test_gpus_without_a_number_are_as_many_as_the_load_needs(capsys: Capture) -> None:
+    """``plan`` takes a kind alone, and ``size`` goes no further than a number that is given."""
+    assert main(["plan", LLAMA, "--gpus", "H100", "-o", "wide"]) == 0
+    alone = capsys.readouterr().out
+    assert main(["plan", LLAMA, "--gpus", "8xH100", "-o", "wide"]) == 0
+    assert alone == capsys.readouterr().out
+
+    assert main(["size", LLAMA, "--rps", "20", "--gpus", "2xH100,B200", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "2xB200-SXM-180GB\n"
 
 
 @cache
@@ -415,13 +454,6 @@ def test_a_gpu_that_is_not_listed_has_those_written_like_it(capsys: Capture) -> 
         (
             ["rollout", "retry", "llama", "--to-revision", "2"],
             "error[NotTogether]: --to-revision: retry takes no revision",
-        ),
-        (
-            ["size", LLAMA, "--gpus", "8xH100"],
-            (
-                "error[GpusUnreadable]: --gpus: '8xH100' has a number, which is what size finds; "
-                "write H100"
-            ),
         ),
     ],
 )
