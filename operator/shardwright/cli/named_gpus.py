@@ -54,7 +54,7 @@ _TURNED: Final = re.compile(rf"({_NAME}?) ?[xX] ?([0-9]{{1,6}})", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedGpus:
-    """At most ``count`` GPUs of one product; NVLink joins ``gpus_per_domain``, also across nodes."""
+    """``count`` GPUs of one product at most; NVLink joins ``gpus_per_domain``, also over nodes."""
 
     gpu: Gpu
     count: int

@@ -194,8 +194,10 @@ def test_the_network_is_what_was_typed() -> None:
     [
         (
             "8*H100",
-            "'8*H100' must be a GPU, or a number, x and a GPU; write for example H100 or "
-            "8xH100,16xB200",
+            (
+                "'8*H100' must be a GPU, or a number, x and a GPU; write for example H100 or "
+                "8xH100,16xB200"
+            ),
         ),
         (
             "",
