@@ -21,10 +21,10 @@ _MOST_OPTIONS = 12  # the full list is longer than a screen
 PLAN_EXAMPLES = """\
 examples:
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100
-  %(prog)s deepseek-ai/DeepSeek-V3 --gpus 32xH200 --network 400 \\
-    --rps 5 --ttft 2s --tpot 50ms
+  %(prog)s deepseek-ai/DeepSeek-V3 --gpus 32xH200 --rps 5 --ttft 2s
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 \\
     -o manifest | kubectl apply -f -
+  %(prog)s Qwen/Qwen3-8B --gpus 8xH100 --tp 4 --replicas 2
   %(prog)s -f model.yaml --nodes nodes.yaml
   kubectl get nodes,pods -A -o json | %(prog)s -f model.yaml --nodes -
   %(prog)s -f model.yaml --context my-cluster -o json
@@ -286,7 +286,7 @@ def _add_size(commands: Commands) -> None:
         epilog=SIZE_EXAMPLES,
     )
     command.add_argument("model", metavar="MODEL", help="id of a model, as Hugging Face writes it")
-    _add_typed(command, replicas=False)
+    _add_typed(command, layout=False)
     command.add_argument(
         "--fetch",
         action="store_true",
@@ -525,15 +525,27 @@ _TYPED: Final = (
 """Options with one value that describe a model: name, placeholder, help."""
 
 
-def _add_typed(command: argparse.ArgumentParser, *, replicas: bool = True) -> None:
-    """Add the options for a model without a manifest; some commands choose ``replicas``."""
+_LAYOUT: Final = (
+    (
+        "--tp",
+        "DEGREE",
+        "tensor-parallel degree (default: planned); beside the plan is the best one",
+    ),
+    ("--pp", "DEGREE", "pipeline-parallel degree: stages (default: planned)"),
+    ("--ep", "DEGREE", "expert-parallel degree: 1, or --tp times --dp (default: planned)"),
+    ("--dp", "DEGREE", "attention's replicas beside one set of experts (default: planned)"),
+    ("--replicas", "COUNT", "replicas of the model (default: 1)"),
+)
+"""Options with one value that pin a layout, also beside a file: name, placeholder, help."""
+
+
+def _add_typed(command: argparse.ArgumentParser, *, layout: bool = True) -> None:
+    """Add the options for a model without a manifest; some commands choose the ``layout``."""
     typed = command.add_argument_group(
         "Model and load (kubectl explain shardedmodel.spec has more)"
     )
-    for name, placeholder, text in _TYPED:
+    for name, placeholder, text in (*_TYPED, *(_LAYOUT if layout else ())):
         typed.add_argument(name, metavar=placeholder, help=text)
-    if replicas:
-        typed.add_argument("--replicas", metavar="COUNT", help="replicas of the model (default: 1)")
 
 
 def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:

@@ -45,7 +45,13 @@ from shardwright.cli.plan_forms import (
     where_words_are_explained,
 )
 from shardwright.cli.surroundings import Surroundings, read_surroundings, slices_to_give
-from shardwright.cli.typed import names_live_model, of_option, read_typed, typed_manifest
+from shardwright.cli.typed import (
+    names_live_model,
+    of_option,
+    read_typed,
+    typed_manifest,
+    with_typed_layout,
+)
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
@@ -318,7 +324,7 @@ def _given(
     for one in given_models(
         sources, arguments.filename, arguments.namespace, lambda: _namespace(cluster)
     ):
-        yield one.file, one.resource
+        yield one.file, with_typed_layout(one.resource, arguments)
 
 
 def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
