@@ -209,7 +209,9 @@ def _space(spec: Spec) -> SearchSpace:
     pins = spec.parallelism or unsaid(Parallelism)
     budget, spread = (spec.budget or unsaid(Budget), (spec.pod or unsaid(Pod)).topology_spread)
     return SearchSpace(
-        replicas=_most_replicas(spec) if budget.fill else max(1, spec.replicas),
+        replicas=_most_replicas(spec)
+        if budget.fill
+        else (max(1, spec.replicas) if "replicas" in spec.model_fields_set else None),
         fill=budget.fill,
         tensor=pins.tensor,
         pipeline=len(pins.partition) or pins.pipeline,

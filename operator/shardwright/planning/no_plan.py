@@ -121,7 +121,12 @@ def _best_waiting(
 
 def _ranked(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     return rank(
-        assess(item.candidate, estimate, scale) for item in verdicts if (estimate := item.estimate)
+        (
+            assess(item.candidate, estimate, scale)
+            for item in verdicts
+            if (estimate := item.estimate)
+        ),
+        scale,
     )
 
 

@@ -9,14 +9,16 @@ from typing import Final
 
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import SearchScope, enumerate_candidates
+from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices
 from shardwright.planning.checks import Judge, Verdict
-from shardwright.planning.choice import in_replicas, settled
+from shardwright.planning.choice import settled
 from shardwright.planning.deployability import in_reach, not_yet
 from shardwright.planning.losses import losses_of
 from shardwright.planning.no_plan import count_exclusions, no_plan
+from shardwright.planning.numbers import Fewest, More
 from shardwright.planning.offload import HostCache, barred_nodes, host_cache, too_small
 from shardwright.planning.report import Alternative, Plan, Report
 from shardwright.planning.request import Request
@@ -30,7 +32,7 @@ from shardwright.planning.select import (
     select,
 )
 from shardwright.planning.sentences import losses_sentence, reasons
-from shardwright.planning.warnings import more_replicas, warnings
+from shardwright.planning.warnings import warnings
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows, beside the best on each kind of GPU."""
@@ -41,6 +43,7 @@ class Considered:
     """One question: every candidate with its verdict, and the prices they were judged by.
 
     If nothing stands the candidates go beyond the free GPUs, so the closest miss is among them.
+    ``verdicts`` has each layout once; if their number is open, in the fewest instances that do.
     """
 
     model: ModelSpec
@@ -70,9 +73,14 @@ def consider(
     inventories or budgets.
     """
     judge = Judge(model, request, traits, prices)
+    scale = Scale.of(request, inventory, takes_first=traits.support.takes_first)
     wanted = request.workload.kv_offload
     candidates = partial(enumerate_candidates, model, inventory, request.space, traits)
-    scope = SearchScope(not_admitted=too_small(wanted, model, over_ray=traits.options.over_ray))
+    scope = SearchScope(
+        not_admitted=too_small(wanted, model, over_ray=traits.options.over_ray),
+        numbers=Fewest(judge=judge, scale=scale),
+        most=_most_instances(request),
+    )
     verdicts = [judge.verdict(candidate) for candidate in candidates(scope)]
     # Most questions have an answer, and a plan beyond the free GPUs would cost as much again.
     if all(verdict.violations for verdict in verdicts):
@@ -84,9 +92,15 @@ def consider(
         request=request,
         traits=traits,
         judge=judge,
-        scale=Scale.of(request, inventory, takes_first=traits.support.takes_first),
+        scale=scale,
         verdicts=tuple(verdicts),
     )
+
+
+def _most_instances(request: Request) -> int:
+    """One for each request in flight; of a rate the number in flight is not known."""
+    load = request.workload
+    return MOST_REPLICAS if load.requests_per_second else min(MOST_REPLICAS, load.concurrency)
 
 
 def make_plan(
@@ -109,7 +123,9 @@ def choose(considered: Considered) -> Report:
     scale = considered.scale
     verdicts = considered.verdicts
     # Near ties and copies are held against the whole rank.
-    ranked = settled(best_first(considered.feasible, scale), scale, considered.judge.prices)
+    ranked = settled(best_first(considered.feasible, scale), scale)
+    if ranked and scale.request.space.replicas is None:
+        ranked = _beside_more(ranked, considered)
     if ranked:
         return _report(ranked, considered)
     return Report(
@@ -120,24 +136,40 @@ def choose(considered: Considered) -> Report:
     )
 
 
+def _beside_more(
+    ranked: tuple[FeasibleCandidate, ...], considered: Considered
+) -> tuple[FeasibleCandidate, ...]:
+    """Return the candidates with the chosen one first, beside those in more instances that may
+    pay.
+    """
+    judge, scale = considered.judge, considered.scale
+    wanted = considered.request.workload.kv_offload
+    scope = SearchScope(
+        not_admitted=too_small(
+            wanted, considered.model, over_ray=considered.traits.options.over_ray
+        ),
+        numbers=More.beside(ranked, judge, scale),
+        most=_most_instances(considered.request),
+    )
+    candidates = enumerate_candidates(
+        considered.model, considered.inventory, considered.request.space, considered.traits, scope
+    )
+    beside = select(map(judge.verdict, candidates), scale)
+    return settled(rank((*ranked, *beside), scale), scale) if beside else ranked
+
+
 def _report(ranked: Sequence[FeasibleCandidate], considered: Considered) -> Report:
     best = ranked[0]
     scale = considered.scale
     request = considered.request
     verdicts = considered.verdicts
-    prices = considered.judge.prices
     others = runners_up(ranked, ALTERNATIVES)
     why = reasons(
         ranked, verdicts, scale, feasible=_reached(considered.feasible, deploy=request.deploy)
     )
-    # A budget to fill has chosen the number of replicas already.
-    copies = None if request.space.fill else in_replicas(best, ranked, scale, prices)
     reconciled = (best, *others)
     inventory = considered.inventory
-    care = (
-        *more_replicas(ranked, copies, scale),
-        *warnings(inventory, reconciled, request, considered.model, considered.traits),
-    )
+    care = warnings(inventory, reconciled, request, considered.model, considered.traits)
     return Report(
         outcome=replace(
             _plan(best, considered.traits, scale, why),
@@ -192,7 +224,7 @@ def best_first(feasible: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandi
     rest = select(
         (verdict for verdict in beside if verdict.candidate.layout.gpus <= best.layout.gpus), scale
     )
-    return in_reach(rank((*ranked, *rest)), deploy=scale.request.deploy)
+    return in_reach(rank((*ranked, *rest), scale), deploy=scale.request.deploy)
 
 
 def _reached(feasible: Sequence[Verdict], *, deploy: bool) -> int:

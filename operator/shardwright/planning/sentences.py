@@ -27,6 +27,7 @@ from shardwright.planning.phrases import (
 from shardwright.planning.report import Exclusion, Loss, LossKind, WaysOut
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import (
+    BALANCED_SHARE,
     FeasibleCandidate,
     Scale,
     answer_seconds,
@@ -120,7 +121,7 @@ def _second_choice(ranked: Sequence[FeasibleCandidate]) -> Iterator[str]:
 
 
 def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[str]:
-    best, other, request = ranked[0], rank(ranked)[0], scale.request
+    best, other, request = ranked[0], rank(ranked, scale)[0], scale.request
     if other is best:
         return
     here, there, cut = best.estimate, other.estimate, on_gpus(other.candidate.layout)
@@ -139,10 +140,10 @@ def _passed_over(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Iterator[
         yield f"{cut} {_why_first(other, best)}, but brings less and answers later."
     elif near_tie(other, best):
         yield f"{cut} is better by less than predictions tell apart; this one is simpler."
-    else:
+    elif other.cost > best.cost * BALANCED_SHARE:
         yield (
-            f"{cut} answers sooner, but on as many GPUs replicas inside nodes would "
-            "answer sooner still."
+            f"{cut} answers sooner, but costs more than {BALANCED_SHARE - 1:.0%} more than the "
+            "fewest GPUs that carry the load."
         )
 
 
@@ -201,7 +202,7 @@ def _not_free(best: FeasibleCandidate, verdicts: Sequence[Verdict], scale: Scale
     }
     carrying = [feasible for _, feasible in busy.values() if feasible.carries_load]
     if carrying:
-        first = rank(carrying)[0].candidate
+        first = rank(carrying, scale)[0].candidate
         problem = busy[id(first)][0].violations[0].problem
         yield f"{copies(first.layout)} would carry it, but {problem.what}, {problem.gap}."
 

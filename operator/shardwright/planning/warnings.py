@@ -14,12 +14,11 @@ from shardwright.layouts.placing import Over
 from shardwright.layouts.traits import DraftMethod, EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
-from shardwright.planning.choice import keeps_up
 from shardwright.planning.drafts import NOUNS
 from shardwright.planning.offload import host_cache
-from shardwright.planning.phrases import UNKNOWN_PODS, copies, degrees, relative_price_words
+from shardwright.planning.phrases import UNKNOWN_PODS, relative_price_words
 from shardwright.planning.request import Request
-from shardwright.planning.select import UTILISATION, FeasibleCandidate, Scale, answer_seconds
+from shardwright.planning.select import FeasibleCandidate
 from shardwright.planning.sentences import uncounted_sentence
 from shardwright.planning.speculation import loses_from
 from shardwright.units import format_bytes
@@ -79,60 +78,6 @@ def warnings(
 def _unknown_pods(inventory: Inventory) -> Iterator[str]:
     if said := UNKNOWN_PODS.get(inventory.known_pods):
         yield f"{said}, the planned ones may be taken"
-
-
-def more_replicas(
-    ranked: Sequence[FeasibleCandidate], smaller: FeasibleCandidate | None, scale: Scale
-) -> Iterator[str]:
-    """Return how many replicas would serve the rest of the load, and what smaller replicas would
-    gain.
-
-    Args:
-        ranked: The feasible candidates, the plan first.
-        smaller: Replicas of a smaller layout that bring more, and sooner, on as many GPUs, if
-            any.
-        scale: The measure by which layouts are compared.
-    """
-    best, request = ranked[0], scale.request
-    # A budget to fill has chosen the number of replicas already.
-    if request.space.fill:
-        return
-    if best.estimate.capacity is not None:
-        yield from _keeps_up(best, keeps_up(ranked, scale))
-    if smaller is not None:
-        here, there = best.estimate, smaller.estimate
-        sooner = 1 - answer_seconds(there, request) / answer_seconds(here, request)
-        layout, brings = smaller.candidate.layout, "answer"
-        if here.capacity is None:
-            more = (
-                there.performance.output_tokens_per_second
-                / here.performance.output_tokens_per_second
-                - 1
-            )
-            brings = f"bring {more:.0%} more output tokens per second and answer"
-        yield (
-            f"replicas would use its GPUs better: {layout.replicas} of {degrees(layout)} "
-            f"{brings} in {sooner:.0%} less time (replicas: {layout.replicas}, or budget.fill)"
-        )
-
-
-def _keeps_up(best: FeasibleCandidate, wanted: Candidate) -> Iterator[str]:
-    gpus, free = wanted.layout.gpus, sum(node.free for node in wanted.pool.nodes)
-    replicas = wanted.layout.replicas
-    if not best.carries_load:
-        how = "requests arrive faster than they are served"
-        if not best.falls_behind:
-            most = f"{UTILISATION:.0%} of what is served at most"
-            how = f"requests arrive at more than {most}"
-    elif gpus < best.candidate.layout.gpus and replicas > 1:
-        how = "fewer GPUs would serve the rate"
-    else:
-        return
-    room = "which are free" if gpus <= free else f"of which {free:,} are free"
-    yield (
-        f"{how}: {copies(wanted.layout)} would serve it on {gpus:,} GPUs of "
-        f"{wanted.pool.name}, {room} (replicas: {replicas:,})"
-    )
 
 
 def _tight(best: FeasibleCandidate) -> Iterator[str]:
@@ -336,7 +281,7 @@ def _slowed_by_drafts(
 def _lighter(best: FeasibleCandidate, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
     """Lighter weights do not help if the user has fixed the bytes of the K/V cache.
 
-    An offered rate that is not carried needs more replicas, which ``more_replicas`` says.
+    An offered rate that is not carried needs more replicas.
     """
     if best.carries_load or best.estimate.capacity is not None:
         return
