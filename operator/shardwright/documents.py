@@ -12,6 +12,7 @@ from shardwright.api.plan_status import plan_status
 from shardwright.costs.workload import KvOffload, Workload
 from shardwright.layouts.traits import Drafter, DraftMethod
 from shardwright.pipeline import engine_status
+from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.rendering.budgets import quantity
 from shardwright.reporting.explanation import Explanation
@@ -19,11 +20,13 @@ from shardwright.resolving.subject import Subject
 from shardwright.units import to_milliseconds
 
 
-def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
+def plan_document(
+    subject: Subject, report: Report, comparison: Comparison | None = None
+) -> dict[str, Any]:
     """Return the answer to one ShardedModel.
 
     ``reason`` is a condition's reason; ``problem`` is there if there is no plan, or one that cannot
-    be deployed.
+    be deployed; ``best`` if degrees are pinned.
     """
     return {
         "apiVersion": API_VERSION,
@@ -35,6 +38,22 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         "reason": _reason(subject, report.outcome),
         **_problem(report.outcome),
         "plan": plan_status(report),
+        **({"best": _best(comparison)} if comparison else {}),
+    }
+
+
+def _best(comparison: Comparison) -> dict[str, Any]:
+    """Return the best plan, and its figures as multiples of the pinned plan's."""
+    alone = Report(outcome=comparison.best, alternatives=(), excluded=(), considered=0)
+    multiples = {
+        "cost": comparison.cost,
+        "served": comparison.served,
+        "seconds": comparison.seconds,
+    }
+    return {
+        "standing": comparison.standing.value,
+        **{name: float(f"{ratio:.4g}") for name, ratio in multiples.items() if ratio is not None},
+        "plan": plan_status(alone),
     }
 
 
@@ -46,10 +65,10 @@ def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
 
 
 def explanation_document(
-    subject: Subject, report: Report, explanation: Explanation
+    subject: Subject, report: Report, explanation: Explanation, comparison: Comparison | None = None
 ) -> dict[str, Any]:
     """Return the answer with all its explanations: bytes and seconds, not rounded."""
-    document = plan_document(subject, report)
+    document = plan_document(subject, report, comparison)
     return {**document, "kind": "PlanExplanation", "explanation": _camel(asdict(explanation))}
 
 

@@ -58,9 +58,11 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
-from shardwright.pipeline import bundle_for, plan_serving, plan_with_survey, with_ways_out
+from shardwright.pipeline import bundle_for, compared, plan_serving, plan_with_survey, with_ways_out
+from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.names import base_name
+from shardwright.reporting.comparison import side_by_side
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
@@ -91,6 +93,7 @@ class PlannedModel:
     subject: Subject
     inventory: Inventory
     report: Report
+    comparison: Comparison | None = None
 
     @property
     def name(self) -> str:
@@ -123,7 +126,8 @@ def plan(arguments: Namespace) -> Exit:
         from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
         print_documents(
-            [plan_document(answer.subject, answer.report) for answer in answers], arguments.output
+            [plan_document(answer.subject, answer.report, answer.comparison) for answer in answers],
+            arguments.output,
         )
     else:
         _print_for_people(answers, arguments.output, full=False)
@@ -192,7 +196,9 @@ def explain(arguments: Namespace) -> Exit:
     from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
 
     documents = [
-        explanation_document(answer.subject, answer.report, drawn_explanation_of(answer))
+        explanation_document(
+            answer.subject, answer.report, drawn_explanation_of(answer), answer.comparison
+        )
         for answer in answers
     ]
     print_documents(documents, arguments.output)
@@ -362,7 +368,11 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
         inventory = take_stock(asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
         report = inputs.standing.report() if inputs.standing else plan_serving(subject, inventory)
         answer = PlannedModel(
-            subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, report)
+            subject=subject,
+            inventory=inventory,
+            report=with_ways_out(subject, inventory, report),
+            # A plan of record holds GPUs that its best rival could not have.
+            comparison=None if inputs.standing else compared(subject, inventory, report),
         )
         kept += _kept(answer)
         answers.append(answer)
@@ -475,7 +485,11 @@ def drawn_explanation_of(answer: PlannedModel) -> Explanation:
 
 
 def _lines(answer: PlannedModel, *, full: bool) -> list[Line]:
-    return to_lines(_with_mode(answer), title=answer.name, width=width_of_output(), full=full)
+    width = width_of_output()
+    lines = to_lines(_with_mode(answer), title=answer.name, width=width, full=full)
+    if answer.comparison is None:
+        return lines
+    return [*lines, Line(), *side_by_side(answer.report.outcome, answer.comparison, width)]
 
 
 def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:

@@ -759,3 +759,82 @@ def test_a_column_of_the_list_of_models_that_says_nothing_is_left_out(capsys: Ca
 
     assert rows
     assert ("RELEASED" in header) == any(re.search(r"\d{4}-\d", row) for row in rows)
+
+
+PINNED = ("--gpus", "8xH100", "--rps", "20", "--tp", "4", "--replicas", "2")
+
+
+def test_a_pinned_layout_has_the_best_beside_it_in_text_and_as_data(capsys: Capture) -> None:
+    assert main(["plan", LLAMA, *PINNED]) == 0
+    beside = capsys.readouterr().out.partition("\nBeside the best layout\n")[2].splitlines()
+    main(["plan", LLAMA, *PINNED, "-o", "json"])
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    main(["plan", LLAMA, *PINNED[:4], "-o", "json"])
+    (free,) = json.loads(capsys.readouterr().out)["items"]
+
+    _, pinned, best, said = (line.split() for line in beside[:4])
+    assert pinned[:7] == ["pinned", "2", "x", "TP4", "8", "x", "H100-SXM-80GB"]
+    assert best[0] == "best"
+    assert " ".join(said).startswith("The best by Balanced costs ")
+    assert item["best"]["standing"] == "Behind"
+    assert item["best"]["cost"] == free["plan"]["gpus"] / 8
+    assert item["best"]["plan"]["layout"] == free["plan"]["layout"]
+    assert "best" not in free
+
+
+def test_a_pinned_layout_without_a_plan_still_has_the_best_beside_it(capsys: Capture) -> None:
+    assert main(["plan", LLAMA, "--gpus", "8xH100", "--tp", "16"]) == 1
+
+    out = capsys.readouterr().out
+    assert out.endswith("  Only the best layout has a plan.\n")
+
+
+def test_a_layout_that_is_typed_takes_the_place_of_the_one_in_a_file(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    manifest = a_manifest("llama")
+    manifest["spec"] |= {"parallelism": {"tensor": 8, "pipeline": 1}, "replicas": 1}
+    Files(tmp_path).manifests(manifest)
+    files = ["plan", "-f", str(tmp_path), "--gpus", "8xH100", "-o", "json"]
+
+    assert main([*files, "--tp", "4", "--replicas", "2"]) == 0
+
+    layout = json.loads(capsys.readouterr().out)["items"][0]["plan"]["layout"]
+    assert (layout["tensor"], layout["pipeline"], layout["replicas"]) == (4, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ("--tp", "0"),
+            "error[OutOfRange]: --tp: 0 must be from 1 to 1,024, 1 too few; set it to 1 or more",
+        ),
+        (
+            ("--pp", "-1"),
+            "error[OutOfRange]: --pp: -1 must be from 1 to 1,024, 2 too few; set it to 1 or more",
+        ),
+        (
+            ("--dp", "9999"),
+            (
+                "error[OutOfRange]: --dp: 9,999 must be from 1 to 1,024, 8,975 too many; set it to "
+                "1,024 or less"
+            ),
+        ),
+        (("--tp", "all"), 'error[WrongType]: --tp: "all" must be an integer; write for example 4'),
+        (
+            ("--ep", "3", "--tp", "2", "--dp", "2"),
+            (
+                "error[ExpertNotTensor]: --ep: --ep must be 1 or equal to --tp x --dp, with "
+                "TensorRTLLM also a divisor of that; set one of these, or remove --ep to have it "
+                "planned"
+            ),
+        ),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused_in_one_line(
+    capsys: Capture, words: tuple[str, ...], line: str
+) -> None:
+    assert main(["plan", LLAMA, "--gpus", "8xH100", *words]) == 2
+
+    assert _errors(capsys) == [line]

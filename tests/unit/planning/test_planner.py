@@ -337,9 +337,7 @@ def test_a_small_model_takes_no_tray_of_a_whole_rack_while_other_gpus_are_free()
 
 def test_what_is_left_of_a_tray_that_is_broken_breaks_no_rack() -> None:
     dear = replace(a_pool("L40S-48GB"), gpu_hour_price=1.0)
-    whole, broken = (
-        replace(an_nvl72_pool(free=free), gpu_hour_price=1.0) for free in ({}, {0: 3})
-    )
+    whole, broken = (replace(an_nvl72_pool(free=free), gpu_hour_price=1.0) for free in ({}, {0: 3}))
 
     spared, taken = (_plan("llama-8b", an_inventory(rack, dear)) for rack in (whole, broken))
 
