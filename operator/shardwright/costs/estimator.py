@@ -344,8 +344,9 @@ def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
     # No published row has drafts or a cache that hits, so such a prediction is a model (ADR 35).
     plain = workload.draft_tokens == 0 and workload.prefix_cache_hit_rate == 0
     plain = plain and workload.kv_offload is None
+    one_node = candidate.placement.nodes_per_replica == 1 and not candidate.pool.crosses_nodes
     measured = (
-        candidate.placement.nodes_per_replica == 1
+        one_node
         and even
         and plain
         and layout.context == 1

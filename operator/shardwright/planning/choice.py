@@ -48,11 +48,11 @@ def _halving(ranked: Sequence[FeasibleCandidate], scale: Scale) -> Sequence[Feas
     """
     first, request = ranked[0], scale.request
     goal = request.objective.optimize_for
-    if goal is not OptimizeFor.LATENCY or not first.carries_load or first.goes_over_nodes(goal):
+    if goal is not OptimizeFor.LATENCY or not first.carries_load or first.goes_over_nodes(request):
         return ranked
     bar = first.seconds(request) * HALVED
     for index, other in enumerate(ranked):
-        over = _sort(other, scale) == _sort(first, scale) and other.goes_over_nodes(goal)
+        over = _sort(other, scale) == _sort(first, scale) and other.goes_over_nodes(request)
         if over and other.seconds(request) <= bar and other.score > first.score:
             return ranked[index:]
     return ranked
@@ -113,8 +113,8 @@ def _sort(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
 
 
 def _class(feasible: FeasibleCandidate, scale: Scale) -> tuple[bool, ...]:
-    goal = scale.request.objective.optimize_for
-    return (*_sort(feasible, scale), feasible.carries_load and feasible.goes_over_nodes(goal))
+    over = feasible.carries_load and feasible.goes_over_nodes(scale.request)
+    return (*_sort(feasible, scale), over)
 
 
 def _simplest(ranked: Sequence[FeasibleCandidate], scale: Scale) -> FeasibleCandidate:
@@ -180,9 +180,9 @@ def _unbeaten(
 
 
 def _comes_before(other: FeasibleCandidate, best: FeasibleCandidate, scale: Scale) -> bool:
-    goal = scale.request.objective.optimize_for
+    request = scale.request
     first = other.tight <= best.tight and other.second_choice <= best.second_choice
-    inside = other.goes_over_nodes(goal) <= best.goes_over_nodes(goal)
+    inside = other.goes_over_nodes(request) <= best.goes_over_nodes(request)
     return first and inside and _shown_only(other, scale) <= _shown_only(best, scale)
 
 

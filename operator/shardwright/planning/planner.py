@@ -118,14 +118,19 @@ def make_plan(
     return choose(consider(model, inventory, request, traits, prices))
 
 
-def choose(considered: Considered) -> Report:
-    """Return the best candidate, or why there is none."""
+def decided(considered: Considered) -> tuple[FeasibleCandidate, ...]:
+    """Return the candidates that stand, the chosen one first; empty if none does."""
     scale = considered.scale
-    verdicts = considered.verdicts
-    # Near ties and copies are held against the whole rank.
+    # Near ties are held against the whole rank.
     ranked = settled(best_first(considered.feasible, scale), scale)
     if ranked and scale.request.space.replicas is None:
-        ranked = _beside_more(ranked, considered)
+        return _beside_more(ranked, considered)
+    return ranked
+
+
+def choose(considered: Considered) -> Report:
+    """Return the best candidate, or why there is none."""
+    verdicts, ranked = considered.verdicts, decided(considered)
     if ranked:
         return _report(ranked, considered)
     return Report(

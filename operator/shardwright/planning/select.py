@@ -191,13 +191,13 @@ class FeasibleCandidate:
         """Return whether one longest request fits some stage by less than its memory may be off."""
         return any(stage.tight for stage in self.estimate.stages)
 
-    def goes_over_nodes(self, goal: OptimizeFor) -> bool:
-        """Return whether an instance spans nodes; under Latency those of one NVLink domain count as
-        one.
+    def goes_over_nodes(self, request: Request) -> bool:
+        """Return whether an instance spans nodes that others need not: under Latency those of one
+        NVLink domain count as one, and with a budget to fill all nodes are taken anyway.
         """
-        placement = self.candidate.placement
+        placement, goal = self.candidate.placement, request.objective.optimize_for
         joined = goal is OptimizeFor.LATENCY and placement.one_domain
-        return placement.nodes_per_replica > 1 and not joined
+        return placement.nodes_per_replica > 1 and not (joined or request.space.fill)
 
     def seconds(self, request: Request) -> float:
         """Return the seconds of a request from its arrival to its last token, as far as they are
@@ -226,8 +226,7 @@ def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate
 
 def rank(feasible: Iterable[FeasibleCandidate], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return the candidates, best first, whatever the order given."""
-    goal = scale.request.objective.optimize_for
-    return tuple(sorted(feasible, key=lambda each: _order(each, goal)))
+    return tuple(sorted(feasible, key=lambda each: _order(each, scale.request)))
 
 
 def assess(
@@ -385,7 +384,7 @@ def _kind(layout: Layout) -> tuple[bool, ...]:
     return (layout.tensor > 1, layout.pipeline > 1, layout.attention_data > 1, layout.replicas > 1)
 
 
-def _order(feasible: FeasibleCandidate, goal: OptimizeFor) -> tuple[object, ...]:
+def _order(feasible: FeasibleCandidate, request: Request) -> tuple[object, ...]:
     candidate = feasible.candidate
     crossing = sum(
         share.seconds
@@ -396,7 +395,7 @@ def _order(feasible: FeasibleCandidate, goal: OptimizeFor) -> tuple[object, ...]
         feasible.tight,
         not feasible.carries_load,
         feasible.second_choice,
-        feasible.carries_load and feasible.goes_over_nodes(goal),
+        feasible.carries_load and feasible.goes_over_nodes(request),
         -feasible.score,
         -feasible.served,
         candidate.layout.gpus,

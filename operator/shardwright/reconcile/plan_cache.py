@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.hardware.inventory import Inventory, Pool
+from shardwright.layouts.layout import MOST_REPLICAS
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.replanning import planned_again
 from shardwright.resolving.subject import Subject
@@ -79,7 +80,9 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
     )
     return (
         _question(subject),
-        stock_of(inventory, space.replicas if space.fill else subject.intent.replicas),
+        stock_of(
+            inventory, (space.replicas or MOST_REPLICAS) if space.fill else subject.intent.replicas
+        ),
         host,
     )
 

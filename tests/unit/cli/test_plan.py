@@ -600,7 +600,7 @@ def test_the_text_of_several_models_ends_with_a_line_for_each(
 
     text = capsys.readouterr().out
     counted, header, *rows = text.split("\n\n")[-1].splitlines()
-    assert counted == "3 models: 2 planned on 7 GPUs, 1 without a plan"
+    assert counted == "3 models: 2 planned on 8 GPUs, 1 without a plan"
     assert header.split() == ["model", "GPUs", "layout", "output"]
     assert [row.split()[0] for row in rows[:3]] == ["one", "busy", "large"]
     assert rows[0].split()[1:5] == ["1", "x", "NVIDIA-H100-80GB-HBM3", "TP1"]

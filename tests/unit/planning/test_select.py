@@ -16,7 +16,6 @@ from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import (
     MORE_GPUS,
-    UNPROVEN,
     FeasibleCandidate,
     Scale,
     million_tokens_price,

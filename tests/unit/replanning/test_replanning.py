@@ -314,7 +314,7 @@ def test_of_the_groups_that_lost_nodes_as_many_move_as_have_room_and_each_keeps_
     )
     assert short is not None
     assert short.problem.sentence().startswith(
-        "tensor 16 needs 2 nodes of h100-sxm-80gb-8x-400g with 8 free GPUs each, 1 free of 7"
+        "tensor 8 x pipeline 2 needs 2 nodes of h100-sxm-80gb-8x-400g with 8 free GPUs each"
     )
 
 
