@@ -508,36 +508,82 @@ def _sizes(capsys: Capture, *words: str) -> Any:
     return json.loads(capsys.readouterr().out)["sizes"]
 
 
-def test_a_size_is_the_fewest_gpus_that_carry_the_load_and_one_less_does_not(
+@pytest.mark.parametrize(
+    "load",
+    [
+        ("--rps", "12", "--ttft", "2s", "--gpus", "L40S"),
+        ("--rps", "50", "--gpus", "H100"),
+        ("--concurrency", "300", "--tpot", "20ms", "--gpus", "B200"),
+        ("--rps", "50", "--optimize-for", "Throughput", "--gpus", "H100"),
+        ("--rps", "5", "--optimize-for", "Latency", "--gpus", "H100"),
+    ],
+)
+def test_size_and_plan_take_the_same_gpus_and_layout(
+    capsys: Capture, load: tuple[str, ...]
+) -> None:
+    (found,) = _sizes(capsys, *load)
+    named = ("--gpus", f"{found['gpus']}x{found['gpu']}")
+
+    for gpus in (load[-2:], named):
+        main(["plan", LLAMA, *load[:-2], *gpus, "-o", "json"])
+        plan = json.loads(capsys.readouterr().out)["items"][0]["plan"]
+        assert plan["carriesLoad"]
+        assert (plan["gpus"], plan["layout"]["replicas"]) == (found["gpus"], found["replicas"])
+
+
+def test_gpus_are_bought_in_whole_nodes_which_stand_beside_them(capsys: Capture) -> None:
+    """Eight of an SXM board are sold together."""
+    ten, one = _sizes(capsys, "--rps", "50", "--gpus", "H100,16xL40S,100xL40S", "--nodes-of", "8")
+
+    nodes = ten["nodes"]
+    assert (ten["gpus"], nodes["count"], nodes["gpus"]) == (10, 2, 16)
+    assert ten["relativePrice"]["h100Hours"] == 10
+    assert nodes["relativePrice"]["h100Hours"] == 16
+    assert one["gpu"] == "L40S-48GB", "GPUs of one kind are counted together"
+
+
+def test_a_size_has_the_steps_of_its_instances_over_the_load_and_the_front_of_layouts(
     capsys: Capture,
 ) -> None:
-    (found,) = _sizes(capsys, "--rps", "12", "--ttft", "2s", "--gpus", "L40S")
+    (found,) = _sizes(capsys, "--rps", "20", "--gpus", "H100")
 
-    carries = {step["gpus"]: step["carriesLoad"] for step in found["steps"]}
-    assert found["gpus"] > 1
-    assert carries[found["gpus"]]
-    assert not carries[found["gpus"] - 1]
+    steps = found["overLoad"]
+    (planned,) = [step for step in steps if step["replicas"] == found["replicas"]]
+    before = [step for step in steps if step["replicas"] == found["replicas"] - 1]
+    assert planned["gpus"] == found["gpus"]
+    assert planned["requestsPerSecond"] >= 20
+    assert [step["requestsPerSecond"] < 20 for step in before] == [True]
+    front = [
+        (point["outputTokensPerSecondPerUser"], point["outputTokensPerSecondPerGpu"])
+        for point in found["overSpeed"]
+    ]
+    assert front == sorted(front, key=lambda point: (-point[0], point[1]))
+    assert len(front) > 1
+
+
+def test_what_is_equal_within_the_error_and_what_is_cheapest_in_whole_nodes_is_said(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    near = _stating(tmp_path, {"H100-SXM-80GB": 1.0, "H200-SXM-141GB": 1.05, "L40S-48GB": 0.3})
+    words = ("--rps", "3", "--gpus", "H100,H200,L40S", *near)
+
+    main(["size", LLAMA, *words])
+    out = capsys.readouterr().out
+    cheapest = {size["gpu"]: size["cheapest"] for size in _sizes(capsys, *words)}
+
+    assert "  H200-SXM-141GB: costs the same within the error\n" in out
+    assert "  L40S-48GB: cheapest in whole nodes\n" in out
+    assert cheapest == {"H100-SXM-80GB": True, "H200-SXM-141GB": True, "L40S-48GB": False}
 
 
 LOAD = ("--rps", "6", "--ttft", "2s")
 """More than one GPU of each product carries it, and few enough to be found soon."""
 
 
-def _curve(text: str) -> list[list[str]]:
-    """Return the first and last column of the table of fewer and more GPUs, and its header."""
-    rows = text.partition("\nFewer and more ")[2].partition("\n\n")[0]
-    cells = [re.split("  +", row.strip()) for row in rows.splitlines()[1:]]
-    return [[row[0], row[-1]] for row in cells]
-
-
-def test_more_gpus_that_are_left_idle_are_no_row_of_the_curve(capsys: Capture) -> None:
-    words = ("--rps", "20", "--gpus", "B200")
-
-    main(["size", "meta-llama/Llama-3.1-70B-Instruct", *words])
-
-    header, *rows, _, _ = _curve(capsys.readouterr().out)
-    assert header == ["GPUS", "LAYOUT"]
-    assert [gpus for gpus, _ in rows] == ["8 of 15", "16", "24"]
+def _growth(text: str) -> list[list[str]]:
+    """Return the rows of the table of more and less load, with its header."""
+    rows = text.partition("\nMore and less load on ")[2].partition("\n\n")[0]
+    return [re.split("  +", row.strip()) for row in rows.splitlines()[1:]]
 
 
 def test_slices_are_called_slices_and_cost_as_whole_gpus(capsys: Capture) -> None:
@@ -553,11 +599,8 @@ def test_slices_are_called_slices_and_cost_as_whole_gpus(capsys: Capture) -> Non
     assert ABOUT_SLICES in alone
     assert "9 x H100-SXM-80GB-MIG-3g.40gb, slices of 5 GPUs, carry it" in alone
     assert re.search(r"  9 slices .*  one slice, 9 replicas$", both, re.MULTILINE)
-    assert _curve(alone)[:3] == [
-        ["SLICES", "LAYOUT"],
-        ["8", "one slice, 8 replicas"],
-        ["9", "one slice, 9 replicas"],
-    ]
+    assert _growth(alone)[0] == ["INSTANCES", "SLICES", "CARRY UP TO"]
+    assert [row[1] for row in _growth(alone)[1:]][3] == "9"
     assert sizes["H100-SXM-80GB-MIG-3g.40gb"]["gpus"] == 9
     assert [size["relativePrice"]["h100Hours"] for size in sizes.values()] == [4, 5]
 
@@ -667,16 +710,14 @@ def test_the_command_that_size_ends_with_plans_the_layout_that_it_has_found(
     words = ("--rps", "20", "--ttft", "2s", "--gpus", "B200")
     assert main(["size", LLAMA_70B, *words]) == 0
     out = capsys.readouterr().out
-    _, _, said = out.partition("To plan for the fewest:\n")
+    _, _, said = out.partition("To plan for them:\n")
     command = shlex.split(said.replace("\\\n", " "))
 
     assert command[:3] == ["shardwright", "plan", LLAMA_70B]
-    assert command[-2:] == ["--replicas", "4"]
     assert main([*command[1:], "-o", "json"]) == 0
     planned = json.loads(capsys.readouterr().out)["items"][0]["plan"]
     assert planned["carriesLoad"]
-    assert planned["layout"]["tensor"] == 4
-    assert planned["layout"]["replicas"] == 4
+    assert f"{planned['gpus']}xB200-SXM-180GB" in command
 
 
 def test_the_command_that_size_ends_with_repeats_what_was_given(
@@ -686,7 +727,7 @@ def test_the_command_that_size_ends_with_repeats_what_was_given(
     settings.write_text("policy: {requireRevision: Warn}\n")
     load = ["--rps", "1", "--nodes-of", "4", "--settings", str(settings)]
     assert main(["size", LLAMA, *load, "--gpus", "L40S"]) == 0
-    _, _, said = capsys.readouterr().out.partition("To plan for the fewest:\n")
+    _, _, said = capsys.readouterr().out.partition("To plan for them:\n")
     command = shlex.split(said.replace("\\\n", " "))
 
     for option, value in zip(load[::2], load[1::2], strict=True):
@@ -716,7 +757,7 @@ def test_the_document_of_size_has_the_request(capsys: Capture) -> None:
 def test_gpus_that_do_not_carry_the_load_are_told_with_the_rate_that_they_serve(
     capsys: Capture,
 ) -> None:
-    main(["size", LLAMA, "--rps", "20", "--gpus", "L40S"])
+    main(["size", LLAMA, "--rps", "20", "--gpus", "2xL40S"])
 
     assert re.search(
         r"does not carry the load: serves [\d.]+ of 20 requests\s+a\s+second",
