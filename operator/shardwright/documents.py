@@ -12,6 +12,7 @@ from shardwright.api.plan_status import plan_status
 from shardwright.costs.workload import KvOffload, Workload
 from shardwright.layouts.traits import Drafter, DraftMethod
 from shardwright.pipeline import engine_status
+from shardwright.planning.comparison import Comparison
 from shardwright.planning.phrases import letters
 from shardwright.planning.report import Benefit, NoPlan, Plan, Report, WithoutFields
 from shardwright.planning.sentences import without_sentence
@@ -21,11 +22,14 @@ from shardwright.resolving.subject import Subject
 from shardwright.units import to_milliseconds
 
 
-def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
+def plan_document(
+    subject: Subject, report: Report, comparison: Comparison | None = None
+) -> dict[str, Any]:
     """Return the answer to one ShardedModel.
 
     ``reason`` is a condition's reason; ``problem`` is there if there is no plan, or one that cannot
-    be deployed, ``without`` if leaving out fields of the user's own helps.
+    be deployed, ``without`` if leaving out fields of the user's own helps, ``best`` if degrees are
+    pinned.
     """
     return {
         "apiVersion": API_VERSION,
@@ -38,6 +42,22 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         **_problem(report.outcome),
         **_without(report.without),
         "plan": plan_status(report),
+        **({"best": _best(comparison)} if comparison else {}),
+    }
+
+
+def _best(comparison: Comparison) -> dict[str, Any]:
+    """Return the best plan, and its figures as multiples of the pinned plan's."""
+    alone = Report(outcome=comparison.best, alternatives=(), excluded=(), considered=0)
+    multiples = {
+        "cost": comparison.cost,
+        "served": comparison.served,
+        "seconds": comparison.seconds,
+    }
+    return {
+        "standing": comparison.standing.value,
+        **{name: float(f"{ratio:.4g}") for name, ratio in multiples.items() if ratio is not None},
+        "plan": plan_status(alone),
     }
 
 
@@ -49,10 +69,10 @@ def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
 
 
 def explanation_document(
-    subject: Subject, report: Report, explanation: Explanation
+    subject: Subject, report: Report, explanation: Explanation, comparison: Comparison | None = None
 ) -> dict[str, Any]:
     """Return the answer with all its explanations: bytes and seconds, not rounded."""
-    document = plan_document(subject, report)
+    document = plan_document(subject, report, comparison)
     return {**document, "kind": "PlanExplanation", "explanation": _camel(asdict(explanation))}
 
 

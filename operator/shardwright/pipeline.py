@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
+from shardwright.planning.comparison import Comparison, compare, without_pins
 from shardwright.planning.gain import pool_of
 from shardwright.planning.left_out import AskWithout, FieldPaths, Offer, costly, fitting
 from shardwright.planning.planner import choose, consider, make_plan
@@ -40,6 +41,18 @@ def plan_with_survey(subject: Subject, inventory: Inventory) -> tuple[Report, tu
     """Return the report of ``plan_serving``, and every candidate that was considered for it."""
     considered = consider(subject.model, inventory, subject.request, subject.traits)
     return _as_deployed(subject, choose(considered)), survey(considered)
+
+
+def compared(subject: Subject, inventory: Inventory, report: Report) -> Comparison | None:
+    """Return how the plan stands to the best one for the same load on the same inventory; None if
+    no degree is pinned, none is to run, or nothing fits at all.
+    """
+    space = subject.request.space
+    if not space.pins or subject.intent.replicas == 0:
+        return None
+    request = replace(subject.request, space=without_pins(space))
+    best = make_plan(subject.model, inventory, request, subject.traits).outcome
+    return compare(report.outcome, best, inventory, request) if isinstance(best, Plan) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

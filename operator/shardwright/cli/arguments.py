@@ -11,7 +11,7 @@ from shardwright.cli.cluster_arguments import add_cluster_commands
 from shardwright.cli.connecting import ArgumentGroup, PlannedByServer, add_connection
 from shardwright.cli.exits import Exit
 from shardwright.cli.help_text import WORDS_PAGE, HelpAll, HelpFormatter, first_screen
-from shardwright.cli.numbers import OutputForm, count_of, gbps_of
+from shardwright.cli.numbers import OutputForm, count_of, gbps_of, parts_of
 from shardwright.errors import Problem
 from shardwright.sinks import in_terminal
 
@@ -21,10 +21,10 @@ _MOST_OPTIONS = 12  # the full list is longer than a screen
 PLAN_EXAMPLES = """\
 examples:
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100
-  %(prog)s deepseek-ai/DeepSeek-V3 --gpus 32xH200 --network 400 \\
-    --rps 5 --ttft 2s --tpot 50ms
+  %(prog)s deepseek-ai/DeepSeek-V3 --gpus 32xH200 --rps 5 --ttft 2s
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 \\
     -o manifest | kubectl apply -f -
+  %(prog)s Qwen/Qwen3-8B --gpus 8xH100 --tp 4 --replicas 2
   %(prog)s -f model.yaml --nodes nodes.yaml
   kubectl get nodes,pods -A -o json | %(prog)s -f model.yaml --nodes -
   %(prog)s -f model.yaml --context my-cluster -o json
@@ -65,7 +65,7 @@ exit codes: as for plan; 1 also for a plan that can be shown but not yet deploye
 SIZE_EXAMPLES = """\
 examples:
   %(prog)s meta-llama/Llama-3.1-70B-Instruct --rps 50 --ttft 2s \\
-    --gpus H100 --gpus L40S
+    --gpus H100,L40S
   %(prog)s deepseek-ai/DeepSeek-V3 --concurrency 256 --tpot 50ms \\
     --gpus H200 --network 400 -o json
 
@@ -286,21 +286,14 @@ def _add_size(commands: Commands) -> None:
         epilog=SIZE_EXAMPLES,
     )
     command.add_argument("model", metavar="MODEL", help="id of a model, as Hugging Face writes it")
-    _add_typed(command, replicas=False)
+    _add_typed(command, layout=False)
     command.add_argument(
         "--fetch",
         action="store_true",
         help="read a model that is not built in from the hub; 'fetch --help' has more",
     )
     there = command.add_argument_group("GPUs")
-    there.add_argument(
-        "--gpus",
-        action="append",
-        default=[],
-        metavar="GPU",
-        help="a product, for example H100; 'shardwright gpus' lists "
-        "them; may be repeated to compare",
-    )
+    _add_named_gpus(there)
     _add_nodes_of(there)
     there.add_argument(
         "--settings", metavar="FILE", help="settings for all models, prices of GPUs among them"
@@ -472,14 +465,7 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         help="output of 'kubectl get nodes,pods -A -o json'; or -o yaml, which takes several times "
         "as long; '-': stdin; pods hold their GPUs; may be repeated",
     )
-    one_of.add_argument(
-        "--gpus",
-        action="append",
-        default=[],
-        metavar="COUNTxGPU",
-        help="this many free GPUs, such as 16xH100; 'shardwright gpus' lists products; may be "
-        "repeated",
-    )
+    _add_named_gpus(one_of)
     one_of.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
     _add_nodes_of(there)
 
@@ -496,6 +482,18 @@ def _add_unknown(wanted: ArgumentGroup) -> None:
         "--fetch",
         action="store_true",
         help="read models that are not built in from the hub; 'fetch --help' has the environment",
+    )
+
+
+def _add_named_gpus(there: ArgumentGroup) -> None:
+    there.add_argument(
+        "--gpus",
+        action="extend",
+        type=parts_of,
+        default=[],
+        metavar="GPUS",
+        help="free GPUs, such as 8xH100,16xB200; without a number, such as H100,B200, as many as "
+        "the load needs, at most 1,024 of each; 'shardwright gpus' lists them; may be repeated",
     )
 
 
@@ -527,15 +525,27 @@ _TYPED: Final = (
 """Options with one value that describe a model: name, placeholder, help."""
 
 
-def _add_typed(command: argparse.ArgumentParser, *, replicas: bool = True) -> None:
-    """Add the options for a model without a manifest; some commands choose ``replicas``."""
+_LAYOUT: Final = (
+    (
+        "--tp",
+        "DEGREE",
+        "tensor-parallel degree (default: planned); beside the plan is the best one",
+    ),
+    ("--pp", "DEGREE", "pipeline-parallel degree: stages (default: planned)"),
+    ("--ep", "DEGREE", "expert-parallel degree: 1, or --tp times --dp (default: planned)"),
+    ("--dp", "DEGREE", "attention's replicas beside one set of experts (default: planned)"),
+    ("--replicas", "COUNT", "replicas of the model (default: planned)"),
+)
+"""Options with one value that pin a layout, also beside a file: name, placeholder, help."""
+
+
+def _add_typed(command: argparse.ArgumentParser, *, layout: bool = True) -> None:
+    """Add the options for a model without a manifest; some commands choose the ``layout``."""
     typed = command.add_argument_group(
         "Model and load (kubectl explain shardedmodel.spec has more)"
     )
-    for name, placeholder, text in _TYPED:
+    for name, placeholder, text in (*_TYPED, *(_LAYOUT if layout else ())):
         typed.add_argument(name, metavar=placeholder, help=text)
-    if replicas:
-        typed.add_argument("--replicas", metavar="COUNT", help="replicas of the model (default: planned)")
 
 
 def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:

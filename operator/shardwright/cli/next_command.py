@@ -8,21 +8,15 @@ from shlex import join
 
 from shardwright.cli.named_gpus import NamedGpus
 from shardwright.cli.typed import OPTIONS
-from shardwright.planning.report import Plan
-from shardwright.planning.sizing import SizedOutcome
 
 _SHARED = ("nodes_of", "network", "settings")
 """Options of both commands that describe no model."""
 
 
-def plan_command(arguments: Namespace, step: SizedOutcome, named: NamedGpus) -> str:
-    """Return the command that plans for a number of GPUs, with the replicas that carry the load on
-    them: the default of ``plan`` is one.
-    """
+def plan_command(arguments: Namespace, gpus: int, named: NamedGpus) -> str:
+    """Return the command that plans for a number of GPUs."""
     words = ["shardwright", "plan", arguments.model]
-    words += ["--gpus", f"{step.gpus}x{named.gpu.id}", *_repeated(arguments)]
-    if isinstance(step.outcome, Plan):
-        words += ["--replicas", str(step.outcome.layout.replicas)]
+    words += ["--gpus", f"{gpus}x{named.gpu.id}", *_repeated(arguments)]
     return join(words)
 
 

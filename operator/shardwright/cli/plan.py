@@ -51,6 +51,7 @@ from shardwright.cli.typed import (
     of_option,
     read_typed,
     typed_manifest,
+    with_typed_layout,
 )
 from shardwright.engines.vllm.releases import kept_default
 from shardwright.errors import InputError, Problem
@@ -58,9 +59,18 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text_or_empty
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
-from shardwright.pipeline import Supply, bundle_for, plan_serving, plan_with_survey, with_ways_out
+from shardwright.pipeline import (
+    Supply,
+    bundle_for,
+    compared,
+    plan_serving,
+    plan_with_survey,
+    with_ways_out,
+)
+from shardwright.planning.comparison import Comparison
 from shardwright.planning.report import Plan, Report, WaysOut, WithoutFields
 from shardwright.rendering.names import base_name
+from shardwright.reporting.comparison import side_by_side
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
@@ -92,6 +102,7 @@ class PlannedModel:
     inventory: Inventory
     report: Report
     typed: bool = False
+    comparison: Comparison | None = None
 
     @property
     def name(self) -> str:
@@ -124,7 +135,8 @@ def plan(arguments: Namespace) -> Exit:
         from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
 
         print_documents(
-            [plan_document(answer.subject, answer.report) for answer in answers], arguments.output
+            [plan_document(answer.subject, answer.report, answer.comparison) for answer in answers],
+            arguments.output,
         )
     else:
         _print_for_people(answers, arguments.output, full=False)
@@ -193,7 +205,9 @@ def explain(arguments: Namespace) -> Exit:
     from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
 
     documents = [
-        explanation_document(answer.subject, answer.report, drawn_explanation_of(answer))
+        explanation_document(
+            answer.subject, answer.report, drawn_explanation_of(answer), answer.comparison
+        )
         for answer in answers
     ]
     print_documents(documents, arguments.output)
@@ -325,7 +339,7 @@ def _given(
     for one in given_models(
         sources, arguments.filename, arguments.namespace, lambda: _namespace(cluster)
     ):
-        yield one.file, one.resource
+        yield one.file, with_typed_layout(one.resource, arguments)
 
 
 def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
@@ -371,6 +385,8 @@ def answers_to(inputs: PlanInputs) -> list[PlannedModel]:
             inventory=inventory,
             report=with_ways_out(asked, supply, report),
             typed=not file,
+            # A plan of record holds GPUs that its best rival could not have.
+            comparison=None if inputs.standing else compared(subject, inventory, report),
         )
         kept += _kept(answer)
         answers.append(answer)
@@ -500,7 +516,11 @@ def drawn_explanation_of(answer: PlannedModel) -> Explanation:
 
 
 def _lines(answer: PlannedModel, *, full: bool) -> list[Line]:
-    return to_lines(_with_mode(answer), title=answer.name, width=width_of_output(), full=full)
+    width = width_of_output()
+    lines = to_lines(_with_mode(answer), title=answer.name, width=width, full=full)
+    if answer.comparison is None:
+        return lines
+    return [*lines, Line(), *side_by_side(answer.report.outcome, answer.comparison, width)]
 
 
 def _refusals(answer: PlannedModel) -> Iterator[tuple[str, str]]:

@@ -285,4 +285,5 @@ def _plan(
         gpu_price=scale.price(pool),
         draft_tokens=estimate.draft_tokens if drafts else 0,
         claimed=pool.claimed,
+        capacity=estimate.capacity,
     )

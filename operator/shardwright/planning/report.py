@@ -79,7 +79,8 @@ class Plan:
     the memory of the nodes. ``gpu_price`` is the price of a GPU hour when layouts were compared
     (None: each counted as one). ``draft_tokens`` is how many tokens a step drafts if the plan chose
     that. ``claimed`` are the devices that pods claim for their GPUs (None: they request
-    ``resource``).
+    ``resource``). ``capacity`` is how many requests a second are served at most (None: no rate is
+    offered).
     """
 
     layout: Layout
@@ -115,6 +116,7 @@ class Plan:
     gpu_price: GpuPrice | None = None
     draft_tokens: int = 0
     claimed: ClaimedDevices | None = None
+    capacity: float | None = None
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
