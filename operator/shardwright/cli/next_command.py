@@ -11,8 +11,8 @@ from shardwright.cli.typed import OPTIONS
 from shardwright.planning.report import Plan
 from shardwright.planning.sizing import SizedOutcome
 
-_SHARED = ("nodes_of", "network", "settings")
-"""Options of both commands that describe no model."""
+_SHARED = ("nodes_of", "network", "settings", "config")
+"""Options of both commands that stand for no field."""
 
 
 def plan_command(arguments: Namespace, step: SizedOutcome, named: NamedGpus) -> str:
@@ -32,5 +32,5 @@ def _repeated(arguments: Namespace) -> Iterator[str]:
         if value is not None:
             text = f"{value:g}" if isinstance(value, float) else str(value)
             yield from (f"--{name.replace('_', '-')}", text)
-    if arguments.fetch:
-        yield "--fetch"
+    if arguments.offline:
+        yield "--offline"
