@@ -296,7 +296,7 @@ def test_what_it_costs_is_the_plans_own_difference() -> None:
 
 
 def test_a_field_that_costs_less_than_a_third_is_not_named() -> None:
-    spec = {"workload": {"requestsPerSecond": 18}}
+    spec = {"workload": {"requestsPerSecond": 30}}
     planned = plan_of(advised(a_subject(**spec), h100_nodes(1))).layout.replicas
 
     one_more = advised(a_subject(**spec, replicas=planned + 1), h100_nodes(1))
