@@ -211,7 +211,11 @@ def _undominated(snapshot: Snapshot) -> Iterator[Finding]:
     for other in (*snapshot.ranked[1:], *_in_other_numbers(snapshot)):
         if other.goes_over_nodes(request) > plan.goes_over_nodes(request):
             continue
-        surely = other.tight <= plan.tight and other.carries_load >= plan.carries_load
+        surely = (other.tight, not other.carries_load, other.second_choice) <= (
+            plan.tight,
+            not plan.carries_load,
+            plan.second_choice,
+        )
         more = other.served > plan.served * (1 + NEAR_TIE)
         sooner = other.seconds(request) * (1 + NEAR_TIE) < plan.seconds(request)
         cheaper = other.cost + snapshot.scale.opened(other.candidate) <= plan.cost
