@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.errors import InputError
+from shardwright.extra_groups import what_fits
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.planner import choose, consider, make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -23,34 +24,36 @@ if TYPE_CHECKING:
 
 
 def plan_serving(subject: Subject, inventory: Inventory) -> Report:
-    """Return the plan, or why there is none.
+    """Return the plan, of as many groups as have a place, or why there is none.
 
     With ``replicas: 0`` it is the plan of one replica, and holds no node.
     """
     return _as_deployed(
-        subject, make_plan(subject.model, inventory, subject.request, subject.traits)
+        subject, inventory, make_plan(subject.model, inventory, subject.request, subject.traits)
     )
 
 
 def plan_with_survey(subject: Subject, inventory: Inventory) -> tuple[Report, tuple[Surveyed, ...]]:
     """Return the report of ``plan_serving``, and every candidate that was considered for it."""
     considered = consider(subject.model, inventory, subject.request, subject.traits)
-    return _as_deployed(subject, choose(considered)), survey(considered)
+    return _as_deployed(subject, inventory, choose(considered)), survey(considered)
 
 
 def with_ways_out(subject: Subject, inventory: Inventory, report: Report) -> Report:
     """Return a report that says how many more nodes would do, if there is no room."""
-    outcome = report.outcome
-    if not isinstance(outcome, NoPlan) or outcome.lack is None:
+    none = report.outcome if isinstance(report.outcome, NoPlan) else report.lacks
+    if none is None or none.lack is None:
         return report
 
     # The planner itself is asked, so that advice and plan never differ.
     def fits(larger: Inventory) -> bool:
-        return isinstance(plan_serving(subject, larger).outcome, Plan)
+        answer = plan_serving(subject, larger)
+        return isinstance(answer.outcome, Plan) and answer.lacks is None
 
-    return replace(
-        report, outcome=replace(outcome, ways_out=ways_out(outcome.lack, inventory, fits))
-    )
+    said = replace(none, ways_out=ways_out(none.lack, inventory, fits))
+    if isinstance(report.outcome, NoPlan):
+        return replace(report, outcome=said)
+    return replace(report, lacks=said)
 
 
 def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, Any]:
@@ -134,7 +137,9 @@ def bundle_for(
     return render(plan, here, ready_pods=ready_pods)
 
 
-def _as_deployed(subject: Subject, report: Report) -> Report:
+def _as_deployed(subject: Subject, inventory: Inventory, report: Report) -> Report:
+    if isinstance(report.outcome, NoPlan):
+        return what_fits(subject, inventory, report)
     return without_groups(report) if subject.intent.replicas == 0 else report
 
 

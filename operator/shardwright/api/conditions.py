@@ -34,6 +34,10 @@ class ConditionType(Word):
     PLANNED = ("Planned", "there is a plan for the current spec")
     RECONCILING = ("Reconciling", "something is on its way; wait")
     STALLED = ("Stalled", "the user must act")
+    PARTLY_PLACED = (
+        "PartlyPlaced",
+        "groups lack a place and wait in line for it, while the others run; absent otherwise",
+    )
     DEGRADED = (
         "Degraded",
         "a group has failed and does not serve, or a node does not give its pods back",
@@ -58,6 +62,10 @@ class ConditionType(Word):
         "a group with the changed pods does not come up: the others keep those that they have",
     )
     ROLLED_BACK = ("RolledBack", "an earlier revision runs in place of the spec")
+
+
+SOMETIMES: Final = (ConditionType.PARTLY_PLACED,)
+"""Conditions that are there only while they are True."""
 
 
 class Reason(Word):

@@ -79,7 +79,8 @@ class Plan:
     the memory of the nodes. ``gpu_price`` is the price of a GPU hour when layouts were compared
     (None: each counted as one). ``draft_tokens`` is how many tokens a step drafts if the plan chose
     that. ``claimed`` are the devices that pods claim for their GPUs (None: they request
-    ``resource``).
+    ``resource``). ``missing`` is how many groups are wanted beside these and have no place: it
+    predicts what these do alone.
     """
 
     layout: Layout
@@ -115,11 +116,17 @@ class Plan:
     gpu_price: GpuPrice | None = None
     draft_tokens: int = 0
     claimed: ClaimedDevices | None = None
+    missing: int = 0
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
         """Return the number of each group, which is part of its name and stays while others go."""
         return self.numbers or tuple(range(len(self.groups)))
+
+    @property
+    def wanted(self) -> int:
+        """Return how many groups were wanted when it was made."""
+        return len(self.groups) + self.missing
 
     @property
     def deployable(self) -> bool:
@@ -170,9 +177,12 @@ class NoPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The outcome, with everything considered on the way."""
+    """The outcome, with everything considered on the way; ``lacks`` is why groups are missing from
+    the plan (None: none is, or nobody asked why).
+    """
 
     outcome: Plan | NoPlan
     alternatives: tuple[Alternative, ...]
     excluded: tuple[Exclusion, ...]
     considered: int
+    lacks: NoPlan | None = None

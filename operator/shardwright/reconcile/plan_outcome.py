@@ -25,7 +25,7 @@ from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.snapshot import Ask, Cluster, Snapshot
 from shardwright.reconcile.states import Situation
 from shardwright.reconcile.templates import made_for
-from shardwright.rendering.names import base_name, group_names, group_number
+from shardwright.rendering.names import base_name, generation_of, group_names, group_number
 from shardwright.rendering.objects import asked_of
 from shardwright.replanning import Held, Replanned
 from shardwright.resolving.subject import Subject
@@ -36,7 +36,8 @@ class CurrentPlan:
     """The current plan: that of record, new or kept, the report to show of it, and why it is less
     than what is asked for.
 
-    ``short`` is why there is no plan for the present spec. ``unplaced``: the plan has no GPUs and
+    ``short`` is why there is no plan for the present spec, ``lacks`` why groups are missing from
+    the one that there is, or are ``homeless``, by number. ``unplaced``: the plan has no GPUs and
     may not run. ``undeployable`` is why it cannot be run. ``not_admitted`` is why a quota would
     refuse the pods still to be made; ``stays``: it would also refuse the current plan's pods as
     they are requested now, so all groups keep theirs. ``stale`` is the current plan's fault,
@@ -46,6 +47,8 @@ class CurrentPlan:
     record: PlanRecord | None
     report: Report | None = None
     short: NoPlan | None = None
+    lacks: NoPlan | None = None
+    homeless: frozenset[int] = frozenset()
     unplaced: bool = False
     undeployable: Problem | None = None
     not_admitted: Problem | None = None
@@ -163,7 +166,7 @@ def _choice(
         input_hash=subject.input_hash,
         cut_hash=subject.cut_hash,
         replan=intent.replan,
-        replicas=intent.replicas,
+        replicas=intent.wants(record.plan if record else None),
         deploy=subject.request.deploy,
     )
     choice = choose(record, wanted, state)
@@ -214,11 +217,10 @@ def _ask(snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanCho
         # Those below the partition may stand elsewhere than the record says.
         if not derived.record or item.number < subject.intent.partition
     )
-    numbers = (
-        derived.record.plan.group_numbers if derived.record else tuple(item.number for item in held)
-    )
+    plan = derived.record.plan if derived.record else None
+    numbers = plan.group_numbers if plan else tuple(item.number for item in held)
     may_drop = choice in {PlanChoice.REPLAN, PlanChoice.COMPARE, PlanChoice.IMPROVE} or (
-        choice is PlanChoice.RESCALE and subject.intent.replicas < len(numbers)
+        choice is PlanChoice.RESCALE and subject.intent.wants(plan) < len(numbers)
     )
     roots = group_names(base_name(snapshot.resource.owner.name), numbers)
     worst = worst_first(roots, numbers, derived.standing, derived.leaving) if may_drop else ()
@@ -230,7 +232,15 @@ def _ask(snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanCho
         worst=worst,
         # Late nodes too, or the same ones would be planned again.
         lost=derived.lost | derived.late,
+        serving=_serving(derived) if choice is PlanChoice.REPLAN else 0,
     )
+
+
+def _serving(derived: Derived) -> int:
+    # Also those that break while others serve: they come back. Of two generations one counts.
+    if not any(state.serves for state in derived.standing):
+        return 0
+    return len({generation_of(state.name)[0] for state in derived.standing})
 
 
 def _restoring(snapshot: Snapshot, derived: Derived, plan: Plan | None) -> Ask:
@@ -255,6 +265,7 @@ def _restoring(snapshot: Snapshot, derived: Derived, plan: Plan | None) -> Ask:
         restored=plan,
         worst=worst,
         lost=lost,
+        serving=_serving(derived),
     )
 
 
@@ -290,7 +301,7 @@ def _of_answer(
     # No group that runs is ended for a plan that cannot be run.
     if made and not made.plan.deployable and derived.standing and subject.request.deploy:
         return CurrentPlan(record=record, report=answer.report, undeployable=made.plan.undeployable)
-    if answer.short:
+    if answer.waits_for:
         moved = made is not None and made != record
         # The new plan's: it may fix the fault of the one before.
         left = _fault(derived, made) if moved else stale
@@ -298,6 +309,8 @@ def _of_answer(
             record=made,
             report=answer.report,
             short=answer.short,
+            lacks=answer.lacks,
+            homeless=answer.homeless,
             stale=left,
             events=_news(made) if moved else (),
         )

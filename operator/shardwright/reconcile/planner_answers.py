@@ -39,7 +39,7 @@ def answer(
         ground = Ground(inventory=inventory, worst=ask.worst)
         take = ask.choice is PlanChoice.IMPROVE
         return improve(subject, ask.on, ground, planned, take=take)
-    ground = Ground(inventory=inventory, held=ask.held, worst=ask.worst)
+    ground = Ground(inventory=inventory, held=ask.held, worst=ask.worst, serving=ask.serving)
     if ask.choice is PlanChoice.RESTORE and ask.restored:
         restored = restore(subject, ask.on, ask.restored, ground)
         # A lack that passes is waited out, to restore the very plan that was good. Nodes that an
@@ -79,25 +79,33 @@ def waits_for_itself(ask: Ask, made: Replanned) -> bool:
     Only a plan that may run ends them: while there is none, they would be in its way for ever. If
     groups only come, go or move, the plan of record meanwhile goes on and ends them.
     """
-    return made.short is not None and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}
+    return made.waits_for is not None and ask.choice in {PlanChoice.REPLAN, PlanChoice.RESTORE}
+
+
+def for_the_rest(ask: Ask, made: Replanned) -> Ask:
+    """Return the question for the groups that have no place by an answer: that for more groups of
+    its plan, else the same.
+    """
+    if made.record is None or made.short or made.homeless:
+        return ask
+    return replace(ask, on=made.record, choice=PlanChoice.RESCALE, leaving=frozenset(), worst=())
 
 
 def with_ways_out(
     subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]
 ) -> Replanned:
     """Return an answer; if there is no room, with ways to make some."""
-    short = made.short
-    if short is None or short.lack is None:
+    waits_for = made.waits_for
+    if waits_for is None or waits_for.lack is None:
         return made
 
     # The very question that failed, on other inventories: a rule of thumb could promise room that
     # the planner does not find.
     def fits(other: Inventory) -> bool:
-        return answer(subject, ask, other).short is None
+        return answer(subject, ask, other).waits_for is None
 
-    return replace(
-        made, short=replace(short, ways_out=ways_out(short.lack, inventory, fits, holders))
-    )
+    ways = ways_out(waits_for.lack, inventory, fits, holders)
+    return made.told(replace(waits_for, ways_out=ways))
 
 
 def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]) -> Iterator[Room]:
@@ -117,8 +125,8 @@ def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]
 
 
 def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -> Claim:
-    """Return the claim of a model on these nodes: the GPUs of the plan that it would get
-    there, beyond those that it has.
+    """Return the claim of a model on these nodes: the GPUs of the plan of most groups that it would
+    get there, beyond those that it has.
     """
     room_of = {room.node: room.gpus for room in found}
     blocked = {
@@ -130,9 +138,11 @@ def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -
     # they go (ADR 10).
     vacant = whole.without(blocked)
 
+    most = answer(subject, ask, vacant.of_nodes(frozenset(room_of))).placed
+
     def fit(near: Sequence[Room]) -> Claim | None:
         made = answer(subject, ask, vacant.of_nodes(frozenset(room.node for room in near)))
-        if made.short or made.record is None:
+        if made.placed < most or made.short or made.record is None:
             return None
         # A Counter's difference leaves out numbers below one: GPUs that it gives back are no
         # claim.

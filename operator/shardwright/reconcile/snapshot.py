@@ -112,7 +112,8 @@ class Ask:
     is to be ``restored``, else of those below the partition, which may be elsewhere than it says.
     ``worst`` are the numbers of the groups in the order in which they go if fewer are wanted.
     Nothing is planned on ``lost`` nodes: they do not give pods back, or are late. ``beside``
-    (group, generation) asks for a surge of one group instead.
+    (group, generation) asks for a surge of one group instead. ``serving`` is how many groups there
+    are while any serves, of which no new plan may end one for want of room.
     """
 
     # Not compared: it is the same throughout a reconcile, and a record of 1,000 groups is costly to
@@ -125,6 +126,7 @@ class Ask:
     worst: tuple[int, ...] = ()
     lost: frozenset[str] = frozenset()
     beside: tuple[int, int] | None = None
+    serving: int = 0
 
     @property
     def only_compares(self) -> bool:

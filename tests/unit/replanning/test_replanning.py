@@ -173,10 +173,11 @@ def test_growing_beyond_the_pool_does_not_wait_for_nodes_of_another_kind() -> No
     away = an_l40s_node("l40s-away")
     away["spec"] = {"unschedulable": True}
 
-    outcome = rescale(after, kept, stock(after, [*h100_nodes(2), away])).outcome
+    report = rescale(after, kept, stock(after, [*h100_nodes(2), away]))
 
-    assert isinstance(outcome, NoPlan)
-    assert (outcome.problem.code, outcome.heals_by_itself) == ("PoolTooSmall", False)
+    assert (len(plan_of(report).groups), plan_of(report).missing) == (16, 83)
+    assert report.lacks is not None
+    assert (report.lacks.problem.code, report.lacks.heals_by_itself) == ("PoolTooSmall", False)
 
 
 def test_growing_stays_in_the_pool_of_the_plan() -> None:
@@ -187,7 +188,7 @@ def test_growing_stays_in_the_pool_of_the_plan() -> None:
         after, kept, stock(after, [*h100_nodes(2), *(an_l40s_node(f"l40s-{i}") for i in range(9))])
     )
 
-    assert isinstance(report.outcome, NoPlan)
+    assert (plan_of(report).groups, plan_of(report).missing) == (kept.groups, 1)
 
 
 def test_growing_finds_the_pool_although_a_label_has_renamed_it() -> None:
@@ -237,11 +238,12 @@ def test_growing_where_pods_would_not_be_as_those_that_there_are_adds_nothing_an
     assert kept.compute_domain
 
     apart = [*a_gb200_rack(trays=5), *a_gb200_rack(trays=1, clique=2, prefix="other")]
-    outcome = rescale(after, kept, stock(after, apart)).outcome
+    report = rescale(after, kept, stock(after, apart))
 
-    assert isinstance(outcome, NoPlan)
-    assert outcome.heals_by_itself
-    assert outcome.problem.sentence() == (
+    assert (plan_of(report).groups, plan_of(report).missing) == (kept.groups, 1)
+    assert report.lacks is not None
+    assert report.lacks.heals_by_itself
+    assert report.lacks.problem.sentence() == (
         "tensor 4 x pipeline 3 on gb200-nvl-186gb-4x-400g must run in the same pods as the groups "
         "that there are, "
         "what is free has no nodes that share an NVLink domain, unlike the plan; free or add "
@@ -261,10 +263,10 @@ def test_growing_asks_new_nodes_for_the_rdma_devices_that_the_pods_request(
     ]
     kept = plan_of(plan_serving(before, stock(before, nodes[:2])))
 
-    grown = rescale(after, kept, stock(after, nodes)).outcome
+    grown = plan_of(rescale(after, kept, stock(after, nodes)))
 
     assert kept.rdma == (("rdma/ib", 8),)
-    assert isinstance(grown, Plan) is more
+    assert len(grown.groups) == 1 + more
 
 
 def lose(nodes: int, *lost: str, of: int = 2) -> tuple[Plan, Plan, NoPlan | None]:
@@ -343,11 +345,10 @@ def test_a_lost_group_moves_although_there_is_no_room_for_all_replicas_that_are_
 
     found = relocate(after, record, stock(after, left), frozenset({0}))
 
-    assert found.record == replace(
-        record, plan=replace(record.plan, groups=(("h100-01", "h100-02"),))
-    )
-    assert found.short is not None
-    assert found.report == found.record.report()
+    assert found.record is not None
+    assert (found.record.plan.groups, found.record.plan.missing) == ((("h100-01", "h100-02"),), 2)
+    assert (found.short, found.homeless, found.placed) == (None, frozenset(), 1)
+    assert found.lacks is not None
 
 
 def test_a_lost_group_moves_and_more_are_added_where_there_is_room_for_both() -> None:
