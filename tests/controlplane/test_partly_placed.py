@@ -84,7 +84,7 @@ def test_fewer_groups_than_min_groups_do_not_start(models: Models, fleet: Fleet)
     fleet(H100, 2)
     models.create("llama", replicas=3, rollout={"minGroups": 3}, **A_NODE)
 
-    models.wait_reason("llama", "InsufficientCapacity", timeout=60)
+    models.wait_reason("llama", "NothingFits", timeout=60)
     assert models.all("StatefulSet") == []
 
     models.change("llama", rollout={"minGroups": 2})
