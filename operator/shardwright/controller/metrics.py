@@ -399,7 +399,7 @@ class Metrics:
     def _of_groups(self, found: Findings) -> Iterator[GaugeValue]:
         if found.wanted is not None:
             yield self._wanted, found.wanted
-        yield self._placed, found.placed or 0
+            yield self._placed, found.placed or 0
         pods = found.plan.nodes_per_replica if found.plan else None
         yield self._ready, sum(group.ready for group in found.groups)
         yield self._serving, sum(group.serves for group in found.groups)
