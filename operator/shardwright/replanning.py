@@ -396,6 +396,34 @@ def relocate(
     return rescaled(subject, moved, inventory)
 
 
+def with_most(record: PlanRecord, before: PlanRecord | None, most: int) -> PlanRecord:
+    """Return the record with at most so many groups, those of the record ``before`` first.
+
+    The others are missing.
+    """
+    plan, stood = record.plan, before.plan.group_numbers if before else ()
+    kept = sorted(plan.group_numbers, key=lambda number: (number not in stood, number))[:most]
+    places_of = dict(zip(plan.group_numbers, plan.groups, strict=True))
+    stay = sorted(kept)
+    fewer = _numbered(plan, stay, [places_of[number] for number in stay])
+    fewer = replace(
+        fewer, layout=replace(plan.layout, replicas=len(stay)), missing=plan.wanted - len(stay)
+    )
+    return replace(record, plan=fewer, generations=_generations(record, fewer))
+
+
+def as_admitted(
+    subject: Subject, made: Replanned, before: PlanRecord | None, inventory: Inventory, most: int
+) -> Replanned:
+    """Return the answer for at most so many groups, with predictions of these."""
+    if made.record is None or len(made.record.plan.groups) <= most:
+        return made
+    record = with_most(made.record, before, most)
+    own = pools_of(inventory, record.plan)
+    report = predicted(subject, record.plan, own, next(iter(record.plan.reasons), ""))
+    return replace(_recorded(subject, record, report), lacks=None)
+
+
 def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Replanned:
     if isinstance(report.outcome, NoPlan):
         return Replanned(

@@ -25,7 +25,7 @@ def wait_placed(models: Models, name: str, said: str) -> None:
         conditions = {item["type"]: item for item in found.get("conditions", ())}
         partly = conditions.get("PartlyPlaced", {}).get("message", "")
         ready = int(said.partition(" ")[0])
-        return (
+        return bool(
             partly.startswith(said)
             and conditions["Ready"]["status"] == conditions["Reconciling"]["status"] == "True"
             and found["readyReplicas"] == ready

@@ -2,6 +2,7 @@
 made in ``planner_answers``, off this process; a question from here may have no answer yet.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -27,7 +28,7 @@ from shardwright.reconcile.states import Situation
 from shardwright.reconcile.templates import made_for
 from shardwright.rendering.names import base_name, generation_of, group_names, group_number
 from shardwright.rendering.objects import asked_of
-from shardwright.replanning import Held, Replanned
+from shardwright.replanning import Held, Replanned, with_most
 from shardwright.resolving.subject import Subject
 
 
@@ -91,16 +92,54 @@ def current_plan(
     if planned.record != record and (
         why := not_admitted(snapshot, derived, subject, planned.record)
     ):
-        planned = CurrentPlan(record=record, report=planned.report, not_admitted=why, stale=stale)
+        stands = CurrentPlan(record=record, report=planned.report, not_admitted=why, stale=stale)
+        part = _admitted_part(snapshot, derived, subject, choice, planned.record)
+        if isinstance(part, Ask | Problem):
+            return part
+        planned = (
+            replace(_of_answer(derived, subject, part, stale), not_admitted=why) if part else stands
+        )
     # A new plan was made on free GPUs: only the existing one can lack them.
     unplaced = not state.has_its_gpus and planned.record == record
     return _let_in(snapshot, derived, subject, replace(planned, unplaced=unplaced))
 
 
+def _admitted_part(
+    snapshot: Snapshot,
+    derived: Derived,
+    subject: Subject,
+    choice: PlanChoice,
+    made: PlanRecord | None,
+) -> Replanned | Ask | Problem | None:
+    """Return the plan of the most groups that the quotas admit, or its question, or None if they
+    admit too few, or no more than there are.
+    """
+    record = derived.record
+    if made is None:
+        return None
+    same_cut = record is not None and record.cut_hash == made.cut_hash
+    stand = len(record.plan.groups) + 1 if record and same_cut else 0
+    counts = range(
+        max(subject.intent.least(made.plan), _serving(derived), stand), len(made.plan.groups)
+    )
+    most = bisect_left(
+        counts,
+        True,
+        key=lambda count: (
+            not_admitted(snapshot, derived, subject, with_most(made, record, count)) is not None
+        ),
+    )
+    return _answered(snapshot, derived, subject, choice, counts[most - 1]) if most else None
+
+
 def _answered(
-    snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanChoice
+    snapshot: Snapshot,
+    derived: Derived,
+    subject: Subject,
+    choice: PlanChoice,
+    most: int | None = None,
 ) -> Replanned | Ask | Problem:
-    ask = _ask(snapshot, derived, subject, choice)
+    ask = replace(_ask(snapshot, derived, subject, choice), most=most)
     answer = snapshot.answers.get(ask, ask)
     record = derived.record
     if (

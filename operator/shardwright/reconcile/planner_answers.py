@@ -17,7 +17,15 @@ from shardwright.planning.ways_out import Holder, ways_out
 from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.snapshot import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
-from shardwright.replanning import Ground, Replanned, plan_anew, relocate, rescaled, restore
+from shardwright.replanning import (
+    Ground,
+    Replanned,
+    as_admitted,
+    plan_anew,
+    relocate,
+    rescaled,
+    restore,
+)
 from shardwright.resolving.subject import Subject
 
 
@@ -31,6 +39,16 @@ def answer(
 
     An earlier plan gives way to a new one if its hardware is gone: its groups would wait for ever.
     """
+    made = _answer(subject, ask, inventory, planned)
+    return made if ask.most is None else as_admitted(subject, made, ask.on, inventory, ask.most)
+
+
+def _answer(
+    subject: Subject,
+    ask: Ask,
+    inventory: Inventory,
+    planned: Callable[[Subject, Inventory], Report],
+) -> Replanned:
     if ask.choice is PlanChoice.RESCALE and ask.on:
         return rescaled(subject, ask.on, inventory, ask.worst)
     if ask.choice is PlanChoice.REHOUSE and ask.on:
