@@ -6,6 +6,7 @@ from shardwright.cli.live_models import LiveModel
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONFIG_MAPS
 from shardwright.engines.vllm.releases import kept_default
+from shardwright.hardware.capabilities import lacking
 from shardwright.modelspec.parse import folder_text
 from shardwright.reconcile.observed import controller_uid
 from shardwright.resolving.fetching import source_of
@@ -30,6 +31,10 @@ async def read_subject(
             config_text = folder_text(found.get("data") or {}, key)
     kept = kept_default(model.record.default_of_spec) if model.record else None
     question = Question(
-        resource=resource, config_text=config_text, kept_version=kept, settings=settings
+        resource=resource,
+        config_text=config_text,
+        kept_version=kept,
+        settings=settings,
+        lacking=lacking(model.absent_kinds),
     )
     return resolve(question)

@@ -25,6 +25,7 @@ from shardwright.controller.queue import Key, Priority
 from shardwright.controller.resolve_cache import Resolution as Resolved
 from shardwright.controller.resolve_cache import ResolveCache, key_beside
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.capabilities import Capability
 from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.pools import build_inventory
 from shardwright.hardware.stated import NONE, Stated
@@ -109,6 +110,7 @@ class PlanBroker:
         self._catalogue = Watched(files.catalogue, "the catalogue file", catalogue_of)
         self._settings = Watched(files.settings, "the settings file", read_settings)
         self._plans = PlanCache()
+        self._lacking: tuple[Capability, ...] = ()
         self.files_version = 0
         self.administration = Administration()
         self.fetcher = self.administration.fetcher  # what reads configs from the hub
@@ -146,11 +148,21 @@ class PlanBroker:
         self._administer()
         return changed
 
+    def note_lacking(self, lacking: tuple[Capability, ...]) -> None:
+        """Set what the cluster does not serve; what depended on it is resolved anew."""
+        if lacking != self._lacking:
+            self._lacking = lacking
+            self.files_version += 1
+            self._administer()
+
     def _administer(self) -> None:
         # One value, made anew only here: the planner process knows it by identity, and it crosses
         # once (ADR 11).
         self.administration = Administration(
-            catalogue=self._catalogue.content, settings=self.settings, fetcher=self.fetcher
+            catalogue=self._catalogue.content,
+            settings=self.settings,
+            fetcher=self.fetcher,
+            lacking=self._lacking,
         )
 
     async def resolve(

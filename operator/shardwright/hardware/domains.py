@@ -85,7 +85,8 @@ class Domain:
     """A node's scale-up domain, which joins ``gpus`` of its GPUs (1: none).
 
     ``joins_pods``: the node carries a clique label, without which no ComputeDomain joins pods of
-    several nodes.
+    several nodes. ``unopened`` is the clique that a ComputeDomain would open to pods, which the
+    cluster lacks (empty: none).
     """
 
     kind: DomainKind
@@ -93,6 +94,7 @@ class Domain:
     gpus: int
     warning: str = ""
     joins_pods: bool = False
+    unopened: str = ""
 
 
 def read_domain(

@@ -376,11 +376,11 @@ def _missed_network(candidate: Candidate) -> Iterator[str]:
     pool, missed = candidate.pool, candidate.pool.reach.missed
     if missed is None or not candidate.uses_network:
         return
-    why = (
-        "spec.pod.network.rdma is None"
-        if pool.reach.mode is RdmaMode.NONE
-        else "the nodes offer no RDMA resource (docs/howto/network.md)"
-    )
+    why = "the nodes offer no RDMA resource (docs/howto/network.md)"
+    if pool.reach.mode is RdmaMode.NONE:
+        why = "spec.pod.network.rdma is None"
+    elif pool.reach.plugin:
+        why = f"the image is not known to have the {pool.reach.plugin} plugin of NCCL"
     yield (
         f"pods do not reach the nodes' {missed.name}: {why}; planned over TCP, "
         f"{pool.network.name} per GPU assumed"

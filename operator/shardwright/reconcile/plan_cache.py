@@ -85,7 +85,8 @@ def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:
-    return subject.cut_hash, subject.intent.replicas, subject.request.deploy
+    lacking = subject.terms.lacking
+    return subject.cut_hash, subject.intent.replicas, subject.request.deploy, lacking
 
 
 def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan | NoPlan | None:

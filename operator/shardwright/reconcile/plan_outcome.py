@@ -9,6 +9,7 @@ from datetime import datetime
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.plan_upgrade import is_due
+from shardwright.planning.capabilities import needed_by
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import gpus_of
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -74,7 +75,7 @@ def current_plan(
         and (why := too_many(snapshot.cluster or Cluster()))
     ):
         return CurrentPlan(record=None, not_admitted=why)
-    state = _state_of_record(snapshot, derived, now)
+    state = _state_of_record(snapshot, derived, subject, now)
     choice = _choice(snapshot, record, subject, state, stale=stale is not None)
     if choice is PlanChoice.KEEP and record:
         stands = CurrentPlan(record=record, report=record.report(), stale=stale)
@@ -139,13 +140,18 @@ def _let_in(
     )
 
 
-def _state_of_record(snapshot: Snapshot, derived: Derived, now: datetime) -> RecordState:
+def _state_of_record(
+    snapshot: Snapshot, derived: Derived, subject: Subject, now: datetime
+) -> RecordState:
     record = derived.record
     return RecordState(
         leaving=bool(derived.leaving),
         has_its_gpus=_has_its_gpus(snapshot, derived, record),
         serves=_serves(derived, record),
         due=record is not None and is_due(record, now),
+        startable=record is None
+        or _has_begun(snapshot, derived)
+        or not needed_by(record.plan).intersection(subject.terms.lacking),
     )
 
 
