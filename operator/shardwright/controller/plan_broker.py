@@ -373,7 +373,7 @@ class PlanBroker:
 
         def remember(made: Planned) -> None:
             if made.report:
-                self._plans.keep(subject, stock.inventory(), made.report)
+                self._plans.keep(subject, stock.inventory(), made.report, ask.quotas)
 
         work = MakePlan(subject=subject, ask=ask, stock=stock)
         made = await self._ask(key, _form(subject, ask, more=more), work, remember)
@@ -382,7 +382,7 @@ class PlanBroker:
     def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
         began = thread_time()
         inventory = stock.inventory()
-        report = self._plans.recall(subject, inventory)
+        report = self._plans.recall(subject, inventory, ask.quotas)
         answer = (
             planner_answers.answer(subject, ask, inventory, lambda *_: report) if report else None
         )

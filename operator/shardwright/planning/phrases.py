@@ -68,6 +68,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "QuantizationUnknownToEngine": (
             "need a way of storing weights that the engine does not load"
         ),
+        "QuotaExceeded": "exceed a quota of the namespace",
         "StageWithoutAttention": "have a stage without attention",
         "StageWithoutExperts": "have a stage without experts",
         "TpotLimitExceeded": "exceed the limit on time per token",

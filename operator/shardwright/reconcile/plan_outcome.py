@@ -20,7 +20,7 @@ from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.paused_groups import is_against
 from shardwright.reconcile.plan_choice import PlanChoice, RecordState, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
-from shardwright.reconcile.rights import not_admitted, outgrown, too_many
+from shardwright.reconcile.rights import gpu_quotas, not_admitted, outgrown, too_many
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.snapshot import Ask, Cluster, Snapshot
@@ -236,6 +236,7 @@ def _ask(snapshot: Snapshot, derived: Derived, subject: Subject, choice: PlanCho
         worst=worst,
         # Late nodes too, or the same ones would be planned again.
         lost=derived.lost | derived.late,
+        quotas=gpu_quotas(snapshot, derived, subject),
     )
 
 

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.inventory import Inventory
+from shardwright.layouts.layout import GpuQuota
 from shardwright.pipeline import plan_serving
 from shardwright.plan_upgrade import improve
 from shardwright.planning.report import Plan, Report
@@ -25,12 +27,14 @@ def answer(
     subject: Subject,
     ask: Ask,
     inventory: Inventory,
-    planned: Callable[[Subject, Inventory], Report] = plan_serving,
+    planned: Callable[[Subject, Inventory], Report] | None = None,
 ) -> Replanned:
-    """Return what becomes of a plan of record, or a first plan, as it is ``planned``.
+    """Return what becomes of a plan of record, or a first plan, as it is ``planned`` (None: within
+    the quotas, if that can be).
 
     An earlier plan gives way to a new one if its hardware is gone: its groups would wait for ever.
     """
+    planned = planned or partial(plan_within, ask.quotas)
     if ask.choice is PlanChoice.RESCALE and ask.on:
         return rescaled(subject, ask.on, inventory, ask.worst)
     if ask.choice is PlanChoice.REHOUSE and ask.on:
@@ -50,6 +54,19 @@ def answer(
         ):
             return restored
     return plan_anew(subject, ask.on, ground, planned)
+
+
+def plan_within(quotas: tuple[GpuQuota, ...], subject: Subject, inventory: Inventory) -> Report:
+    """Return the plan within quotas; if none can be, the plan that they refuse, or why there is
+    none.
+    """
+    request = subject.request
+    if quotas:
+        limited = replace(request, space=replace(request.space, quotas=quotas))
+        report = plan_serving(replace(subject, request=limited), inventory)
+        if isinstance(report.outcome, Plan):
+            return report
+    return plan_serving(subject, inventory)
 
 
 def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:

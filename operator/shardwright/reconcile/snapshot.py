@@ -13,6 +13,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
+from shardwright.layouts.layout import GpuQuota
 from shardwright.planning.report import Plan
 from shardwright.reconcile.first_seen import Sighting
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
@@ -112,7 +113,8 @@ class Ask:
     is to be ``restored``, else of those below the partition, which may be elsewhere than it says.
     ``worst`` are the numbers of the groups in the order in which they go if fewer are wanted.
     Nothing is planned on ``lost`` nodes: they do not give pods back, or are late. ``beside``
-    (group, generation) asks for a surge of one group instead.
+    (group, generation) asks for a surge of one group instead. ``quotas`` are what the namespace
+    leaves; a plan beyond them is made only if there is none within.
     """
 
     # Not compared: it is the same throughout a reconcile, and a record of 1,000 groups is costly to
@@ -125,6 +127,7 @@ class Ask:
     worst: tuple[int, ...] = ()
     lost: frozenset[str] = frozenset()
     beside: tuple[int, int] | None = None
+    quotas: tuple[GpuQuota, ...] = ()
 
     @property
     def only_compares(self) -> bool:
