@@ -23,7 +23,8 @@ class Releases:
     ``repository`` matches names of images whose tags are versions, ``oldest`` is the first
     supported version, ``example`` is for messages. ``default_images`` are for resources that name
     none, by the GPU resource they are built for (none: one must be named). ``runs_on`` are the
-    resources the engine runs on at all.
+    resources the engine runs on at all, ``unproven`` those for which
+    no image of it has been started here.
     """
 
     engine: str
@@ -32,6 +33,7 @@ class Releases:
     example: str
     default_images: Mapping[str, str]
     runs_on: frozenset[str]
+    unproven: frozenset[str] = frozenset()
 
     @property
     def default_image(self) -> str:

@@ -60,6 +60,7 @@ def warnings(
         *_downloads(request),
         *_commits(best, request),
         *_executor(best, traits),
+        *_unproven(best.candidate, traits),
         *_unevenly_spread(best.candidate, request),
         *_uncounted(traits),
         *_draft(best, request, traits),
@@ -227,6 +228,15 @@ def _executor(best: FeasibleCandidate, traits: EngineTraits) -> Iterator[str]:
         yield (
             "spec.engine.executor Ray changes nothing here: a group is one pod, whose ranks the "
             "engine starts by itself"
+        )
+
+
+def _unproven(candidate: Candidate, traits: EngineTraits) -> Iterator[str]:
+    resource = candidate.pool.resource
+    if resource in traits.support.unproven:
+        yield (
+            f"no image of {traits.name} for {resource} has been started here, so the speed counts "
+            "as modelled (provenImagesFirst takes other GPUs first)"
         )
 
 

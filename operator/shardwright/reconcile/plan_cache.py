@@ -95,8 +95,8 @@ def _key(subject: Subject, inventory: Inventory, quotas: tuple[GpuQuota, ...]) -
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:
-    lacking = subject.terms.lacking
-    return subject.cut_hash, subject.intent.replicas, subject.request.deploy, lacking
+    intent, asked = subject.intent, (subject.terms.lacking, subject.traits.support.takes_first)
+    return subject.cut_hash, intent.replicas, subject.request.deploy, *asked
 
 
 def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan | NoPlan | None:
