@@ -148,12 +148,16 @@ class PlanBroker:
         self._administer()
         return changed
 
-    def note_lacking(self, lacking: tuple[Capability, ...]) -> None:
-        """Set what the cluster does not serve; what depended on it is resolved anew."""
-        if lacking != self._lacking:
-            self._lacking = lacking
-            self.files_version += 1
-            self._administer()
+    def note_lacking(self, lacking: tuple[Capability, ...]) -> bool:
+        """Set what the cluster does not serve, and return whether that is news: then every spec is
+        resolved anew.
+        """
+        if lacking == self._lacking:
+            return False
+        self._lacking = lacking
+        self.files_version += 1
+        self._administer()
+        return True
 
     def _administer(self) -> None:
         # One value, made anew only here: the planner process knows it by identity, and it crosses

@@ -103,10 +103,12 @@ class Snapshots:
         # With the time, so that a kind that is installed later is tried again.
         self._unserved: dict[str, float] = {}
 
-    def note_absent(self, kinds: frozenset[str]) -> None:
-        """Set the kinds of object that the readers do not find in this cluster."""
+    def note_absent(self, kinds: frozenset[str]) -> bool:
+        """Set the kinds of object that the readers do not find in this cluster; return whether
+        plans depend on what is new in that.
+        """
         self._absent_kinds = frozenset(map(_alone, kinds))
-        self._planner.note_lacking(lacking(self.absent_kinds))
+        return self._planner.note_lacking(lacking(self.absent_kinds))
 
     def note_unserved(self, kind: str) -> None:
         """Note that the API server did not know the kind of a written object."""
